@@ -1,0 +1,172 @@
+"""What a collective asks for: which chunk starts where, ends where, and is it reduced.
+
+A collective is, for every chunk, the ranks where a piece of it starts, the ranks that must end
+with it, and whether pieces are reduced (SyCCL §5.1: F_s, F_d, r). Chunk ids are global; user
+buffers hold *slots*. A user buffer is made of *blocks* of `count` elements (count as in NCCL),
+each cut into `chunks_per_block` chunks:
+
+| op            | chunk id            | starts at      | ends at        | in / out blocks per rank |
+|---------------|---------------------|----------------|----------------|--------------------------|
+| Allreduce     | j                   | all (reduced)  | all            | 1 / 1                    |
+| Reduce        | j                   | all (reduced)  | root           | 1 / 1 at root            |
+| Broadcast     | j                   | root           | all            | 1 at root / 1            |
+| Allgather     | r·S + j             | r              | all            | 1 / R                    |
+| Reducescatter | r·S + j             | all (reduced)  | r              | R / 1                    |
+| Gather        | r·S + j             | r              | root           | 1 / R at root            |
+| Scatter       | r·S + j             | root           | r              | R at root / 1            |
+| Alltoall      | (s·R + d)·S + j     | s              | d              | R / R                    |
+| SendRecv      | s·S + j             | s              | (s + 1) mod R  | 1 / 1                    |
+
+R ranks, S chunks per block, 0 <= j < S. SendRecv is nccl-tests' sendrecv_perf.
+In place means, as in NCCL, that the smaller user buffer lies inside the larger one (Allgather,
+Reducescatter, Gather, Scatter) or that both are the same memory (all others).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I8
+
+
+class OpType(StrEnum):
+    """The collectives, spelled as in a program's `OpType=`."""
+
+    ALLGATHER = "Allgather"
+    ALLREDUCE = "Allreduce"
+    REDUCESCATTER = "Reducescatter"
+    BROADCAST = "Broadcast"
+    REDUCE = "Reduce"
+    GATHER = "Gather"
+    SCATTER = "Scatter"
+    ALLTOALL = "Alltoall"
+    SENDRECV = "SendRecv"
+
+
+REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
+ROOTED = frozenset({OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER})
+_WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
+
+
+def block_count(op: OpType, n_ranks: int) -> int:
+    """Into how many blocks the chunk ids of `op` fall; `n_chunks` must be a multiple of it."""
+    if op in _WHOLE:
+        return 1
+    return n_ranks * n_ranks if op is OpType.ALLTOALL else n_ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective over `n_ranks` ranks and `n_chunks` global chunks.
+
+    The vector methods take and return arrays (or ints) of any one shape.
+    """
+
+    op: OpType
+    n_ranks: int
+    n_chunks: int
+    root: int = 0
+
+    @property
+    def reduces(self) -> bool:
+        """Whether pieces are combined."""
+        return self.op in REDUCING
+
+    @property
+    def rooted(self) -> bool:
+        """Whether `root` matters."""
+        return self.op in ROOTED
+
+    @property
+    def chunks_per_block(self) -> int:
+        """S: how many chunks make a block of `count` elements."""
+        return self.n_chunks // block_count(self.op, self.n_ranks)
+
+    def source_of(self, chunk: I8) -> I8:
+        """The rank a chunk starts at, for the collectives that do not reduce."""
+        block = np.asarray(chunk) // self.chunks_per_block
+        if self.op in (OpType.BROADCAST, OpType.SCATTER):
+            return np.full_like(block, self.root)
+        return block // self.n_ranks if self.op is OpType.ALLTOALL else block
+
+    def holds(self, rank: I8, chunk: I8) -> B1:
+        """Whether `rank` starts with a piece of `chunk`."""
+        if self.reduces:
+            return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
+        return np.equal(self.source_of(chunk), rank)
+
+    def wants(self, rank: I8, chunk: I8) -> B1:
+        """Whether `rank` must end with the whole of `chunk`."""
+        if self.op in (OpType.ALLREDUCE, OpType.BROADCAST, OpType.ALLGATHER):
+            return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
+        if self.op in (OpType.REDUCE, OpType.GATHER):
+            return np.broadcast_to(np.equal(rank, self.root), np.broadcast(rank, chunk).shape)
+        block = np.asarray(chunk) // self.chunks_per_block
+        if self.op is OpType.ALLTOALL:
+            return np.equal(block % self.n_ranks, rank)
+        if self.op is OpType.SENDRECV:
+            return np.equal((block + 1) % self.n_ranks, rank)
+        return np.equal(block, rank)
+
+    def input_slot(self, chunk: I8) -> I8:
+        """Where in its holder's send buffer a chunk lies (in chunks from the start)."""
+        chunk = np.asarray(chunk)
+        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
+            return chunk % self.chunks_per_block
+        if self.op is OpType.ALLTOALL:
+            return chunk % (self.n_ranks * self.chunks_per_block)
+        return chunk
+
+    def output_slot(self, chunk: I8) -> I8:
+        """Where in a wanting rank's receive buffer a chunk lies (in chunks from the start)."""
+        chunk, per = np.asarray(chunk), self.chunks_per_block
+        if self.op in (OpType.REDUCESCATTER, OpType.SCATTER, OpType.SENDRECV):
+            return chunk % per
+        if self.op is OpType.ALLTOALL:
+            return chunk // per // self.n_ranks * per + chunk % per
+        return chunk
+
+    def input_blocks(self, rank: int) -> int:
+        """Blocks of `count` elements in `rank`'s send buffer; 0 where NCCL ignores it."""
+        if self.op in (OpType.REDUCESCATTER, OpType.ALLTOALL):
+            return self.n_ranks
+        if self.op is OpType.SCATTER:
+            return self.n_ranks if rank == self.root else 0
+        return int(self.op is not OpType.BROADCAST or rank == self.root)
+
+    def output_blocks(self, rank: int) -> int:
+        """Blocks of `count` elements in `rank`'s receive buffer; 0 where NCCL ignores it."""
+        if self.op in (OpType.ALLGATHER, OpType.ALLTOALL):
+            return self.n_ranks
+        if self.op is OpType.GATHER:
+            return self.n_ranks if rank == self.root else 0
+        return int(self.op is not OpType.REDUCE or rank == self.root)
+
+    def alias_offset(self, rank: int) -> int:
+        """In place: output slot minus input slot of the same memory at `rank`, in chunks.
+
+        Allgather and Gather put the send buffer at block `rank` of the receive buffer;
+        Reducescatter and Scatter the receive buffer at block `rank` of the send buffer.
+        """
+        if self.op in (OpType.ALLGATHER, OpType.GATHER):
+            return rank * self.chunks_per_block
+        if self.op in (OpType.REDUCESCATTER, OpType.SCATTER):
+            return -rank * self.chunks_per_block
+        return 0
+
+    @property
+    def swaps_in_place(self) -> bool:
+        """Whether, in place, one slot holds one chunk at the start and another at the end."""
+        return self.op in (OpType.ALLTOALL, OpType.SENDRECV)
+
+    def bus_factor(self) -> float:
+        """busbw = algbw times this (nccl-tests doc/PERFORMANCE.md)."""
+        n = self.n_ranks
+        if self.op is OpType.ALLREDUCE:
+            return 2 * (n - 1) / n
+        if self.op in (OpType.BROADCAST, OpType.REDUCE, OpType.SENDRECV):
+            return 1.0
+        return (n - 1) / n

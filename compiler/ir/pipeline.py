@@ -1,0 +1,50 @@
+"""Pipeline: the tasks of a Dag in sub-pipelines, in one total order (ResCCL §4.3, Alg. 1).
+
+Invariants
+1. Every task occurs once in `order`.
+2. `order` is a linear extension of the Dag.
+3. No two tasks of one sub-pipeline share a resource.
+
+Printed: one sub-pipeline a line, `0: [0 → 1 chunk 3 rrc] …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import I4, I8, frozen
+from hccc.ir.dag import Dag, task_text
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """`order`: i4[n] task ids; sub-pipeline k is `order[start[k]:start[k + 1]]`, start: i8[k + 1]."""
+
+    dag: Dag
+    order: I4
+    start: I8
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", frozen(self.order, np.int32))
+        object.__setattr__(self, "start", frozen(self.start, np.int64))
+
+    @property
+    def n_sub(self) -> int:
+        """How many sub-pipelines there are."""
+        return len(self.start) - 1
+
+    def sub_of_position(self) -> I4:
+        """The sub-pipeline of every position of `order`: i4[n]."""
+        return np.repeat(np.arange(self.n_sub, dtype=np.int32), np.diff(self.start))
+
+
+def lines(pipeline: Pipeline) -> Iterator[str]:
+    """The Pipeline, a sub-pipeline a line."""
+    program = pipeline.dag.program
+    yield f"# {program.name}: {len(pipeline.order)} tasks in {pipeline.n_sub} sub-pipelines"
+    for k in range(pipeline.n_sub):
+        tasks = pipeline.order[pipeline.start[k] : pipeline.start[k + 1]]
+        yield f"{k}: " + " ".join(f"[{task_text(program, int(t))}]" for t in tasks)
