@@ -43,8 +43,12 @@ class Span:
     def caret(self) -> str:
         """The source line, and carets below the span (clipped to one screen line)."""
         text = self.source.line(self.line).expandtabs(1)
-        first = max(0, self.column - 1 - MAX_SHOWN_COLUMNS // 2) if len(text) > MAX_SHOWN_COLUMNS else 0
-        shown = "".join(c if c.isprintable() else "�" for c in text[first : first + MAX_SHOWN_COLUMNS])
+        first = (
+            max(0, self.column - 1 - MAX_SHOWN_COLUMNS // 2) if len(text) > MAX_SHOWN_COLUMNS else 0
+        )
+        shown = "".join(
+            c if c.isprintable() else "�" for c in text[first : first + MAX_SHOWN_COLUMNS]
+        )
         start = self.column - 1 - first
         width = max(1, min(self.end, first + len(shown) + 1) - self.column)
         gutter = f"{self.line:>5} | "
@@ -89,7 +93,9 @@ class Problem:
             "code": self.code,
             "message": self.message,
             "place": str(self.span) if self.span else None,
-            "notes": [{"text": n.text, "place": str(n.span) if n.span else None} for n in self.notes],
+            "notes": [
+                {"text": n.text, "place": str(n.span) if n.span else None} for n in self.notes
+            ],
             "help": self.help,
         }
 

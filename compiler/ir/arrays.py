@@ -50,9 +50,9 @@ class Csr:
         return np.repeat(np.arange(len(self), dtype=np.int32), self.counts())
 
 
-def csr_from_pairs(row: I4 | I8, value: I4 | I8, n_rows: int) -> Csr:
+def csr_from_pairs(row: I4 | I8, value: NDArray[Any], n_rows: int) -> Csr:
     """Groups `value` by `row`, keeping the order given within a row. O(n log n) worst, stable."""
     order = np.argsort(row, kind="stable")
     ptr = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=n_rows), out=ptr[1:])
-    return Csr(ptr, np.asarray(value)[order])
+    return Csr(ptr, frozen(value[order], np.int32))

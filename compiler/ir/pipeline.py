@@ -21,7 +21,7 @@ from hccc.ir.dag import Dag, task_text
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pipeline:
-    """`order`: i4[n] task ids; sub-pipeline k is `order[start[k]:start[k + 1]]`, start: i8[k + 1]."""
+    """order: i4[n] task ids; start: i8[k + 1]; sub-pipeline k is `order[start[k]:start[k + 1]]`."""
 
     dag: Dag
     order: I4

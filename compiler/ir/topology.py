@@ -11,10 +11,12 @@ transfer takes at least 2.5 times an intra-node one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4
+from hccc.ir.arrays import I4, frozen
 
 INTER_NODE_COST = 2.5
 
@@ -27,11 +29,11 @@ class Topology:
     gpus_per_node: int
     nics_per_node: int
 
-    def node(self, rank: I4) -> I4:
+    def node(self, rank: I4) -> NDArray[Any]:
         """The node of each rank."""
         return np.asarray(rank) // self.gpus_per_node
 
-    def nic(self, rank: I4) -> I4:
+    def nic(self, rank: I4) -> NDArray[Any]:
         """The NIC each rank sends and receives through, numbered over the whole cluster."""
         local = np.asarray(rank) % self.gpus_per_node
         own = local * self.nics_per_node // self.gpus_per_node
@@ -49,9 +51,8 @@ class Topology:
         tx = np.where(inside, pair, base + self.nic(src))
         rx = np.where(inside, pair, base + n_nics + self.nic(dst))
         _, dense = np.unique(np.concatenate([tx, rx]), return_inverse=True)
-        dense = dense.astype(np.int32)
-        return dense[: len(tx)], dense[len(tx) :]
+        return frozen(dense[: len(tx)], np.int32), frozen(dense[len(tx) :], np.int32)
 
-    def cost(self, src: I4, dst: I4) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def cost(self, src: I4, dst: I4) -> NDArray[np.float64]:
         """How long one micro-batch takes on each transfer's link, intra-node being 1."""
         return np.where(self.node(src) == self.node(dst), 1.0, INTER_NODE_COST)

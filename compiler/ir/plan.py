@@ -1,0 +1,113 @@
+"""Plan: rank → thread block → primitives, with buffers, waits and posts. What gets emitted.
+
+Primitives are sorted by (rank, thread block, order of execution): thread block b (numbered over
+all ranks, rank by rank) executes primitives `tb_ptr[b]:tb_ptr[b + 1]` in row order, each for
+every micro-batch of a window before the next (ResCCL §3, task-level execution).
+
+A flag is a counter in its rank's memory, one per lane: after micro-batch m its only producer
+stores `base + m + 1`. `waits[i]` are flags of primitive i's own rank, `post_*` flags raised at
+other (or the own) rank. A QUEUE operand implies waiting for and raising its queue's flags.
+
+Invariants (checked by `passes/race`, `passes/deadlock`, `passes/result` and `check` below)
+1. Every flag has exactly one primitive that posts it, and at least one that waits for it.
+2. Operands are inside their buffers; sizes are in chunks, never bytes.
+3. A primitive's memory operands are at its own rank, or reachable from it (transport DIRECT).
+
+Printed: versioned JSON, `ir/plan_json.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import I4, I8, U1, Csr, frozen
+from hccc.ir.collective import Collective
+from hccc.ir.primitives import Operands, Queues, Transport
+
+PLAN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posts:
+    """Rows of (rank, flag): ptr i8[n + 1], rank i4[m], flag i4[m]."""
+
+    ptr: I8
+    rank: I4
+    flag: I4
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ptr", frozen(self.ptr, np.int64))
+        object.__setattr__(self, "rank", frozen(self.rank, np.int32))
+        object.__setattr__(self, "flag", frozen(self.flag, np.int32))
+
+    def counts(self) -> I8:
+        """Posts per row: i8[n]."""
+        return np.diff(self.ptr)
+
+    def owner(self) -> I4:
+        """The row of each post: i4[m]."""
+        return np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), self.counts())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """One compiled algorithm; P primitives, T thread blocks over all ranks."""
+
+    name: str
+    source: str  # where it came from, for comments
+    collective: Collective
+    channels: int  # lanes
+    warps: int
+    gpus_per_node: int
+    nics_per_node: int
+    transport: Transport
+    queue_slots: int  # S, a power of two (staged)
+    n_tb: I4  # i4[n_ranks]
+    tb_ptr: I8  # i8[T + 1]
+    chunk: I4  # i4[P]
+    sub: I4  # i4[P]
+    line: I4  # i4[P], source line of the first task, 0 for local copies
+    final: U1  # u1[P]
+    guard: U1  # u1[P]
+    src: Operands  # rows P
+    dst: Operands  # rows P
+    waits: Csr  # rows P, flags of the own rank
+    posts: Posts  # rows P
+    n_flags: I4  # i4[n_ranks]
+    scratch_slots: I4  # i4[n_ranks]
+    stage_slots: I4  # i4[n_ranks]
+    queues: Queues
+
+    def __post_init__(self) -> None:
+        for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
+        for name in ("final", "guard"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.uint8))
+        object.__setattr__(self, "tb_ptr", frozen(self.tb_ptr, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.chunk)
+
+    @property
+    def n_ranks(self) -> int:
+        """How many ranks take part."""
+        return self.collective.n_ranks
+
+    def block_rank(self) -> I4:
+        """The rank of every thread block: i4[T]."""
+        return np.repeat(np.arange(self.n_ranks, dtype=np.int32), self.n_tb)
+
+    def block_of(self) -> I4:
+        """The thread block (numbered over all ranks) of every primitive: i4[P]."""
+        return np.repeat(np.arange(len(self.tb_ptr) - 1, dtype=np.int32), np.diff(self.tb_ptr))
+
+    def rank_of(self) -> I4:
+        """The rank of every primitive: i4[P]."""
+        return self.block_rank()[self.block_of()]
+
+    @property
+    def accumulate(self) -> str:
+        """How float16 and bfloat16 are summed: stated in every plan and kernel."""
+        return "float32 within a primitive, rounded once when it stores"

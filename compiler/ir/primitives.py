@@ -1,0 +1,160 @@
+"""Primitives: what thread blocks execute, in one total order, before blocks are assigned.
+
+A primitive is *reduceCopy(k sources → d destinations)* of one chunk, executed by its `owner`
+rank (DESIGN §6). A put has one own source and remote destinations, a get-reduce its own value
+first and then remote ones as sources; a staged send writes into a queue, a staged receive reads
+from one. Sources are combined left to right: that order is the result's bits.
+
+`lower` makes them, `fuse` merges them, `place` turns VALUE and START operands into buffers and
+adds local copies, `allocate` assigns thread blocks (`Blocks`), `sync` makes the Plan.
+
+Invariants
+1. Row order is a linear extension: every entry of `deps[i]` is less than i.
+2. All operands of a primitive hold the same chunk; at least one source and one destination.
+3. `tasks` of all rows together hold every task once per primitive it needs (direct 1, staged 2);
+   local copies hold none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from hccc.ir.arrays import I4, I8, U1, Csr, frozen
+from hccc.ir.dag import Dag
+
+
+class Buffer(IntEnum):
+    """Where an operand lives at its rank. VALUE and START do not occur after `place`."""
+
+    INPUT = 0  # send buffer
+    OUTPUT = 1  # receive buffer
+    SCRATCH = 2  # hccc's own memory
+    STAGE = 3  # the send buffer out of place, a copy of it in scratch in place
+    QUEUE = 4  # staged transport: rank is the queue's id, slot the message's turn in it
+    VALUE = 5  # the chunk's current value; slot is the chunk
+    START = 6  # the chunk as it was at the start; slot is the chunk
+
+
+class Guard(IntEnum):
+    """When a primitive moves data; it waits and posts always."""
+
+    ALWAYS = 0
+    IN_PLACE = 1
+    OUT_OF_PLACE = 2
+
+
+class Transport(IntEnum):
+    """How data crosses between ranks (DESIGN §6)."""
+
+    DIRECT = 0  # one-sided put / get-reduce
+    STAGED = 1  # send / recv through queues of S slots
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operands:
+    """Rows of (rank, buffer, slot): ptr i8[n + 1], rank i4[m], buffer u1[m], slot i4[m]."""
+
+    ptr: I8
+    rank: I4
+    buffer: U1
+    slot: I4
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ptr", frozen(self.ptr, np.int64))
+        object.__setattr__(self, "rank", frozen(self.rank, np.int32))
+        object.__setattr__(self, "buffer", frozen(self.buffer, np.uint8))
+        object.__setattr__(self, "slot", frozen(self.slot, np.int32))
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    def counts(self) -> I8:
+        """Operands per row: i8[n]."""
+        return np.diff(self.ptr)
+
+    def owner(self) -> I4:
+        """The row of each operand: i4[m]."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.counts())
+
+    def take(self, rows: I4 | I8) -> Operands:
+        """The given rows, in the given order."""
+        counts = self.counts()[rows]
+        ptr = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(counts, out=ptr[1:])
+        pick = np.repeat(self.ptr[:-1][rows] - ptr[:-1], counts) + np.arange(ptr[-1])
+        return Operands(ptr, self.rank[pick], self.buffer[pick], self.slot[pick])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queues:
+    """Staged transport: queue q carries `length[q]` messages a micro-batch from src to dst.
+
+    `data_flag` counts messages sent (in dst's memory), `credit_flag` messages consumed (in
+    src's memory). All i4[Q].
+    """
+
+    src: I4
+    dst: I4
+    length: I4
+    data_flag: I4
+    credit_flag: I4
+
+    def __post_init__(self) -> None:
+        for name in ("src", "dst", "length", "data_flag", "credit_flag"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+
+def no_queues() -> Queues:
+    """What a direct plan has."""
+    return Queues(*[np.zeros(0, np.int32)] * 5)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Primitives:
+    """n primitives in execution order.
+
+    owner, chunk, sub (sub-pipeline): i4[n]; final, guard: u1[n] (final: the result is complete,
+    `avg` divides here); src, dst: Operands[n]; deps: Csr[n] of earlier primitives;
+    tasks: Csr[n] of Dag tasks. `queues` has flags only after `sync`.
+    """
+
+    dag: Dag
+    transport: Transport
+    owner: I4
+    chunk: I4
+    sub: I4
+    final: U1
+    guard: U1
+    src: Operands
+    dst: Operands
+    deps: Csr
+    tasks: Csr
+    queues: Queues
+    scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank; set by `place`
+    stage_slots: I4  # i4[n_ranks], chunks of staged send buffer at each rank; set by `place`
+
+    def __post_init__(self) -> None:
+        for name in ("owner", "chunk", "sub", "scratch_slots", "stage_slots"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
+        for name in ("final", "guard"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """Placed primitives and the thread block (within its owner) of each: tb i4[n]."""
+
+    primitives: Primitives
+    tb: I4
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tb", frozen(self.tb, np.int32))
