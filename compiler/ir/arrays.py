@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-I4 = NDArray[np.int32]
-I8 = NDArray[np.int64]
-U1 = NDArray[np.uint8]
+# Names say the width stored (NumPy's i4, i8, u1); the checker only sees "integers", since
+# arithmetic widens them freely and every IR narrows what it keeps (`frozen`).
+I4 = NDArray[np.integer[Any]]
+I8 = NDArray[np.integer[Any]]
+U1 = NDArray[np.integer[Any]]
 B1 = NDArray[np.bool_]
 
 

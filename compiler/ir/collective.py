@@ -98,18 +98,25 @@ class Collective:
             return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
         return np.equal(self.source_of(chunk), rank)
 
+    def target_of(self, chunk: I8) -> I8:
+        """The one rank that must end with a chunk, for the collectives where that is one rank."""
+        block = np.asarray(chunk) // self.chunks_per_block
+        if self.op in (OpType.REDUCE, OpType.GATHER):
+            return np.full_like(block, self.root)
+        if self.op is OpType.ALLTOALL:
+            return block % self.n_ranks
+        return (block + 1) % self.n_ranks if self.op is OpType.SENDRECV else block
+
+    @property
+    def all_want(self) -> bool:
+        """Whether every rank must end with every chunk."""
+        return self.op in (OpType.ALLREDUCE, OpType.BROADCAST, OpType.ALLGATHER)
+
     def wants(self, rank: I8, chunk: I8) -> B1:
         """Whether `rank` must end with the whole of `chunk`."""
-        if self.op in (OpType.ALLREDUCE, OpType.BROADCAST, OpType.ALLGATHER):
+        if self.all_want:
             return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
-        if self.op in (OpType.REDUCE, OpType.GATHER):
-            return np.broadcast_to(np.equal(rank, self.root), np.broadcast(rank, chunk).shape)
-        block = np.asarray(chunk) // self.chunks_per_block
-        if self.op is OpType.ALLTOALL:
-            return np.equal(block % self.n_ranks, rank)
-        if self.op is OpType.SENDRECV:
-            return np.equal((block + 1) % self.n_ranks, rank)
-        return np.equal(block, rank)
+        return np.equal(self.target_of(chunk), rank)
 
     def input_slot(self, chunk: I8) -> I8:
         """Where in its holder's send buffer a chunk lies (in chunks from the start)."""
@@ -128,6 +135,25 @@ class Collective:
         if self.op is OpType.ALLTOALL:
             return chunk // per // self.n_ranks * per + chunk % per
         return chunk
+
+    def input_chunk(self, rank: I8, slot: I8) -> I8:
+        """The chunk in slot `slot` of `rank`'s send buffer: the inverse of `input_slot`."""
+        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
+            return np.asarray(rank) * self.chunks_per_block + slot
+        if self.op is OpType.ALLTOALL:
+            return np.asarray(rank) * self.n_ranks * self.chunks_per_block + slot
+        return np.asarray(slot) + np.zeros_like(rank)
+
+    def output_chunk(self, rank: I8, slot: I8) -> I8:
+        """The chunk that must end in slot `slot` of `rank`'s receive buffer."""
+        rank, slot, per = np.asarray(rank), np.asarray(slot), self.chunks_per_block
+        if self.op in (OpType.REDUCESCATTER, OpType.SCATTER):
+            return rank * per + slot
+        if self.op is OpType.SENDRECV:
+            return (rank - 1) % self.n_ranks * per + slot
+        if self.op is OpType.ALLTOALL:
+            return (slot // per * self.n_ranks + rank) * per + slot % per
+        return slot + np.zeros_like(rank)
 
     def input_blocks(self, rank: int) -> int:
         """Blocks of `count` elements in `rank`'s send buffer; 0 where NCCL ignores it."""

@@ -1,0 +1,149 @@
+"""The road: program text to Plan, stop by stop, timed and proved.
+
+Phases are those of ResCCL Fig. 10a (Parsing, Analysis, Scheduling, Lowering), and Proof.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hccc.diagnostics import fail
+from hccc.ir.dag import Dag
+from hccc.ir.pipeline import Pipeline
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.program import Program
+from hccc.lang import transfer
+from hccc.passes.allocate import ALLOCATORS, allocate
+from hccc.passes.deadlock import deadlock
+from hccc.passes.depend import depend
+from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.lower import lower
+from hccc.passes.place import place
+from hccc.passes.proof import Proof
+from hccc.passes.race import race
+from hccc.passes.result import result
+from hccc.passes.round_robin import round_robin
+from hccc.passes.schedule import schedule
+from hccc.passes.sync import sync
+from hccc.passes.verify import verify
+
+SCHEDULERS = {"hpds": schedule, "round-robin": round_robin}
+PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
+OnPhase = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may choose on the way. None keeps the program's header."""
+
+    scheduler: str = "hpds"
+    allocator: str = "state"
+    fuse: str = "auto"
+    transport: Transport = Transport.DIRECT
+    slots: int = 2
+    channels: int | None = None
+    warps: int | None = None
+    max_blocks: int | None = None
+    prove: bool = True
+
+    def __post_init__(self) -> None:
+        known = {
+            "scheduler": (self.scheduler, tuple(SCHEDULERS)),
+            "allocator": (self.allocator, ALLOCATORS),
+            "fuse": (self.fuse, ("auto", *LEVELS)),
+        }
+        for option, (value, choices) in known.items():
+            if value not in choices:
+                raise fail("E410", f"--{option} {value!r} is not one of {', '.join(choices)}")
+        if self.slots < 1 or self.slots & (self.slots - 1):
+            raise fail("E410", f"--slots {self.slots} is not a power of two")
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Every stop of one walk down the road. `seconds`: by phase."""
+
+    program: Program
+    dag: Dag
+    pipeline: Pipeline
+    plan: Plan
+    proofs: tuple[Proof, ...]
+    seconds: dict[str, float]
+
+
+class _Clock:
+    """Times phases and tells who watches."""
+
+    def __init__(self, on_phase: OnPhase) -> None:
+        self.seconds: dict[str, float] = {}
+        self._on_phase = on_phase
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self._on_phase(name)
+        begin = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+
+
+def compile_file(path: Path | str, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
+    """Walks the road from a program file. Raises `UserError` for anything wrong with it."""
+    clock = _Clock(on_phase)
+    with clock.phase("Parsing"):
+        program = transfer.load(path)
+    return _walk(program, Path(path).name, options, clock)
+
+
+def compile_program(
+    program: Program, options: Options, on_phase: OnPhase = lambda _: None
+) -> Stops:
+    """Walks the road from a Program, whoever made it."""
+    return _walk(program, program.name, options, _Clock(on_phase))
+
+
+def check_plan(plan: Plan) -> tuple[Proof, ...]:
+    """All proofs over a Plan; raises `UserError` E30x at the first that fails."""
+    return (deadlock(plan), race(plan), result(plan))
+
+
+def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Stops:
+    program = replace(
+        program,
+        channels=options.channels or program.channels,
+        warps=options.warps or program.warps,
+    )
+    with clock.phase("Analysis"):
+        program = verify(program)
+        dag = depend(program)
+    with clock.phase("Scheduling"):
+        pipeline = SCHEDULERS[options.scheduler](dag)
+    with clock.phase("Lowering"):
+        primitives = lower(pipeline, options.transport)
+        primitives = _fused(primitives, options.fuse)
+        primitives = place(primitives)
+        blocks = allocate(primitives, options.allocator, options.max_blocks)
+        plan = sync(blocks, source, options.slots)
+    proofs: tuple[Proof, ...] = (_verified(program),)
+    if options.prove:
+        with clock.phase("Proof"):
+            proofs += check_plan(plan)
+    return Stops(program, dag, pipeline, plan, proofs, clock.seconds)
+
+
+def _fused(primitives: Primitives, level: str) -> Primitives:
+    return fuse(primitives, "full" if level == "auto" else level)
+
+
+def _verified(program: Program) -> Proof:
+    c = program.collective
+    detail: dict[str, int | str] = {
+        "transfers": len(program),
+        "ranks": c.n_ranks,
+        "chunks": c.n_chunks,
+    }
+    return Proof("program", f"the transfers perform {c.op.value}", detail)

@@ -1,0 +1,111 @@
+"""deadlock: a Plan never hangs, for every window, message size and interleaving (DESIGN §6).
+
+Direct: waits are on monotone facts, so a Plan hangs exactly when program order and waits form a
+cycle. Staged: a send and its receive are one node; if that contracted graph is acyclic and both
+ends of every queue serve it in the same order, one slot is enough for any message
+(refs to kernels.md §2.2, brute-forced there over 130,000 cases).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hccc.diagnostics import UserError, fail
+from hccc.ir.arrays import I4, Csr, csr_from_pairs
+from hccc.ir.plan import Plan
+from hccc.passes.clocks import topological
+from hccc.passes.grouping import transpose
+from hccc.passes.proof import Proof
+from hccc.passes.waits import enforced, messages, name
+
+
+def deadlock(plan: Plan) -> Proof:
+    """Proves that `plan` never hangs. O(primitives + waits), plus sorts.
+
+    Raises:
+        UserError E302: the thread blocks wait for each other in a circle; E303: only the
+        queues' bound makes them (a larger window or fewer slots hangs).
+    """
+    waits = enforced(plan)
+    order = execution_order(plan, waits)
+    if len(order) != len(plan):
+        raise _circle(plan, waits, order)
+    if len(plan.queues):
+        _queues_in_order(plan)
+        _contracted(plan, waits)
+    detail: dict[str, int | str] = {
+        "primitives": len(plan),
+        "thread blocks": len(plan.tb_ptr) - 1,
+        "waits": len(waits.index),
+    }
+    return Proof("deadlock", "no wait is ever in vain, for every window and message size", detail)
+
+
+def execution_order(plan: Plan, waits: Csr) -> I4:
+    """Primitives in one order they can run in; shorter than the Plan when they cannot."""
+    succs = transpose(waits)
+    return topological(plan.tb_ptr, waits.ptr, waits.index, succs.ptr, succs.index)
+
+
+def _circle(plan: Plan, waits: Csr, order: I4) -> UserError:
+    """Walks back from a stuck primitive until one repeats."""
+    stuck = np.ones(len(plan), np.bool_)
+    stuck[order] = False
+    first = set(plan.tb_ptr[:-1].tolist())
+    at, seen = int(np.flatnonzero(stuck)[0]), {}
+    path: list[int] = []
+    while at not in seen:
+        seen[at] = len(path)
+        path.append(at)
+        late = [int(x) for x in waits.row(at) if stuck[x]]
+        at = late[0] if late else at - 1
+        if not late and at + 1 in first:
+            break
+    ring = path[seen.get(at, 0) :][:6]
+    return fail(
+        "E302",
+        "the thread blocks would wait for each other: "
+        + " waits for ".join(name(plan, i) for i in [*ring, ring[0]]),
+        help="every block must run its primitives in one common order",
+    )
+
+
+def _queues_in_order(plan: Plan) -> None:
+    """Each end of a queue is one block that serves the messages in turn."""
+    block = plan.block_of()
+    for operands in (plan.src, plan.dst):
+        key, row = messages(plan, operands)
+        order = np.argsort(key, kind="stable")
+        queue, row = (key >> 32)[order], row[order]
+        same = np.diff(queue) == 0
+        wrong = same & ((np.diff(row) <= 0) | (np.diff(block[row]) != 0))
+        if wrong.any():
+            i = int(row[1:][wrong][0])
+            raise fail("E303", f"{name(plan, i)} serves its queue out of turn")
+
+
+def _contracted(plan: Plan, waits: Csr) -> None:
+    """Kahn's algorithm on tasks: sends merged with their receives."""
+    node = np.arange(len(plan), dtype=np.int32)
+    sent, sender = messages(plan, plan.dst)
+    received, receiver = messages(plan, plan.src)
+    order = np.argsort(sent, kind="stable")
+    node[receiver] = sender[order][np.searchsorted(sent[order], received)]
+    after = np.setdiff1d(np.arange(1, len(plan)), plan.tb_ptr[:-1])
+    row = np.concatenate([node[waits.owner()], node[after]])
+    pred = np.concatenate([node[waits.index], node[after - 1]])
+    apart = row != pred
+    graph = csr_from_pairs(row[apart], pred[apart], len(plan))
+    single = np.arange(len(plan) + 1, dtype=np.int64)
+    succs = transpose(graph)
+    reached = topological(single, graph.ptr, graph.index, succs.ptr, succs.index)
+    if len(reached) == len(plan):
+        return
+    stuck = np.setdiff1d(np.arange(len(plan)), reached)
+    longest = int(plan.queues.length.max())
+    raise fail(
+        "E303",
+        f"with {plan.queue_slots} slots a queue this plan hangs for long messages: "
+        f"{name(plan, int(stuck[0]))} is in a circle of sends and receives",
+        help=f"it is safe only while window · {longest} <= slots",
+    )

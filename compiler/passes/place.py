@@ -1,0 +1,180 @@
+"""place: gives every value a buffer, and adds the local copies that in- and out-of-place need.
+
+- A chunk as it was at the start is read from the send buffer (ResCCL §4.2), so out-of-place
+  needs no copy before it begins.
+- Its current value lives in the receive buffer where the rank wants the chunk, else in scratch.
+- A chunk that starts and ends at a rank untouched is copied to the receive buffer (out of place).
+- In place, Alltoall and SendRecv overwrite a send slot with another chunk. Such slots are copied
+  aside first (STAGE), and whoever overwrites the slot waits for that copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+from hccc.ir.collective import Collective
+from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
+
+
+def place(p: Primitives) -> Primitives:
+    """`p` without VALUE and START operands. O(operands log operands)."""
+    c = p.dag.program.collective
+    slots, counts = _scratch(p, c)
+    p = replace(
+        p,
+        src=_placed(p.src, c, slots),
+        dst=_placed(p.dst, c, slots),
+        scratch_slots=counts,
+    )
+    p = _stage(p, c) if c.swaps_in_place else p
+    return _own_copies(p, c)
+
+
+def _key(c: Collective, rank: I4, chunk: I4) -> I8:
+    return rank.astype(np.int64) * c.n_chunks + chunk
+
+
+def _scratch(p: Primitives, c: Collective) -> tuple[tuple[I8, I4], I4]:
+    """Scratch slots by (rank, chunk) key, numbered at each rank by first write; slots per rank."""
+    rank, chunk = p.dst.rank, p.dst.slot
+    away = (p.dst.buffer == Buffer.VALUE) & ~c.wants(rank, chunk)
+    keys, first = np.unique(_key(c, rank, chunk)[away], return_index=True)
+    at_rank = (keys // c.n_chunks).astype(np.int32)
+    order = np.lexsort((first, at_rank))
+    counts = np.bincount(at_rank, minlength=c.n_ranks)
+    slot = np.empty(len(keys), np.int32)
+    slot[order] = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return (keys, slot), counts.astype(np.int32)
+
+
+def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
+    """The operands with VALUE and START resolved."""
+    keys, slots = scratch
+    buffer, slot = o.buffer.copy(), o.slot.copy()
+    start, value = o.buffer == Buffer.START, o.buffer == Buffer.VALUE
+    buffer[start], slot[start] = Buffer.INPUT, c.input_slot(o.slot[start].astype(np.int64))
+    home = value & c.wants(o.rank, o.slot)
+    buffer[home], slot[home] = Buffer.OUTPUT, c.output_slot(o.slot[home].astype(np.int64))
+    away = value & ~home
+    found = np.searchsorted(keys, _key(c, o.rank[away], o.slot[away]))
+    buffer[away], slot[away] = Buffer.SCRATCH, slots[found] if len(slots) else 0
+    return Operands(o.ptr, o.rank, buffer, slot)
+
+
+def _own_copies(p: Primitives, c: Collective) -> Primitives:
+    """Adds INPUT → OUTPUT copies of chunks that stay where they start."""
+    chunk = np.arange(c.n_chunks, dtype=np.int64)
+    if c.reduces:
+        return p
+    rank = c.source_of(chunk)
+    stays = c.wants(rank, chunk)
+    rank, chunk = rank[stays], chunk[stays]
+    written = p.dst.buffer == Buffer.OUTPUT
+    width = c.n_chunks + 1
+    done = np.isin(
+        rank * width + c.output_slot(chunk),
+        p.dst.rank[written].astype(np.int64) * width + p.dst.slot[written],
+    )
+    rank, chunk = rank[~done], chunk[~done]
+    return _with_copies(
+        p, rank, chunk, (Buffer.INPUT, c.input_slot(chunk)), (Buffer.OUTPUT, c.output_slot(chunk)),
+        Guard.OUT_OF_PLACE, first=False,
+    )  # fmt: skip
+
+
+def _stage(p: Primitives, c: Collective) -> Primitives:
+    """Copies send slots aside whose memory, in place, another chunk is written to."""
+    width = max(c.input_blocks(0), c.output_blocks(0)) * c.chunks_per_block
+    written = np.flatnonzero(p.dst.buffer == Buffer.OUTPUT)
+    overwritten = p.dst.rank[written].astype(np.int64) * width + p.dst.slot[written]
+    read = np.flatnonzero(p.src.buffer == Buffer.INPUT)
+    needed = p.src.rank[read].astype(np.int64) * width + p.src.slot[read]
+    staged = np.unique(needed[np.isin(needed, overwritten)])
+    if not len(staged):
+        return p
+    hit = np.isin(needed, staged)
+    buffer = p.src.buffer.copy()
+    buffer[read[hit]] = Buffer.STAGE
+    chunk_of = p.chunk[p.src.owner()[read]]
+    by_key = _lookup(needed, chunk_of, staged)
+    rank, slot = staged // width, staged % width
+    slots = np.zeros(c.n_ranks, np.int32)
+    np.maximum.at(slots, rank, slot + 1)
+    p = replace(p, src=replace(p.src, buffer=buffer), stage_slots=slots)
+    users = [
+        (p.src.owner()[read[hit]], np.searchsorted(staged, needed[hit])),
+        _matching(p.dst.owner()[written], overwritten, staged),
+    ]
+    return _with_copies(
+        p, rank, by_key, (Buffer.INPUT, slot), (Buffer.STAGE, slot), Guard.IN_PLACE,
+        first=True, users=users,
+    )  # fmt: skip
+
+
+def _lookup(keys: I8, values: I4, wanted: I8) -> I4:
+    """The value of each wanted key (every one occurs in `keys`)."""
+    order = np.argsort(keys, kind="stable")
+    return values[order][np.searchsorted(keys[order], wanted)]
+
+
+def _matching(rows: I4, keys: I8, staged: I8) -> tuple[I4, I8]:
+    hit = np.isin(keys, staged)
+    return rows[hit], np.searchsorted(staged, keys[hit])
+
+
+def _with_copies(
+    p: Primitives,
+    rank: I8,
+    chunk: I8 | I4,
+    source: tuple[Buffer, I8],
+    target: tuple[Buffer, I8],
+    guard: Guard,
+    *,
+    first: bool,
+    users: list[tuple[I4, I8]] | None = None,
+) -> Primitives:
+    """`p` with one local copy per (rank, chunk), before or after all other primitives.
+
+    `users`: (rows of p, index of the copy each waits for).
+    """
+    m, n = len(rank), len(p)
+    if not m:
+        return p
+    shift = m if first else 0
+
+    def join(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
+        return np.concatenate([new, old] if first else [old, new])
+
+    def operands(o: Operands, where: tuple[Buffer, I8]) -> Operands:
+        counts = join(o.counts(), np.ones(m, np.int64))
+        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        buffer = np.full(m, where[0], np.uint8)
+        return Operands(ptr, join(o.rank, rank), join(o.buffer, buffer), join(o.slot, where[1]))
+
+    rows, values = p.deps.owner() + shift, p.deps.index + shift
+    for row, copy in users or []:
+        rows, values = np.append(rows, row + shift), np.append(values, copy)
+    empty = np.zeros(m, np.int64)
+    task_counts = join(p.tasks.counts(), empty)
+    edge = 0 if first or not n else int(p.sub[-1])
+    return replace(
+        p,
+        owner=join(p.owner, rank),
+        chunk=join(p.chunk, chunk),
+        sub=join(p.sub, np.full(m, edge)),
+        final=join(p.final, empty),
+        guard=join(p.guard, np.full(m, guard)),
+        src=operands(p.src, source),
+        dst=operands(p.dst, target),
+        deps=_unique_rows(rows, values, n + m),
+        tasks=Csr(np.concatenate([np.zeros(1, np.int64), np.cumsum(task_counts)]), p.tasks.index),
+    )
+
+
+def _unique_rows(rows: I4, values: I4, n: int) -> Csr:
+    pairs = np.unique(rows.astype(np.int64) * n + values)
+    return csr_from_pairs(pairs // n, pairs % n, n)

@@ -1,0 +1,14 @@
+"""What a proof returns: a claim that holds, and the figures behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A proved claim. `detail`: counts a reader may want, printed as a table."""
+
+    name: str
+    claim: str
+    detail: dict[str, int | str] = field(default_factory=dict)

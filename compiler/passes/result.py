@@ -1,0 +1,142 @@
+"""result: executing the Plan gives the collective's result at every rank (DESIGN §6).
+
+The same symbolic run as `verify`, over the Plan's memory instead of (rank, chunk): it shows that
+scheduling, fusing, placing and allocating changed nothing. Because `race` holds, any one order
+the Plan allows stands for all of them. Runs in place and out of place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hccc.diagnostics import UserError, fail
+from hccc.ir.arrays import B1, I4, I8, U1
+from hccc.ir.plan import Plan
+from hccc.passes.contributions import full_set
+from hccc.passes.deadlock import execution_order
+from hccc.passes.locations import Locations, locate
+from hccc.passes.proof import Proof
+from hccc.passes.waits import enforced, name
+
+Words = NDArray[np.uint64]
+STATE_BYTES = 1 << 29  # how much of the bitsets is held at once
+OK, EMPTY, MIXED, TWICE, EARLY, LATE = range(6)
+_WHY = {
+    EMPTY: "reads memory that holds nothing yet",
+    MIXED: "combines two different chunks",
+    TWICE: "adds a contribution that is already in the value",
+    EARLY: "is marked as completing a value that is not complete",
+    LATE: "combines a value that was already completed",
+}
+
+
+def result(plan: Plan) -> Proof:
+    """Proves that `plan` computes its collective; it must have passed `deadlock` and `race`.
+
+    O(operands · R/64) time; the bitsets are run in word ranges so that they fit `STATE_BYTES`.
+
+    Raises:
+        UserError E306: a primitive combines wrong values; E307: a receive slot ends wrong.
+    """
+    order = execution_order(plan, enforced(plan))
+    for in_place in (False, True):
+        where = locate(plan, in_place=in_place)
+        _prove(plan, where, order, "in place" if in_place else "out of place")
+    detail: dict[str, int | str] = {
+        "receive slots": int((where.want >= 0).sum()),
+        "locations": where.count,
+    }
+    return Proof(
+        "result", "every rank ends with the collective's result, in and out of place", detail
+    )
+
+
+def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:
+    reduces = plan.collective.reduces
+    full = full_set(plan.n_ranks) if reduces else np.ones(1, np.uint64)
+    span = max(1, min(len(full), STATE_BYTES // (8 * max(where.count, 1))))
+    for lo in range(0, len(full), span):
+        code, i = _execute(
+            order, where.active, plan.src.ptr, where.src, plan.dst.ptr, where.dst, plan.final,
+            where.start, where.start_rank, where.want, full[lo : lo + span], lo, reduces,
+        )  # fmt: skip
+        if code > 0:
+            raise fail("E306", f"{how}, {name(plan, int(i))} {_WHY[int(code)]}")
+        if i >= 0:
+            raise _wrong_end(plan, where, int(i), how)
+
+
+def _wrong_end(plan: Plan, where: Locations, location: int, how: str) -> UserError:
+    writer = plan.dst.owner()[where.dst == location]
+    last = f"; it is last written by {name(plan, int(writer[-1]))}" if len(writer) else ""
+    return fail(
+        "E307",
+        f"{how}, the receive slot that wants chunk {where.want[location]} ends without all of "
+        f"it{last}",
+    )
+
+
+@njit(cache=True)
+def _begin(start: I4, start_rank: I4, words: int, lo: int, reduces: bool) -> Words:
+    state = np.zeros((len(start), words), np.uint64)
+    for x in range(len(start)):
+        bit = start_rank[x] if reduces else 0
+        if start[x] >= 0 and lo <= bit >> 6 < lo + words:
+            state[x, (bit >> 6) - lo] = np.uint64(1) << np.uint64(bit & 63)
+    return state
+
+
+@njit(cache=True)
+def _combine(sources: I4, state: Words, held: I4, done: U1, value: Words) -> tuple[int, int, int]:
+    """Combines the sources into `value`: (code, chunk, done)."""
+    value[:] = 0
+    chunk, complete = held[sources[0]], done[sources[0]]
+    for s in sources:
+        if held[s] < 0:
+            return EMPTY, 0, 0
+        if held[s] != chunk:
+            return MIXED, 0, 0
+        if len(sources) > 1 and done[s]:
+            return LATE, 0, 0
+        for w in range(len(value)):
+            if value[w] & state[s, w]:
+                return TWICE, 0, 0
+            value[w] |= state[s, w]
+    return OK, chunk, complete
+
+
+@njit(cache=True)
+def _execute(
+    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, final: U1,
+    start: I4, start_rank: I4, want: I4, full: Words, lo: int, reduces: bool,
+) -> tuple[int, int]:  # fmt: skip
+    """Runs the Plan on words [lo, lo + len(full)): (code, primitive), or (0, wrong location)."""
+    state = _begin(start, start_rank, len(full), lo, reduces)
+    held = start.copy()
+    done = np.zeros(len(start), np.uint8)
+    value = np.zeros(len(full), np.uint64)
+    for i in order:
+        if not active[i]:
+            continue
+        code, chunk, complete = _combine(src[src_ptr[i] : src_ptr[i + 1]], state, held, done, value)
+        if code != OK:
+            return code, i
+        if final[i]:
+            complete = 1
+            for w in range(len(full)):
+                if value[w] != full[w]:
+                    return EARLY, i
+        for k in range(dst_ptr[i], dst_ptr[i + 1]):
+            state[dst[k]] = value
+            held[dst[k]], done[dst[k]] = chunk, complete
+    for x in range(len(want)):
+        if want[x] < 0:
+            continue
+        if held[x] != want[x] or done[x] != reduces:
+            return OK, x
+        for w in range(len(full)):
+            if state[x, w] != full[w]:
+                return OK, x
+    return OK, -1

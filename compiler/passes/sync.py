@@ -1,0 +1,157 @@
+"""sync: Blocks → Plan. Turns dependencies between thread blocks into the fewest waits.
+
+A dependency inside a block needs nothing: blocks run in order. Of the others, those that the
+rest implies are dropped (transitive reduction over program order and waits, DESIGN §6). Each
+remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
+primitive share a flag. Staged data needs no flag: its queue counts messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hccc.diagnostics import InternalError
+from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+from hccc.ir.plan import Plan, Posts
+from hccc.ir.primitives import Blocks, Primitives, Queues, Transport
+from hccc.passes.clocks import implied_edges, topological
+from hccc.passes.grouping import transpose
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Order:
+    """The Plan's numbering: `row`: primitive of each plan row, `of`: its inverse."""
+
+    row: I8
+    of: I4
+    n_tb: I4
+    tb_ptr: I8
+
+
+def sync(blocks: Blocks, source: str = "", queue_slots: int = 2) -> Plan:
+    """The Plan of `blocks`. Time and memory: see `clocks`.
+
+    source: the program's name for comments; queue_slots: S, a power of two (staged).
+    """
+    p, program = blocks.primitives, blocks.primitives.dag.program
+    order = _number(p, blocks.tb, program.collective.n_ranks)
+    edges = _edges(p, order)
+    waits, posts, n_flags = _flags(p, order, _reduced(p, order, edges))
+    queues, n_flags = _queue_flags(p.queues, n_flags)
+    line = np.zeros(len(p), np.int32)
+    has = p.tasks.counts() > 0
+    line[has] = program.transfers["line"][p.tasks.index[p.tasks.ptr[:-1][has]]]
+    return Plan(
+        name=program.name,
+        source=source,
+        collective=program.collective,
+        channels=program.channels,
+        warps=program.warps,
+        gpus_per_node=program.gpus_per_node,
+        nics_per_node=program.nics_per_node,
+        transport=p.transport,
+        queue_slots=queue_slots,
+        n_tb=order.n_tb,
+        tb_ptr=order.tb_ptr,
+        chunk=p.chunk[order.row],
+        sub=p.sub[order.row],
+        line=line[order.row],
+        final=p.final[order.row],
+        guard=p.guard[order.row],
+        src=p.src.take(order.row),
+        dst=p.dst.take(order.row),
+        waits=waits,
+        posts=posts,
+        n_flags=n_flags,
+        scratch_slots=p.scratch_slots,
+        stage_slots=p.stage_slots,
+        queues=queues,
+    )
+
+
+def _number(p: Primitives, tb: I4, n_ranks: int) -> _Order:
+    """Plan rows: by rank, thread block, and execution order."""
+    n_tb = np.zeros(n_ranks, np.int32)
+    np.maximum.at(n_tb, p.owner, tb + 1)
+    base = np.cumsum(n_tb) - n_tb
+    block = base[p.owner] + tb
+    row = np.argsort(block, kind="stable")
+    of = np.empty(len(p), np.int32)
+    of[row] = np.arange(len(p), dtype=np.int32)
+    tb_ptr = np.zeros(int(n_tb.sum()) + 1, np.int64)
+    np.cumsum(np.bincount(block, minlength=len(tb_ptr) - 1), out=tb_ptr[1:])
+    return _Order(row, of, n_tb, tb_ptr)
+
+
+def _edges(p: Primitives, order: _Order) -> Csr:
+    """Dependencies between different blocks in plan rows, without duplicates."""
+    row, pred = order.of[p.deps.owner()], order.of[p.deps.index]
+    block = np.searchsorted(order.tb_ptr, np.arange(len(p)), side="right")
+    apart = block[row] != block[pred]
+    pairs = np.unique(row[apart].astype(np.int64) * max(len(p), 1) + pred[apart])
+    return csr_from_pairs(pairs // max(len(p), 1), pairs % max(len(p), 1), len(p))
+
+
+def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
+    """The edges that need a flag: (consumer, producer) in plan rows, sorted by consumer."""
+    succs = transpose(edges)
+    run = topological(order.tb_ptr, edges.ptr, edges.index, succs.ptr, succs.index)
+    if len(run) != len(p):
+        raise InternalError("the thread blocks' order and the dependencies form a cycle")
+    keep = implied_edges(order.tb_ptr, edges, run) == 0
+    consumer, producer = edges.owner()[keep], edges.index[keep]
+    if p.transport is Transport.STAGED:
+        owner = p.owner[order.row]
+        same = owner[consumer] == owner[producer]  # between ranks the queue counts
+        consumer, producer = consumer[same], producer[same]
+    return consumer, producer
+
+
+def _turn(p: Primitives, here: I4, there: I4) -> I8:
+    """Sorts peers alike at every rank: by how many nodes, then how many GPUs on they are."""
+    program = p.dag.program
+    per, n = program.gpus_per_node, program.collective.n_ranks
+    node = (there // per - here // per) % max(1, n // per)
+    local = (there % per - here % per) % per
+    return node.astype(np.int64) * per + local
+
+
+def _flags(p: Primitives, order: _Order, edges: tuple[I4, I4]) -> tuple[Csr, Posts, I4]:
+    """A flag per (producer, consumer rank), numbered at each rank in the order of first waits."""
+    consumer, producer = edges
+    n, n_ranks = len(p), p.dag.program.collective.n_ranks
+    owner = p.owner[order.row]
+    by_wait = np.lexsort((producer, _turn(p, owner[consumer], owner[producer]), consumer))
+    consumer, producer = consumer[by_wait], producer[by_wait]
+    key = producer.astype(np.int64) * n_ranks + owner[consumer]
+    unique, first, which = np.unique(key, return_index=True, return_inverse=True)
+    rank = (unique % n_ranks).astype(np.int32)
+    n_flags = np.bincount(rank, minlength=n_ranks).astype(np.int32)
+    number = np.lexsort((first, rank))
+    flag = np.empty(len(unique), np.int32)
+    flag[number] = np.arange(len(unique)) - np.repeat(np.cumsum(n_flags) - n_flags, n_flags)
+    waits = csr_from_pairs(consumer, flag[which.ravel()], n)
+    poster = (unique // n_ranks).astype(np.int32)
+    by_post = np.lexsort((_turn(p, owner[poster], rank), poster))
+    ptr = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(poster, minlength=n), out=ptr[1:])
+    return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags
+
+
+def _queue_flags(queues: Queues, n_flags: I4) -> tuple[Queues, I4]:
+    """Two more flags per queue: data at its receiver, credit at its sender."""
+    if not len(queues):
+        return queues, n_flags
+    total = n_flags.astype(np.int64)
+    numbers = []
+    for end in (queues.dst, queues.src):
+        order = np.argsort(end, kind="stable")
+        counts = np.bincount(end, minlength=len(total))
+        turn = np.empty(len(end), np.int64)
+        turn[order] = np.arange(len(end)) - np.repeat(np.cumsum(counts) - counts, counts)
+        numbers.append(total[end] + turn)
+        total = total + counts
+    named = replace(queues, data_flag=numbers[0], credit_flag=numbers[1])
+    return named, total.astype(np.int32)

@@ -1,0 +1,101 @@
+"""timeline: when each primitive would run, by the header's cost model. Not the simulator.
+
+`fuse` and `allocate` need to compare choices; this estimate is enough for that and linear.
+Task-level execution (ResCCL §3): a primitive runs all micro-batches, its successors follow one
+micro-batch behind. A primitive occupies its thread block and the links of its remote operands.
+Time is in units of one intra-node chunk transfer of one micro-batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import I4, I8
+from hccc.ir.primitives import Buffer, Operands, Primitives
+from hccc.ir.topology import Topology
+
+MICRO_BATCHES = 16  # enough for the steady state to outweigh the fill
+BLOCK_COST = 0.1  # a block moves ten operands in the time an intra-node link moves one
+F8 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """Start and end of every primitive, f8[n], and when the last one ends."""
+
+    start: F8
+    end: F8
+    makespan: float
+
+
+@njit(cache=True)
+def _walk(
+    block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, link_ptr: I8, link: I4, batches: int
+) -> tuple[F8, F8]:
+    n = len(block)
+    start, end = np.zeros(n), np.zeros(n)
+    free = np.zeros(n_blocks)
+    busy = np.zeros(link.max() + 1 if len(link) else 1)
+    for i in range(n):
+        first, last = free[block[i]], 0.0
+        for k in range(link_ptr[i], link_ptr[i + 1]):
+            first = max(first, busy[link[k]])
+        for k in range(dep_ptr[i], dep_ptr[i + 1]):
+            p = dep[k]
+            first = max(first, start[p] + unit[p])
+            last = max(last, end[p])
+        start[i] = first
+        end[i] = max(first + batches * unit[i], last + unit[i])
+        free[block[i]] = end[i]
+        for k in range(link_ptr[i], link_ptr[i + 1]):
+            busy[link[k]] = end[i]
+    return start, end
+
+
+def remote(p: Primitives) -> tuple[I4, I4, I4]:
+    """Every link use: (primitive, from rank, to rank), i4[m] each, sorted by primitive."""
+    parts = [_crossing(p, p.src, reads=True), _crossing(p, p.dst, reads=False)]
+    row, src, dst = (np.concatenate(x) for x in zip(*parts, strict=True))
+    order = np.argsort(row, kind="stable")
+    return row[order], src[order], dst[order]
+
+
+def _crossing(p: Primitives, operands: Operands, *, reads: bool) -> tuple[I4, I4, I4]:
+    """The operands that another rank's memory serves: (primitive, from, to)."""
+    row = operands.owner()
+    queue = operands.buffer == Buffer.QUEUE
+    if queue.any():
+        if reads:  # the sender's store crosses the link, not the receiver's load
+            empty = np.zeros(0, np.int32)
+            return empty, empty, empty
+        q = operands.rank[queue]
+        return row[queue], p.queues.src[q], p.queues.dst[q]
+    owner = p.owner[row]
+    away = operands.rank != owner
+    here, there = owner[away], operands.rank[away]
+    return (row[away], there, here) if reads else (row[away], here, there)
+
+
+def timeline(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Timeline:
+    """Estimates `p` with primitive i in thread block `block[i]` (numbered over all ranks).
+
+    O(primitives + dependencies + link uses), plus a sort of the links.
+    """
+    program = p.dag.program
+    topology = Topology(program.collective.n_ranks, program.gpus_per_node, program.nics_per_node)
+    row, src, dst = remote(p)
+    unit = BLOCK_COST * (p.src.counts() + p.dst.counts()).astype(np.float64)
+    np.maximum.at(unit, row, topology.cost(src, dst))
+    tx, rx = topology.resources(src, dst)
+    link_ptr = np.zeros(len(p) + 1, np.int64)
+    np.cumsum(2 * np.bincount(row, minlength=len(p)), out=link_ptr[1:])
+    n_blocks = int(block.max()) + 1 if len(block) else 0
+    start, end = _walk(
+        block, n_blocks, unit, p.deps.ptr, p.deps.index, link_ptr,
+        np.stack([tx, rx], 1).ravel(), batches,
+    )  # fmt: skip
+    return Timeline(start, end, float(end.max()) if len(end) else 0.0)
