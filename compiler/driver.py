@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
-from hccc.diagnostics import fail
+from hccc.diagnostics import InternalError, fail
+from hccc.ir import dag as dag_ir
+from hccc.ir import pipeline as pipeline_ir
+from hccc.ir import primitives as primitives_ir
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.lang import transfer
 from hccc.passes.allocate import ALLOCATORS, allocate
@@ -35,6 +39,7 @@ from hccc.passes.verify import verify
 SCHEDULERS = {"hpds": schedule, "round-robin": round_robin}
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
 OnPhase = Callable[[str], None]
+Ir = TypeVar("Ir")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Options:
     channels: int | None = None
     warps: int | None = None
     max_blocks: int | None = None
+    verify_each: bool = False
     prove: bool = True
 
     def __post_init__(self) -> None:
@@ -117,15 +123,16 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
         channels=options.channels or program.channels,
         warps=options.warps or program.warps,
     )
+    sound = _keeps_invariants if options.verify_each else _unchecked
     with clock.phase("Analysis"):
         program = verify(program)
-        dag = depend(program)
+        dag = sound(depend(program), dag_ir.check)
     with clock.phase("Scheduling"):
-        pipeline = SCHEDULERS[options.scheduler](dag)
+        pipeline = sound(SCHEDULERS[options.scheduler](dag), pipeline_ir.check)
     with clock.phase("Lowering"):
-        primitives = lower(pipeline, options.transport)
-        primitives = _fused(primitives, options.fuse)
-        primitives = place(primitives)
+        primitives = sound(lower(pipeline, options.transport), primitives_ir.check)
+        primitives = sound(fuse(primitives, options.fuse), primitives_ir.check)
+        primitives = sound(place(primitives), primitives_ir.check)
         blocks = allocate(primitives, options.allocator, options.max_blocks)
         plan = sync(blocks, source, options.slots)
     proofs: tuple[Proof, ...] = (_verified(program),)
@@ -135,8 +142,15 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
     return Stops(program, dag, pipeline, plan, proofs, clock.seconds)
 
 
-def _fused(primitives: Primitives, level: str) -> Primitives:
-    return fuse(primitives, "full" if level == "auto" else level)
+def _unchecked(ir: Ir, _: Callable[[Ir], list[str]]) -> Ir:
+    return ir
+
+
+def _keeps_invariants(ir: Ir, check: Callable[[Ir], list[str]]) -> Ir:
+    """`--verify-each`: the pass that made `ir` has a bug when it breaks an invariant."""
+    if problems := check(ir):
+        raise InternalError(f"{type(ir).__name__}: {'; '.join(problems)}")
+    return ir
 
 
 def _verified(program: Program) -> Proof:

@@ -60,3 +60,16 @@ def lines(dag: Dag) -> Iterator[str]:
         link = f"link {tx}" if tx == rx else f"nic {tx} → {rx}"
         after = " ".join(map(str, dag.preds.row(i).tolist()))
         yield f"{i}: {task_text(dag.program, i)}  {link}{f'  after {after}' if after else ''}"
+
+
+def check(dag: Dag) -> list[str]:
+    """The invariants that `dag` breaks, in words; empty when it is sound. O(n + dependencies)."""
+    t, row, pred = dag.program.transfers, dag.preds.owner(), dag.preds.index
+    problems = []
+    if (pred >= row).any():
+        problems.append("a predecessor does not come earlier in the table")
+    meets = t["dst"][pred] == t["src"][row]
+    meets |= (t["dst"][pred] == t["dst"][row]) | (t["src"][pred] == t["dst"][row])
+    if not (meets & (t["chunk"][pred] == t["chunk"][row])).all():
+        problems.append("a predecessor did not access the same (rank, chunk), or neither wrote it")
+    return problems

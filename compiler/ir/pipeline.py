@@ -48,3 +48,21 @@ def lines(pipeline: Pipeline) -> Iterator[str]:
     for k in range(pipeline.n_sub):
         tasks = pipeline.order[pipeline.start[k] : pipeline.start[k + 1]]
         yield f"{k}: " + " ".join(f"[{task_text(program, int(t))}]" for t in tasks)
+
+
+def check(pipeline: Pipeline) -> list[str]:
+    """The invariants that `pipeline` breaks, in words; empty when it is sound. O(n log n)."""
+    dag, order = pipeline.dag, pipeline.order
+    if not np.array_equal(np.sort(order), np.arange(len(dag))):
+        return ["a task is missing from the order, or occurs twice"]
+    problems = []
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    if (position[dag.preds.index] >= position[dag.preds.owner()]).any():
+        problems.append("a task comes before one that it depends on")
+    sub = pipeline.sub_of_position()
+    tx, rx = dag.tx[order], dag.rx[order]
+    used = np.stack([np.concatenate([sub, sub[tx != rx]]), np.concatenate([tx, rx[tx != rx]])], 1)
+    if len(np.unique(used, axis=0)) != len(used):
+        problems.append("two tasks of a sub-pipeline share a resource")
+    return problems

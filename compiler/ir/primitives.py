@@ -158,3 +158,20 @@ class Blocks:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tb", frozen(self.tb, np.int32))
+
+
+def check(p: Primitives) -> list[str]:
+    """The invariants that `p` breaks, in words; empty when it is sound. O(n log n)."""
+    problems = []
+    if (p.deps.index >= p.deps.owner()).any():
+        problems.append("a primitive comes before one that it depends on")
+    if (p.src.counts() < 1).any() or (p.dst.counts() < 1).any():
+        problems.append("a primitive has no source or no destination")
+    times = 1 if p.transport is Transport.DIRECT else 2
+    if not np.array_equal(np.sort(p.tasks.index), np.repeat(np.arange(len(p.dag)), times)):
+        problems.append("a task is missing from the primitives, or done too often")
+    for operands in (p.src, p.dst):
+        value = operands.buffer >= Buffer.VALUE
+        if (operands.slot[value] != p.chunk[operands.owner()[value]]).any():
+            problems.append("an operand holds another chunk than its primitive moves")
+    return problems

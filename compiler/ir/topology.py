@@ -39,19 +39,22 @@ class Topology:
         own = local * self.nics_per_node // self.gpus_per_node
         return self.node(rank) * self.nics_per_node + own
 
-    def resources(self, src: I4, dst: I4) -> tuple[I4, I4]:
-        """The two resources a transfer occupies (the same one twice within a node): i4[n] each.
+    @property
+    def n_resources(self) -> int:
+        """One more than the largest resource id."""
+        nodes = -(-self.n_ranks // self.gpus_per_node)
+        return nodes * (self.gpus_per_node**2 + 2 * self.nics_per_node)
 
-        Ids are dense over the resources that occur, the same id meaning the same resource.
-        """
-        inside = self.node(src) == self.node(dst)
-        pair = np.asarray(src, np.int64) * self.n_ranks + dst
-        n_nics = (self.n_ranks // self.gpus_per_node + 1) * self.nics_per_node
-        base = np.int64(self.n_ranks) * self.n_ranks
-        tx = np.where(inside, pair, base + self.nic(src))
-        rx = np.where(inside, pair, base + n_nics + self.nic(dst))
-        _, dense = np.unique(np.concatenate([tx, rx]), return_inverse=True)
-        return frozen(dense[: len(tx)], np.int32), frozen(dense[len(tx) :], np.int32)
+    def resources(self, src: I4, dst: I4) -> tuple[I4, I4]:
+        """The two resources a transfer occupies (the same one twice within a node): i4[n] each."""
+        per, node = self.gpus_per_node, self.node(src)
+        nodes = -(-self.n_ranks // per)
+        inside = node == self.node(dst)
+        pair = node * per**2 + src % per * per + dst % per
+        sending = nodes * per**2 + self.nic(src)
+        receiving = nodes * (per**2 + self.nics_per_node) + self.nic(dst)
+        tx, rx = np.where(inside, pair, sending), np.where(inside, pair, receiving)
+        return frozen(tx, np.int32), frozen(rx, np.int32)
 
     def cost(self, src: I4, dst: I4) -> NDArray[np.float64]:
         """How long one micro-batch takes on each transfer's link, intra-node being 1."""

@@ -10,30 +10,17 @@ A block executes its primitives in the Primitives' total order, so no allocation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8
-from hccc.ir.primitives import Blocks, Buffer, Operands, Primitives
+from hccc.ir.primitives import Blocks, Primitives
+from hccc.passes.connections import Connections, connections
 from hccc.passes.grouping import group
 from hccc.passes.timeline import F8, timeline
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much
 ALLOCATORS = ("state", "connection")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Connections:
-    """`of`: i4[n] connection of each primitive; `rank`: i4[c] of each connection.
-
-    Connections are numbered by rank, then by first use.
-    """
-
-    of: I4
-    rank: I4
 
 
 def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = None) -> Blocks:
@@ -42,63 +29,12 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
     O(primitives + dependencies) for the two estimates, plus for each rank (blocks × intervals).
     """
     found = connections(p)
-    block = np.arange(len(found.rank), dtype=np.int32)
+    block: I4 = np.arange(len(found.rank), dtype=np.int32)
     if allocator == "state" and len(p):
         block = _state_based(p, found)
     if max_blocks is not None:
         block = _capped(p, found, block, max_blocks)
     return Blocks(p, _within_rank(found, block)[found.of])
-
-
-def connections(p: Primitives) -> _Connections:
-    """The connections of `p`; a local copy joins the busiest connection's complement, see below.
-
-    A connection is a rank, a direction and the set of peers a primitive touches. Local copies
-    touch none and go to the connection with the fewest primitives of their rank.
-    """
-    away = _peers(p, p.src, 1) + _peers(p, p.dst, 2)
-    local = away == 0
-    key = np.stack([p.owner.astype(np.int64), away], 1)
-    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    rank = p.owner[first]
-    order = np.lexsort((first, rank))
-    number = np.empty(len(order), np.int32)
-    number[order] = np.arange(len(order), dtype=np.int32)
-    of, rank = number[inverse.ravel()], rank[order]
-    return _adopt_local(of, rank, local)
-
-
-def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int64]:
-    """A hash of the set of other ranks each primitive touches through `operands`; 0 for none."""
-    row, rank = operands.owner(), operands.rank.astype(np.int64)
-    queue = operands.buffer == Buffer.QUEUE
-    if queue.any():
-        ends = p.queues.src if direction == 1 else p.queues.dst
-        rank = rank.copy()
-        rank[queue] = ends[operands.rank[queue]]
-    other = rank != p.owner[row]
-    mixed = (rank[other] * 4 + direction + 1) * np.int64(-7046029254386353131)
-    mixed ^= mixed >> np.int64(29)
-    total = np.zeros(len(p), np.int64)
-    np.add.at(total, row[other], mixed * np.int64(-4658895280553007687))
-    return total
-
-
-def _adopt_local(of: I4, rank: I4, local: NDArray[np.bool_]) -> _Connections:
-    """Moves local copies into their rank's least used other connection, where there is one."""
-    if not local.any():
-        return _Connections(of, rank)
-    use = np.bincount(of, minlength=len(rank))
-    is_local = np.zeros(len(rank), np.bool_)
-    is_local[of[local]] = True
-    adopter = np.arange(len(rank))
-    for c in np.flatnonzero(is_local):
-        lo, hi = np.searchsorted(rank, [rank[c], rank[c] + 1])
-        mates = np.arange(lo, hi)[~is_local[lo:hi]]
-        if len(mates):
-            adopter[c] = mates[np.argmin(use[mates])]
-    kept, dense = np.unique(adopter, return_inverse=True)
-    return _Connections(dense.astype(np.int32)[of], rank[kept])
 
 
 @njit(cache=True)
@@ -136,7 +72,7 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8) -> I4:
     return block
 
 
-def _state_based(p: Primitives, found: _Connections) -> I4:
+def _state_based(p: Primitives, found: Connections) -> I4:
     """The block of each connection, idle connections sharing one."""
     apart = timeline(p, found.of)
     ptr, rows = group(found.of, len(found.rank))
@@ -147,7 +83,7 @@ def _state_based(p: Primitives, found: _Connections) -> I4:
     return block
 
 
-def _capped(p: Primitives, found: _Connections, block: I4, most: int) -> I4:
+def _capped(p: Primitives, found: Connections, block: I4, most: int) -> I4:
     """Merges a rank's least loaded blocks until at most `most` are left."""
     load = np.bincount(block[found.of], minlength=len(block))
     block = block.copy()
@@ -164,7 +100,7 @@ def _capped(p: Primitives, found: _Connections, block: I4, most: int) -> I4:
     return block
 
 
-def _within_rank(found: _Connections, block: I4) -> I4:
+def _within_rank(found: Connections, block: I4) -> I4:
     """Block numbers from 0 at each rank, by first use: i4[connections]."""
     _, dense = np.unique(block, return_inverse=True)
     first = np.full(len(found.rank), len(block), np.int64)

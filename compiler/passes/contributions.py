@@ -8,7 +8,6 @@ complete a value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -149,13 +148,13 @@ def run(program: Program) -> tuple[Outcome, U1]:
     target = np.full(c.n_chunks, -1, np.int32)
     if not c.all_want:
         target = c.target_of(chunks).astype(np.int32)
-    columns: list[Any] = [np.ascontiguousarray(t[k]) for k in ("src", "dst", "step", "op")]
+    src, dst, step, op = (np.ascontiguousarray(t[k]) for k in ("src", "dst", "step", "op"))
     ptr, rows = group(np.ascontiguousarray(t["chunk"]), c.n_chunks)
     final = np.zeros(len(t), np.uint8)
     full = full_set(c.n_ranks) if c.reduces else np.ones(1, np.uint64)
     found = _run(
-        ptr, rows, *columns, start, target, full, c.n_ranks, not c.reduces, final
-    )  # fmt: skip
+        ptr, rows, src, dst, step, op, start, target, full, c.n_ranks, not c.reduces, final
+    )
     return Outcome(*(int(x) for x in found)), final
 
 

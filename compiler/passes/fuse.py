@@ -20,23 +20,40 @@ from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8, U1, Csr
 from hccc.ir.primitives import Operands, Primitives, Transport
-from hccc.passes.grouping import transpose
+from hccc.passes.connections import connections
+from hccc.passes.grouping import graph, transpose
+from hccc.passes.timeline import link_time, timeline
 
 MAX_OPERANDS = 16  # sources or destinations of one primitive: what bodies keep in registers
 LEVELS = ("none", "reduce", "full")
+NEAR = 1.05  # among levels this close in time, the one with the least memory traffic wins
 B1 = NDArray[np.bool_]
 
 
-def fuse(p: Primitives, level: str = "full") -> Primitives:
-    """`p` with merges up to `level`: "none", "reduce" (a) or "full" (a, b, c).
+def fuse(p: Primitives, level: str = "auto") -> Primitives:
+    """`p` with merges up to `level`: "none", "reduce" (a), "full" (a, b, c), or "auto".
 
+    "auto" estimates all three with a thread block per connection and takes the one with the
+    least memory traffic among those within `NEAR` of the fastest.
     Staged primitives are returned as they are: ResCCL and MSCCL run them one by one, and a
     queue's two ends must keep their message order. O(primitives + dependencies), plus sorts.
     """
     if level == "none" or p.transport is Transport.STAGED or not len(p):
         return p
-    p = _chains(p)
-    return _results(_multi_puts(p)) if level == "full" else p
+    chained = _chains(p)
+    if level == "reduce":
+        return chained
+    full = _results(_multi_puts(chained))
+    return full if level == "full" else _best([p, chained, full])
+
+
+def _best(candidates: list[Primitives]) -> Primitives:
+    """The candidate with the least traffic among the nearly fastest."""
+    links = link_time(candidates[0])  # fusing moves no byte to another link
+    times = [max(links, timeline(p, connections(p).of).makespan) for p in candidates]
+    traffic = [len(p.src.rank) + len(p.dst.rank) for p in candidates]
+    near = [i for i, t in enumerate(times) if t <= NEAR * min(times)]
+    return candidates[min(near, key=lambda i: (traffic[i], i))]
 
 
 def _writer(p: Primitives) -> I4:
@@ -167,10 +184,8 @@ def _contract(p: Primitives, rep: I4, keep_src: B1, keep_dst: B1) -> Primitives:
     new = np.full(len(p), -1, np.int32)
     new[kept] = np.arange(len(kept), dtype=np.int32)
     group = new[rep]
-    row, pred = group[p.deps.owner()].astype(np.int64), group[p.deps.index]
-    pairs = np.unique((row * len(kept) + pred)[row != pred])
-    ptr = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum(np.bincount(pairs // len(kept), minlength=len(kept)), out=ptr[1:])
+    row, pred = group[p.deps.owner()], group[p.deps.index]
+    apart = row != pred
     return replace(
         p,
         owner=p.owner[kept],
@@ -180,7 +195,7 @@ def _contract(p: Primitives, rep: I4, keep_src: B1, keep_dst: B1) -> Primitives:
         guard=p.guard[kept],
         src=_merge(p.src, group, keep_src, len(kept)),
         dst=_merge(p.dst, group, keep_dst, len(kept)),
-        deps=Csr(ptr, pairs % len(kept)),
+        deps=graph(row[apart], pred[apart], len(kept)),
         tasks=_merge_tasks(p.tasks, group, len(kept)),
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
@@ -31,7 +31,7 @@ def _columns(dag: Dag, order: I4) -> tuple[I4, I4, I4, NDArray[np.bool_]]:
     return src, dst, chunk, t["op"] == 1
 
 
-def _final(dag: Dag) -> NDArray[np.uint8]:
+def _final(dag: Dag) -> U1:
     """Which tasks complete a value, in table order."""
     return run(dag.program)[1] if dag.program.collective.reduces else np.zeros(len(dag), np.uint8)
 

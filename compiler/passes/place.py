@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
+from hccc.passes.grouping import graph
 
 
 def place(p: Primitives) -> Primitives:
@@ -146,7 +146,7 @@ def _with_copies(
         return p
     shift = m if first else 0
 
-    def join(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
+    def join(old: I8, new: I8) -> I8:
         return np.concatenate([new, old] if first else [old, new])
 
     def operands(o: Operands, where: tuple[Buffer, I8]) -> Operands:
@@ -170,11 +170,6 @@ def _with_copies(
         guard=join(p.guard, np.full(m, guard)),
         src=operands(p.src, source),
         dst=operands(p.dst, target),
-        deps=_unique_rows(rows, values, n + m),
+        deps=graph(rows, values, n + m),
         tasks=Csr(np.concatenate([np.zeros(1, np.int64), np.cumsum(task_counts)]), p.tasks.index),
     )
-
-
-def _unique_rows(rows: I4, values: I4, n: int) -> Csr:
-    pairs = np.unique(rows.astype(np.int64) * n + values)
-    return csr_from_pairs(pairs // n, pairs % n, n)

@@ -45,5 +45,5 @@ def round_robin(dag: Dag) -> Pipeline:
     ptr, rows = group(chunk, program.collective.n_chunks)
     if not len(dag):
         return Pipeline(dag, rows, np.zeros(1, np.int64))
-    n_resources = int(max(dag.tx.max(), dag.rx.max())) + 1
+    n_resources = int(max(dag.tx.max(initial=0), dag.rx.max(initial=0))) + 1
     return Pipeline(dag, *_circle(ptr, rows, dag.tx, dag.rx, n_resources))

@@ -118,6 +118,6 @@ def schedule(dag: Dag) -> Pipeline:
     ptr, _ = group(chunk, program.collective.n_chunks)
     succs = transpose(dag.preds)
     indegree = dag.preds.counts().astype(np.int32)
-    n_resources = int(max(dag.tx.max(), dag.rx.max())) + 1 if len(dag) else 0
+    n_resources = int(max(dag.tx.max(initial=0), dag.rx.max(initial=0))) + 1
     order, start = _hpds(ptr, chunk, indegree, succs.ptr, succs.index, dag.tx, dag.rx, n_resources)
     return Pipeline(dag, order, start)

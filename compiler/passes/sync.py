@@ -17,7 +17,7 @@ from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Blocks, Primitives, Queues, Transport
 from hccc.passes.clocks import implied_edges, topological
-from hccc.passes.grouping import transpose
+from hccc.passes.grouping import graph, transpose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,8 +90,7 @@ def _edges(p: Primitives, order: _Order) -> Csr:
     row, pred = order.of[p.deps.owner()], order.of[p.deps.index]
     block = np.searchsorted(order.tb_ptr, np.arange(len(p)), side="right")
     apart = block[row] != block[pred]
-    pairs = np.unique(row[apart].astype(np.int64) * max(len(p), 1) + pred[apart])
-    return csr_from_pairs(pairs // max(len(p), 1), pairs % max(len(p), 1), len(p))
+    return graph(row[apart], pred[apart], len(p))
 
 
 def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:

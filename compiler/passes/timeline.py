@@ -2,8 +2,8 @@
 
 `fuse` and `allocate` need to compare choices; this estimate is enough for that and linear.
 Task-level execution (ResCCL §3): a primitive runs all micro-batches, its successors follow one
-micro-batch behind. A primitive occupies its thread block and the links of its remote operands.
-Time is in units of one intra-node chunk transfer of one micro-batch.
+micro-batch behind. A primitive takes as long as the slowest link it uses, or its block's share of
+memory. Time is in units of one intra-node chunk transfer of one micro-batch.
 """
 
 from __future__ import annotations
@@ -33,17 +33,12 @@ class Timeline:
 
 
 @njit(cache=True)
-def _walk(
-    block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, link_ptr: I8, link: I4, batches: int
-) -> tuple[F8, F8]:
+def _walk(block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, batches: int) -> tuple[F8, F8]:
     n = len(block)
     start, end = np.zeros(n), np.zeros(n)
     free = np.zeros(n_blocks)
-    busy = np.zeros(link.max() + 1 if len(link) else 1)
     for i in range(n):
         first, last = free[block[i]], 0.0
-        for k in range(link_ptr[i], link_ptr[i + 1]):
-            first = max(first, busy[link[k]])
         for k in range(dep_ptr[i], dep_ptr[i + 1]):
             p = dep[k]
             first = max(first, start[p] + unit[p])
@@ -51,8 +46,6 @@ def _walk(
         start[i] = first
         end[i] = max(first + batches * unit[i], last + unit[i])
         free[block[i]] = end[i]
-        for k in range(link_ptr[i], link_ptr[i + 1]):
-            busy[link[k]] = end[i]
     return start, end
 
 
@@ -83,19 +76,27 @@ def _crossing(p: Primitives, operands: Operands, *, reads: bool) -> tuple[I4, I4
 def timeline(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Timeline:
     """Estimates `p` with primitive i in thread block `block[i]` (numbered over all ranks).
 
-    O(primitives + dependencies + link uses), plus a sort of the links.
+    Links are shared freely: what they add is `link_time`. O(primitives + dependencies).
     """
-    program = p.dag.program
-    topology = Topology(program.collective.n_ranks, program.gpus_per_node, program.nics_per_node)
     row, src, dst = remote(p)
     unit = BLOCK_COST * (p.src.counts() + p.dst.counts()).astype(np.float64)
-    np.maximum.at(unit, row, topology.cost(src, dst))
-    tx, rx = topology.resources(src, dst)
-    link_ptr = np.zeros(len(p) + 1, np.int64)
-    np.cumsum(2 * np.bincount(row, minlength=len(p)), out=link_ptr[1:])
+    np.maximum.at(unit, row, _topology(p).cost(src, dst))
     n_blocks = int(block.max()) + 1 if len(block) else 0
-    start, end = _walk(
-        block, n_blocks, unit, p.deps.ptr, p.deps.index, link_ptr,
-        np.stack([tx, rx], 1).ravel(), batches,
-    )  # fmt: skip
-    return Timeline(start, end, float(end.max()) if len(end) else 0.0)
+    start, end = _walk(block, n_blocks, unit, p.deps.ptr, p.deps.index, batches)
+    return Timeline(start, end, float(end.max(initial=0.0)))
+
+
+def link_time(p: Primitives, batches: int = MICRO_BATCHES) -> float:
+    """How long the busiest link is in use: no allocation is faster. O(link uses)."""
+    _, src, dst = remote(p)
+    topology = _topology(p)
+    cost = topology.cost(src, dst) * batches
+    tx, rx = topology.resources(src, dst)
+    load = np.bincount(tx, cost, topology.n_resources)
+    load += np.bincount(rx, np.where(tx == rx, 0.0, cost), topology.n_resources)
+    return float(load.max(initial=0.0))
+
+
+def _topology(p: Primitives) -> Topology:
+    program = p.dag.program
+    return Topology(program.collective.n_ranks, program.gpus_per_node, program.nics_per_node)

@@ -11,6 +11,7 @@ from hccc.diagnostics import fail
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
+from hccc.passes.grouping import graph
 
 
 def enforced(plan: Plan) -> Csr:
@@ -23,10 +24,7 @@ def enforced(plan: Plan) -> Csr:
     if len(plan.queues):
         more_row, more_pred = _by_queue(plan)
         row, pred = np.concatenate([row, more_row]), np.concatenate([pred, more_pred])
-    pairs = np.unique(row.astype(np.int64) * max(len(plan), 1) + pred)
-    ptr = np.zeros(len(plan) + 1, np.int64)
-    np.cumsum(np.bincount(pairs // max(len(plan), 1), minlength=len(plan)), out=ptr[1:])
-    return Csr(ptr, pairs % max(len(plan), 1))
+    return graph(row, pred, len(plan))
 
 
 def _by_flag(plan: Plan) -> tuple[I4, I4]:
@@ -35,12 +33,11 @@ def _by_flag(plan: Plan) -> tuple[I4, I4]:
     key = base[plan.posts.rank] + plan.posts.flag
     if len(np.unique(key)) != len(key):
         twice = int(key[np.argsort(key)][np.flatnonzero(np.diff(np.sort(key)) == 0)[0]])
-        rank = int(np.searchsorted(base, twice, side="right")) - 1
-        raise fail("E301", f"flag {twice - base[rank]} of rank {rank} is raised by two primitives")
+        at = int(np.searchsorted(base, twice, side="right")) - 1
+        raise fail("E301", f"flag {twice - base[at]} of rank {at} is raised by two primitives")
     poster[key] = plan.posts.owner()
     row = plan.waits.owner()
-    rank = plan.rank_of()[row]
-    pred = poster[base[rank] + plan.waits.index]
+    pred = poster[base[plan.rank_of()[row]] + plan.waits.index]
     if (pred < 0).any():
         i = int(np.flatnonzero(pred < 0)[0])
         raise fail(

@@ -1,0 +1,79 @@
+"""connections: which primitives of a rank share a thread block before any are merged.
+
+NCCL and MSCCL give each connection a thread block; here a connection is a rank, a direction and
+the set of peers a primitive touches (a fused primitive touches several).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import B1, I4
+from hccc.ir.primitives import Buffer, Operands, Primitives
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Connections:
+    """`of`: i4[n] connection of each primitive; `rank`: i4[c] of each connection.
+
+    Connections are numbered by rank, then by first use.
+    """
+
+    of: I4
+    rank: I4
+
+
+def connections(p: Primitives) -> Connections:
+    """The connections of `p`. O(n log n).
+
+    Local copies touch no peer; they join the connection with the fewest primitives of their rank.
+    """
+    away = _peers(p, p.src, 1) + _peers(p, p.dst, 2)
+    local = away == 0
+    order = np.lexsort((away, p.owner))  # stable: first uses lead their connection
+    new = np.ones(len(p), np.bool_)
+    new[1:] = (np.diff(p.owner[order]) != 0) | (np.diff(away[order]) != 0)
+    first = order[new]
+    by_use = np.lexsort((first, p.owner[first]))
+    number = np.empty(len(first), np.int32)
+    number[by_use] = np.arange(len(first), dtype=np.int32)
+    of = np.empty(len(p), np.int32)
+    of[order] = number[np.cumsum(new) - 1]
+    rank = p.owner[first][by_use]
+    return _adopt_local(of, rank, local)
+
+
+def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int64]:
+    """A hash of the set of other ranks each primitive touches through `operands`; 0 for none."""
+    row, rank = operands.owner(), operands.rank.astype(np.int64)
+    queue = operands.buffer == Buffer.QUEUE
+    if queue.any():
+        ends = p.queues.src if direction == 1 else p.queues.dst
+        rank = rank.copy()
+        rank[queue] = ends[operands.rank[queue]]
+    other = rank != p.owner[row]
+    mixed = (rank[other] * 4 + direction + 1) * np.int64(-7046029254386353131)
+    mixed ^= mixed >> np.int64(29)
+    total = np.zeros(len(p), np.int64)
+    np.add.at(total, row[other], mixed * np.int64(-4658895280553007687))
+    return total
+
+
+def _adopt_local(of: I4, rank: I4, local: B1) -> Connections:
+    """Moves local copies into their rank's least used other connection, where there is one."""
+    if not local.any():
+        return Connections(of, rank)
+    use = np.bincount(of, minlength=len(rank))
+    is_local = np.zeros(len(rank), np.bool_)
+    is_local[of[local]] = True
+    adopter = np.arange(len(rank))
+    for c in np.flatnonzero(is_local):
+        lo, hi = np.searchsorted(rank, [rank[c], rank[c] + 1])
+        mates = np.arange(lo, hi)[~is_local[lo:hi]]
+        if len(mates):
+            adopter[c] = mates[np.argmin(use[mates])]
+    kept, dense = np.unique(adopter, return_inverse=True)
+    return Connections(dense.astype(np.int32)[of], rank[kept])
