@@ -1,0 +1,1 @@
+"""The languages hccc reads: text in, IR out."""

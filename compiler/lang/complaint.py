@@ -1,0 +1,104 @@
+"""What to say where the grammar gives up: one friendly `Mistake` for an unexpected token."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+
+from lark import Token
+
+from hccc.lang.syntax import At, Mistake
+
+WORDS = {
+    "_NEWLINE": "the end of the line",
+    "_INDENT": "an indented block",
+    "_DEDENT": "the end of the block",
+    "$END": "the end of the program",
+    "_ASSIGN": "`=`",
+    "_COLON": "`:`",
+    "_COMMA": "`,`",
+    "LPAR": "`(`",
+    "RPAR": "`)`",
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "TABLE": "a transfer",
+    "_IN": "`in`",
+}
+VALUE = {"NAME", "NUMBER", "STRING", "LPAR"}
+OPERATOR = {"COMPARE", "SIGN", "MUL", "SHIFT", "POWER", "AMP", "BAR", "CARET", "AND", "OR"}
+
+
+def clip(word: str) -> str:
+    """A word of the user's, short enough to quote."""
+    return word if len(word) <= 40 else word[:37] + "..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> list[str]:
+    """The known names closest to `word`, best first; at most one."""
+    return get_close_matches(word[:64], list(known), n=1, cutoff=0.6)
+
+
+def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> Mistake:
+    """The mistake that `token` after `before` is, when only `accepts` could follow."""
+    at = _at(token)
+    special = _special(token, before, set(accepts))
+    if special:
+        code, message, help = special
+        return Mistake(code, message, _end(before) if code == "E002" and before else at, help)
+    return Mistake("E001", f"expected {_expected(set(accepts))}, found {_found(token)}", at)
+
+
+def _special(
+    token: Token, before: Token | None, accepts: set[str]
+) -> tuple[str, str, str | None] | None:
+    """Common mistakes: (code, message, help)."""
+    kind, last = token.type, before.type if before else ""
+    if before is None or (kind == "$END" and before is None):
+        return "E010", "a program begins with `ResCCLAlgo(nRanks=..., ...):`", None
+    if kind == "_INDENT":
+        return "E004", "this line is indented, but no block begins here", None
+    if accepts == {"_INDENT"} or ("_INDENT" in accepts and "$END" not in accepts):
+        return "E004", "expected an indented block after the line that ends with `:`", None
+    if kind == "_ASSIGN" and "COMPARE" in accepts:
+        return "E001", "`=` assigns; it cannot stand here", "compare with `==`"
+    if kind == "_DEF":
+        return "E001", "one program is one `def ResCCLAlgo(...)`; no functions inside", None
+    if kind in ("_ELIF", "_ELSE"):
+        return "E001", f"this `{token}` belongs to no `if`", "align it with its `if`"
+    if last == "_DEDENT" and "$END" in accepts and "NAME" not in accepts:
+        return "E004", "this line is outside the program", "indent it like the lines above"
+    if "_COLON" in accepts and kind == "_NEWLINE":
+        return "E002", "missing `:` at the end of this line", None
+    if "_COMMA" in accepts and kind in VALUE:
+        return "E009", f"missing `,` before {_found(token)}", None
+    if kind == "_IF" and last != "_NEWLINE":
+        return "E008", "`a if c else b` is not in the language", "use an `if` statement"
+    return None
+
+
+def _expected(accepts: set[str]) -> str:
+    words = []
+    if accepts >= VALUE:
+        words.append("a value")
+        accepts = accepts - VALUE - {"SIGN", "TILDE", "NOT"}
+    if accepts & OPERATOR:
+        words.append("an operator")
+    if "_FOR" in accepts:
+        words.append("a statement")
+        accepts = accepts - {"TABLE"}
+    words += [WORDS[kind] for kind in WORDS if kind in accepts]
+    return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words) or "nothing"
+
+
+def _found(token: Token) -> str:
+    return WORDS[token.type] if not len(token) else f"`{clip(token)}`"
+
+
+def _at(token: Token) -> At:
+    line, column = token.line or 1, token.column or 1
+    return At(line, column, column + max(1, len(token)))
+
+
+def _end(token: Token) -> At:
+    line, column = token.line or 1, (token.column or 1) + len(token)
+    return At(line, column, column + 1)

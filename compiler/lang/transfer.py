@@ -1,0 +1,187 @@
+"""The transfer language (`.rccl`, DESIGN §3; ResCCL Fig. 14): text to Program.
+
+    def ResCCLAlgo(nRanks=4, AlgoName="ring", OpType="Allgather"):
+        for r in range(nRanks):
+            for s in range(nRanks - 1):
+                transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)
+
+Meaning is Python's, with these differences: every number is a signed 64-bit integer and overflow
+is an error; `/` is exact and a remainder is an error; `and` and `or` yield 0 or 1 (and evaluate
+their right side only where it matters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.diagnostics import Source, Span, UserError, fail
+from hccc.ir.arrays import I4, I8
+from hccc.ir.program import TRANSFER, Program
+from hccc.lang.evaluate import evaluate
+from hccc.lang.header import Header, check_header
+from hccc.lang.lanes import Chunk
+from hccc.lang.parse import parse_text
+from hccc.lang.sink import Rows, Search, Sink
+from hccc.lang.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
+from hccc.lang.values import Fault
+
+MAX_BYTES = 64 << 20
+SHOWN_LOOPS = 8
+
+
+def load(path: str | Path) -> Program:
+    """The program in a file. Raises `UserError`, for files that are no text too."""
+    return parse(Source(str(path), _read(Path(path))))
+
+
+def parse(source: Source) -> Program:
+    """The program in a text. Raises `UserError`. Linear in the text and the transfers it makes."""
+    try:
+        algorithm = _algorithm(source)
+        header = check_header(algorithm)
+        chunks = _run(algorithm, header, Rows())
+    except Mistake as mistake:
+        raise _error(mistake, source) from None
+    table = _by_step(chunks)
+    return Program(
+        header.name,
+        header.collective,
+        header.channels,
+        header.warps,
+        header.gpus_per_node,
+        header.nics_per_node,
+        table,
+        TextOrigin(source, table),
+    )
+
+
+def _algorithm(source: Source) -> Algorithm:
+    if not source.text.strip("\ufeff \t\r\n"):
+        help = "a program begins with `ResCCLAlgo(nRanks=..., OpType=...):`"
+        raise Mistake("E403", f"{source.name} is empty", help=help)
+    return parse_text(source.text)
+
+
+def _run(algorithm: Algorithm, header: Header, sink: Sink) -> list[Chunk]:
+    return evaluate(algorithm.body, header.variables(), header.collective, sink)
+
+
+def _error(mistake: Mistake, source: Source) -> UserError:
+    if isinstance(mistake, Fault) and mistake.loops:
+        loops = mistake.loops[-SHOWN_LOOPS:]
+        mistake.message += f" ({', '.join(f'{name}={value}' for name, value in loops)})"
+    return mistake.in_source(source)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
+    if len(data) > MAX_BYTES:
+        raise fail("E404", f"{path} is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise fail("E402", f"{path} is not UTF-8 text (byte {error.start})") from None
+    if "\0" in text:
+        raise fail("E402", f"{path} is not text (byte {text.index(chr(0))} is zero)")
+    return text
+
+
+def _by_step(chunks: list[Chunk]) -> NDArray[Any]:
+    """All rows in one table, stably sorted by step; gives up each chunk as it is copied."""
+    rows = [chunk.rows for chunk in reversed(chunks)]
+    chunks.clear()
+    place = _places(np.concatenate([r["step"] for r in reversed(rows)] or [np.zeros(0, np.int32)]))
+    table = np.empty(len(place), TRANSFER)
+    begin = 0
+    while rows:
+        part = rows.pop()
+        table[place[begin : begin + len(part)]] = part
+        begin += len(part)
+    return table
+
+
+def _places(step: I4) -> I4:
+    """Where each row goes in a stable sort by step. Radix sorts by 16 bits at a time."""
+    order: I8 = np.argsort(step.astype(np.uint16), kind="stable")
+    if len(step) and step.max() >= 1 << 16:
+        order = order[np.argsort((step[order] >> 16).astype(np.uint16), kind="stable")]
+    place = np.empty(len(step), np.int32)
+    place[order] = np.arange(len(step), dtype=np.int32)
+    return place
+
+
+@dataclass(slots=True, eq=False)
+class TextOrigin:
+    """Where a Program's transfers stand in its text. Finds them by running the text again."""
+
+    _source: Source
+    _table: NDArray[Any] | None
+    _found: dict[int, tuple[Span | None, dict[str, int]]] = field(default_factory=dict)
+
+    def __getstate__(self) -> Source:
+        # The Program has the table too; evaluating again is cheaper than storing it twice.
+        return self._source
+
+    def __setstate__(self, source: Source) -> None:
+        self._source, self._table, self._found = source, None, {}
+
+    def place(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
+        """The span and the loop values of row `transfer`, by evaluating the program again."""
+        if transfer not in self._found:
+            self._found[transfer] = self._find(transfer)
+        return self._found[transfer]
+
+    def header(self, key: str) -> Span | None:
+        """The span of a header key's value; of the header's name for a key that is not there."""
+        algorithm = parse_text(self._source.text)
+        values = {pair.key: pair.value.at for pair in algorithm.pairs}
+        return values.get(key, algorithm.at).span(self._source)
+
+    def _find(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
+        table = self._table if self._table is not None else parse(self._source).transfers
+        row = table[transfer]
+        earlier = int(np.count_nonzero(table[:transfer] == row))
+        algorithm = parse_text(self._source.text)
+        found = _statement(algorithm.body, int(row["line"]))
+        if found is None:
+            return None, {}
+        at, loops = found
+        wanted = (int(row["src"]), int(row["dst"]), int(row["step"]), int(row["chunk"]))
+        search = Search(wanted, int(row["line"]))
+        chunks = _run(algorithm, check_header(algorithm), search)
+        values = np.concatenate([chunk.rows for chunk in chunks])[earlier]
+        return at.span(self._source), dict(zip(loops, values.tolist(), strict=True))
+
+
+def _statement(block: Sequence[Stmt], line: int) -> tuple[At, list[str]] | None:
+    """The transfer at `line`, and the variables of the loops around it, outermost first."""
+    for stmt in block:
+        match stmt:
+            case Transfer(at=at) if at.line == line:
+                return at, []
+            case Table() if stmt.line[0] <= line <= stmt.line[-1]:
+                places = stmt.places(line - int(stmt.line[0]))
+                return At(line, stmt.at.column, places[-1].end + 1), []
+            case For(target=target, body=body):
+                found = _statement(body, line)
+                if found:
+                    return found[0], [target, *found[1]]
+            case If(branches=branches, otherwise=otherwise):
+                for inner in (*(b for _, b in branches), otherwise):
+                    found = _statement(inner, line)
+                    if found:
+                        return found
+            case _:
+                pass
+    return None
