@@ -1,0 +1,265 @@
+"""plan_check: whether a Plan is well formed, wherever it came from.
+
+Generated code indexes memory with a Plan's numbers, and a plan file may come from anybody. So
+before anything looks at a Plan closely, this shows that every operand lies inside its buffer,
+every flag inside its rank's flags, and that sizes are no larger than what the Plan uses.
+What the Plan *does* is for the proofs (`passes/deadlock`, `race`, `result`).
+
+All checks are whole-array comparisons, O(P log P); the first that fails is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.diagnostics import UserError, fail
+from hccc.ir.arrays import B1, I8
+from hccc.ir.collective import block_count
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer, Guard, Operands, Transport
+
+MAX_RANKS = 1 << 16
+MAX_CHANNELS = 64
+MAX_WARPS = 32
+MAX_QUEUE_SLOTS = 1 << 16
+MAX_TEXT = 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+def check(plan: Plan) -> None:
+    """Raises the first thing that is wrong with `plan`.
+
+    Raises:
+        UserError E310: a header value; E311: rows that do not fit together; E312: an operand
+        outside its buffer; E313: flags; E314: queues; E315: sizes nothing in the Plan needs.
+    """
+    _header(plan)
+    _rows(plan)
+    _columns(plan)
+    _operands(plan)
+    _sizes(plan)
+    _queues(plan)
+    _flags(plan)
+
+
+def _require(good: bool | np.bool_, code: str, message: str) -> None:
+    if not good:
+        raise fail(code, message)
+
+
+def _header(plan: Plan) -> None:
+    c = plan.collective
+    _require(_NAME.fullmatch(plan.name) is not None, "E310", "name: not an identifier of C")
+    fits = len(plan.source) <= MAX_TEXT and plan.source.isprintable()
+    _require(fits, "E310", f"source: not one printable line of at most {MAX_TEXT} characters")
+    limits = {
+        "collective.n_ranks": (c.n_ranks, 2, MAX_RANKS),
+        "collective.n_chunks": (c.n_chunks, 1, 2**31 - 1),
+        "collective.root": (c.root, 0, c.n_ranks - 1),
+        "channels": (plan.channels, 1, MAX_CHANNELS),
+        "warps": (plan.warps, 1, MAX_WARPS),
+        "gpus_per_node": (plan.gpus_per_node, 1, MAX_RANKS),
+        "nics_per_node": (plan.nics_per_node, 1, MAX_RANKS),
+        "queue_slots": (plan.queue_slots, 1, MAX_QUEUE_SLOTS),
+    }
+    for field, (value, low, high) in limits.items():
+        _require(low <= value <= high, "E310", f"{field}: {value} is not in {low}..{high}")
+    power = plan.queue_slots & (plan.queue_slots - 1) == 0
+    _require(power, "E310", f"queue_slots: {plan.queue_slots} is not a power of two")
+    blocks = block_count(c.op, c.n_ranks)
+    _require(
+        c.n_chunks % blocks == 0,
+        "E310",
+        f"collective.n_chunks: {c.n_chunks} is not a multiple of the {blocks} blocks that "
+        f"{c.op.value} has over {c.n_ranks} ranks",
+    )
+
+
+def _rows(plan: Plan) -> None:
+    """Every column has the length that the others imply."""
+    n, ranks = len(plan), plan.n_ranks
+    for field in ("n_tb", "n_flags", "scratch_slots", "stage_slots"):
+        _length(field, getattr(plan, field), ranks, "ranks")
+    for field in ("sub", "line", "final", "guard"):
+        _length(field, getattr(plan, field), n, "primitives")
+    _require(n > 0, "E311", "chunk: the plan has no primitives")
+    _require((plan.n_tb >= 0).all(), "E311", "n_tb: a negative number of thread blocks")
+    blocks = int(plan.n_tb.sum(dtype=np.int64))
+    _length("tb_ptr", plan.tb_ptr, blocks + 1, "thread blocks, and 1")
+    _pointers("tb_ptr", plan.tb_ptr, n)
+    _require((np.diff(plan.tb_ptr) > 0).all(), "E311", "tb_ptr: a thread block has no primitives")
+    for field, rows, columns in (
+        ("src", plan.src, ("rank", "buffer", "slot")),
+        ("dst", plan.dst, ("rank", "buffer", "slot")),
+        ("waits", plan.waits, ("index",)),
+        ("posts", plan.posts, ("rank", "flag")),
+    ):
+        _length(f"{field}.ptr", rows.ptr, n + 1, "primitives, and 1")
+        first = getattr(rows, columns[0])
+        _pointers(f"{field}.ptr", rows.ptr, len(first))
+        for column in columns[1:]:
+            _length(f"{field}.{column}", getattr(rows, column), len(first), f"{field}.{columns[0]}")
+    for field in ("dst", "length", "data_flag", "credit_flag"):
+        _length(f"queues.{field}", getattr(plan.queues, field), len(plan.queues), "queues.src")
+
+
+def _length(field: str, column: NDArray[Any], n: int, what: str) -> None:
+    _require(len(column) == n, "E311", f"{field}: {len(column)} entries, but {n} {what}")
+
+
+def _pointers(field: str, ptr: I8, n: int) -> None:
+    good = ptr[0] == 0 and ptr[-1] == n and (np.diff(ptr) >= 0).all()
+    _require(good, "E311", f"{field}: does not rise from 0 to {n}")
+
+
+def _within(code: str, field: str, column: NDArray[Any], below: Any) -> None:
+    """Every entry is in [0, below); `below` is one number or one for each entry."""
+    bad = (column < 0) | (column >= below)
+    if bad.any():
+        i = int(np.flatnonzero(bad)[0])
+        top = int(np.broadcast_to(below, column.shape)[i]) - 1
+        room = f"0..{top}" if top >= 0 else "what there is: nothing"
+        raise fail(code, f"{field}[{i}]: {column[i]} is not in {room}")
+
+
+def _columns(plan: Plan) -> None:
+    c = plan.collective
+    _within("E311", "chunk", plan.chunk, c.n_chunks)
+    _within("E311", "sub", plan.sub, 2**31 - 1)
+    _within("E311", "line", plan.line, 2**31 - 1)
+    _within("E311", "final", plan.final, 2)
+    _within("E311", "guard", plan.guard, len(Guard))
+    if plan.final.any():
+        _require(c.reduces, "E311", f"final: {c.op.value} has no reduction to complete")
+
+
+def _operands(plan: Plan) -> None:
+    owner = plan.rank_of()
+    room = _room(plan)
+    for field, operands in (("src", plan.src), ("dst", plan.dst)):
+        counts = operands.counts()
+        if (counts == 0).any():
+            raise _at(field, "E312", int(np.flatnonzero(counts == 0)[0]), "no operand")
+        _within("E312", f"{field}.buffer", operands.buffer, Buffer.QUEUE + 1)
+        queue = operands.buffer == Buffer.QUEUE
+        limit = np.where(queue, len(plan.queues), plan.n_ranks)
+        _within("E312", f"{field}.rank", operands.rank, limit)
+        _within("E312", f"{field}.slot", operands.slot, room[operands.buffer, operands.rank])
+        row = operands.owner()
+        if plan.transport is Transport.STAGED:
+            away = ~queue & (operands.rank != owner[row])
+            message = "staged, but it touches another rank's memory"
+            _none(field, away, operands, "E312", message)
+    if not plan.collective.reduces:
+        many = np.flatnonzero(plan.src.counts() > 1)
+        if len(many):
+            raise _at("src", "E312", int(many[0]), "several sources where nothing is reduced")
+    written, guard = plan.dst.buffer, plan.guard[plan.dst.owner()]
+    _none("dst", written == Buffer.INPUT, plan.dst, "E312", "writes a send buffer")
+    staged = (written == Buffer.STAGE) & (guard != Guard.IN_PLACE)
+    _none("dst", staged, plan.dst, "E312", "out of place, STAGE is a send buffer")
+
+
+def _room(plan: Plan) -> I8:
+    """Slots by [buffer, rank]; in the QUEUE row messages by queue."""
+    c, n = plan.collective, plan.n_ranks
+    room = np.zeros((len(Buffer), max(n, len(plan.queues))), np.int64)
+    room[Buffer.INPUT, :n] = [c.input_blocks(r) * c.chunks_per_block for r in range(n)]
+    room[Buffer.OUTPUT, :n] = [c.output_blocks(r) * c.chunks_per_block for r in range(n)]
+    room[Buffer.SCRATCH, :n] = plan.scratch_slots
+    room[Buffer.STAGE, :n] = np.minimum(plan.stage_slots, room[Buffer.INPUT, :n])
+    room[Buffer.QUEUE, : len(plan.queues)] = plan.queues.length
+    return room
+
+
+def _at(field: str, code: str, primitive: int, message: str) -> UserError:
+    return fail(code, f"{field}: primitive {primitive}: {message}")
+
+
+def _none(field: str, bad: B1, operands: Operands, code: str, message: str) -> None:
+    if bad.any():
+        raise _at(field, code, int(operands.owner()[bad][0]), message)
+
+
+def _sizes(plan: Plan) -> None:
+    """No buffer is larger than what is accessed there: a small file must not ask for terabytes.
+
+    Out of place every receive slot is written and every send slot read, or the result is wrong.
+    """
+    room = _room(plan)
+    outputs, inputs = int(room[Buffer.OUTPUT].sum()), int(room[Buffer.INPUT].sum())
+    written = int(np.count_nonzero(plan.dst.buffer == Buffer.OUTPUT))
+    reads = (plan.src.buffer == Buffer.INPUT) | (plan.src.buffer == Buffer.STAGE)
+    for what, slots, touched in (
+        ("receive slots, but only {} writes to one", outputs, written),
+        ("send slots, but only {} reads of one", inputs, int(np.count_nonzero(reads))),
+    ):
+        message = f"collective.n_chunks: {slots} {what.format(touched)}"
+        _require(slots <= touched, "E315", message)
+    for field, buffer in (("scratch_slots", Buffer.SCRATCH), ("stage_slots", Buffer.STAGE)):
+        slots = getattr(plan, field)
+        used = np.zeros(plan.n_ranks, np.int64)
+        there = plan.dst.buffer == buffer
+        np.maximum.at(used, plan.dst.rank[there], plan.dst.slot[there] + np.int64(1))
+        _within("E315", field, slots, used + 1)
+
+
+def _queues(plan: Plan) -> None:
+    """Queues join two ranks; their messages are sent at one end and received at the other."""
+    q = plan.queues
+    staged = plan.transport is Transport.STAGED
+    _require(staged or not len(q), "E314", "queues: the transport is direct")
+    _within("E314", "queues.src", q.src, plan.n_ranks)
+    _within("E314", "queues.dst", q.dst, plan.n_ranks)
+    if (q.src == q.dst).any():
+        raise fail("E314", f"queues.dst[{int(np.argmax(q.src == q.dst))}]: a queue to its own rank")
+    _within("E314", "queues.data_flag", q.data_flag, plan.n_flags[q.dst])
+    _within("E314", "queues.credit_flag", q.credit_flag, plan.n_flags[q.src])
+    _require((q.length > 0).all(), "E314", "queues.length: a queue without messages")
+    total = int(q.length.sum(dtype=np.int64))
+    owner = plan.rank_of()
+    for field, operands, end in (("src", plan.src, q.dst), ("dst", plan.dst, q.src)):
+        mine = operands.buffer == Buffer.QUEUE
+        queue, turn = operands.rank[mine], operands.slot[mine]
+        wrong = np.zeros(len(mine), np.bool_)
+        wrong[mine] = end[queue] != owner[operands.owner()[mine]]
+        _none(field, wrong, operands, "E314", "not at this end of the queue")
+        messages = np.unique(queue.astype(np.int64) << 32 | turn)
+        _require(
+            len(messages) == len(queue) == total,
+            "E314",
+            f"queues.length: {total} messages, but {len(queue)} in {field}, "
+            f"{len(messages)} of them different",
+        )
+
+
+def _flags(plan: Plan) -> None:
+    """Every flag has one producer (a primitive, or a queue), and somebody waits for it."""
+    _within("E313", "posts.rank", plan.posts.rank, plan.n_ranks)
+    _within("E313", "posts.flag", plan.posts.flag, plan.n_flags[plan.posts.rank])
+    rank = plan.rank_of()[plan.waits.owner()]
+    _within("E313", "waits.index", plan.waits.index, plan.n_flags[rank])
+    ends = len(plan.posts.rank) + 2 * len(plan.queues)
+    total = int(plan.n_flags.sum(dtype=np.int64))
+    good = total == ends and (plan.n_flags >= 0).all()
+    _require(good, "E313", f"n_flags: {total} flags, but {ends} are raised")
+    base = np.cumsum(plan.n_flags, dtype=np.int64) - plan.n_flags
+    q = plan.queues
+    of_queues = np.concatenate([base[q.dst] + q.data_flag, base[q.src] + q.credit_flag])
+    raised = np.concatenate([base[plan.posts.rank] + plan.posts.flag, of_queues])
+    times = np.bincount(raised, minlength=total)
+    if (times > 1).any():
+        raise fail("E313", f"posts: {_flag(base, int(np.argmax(times > 1)))} is raised twice")
+    waited = np.unique(np.concatenate([base[rank] + plan.waits.index, of_queues]))
+    if len(waited) != total:
+        missing = int(np.setdiff1d(np.arange(total), waited)[0])
+        raise fail("E313", f"waits: nothing waits for {_flag(base, missing)}")
+
+
+def _flag(base: I8, flag: int) -> str:
+    rank = int(np.searchsorted(base, flag, side="right")) - 1
+    return f"flag {flag - int(base[rank])} of rank {rank}"

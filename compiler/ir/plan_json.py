@@ -1,0 +1,219 @@
+"""plan_json: a Plan as versioned JSON, and back.
+
+The layout is the Plan's own: one list of integers per column, one column a line, so that half a
+million primitives are a dozen long lines that any JSON reader takes in at once, and a diff shows
+the column that changed. `plan.schema.json` beside this file describes every field.
+
+A plan file is untrusted: `loads` holds it against the schema, then against `plan_check`, and
+only then returns a Plan. `loads(dumps(plan))` is the same Plan, and `dumps` depends on nothing
+else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from hccc.diagnostics import Source, Span, UserError, fail
+from hccc.ir.arrays import Csr
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.plan import PLAN_VERSION, Plan, Posts
+from hccc.ir.plan_check import check
+from hccc.ir.primitives import Operands, Queues, Transport
+
+MAX_BYTES = 1 << 28  # a plan of 1,024 ranks and 2 million transfers needs a third of it
+_VERSION_KEY = "hccc_plan"
+# The columns that Plan holds itself, and those of the tables in it.
+_COLUMNS = (
+    "n_tb", "n_flags", "scratch_slots", "stage_slots",
+    "tb_ptr", "chunk", "sub", "line", "final", "guard",
+)  # fmt: skip
+_TABLES: dict[str, tuple[type[Operands] | type[Csr] | type[Posts] | type[Queues], list[str]]] = {
+    "src": (Operands, ["ptr", "rank", "buffer", "slot"]),
+    "dst": (Operands, ["ptr", "rank", "buffer", "slot"]),
+    "waits": (Csr, ["ptr", "index"]),
+    "posts": (Posts, ["ptr", "rank", "flag"]),
+    "queues": (Queues, ["src", "dst", "length", "data_flag", "credit_flag"]),
+}
+
+
+def dumps(plan: Plan) -> str:
+    """`plan` as JSON, one column a line, with a newline at the end."""
+    return "{\n" + ",\n".join(_fields(plan)) + "\n}\n"
+
+
+def _fields(plan: Plan) -> Iterator[str]:
+    c = plan.collective
+    header: dict[str, object] = {
+        _VERSION_KEY: PLAN_VERSION,
+        "name": plan.name,
+        "source": plan.source,
+        "collective": {
+            "op": c.op.value, "n_ranks": c.n_ranks, "n_chunks": c.n_chunks, "root": c.root,
+        },
+        "channels": plan.channels,
+        "warps": plan.warps,
+        "gpus_per_node": plan.gpus_per_node,
+        "nics_per_node": plan.nics_per_node,
+        "transport": plan.transport.name.lower(),
+        "queue_slots": plan.queue_slots,
+        "accumulate": plan.accumulate,
+    }  # fmt: skip
+    for key, value in header.items():
+        yield f"{json.dumps(key)}: {json.dumps(value)}"
+    for column in _COLUMNS:
+        yield _line(column, getattr(plan, column))
+    for table, (_, columns) in _TABLES.items():
+        rows = getattr(plan, table)
+        inner = ",\n".join(f"  {_line(column, getattr(rows, column))}" for column in columns)
+        yield f'"{table}": {{\n{inner}\n}}'
+
+
+def _line(key: str, column: np.ndarray[Any, Any]) -> str:
+    return f'"{key}": [{",".join(map(str, column.tolist()))}]'
+
+
+def load(path: Path | str) -> Plan:
+    """The Plan in a file. Raises `UserError` E401 for a file that cannot be read; see `loads`."""
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise fail("E401", f"{path}: {size} bytes, more than the {MAX_BYTES} a plan may have")
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise fail("E401", f"{path}: not text (byte {error.start} is not UTF-8)") from None
+    except OSError as error:
+        raise fail("E401", f"{path}: {error.strerror}") from None
+    return loads(text, str(path))
+
+
+def loads(text: str, name: str = "plan") -> Plan:
+    """The Plan in `text`; `name` is how messages call it.
+
+    Raises:
+        UserError: E402 not JSON, E403 not what the schema says, E31x not a sound Plan
+            (`plan_check.check`). The message names the field.
+    """
+    data = _json(text, name)
+    _validate(data, name)
+    try:
+        plan = _plan(data)
+        check(plan)
+    except UserError as error:
+        problem = error.problem
+        raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None
+    return plan
+
+
+def _json(text: str, name: str) -> object:
+    if len(text) > MAX_BYTES:
+        raise fail("E402", f"{name}: more than the {MAX_BYTES} characters a plan may have")
+    try:
+        data: object = json.loads(
+            text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates
+        )
+    except json.JSONDecodeError as error:
+        span = Span(Source(name, text), error.lineno, error.colno, error.colno + 1)
+        raise fail("E402", f"not JSON: {error.msg}", span) from None
+    except RecursionError:
+        raise fail("E402", f"{name}: not a plan: nested too deep") from None
+    except ValueError as error:
+        raise fail("E402", f"{name}: not a plan: {error}") from None
+    return data
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"{twice[:40]!r} occurs twice in one object")
+    return found
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The JSON schema (draft-07) of a plan file."""
+    text = (files("hccc.ir") / "plan.schema.json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@cache
+def _validator() -> Any:
+    """The schema as a function, but for the columns' entries: those NumPy checks 50 times faster.
+
+    `_column` reads their limits from the same schema.
+    """
+    import fastjsonschema
+
+    shallow = json.loads(json.dumps(schema()))
+    for kind in shallow["definitions"].values():
+        kind.pop("items", None)
+    return fastjsonschema.compile(shallow)
+
+
+def _validate(data: object, name: str) -> None:
+    import fastjsonschema
+
+    if isinstance(data, dict) and data.get(_VERSION_KEY, PLAN_VERSION) != PLAN_VERSION:
+        version = str(data[_VERSION_KEY])[:40]
+        message = f"{name}: a plan of version {version}; this hccc reads version {PLAN_VERSION}"
+        raise fail("E403", message, help="compile it again from its source")
+    try:
+        _validator()(data)
+    except fastjsonschema.JsonSchemaValueException as error:
+        field = ".".join(str(part) for part in error.path[1:])
+        message = error.message.removeprefix(error.name or "data").strip()
+        help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
+        what = f"{field}: {message}" if field else f"not a plan: the whole {message}"
+        raise fail("E403", f"{name}: {what}"[:400], help=help) from None
+
+
+def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """A column as i8, each entry an integer within the limits of the schema."""
+    key = field.rsplit(".", 1)[-1]
+    kind = properties[key]["$ref"].rsplit("/", 1)[-1]
+    limits = schema()["definitions"][kind]["items"]
+    if not set(map(type, values)) <= {int}:
+        i = next(i for i, value in enumerate(values) if type(value) is not int)
+        raise fail("E403", f"{field}[{i}]: {json.dumps(values[i])[:40]} is not an integer")
+    low, high = int(limits["minimum"]), int(limits["maximum"])
+    if values and (min(values) < low or max(values) > high):
+        i = next(i for i, value in enumerate(values) if not low <= value <= high)
+        raise fail("E403", f"{field}[{i}]: {str(values[i])[:40]} is not in {low}..{high}")
+    return np.array(values, np.int64)
+
+
+def _plan(data: Any) -> Plan:
+    """The Plan of validated data; its columns are checked here."""
+    properties = schema()["properties"]
+    parts: dict[str, Any] = {key: _column(key, data[key], properties) for key in _COLUMNS}
+    for table, (make, names) in _TABLES.items():
+        inner = properties[table]
+        inner = schema()["definitions"][inner["$ref"].rsplit("/", 1)[-1]]["properties"]
+        parts[table] = make(*(_column(f"{table}.{k}", data[table][k], inner) for k in names))
+    c = data["collective"]
+    return Plan(
+        name=data["name"],
+        source=data["source"],
+        collective=Collective(OpType(c["op"]), c["n_ranks"], c["n_chunks"], c["root"]),
+        channels=data["channels"],
+        warps=data["warps"],
+        gpus_per_node=data["gpus_per_node"],
+        nics_per_node=data["nics_per_node"],
+        transport=Transport[data["transport"].upper()],
+        queue_slots=data["queue_slots"],
+        **parts,
+    )

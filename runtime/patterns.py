@@ -1,0 +1,263 @@
+"""Test data whose answer is exact in every dtype, and different for every rank and element.
+
+What must not pass: a wrong shard, a wrong rank, a piece left out or added twice, an offset that
+is one off, the previous launch's data. So every value is a hash of (seed, rank, element).
+
+Reductions are exact in whatever order they are done, also where a partial result is rounded to
+the dtype in between. Sums (and averages): whole numbers, so few and small that no partial sum
+passes what the dtype holds exactly; with many ranks most give 0 at an element, which ones the
+element decides. Products: powers of two and signs; odd numbers for the integers, which wrap.
+Minimum and maximum: any finite value. Where nothing is reduced: any bits at all.
+
+Expected results come from the collectives' definition over elements (the table in
+`ir/collective.py`), not from chunks, slots or plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.collective import Collective, OpType
+
+Array = NDArray[Any]
+U8 = NDArray[np.uint64]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(getattr(ml_dtypes if name == "bfloat16" else np, name))
+    for name in (
+        "int8", "uint8", "int32", "uint32", "int64", "uint64",
+        "float16", "bfloat16", "float32", "float64",
+    )
+}  # fmt: skip
+OPS = ("sum", "prod", "min", "max", "avg")
+
+# Whole numbers up to this size are exact; the integers' bound keeps averages from wrapping.
+_EXACT = {
+    "int8": 127, "uint8": 255, "int32": 2**31 - 1, "uint32": 2**32 - 1, "int64": 2**53,
+    "uint64": 2**53, "float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53,
+}  # fmt: skip
+# Partial products keep their exponents within this (normal numbers of the dtype).
+_EXPONENT = {"float16": 14, "bfloat16": 120, "float32": 120, "float64": 960}
+_MOST_AT_ONCE = 32  # ranks that give something else than 0 to a sum
+_MOST_FACTORS = 12  # ranks that give something else than ±1 to a product
+_BLOCK = 1 << 16  # elements at a time: what fits the cache
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The data of one launch. `count`: elements in a block; `seed`: differs between launches."""
+
+    collective: Collective
+    dtype: str
+    op: str
+    count: int
+    seed: int = 0
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype."""
+        return DTYPES[self.dtype]
+
+
+def _mixed(x: U8) -> U8:
+    """splitmix64's finaliser: every bit of the result depends on every bit of `x`."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _of_elements(p: Pattern, start: int, stop: int) -> U8:
+    """A hash of each element of [start, stop), the same for all ranks."""
+    return _mixed(
+        (np.arange(start, stop, dtype=np.uint64) + np.uint64((p.seed & 0xFFFFFF) << 40)) * _GOLDEN
+    )
+
+
+def _of_rank(elements: U8, rank: int) -> U8:
+    """The elements' hashes made this rank's own: one multiplication, as they are mixed already."""
+    key = _mixed(np.array([rank + 1], np.uint64) * _GOLDEN)
+    h = (elements ^ key) * _GOLDEN
+    h ^= h >> np.uint64(32)
+    return h
+
+
+def _gives(p: Pattern, elements: U8, rank: int, most: int) -> Array:
+    """Where `rank` gives something: at most `most` ranks do at any one element."""
+    every = np.uint64(-(-p.collective.n_ranks // most))
+    turn: U8 = (elements >> np.uint64(8)) + np.uint64(rank)
+    return np.equal(turn % every, 0)
+
+
+def _up_to(h: U8, reach: int, signed: bool) -> Array:
+    """i8: hashes as whole numbers of at most `reach`, by shifts (a division is 5 times slower)."""
+    bits = reach.bit_length() - (not signed and reach & (reach + 1) > 0)
+    value = (h >> np.uint64(64 - bits)).astype(np.int64)
+    return value - (1 << (bits - 1)) if signed else value
+
+
+def _whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
+    """i8: a piece of an exact sum."""
+    n = min(p.collective.n_ranks, _MOST_AT_ONCE)
+    value = _up_to(_of_rank(elements, rank), _EXACT[p.dtype] // n, p.numpy.kind != "u")
+    if n < p.collective.n_ranks:
+        value *= _gives(p, elements, rank, n)
+    return value
+
+
+def _powers_of_two(p: Pattern, elements: U8, rank: int) -> Array:
+    """f8: a piece of an exact product."""
+    most = min(_MOST_FACTORS, p.collective.n_ranks)
+    h = _of_rank(elements, rank)
+    power = _up_to(h, _EXPONENT[p.dtype] // most, signed=True)
+    if most < p.collective.n_ranks:
+        power *= _gives(p, elements, rank, most)
+    sign = 1.0 - 2.0 * (h & np.uint64(1)).astype(np.float64)
+    return np.ldexp(sign, power.astype(np.int32))
+
+
+def _any_bits(p: Pattern, elements: U8, rank: int) -> Array:
+    """Hash bits as the dtype: NaNs and all, for data that is only moved."""
+    return _of_rank(elements, rank).astype(f"u{p.numpy.itemsize}").view(p.numpy)
+
+
+def _any_numbers(p: Pattern, elements: U8, rank: int) -> Array:
+    """Finite values without a negative zero (min and max of ±0 depend on the order)."""
+    if p.numpy.kind in "iu":
+        return _any_bits(p, elements, rank)
+    return _up_to(_of_rank(elements, rank), _EXACT[p.dtype], signed=True).astype(p.numpy)
+
+
+def _any_integers(p: Pattern, elements: U8, rank: int) -> Array:
+    """u8: a piece of a sum that wraps."""
+    return _of_rank(elements, rank)
+
+
+def _odd_numbers(p: Pattern, elements: U8, rank: int) -> Array:
+    """u8: odd, so that a product modulo a power of two forgets none of its factors."""
+    return _of_rank(elements, rank) | np.uint64(1)
+
+
+def _pieces(p: Pattern) -> Callable[[Pattern, U8, int], Array]:
+    """What makes one rank's values, in the type that reductions of them are exact in."""
+    if not p.collective.reduces:
+        return _any_bits
+    if p.op in ("min", "max"):
+        return _any_numbers
+    integer = p.numpy.kind in "iu"
+    if p.op == "prod":
+        return _odd_numbers if integer else _powers_of_two
+    return _any_integers if integer and p.op == "sum" else _whole_numbers
+
+
+def values(p: Pattern, rank: int, start: int, stop: int) -> Array:
+    """Elements [start, stop) of `rank`'s send buffer."""
+    out = np.empty(stop - start, p.numpy)
+    make = _pieces(p)
+    for a, b in _blocks(start, stop):
+        out[a - start : b - start] = _stored(p, make(p, _of_elements(p, a, b), rank))
+    return out
+
+
+def _blocks(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    for a in range(start, stop, _BLOCK):
+        yield a, min(a + _BLOCK, stop)
+
+
+def _stored(p: Pattern, exact: Array) -> Array:
+    """Exact values in the dtype; integers wrap."""
+    if p.numpy.kind in "iu" and exact.dtype.kind == "u":
+        return exact.astype(f"u{p.numpy.itemsize}").view(p.numpy)
+    return exact.astype(p.numpy)
+
+
+def inputs(p: Pattern, rank: int) -> Array:
+    """`rank`'s send buffer: input_blocks · count elements."""
+    return values(p, rank, 0, p.collective.input_blocks(rank) * p.count)
+
+
+_FOLD: dict[str, np.ufunc] = {
+    "sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
+
+
+def reduced(p: Pattern, start: int, stop: int) -> Array:
+    """Elements [start, stop) of all send buffers, reduced. O(ranks · elements)."""
+    out = np.empty(stop - start, p.numpy)
+    make, fold = _pieces(p), _FOLD[p.op]
+    for a, b in _blocks(start, stop):
+        elements = _of_elements(p, a, b)
+        total = make(p, elements, 0)
+        for rank in range(1, p.collective.n_ranks):
+            total = fold(total, make(p, elements, rank))
+        out[a - start : b - start] = _averaged(p, total) if p.op == "avg" else _stored(p, total)
+    return out
+
+
+def _averaged(p: Pattern, total: Array) -> Array:
+    """The sum divided by the ranks: truncated for integers, rounded once for the others."""
+    n = p.collective.n_ranks
+    if p.numpy.kind in "iu":
+        return np.asarray(np.sign(total) * (np.abs(total) // n), p.numpy)
+    wide = np.float64 if p.dtype == "float64" else np.float32
+    return np.divide(total.astype(wide), wide(n)).astype(p.numpy)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """What every rank must end with. `shared`: the one array all ranks take theirs from."""
+
+    pattern: Pattern
+    shared: Array | None
+
+    def at(self, rank: int) -> Array:
+        """`rank`'s receive buffer: output_blocks · count elements. May be a view."""
+        p, c, n = self.pattern, self.pattern.collective, self.pattern.count
+        if not c.output_blocks(rank):
+            return np.empty(0, p.numpy)
+        if c.op is OpType.SENDRECV:
+            return values(p, (rank - 1) % c.n_ranks, 0, n)
+        if c.op is OpType.ALLTOALL:
+            blocks = [values(p, s, rank * n, (rank + 1) * n) for s in range(c.n_ranks)]
+            return np.concatenate(blocks)
+        if self.shared is None:
+            raise TypeError(f"{c.op} has a shared result")
+        if c.op in (OpType.REDUCESCATTER, OpType.SCATTER):
+            return self.shared[rank * n : (rank + 1) * n]
+        return self.shared
+
+
+def expected(p: Pattern) -> Expected:
+    """The expected results of all ranks."""
+    c, n = p.collective, p.count
+    match c.op:
+        case OpType.ALLREDUCE | OpType.REDUCE:
+            return Expected(p, reduced(p, 0, n))
+        case OpType.REDUCESCATTER:
+            return Expected(p, reduced(p, 0, c.n_ranks * n))
+        case OpType.BROADCAST | OpType.SCATTER:
+            return Expected(p, inputs(p, c.root))
+        case OpType.ALLGATHER | OpType.GATHER:
+            return Expected(p, np.concatenate([inputs(p, r) for r in range(c.n_ranks)]))
+        case OpType.ALLTOALL | OpType.SENDRECV:
+            return Expected(p, None)
+
+
+POISON = 0xA5
+
+
+def poison(array: Array) -> None:
+    """Overwrites `array` with bytes that no result is likely to have."""
+    array.view(np.uint8)[...] = POISON
+
+
+def wrong(got: Array, want: Array) -> int:
+    """How many elements differ in any bit."""
+    bits = f"u{got.dtype.itemsize}"
+    return int(np.count_nonzero(got.view(bits) != want.view(bits)))
