@@ -1,0 +1,97 @@
+// cpu_body.h: reduceCopy(k sources -> d destinations) on the host, for any alignment.
+//
+// Blocks of elements small enough for the first cache: each is combined in a local array that
+// aliases nothing, so the compiler vectorises, then written to every destination.
+#pragma once
+
+template <int k, int d>
+struct hccc_board {
+  static constexpr int K = k, D = d;
+  static constexpr bool few = true;
+  hccc_T* place[k + d];
+  HCCC_FN void set(hccc_board& self, int i, hccc_T* at) { self.place[i] = at; }
+};
+
+// Elements of user buffers: not always aligned, not always declared with this type.
+typedef hccc_T hccc_loose __attribute__((aligned(1), may_alias));
+typedef unsigned char hccc_wide __attribute__((vector_size(32), aligned(1), may_alias));
+
+constexpr long hccc_tile = 4096 / sizeof(hccc_value);  // values of the local array
+
+// Not memcpy: glibc's falls to a tenth of its speed when source and destination differ by a few
+// bytes modulo 4096. The empty asm keeps the compiler from turning the loop into a call to it.
+HCCC_NOINLINE void hccc_copy_bytes(unsigned char* to, const unsigned char* from, long bytes) {
+  long i = 0;
+  for (; i + 128 <= bytes; i += 128) {
+    const hccc_wide* in = reinterpret_cast<const hccc_wide*>(from + i);
+    hccc_wide* out = reinterpret_cast<hccc_wide*>(to + i);
+    const hccc_wide a = in[0], b = in[1], c = in[2], d = in[3];
+    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+    asm volatile("" ::: "memory");
+  }
+  for (; i < bytes; ++i) {
+    to[i] = from[i];
+    asm volatile("" ::: "memory");
+  }
+}
+
+HCCC_FN void hccc_copy_elements(hccc_T* to, const hccc_T* from, long n) {
+  hccc_copy_bytes(reinterpret_cast<unsigned char*>(to),
+                  reinterpret_cast<const unsigned char*>(from), n * long(sizeof(hccc_T)));
+}
+
+// Combines G sources into the tile in one pass; the first pass of all starts with `from[0]`.
+template <int G, bool first>
+HCCC_FN void hccc_combine_pass(hccc_value* __restrict tile, hccc_T* const* from, long at, long n) {
+  const hccc_loose* source[G];
+  for (int g = 0; g < G; ++g) source[g] = from[g] + at;
+  for (long i = 0; i < n; ++i) {
+    hccc_value sum = first ? hccc_dtype::up(source[0][i]) : tile[i];
+    for (int g = first; g < G; ++g) sum = hccc_op::apply(sum, hccc_dtype::up(source[g][i]));
+    tile[i] = sum;
+  }
+}
+
+HCCC_FN void hccc_combine_tile(hccc_value* tile, hccc_T* const* from, int k, long at, long n) {
+  int done = k >= 4 ? 4 : k >= 2 ? 2 : 1;
+  if (done == 4) hccc_combine_pass<4, true>(tile, from, at, n);
+  if (done == 2) hccc_combine_pass<2, true>(tile, from, at, n);
+  if (done == 1) hccc_combine_pass<1, true>(tile, from, at, n);
+  for (; k - done >= 4; done += 4) hccc_combine_pass<4, false>(tile, from + done, at, n);
+  for (; k - done >= 2; done += 2) hccc_combine_pass<2, false>(tile, from + done, at, n);
+  for (; k - done >= 1; done += 1) hccc_combine_pass<1, false>(tile, from + done, at, n);
+}
+
+template <int mode>
+HCCC_FN void hccc_store_tile(hccc_loose* to, const hccc_value* __restrict tile, long n) {
+  for (long i = 0; i < n; ++i) to[i] = hccc_dtype::down(hccc_finish<mode>(tile[i]));
+}
+
+template <int mode>
+HCCC_NOINLINE void hccc_reduce_elements(hccc_T* const* from, int k, hccc_T* const* to, int d,
+                                        long n) {
+  hccc_value tile[hccc_tile];
+  for (long at = 0; at < n; at += hccc_tile) {
+    const long length = n - at < hccc_tile ? n - at : hccc_tile;
+    hccc_combine_tile(tile, from, k, at, length);
+    for (int i = 0; i < d; ++i) hccc_store_tile<mode>(to[i] + at, tile, length);
+  }
+}
+
+// Source by source tile, so that several destinations read it from the cache.
+HCCC_NOINLINE void hccc_spread_elements(const hccc_T* from, hccc_T* const* to, int d, long n) {
+  constexpr long step = 16384 / sizeof(hccc_T);
+  for (long at = 0; at < n; at += step)
+    for (int i = 0; i < d; ++i)
+      hccc_copy_elements(to[i] + at, from + at, n - at < step ? n - at : step);
+}
+
+template <int mode, class Board>
+HCCC_FN void hccc_reduce_copy(const Board& board, unsigned n) {
+  if constexpr (hccc_computes(mode))
+    hccc_reduce_elements<mode & HCCC_FINAL>(board.place, Board::K, board.place + Board::K, Board::D, n);
+  else if constexpr (Board::D == 1)
+    hccc_copy_elements(board.place[1], board.place[0], n);
+  else
+    hccc_spread_elements(board.place[0], board.place + 1, Board::D, n);
+}

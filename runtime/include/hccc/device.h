@@ -1,0 +1,24 @@
+// device.h: what a generated collective is written in. It defines the HCCC_* constants of its
+// shape (RANKS, SUB, LANES, BLOCKS, THREADS, FLAGS, SCRATCH, STAGE, QUEUES, SLOTS), includes
+// this, and defines
+//
+//     HCCC_FN void hccc_program(hccc_block& b);             what thread block b.tb of b.rank does
+//     HCCC_FN int hccc_neighbour_count(int rank);           the ranks whose memory this rank
+//     HCCC_FN int hccc_neighbour(int rank, int i);          touches, or that touch its memory
+//
+// and writes HCCC_KERNEL last. A program is HCCC_WINDOWS(b) { hccc_prim<…>(…); … }.
+#pragma once
+
+#include "layout.h"
+#include "port.h"
+#include "types.h"
+
+#ifndef HCCC_INLINE
+#define HCCC_INLINE 0
+#endif
+
+#include "block.h"
+#include "operand.h"
+#include HCCC_BODY
+#include "primitive.h"
+#include "launch.h"

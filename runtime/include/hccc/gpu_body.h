@@ -1,0 +1,169 @@
+// gpu_body.h: reduceCopy(k sources -> d destinations) by all threads of a block.
+//
+// 16 bytes a load where every address allows it, and about 64 bytes in flight per thread for any
+// k: sources are read in groups, so that a thread needs no more than 64 registers.
+#pragma once
+
+constexpr int hccc_pack = 16 / sizeof(hccc_T);  // elements in 16 bytes
+constexpr int hccc_loads = 4;                   // loads of 16 bytes in flight per thread
+
+// Pointers beyond this many live in shared memory instead of registers.
+constexpr int hccc_register_pointers = 6;
+constexpr int hccc_board_size = 2 * HCCC_RANKS + 4;
+static HCCC_SHARED hccc_T* hccc_shared_board[hccc_board_size];
+
+// Where K sources and D destinations are. Set before a barrier, read after it.
+template <int K, int D, bool few>
+struct hccc_board_of {
+  hccc_T* place[K + D];
+  HCCC_FN void set(hccc_board_of& self, int i, hccc_T* at) { self.place[i] = at; }
+  HCCC_FN hccc_T* get(const hccc_board_of& self, int i) { return self.place[i]; }
+};
+
+template <int K, int D>
+struct hccc_board_of<K, D, false> {
+  static_assert(K + D <= hccc_board_size, "more operands than two for every rank");
+  HCCC_FN void set(hccc_board_of&, int i, hccc_T* at) {
+    if (hccc_thread() == i % hccc_threads) hccc_shared_board[i] = at;
+  }
+  HCCC_FN hccc_T* get(const hccc_board_of&, int i) { return hccc_shared_board[i]; }
+};
+
+template <int k, int d>
+struct hccc_board : hccc_board_of<k, d, (k + d <= hccc_register_pointers)> {
+  static constexpr int K = k, D = d;
+  static constexpr bool few = k + d <= hccc_register_pointers;
+  static constexpr int group = k < hccc_loads ? k : hccc_loads;  // sources read at once
+  static constexpr int unroll = hccc_loads / group;              // packs of each of them
+};
+
+// 16 bytes as elements, and as values to compute with.
+struct hccc_elements {
+  hccc_T item[hccc_pack];
+};
+
+struct hccc_values {
+  hccc_value item[hccc_pack];
+};
+
+HCCC_FN hccc_values hccc_up(hccc_words w) {
+  const hccc_elements e = __builtin_bit_cast(hccc_elements, w);
+  hccc_values v;
+  HCCC_UNROLL(hccc_pack)
+  for (int i = 0; i < hccc_pack; ++i) v.item[i] = hccc_dtype::up(e.item[i]);
+  return v;
+}
+
+template <int mode>
+HCCC_FN hccc_words hccc_down(const hccc_values& v) {
+  hccc_elements e;
+  HCCC_UNROLL(hccc_pack)
+  for (int i = 0; i < hccc_pack; ++i) e.item[i] = hccc_dtype::down(hccc_finish<mode>(v.item[i]));
+  return __builtin_bit_cast(hccc_words, e);
+}
+
+HCCC_FN void hccc_combine(hccc_values& sum, hccc_words w) {
+  const hccc_values v = hccc_up(w);
+  HCCC_UNROLL(hccc_pack)
+  for (int i = 0; i < hccc_pack; ++i) sum.item[i] = hccc_op::apply(sum.item[i], v.item[i]);
+}
+
+template <class Board>
+HCCC_FN void hccc_store(const Board& board, unsigned pack, hccc_words w) {
+  HCCC_UNROLL(Board::few ? Board::D : 1)
+  for (int d = 0; d < Board::D; ++d)
+    hccc_st16(reinterpret_cast<hccc_words*>(Board::get(board, Board::K + d)) + pack, w);
+}
+
+// Loads U packs of each source [first, first + n) of a group.
+template <int U, class Board>
+HCCC_FN void hccc_load(hccc_words (&got)[Board::group * U], const Board& board, int first,
+                       unsigned pack) {
+  HCCC_UNROLL(Board::group)
+  for (int g = 0; g < Board::group; ++g) {
+    if (first + g >= Board::K) continue;
+    const hccc_words* from = reinterpret_cast<hccc_words*>(Board::get(board, first + g)) + pack;
+    HCCC_UNROLL(U)
+    for (int u = 0; u < U; ++u) got[g * U + u] = hccc_ld16(from + u * hccc_threads);
+  }
+}
+
+template <int U, class Board>
+HCCC_FN void hccc_copy_packs(const Board& board, unsigned pack) {
+  hccc_words got[Board::group * U];
+  hccc_load<U>(got, board, 0, pack);
+  HCCC_UNROLL(U)
+  for (int u = 0; u < U; ++u) hccc_store(board, pack + u * hccc_threads, got[u]);
+}
+
+// Combines one group of sources, the first of which is number `first`, into the sums.
+template <int U, class Board>
+HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Board& board, int first,
+                                unsigned pack) {
+  hccc_words got[Board::group * U];
+  hccc_load<U>(got, board, first, pack);
+  HCCC_UNROLL(Board::group * U)
+  for (int i = 0; i < Board::group * U; ++i) {
+    if (first == 0 && i < U)
+      sum[i] = hccc_up(got[i]);
+    else if (first + i / U < Board::K)
+      hccc_combine(sum[i % U], got[i]);
+  }
+}
+
+template <int mode, int U, class Board>
+HCCC_FN void hccc_reduce_packs(const Board& board, unsigned pack) {
+  hccc_values sum[U];
+  hccc_combine_group<U>(sum, board, 0, pack);
+  HCCC_UNROLL(Board::few ? Board::K : 1)
+  for (int k = Board::group; k < Board::K; k += Board::group)
+    hccc_combine_group<U>(sum, board, k, pack);
+  HCCC_UNROLL(U)
+  for (int u = 0; u < U; ++u) hccc_store(board, pack + u * hccc_threads, hccc_down<mode>(sum[u]));
+}
+
+template <int mode, int U, class Board>
+HCCC_FN void hccc_move_packs(const Board& board, unsigned pack) {
+  if constexpr (hccc_computes(mode))
+    hccc_reduce_packs<mode, U>(board, pack);
+  else
+    hccc_copy_packs<U>(board, pack);
+}
+
+template <int mode, class Board>
+HCCC_FN void hccc_move_elements(const Board& board, unsigned first, unsigned n) {
+  for (unsigned i = first + hccc_thread(); i < n; i += hccc_threads) {
+    hccc_value sum = hccc_dtype::up(Board::get(board, 0)[i]);
+    HCCC_UNROLL(Board::few ? Board::K : 1)
+    for (int k = 1; k < Board::K; ++k)
+      sum = hccc_op::apply(sum, hccc_dtype::up(Board::get(board, k)[i]));
+    const hccc_T result = hccc_dtype::down(hccc_finish<mode>(sum));
+    HCCC_UNROLL(Board::few ? Board::D : 1)
+    for (int d = 0; d < Board::D; ++d) Board::get(board, Board::K + d)[i] = result;
+  }
+}
+
+template <class Board>
+HCCC_FN bool hccc_aligned(const Board& board) {
+  unsigned long long bits = 0;
+  HCCC_UNROLL(Board::few ? Board::K + Board::D : 1)
+  for (int i = 0; i < Board::K + Board::D; ++i)
+    bits |= reinterpret_cast<unsigned long long>(Board::get(board, i));
+  return bits % 16 == 0;
+}
+
+// n elements from all sources to all destinations.
+template <int mode, class Board>
+HCCC_FN void hccc_reduce_copy(const Board& board, unsigned n) {
+  const unsigned packs = hccc_aligned(board) ? n / hccc_pack : 0;
+  constexpr unsigned U = Board::unroll;
+  unsigned pack = hccc_thread();
+  HCCC_UNROLL(1)
+  for (; pack + (U - 1) * hccc_threads < packs; pack += U * hccc_threads)
+    hccc_move_packs<mode, U>(board, pack);
+  if constexpr (U > 1) {
+    HCCC_UNROLL(1)
+    for (; pack < packs; pack += hccc_threads) hccc_move_packs<mode, 1>(board, pack);
+  }
+  hccc_move_elements<mode>(board, packs * hccc_pack, n);
+}

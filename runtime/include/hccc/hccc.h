@@ -1,0 +1,77 @@
+/* hccc.h: what a host program gives to a generated collective and gets back. Plain C.
+ *
+ * A generated `<name>.h` declares, for each dtype and reduction it was built with,
+ *
+ *     int <name>_cpu_<dtype>_<op>(const hccc_rank *ranks, const hccc_call *, hccc_fault *);
+ *     int <name>_cuda_<dtype>_<op>(const hccc_rank *ranks, const hccc_call *, hccc_fault *,
+ *                                  cudaStream_t);      (HIP alike)
+ *
+ * `ranks` has one entry for every rank of the collective, as seen from the caller: its own
+ * memory and its peers'. On a GPU the table and the fault record lie in device memory.
+ * The functions launch the ranks [first_rank, first_rank + n_local) and return an hccc_status.
+ * A CPU launch returns when those ranks are done; a GPU launch is asynchronous.
+ *
+ * `flags` must be zeroed once when it is allocated and never again: its counters go on from
+ * launch to launch. After HCCC_TIMEOUT zero the flags of all ranks before the next launch.
+ */
+#ifndef HCCC_H
+#define HCCC_H
+
+#define HCCC_ABI 1
+
+enum hccc_status {
+  HCCC_OK = 0,
+  HCCC_TIMEOUT = 1,      /* a wait passed its deadline: hccc_fault says which */
+  HCCC_BAD_ARGUMENT = 2, /* a null table, a negative size, ranks out of range */
+  HCCC_NO_MEMORY = 3,    /* stacks or threads could not be had */
+  HCCC_TOO_LARGE = 4,    /* the grid does not fit on the device at once */
+  HCCC_DEVICE = 5        /* the driver refused; ask it for its last error */
+};
+
+/* What a block was waiting for. */
+enum hccc_wait_kind {
+  HCCC_WAIT_NONE = 0,
+  HCCC_WAIT_FLAG = 1,    /* an earlier primitive */
+  HCCC_WAIT_MESSAGE = 2, /* a message in a queue */
+  HCCC_WAIT_CREDIT = 3,  /* a free slot in a queue */
+  HCCC_WAIT_READY = 4,   /* a neighbour to start this launch; flag is its rank */
+  HCCC_WAIT_GO = 5,      /* the own rank's first block to have met all neighbours */
+  HCCC_WAIT_FINISHED = 6,/* another block of the own rank; flag is its index */
+  HCCC_WAIT_DONE = 7     /* a neighbour to finish this launch; flag is its rank */
+};
+
+/* Where one rank's memory is. */
+typedef struct hccc_rank {
+  void *input;   /* send buffer, aligned to the dtype (16 bytes is fastest) */
+  void *output;  /* receive buffer, likewise */
+  void *scratch; /* 16-byte aligned; may be null when the layout needs none */
+  void *flags;   /* 128-byte aligned */
+} hccc_rank;
+
+/* One launch. Zero-initialise, then set `count`, `n_local` and whatever else differs. */
+typedef struct hccc_call {
+  long long count;             /* elements in a block, as in NCCL */
+  long long micro_batch_bytes; /* 0: HCCC_DEFAULT_MICRO_BATCH */
+  double timeout_s;            /* how long one wait may last; 0: 30 s */
+  int in_place;                /* see the table of collectives for what that means */
+  int window;                  /* micro-batches per window; 0: all of them */
+  int workers;                 /* CPU threads; 0: as many as are useful */
+  int first_rank;              /* ranks launched here */
+  int n_local;
+} hccc_call;
+
+/* The first wait that passed its deadline. `claimed` is 0 when there is none. */
+typedef struct hccc_fault {
+  unsigned claimed;
+  int rank;
+  int thread_block;
+  int lane;
+  int primitive; /* index inside the thread block; -1 outside all primitives */
+  unsigned micro_batch;
+  int flag;
+  unsigned want;
+  unsigned have;
+  int kind; /* enum hccc_wait_kind */
+} hccc_fault;
+
+#endif

@@ -1,0 +1,34 @@
+// port.h: the one place that knows the platforms. Everything above it is shared text.
+//
+// Each of port_cuda.h, port_hip.h and port_cpu.h defines these names:
+//
+//   HCCC_FN, HCCC_NOINLINE        a device function: always inlined, never inlined
+//   HCCC_KERNEL                   the kernel's entry; it calls hccc_run_block
+//   HCCC_UNROLL(n)                before a loop
+//   HCCC_BODY                     the header with hccc_reduce_copy for this platform
+//   hccc_port_parallel            whether a block has more than one thread
+//   hccc_thread, hccc_threads     this thread in its block, and how many there are
+//   hccc_barrier                  all threads of a block meet, memory included
+//   hccc_barrier_any(c)           the same, and whether c held for any of them
+//   hccc_ld_relaxed, hccc_ld_acquire, hccc_st_relaxed, hccc_st_release, hccc_claim
+//                                 one 32-bit counter; claim turns 0 into 1, once
+//   hccc_clock, hccc_be_patient   time, and one turn of a spin with a deadline
+//   hccc_bits_of, hccc_float_of   a float's bits and back
+//   hccc_half_up, hccc_half_down  float16 (its bits) to float, and back to nearest even
+//
+// Memory model: the threads of a block store data, meet at a barrier, and one of them stores a
+// counter with release. A reader polls relaxed, loads once with acquire, its block meets, and
+// all its threads load the data. On sm_90 an acquire empties the SM's L1, so polls are relaxed.
+#pragma once
+
+#ifndef HCCC_SYSTEM_SCOPE
+#define HCCC_SYSTEM_SCOPE 1  // 0: all ranks are on one device, cheaper fences suffice
+#endif
+
+#if defined(__HIP__) || defined(__HIPCC__)
+#include "port_hip.h"
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#include "port_cuda.h"
+#else
+#include "port_cpu.h"
+#endif

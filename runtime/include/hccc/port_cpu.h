@@ -1,0 +1,65 @@
+// port_cpu.h: the host. A block has one thread; its waits hand the core to other blocks.
+#pragma once
+
+#include "scheduler.h"
+
+#define HCCC_FN static inline __attribute__((unused))
+#define HCCC_NOINLINE static __attribute__((noinline, unused))
+#define HCCC_UNROLL(n)
+#define HCCC_BODY "cpu_body.h"
+#define HCCC_KERNEL  // cpu_runtime.h calls hccc_run_block
+
+constexpr bool hccc_port_parallel = false;
+constexpr int hccc_threads = 1;
+
+HCCC_FN int hccc_thread() { return 0; }
+HCCC_FN void hccc_barrier() {}
+HCCC_FN bool hccc_barrier_any(bool c) { return c; }
+
+HCCC_FN unsigned hccc_ld_relaxed(const unsigned* flag) {
+  return __atomic_load_n(flag, __ATOMIC_RELAXED);
+}
+
+HCCC_FN unsigned hccc_ld_acquire(const unsigned* flag) {
+  return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+HCCC_FN void hccc_st_relaxed(unsigned* flag, unsigned value) {
+  __atomic_store_n(flag, value, __ATOMIC_RELAXED);
+}
+
+HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
+  __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+
+HCCC_FN bool hccc_claim(unsigned* word) {
+  unsigned expected = 0;
+  return __atomic_compare_exchange_n(word, &expected, 1u, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED);
+}
+
+HCCC_FN unsigned hccc_bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
+HCCC_FN float hccc_float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
+
+// float16 without branches, so that loops of it vectorise. Shifting the exponent into place and
+// multiplying by 2^112 renormalises subnormals; infinities and NaNs keep a full exponent.
+HCCC_FN float hccc_half_up(unsigned short bits) {
+  const unsigned magnitude = (bits & 0x7fffu) << 13;
+  const unsigned scaled = hccc_bits_of(hccc_float_of(magnitude) * 0x1p112f);
+  const unsigned special = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
+  return hccc_float_of(scaled | special | (bits & 0x8000u) << 16);
+}
+
+// To nearest even. Small values are rounded by adding a float whose last bit is float16's last
+// bit; larger ones by integer addition, which carries into the exponent as it should.
+HCCC_FN unsigned short hccc_half_down(float x) {
+  const unsigned bits = hccc_bits_of(x);
+  const unsigned magnitude = bits & 0x7fffffffu;
+  const unsigned small = hccc_bits_of(hccc_float_of(magnitude) + 0.5f) - 0x3f000000u;
+  const unsigned normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+  const unsigned nan = 0x7e00u | (magnitude >> 13 & 0x3ffu);
+  unsigned half = magnitude < 0x38800000u ? small : normal;
+  half = magnitude >= 0x47800000u ? 0x7c00u : half;
+  half = magnitude > 0x7f800000u ? nan : half;
+  return static_cast<unsigned short>(half | (bits >> 16 & 0x8000u));
+}

@@ -1,0 +1,96 @@
+// port_cuda.h: NVIDIA, for nvcc and NVRTC. Includes no header of the toolkit.
+#pragma once
+
+#define HCCC_FN static __device__ __forceinline__
+#define HCCC_NOINLINE static __device__ __noinline__
+#define HCCC_PRAGMA(text) _Pragma(#text)
+#define HCCC_UNROLL(n) HCCC_PRAGMA(unroll n)
+#define HCCC_SHARED __shared__
+
+#if HCCC_SYSTEM_SCOPE
+#define HCCC_SCOPE "sys"
+#else
+#define HCCC_SCOPE "gpu"
+#endif
+
+HCCC_FN int hccc_thread() { return threadIdx.x; }
+HCCC_FN void hccc_barrier() { __syncthreads(); }
+HCCC_FN bool hccc_barrier_any(bool c) { return __syncthreads_or(c); }
+HCCC_FN void hccc_pause() { __nanosleep(32); }
+
+HCCC_FN unsigned long long hccc_clock() {  // nanoseconds
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+HCCC_FN unsigned hccc_ld_relaxed(const unsigned* flag) {
+  unsigned have;
+  asm volatile("ld.relaxed." HCCC_SCOPE ".global.u32 %0, [%1];" : "=r"(have) : "l"(flag) : "memory");
+  return have;
+}
+
+HCCC_FN unsigned hccc_ld_acquire(const unsigned* flag) {
+  unsigned have;
+  asm volatile("ld.acquire." HCCC_SCOPE ".global.u32 %0, [%1];" : "=r"(have) : "l"(flag) : "memory");
+  return have;
+}
+
+HCCC_FN void hccc_st_relaxed(unsigned* flag, unsigned value) {
+  asm volatile("st.relaxed." HCCC_SCOPE ".global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
+HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
+  asm volatile("st.release." HCCC_SCOPE ".global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+
+HCCC_FN bool hccc_claim(unsigned* word) { return atomicCAS_system(word, 0u, 1u) == 0; }
+
+HCCC_FN unsigned hccc_bits_of(float x) { return __float_as_uint(x); }
+HCCC_FN float hccc_float_of(unsigned bits) { return __uint_as_float(bits); }
+
+HCCC_FN float hccc_half_up(unsigned short bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+
+HCCC_FN unsigned short hccc_half_down(float x) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+
+// 16 bytes in registers.
+struct alignas(16) hccc_words {
+  unsigned word[4];
+};
+
+// Volatile keeps the loads between the barriers they belong to. Data is used once per block,
+// so it need not push anything out of L1. Never ld.nc: peers write this memory meanwhile.
+HCCC_FN hccc_words hccc_ld16(const void* at) {
+  hccc_words w;
+  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
+               : "l"(at)
+               : "memory");
+  return w;
+}
+
+HCCC_FN void hccc_st16(void* at, hccc_words w) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(w.word[0]),
+               "r"(w.word[1]), "r"(w.word[2]), "r"(w.word[3])
+               : "memory");
+}
+
+#ifndef HCCC_KERNEL_NAME
+#define HCCC_KERNEL_NAME hccc_kernel
+#endif
+
+#define HCCC_KERNEL                                                                       \
+  extern "C" __global__ void __launch_bounds__(HCCC_THREADS, hccc_blocks_per_unit)        \
+      HCCC_KERNEL_NAME(const __grid_constant__ hccc_params p) {                           \
+    hccc_run_block(p, blockIdx.y, blockIdx.x);                                            \
+  }
+
+#include "port_gpu.h"

@@ -1,0 +1,32 @@
+// port_gpu.h: what CUDA and HIP share: blocks of HCCC_THREADS threads that spin.
+#pragma once
+
+#define HCCC_BODY "gpu_body.h"
+
+constexpr bool hccc_port_parallel = true;
+constexpr int hccc_threads = HCCC_THREADS;
+
+// Two resident blocks hide each other's waits, as long as a thread keeps 64 registers.
+constexpr int hccc_blocks_per_unit = HCCC_THREADS <= 512 ? 2 : 1;
+
+enum hccc_verdict { HCCC_KEEP_WAITING, HCCC_EXPIRED, HCCC_ABORTED };
+
+// One wait in progress.
+struct hccc_patience {
+  const unsigned* flag;
+  unsigned want;
+  const unsigned* abort;
+  unsigned long long limit;  // ticks
+  unsigned long long start;
+  unsigned spins;
+};
+
+// Spins cheaply first, then sleeps; looks at the clock and the abort word every 1,024 turns.
+HCCC_FN hccc_verdict hccc_be_patient(hccc_patience& p) {
+  if (++p.spins > 64) hccc_pause();
+  if (p.spins % 1024) return HCCC_KEEP_WAITING;
+  if (hccc_ld_relaxed(p.abort)) return HCCC_ABORTED;
+  const unsigned long long now = hccc_clock();
+  if (p.spins == 1024) p.start = now;
+  return now - p.start > p.limit ? HCCC_EXPIRED : HCCC_KEEP_WAITING;
+}

@@ -1,0 +1,102 @@
+// port_hip.h: AMD, for clang -x hip with or without HIP's headers. Uses compiler builtins only.
+#pragma once
+
+#define HCCC_FN static inline __attribute__((device, always_inline))
+#define HCCC_NOINLINE static __attribute__((device, noinline))
+#define HCCC_PRAGMA(text) _Pragma(#text)
+#define HCCC_UNROLL(n) HCCC_PRAGMA(unroll n)
+#define HCCC_SHARED __attribute__((shared))
+
+#if HCCC_SYSTEM_SCOPE
+#define HCCC_SCOPE __HIP_MEMORY_SCOPE_SYSTEM
+#else
+#define HCCC_SCOPE __HIP_MEMORY_SCOPE_AGENT
+#endif
+
+HCCC_FN int hccc_thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
+
+HCCC_FN void hccc_barrier() {
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+// Needs the second barrier: without it a fast thread's next vote could overtake a slow reader.
+HCCC_FN bool hccc_barrier_any(bool c) {
+  static HCCC_SHARED unsigned any;
+  if (hccc_thread() == 0) any = 0;
+  hccc_barrier();
+  if (c) any = 1;
+  hccc_barrier();
+  const bool result = any != 0;
+  hccc_barrier();
+  return result;
+}
+
+HCCC_FN void hccc_pause() { __builtin_amdgcn_s_sleep(1); }
+
+// Ticks of the constant-rate counter; the host asks the driver for its rate.
+HCCC_FN unsigned long long hccc_clock() { return __builtin_readsteadycounter(); }
+
+HCCC_FN unsigned hccc_ld_relaxed(const unsigned* flag) {
+  return __hip_atomic_load(flag, __ATOMIC_RELAXED, HCCC_SCOPE);
+}
+
+HCCC_FN unsigned hccc_ld_acquire(const unsigned* flag) {
+  return __hip_atomic_load(flag, __ATOMIC_ACQUIRE, HCCC_SCOPE);
+}
+
+HCCC_FN void hccc_st_relaxed(unsigned* flag, unsigned value) {
+  __hip_atomic_store(flag, value, __ATOMIC_RELAXED, HCCC_SCOPE);
+}
+
+HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
+  __hip_atomic_store(flag, value, __ATOMIC_RELEASE, HCCC_SCOPE);
+}
+
+HCCC_FN bool hccc_claim(unsigned* word) {
+  unsigned expected = 0;
+  return __hip_atomic_compare_exchange_strong(word, &expected, 1u, __ATOMIC_RELAXED,
+                                              __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
+}
+
+HCCC_FN unsigned hccc_bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
+HCCC_FN float hccc_float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
+
+HCCC_FN float hccc_half_up(unsigned short bits) { return __builtin_bit_cast(_Float16, bits); }
+
+HCCC_FN unsigned short hccc_half_down(float x) {
+  return __builtin_bit_cast(unsigned short, static_cast<_Float16>(x));
+}
+
+typedef unsigned hccc_words_vector __attribute__((ext_vector_type(4)));
+typedef __attribute__((address_space(1))) hccc_words_vector hccc_global_words;
+
+// 16 bytes in registers.
+struct alignas(16) hccc_words {
+  unsigned word[4];
+};
+
+// The address space makes it one global_load_dwordx4 instead of a flat load. Data is used once
+// per block, so it should not stay in the caches of this unit.
+HCCC_FN hccc_words hccc_ld16(const void* at) {
+  const auto v = __builtin_nontemporal_load((const hccc_global_words*)at);
+  return __builtin_bit_cast(hccc_words, v);
+}
+
+HCCC_FN void hccc_st16(void* at, hccc_words w) {
+  *(hccc_global_words*)at = __builtin_bit_cast(hccc_words_vector, w);
+}
+
+#ifndef HCCC_KERNEL_NAME
+#define HCCC_KERNEL_NAME hccc_kernel
+#endif
+
+#define HCCC_KERNEL                                                                        \
+  extern "C" __attribute__((global, amdgpu_flat_work_group_size(HCCC_THREADS, HCCC_THREADS))) \
+  void HCCC_KERNEL_NAME(const hccc_params p) {                                             \
+    hccc_run_block(p, static_cast<int>(__builtin_amdgcn_workgroup_id_y()),                 \
+                   static_cast<int>(__builtin_amdgcn_workgroup_id_x()));                   \
+  }
+
+#include "port_gpu.h"

@@ -1,0 +1,168 @@
+// primitive.h: wait, reduceCopy, post, for every micro-batch of a window.
+#pragma once
+
+// Row i of a list in registers: a chain of selects, because registers have no addresses.
+template <class Row, int n>
+HCCC_FN Row hccc_pick(const Row (&row)[n], int i) {
+  if constexpr (!hccc_port_parallel) return row[i];
+  Row picked = row[0];
+  HCCC_UNROLL(n)
+  for (int j = 1; j < n; ++j)
+    if (i == j) picked = row[j];
+  return picked;
+}
+
+// A counter of the own rank to wait for, or one to raise. kind NONE: nothing to do.
+struct hccc_wish {
+  int kind, flag;
+  unsigned want;
+};
+
+struct hccc_signal {
+  bool raise;
+  int rank, flag;
+  unsigned value;
+};
+
+#if HCCC_QUEUES > 0
+
+template <int K, int D>
+HCCC_FN hccc_operand hccc_pick_operand(const hccc_operands<K>& from, const hccc_operands<D>& to,
+                                       int i) {
+  return i < K ? hccc_pick(from.item, i) : hccc_pick(to.item, i - K);
+}
+
+// A source waits for its message, a destination until its slot's last message was consumed.
+HCCC_FN hccc_wish hccc_queue_wish(const hccc_block& b, const hccc_operand& o, bool source,
+                                  unsigned m) {
+  const unsigned sent = hccc_message(b, o, m) + 1;
+  if (!o.queued) return {HCCC_WAIT_NONE, 0, 0};
+  if (source) return {HCCC_WAIT_MESSAGE, o.wait_flag, sent};
+  return {HCCC_WAIT_CREDIT, o.wait_flag, sent - HCCC_SLOTS};
+}
+
+HCCC_FN hccc_signal hccc_queue_signal(const hccc_block& b, const hccc_operand& o, unsigned m) {
+  return {o.queued, o.post_rank, o.post_flag, hccc_message(b, o, m) + 1};
+}
+
+#endif
+
+// One primitive as the generated code states it. W waits, K sources, D destinations, N posts.
+template <int mode, int W, int K, int D, int N>
+struct hccc_primitive {
+  static constexpr int queued = HCCC_QUEUES > 0 ? K + D : 0;
+  static constexpr int wishes = W + queued;
+  static constexpr int signals = N + queued;
+
+  int prim;  // index in its thread block, for fault reports
+  hccc_flags<W> waits;
+  hccc_operands<K> from;
+  hccc_operands<D> to;
+  hccc_targets<N> posts;
+};
+
+template <int mode, int W, int K, int D, int N>
+HCCC_FN hccc_wish hccc_wish_of(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p,
+                               int i, unsigned m) {
+#if HCCC_QUEUES > 0
+  if (i >= W) return hccc_queue_wish(b, hccc_pick_operand(p.from, p.to, i - W), i - W < K, m);
+#endif
+  return {HCCC_WAIT_FLAG, hccc_pick(p.waits.id, i), b.base + m + 1};
+}
+
+template <int mode, int W, int K, int D, int N>
+HCCC_FN hccc_signal hccc_signal_of(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p,
+                                   int i, unsigned m) {
+#if HCCC_QUEUES > 0
+  if (i >= N) return hccc_queue_signal(b, hccc_pick_operand(p.from, p.to, i - N), m);
+#endif
+  const hccc_target target = hccc_pick(p.posts.item, i);
+  return {true, target.rank, target.flag, b.base + m + 1};
+}
+
+// Thread i waits for flag i, then the block meets. False: the launch is lost.
+template <class Primitive>
+HCCC_FN bool hccc_await(const hccc_block& b, const Primitive& p, unsigned m) {
+  if constexpr (Primitive::wishes == 0) {
+    hccc_barrier();
+    return true;
+  }
+  bool ok = true;
+  for (int i = hccc_thread(); i < Primitive::wishes; i += hccc_threads) {
+    const hccc_wish wish = hccc_wish_of(b, p, i, m);
+    if (!ok || wish.kind == HCCC_WAIT_NONE) continue;
+    ok = hccc_wait(b, hccc_flag(b, b.rank, wish.flag), wish.want,
+                   {wish.kind, wish.flag, p.prim, m});
+  }
+  return !hccc_barrier_any(!ok);
+}
+
+// The block meets, then thread i raises flag i.
+template <class Primitive>
+HCCC_FN void hccc_announce(const hccc_block& b, const Primitive& p, unsigned m) {
+  hccc_barrier();
+  for (int i = hccc_thread(); i < Primitive::signals; i += hccc_threads) {
+    const hccc_signal signal = hccc_signal_of(b, p, i, m);
+    if (signal.raise) hccc_st_release(hccc_flag(b, signal.rank, signal.flag), signal.value);
+  }
+}
+
+template <int mode, int W, int K, int D, int N>
+HCCC_FN void hccc_find_places(hccc_board<K, D>& board, const hccc_block& b,
+                              const hccc_primitive<mode, W, K, D, N>& p, unsigned m) {
+  HCCC_UNROLL(K)
+  for (int k = 0; k < K; ++k) board.set(board, k, hccc_place(b, p.from.item[k], m));
+  HCCC_UNROLL(D)
+  for (int d = 0; d < D; ++d) board.set(board, K + d, hccc_place(b, p.to.item[d], m));
+}
+
+// Valid elements of this lane's part of chunk `sub` of a block: the last parts may be empty.
+HCCC_FN long long hccc_valid(const hccc_block& b, int sub) {
+  const long long first = (static_cast<long long>(sub) * HCCC_LANES + b.lane) * b.p->part;
+  const long long left = b.p->count - first;
+  return left < 0 ? 0 : left < b.p->part ? left : b.p->part;
+}
+
+HCCC_FN unsigned hccc_batch_length(const hccc_block& b, long long valid, unsigned m) {
+  const long long left = valid - static_cast<long long>(m) * b.p->micro;
+  return left < 0 ? 0 : left < b.p->micro ? static_cast<unsigned>(left) : b.p->micro;
+}
+
+template <int mode>
+HCCC_FN bool hccc_moves(const hccc_block& b) {
+  if (mode & HCCC_IF_IN_PLACE) return b.p->in_place;
+  return !(mode & HCCC_IF_OUT_OF_PLACE) || !b.p->in_place;
+}
+
+template <int mode, int W, int K, int D, int N>
+HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, K, D, N>& p) {
+  using primitive = hccc_primitive<mode, W, K, D, N>;
+  static_assert(K >= 1 && D >= 1, "a primitive has a source and a destination");
+  const long long valid = hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0;
+  for (unsigned m = b.m0; m < b.m1 && !b.stopped; ++m) {
+    hccc_board<K, D> board;
+    hccc_find_places(board, b, p, m);
+    b.stopped = !hccc_await(b, p, m);
+    if (b.stopped) break;
+    hccc_reduce_copy<mode>(board, hccc_batch_length(b, valid, m));
+    if constexpr (primitive::signals > 0 || !board.few) hccc_announce(b, p, m);
+  }
+}
+
+template <int mode, int W, int K, int D, int N>
+HCCC_NOINLINE void hccc_execute_body(hccc_block& b, int sub,
+                                     const hccc_primitive<mode, W, K, D, N>& p) {
+  hccc_execute(b, sub, p);
+}
+
+// One primitive over the micro-batches of the window. `sub` is its chunk's index in its block.
+template <int mode, int W, int K, int D, int N>
+HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits,
+                       const hccc_operands<K>& from, const hccc_operands<D>& to,
+                       const hccc_targets<N>& posts) {
+  const hccc_primitive<mode, W, K, D, N> p{prim, waits, from, to, posts};
+  if constexpr (HCCC_INLINE && hccc_port_parallel)
+    hccc_execute(b, sub, p);
+  else
+    hccc_execute_body(b, sub, p);
+}

@@ -1,0 +1,87 @@
+// scheduler.h: blocks on the host. A block is a fiber; a worker thread has many of them and
+// resumes one whose counter has arrived. With HCCC_THREADS_AS_BLOCKS a block is an OS thread
+// instead, which is what ThreadSanitizer understands.
+#pragma once
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#ifndef HCCC_THREADS_AS_BLOCKS
+#if defined(__SANITIZE_THREAD__)
+#define HCCC_THREADS_AS_BLOCKS 1
+#else
+#define HCCC_THREADS_AS_BLOCKS 0
+#endif
+#endif
+
+enum hccc_verdict { HCCC_KEEP_WAITING, HCCC_EXPIRED, HCCC_ABORTED };
+
+// One wait in progress.
+struct hccc_patience {
+  const unsigned* flag;
+  unsigned want;
+  const unsigned* abort;
+  unsigned long long limit;  // nanoseconds
+  unsigned long long start;
+  unsigned spins;
+};
+
+static inline unsigned long long hccc_clock() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<unsigned long long>(t.tv_sec) * 1000000000ull + t.tv_nsec;
+}
+
+// Cores this process may use.
+static inline int hccc_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return 1;
+}
+
+static inline void hccc_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// When nothing can go on: spin while every thread has a core, else let another one run.
+struct hccc_idler {
+  bool crowded;
+  unsigned idle;  // turns without progress
+};
+
+static inline void hccc_idle(hccc_idler& idler) {
+  if (!idler.crowded && ++idler.idle < 2000)
+    hccc_pause();
+  else
+    sched_yield();
+}
+
+static inline bool hccc_wait_over(const hccc_patience& p) {
+  return static_cast<int>(__atomic_load_n(p.flag, __ATOMIC_RELAXED) - p.want) >= 0;
+}
+
+static inline bool hccc_wait_aborted(const hccc_patience& p) {
+  return __atomic_load_n(p.abort, __ATOMIC_RELAXED) != 0;
+}
+
+#if HCCC_THREADS_AS_BLOCKS
+
+static thread_local hccc_idler hccc_this_thread;
+
+static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
+  hccc_idle(hccc_this_thread);
+  if (p.spins++ % 64) return HCCC_KEEP_WAITING;
+  if (hccc_wait_aborted(p)) return HCCC_ABORTED;
+  const unsigned long long now = hccc_clock();
+  if (p.spins == 1) p.start = now;
+  return now - p.start > p.limit ? HCCC_EXPIRED : HCCC_KEEP_WAITING;
+}
+
+#else
+#include "fiber.h"
+#endif

@@ -1,0 +1,93 @@
+// team.h: the threads of one launch. The caller is one of them.
+#pragma once
+
+#include <limits.h>
+#include <pthread.h>
+
+#if !HCCC_THREADS_AS_BLOCKS
+#include "stacks.h"
+#endif
+
+struct hccc_team {
+  void (*run)(void* launch, int index);
+  void* launch;
+  int blocks;
+  int size;      // threads, this one included
+  int open;      // 0: the team is still gathering; -1: it was called off
+  bool crowded;  // more threads than cores
+#if !HCCC_THREADS_AS_BLOCKS
+  hccc_fiber* fibers;
+#endif
+};
+
+struct hccc_member {
+  hccc_team* team;
+  int index;
+  pthread_t thread;
+};
+
+// Member i has blocks [i * blocks / size, (i + 1) * blocks / size).
+static inline void hccc_run_share(const hccc_team* t, int i) {
+  const int first = static_cast<int>(static_cast<long long>(t->blocks) * i / t->size);
+  const int last = static_cast<int>(static_cast<long long>(t->blocks) * (i + 1) / t->size);
+#if HCCC_THREADS_AS_BLOCKS
+  hccc_this_thread = hccc_idler{t->crowded, 0};
+  for (int block = first; block < last; ++block) t->run(t->launch, block);
+#else
+  if (first < last) hccc_run_fibers(t->fibers + first, last - first, t->crowded);
+#endif
+}
+
+static void* hccc_member_main(void* argument) {
+  const hccc_member* self = static_cast<const hccc_member*>(argument);
+  int open;
+  while (!(open = __atomic_load_n(&self->team->open, __ATOMIC_ACQUIRE))) sched_yield();
+  if (open > 0) hccc_run_share(self->team, self->index);
+  return nullptr;
+}
+
+// Starts members 1, 2, … and returns how many threads there are now.
+static inline int hccc_gather(hccc_team* t, hccc_member* members, int wanted) {
+  int size = 1;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 1 << 20);
+  for (; size < wanted; ++size) {
+    members[size] = {t, size, {}};
+    if (pthread_create(&members[size].thread, &attributes, hccc_member_main, &members[size])) break;
+  }
+  pthread_attr_destroy(&attributes);
+  return size;
+}
+
+// Threads that are blocks are all needed; workers do with as many as there are.
+static inline int hccc_run_members(hccc_team* t, int wanted) {
+  hccc_member* members = new hccc_member[static_cast<unsigned long>(wanted)];
+  t->size = hccc_gather(t, members, wanted);
+  t->crowded = t->size > hccc_cores();
+  const bool enough = !HCCC_THREADS_AS_BLOCKS || t->size == wanted;
+  __atomic_store_n(&t->open, enough ? 1 : -1, __ATOMIC_RELEASE);
+  if (enough) hccc_run_share(t, 0);
+  for (int i = 1; i < t->size; ++i) pthread_join(members[i].thread, nullptr);
+  delete[] members;
+  return enough ? HCCC_OK : HCCC_NO_MEMORY;
+}
+
+// Runs blocks 0 … blocks - 1, all of them at once as far as they can tell.
+static inline int hccc_run_team(void (*run)(void*, int), void* launch, int blocks, int threads) {
+  hccc_team team{};
+  team.run = run;
+  team.launch = launch;
+  team.blocks = blocks;
+#if HCCC_THREADS_AS_BLOCKS
+  return hccc_run_members(&team, threads);
+#else
+  hccc_arena* arena = hccc_take_arena(blocks);
+  if (!arena) return HCCC_NO_MEMORY;
+  hccc_prepare_fibers(arena, blocks, run, launch);
+  team.fibers = hccc_fibers_of(arena);
+  const int status = hccc_run_members(&team, threads);
+  hccc_give_arena(arena);
+  return status;
+#endif
+}

@@ -1,0 +1,130 @@
+// types.h: the dtype and the reduction of this translation unit, chosen by -DHCCC_DTYPE=float16
+// -DHCCC_OP=sum. float16 and bfloat16 are combined in float32 and rounded once, when stored.
+//
+// The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
+// nearest even in software, and min(a, b) is `b < a ? b : a`: of equals and of unordered values
+// the left one stays, so a NaN survives only if it comes first.
+#pragma once
+
+#ifndef HCCC_DTYPE
+#define HCCC_DTYPE float32
+#endif
+#ifndef HCCC_OP
+#define HCCC_OP sum
+#endif
+
+// `stored` is the element in memory, `value` what is computed with; up and down convert.
+// W is an unsigned type that wraps, wide enough not to be promoted to int.
+template <class T, class W>
+struct hccc_integer {
+  using stored = T;
+  using value = T;
+  static constexpr bool same = true;  // up and down do nothing
+  HCCC_FN T up(T x) { return x; }
+  HCCC_FN T down(T x) { return x; }
+  HCCC_FN T add(T a, T b) { return static_cast<T>(static_cast<W>(a) + static_cast<W>(b)); }
+  HCCC_FN T mul(T a, T b) { return static_cast<T>(static_cast<W>(a) * static_cast<W>(b)); }
+  HCCC_FN T divide(T a, int n) { return static_cast<T>(a / static_cast<T>(n)); }
+};
+
+template <class T>
+struct hccc_real {
+  using value = T;
+  HCCC_FN T add(T a, T b) { return a + b; }
+  HCCC_FN T mul(T a, T b) { return a * b; }
+  HCCC_FN T divide(T a, int n) { return a / static_cast<T>(n); }
+};
+
+template <class T>
+struct hccc_plain_real : hccc_real<T> {
+  using stored = T;
+  static constexpr bool same = true;
+  HCCC_FN T up(T x) { return x; }
+  HCCC_FN T down(T x) { return x; }
+};
+
+struct hccc_half : hccc_real<float> {
+  using stored = unsigned short;
+  static constexpr bool same = false;
+  HCCC_FN float up(stored x) { return hccc_half_up(x); }
+  HCCC_FN stored down(float x) { return hccc_half_down(x); }
+};
+
+struct hccc_brain : hccc_real<float> {
+  using stored = unsigned short;
+  static constexpr bool same = false;
+  HCCC_FN float up(stored x) { return hccc_float_of(static_cast<unsigned>(x) << 16); }
+  // To nearest even; a NaN keeps its sign and becomes quiet.
+  HCCC_FN stored down(float x) {
+    const unsigned bits = hccc_bits_of(x);
+    const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
+    const unsigned quiet = bits | 0x400000u;
+    const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+    return static_cast<stored>((nan ? quiet : rounded) >> 16);
+  }
+};
+
+typedef hccc_integer<signed char, unsigned> hccc_dtype_int8;
+typedef hccc_integer<unsigned char, unsigned> hccc_dtype_uint8;
+typedef hccc_integer<int, unsigned> hccc_dtype_int32;
+typedef hccc_integer<unsigned, unsigned> hccc_dtype_uint32;
+typedef hccc_integer<long long, unsigned long long> hccc_dtype_int64;
+typedef hccc_integer<unsigned long long, unsigned long long> hccc_dtype_uint64;
+typedef hccc_half hccc_dtype_float16;
+typedef hccc_brain hccc_dtype_bfloat16;
+typedef hccc_plain_real<float> hccc_dtype_float32;
+typedef hccc_plain_real<double> hccc_dtype_float64;
+
+#define HCCC_JOIN_(a, b) a##b
+#define HCCC_JOIN(a, b) HCCC_JOIN_(a, b)
+
+typedef HCCC_JOIN(hccc_dtype_, HCCC_DTYPE) hccc_dtype;
+typedef hccc_dtype::stored hccc_T;
+typedef hccc_dtype::value hccc_value;
+
+struct hccc_op_sum {
+  static constexpr bool divides = false;
+  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::add(a, b); }
+};
+
+struct hccc_op_prod {
+  static constexpr bool divides = false;
+  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return hccc_dtype::mul(a, b); }
+};
+
+struct hccc_op_min {
+  static constexpr bool divides = false;
+  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return b < a ? b : a; }
+};
+
+struct hccc_op_max {
+  static constexpr bool divides = false;
+  HCCC_FN hccc_value apply(hccc_value a, hccc_value b) { return a < b ? b : a; }
+};
+
+// A sum, divided once by the primitive that makes the final value.
+struct hccc_op_avg : hccc_op_sum {
+  static constexpr bool divides = true;
+};
+
+typedef HCCC_JOIN(hccc_op_, HCCC_OP) hccc_op;
+
+// What a primitive does besides copying; or-ed together.
+constexpr int HCCC_COPY = 0;
+constexpr int HCCC_REDUCE = 1;           // combines its sources, left to right
+constexpr int HCCC_FINAL = 2;            // makes the final value: avg divides
+constexpr int HCCC_IF_IN_PLACE = 4;      // moves data only in place
+constexpr int HCCC_IF_OUT_OF_PLACE = 8;  // moves data only out of place
+
+// Whether a primitive of this mode computes, or only moves bytes.
+HCCC_FN constexpr bool hccc_divides(int mode) { return hccc_op::divides && (mode & HCCC_FINAL); }
+HCCC_FN constexpr bool hccc_computes(int mode) {
+  return (mode & HCCC_REDUCE) || hccc_divides(mode);
+}
+
+// The last step before storing.
+template <int mode>
+HCCC_FN hccc_value hccc_finish(hccc_value x) {
+  if constexpr (hccc_divides(mode)) x = hccc_dtype::divide(x, HCCC_RANKS);
+  return x;
+}

@@ -1,0 +1,135 @@
+"""How many bytes a launch needs: the same sizes as `include/hccc/layout.h`.
+
+A block of `count` elements is cut into `sub` chunks, a chunk into `lanes` parts, a part into
+micro-batches; parts and micro-batches are whole numbers of 16 bytes. A test compares every
+number with the C header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.collective import Collective
+from hccc.ir.plan import Plan
+
+ALIGNMENT = 16
+FLAG_STRIDE = 128
+DEFAULT_MICRO_BATCH = 1 << 18
+LARGEST_MICRO_BATCH = 1 << 30
+
+DTYPES: dict[str, np.dtype[np.generic]] = {
+    "int8": np.dtype(np.int8),
+    "uint8": np.dtype(np.uint8),
+    "int32": np.dtype(np.int32),
+    "uint32": np.dtype(np.uint32),
+    "int64": np.dtype(np.int64),
+    "uint64": np.dtype(np.uint64),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
+OPS = ("sum", "prod", "min", "max", "avg")
+
+
+def round_up(n: int, to: int) -> int:
+    """The smallest multiple of `to` that is at least `n`."""
+    return (n + to - 1) // to * to
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """One launch's sizes in elements; `batches` micro-batches make a part."""
+
+    part: int
+    micro: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The HCCC_* constants of a generated collective."""
+
+    ranks: int
+    sub: int
+    lanes: int
+    blocks: int
+    flags: int
+    scratch: int
+    stage: int
+    queues: int
+    slots: int
+
+    def sizes(self, count: int, size: int, micro_batch: int = 0) -> Sizes:
+        """How `count` elements of `size` bytes are cut; `micro_batch` in bytes, 0 the default."""
+        pieces = self.sub * self.lanes
+        wanted = min(micro_batch if micro_batch > 0 else DEFAULT_MICRO_BATCH, LARGEST_MICRO_BATCH)
+        part = round_up(-(-count // pieces), ALIGNMENT // size)
+        micro = min(round_up(wanted, ALIGNMENT) // size, part)
+        return Sizes(part, micro, -(-part // micro) if micro else 0)
+
+    def scratch_bytes(self, count: int, size: int, micro_batch: int = 0) -> int:
+        """Bytes of one rank's scratch memory."""
+        s = self.sizes(count, size, micro_batch)
+        chunks = (self.scratch + self.stage) * self.lanes * s.part
+        return (chunks + self.queues * self.lanes * self.slots * s.micro) * size
+
+    @property
+    def ready_at(self) -> int:
+        """The first ready counter, in counters."""
+        return self.lanes * self.flags
+
+    @property
+    def done_at(self) -> int:
+        """The first done counter."""
+        return self.ready_at + self.ranks
+
+    @property
+    def abort_at(self) -> int:
+        """The abort word; the one before it is `go`."""
+        return self.done_at + self.ranks + 1
+
+    @property
+    def finished_at(self) -> int:
+        """The first of the blocks' finished counters."""
+        return self.abort_at + 1
+
+    @property
+    def state_at(self) -> int:
+        """The first of the blocks' states."""
+        return self.finished_at + self.blocks * self.lanes
+
+    @property
+    def flag_bytes(self) -> int:
+        """Bytes of one rank's flags."""
+        return (self.state_at + self.blocks * self.lanes) * FLAG_STRIDE
+
+
+def queues_per_rank(plan: Plan) -> NDArray[np.int64]:
+    """How many queues end at each rank: i8[n_ranks]. They are numbered there from 0, by id."""
+    return np.bincount(plan.queues.dst, minlength=plan.n_ranks).astype(np.int64)
+
+
+def shape_of(plan: Plan) -> Shape:
+    """The shape that the kernels of `plan` are generated with."""
+    queues = int(queues_per_rank(plan).max(initial=0))
+    return Shape(
+        ranks=plan.n_ranks,
+        sub=plan.collective.chunks_per_block,
+        lanes=plan.channels,
+        blocks=int(plan.n_tb.max(initial=1)),
+        flags=int(plan.n_flags.max(initial=0)),
+        scratch=int(plan.scratch_slots.max(initial=0)),
+        stage=int(plan.stage_slots.max(initial=0)),
+        queues=queues,
+        slots=plan.queue_slots if queues else 1,
+    )
+
+
+def buffer_elements(collective: Collective, rank: int, count: int) -> tuple[int, int]:
+    """Elements of the send and the receive buffer of `rank`."""
+    return collective.input_blocks(rank) * count, collective.output_blocks(rank) * count
