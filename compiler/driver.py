@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from hccc.diagnostics import InternalError, fail
+from hccc.diagnostics import InternalError, Source, fail
 from hccc.ir import dag as dag_ir
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir import primitives as primitives_ir
@@ -103,6 +103,14 @@ def compile_file(path: Path | str, options: Options, on_phase: OnPhase = lambda 
     with clock.phase("Parsing"):
         program = transfer.load(path)
     return _walk(program, Path(path).name, options, clock)
+
+
+def compile_text(source: Source, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
+    """Walks the road from a program's text."""
+    clock = _Clock(on_phase)
+    with clock.phase("Parsing"):
+        program = transfer.parse(source)
+    return _walk(program, source.name, options, clock)
 
 
 def compile_program(

@@ -1,0 +1,55 @@
+"""Thread blocks per rank (and lane) of the expert algorithms on Topo1-4 (ResCCL Table 3).
+
+    python benchmarks/thread_blocks.py
+
+State-based allocation beside connection-based, unfused as ResCCL runs them (staged send / recv),
+one-sided unfused, and as hccc compiles them by default. ResCCL needs 8 / 16 / 8 / 16, MSCCL
+14 / 30 / 14 / 30.
+"""
+
+from __future__ import annotations
+
+from programs import hierarchical_mesh
+from rich.console import Console
+from rich.table import Table
+
+from hccc.diagnostics import Source
+from hccc.driver import Options, compile_text
+from hccc.ir.primitives import Transport
+
+TOPOLOGIES = {"Topo1": (2, 4), "Topo2": (2, 8), "Topo3": (4, 4), "Topo4": (4, 8)}
+PUBLISHED = {"Topo1": 8, "Topo2": 16, "Topo3": 8, "Topo4": 16}
+MSCCL = {"Topo1": 14, "Topo2": 30, "Topo3": 14, "Topo4": 30}
+MODES = {
+    "staged": {"transport": Transport.STAGED},
+    "one-sided": {"fuse": "none"},
+    "default": {},
+}
+
+
+def blocks(op: str, topology: str, allocator: str, mode: str) -> int:
+    """The most thread blocks of any rank, per lane."""
+    text = hierarchical_mesh(op, *TOPOLOGIES[topology], channels=1)
+    options = Options(allocator=allocator, **MODES[mode])  # type: ignore[arg-type]
+    return int(compile_text(Source("benchmark.rccl", text), options).plan.n_tb.max())
+
+
+def main() -> None:
+    """Prints the table."""
+    table = Table(title="Thread blocks per rank: state-based / connection-based")
+    for name in ("algorithm", "topology", "MSCCL", "ResCCL", *MODES):
+        table.add_column(name, justify="right")
+    for op in ("allreduce", "allgather"):
+        for topology in TOPOLOGIES:
+            cells = [
+                f"{blocks(op, topology, 'state', m)} / {blocks(op, topology, 'connection', m)}"
+                for m in MODES
+            ]
+            table.add_row(
+                f"HM {op}", topology, str(MSCCL[topology]), str(PUBLISHED[topology]), *cells
+            )
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
