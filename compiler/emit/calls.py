@@ -1,0 +1,146 @@
+"""calls: a primitive of a class → the call that executes it, numbers still as arrays.
+
+The names and arguments are those of `runtime/include/hccc/device.h`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import I4, I8
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer, Guard, Operands
+
+MEMORY = {
+    Buffer.INPUT: "hccc_input",
+    Buffer.OUTPUT: "hccc_output",
+    Buffer.SCRATCH: "hccc_scratch",
+    Buffer.STAGE: "hccc_stage",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number:
+    """A parameter: `name` is what a local variable of it is called; values: i8[grid]."""
+
+    name: str
+    values: I8
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function(arguments...)`; arguments may be calls, numbers, or plain C."""
+
+    function: str
+    arguments: tuple[Call | Number | str, ...]
+
+
+Argument = Call | Number | str
+
+
+def incoming(plan: Plan) -> I8:
+    """The number of each queue among those of its receiver: i8[Q]."""
+    order = np.argsort(plan.queues.dst, kind="stable")
+    dst = plan.queues.dst[order]
+    local = np.empty(len(order), np.int64)
+    local[order] = np.arange(len(order)) - np.searchsorted(dst, dst)
+    return local
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Caller:
+    """Makes the calls of one plan. queue: i8[Q], see `incoming`."""
+
+    plan: Plan
+    queue: I8
+
+    def primitive(self, rows: I8, prim: I8) -> Call:
+        """The call for alike primitives `rows` (any shape), numbered `prim` in their blocks."""
+        plan, one = self.plan, int(rows.flat[0])
+        sub = plan.chunk[rows] % plan.collective.chunks_per_block
+        sources = [self._source(rows, k) for k in range(_count(plan.src.ptr, one))]
+        targets = [self._target(rows, k) for k in range(_count(plan.dst.ptr, one))]
+        return Call(
+            f"hccc_prim<{self._mode(one, len(sources))}>",
+            (
+                "b",
+                Number("prim", prim),
+                Number("chunk", sub.astype(np.int64)),
+                Call("hccc_waits", self._waits(rows, _count(plan.waits.ptr, one))),
+                Call("hccc_from", tuple(sources)),
+                Call("hccc_to", tuple(targets)),
+                Call("hccc_posts", self._posts(rows, _count(plan.posts.ptr, one))),
+            ),
+        )
+
+    def verb(self, one: int) -> str:
+        """What primitive `one` does, for comments."""
+        plan = self.plan
+        k, d = _count(plan.src.ptr, one), _count(plan.dst.ptr, one)
+        sends = Buffer.QUEUE in _buffers(plan.dst, one)
+        receives = Buffer.QUEUE in _buffers(plan.src, one)
+        what = f"reduce {k} sources" if k > 1 else "copy"
+        where = f" to {d} places" if d > 1 else ""
+        return ("receive, " if receives else "") + what + where + (", send" if sends else "")
+
+    def _mode(self, one: int, sources: int) -> str:
+        guard = Guard(int(self.plan.guard[one]))
+        flags = ["HCCC_REDUCE" if sources > 1 else "HCCC_COPY"]
+        flags += ["HCCC_FINAL"] if self.plan.final[one] else []
+        flags += ["HCCC_IF_IN_PLACE"] if guard is Guard.IN_PLACE else []
+        flags += ["HCCC_IF_OUT_OF_PLACE"] if guard is Guard.OUT_OF_PLACE else []
+        return " | ".join(flags)
+
+    def _waits(self, rows: I8, n: int) -> tuple[Argument, ...]:
+        waits = self.plan.waits
+        at = waits.ptr[:-1][rows]
+        return tuple(Number("flag", waits.index[at + k].astype(np.int64)) for k in range(n))
+
+    def _posts(self, rows: I8, n: int) -> tuple[Argument, ...]:
+        posts = self.plan.posts
+        at = posts.ptr[:-1][rows]
+        return tuple(_post(posts.rank[at + k], posts.flag[at + k]) for k in range(n))
+
+    def _source(self, rows: I8, k: int) -> Call:
+        at = self.plan.src.ptr[:-1][rows] + k
+        return self._operand(self.plan.src, at, "hccc_recv")
+
+    def _target(self, rows: I8, k: int) -> Call:
+        at = self.plan.dst.ptr[:-1][rows] + k
+        return self._operand(self.plan.dst, at, "hccc_send")
+
+    def _operand(self, operands: Operands, at: I8, queue_function: str) -> Call:
+        buffer = Buffer(int(operands.buffer[at.flat[0]]))
+        rank, slot = operands.rank[at], operands.slot[at]
+        if buffer is Buffer.QUEUE:
+            return self._message(queue_function, rank, slot)
+        return Call(MEMORY[buffer], ("b", _peer(rank), Number("slot", slot.astype(np.int64))))
+
+    def _message(self, function: str, queue: I4, turn: I4) -> Call:
+        q = self.plan.queues
+        head = ("b", Number("queue", self.queue[queue]))
+        turns = Number("turn", turn.astype(np.int64))
+        length = Number("length", q.length[queue].astype(np.int64))
+        data = Number("flag", q.data_flag[queue].astype(np.int64))
+        credit = Number("flag", q.credit_flag[queue].astype(np.int64))
+        if function == "hccc_recv":
+            return Call(function, (*head, turns, length, data, _peer(q.src[queue]), credit))
+        return Call(function, (*head, _peer(q.dst[queue]), turns, length, data, credit))
+
+
+def _post(rank: I4, flag: I4) -> Call:
+    return Call("hccc_post", (_peer(rank), Number("flag", flag.astype(np.int64))))
+
+
+def _peer(rank: I4) -> Number:
+    return Number("peer", rank.astype(np.int64))
+
+
+def _count(ptr: I8, row: int) -> int:
+    return int(ptr[row + 1] - ptr[row])
+
+
+def _buffers(operands: Operands, row: int) -> list[int]:
+    return [int(x) for x in operands.buffer[operands.ptr[row] : operands.ptr[row + 1]]]

@@ -1,0 +1,47 @@
+"""canonical: a Plan whose primitives list destinations, waits and posts alike at every rank.
+
+Their order within a primitive changes nothing (all destinations get the same value, all waits
+come first, all posts last), but passes list them in the order of the schedule. Sorted by how many
+nodes and GPUs on they are, alike primitives of different ranks look alike. Sources stay as they
+are: their order is the result's bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hccc.ir.arrays import I4, I8, Csr
+from hccc.ir.plan import Plan, Posts
+from hccc.ir.primitives import Buffer
+
+
+def canonical(plan: Plan) -> Plan:
+    """The same program, with every primitive's lists in rank-symmetric order. O(P log P)."""
+    owner = plan.rank_of()
+    dst, posts, waits = plan.dst, plan.posts, plan.waits
+    row = dst.owner()
+    queued = dst.buffer == Buffer.QUEUE
+    there = dst.rank.astype(np.int64)
+    there[queued] = plan.queues.dst[dst.rank[queued]]
+    by_dst = np.lexsort((dst.slot, turn(plan, owner[row], there), dst.buffer, row))
+    order = replace(dst, rank=dst.rank[by_dst], buffer=dst.buffer[by_dst], slot=dst.slot[by_dst])
+    row = posts.owner()
+    by_post = np.lexsort((posts.flag, turn(plan, owner[row], posts.rank), row))
+    by_wait = np.lexsort((waits.index, waits.owner()))
+    return replace(
+        plan,
+        dst=order,
+        posts=Posts(posts.ptr, posts.rank[by_post], posts.flag[by_post]),
+        waits=Csr(waits.ptr, waits.index[by_wait]),
+    )
+
+
+def turn(plan: Plan, here: I4 | I8, there: I4 | I8) -> I8:
+    """How far on `there` is, alike at every rank: nodes first, then GPUs within the node."""
+    n = plan.n_ranks
+    gpus = plan.gpus_per_node if plan.gpus_per_node and n % plan.gpus_per_node == 0 else n
+    a, b = np.asarray(here, np.int64), np.asarray(there, np.int64)
+    nodes = (b // gpus - a // gpus) % (n // gpus)
+    return nodes * gpus + (b % gpus - a % gpus) % gpus

@@ -1,0 +1,76 @@
+"""neighbours: the ranks that meet a rank at the start and at the end of a launch.
+
+Two ranks are neighbours when either touches the other's memory: data, flags or queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.emit.canonical import turn
+from hccc.emit.fit import fit
+from hccc.emit.forms import Axis, Form, Grid, names, text
+from hccc.emit.function import Tables
+from hccc.emit.shapes import rank_axes
+from hccc.ir.arrays import I8
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The bodies of `hccc_neighbour_count(rank)` and `hccc_neighbour(rank, i)`."""
+
+    count_parameters: str
+    count: tuple[str, ...]
+    item: tuple[str, ...]
+
+
+def pairs(plan: Plan) -> tuple[I8, I8]:
+    """All ordered pairs of neighbours, by rank, then alike at every rank: nodes on, GPUs on."""
+    owner, n = plan.rank_of(), plan.n_ranks
+    here, there = [plan.queues.src], [plan.queues.dst]
+    for operands in (plan.src, plan.dst):
+        memory = operands.buffer != Buffer.QUEUE
+        here.append(owner[operands.owner()[memory]])
+        there.append(operands.rank[memory])
+    here.append(owner[plan.posts.owner()])
+    there.append(plan.posts.rank)
+    a, b = np.concatenate(here).astype(np.int64), np.concatenate(there).astype(np.int64)
+    found = np.unique(np.concatenate([a * n + b, b * n + a]))
+    a, b = found // n, found % n
+    a, b = a[a != b], b[a != b]
+    order = np.lexsort((turn(plan, a, b), a))
+    return a[order], b[order]
+
+
+def neighbours(plan: Plan, moduli: tuple[int, ...], tables: Tables) -> Neighbours:
+    """How generated code enumerates the neighbours of a rank."""
+    a, b = pairs(plan)
+    n = plan.n_ranks
+    counts = np.bincount(a, minlength=n)
+    axes, gpus = rank_axes(tuple(range(n)), plan)
+    grid = Grid(axes, gpus)
+    count = fit(counts.reshape(grid.shape), grid, moduli)
+    first = _body(count, "return {};", gpus, tables)
+    parameters = "int rank" if names(count) else "int"
+    if not len(a):
+        return Neighbours(parameters, first, ("return rank + i;",))
+    if counts.min() == counts.max():
+        wide = Grid((*axes, Axis("i", np.arange(counts[0]))), gpus)
+        item = fit(b.reshape(wide.shape), wide, moduli)
+        return Neighbours(parameters, first, _body(item, "return {};", gpus, tables))
+    start = fit((np.cumsum(counts) - counts).reshape(grid.shape), grid, moduli)
+    listed = fit(b, Grid((Axis("at", np.arange(len(b))),)), moduli)
+    at = _body(start, "const int at = {} + i;", gpus, tables)
+    return Neighbours(parameters, first, (*at, *_body(listed, "return {};", gpus, tables)))
+
+
+def _body(form: Form, statement: str, gpus: int, tables: Tables) -> tuple[str, ...]:
+    """A statement of the form's value, after the coordinates it reads."""
+    reads = names(form)
+    lines = [f"const int node = rank / {gpus};"] if "node" in reads else []
+    lines += [f"const int local = rank % {gpus};"] if "local" in reads else []
+    return (*lines, statement.format(text(form, tables.name)))

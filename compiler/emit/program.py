@@ -1,0 +1,183 @@
+"""program: Plan → the one value that the kernel templates print.
+
+Each class of alike thread blocks (`shapes`) becomes a function: its repeats become loops (`loops`,
+`segments`), its numbers expressions or tables (`fit`), its primitives calls (`calls`, `function`).
+Time is linear in the plan's primitives, in NumPy; the text's size is that of the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc import __version__
+from hccc.diagnostics import InternalError
+from hccc.emit import wrap
+from hccc.emit.calls import Caller, incoming
+from hccc.emit.canonical import canonical
+from hccc.emit.dispatch import Case, cases
+from hccc.emit.forms import Lookup
+from hccc.emit.function import Fitter, Step, Tables, body, steps
+from hccc.emit.neighbours import Neighbours, neighbours
+from hccc.emit.shapes import Class, classes
+from hccc.emit.targets import Target
+from hccc.ir.plan import Plan
+
+WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it
+INLINE_CALLS = 100  # above, nvcc takes minutes on inlined bodies (kernels.md §3.1)
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}", re.ASCII)
+LONGEST_SOURCE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One class of thread blocks."""
+
+    name: str
+    parameters: str
+    comment: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One lookup table: `type name[dims] = { lines };`."""
+
+    declaration: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramView:
+    """What `kernel.jinja` prints for one target."""
+
+    target: Target
+    version: str
+    name: str
+    source: str
+    collective: str
+    accumulate: str
+    constants: tuple[tuple[str, int], ...]
+    tables: tuple[Table, ...]
+    functions: tuple[Function, ...]
+    cases: tuple[Case, ...]
+    neighbours: Neighbours
+
+
+def checked_name(plan: Plan) -> str:
+    """The plan's name, which reaches paths and source. Raises InternalError if it may not."""
+    if not NAME.fullmatch(plan.name):
+        raise InternalError(f"plan name {plan.name!r} is not a C identifier")
+    return plan.name
+
+
+def safe_comment(text: str) -> str:
+    """`text` as it may stand in a comment: one line, printable, no end of comment, no path."""
+    last = re.split(r"[/\\]", text)[-1]
+    clean = "".join(c if c.isprintable() and c != "?" else "_" for c in last)
+    return clean.replace("*/", "__").replace("/*", "__")[:LONGEST_SOURCE]
+
+
+def view(plan: Plan, target: Target) -> ProgramView:
+    """The values of one target's translation unit. Tables and functions are those of `plan`."""
+    name, plan = checked_name(plan), canonical(plan)
+    source = safe_comment(plan.source)
+    tables = Tables()
+    made = [
+        (alike, f"{name}_blocks{k}", steps(_fitter(plan, alike, tables), source))
+        for k, alike in enumerate(classes(plan))
+    ]
+    moduli = interesting(plan)
+    dispatch = cases([(a, n) for a, n, _ in made], plan.n_ranks, plan.gpus_per_node, tables)
+    near = neighbours(plan, moduli, tables)
+    return ProgramView(
+        target=target,
+        version=__version__,
+        name=name,
+        source=source,
+        collective=describe(plan),
+        accumulate=plan.accumulate,
+        constants=_constants(plan, [s for _, _, found in made for s in found]),
+        tables=tuple(_table(n, t, target) for n, t in tables.by_key.values()),
+        functions=tuple(_function(plan, a, n, found) for a, n, found in made),
+        cases=dispatch,
+        neighbours=near,
+    )
+
+
+def interesting(plan: Plan) -> tuple[int, ...]:
+    """Numbers that chunk, rank and slot arithmetic is likely to be modulo of."""
+    n, g, c = plan.n_ranks, max(1, plan.gpus_per_node), plan.collective
+    per = c.chunks_per_block
+    found = {n, g, n // g, c.n_chunks, per, per * g, n * per}
+    return tuple(sorted(m for m in found if m > 1))
+
+
+def describe(plan: Plan) -> str:
+    """`Allreduce of 8 ranks, 8 chunks`."""
+    c = plan.collective
+    root = f" at rank {c.root}" if c.rooted else ""
+    return f"{c.op.value} of {c.n_ranks} ranks{root}, {c.n_chunks} chunks"
+
+
+def _fitter(plan: Plan, alike: Class, tables: Tables) -> Fitter:
+    return Fitter(Caller(plan, incoming(plan)), alike, interesting(plan), tables, {})
+
+
+def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
+    """The shape of the program, as device.h wants it before it is included."""
+    queues = max(incoming(plan).tolist(), default=-1) + 1
+    calls = sum(len(s.calls) for s in found)
+    return (
+        ("HCCC_RANKS", plan.n_ranks),
+        ("HCCC_SUB", plan.collective.chunks_per_block),
+        ("HCCC_LANES", plan.channels),
+        ("HCCC_BLOCKS", max(1, int(plan.n_tb.max()))),
+        ("HCCC_THREADS", plan.warps * WARP),
+        ("HCCC_FLAGS", int(plan.n_flags.max())),
+        ("HCCC_SCRATCH", int(plan.scratch_slots.max())),
+        ("HCCC_STAGE", int(plan.stage_slots.max())),
+        ("HCCC_QUEUES", queues),
+        ("HCCC_SLOTS", plan.queue_slots),
+        ("HCCC_INLINE", int(calls <= INLINE_CALLS)),
+    )
+
+
+def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Function:
+    ranks = f"{len(alike.ranks)} ranks" if len(alike.ranks) > 1 else f"rank {alike.ranks[0]}"
+    ranks = "all ranks" if len(alike.ranks) == plan.n_ranks > 1 else ranks
+    tbs = np.unique(alike.tbs).tolist()
+    blocks = ("block " if len(tbs) == 1 else "blocks ") + ", ".join(map(str, tbs[:8]))
+    more = ", ..." if len(tbs) > 8 else ""
+    n = len(alike.shapes)
+    comment = f"Thread {blocks}{more} of {ranks}: {n} primitive{'s' if n > 1 else ''}."
+    parameters = "hccc_block& b, int turn" if alike.by_turn else "hccc_block& b"
+    return Function(name, parameters, comment, tuple(body(found, plan.gpus_per_node)))
+
+
+def _table(name: str, lookup: Lookup, target: Target) -> Table:
+    values = lookup.table
+    kind = "short" if values.min() >= -(2**15) and values.max() < 2**15 else "int"
+    dims = "".join(f"[{d}]" for d in values.shape)
+    rows = values.reshape(-1, values.shape[-1]).tolist()
+    lines = wrap.table(rows[0], 4) if values.ndim == 1 else _rows(rows, values.shape[:-1])
+    return Table(f"{target.constant} {kind} {name}{dims}", tuple(lines))
+
+
+def _rows(rows: list[list[int]], outer: tuple[int, ...]) -> list[str]:
+    """Nested initializer lists; `outer`: all dimensions but the last."""
+    lines: list[str] = []
+    for k, row in enumerate(rows):
+        opened = closed = 0
+        step = 1
+        for size in reversed(outer[1:]):
+            step *= size
+            opened += k % step == 0
+            closed += (k + 1) % step == 0
+        packed = wrap.table(row, 5)
+        packed[0] = " " * 4 + "{" * opened + "{" + packed[0].lstrip()
+        packed[-1] += "}" + "}" * closed + ("," if k + 1 < len(rows) else "")
+        lines += packed
+    return lines

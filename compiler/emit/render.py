@@ -1,0 +1,25 @@
+"""render: the one Jinja environment. Templates lay out what Python decided."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+
+@cache
+def environment() -> Environment:
+    """A misspelt name in a template is an error, and control lines leave no trace."""
+    return Environment(
+        loader=PackageLoader("hccc", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def render(template: str, view: object) -> str:
+    """`template` with `view` under the name `it`."""
+    return environment().get_template(template).render(it=view)

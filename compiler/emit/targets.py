@@ -1,0 +1,24 @@
+"""targets: what a translation unit can be for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One language to emit.
+
+    constant: how a table that device code reads is declared; suffix: of the file's name.
+    """
+
+    name: str
+    title: str
+    suffix: str
+    constant: str
+
+
+CUDA = Target("cuda", "CUDA", ".cu", "static __device__ const")
+HIP = Target("hip", "HIP", ".hip", "static __attribute__((device)) const")
+CPU = Target("cpu", "the CPU", "_cpu.cpp", "static const")
+TARGETS = (CUDA, HIP, CPU)
