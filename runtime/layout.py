@@ -89,14 +89,14 @@ class Shape:
         return self.ready_at + self.ranks
 
     @property
-    def abort_at(self) -> int:
-        """The abort word; the one before it is `go`."""
-        return self.done_at + self.ranks + 1
+    def go_at(self) -> int:
+        """The counter that lets a rank's other blocks start."""
+        return self.done_at + self.ranks
 
     @property
     def finished_at(self) -> int:
         """The first of the blocks' finished counters."""
-        return self.abort_at + 1
+        return self.go_at + 1
 
     @property
     def state_at(self) -> int:

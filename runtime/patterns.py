@@ -19,23 +19,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.collective import Collective, OpType
+from hccc.runtime.layout import DTYPES
 
 Array = NDArray[Any]
 U8 = NDArray[np.uint64]
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    name: np.dtype(getattr(ml_dtypes if name == "bfloat16" else np, name))
-    for name in (
-        "int8", "uint8", "int32", "uint32", "int64", "uint64",
-        "float16", "bfloat16", "float32", "float64",
-    )
-}  # fmt: skip
-OPS = ("sum", "prod", "min", "max", "avg")
 
 # Whole numbers up to this size are exact; the integers' bound keeps averages from wrapping.
 _EXACT = {
@@ -92,7 +83,8 @@ def _gives(p: Pattern, elements: U8, rank: int, most: int) -> Array:
     """Where `rank` gives something: at most `most` ranks do at any one element."""
     every = np.uint64(-(-p.collective.n_ranks // most))
     turn: U8 = (elements >> np.uint64(8)) + np.uint64(rank)
-    return np.equal(turn % every, 0)
+    gives: Array = turn % every == 0
+    return gives
 
 
 def _up_to(h: U8, reach: int, signed: bool) -> Array:
@@ -206,7 +198,8 @@ def _averaged(p: Pattern, total: Array) -> Array:
     if p.numpy.kind in "iu":
         return np.asarray(np.sign(total) * (np.abs(total) // n), p.numpy)
     wide = np.float64 if p.dtype == "float64" else np.float32
-    return np.divide(total.astype(wide), wide(n)).astype(p.numpy)
+    quotient: Array = np.divide(total.astype(wide), wide(n))
+    return quotient.astype(p.numpy)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

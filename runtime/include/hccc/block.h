@@ -41,23 +41,20 @@ struct hccc_cause {
   unsigned m;
 };
 
-// The first to come describes its wait; everybody learns that the launch is lost.
+// The first to come describes its wait. A claimed record also tells everybody else to leave.
 HCCC_FN void hccc_report(const hccc_block& b, const unsigned* flag, unsigned want,
                          const hccc_cause& cause) {
   hccc_fault* f = b.p->fault;
-  if (hccc_claim(&f->claimed)) {
-    f->rank = b.rank;
-    f->thread_block = b.tb;
-    f->lane = b.lane;
-    f->primitive = cause.prim;
-    f->micro_batch = cause.m;
-    f->flag = cause.flag;
-    f->want = want;
-    f->have = hccc_ld_relaxed(flag);
-    f->kind = cause.kind;
-  }
-  for (int r = 0; r < HCCC_RANKS; ++r)
-    hccc_st_relaxed(hccc_counter(b, r, hccc_abort_at(hccc_this_shape)), 1);
+  if (!hccc_claim(&f->claimed)) return;
+  f->rank = b.rank;
+  f->thread_block = b.tb;
+  f->lane = b.lane;
+  f->primitive = cause.prim;
+  f->micro_batch = cause.m;
+  f->flag = cause.flag;
+  f->want = want;
+  f->have = hccc_ld_relaxed(flag);
+  f->kind = cause.kind;
 }
 
 // Waits in this thread until the counter reaches `want`. False: the launch is lost.
@@ -66,8 +63,7 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
                        const hccc_cause& cause) {
   if (!hccc_arrived(flag, want)) {
     const int patience = cause.kind <= HCCC_WAIT_CREDIT ? 1 : 2;
-    const unsigned* abort = hccc_counter(b, b.rank, hccc_abort_at(hccc_this_shape));
-    hccc_patience wait{flag, want, abort, b.p->timeout * patience, 0, 0};
+    hccc_patience wait{flag, want, &b.p->fault->claimed, b.p->timeout * patience, 0, 0};
     do {
       const hccc_verdict verdict = hccc_be_patient(wait);
       if (verdict == HCCC_EXPIRED) hccc_report(b, flag, want, cause);

@@ -4,12 +4,15 @@
 // aliases nothing, so the compiler vectorises, then written to every destination.
 #pragma once
 
+// Where k sources and then d destinations are.
 template <int k, int d>
 struct hccc_board {
   static constexpr int K = k, D = d;
   static constexpr bool few = true;
   hccc_T* place[k + d];
-  HCCC_FN void set(hccc_board& self, int i, hccc_T* at) { self.place[i] = at; }
+  long long offset;  // elements past the places
+  HCCC_FN bool sets(int) { return true; }
+  HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
 };
 
 // Elements of user buffers: not always aligned, not always declared with this type.
@@ -88,10 +91,13 @@ HCCC_NOINLINE void hccc_spread_elements(const hccc_T* from, hccc_T* const* to, i
 
 template <int mode, class Board>
 HCCC_FN void hccc_reduce_copy(const Board& board, unsigned n) {
+  constexpr int K = Board::K, D = Board::D;
+  hccc_T* at[K + D];
+  for (int i = 0; i < K + D; ++i) at[i] = board.place[i] + board.offset;
   if constexpr (hccc_computes(mode))
-    hccc_reduce_elements<mode & HCCC_FINAL>(board.place, Board::K, board.place + Board::K, Board::D, n);
-  else if constexpr (Board::D == 1)
-    hccc_copy_elements(board.place[1], board.place[0], n);
+    hccc_reduce_elements<mode & HCCC_FINAL>(at, K, at + K, D, n);
+  else if constexpr (D == 1)
+    hccc_copy_elements(at[1], at[0], n);
   else
-    hccc_spread_elements(board.place[0], board.place + 1, Board::D, n);
+    hccc_spread_elements(at[0], at + 1, D, n);
 }

@@ -21,15 +21,6 @@ static void hccc_cpu_block(void* params, int index) {
                  index % hccc_blocks_of_rank);
 }
 
-// A fault may have been recorded by another process: the abort words say that there was one.
-static inline bool hccc_was_aborted(const hccc_params& p, int n_local) {
-  hccc_block b{};
-  b.p = &p;
-  for (int r = p.first_rank; r < p.first_rank + n_local; ++r)
-    if (hccc_ld_relaxed(hccc_counter(b, r, hccc_abort_at(hccc_this_shape)))) return true;
-  return false;
-}
-
 // Runs ranks [first_rank, first_rank + n_local) to their ends. Returns an hccc_status.
 static inline int hccc_cpu_launch(const hccc_rank* ranks, const hccc_call* call,
                                   hccc_fault* fault) {
@@ -40,5 +31,5 @@ static inline int hccc_cpu_launch(const hccc_rank* ranks, const hccc_call* call,
   const int blocks = call->n_local * hccc_blocks_of_rank;
   const int status = hccc_run_team(hccc_cpu_block, &p, blocks, hccc_choose_workers(call, blocks));
   if (status != HCCC_OK) return status;
-  return hccc_was_aborted(p, call->n_local) ? HCCC_TIMEOUT : HCCC_OK;
+  return fault->claimed ? HCCC_TIMEOUT : HCCC_OK;
 }

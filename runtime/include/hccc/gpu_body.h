@@ -8,33 +8,35 @@ constexpr int hccc_pack = 16 / sizeof(hccc_T);  // elements in 16 bytes
 constexpr int hccc_loads = 4;                   // loads of 16 bytes in flight per thread
 
 // Pointers beyond this many live in shared memory instead of registers.
-constexpr int hccc_register_pointers = 6;
+constexpr int hccc_register_pointers = 3;
 constexpr int hccc_board_size = 2 * HCCC_RANKS + 4;
 static HCCC_SHARED hccc_T* hccc_shared_board[hccc_board_size];
 
-// Where K sources and D destinations are. Set before a barrier, read after it.
+// Where K sources and then D destinations are. Set before a barrier, read after it.
 template <int K, int D, bool few>
-struct hccc_board_of {
+struct hccc_places {
   hccc_T* place[K + D];
-  HCCC_FN void set(hccc_board_of& self, int i, hccc_T* at) { self.place[i] = at; }
-  HCCC_FN hccc_T* get(const hccc_board_of& self, int i) { return self.place[i]; }
+  HCCC_FN bool sets(int) { return true; }
+  HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
+  HCCC_METHOD hccc_T* at(int i) const { return place[i]; }
 };
 
 template <int K, int D>
-struct hccc_board_of<K, D, false> {
+struct hccc_places<K, D, false> {
   static_assert(K + D <= hccc_board_size, "more operands than two for every rank");
-  HCCC_FN void set(hccc_board_of&, int i, hccc_T* at) {
-    if (hccc_thread() == i % hccc_threads) hccc_shared_board[i] = at;
-  }
-  HCCC_FN hccc_T* get(const hccc_board_of&, int i) { return hccc_shared_board[i]; }
+  HCCC_FN bool sets(int i) { return hccc_thread() == i % hccc_threads; }
+  HCCC_METHOD void set(int i, hccc_T* at) { hccc_shared_board[i] = at; }
+  HCCC_METHOD hccc_T* at(int i) const { return hccc_shared_board[i]; }
 };
 
 template <int k, int d>
-struct hccc_board : hccc_board_of<k, d, (k + d <= hccc_register_pointers)> {
+struct hccc_board : hccc_places<k, d, (k + d <= hccc_register_pointers)> {
   static constexpr int K = k, D = d;
   static constexpr bool few = k + d <= hccc_register_pointers;
   static constexpr int group = k < hccc_loads ? k : hccc_loads;  // sources read at once
   static constexpr int unroll = hccc_loads / group;              // packs of each of them
+  long long offset;                                              // elements past the places
+  HCCC_METHOD hccc_T* get(int i) const { return this->at(i) + offset; }
 };
 
 // 16 bytes as elements, and as values to compute with.
@@ -72,7 +74,7 @@ template <class Board>
 HCCC_FN void hccc_store(const Board& board, unsigned pack, hccc_words w) {
   HCCC_UNROLL(Board::few ? Board::D : 1)
   for (int d = 0; d < Board::D; ++d)
-    hccc_st16(reinterpret_cast<hccc_words*>(Board::get(board, Board::K + d)) + pack, w);
+    hccc_st16(reinterpret_cast<hccc_words*>(board.get(Board::K + d)) + pack, w);
 }
 
 // Loads U packs of each source [first, first + n) of a group.
@@ -82,7 +84,7 @@ HCCC_FN void hccc_load(hccc_words (&got)[Board::group * U], const Board& board, 
   HCCC_UNROLL(Board::group)
   for (int g = 0; g < Board::group; ++g) {
     if (first + g >= Board::K) continue;
-    const hccc_words* from = reinterpret_cast<hccc_words*>(Board::get(board, first + g)) + pack;
+    const hccc_words* from = reinterpret_cast<hccc_words*>(board.get(first + g)) + pack;
     HCCC_UNROLL(U)
     for (int u = 0; u < U; ++u) got[g * U + u] = hccc_ld16(from + u * hccc_threads);
   }
@@ -132,14 +134,15 @@ HCCC_FN void hccc_move_packs(const Board& board, unsigned pack) {
 
 template <int mode, class Board>
 HCCC_FN void hccc_move_elements(const Board& board, unsigned first, unsigned n) {
+  HCCC_UNROLL(1)
   for (unsigned i = first + hccc_thread(); i < n; i += hccc_threads) {
-    hccc_value sum = hccc_dtype::up(Board::get(board, 0)[i]);
+    hccc_value sum = hccc_dtype::up(board.get(0)[i]);
     HCCC_UNROLL(Board::few ? Board::K : 1)
     for (int k = 1; k < Board::K; ++k)
-      sum = hccc_op::apply(sum, hccc_dtype::up(Board::get(board, k)[i]));
+      sum = hccc_op::apply(sum, hccc_dtype::up(board.get(k)[i]));
     const hccc_T result = hccc_dtype::down(hccc_finish<mode>(sum));
     HCCC_UNROLL(Board::few ? Board::D : 1)
-    for (int d = 0; d < Board::D; ++d) Board::get(board, Board::K + d)[i] = result;
+    for (int d = 0; d < Board::D; ++d) board.get(Board::K + d)[i] = result;
   }
 }
 
@@ -148,7 +151,7 @@ HCCC_FN bool hccc_aligned(const Board& board) {
   unsigned long long bits = 0;
   HCCC_UNROLL(Board::few ? Board::K + Board::D : 1)
   for (int i = 0; i < Board::K + Board::D; ++i)
-    bits |= reinterpret_cast<unsigned long long>(Board::get(board, i));
+    bits |= reinterpret_cast<unsigned long long>(board.get(i));
   return bits % 16 == 0;
 }
 

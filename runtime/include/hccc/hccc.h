@@ -9,7 +9,8 @@
  * `ranks` has one entry for every rank of the collective, as seen from the caller: its own
  * memory and its peers'. On a GPU the table and the fault record lie in device memory.
  * The functions launch the ranks [first_rank, first_rank + n_local) and return an hccc_status.
- * A CPU launch returns when those ranks are done; a GPU launch is asynchronous.
+ * A CPU launch returns when those ranks are done; a GPU launch is asynchronous. The fault record
+ * must be zero before a GPU launch.
  *
  * `flags` must be zeroed once when it is allocated and never again: its counters go on from
  * launch to launch. After HCCC_TIMEOUT zero the flags of all ranks before the next launch.
@@ -60,7 +61,8 @@ typedef struct hccc_call {
   int n_local;
 } hccc_call;
 
-/* The first wait that passed its deadline. `claimed` is 0 when there is none. */
+/* The first wait that passed its deadline. `claimed` is 0 when there is none; once it is 1 every
+ * block that waits gives up. Processes that launch one collective together may share a record. */
 typedef struct hccc_fault {
   unsigned claimed;
   int rank;

@@ -20,8 +20,10 @@ HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
 HCCC_FN bool hccc_meet(const hccc_block& b, long long group, int kind) {
   const int n = hccc_neighbour_count(b.rank);
   bool ok = true;
+  HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < n; i += hccc_threads)
     hccc_st_release(hccc_counter(b, hccc_neighbour(b.rank, i), group + b.rank), b.launch);
+  HCCC_UNROLL(1)
   for (int i = hccc_thread(); ok && i < n; i += hccc_threads) {
     const int peer = hccc_neighbour(b.rank, i);
     ok = hccc_wait(b, hccc_own(b, group + peer), b.launch, {kind, peer, -1, 0});
@@ -38,6 +40,7 @@ HCCC_FN bool hccc_wait_alone(const hccc_block& b, long long index, int kind) {
 
 HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
   bool ok = true;
+  HCCC_UNROLL(1)
   for (int i = 1 + hccc_thread(); ok && i < hccc_blocks_of_rank; i += hccc_threads) {
     const long long at = hccc_finished_at(hccc_this_shape) + i;
     ok = hccc_wait(b, hccc_own(b, at), b.launch, {HCCC_WAIT_FINISHED, i, -1, 0});

@@ -7,7 +7,7 @@
  *     scratch:  [scratch slots: chunk each][stage slots: chunk each]
  *               [queues x lanes x slots: micro each]
  *     flags, one counter every 128 bytes:
- *               [lanes x flags][ready: ranks][done: ranks][go][abort]
+ *               [lanes x flags][ready: ranks][done: ranks][go]
  *               [finished: blocks x lanes][state: blocks x lanes]
  */
 #ifndef HCCC_LAYOUT_H
@@ -76,8 +76,7 @@ HCCC_BOTH long long hccc_buffer_bytes(long long blocks, long long count, int siz
 HCCC_BOTH long long hccc_ready_at(hccc_shape s) { return (long long)s.lanes * s.flags; }
 HCCC_BOTH long long hccc_done_at(hccc_shape s) { return hccc_ready_at(s) + s.ranks; }
 HCCC_BOTH long long hccc_go_at(hccc_shape s) { return hccc_done_at(s) + s.ranks; }
-HCCC_BOTH long long hccc_abort_at(hccc_shape s) { return hccc_go_at(s) + 1; }
-HCCC_BOTH long long hccc_finished_at(hccc_shape s) { return hccc_abort_at(s) + 1; }
+HCCC_BOTH long long hccc_finished_at(hccc_shape s) { return hccc_go_at(s) + 1; }
 HCCC_BOTH long long hccc_state_at(hccc_shape s) {
   return hccc_finished_at(s) + (long long)s.blocks * s.lanes;
 }

@@ -1,11 +1,15 @@
 // operand.h: where a primitive's data is, which flags it waits for and which it raises.
 #pragma once
 
-// This lane's part of one chunk; or a queue, whose first slot is `at`.
+enum hccc_buffer { HCCC_INPUT, HCCC_OUTPUT, HCCC_IN_SCRATCH, HCCC_IN_STAGE, HCCC_IN_QUEUE };
+
+// A chunk of a rank's buffer, in slots; or a queue at its receiver. Only a description: addresses
+// are computed where they are used, so that a long list of operands needs few registers.
 struct hccc_operand {
-  hccc_T* at;
+  hccc_buffer buffer;
+  int rank;
+  int slot;
 #if HCCC_QUEUES > 0
-  bool queued;
   unsigned message;  // number of the first message of this turn in the window
   int wait_flag;     // in the own rank's memory
   int post_rank;
@@ -18,9 +22,14 @@ struct hccc_operands {
   hccc_operand item[n];
 };
 
+// A flag of the own rank to wait for.
+struct hccc_awaited {
+  int flag;
+};
+
 template <int n>
 struct hccc_flags {
-  int id[n ? n : 1];
+  hccc_awaited item[n ? n : 1];
 };
 
 // A flag to raise, at another rank or the own.
@@ -35,7 +44,7 @@ struct hccc_targets {
 
 template <class... I>
 HCCC_FN hccc_flags<sizeof...(I)> hccc_waits(I... id) {
-  return {{id...}};
+  return {{hccc_awaited{id}...}};
 }
 
 template <class... O>
@@ -55,35 +64,29 @@ HCCC_FN hccc_targets<sizeof...(P)> hccc_posts(P... target) {
   return {{target...}};
 }
 
-HCCC_FN hccc_operand hccc_memory(void* buffer, long long elements) {
+HCCC_FN hccc_operand hccc_chunk_at(hccc_buffer buffer, int rank, int slot) {
   hccc_operand o{};
-  o.at = static_cast<hccc_T*>(buffer) + elements;
+  o.buffer = buffer;
+  o.rank = rank;
+  o.slot = slot;
   return o;
 }
 
-// A user buffer is made of blocks of `count` elements, a block of SUB chunks.
-HCCC_FN hccc_operand hccc_user(const hccc_block& b, void* buffer, int slot) {
-  const long long chunk = HCCC_LANES * b.p->part;
-  const long long block = slot / HCCC_SUB * b.p->count;
-  return hccc_memory(buffer, block + slot % HCCC_SUB * chunk + b.lane * b.p->part);
+HCCC_FN hccc_operand hccc_input(const hccc_block&, int rank, int slot) {
+  return hccc_chunk_at(HCCC_INPUT, rank, slot);
 }
 
-HCCC_FN hccc_operand hccc_input(const hccc_block& b, int rank, int slot) {
-  return hccc_user(b, b.p->ranks[rank].input, slot);
+HCCC_FN hccc_operand hccc_output(const hccc_block&, int rank, int slot) {
+  return hccc_chunk_at(HCCC_OUTPUT, rank, slot);
 }
 
-HCCC_FN hccc_operand hccc_output(const hccc_block& b, int rank, int slot) {
-  return hccc_user(b, b.p->ranks[rank].output, slot);
-}
-
-HCCC_FN hccc_operand hccc_scratch(const hccc_block& b, int rank, int slot) {
-  const long long parts = static_cast<long long>(slot) * HCCC_LANES + b.lane;
-  return hccc_memory(b.p->ranks[rank].scratch, parts * b.p->part);
+HCCC_FN hccc_operand hccc_scratch(const hccc_block&, int rank, int slot) {
+  return hccc_chunk_at(HCCC_IN_SCRATCH, rank, slot);
 }
 
 // The send buffer as it was at the start: itself out of place, a copy of it in place.
-HCCC_FN hccc_operand hccc_stage(const hccc_block& b, int rank, int slot) {
-  return b.p->in_place ? hccc_scratch(b, rank, HCCC_SCRATCH + slot) : hccc_input(b, rank, slot);
+HCCC_FN hccc_operand hccc_stage(const hccc_block&, int rank, int slot) {
+  return hccc_chunk_at(HCCC_IN_STAGE, rank, slot);
 }
 
 #if HCCC_QUEUES > 0
@@ -92,11 +95,7 @@ HCCC_FN hccc_operand hccc_stage(const hccc_block& b, int rank, int slot) {
 // `length` messages through it; within a window each turn sends all its micro-batches.
 HCCC_FN hccc_operand hccc_queue(const hccc_block& b, int receiver, int queue, int turn,
                                 int length) {
-  const long long chunks = static_cast<long long>(HCCC_SCRATCH + HCCC_STAGE) * HCCC_LANES;
-  const long long slots = (static_cast<long long>(queue) * HCCC_LANES + b.lane) * HCCC_SLOTS;
-  hccc_operand o =
-      hccc_memory(b.p->ranks[receiver].scratch, chunks * b.p->part + slots * b.p->micro);
-  o.queued = true;
+  hccc_operand o = hccc_chunk_at(HCCC_IN_QUEUE, receiver, queue);
   o.message = (b.base + b.m0) * length + turn * (b.m1 - b.m0);
   return o;
 }
@@ -127,10 +126,45 @@ HCCC_FN unsigned hccc_message(const hccc_block& b, const hccc_operand& o, unsign
 
 #endif
 
+// A user buffer is made of blocks of `count` elements, a block of SUB chunks.
+HCCC_FN long long hccc_user_offset(const hccc_block& b, int slot) {
+  const long long chunk = HCCC_LANES * b.p->part;
+  return slot / HCCC_SUB * b.p->count + slot % HCCC_SUB * chunk + b.lane * b.p->part;
+}
+
+HCCC_FN hccc_T* hccc_in_user(const hccc_block& b, void* buffer, int slot) {
+  return static_cast<hccc_T*>(buffer) + hccc_user_offset(b, slot);
+}
+
+HCCC_FN hccc_T* hccc_in_scratch(const hccc_block& b, int rank, long long slot) {
+  hccc_T* scratch = static_cast<hccc_T*>(b.p->ranks[rank].scratch);
+  return scratch + (slot * HCCC_LANES + b.lane) * b.p->part;
+}
+
+#if HCCC_QUEUES > 0
+HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsigned m) {
+  const long long chunks = static_cast<long long>(HCCC_SCRATCH + HCCC_STAGE) * HCCC_LANES;
+  const long long first = (static_cast<long long>(o.slot) * HCCC_LANES + b.lane) * HCCC_SLOTS;
+  const unsigned slot = hccc_message(b, o, m) & (HCCC_SLOTS - 1);
+  hccc_T* scratch = static_cast<hccc_T*>(b.p->ranks[o.rank].scratch);
+  return scratch + chunks * b.p->part + (first + slot) * b.p->micro;
+}
+#endif
+
+// This lane's part of an operand's chunk.
+HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
+  const hccc_rank& r = b.p->ranks[o.rank];
+  if (o.buffer == HCCC_OUTPUT) return hccc_in_user(b, r.output, o.slot);
+  if (o.buffer == HCCC_IN_SCRATCH) return hccc_in_scratch(b, o.rank, o.slot);
+  if (o.buffer == HCCC_IN_STAGE && b.p->in_place)
+    return hccc_in_scratch(b, o.rank, HCCC_SCRATCH + o.slot);
+  return hccc_in_user(b, r.input, o.slot);
+}
+
 // Where micro-batch m of an operand begins.
 HCCC_FN hccc_T* hccc_place(const hccc_block& b, const hccc_operand& o, unsigned m) {
 #if HCCC_QUEUES > 0
-  if (o.queued) m = hccc_message(b, o, m) & (HCCC_SLOTS - 1);
+  if (o.buffer == HCCC_IN_QUEUE) return hccc_in_queue(b, o, m);
 #endif
-  return o.at + static_cast<long long>(m) * b.p->micro;
+  return hccc_part_of(b, o) + static_cast<long long>(m) * b.p->micro;
 }

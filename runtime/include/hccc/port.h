@@ -3,6 +3,7 @@
 // Each of port_cuda.h, port_hip.h and port_cpu.h defines these names:
 //
 //   HCCC_FN, HCCC_NOINLINE        a device function: always inlined, never inlined
+//   HCCC_METHOD                   a member function; HCCC_FN makes a static one
 //   HCCC_KERNEL                   the kernel's entry; it calls hccc_run_block
 //   HCCC_UNROLL(n)                before a loop
 //   HCCC_BODY                     the header with hccc_reduce_copy for this platform

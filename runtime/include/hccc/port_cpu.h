@@ -4,6 +4,7 @@
 #include "scheduler.h"
 
 #define HCCC_FN static inline __attribute__((unused))
+#define HCCC_METHOD inline
 #define HCCC_NOINLINE static __attribute__((noinline, unused))
 #define HCCC_UNROLL(n)
 #define HCCC_BODY "cpu_body.h"

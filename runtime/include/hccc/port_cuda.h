@@ -2,6 +2,7 @@
 #pragma once
 
 #define HCCC_FN static __device__ __forceinline__
+#define HCCC_METHOD __device__ __forceinline__
 #define HCCC_NOINLINE static __device__ __noinline__
 #define HCCC_PRAGMA(text) _Pragma(#text)
 #define HCCC_UNROLL(n) HCCC_PRAGMA(unroll n)

@@ -1,14 +1,17 @@
 // primitive.h: wait, reduceCopy, post, for every micro-batch of a window.
 #pragma once
 
-// Row i of a list in registers: a chain of selects, because registers have no addresses.
-template <class Row, int n>
-HCCC_FN Row hccc_pick(const Row (&row)[n], int i) {
-  if constexpr (!hccc_port_parallel) return row[i];
-  Row picked = row[0];
+// A field of entry i of a list in registers: a chain of selects, because registers have no
+// addresses.
+template <class Entry, class Value, int n>
+HCCC_FN Value hccc_pick(const Entry (&row)[n], int i, Value Entry::* field) {
+  if constexpr (!hccc_port_parallel) return row[i].*field;
+  Value picked = row[0].*field;
   HCCC_UNROLL(n)
-  for (int j = 1; j < n; ++j)
-    if (i == j) picked = row[j];
+  for (int j = 1; j < n; ++j) {
+    const Value other = row[j].*field;
+    picked = i == j ? other : picked;
+  }
   return picked;
 }
 
@@ -26,23 +29,24 @@ struct hccc_signal {
 
 #if HCCC_QUEUES > 0
 
-template <int K, int D>
-HCCC_FN hccc_operand hccc_pick_operand(const hccc_operands<K>& from, const hccc_operands<D>& to,
-                                       int i) {
-  return i < K ? hccc_pick(from.item, i) : hccc_pick(to.item, i - K);
-}
-
 // A source waits for its message, a destination until its slot's last message was consumed.
-HCCC_FN hccc_wish hccc_queue_wish(const hccc_block& b, const hccc_operand& o, bool source,
-                                  unsigned m) {
-  const unsigned sent = hccc_message(b, o, m) + 1;
-  if (!o.queued) return {HCCC_WAIT_NONE, 0, 0};
-  if (source) return {HCCC_WAIT_MESSAGE, o.wait_flag, sent};
-  return {HCCC_WAIT_CREDIT, o.wait_flag, sent - HCCC_SLOTS};
+template <int n>
+HCCC_FN hccc_wish hccc_queue_wish(const hccc_block& b, const hccc_operand (&row)[n], int i,
+                                  bool source, unsigned m) {
+  const int flag = hccc_pick(row, i, &hccc_operand::wait_flag);
+  const unsigned sent = hccc_pick(row, i, &hccc_operand::message) + (m - b.m0) + 1;
+  if (hccc_pick(row, i, &hccc_operand::buffer) != HCCC_IN_QUEUE) return {HCCC_WAIT_NONE, 0, 0};
+  if (source) return {HCCC_WAIT_MESSAGE, flag, sent};
+  return {HCCC_WAIT_CREDIT, flag, sent - HCCC_SLOTS};
 }
 
-HCCC_FN hccc_signal hccc_queue_signal(const hccc_block& b, const hccc_operand& o, unsigned m) {
-  return {o.queued, o.post_rank, o.post_flag, hccc_message(b, o, m) + 1};
+template <int n>
+HCCC_FN hccc_signal hccc_queue_signal(const hccc_block& b, const hccc_operand (&row)[n], int i,
+                                      unsigned m) {
+  const bool queued = hccc_pick(row, i, &hccc_operand::buffer) == HCCC_IN_QUEUE;
+  const unsigned sent = hccc_pick(row, i, &hccc_operand::message) + (m - b.m0) + 1;
+  return {queued, hccc_pick(row, i, &hccc_operand::post_rank),
+          hccc_pick(row, i, &hccc_operand::post_flag), sent};
 }
 
 #endif
@@ -65,19 +69,21 @@ template <int mode, int W, int K, int D, int N>
 HCCC_FN hccc_wish hccc_wish_of(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p,
                                int i, unsigned m) {
 #if HCCC_QUEUES > 0
-  if (i >= W) return hccc_queue_wish(b, hccc_pick_operand(p.from, p.to, i - W), i - W < K, m);
+  if (i >= W + K) return hccc_queue_wish(b, p.to.item, i - W - K, false, m);
+  if (i >= W) return hccc_queue_wish(b, p.from.item, i - W, true, m);
 #endif
-  return {HCCC_WAIT_FLAG, hccc_pick(p.waits.id, i), b.base + m + 1};
+  return {HCCC_WAIT_FLAG, hccc_pick(p.waits.item, i, &hccc_awaited::flag), b.base + m + 1};
 }
 
 template <int mode, int W, int K, int D, int N>
 HCCC_FN hccc_signal hccc_signal_of(const hccc_block& b, const hccc_primitive<mode, W, K, D, N>& p,
                                    int i, unsigned m) {
 #if HCCC_QUEUES > 0
-  if (i >= N) return hccc_queue_signal(b, hccc_pick_operand(p.from, p.to, i - N), m);
+  if (i >= N + K) return hccc_queue_signal(b, p.to.item, i - N - K, m);
+  if (i >= N) return hccc_queue_signal(b, p.from.item, i - N, m);
 #endif
-  const hccc_target target = hccc_pick(p.posts.item, i);
-  return {true, target.rank, target.flag, b.base + m + 1};
+  return {true, hccc_pick(p.posts.item, i, &hccc_target::rank),
+          hccc_pick(p.posts.item, i, &hccc_target::flag), b.base + m + 1};
 }
 
 // Thread i waits for flag i, then the block meets. False: the launch is lost.
@@ -88,6 +94,7 @@ HCCC_FN bool hccc_await(const hccc_block& b, const Primitive& p, unsigned m) {
     return true;
   }
   bool ok = true;
+  HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < Primitive::wishes; i += hccc_threads) {
     const hccc_wish wish = hccc_wish_of(b, p, i, m);
     if (!ok || wish.kind == HCCC_WAIT_NONE) continue;
@@ -101,19 +108,24 @@ HCCC_FN bool hccc_await(const hccc_block& b, const Primitive& p, unsigned m) {
 template <class Primitive>
 HCCC_FN void hccc_announce(const hccc_block& b, const Primitive& p, unsigned m) {
   hccc_barrier();
+  HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < Primitive::signals; i += hccc_threads) {
     const hccc_signal signal = hccc_signal_of(b, p, i, m);
     if (signal.raise) hccc_st_release(hccc_flag(b, signal.rank, signal.flag), signal.value);
   }
 }
 
+// Sets the board to micro-batch m of every operand.
 template <int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_find_places(hccc_board<K, D>& board, const hccc_block& b,
                               const hccc_primitive<mode, W, K, D, N>& p, unsigned m) {
   HCCC_UNROLL(K)
-  for (int k = 0; k < K; ++k) board.set(board, k, hccc_place(b, p.from.item[k], m));
+  for (int k = 0; k < K; ++k)
+    if (board.sets(k)) board.set(k, hccc_place(b, p.from.item[k], m));
   HCCC_UNROLL(D)
-  for (int d = 0; d < D; ++d) board.set(board, K + d, hccc_place(b, p.to.item[d], m));
+  for (int d = 0; d < D; ++d)
+    if (board.sets(K + d)) board.set(K + d, hccc_place(b, p.to.item[d], m));
+  board.offset = 0;
 }
 
 // Valid elements of this lane's part of chunk `sub` of a block: the last parts may be empty.
@@ -139,12 +151,15 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
   using primitive = hccc_primitive<mode, W, K, D, N>;
   static_assert(K >= 1 && D >= 1, "a primitive has a source and a destination");
   const long long valid = hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0;
+  hccc_board<K, D> board;
+  hccc_find_places(board, b, p, b.m0);
+  HCCC_UNROLL(1)
   for (unsigned m = b.m0; m < b.m1 && !b.stopped; ++m) {
-    hccc_board<K, D> board;
-    hccc_find_places(board, b, p, m);
+    if (HCCC_QUEUES > 0) hccc_find_places(board, b, p, m);
     b.stopped = !hccc_await(b, p, m);
     if (b.stopped) break;
     hccc_reduce_copy<mode>(board, hccc_batch_length(b, valid, m));
+    board.offset += b.p->micro;
     if constexpr (primitive::signals > 0 || !board.few) hccc_announce(b, p, m);
   }
 }

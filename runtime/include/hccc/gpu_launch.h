@@ -1,0 +1,70 @@
+// gpu_launch.h: launches the ranks of a call on one GPU. Include it after HCCC_KERNEL.
+//
+// All blocks wait for each other, so all must be resident: the launch is cooperative, and is
+// refused when they do not fit. Device-only compilation leaves the host part out.
+#pragma once
+
+#if defined(__HIP__)
+#if __has_include(<hip/hip_runtime.h>)
+#include <hip/hip_runtime.h>
+#define HCCC_GPU(name) hip##name
+#define HCCC_UNITS hipDeviceAttributeMultiprocessorCount
+#define HCCC_COOPERATIVE hipDeviceAttributeCooperativeLaunch
+#endif
+#elif defined(__CUDACC__) && !defined(__CUDACC_RTC__)
+#define HCCC_GPU(name) cuda##name
+#define HCCC_UNITS cudaDevAttrMultiProcessorCount
+#define HCCC_COOPERATIVE cudaDevAttrCooperativeLaunch
+#endif
+
+#ifdef HCCC_GPU
+
+template <class Attribute>
+static inline int hccc_device_attribute(Attribute attribute) {
+  int device = 0, value = 0;
+  if (HCCC_GPU(GetDevice)(&device) != HCCC_GPU(Success)) return 0;
+  if (HCCC_GPU(DeviceGetAttribute)(&value, attribute, device) != HCCC_GPU(Success)) return 0;
+  return value;
+}
+
+// Ticks per second of hccc_clock: nanoseconds on NVIDIA, a constant-rate counter on AMD.
+static inline double hccc_ticks_per_second() {
+#if defined(__HIP__)
+  return 1e3 * hccc_device_attribute(hipDeviceAttributeWallClockRate);
+#else
+  return 1e9;
+#endif
+}
+
+// How many blocks of the kernel the device holds at once; 0 when it cannot launch them together.
+static inline long long hccc_resident_blocks(const void* kernel) {
+  int per_unit = 0;
+  if (!hccc_device_attribute(HCCC_COOPERATIVE)) return 0;
+  if (HCCC_GPU(OccupancyMaxActiveBlocksPerMultiprocessor)(&per_unit, kernel, HCCC_THREADS, 0) !=
+      HCCC_GPU(Success))
+    return 0;
+  return static_cast<long long>(per_unit) * hccc_device_attribute(HCCC_UNITS);
+}
+
+// Starts ranks [first_rank, first_rank + n_local) on the current device, in `stream`. `ranks`
+// (all ranks) and `fault` (zeroed) lie in memory that the device reads. Returns an hccc_status;
+// the kernel is done when the stream is, and `fault` then says whether it succeeded.
+static inline int hccc_gpu_launch(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
+                                  HCCC_GPU(Stream_t) stream) {
+  const int bad = hccc_check_call(hccc_this_shape, ranks, call, fault);
+  if (bad) return bad;
+  if (!HCCC_SYSTEM_SCOPE && call->n_local != HCCC_RANKS) return HCCC_BAD_ARGUMENT;
+  const void* kernel = reinterpret_cast<const void*>(HCCC_KERNEL_NAME);
+  const long long blocks = static_cast<long long>(call->n_local) * HCCC_BLOCKS * HCCC_LANES;
+  if (blocks > hccc_resident_blocks(kernel)) return HCCC_TOO_LARGE;
+  hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), ranks, call, fault,
+                                 hccc_ticks_per_second());
+  void* arguments[] = {&p};
+  const dim3 grid(HCCC_BLOCKS * HCCC_LANES, static_cast<unsigned>(call->n_local));
+  return HCCC_GPU(LaunchCooperativeKernel)(kernel, grid, dim3(HCCC_THREADS), arguments, 0,
+                                           stream) == HCCC_GPU(Success)
+             ? HCCC_OK
+             : HCCC_DEVICE;
+}
+
+#endif

@@ -1,0 +1,219 @@
+"""perf: measures and checks a collective as nccl-tests does, all ranks at once.
+
+A row is one size, type and reduction, out of place and in place. Time is the mean over the timed
+launches, all ranks in each; algbw = size / time, busbw = algbw · the collective's bus factor
+(nccl-tests doc/PERFORMANCE.md). `size` is the larger of a rank's buffers in bytes, `count` the
+elements of a block. After the timed launches one more runs on fresh data, and every byte of
+every rank is compared: results, send buffers, and the guards around both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from hccc.ir.collective import Collective
+from hccc.runtime import patterns
+from hccc.runtime.layout import DTYPES
+from hccc.runtime.patterns import Array, Pattern
+
+GUARD = 256  # bytes before, between and after a rank's buffers; keeps them aligned
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """One rank's buffers in one array of its dtype; offsets and lengths in elements.
+
+    Out of place: guard, receive, guard, send, guard. In place the smaller buffer lies in the
+    larger one (`Collective.alias_offset`).
+    """
+
+    slab: Array
+    send_at: int
+    send_length: int
+    receive_at: int
+    receive_length: int
+
+    @property
+    def send(self) -> Array:
+        """The send buffer; empty where the collective has none at this rank."""
+        return self.slab[self.send_at : self.send_at + self.send_length]
+
+    @property
+    def receive(self) -> Array:
+        """The receive buffer; empty where the collective has none at this rank."""
+        return self.slab[self.receive_at : self.receive_at + self.receive_length]
+
+    def like(self) -> Memory:
+        """Memory of the same layout, not initialised."""
+        return Memory(
+            np.empty_like(self.slab),
+            self.send_at, self.send_length, self.receive_at, self.receive_length,
+        )  # fmt: skip
+
+
+class Session(Protocol):
+    """Buffers of all ranks bound to a built collective."""
+
+    def put(self) -> None:
+        """Brings what the host wrote into the ranks' memory."""
+
+    def get(self) -> None:
+        """Brings the ranks' memory back to the host."""
+
+    def run(self, launches: int) -> float:
+        """Launches all ranks so many times; the seconds it took."""
+
+
+# (memory of every rank, count, in place) → a session
+Bind = Callable[[Sequence[Memory], int, bool], Session]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One half of a row: µs, GB/s, GB/s, and wrong elements (None: not checked)."""
+
+    time: float
+    algbw: float
+    busbw: float
+    wrong: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table; `redop` is none and `root` -1 where there is none."""
+
+    size: int
+    count: int
+    dtype: str
+    redop: str
+    root: int
+    out_of_place: Timing
+    in_place: Timing
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements of both halves."""
+        return (self.out_of_place.wrong or 0) + (self.in_place.wrong or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What to measure. Sizes in bytes; `factor` multiplies, or else `step` is added."""
+
+    smallest: int
+    largest: int
+    factor: float | None
+    step: int
+    launches: int
+    warmups: int
+    check: bool
+
+    def sizes(self) -> Iterator[int]:
+        """The sizes asked for, smallest first; the smallest one in any case."""
+        size = self.smallest
+        while size <= max(self.smallest, self.largest):
+            yield size
+            more = int(size * self.factor) if self.factor else size + self.step
+            size = max(more, size + 1)
+
+
+def count_of(c: Collective, size: int, itemsize: int) -> int:
+    """Elements in a block, so that no rank has a buffer of more than `size` bytes."""
+    return size // (itemsize * _most_blocks(c))
+
+
+def _most_blocks(c: Collective) -> int:
+    return max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
+
+
+def measure(c: Collective, dtype: str, op: str, size: int, schedule: Schedule, bind: Bind) -> Row:
+    """One row. Raises what the session raises (a fault, a timeout)."""
+    itemsize = DTYPES[dtype].itemsize
+    count = count_of(c, size, itemsize)
+    actual = count * itemsize * _most_blocks(c)
+    halves = [
+        _half(c, Pattern(c, dtype, op, count), actual, schedule, bind, in_place)
+        for in_place in (False, True)
+    ]
+    redop = op if c.reduces else "none"
+    return Row(actual, count, dtype, redop, c.root if c.rooted else -1, halves[0], halves[1])
+
+
+def _half(
+    c: Collective, p: Pattern, size: int, schedule: Schedule, bind: Bind, in_place: bool
+) -> Timing:
+    memory = [allocate(c, p, rank, in_place) for rank in range(c.n_ranks)]
+    _fill(p, memory)
+    session = bind(memory, p.count, in_place)
+    session.put()
+    if schedule.warmups:
+        session.run(schedule.warmups)
+    seconds = session.run(schedule.launches) / schedule.launches
+    wrong = _checked(p, memory, session, in_place) if schedule.check else None
+    algbw = size / seconds / 1e9 if seconds > 0 else 0.0
+    return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong)
+
+
+def _checked(p: Pattern, memory: Sequence[Memory], session: Session, in_place: bool) -> int:
+    """Wrong elements after one launch on data that no launch before it had."""
+    fresh = Pattern(p.collective, p.dtype, p.op, p.count, seed=2 + in_place)
+    _fill(fresh, memory)
+    session.put()
+    session.run(1)
+    session.get()
+    return wrong_elements(fresh, memory)
+
+
+def allocate(c: Collective, p: Pattern, rank: int, in_place: bool) -> Memory:
+    """Memory for one rank, its buffers on 256-byte boundaries."""
+    guard = GUARD // p.numpy.itemsize
+    send, receive = c.input_blocks(rank) * p.count, c.output_blocks(rank) * p.count
+    if not in_place:
+        gap = -(-receive // guard) * guard + guard
+        return Memory(_aligned(guard + gap + send + guard, p), guard + gap, send, guard, receive)
+    shift = c.alias_offset(rank) // c.chunks_per_block * p.count if send and receive else 0
+    slab = _aligned(guard + max(send, receive) + guard, p)
+    return Memory(slab, guard + max(shift, 0), send, guard + max(-shift, 0), receive)
+
+
+def _aligned(n: int, p: Pattern) -> Array:
+    """`n` elements that begin a page."""
+    raw = np.empty(n * p.numpy.itemsize + _PAGE, np.uint8)
+    skip = -raw.ctypes.data % _PAGE
+    return raw[skip : skip + n * p.numpy.itemsize].view(p.numpy)
+
+
+def _each(c: Collective, work: Callable[[int], int]) -> int:
+    """Does `work` for every rank on all cores (NumPy lets go of the interpreter); the sum."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return sum(pool.map(work, range(c.n_ranks)))
+
+
+def _fill(p: Pattern, memory: Sequence[Memory]) -> None:
+    def fill(rank: int) -> int:
+        patterns.poison(memory[rank].slab)
+        memory[rank].send[...] = patterns.inputs(p, rank)
+        return 0
+
+    _each(p.collective, fill)
+
+
+def wrong_elements(p: Pattern, memory: Sequence[Memory]) -> int:
+    """Elements of all ranks that are not what one launch on `p` leaves there."""
+    want = patterns.expected(p)
+
+    def compare(rank: int) -> int:
+        image = memory[rank].like()
+        patterns.poison(image.slab)
+        image.send[...] = patterns.inputs(p, rank)
+        image.receive[...] = want.at(rank)
+        return patterns.wrong(memory[rank].slab, image.slab)
+
+    return _each(p.collective, compare)
