@@ -1,0 +1,45 @@
+"""hccc.testing: what tests of collective algorithms need, public.
+
+- `correct_programs`, `wrong_programs`, `mutants`, `options`, `plans`, `collectives`:
+  hypothesis strategies (`strategies`);
+- `is_correct`, `run`, `expected`, `exact_inputs`: what a program means, in plain NumPy
+  (`reference`);
+- `execute`, `Hang`, `Poison`: a Plan run in any interleaving of its thread blocks (`stepwise`);
+- `assert_correct`: says what is wrong with a program.
+
+Needs hypothesis (`pip install hccc[test]`).
+"""
+
+from hccc.testing.assertions import assert_correct, text
+from hccc.testing.mutate import MUTATIONS, Mutant
+from hccc.testing.reference import REDUCE_OPS, exact_inputs, expected, is_correct, run
+from hccc.testing.stepwise import Hang, Poison, execute
+from hccc.testing.strategies import (
+    collectives,
+    correct_programs,
+    mutants,
+    options,
+    plans,
+    wrong_programs,
+)
+
+__all__ = [
+    "MUTATIONS",
+    "REDUCE_OPS",
+    "Hang",
+    "Mutant",
+    "Poison",
+    "assert_correct",
+    "collectives",
+    "correct_programs",
+    "exact_inputs",
+    "execute",
+    "expected",
+    "is_correct",
+    "mutants",
+    "options",
+    "plans",
+    "run",
+    "text",
+    "wrong_programs",
+]

@@ -1,0 +1,124 @@
+"""strategies: hypothesis strategies for programs, right and wrong, options and plans.
+
+from hypothesis import given
+from hccc.testing import assert_correct, correct_programs
+
+@given(correct_programs())
+def test_mine(program): ...
+"""
+
+from __future__ import annotations
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from hccc.driver import SCHEDULERS, Options, compile_program
+from hccc.ir.collective import ROOTED, Collective, OpType, block_count
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.ir.program import Program
+from hccc.passes.allocate import ALLOCATORS
+from hccc.passes.fuse import LEVELS
+from hccc.testing.grow import Choose, grow
+from hccc.testing.mutate import Mutant, applicable, mutate
+from hccc.testing.reference import is_correct
+
+MAX_TRANSFERS = 96  # about how many an example has at most: what hypothesis shrinks well
+
+
+def _chooser(draw: st.DrawFn) -> Choose:
+    return lambda bound: draw(st.integers(0, bound)) if bound > 0 else 0
+
+
+@st.composite
+def collectives(
+    draw: st.DrawFn,
+    op: OpType | None = None,
+    max_ranks: int = 8,
+    max_chunks_per_block: int = 3,
+    max_transfers: int = MAX_TRANSFERS,
+) -> Collective:
+    """A collective of at least two ranks, with few enough chunks for `max_transfers`."""
+    op = op or draw(st.sampled_from(list(OpType)))
+
+    def least(n_ranks: int, per: int) -> int:  # transfers of the shortest program
+        moves = {OpType.ALLREDUCE: 2 * n_ranks, OpType.REDUCESCATTER: n_ranks}
+        moves |= {OpType.REDUCE: n_ranks, OpType.BROADCAST: n_ranks, OpType.ALLGATHER: n_ranks}
+        return block_count(op, n_ranks) * per * moves.get(op, 1)
+
+    sizes = [
+        (n_ranks, per)
+        for per in range(1, max_chunks_per_block + 1)
+        for n_ranks in range(2, max_ranks + 1)
+        if least(n_ranks, per) <= max_transfers
+    ]
+    n_ranks, per = draw(st.sampled_from(sizes))
+    root = draw(st.integers(0, n_ranks - 1)) if op in ROOTED else 0
+    return Collective(op, n_ranks, block_count(op, n_ranks) * per, root)
+
+
+@st.composite
+def correct_programs(
+    draw: st.DrawFn,
+    collective: OpType | Collective | None = None,
+    max_ranks: int = 8,
+    max_chunks_per_block: int = 3,
+    max_transfers: int = MAX_TRANSFERS,
+    extras: bool = True,
+) -> Program:
+    """Programs that perform their collective, grown by construction (`grow`).
+
+    collective: which, or exactly which; any by default. extras: relays by ranks that do not
+    want the chunk, second deliveries and detours. max_transfers: a rough limit of the size.
+    """
+    if not isinstance(collective, Collective):
+        size = (max_ranks, max_chunks_per_block, max_transfers)
+        collective = draw(collectives(collective, *size))
+    n = collective.n_ranks
+    gpus = draw(st.sampled_from([g for g in range(n, 0, -1) if n % g == 0]))
+    nics = gpus - draw(st.integers(0, gpus - 1))
+    channels = draw(st.integers(1, 2))
+    return grow(
+        collective, _chooser(draw), gpus_per_node=gpus, nics_per_node=nics, channels=channels,
+        extras=extras,
+    )  # fmt: skip
+
+
+@st.composite
+def mutants(draw: st.DrawFn, programs: st.SearchStrategy[Program] | None = None) -> Mutant:
+    """Correct programs with one mutation, which may still be correct: ask `is_correct`."""
+    original = draw(programs or correct_programs())
+    names = applicable(original)
+    assume(names)
+    return mutate(original, draw(st.sampled_from(names)), _chooser(draw))
+
+
+def wrong_programs(programs: st.SearchStrategy[Program] | None = None) -> st.SearchStrategy[Mutant]:
+    """Correct programs made wrong by one mutation."""
+    return mutants(programs).filter(lambda m: not is_correct(m.program))
+
+
+def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
+    """Every way down the road, each IR checked on the way."""
+    return st.builds(
+        Options,
+        scheduler=st.sampled_from(list(SCHEDULERS)),
+        allocator=st.sampled_from(list(ALLOCATORS)),
+        fuse=st.sampled_from([*LEVELS, "auto"]),
+        transport=st.sampled_from(list(Transport)),
+        slots=st.sampled_from([1, 2, 8]),
+        max_blocks=st.sampled_from([None, 1, 2]),
+        verify_each=st.just(True),
+        prove=st.just(prove),
+    )
+
+
+@st.composite
+def plans(
+    draw: st.DrawFn,
+    programs: st.SearchStrategy[Program] | None = None,
+    choices: st.SearchStrategy[Options] | None = None,
+) -> Plan:
+    """Plans of correct programs, compiled with drawn options and proved."""
+    program = draw(programs or correct_programs())
+    return compile_program(program, draw(choices or options())).plan
