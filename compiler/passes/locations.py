@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
@@ -19,17 +18,19 @@ from hccc.ir.primitives import Buffer, Guard, Operands
 
 @dataclass(frozen=True, slots=True)
 class _Widths:
-    """Slots of each region of a rank, the same at every rank (the largest)."""
+    """Slots of each region of a rank, the same at every rank (the largest).
+
+    Location = rank · rank_width + region offset + slot; queue messages follow all ranks.
+    """
 
     input: int
     output: int
     scratch: int
     stage: int
-    message: int
 
     @property
-    def all(self) -> int:
-        return self.input + self.output + self.scratch + self.stage + self.message
+    def rank(self) -> int:
+        return self.input + self.output + self.scratch + self.stage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,25 +51,20 @@ class Locations:
 
 
 def locate(plan: Plan, *, in_place: bool) -> Locations:
-    """The Locations of `plan`. O(operands log operands + slots)."""
+    """The Locations of `plan`. O(operands + slots)."""
     w = _widths(plan)
     holder, slot, chunk = _start(plan)
-    keys = [
-        _keys(plan, w, plan.src, in_place),
-        _keys(plan, w, plan.dst, in_place),
-        _input(plan, w, holder, slot, in_place),
-        _wanted(plan, w)[0],
-    ]
-    unique, which = np.unique(np.concatenate(keys), return_inverse=True)
-    src, dst, begin, end = np.split(which.ravel(), np.cumsum([len(k) for k in keys[:-1]]))
-    start = np.full(len(unique), -1, np.int32)
+    count = plan.n_ranks * w.rank + int(plan.queues.length.sum())
+    start = np.full(count, -1, np.int32)
     start_rank, want = start.copy(), start.copy()
+    begin = _input(plan, w, holder, slot, in_place)
     start[begin], start_rank[begin] = chunk, holder
-    want[end] = _wanted(plan, w)[1]
+    end, wanted = _wanted(plan, w)
+    want[end] = wanted
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
     return Locations(
-        src.astype(np.int32), dst.astype(np.int32), len(unique), start, start_rank, want,
-        plan.guard != skipped,
+        _keys(plan, w, plan.src, in_place), _keys(plan, w, plan.dst, in_place), count,
+        start, start_rank, want, plan.guard != skipped,
     )  # fmt: skip
 
 
@@ -79,7 +75,6 @@ def _widths(plan: Plan) -> _Widths:
         max(c.output_blocks(r) for r in ranks) * c.chunks_per_block,
         int(plan.scratch_slots.max()),
         int(plan.stage_slots.max()),
-        int(plan.queues.length.sum()) if len(plan.queues) else 0,
     )
 
 
@@ -102,37 +97,35 @@ def _wanted(plan: Plan, w: _Widths) -> tuple[I8, I8]:
     """(key, chunk) of everything the receive buffers must end with."""
     c = plan.collective
     rank, slot = _slots(plan, [c.output_blocks(r) for r in range(plan.n_ranks)])
-    return rank * w.all + w.input + slot, c.output_chunk(rank, slot)
+    return rank * w.rank + w.input + slot, c.output_chunk(rank, slot)
 
 
 def _input(plan: Plan, w: _Widths, rank: I8, slot: I8, in_place: bool) -> I8:
     """Keys of send slots: in place those of the receive slot in the same memory, if any."""
     c = plan.collective
-    own = rank * w.all + slot
+    own = rank * w.rank + slot
     if not in_place:
         return own
     offset = np.array([c.alias_offset(r) for r in range(plan.n_ranks)], np.int64)
     room = np.array([c.output_blocks(r) for r in range(plan.n_ranks)], np.int64)
     other = slot + offset[rank]
     shared = (other >= 0) & (other < room[rank] * c.chunks_per_block)
-    return np.where(shared, rank * w.all + w.input + other, own)
+    return np.where(shared, rank * w.rank + w.input + other, own)
 
 
-def _keys(plan: Plan, w: _Widths, o: Operands, in_place: bool) -> I8:
-    """The key of every operand."""
+def _keys(plan: Plan, w: _Widths, o: Operands, in_place: bool) -> I4:
+    """The location of every operand."""
     rank, slot = o.rank.astype(np.int64), o.slot.astype(np.int64)
-    base: NDArray[np.int64] = np.zeros(8, np.int64)
+    base: I8 = np.zeros(8, np.int64)
     base[[Buffer.OUTPUT, Buffer.SCRATCH, Buffer.STAGE]] = (
         w.input, w.input + w.output, w.input + w.output + w.scratch,
     )  # fmt: skip
-    keys = rank * w.all + base[o.buffer] + slot
+    keys = rank * w.rank + base[o.buffer] + slot
     reads_input = o.buffer == Buffer.INPUT
     if not in_place:
         reads_input = reads_input | (o.buffer == Buffer.STAGE)
     keys[reads_input] = _input(plan, w, rank[reads_input], slot[reads_input], in_place)
     queue = o.buffer == Buffer.QUEUE
-    if queue.any():
-        first = np.cumsum(plan.queues.length) - plan.queues.length
-        at = plan.queues.dst.astype(np.int64)[o.rank[queue]] * w.all
-        keys[queue] = at + w.all - w.message + first[o.rank[queue]] + slot[queue]
-    return keys
+    first = plan.n_ranks * w.rank + np.cumsum(plan.queues.length) - plan.queues.length
+    keys[queue] = first[o.rank[queue]] + slot[queue]
+    return keys.astype(np.int32)
