@@ -127,22 +127,29 @@ def _fitter(plan: Plan, alike: Class, tables: Tables) -> Fitter:
 
 
 def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
-    """The shape of the program, as device.h wants it before it is included."""
-    queues = max(incoming(plan).tolist(), default=-1) + 1
+    """What device.h wants defined before it is included."""
     calls = sum(len(s.calls) for s in found)
     return (
-        ("HCCC_RANKS", plan.n_ranks),
-        ("HCCC_SUB", plan.collective.chunks_per_block),
-        ("HCCC_LANES", plan.channels),
-        ("HCCC_BLOCKS", max(1, int(plan.n_tb.max()))),
+        *((f"HCCC_{name.upper()}", value) for name, value in shape(plan).items()),
         ("HCCC_THREADS", plan.warps * WARP),
-        ("HCCC_FLAGS", int(plan.n_flags.max())),
-        ("HCCC_SCRATCH", int(plan.scratch_slots.max())),
-        ("HCCC_STAGE", int(plan.stage_slots.max())),
-        ("HCCC_QUEUES", queues),
-        ("HCCC_SLOTS", plan.queue_slots),
         ("HCCC_INLINE", int(calls <= INLINE_CALLS)),
     )
+
+
+def shape(plan: Plan) -> dict[str, int]:
+    """The fields of `hccc_shape` in layout.h, in its order."""
+    queues = max(incoming(plan).tolist(), default=-1) + 1
+    return {
+        "ranks": plan.n_ranks,
+        "sub": plan.collective.chunks_per_block,
+        "lanes": plan.channels,
+        "blocks": max(1, int(plan.n_tb.max())),
+        "flags": int(plan.n_flags.max()),
+        "scratch": int(plan.scratch_slots.max()),
+        "stage": int(plan.stage_slots.max()),
+        "queues": queues,
+        "slots": plan.queue_slots if queues else 1,
+    }
 
 
 def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Function:

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 class Target:
     """One language to emit.
 
-    constant: how a table that device code reads is declared; suffix: of the file's name.
+    constant: how a table that device code reads is declared; suffix: of the file's name;
+    stream: the type of the stream a launch is queued on, "" where a launch returns when done.
     """
 
     name: str
     title: str
     suffix: str
     constant: str
+    stream: str
 
 
-CUDA = Target("cuda", "CUDA", ".cu", "static __device__ const")
-HIP = Target("hip", "HIP", ".hip", "static __attribute__((device)) const")
-CPU = Target("cpu", "the CPU", "_cpu.cpp", "static const")
-TARGETS = (CUDA, HIP, CPU)
+CUDA = Target("cuda", "CUDA", ".cu", "static __device__ const", "struct CUstream_st*")
+HIP = Target("hip", "HIP", ".hip", "static __attribute__((device)) const", "struct ihipStream_t*")
+CPU = Target("cpu", "the CPU", "_cpu.cpp", "static const", "")
+TARGETS = (CPU, CUDA, HIP)
