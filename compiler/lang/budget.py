@@ -36,8 +36,12 @@ class Budget:
 
     def iterate(self, count: int, at: At) -> None:
         """`count` more iterations of the loop at `at`."""
+        self.foresee_iterations(count, at)
         self.iterations += count
-        if self.iterations > MAX_ITERATIONS:
+
+    def foresee_iterations(self, count: int, at: At) -> None:
+        """As `iterate`, spending nothing."""
+        if self.iterations + count > MAX_ITERATIONS:
             message = f"the loops up to here make more than {MAX_ITERATIONS:,} iterations"
             raise TooMuch("E104", message, at, _SMALLER)
 
@@ -54,8 +58,12 @@ class Budget:
 
     def transfer(self, count: int, at: At) -> None:
         """`count` more transfers, about to be made."""
+        self.foresee_transfers(count, at)
         self.transfers += count
-        if self.transfers > MAX_TRANSFERS:
+
+    def foresee_transfers(self, count: int, at: At) -> None:
+        """As `transfer`, spending nothing."""
+        if self.transfers + count > MAX_TRANSFERS:
             message = f"this program makes more than {MAX_TRANSFERS:,} transfers"
             raise TooMuch("E112", message, at)
 

@@ -44,16 +44,19 @@ def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> M
     special = _special(token, before, set(accepts))
     if special:
         code, message, help = special
-        return Mistake(code, message, _end(before) if code == "E002" and before else at, help)
-    return Mistake("E001", f"expected {_expected(set(accepts))}, found {_found(token)}", at)
+        at = _end(before) if code == "E002" and before is not None else at
+        return Mistake(code, message, at, help)
+    opened = before is not None and "RPAR" in accepts and token.line != before.line
+    help = "a `)` may be missing on a line above" if opened else None
+    return Mistake("E001", f"expected {_expected(set(accepts))}, found {_found(token)}", at, help)
 
 
 def _special(
     token: Token, before: Token | None, accepts: set[str]
 ) -> tuple[str, str, str | None] | None:
     """Common mistakes: (code, message, help)."""
-    kind, last = token.type, before.type if before else ""
-    if before is None or (kind == "$END" and before is None):
+    kind, last = token.type, before.type if before is not None else ""
+    if before is None:
         return "E010", "a program begins with `ResCCLAlgo(nRanks=..., ...):`", None
     if kind == "_INDENT":
         return "E004", "this line is indented, but no block begins here", None
@@ -65,6 +68,8 @@ def _special(
         return "E001", "one program is one `def ResCCLAlgo(...)`; no functions inside", None
     if kind in ("_ELIF", "_ELSE"):
         return "E001", f"this `{token}` belongs to no `if`", "align it with its `if`"
+    if token == "ResCCLAlgo":
+        return "E001", "a file holds one program", None
     if last == "_DEDENT" and "$END" in accepts and "NAME" not in accepts:
         return "E004", "this line is outside the program", "indent it like the lines above"
     if "_COLON" in accepts and kind == "_NEWLINE":

@@ -21,7 +21,7 @@ from hccc.lang.budget import Budget, TooMuch
 from hccc.lang.checks import check_table, check_transfer
 from hccc.lang.expressions import Expressions
 from hccc.lang.lanes import Chunk, Frame
-from hccc.lang.liveness import Liveness
+from hccc.lang.liveness import Liveness, reads_of
 from hccc.lang.ranges import Range
 from hccc.lang.sink import Sink
 from hccc.lang.syntax import Assign, Expr, For, If, Stmt, Table, Transfer, names_in
@@ -134,15 +134,39 @@ class _Evaluator:
         for chunk in part.emitted():
             frame.emit(Chunk(lanes[chunk.lane], chunk.rows))
 
-    def _for(self, stmt: For, frame: Frame) -> None:
-        start, stop, step = (
-            self._expressions.value(limit, frame) for limit in (stmt.start, stmt.stop, stmt.step)
-        )
-        over = (start, stop, step)
+    def _range(self, stmt: For, frame: Frame) -> tuple[Range, Value]:
+        """The range of a loop, and how many iterations that is in every lane."""
+        limits = stmt.start, stmt.stop, stmt.step
+        start, stop, step = (self._expressions.value(limit, frame) for limit in limits)
         try:
-            counts = ranges.lengths(over, frame.n)
+            return (start, stop, step), ranges.lengths((start, stop, step), frame.n)
         except Fault as fault:
             raise fault.placed(stmt.at) from None
+
+    def _foresee(self, stmt: For, frame: Frame, times: int) -> None:
+        """Refuses, before any of it runs, a nest whose loops do not depend on each other."""
+        try:
+            counts = self._range(stmt, frame)[1]
+        except Fault:
+            return  # where it is reached, if it is, this is an error of its own
+        if not isinstance(counts, int):
+            return
+        times *= counts
+        self._budget.foresee_iterations(times, stmt.at)
+        body = self._live.loops[stmt].body
+        for inner in stmt.body:
+            match inner:
+                case Transfer(at=at):
+                    self._budget.foresee_transfers(times, at)
+                case For() if not reads_of(inner) & (body.assigned | {stmt.target}):
+                    self._foresee(inner, frame, times)
+                case _:
+                    pass
+
+    def _for(self, stmt: For, frame: Frame) -> None:
+        over, counts = self._range(stmt, frame)
+        if self._live.loops[stmt].nests:
+            self._foresee(stmt, frame, 1)
         self._budget.iterate(ranges.total(counts, frame.n), stmt.at)
         if self._live.loops[stmt].carried:
             self._one_by_one(stmt, over, counts, frame)

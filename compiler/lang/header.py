@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hccc.ir.collective import ROOTED, Collective, OpType, block_count
+from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.syntax import Algorithm, At, Mistake, Number, Pair, Text
 
@@ -125,11 +125,11 @@ class _Keys:
     def op_type(self) -> OpType:
         """OpType, in any case."""
         text = self._text("OpType")
-        by_name = {op.value.lower(): op for op in OpType}
+        by_name = {op.value.lower(): op for op in PROGRAMMABLE}
         if text.lower() in by_name:
             return by_name[text.lower()]
         near = did_you_mean(text.lower(), by_name)
-        known = ", ".join(op.value for op in OpType)
+        known = ", ".join(op.value for op in PROGRAMMABLE)
         help = f"did you mean {by_name[near[0]].value}?" if near else f"one of {known}"
         message = f"there is no collective {clip(text)!a}"
         raise Mistake("E012", message, self.at("OpType"), help)

@@ -93,9 +93,8 @@ class Liveness:
         exposed = body.exposed - {stmt.target}
         nests = len(self.loops) > before
         self.loops[stmt] = Loop(body, sorted(exposed & body.assigned), nests)
-        limits = [stmt.start, stmt.stop, stmt.step]
-        self.deepest = max(self.deepest, *(limit.depth for limit in limits))
-        outside = exposed | _reads(limits)
+        self.deepest = max(self.deepest, stmt.start.depth, stmt.stop.depth, stmt.step.depth)
+        outside = exposed | reads_of(stmt)
         facts = Facts(outside, body.assigned | {stmt.target}, frozenset())
         self._facts[stmt] = facts
         return facts
@@ -142,6 +141,11 @@ class Liveness:
         loop = self.loops[stmt]
         loop.keep = keep | frozenset(loop.carried)
         self._down(stmt.body, loop.keep)
+
+
+def reads_of(loop: For) -> frozenset[str]:
+    """The names in a loop's limits."""
+    return _reads([loop.start, loop.stop, loop.step])
 
 
 def _reads(exprs: Sequence[Expr]) -> frozenset[str]:

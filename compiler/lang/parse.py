@@ -46,12 +46,21 @@ def parse_text(text: str) -> Algorithm:
     before: Token | None = None
     try:
         for token in Tokenizer(text).tokens():
+            if before is None or before.type == "_DEF":
+                _check_beginning(token)
             parser.feed_token(token)
             before = token
-        algorithm: Algorithm = parser.feed_eof(before)
+        algorithm: Algorithm = parser.feed_eof(before)  # type: ignore[no-untyped-call]
     except UnexpectedToken as error:
-        raise complaint(error.token, before, parser.accepts()) from None
+        accepts: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+        raise complaint(error.token, before, accepts) from None
     return algorithm
+
+
+def _check_beginning(token: Token) -> None:
+    if token.type != "_DEF" and token != "ResCCLAlgo":
+        message = f"a program begins with ResCCLAlgo, not `{clip(token)}`"
+        raise Mistake("E010", message, _at(token), f"for example `{HEADER}`")
 
 
 class _NoLexer(Lexer):
@@ -174,12 +183,11 @@ class _Builder(Transformer[Token, Any]):
         return Pair(str(items[0]), _at(items[0]), items[1])
 
     def start(self, items: list[Any]) -> Algorithm:
-        name, at = str(items[0]), _at(items[0])
-        if name != "ResCCLAlgo":
-            raise Mistake("E010", f"a program begins with ResCCLAlgo, not `{name}`", at)
-        return Algorithm(tuple(i for i in items if isinstance(i, Pair)), items[-1], at)
+        pairs = tuple(item for item in items if isinstance(item, Pair))
+        return Algorithm(pairs, items[-1], _at(items[0]))
 
 
+HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):'
 TRANSFER = "transfer(srcRank, dstRank, step, chunkId, recv)"
 RESERVED = frozenset({"range", "transfer", "min", "max", "recv", "rrc", "True", "False"})
 

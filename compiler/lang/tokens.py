@@ -16,7 +16,7 @@ from lark import Token
 
 from hccc.lang.syntax import At, Mistake, Table
 
-MAX_TOKENS = 1 << 19
+MAX_TOKENS = 1 << 18
 MAX_PARENTHESES = 200
 MAX_BLOCKS = 64
 TABLE_ROWS = 4  # shorter runs of literal transfers are ordinary statements
@@ -50,6 +50,7 @@ KEYWORDS = {
     **{word: f"_{word.upper()}" for word in ("def", "for", "in", "if", "elif", "else")},
     **{word: word.upper() for word in ("and", "or", "not")},
 }
+_STATEMENTS = "the language has assignments, `for ... in range(...)`, `if` and `transfer(...)`"
 NOT_OURS = {
     "while": "a program always terminates; use `for i in range(...):`",
     "break": "a loop runs to its end; guard its body with `if`",
@@ -60,11 +61,9 @@ NOT_OURS = {
     "pass": "leave the block out",
     "is": "compare with `==`",
     "None": "everything is an integer",
-    **dict.fromkeys(
-        ["as", "assert", "async", "await", "class", "del", "except", "finally", "global"]
-        + ["lambda", "nonlocal", "raise", "try", "with", "yield"],
-        "the language has assignments, `for ... in range(...)`, `if` and `transfer(...)`",
-    ),
+    **dict.fromkeys(["as", "assert", "async", "await", "class", "del", "global"], _STATEMENTS),
+    **dict.fromkeys(["except", "finally", "nonlocal", "raise", "try", "with"], _STATEMENTS),
+    **dict.fromkeys(["lambda", "yield"], _STATEMENTS),
 }
 
 
@@ -91,10 +90,8 @@ class Tokenizer:
         """All tokens. Raises `Mistake` at what is no token, or bad indentation."""
         if self.text.startswith("\ufeff"):
             self.pos = 1
-        count = 0
-        for token in self._all():
-            count += 1
-            if count > MAX_TOKENS:
+        for count, token in enumerate(self._all()):
+            if count == MAX_TOKENS:
                 raise Mistake(
                     "E007",
                     f"this program is too long: more than {MAX_TOKENS:,} words",

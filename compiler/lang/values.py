@@ -33,7 +33,7 @@ Value = int | Ints
 
 
 class Fault(Mistake):
-    """A mistake in one lane. `loops` collects (name, value) of the loops around, outermost first."""
+    """A mistake in one lane. `loops` collects (name, value) of loops around it, outermost first."""
 
     def __init__(self, lane: int, code: str, message: str, help: str | None = None) -> None:
         super().__init__(code, message, None, help)
@@ -237,9 +237,9 @@ def power(a: Value, b: Value) -> Value:
     # Beyond 2 the exponents of 0, 1 and -1 matter only by parity; of others, beyond 64 not at all.
     base, exponent = np.asarray(_raw(a)), np.asarray(_raw(b))
     small = np.where(exponent == 0, 0, 2 - exponent % 2)
-    times: I8 = np.where(np.abs(base) <= 1, small, np.minimum(exponent, 64))
+    times: I8 = np.where((base >= -1) & (base <= 1), small, np.minimum(exponent, 64))
     if isinstance(a, int) and isinstance(b, int):
-        result = a ** int(times)
+        result = int(a ** int(times))
         if not _fits(result, result):
             raise _overflow("**", a, b, 0)
         return result
