@@ -15,7 +15,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 from secrets import token_hex
 
-from hccc.diagnostics import InternalError, UserError, fail
+from hccc.diagnostics import InternalError, fail
 from hccc.emit.library import DispatchView, library
 from hccc.emit.render import render
 from hccc.emit.source import text
@@ -76,11 +76,8 @@ def _named_errors(place: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:  # ValueError: a null byte in a path
         reason = getattr(error, "strerror", None) or str(error)
-        raise _unwritable(getattr(error, "filename", None) or place, reason) from None
-
-
-def _unwritable(path: object, reason: str) -> UserError:
-    return fail("E431", f"{path}: {reason}", help="give -o a directory that can be written")
+        help = "give -o a directory that can be written"
+        raise fail("E431", f"{place}: cannot be written: {reason}", help=help) from None
 
 
 def _is_empty(place: Path) -> bool:

@@ -66,7 +66,7 @@ def _stages(v: I8, grid: Grid, moduli: tuple[int, ...], depth: int) -> Iterator[
     """Ever more general forms of `v`; the last stage always has one."""
     low, high = int(v.min()), int(v.max())
     span = (*moduli, high - low + 1)
-    cycles = [(0, 0), *((m, 0 if high < m else low) for m in span if high - low < m)]
+    cycles = [(0, 0), *((m, 0 if 0 <= low and high < m else low) for m in span if high - low < m)]
     partitions = _partitions(tuple(k for k, axis in enumerate(grid.axes) if len(axis) > 1))
     yield _sums(v, grid, partitions[0], cycles)
     if depth and low >= 0:

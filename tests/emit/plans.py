@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from hccc.passes.place import place
 from hccc.passes.schedule import schedule
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
+
+Golden = Callable[[str, str], None]
 
 
 def program(

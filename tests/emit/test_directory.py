@@ -1,0 +1,145 @@
+"""Output directories: what is in them, and that they are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import plans
+import pytest
+
+from hccc.diagnostics import InternalError, UserError
+from hccc.emit import directory, source
+from hccc.emit.targets import CPU, TARGETS
+from hccc.ir import plan_json
+
+PLAN = plans.compiled(plans.ring_allreduce(4))
+FILES = directory.files(PLAN, TARGETS, plan_json.dumps(PLAN))
+
+
+def held(place: Path) -> dict[str, str]:
+    """Every file below `place`."""
+    found = (p for p in place.rglob("*") if p.is_file())
+    return {str(p.relative_to(place)): p.read_text(encoding="utf-8") for p in found}
+
+
+def refused(place: Path, code: str) -> UserError:
+    with pytest.raises(UserError) as error:
+        directory.write(place, FILES)
+    assert error.value.problem.code == code
+    assert str(place.name) in error.value.problem.message
+    return error.value
+
+
+def test_contents() -> None:
+    wanted = {"plan.json", "CMakeLists.txt", "ring.h", "ring.cu", "ring.hip", "ring_cpu.cpp"}
+    assert wanted <= FILES.keys() and {"hccc/hccc.h", "hccc/device.h"} <= FILES.keys()
+    assert FILES["ring.cu"] == source.cuda(PLAN) and FILES["ring_cpu.cpp"] == source.cpu(PLAN)
+    assert directory.files(PLAN, TARGETS, plan_json.dumps(PLAN)) == FILES
+    assert all("/work" not in body and "/tmp" not in body for body in FILES.values())
+
+
+def test_one_target_only() -> None:
+    made = directory.files(PLAN, [CPU], "")
+    assert "ring.cu" not in made and "CUDA_COMPILER" not in made["CMakeLists.txt"]
+
+
+def test_a_new_directory_gets_all_files_and_nothing_else(tmp_path: Path) -> None:
+    place = tmp_path / "a" / "b" / "kernels"
+    assert len(directory.write(place, FILES)) == len(FILES)
+    assert held(place) == FILES and os.listdir(place.parent) == ["kernels"]
+
+
+def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
+    directory.write(tmp_path, FILES)
+    assert held(tmp_path) == FILES
+
+
+def test_a_second_time_touches_only_what_differs(tmp_path: Path) -> None:
+    place = tmp_path / "kernels"
+    directory.write(place, FILES)
+    (place / "mine.txt").write_text("keep me")
+    (place / "ring.cu").write_text("old")
+    before = {p: p.stat().st_mtime_ns for p in place.rglob("*")}
+    assert directory.write(place, FILES) == [place / "ring.cu"]
+    assert directory.write(place, FILES) == []
+    assert held(place) == FILES | {"mine.txt": "keep me"}
+    unchanged = [p for p in before if p.is_file() and p.name != "ring.cu"]
+    assert all(p.stat().st_mtime_ns == before[p] for p in unchanged)
+
+
+def test_somebody_elses_directory_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "home"
+    place.mkdir()
+    (place / "thesis.tex").write_text("x")
+    refused(place, "E430")
+    (place / "plan.json").write_text('{"my": "plan"}')
+    refused(place, "E430")
+    assert set(held(place)) == {"thesis.tex", "plan.json"}
+
+
+def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "kernels"
+    place.write_text("x")
+    refused(place, "E430")
+    refused(place / "deeper", "E431")
+    assert place.read_text() == "x"
+
+
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kernels").symlink_to(tmp_path / "gone")
+    refused(tmp_path / "kernels", "E430")
+
+
+@pytest.mark.parametrize("name", ["ring.cu", "hccc"])
+def test_a_link_or_directory_in_the_way_is_refused(tmp_path: Path, name: str) -> None:
+    place, other = tmp_path / "kernels", tmp_path / "other"
+    directory.write(place, FILES)
+    if (place / name).is_dir():
+        (place / name).rename(other)
+    else:
+        other.write_text("precious")
+        (place / name).unlink()
+    (place / name).symlink_to(other)
+    (place / "ring.h").write_text("old")
+    refused(place, "E430")
+    assert (place / "ring.h").read_text() == "old"
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("after", [0, 3, 8])
+def test_a_failure_leaves_things_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool, after: int
+) -> None:
+    place = tmp_path / "deep" / "kernels"
+    if not fresh:
+        directory.write(place, dict.fromkeys(FILES, "old") | {"plan.json": FILES["plan.json"]})
+    before = held(tmp_path)
+    calls = iter(range(100))
+    real = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if next(calls) == after:
+            real(path, data[:5])
+            raise OSError(28, "No space left on device", str(path))
+        return real(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UserError, match="No space left") as error:
+        directory.write(place, FILES)
+    assert error.value.problem.code == "E431"
+    assert held(tmp_path) == before and (tmp_path / "deep").exists() == (not fresh)
+
+
+@pytest.mark.parametrize("place", ["a\0b", "/proc/hccc/kernels", "x" * 300])
+def test_places_that_cannot_be(place: str) -> None:
+    with pytest.raises(UserError) as error:
+        directory.write(place, FILES)
+    assert error.value.problem.code == "E431"
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "hccc/../../x"])
+def test_no_file_leaves_the_directory(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InternalError):
+        directory.write(tmp_path / "kernels", {name: ""})
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,76 @@
+"""The emitted text: goldens, growth, stability, and names that come from outside."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import plans
+import pytest
+
+from hccc.diagnostics import InternalError
+from hccc.emit import source
+from hccc.ir.primitives import Transport
+
+
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("ring", plans.compiled(plans.ring_allreduce(4))),
+        ("staged_ring", plans.compiled(plans.ring_allgather(4), transport=Transport.STAGED)),
+        ("mesh", plans.compiled(plans.mesh_allreduce(4))),
+        ("star", plans.compiled(plans.broadcast(4))),
+        ("hierarchical", plans.compiled(plans.hierarchical_mesh(2, 2), level="none")),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_golden(name: str, plan: plans.Plan, golden: plans.Golden) -> None:
+    golden("cuda", source.cuda(plan))
+    golden("cpu", source.cpu(plan))
+
+
+def test_hip_golden(golden: plans.Golden) -> None:
+    golden("hip", source.hip(plans.compiled(plans.ring_allreduce(4))))
+
+
+@pytest.mark.parametrize("transport", list(Transport))
+def test_text_grows_with_the_pattern_not_with_ranks(transport: Transport) -> None:
+    sizes = [
+        len(source.cuda(plans.compiled(plans.ring_allreduce(n), transport=transport)))
+        for n in (8, 64)
+    ]
+    assert sizes[1] < sizes[0] * 1.05
+
+
+def test_the_papers_algorithm_stays_small() -> None:
+    plan = plans.compiled(plans.hierarchical_mesh(4, 8), level="none")
+    assert len(source.cuda(plan)) < 20_000
+
+
+def test_nothing_is_interpreted() -> None:
+    text = source.cuda(plans.compiled(plans.ring_allreduce(8)))
+    assert "table" not in text and text.count("switch") == 1
+
+
+def test_same_plan_same_text() -> None:
+    texts = {source.cuda(plans.compiled(plans.hierarchical_mesh(2, 4))) for _ in range(2)}
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("name", ["", "1x", "a-b", "a b", "a\nb", "../x", "ä", "x" * 500, "a\n"])
+def test_a_name_that_is_no_identifier_is_a_bug(name: str) -> None:
+    plan = replace(plans.compiled(plans.ring_allgather(2)), name=name)
+    with pytest.raises(InternalError, match="identifier"):
+        source.cuda(plan)
+
+
+@pytest.mark.parametrize(
+    "name", ["x.rccl\n#error", "*/ int x; /*", "a\\", "/home/me/secret/x.rccl", "a\r#b", "x" * 999]
+)
+def test_source_names_cannot_leave_their_comment(name: str) -> None:
+    plan = plans.compiled(plans.ring_allgather(2))
+    plain = source.cuda(replace(plan, source="S")).splitlines()
+    lines = source.cuda(replace(plan, source=name)).splitlines()
+    assert len(lines) == len(plain)
+    for line, other in zip(lines, plain, strict=True):
+        assert line == other or line.lstrip().startswith("//")
+        assert not line.endswith("\\") and "secret" not in line and len(line) < 200
