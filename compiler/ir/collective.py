@@ -16,8 +16,10 @@ each cut into `chunks_per_block` chunks:
 | Scatter       | r·S + j             | root           | r              | R at root / 1            |
 | Alltoall      | (s·R + d)·S + j     | s              | d              | R / R                    |
 | SendRecv      | s·S + j             | s              | (s + 1) mod R  | 1 / 1                    |
+| custom        | r·S + j             | r              | nobody         | 1 / 1                    |
 
 R ranks, S chunks per block, 0 <= j < S. SendRecv is nccl-tests' sendrecv_perf.
+`custom` is MSCCL XML whose result only its author knows; programs cannot name it.
 In place means, as in NCCL, that the smaller user buffer lies inside the larger one (Allgather,
 Reducescatter, Gather, Scatter) or that both are the same memory (all others).
 """
@@ -44,8 +46,10 @@ class OpType(StrEnum):
     SCATTER = "Scatter"
     ALLTOALL = "Alltoall"
     SENDRECV = "SendRecv"
+    CUSTOM = "custom"
 
 
+PROGRAMMABLE = tuple(op for op in OpType if op is not OpType.CUSTOM)
 REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
 ROOTED = frozenset({OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER})
 _WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
@@ -116,12 +120,14 @@ class Collective:
         """Whether `rank` must end with the whole of `chunk`."""
         if self.all_want:
             return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
+        if self.op is OpType.CUSTOM:
+            return np.zeros(np.broadcast(rank, chunk).shape, np.bool_)
         return np.equal(self.target_of(chunk), rank)
 
     def input_slot(self, chunk: I8) -> I8:
         """Where in its holder's send buffer a chunk lies (in chunks from the start)."""
         chunk = np.asarray(chunk)
-        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
+        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV, OpType.CUSTOM):
             return chunk % self.chunks_per_block
         if self.op is OpType.ALLTOALL:
             return chunk % (self.n_ranks * self.chunks_per_block)
@@ -138,7 +144,7 @@ class Collective:
 
     def input_chunk(self, rank: I8, slot: I8) -> I8:
         """The chunk in slot `slot` of `rank`'s send buffer: the inverse of `input_slot`."""
-        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
+        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV, OpType.CUSTOM):
             return np.asarray(rank) * self.chunks_per_block + slot
         if self.op is OpType.ALLTOALL:
             return np.asarray(rank) * self.n_ranks * self.chunks_per_block + slot

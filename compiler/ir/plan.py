@@ -67,7 +67,7 @@ class Plan:
     n_tb: I4  # i4[n_ranks]
     tb_ptr: I8  # i8[T + 1]
     chunk: I4  # i4[P]
-    sub: I4  # i4[P]
+    sub: I4  # i4[P], sub-pipeline; of an imported plan, its step
     line: I4  # i4[P], source line of the first task, 0 for local copies
     final: U1  # u1[P]
     guard: U1  # u1[P]
@@ -79,6 +79,10 @@ class Plan:
     scratch_slots: I4  # i4[n_ranks]
     stage_slots: I4  # i4[n_ranks]
     queues: Queues
+    max_window: int = 0  # the largest window it may run with, 0 for any
+    in_place: bool = True  # which of the two kinds of call it serves
+    out_of_place: bool = True
+    keeps_input: bool = True  # whether an out-of-place call leaves the send buffer as it was
 
     def __post_init__(self) -> None:
         for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots"):
@@ -89,6 +93,11 @@ class Plan:
 
     def __len__(self) -> int:
         return len(self.chunk)
+
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """The values of "in place" that it serves."""
+        return (*[False] * self.out_of_place, *[True] * self.in_place)
 
     @property
     def n_ranks(self) -> int:

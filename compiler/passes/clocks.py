@@ -20,35 +20,42 @@ LANES = 2  # threads that take columns in turn; each needs a clock of its own
 
 @njit(cache=True)
 def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I4:
-    """Primitives in an order that respects blocks and edges; on a cycle, those before it."""
+    """Primitives in an order that respects blocks and edges; on a cycle, those before it.
+
+    The blocks take turns, as they would on a machine. O(n + edges).
+    """
     n = tb_ptr[-1]
     waiting = np.zeros(n, np.int32)
     for i in range(n):
         waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
+    n_blocks = len(tb_ptr) - 1
     head = tb_ptr[:-1].copy()  # next primitive of each block
     block = np.empty(n, np.int32)
-    for b in range(len(head)):
+    queue = np.empty(max(n_blocks, 1), np.int32)  # blocks whose next primitive can run, a ring
+    front, ready = 0, 0
+    for b in range(n_blocks):
         block[tb_ptr[b] : tb_ptr[b + 1]] = b
+        if tb_ptr[b] < tb_ptr[b + 1] and waiting[tb_ptr[b]] == 0:
+            queue[ready] = b
+            ready += 1
     order = np.empty(n, np.int32)
     done = 0
-    stack = np.arange(len(head)).astype(np.int32)
-    stack_room = np.empty(len(head) + n, np.int32)
-    stack_room[: len(stack)] = stack
-    top = len(stack)
-    while top > 0:
-        top -= 1
-        b = stack_room[top]
-        while head[b] < tb_ptr[b + 1] and waiting[head[b]] == 0:
-            i = head[b]
-            head[b] += 1
-            order[done] = i
-            done += 1
-            for k in range(succ_ptr[i], succ_ptr[i + 1]):
-                s = succ[k]
-                waiting[s] -= 1
-                if waiting[s] == 0 and head[block[s]] == s and block[s] != b:
-                    stack_room[top] = block[s]
-                    top += 1
+    while ready > 0:
+        b = queue[front]
+        front, ready = (front + 1) % n_blocks, ready - 1
+        i = head[b]
+        head[b] += 1
+        order[done] = i
+        done += 1
+        for k in range(succ_ptr[i], succ_ptr[i + 1]):
+            s = succ[k]
+            waiting[s] -= 1
+            if waiting[s] == 0 and head[block[s]] == s and block[s] != b:
+                queue[(front + ready) % n_blocks] = block[s]
+                ready += 1
+        if head[b] < tb_ptr[b + 1] and waiting[head[b]] == 0:
+            queue[(front + ready) % n_blocks] = b
+            ready += 1
     return order[:done]
 
 

@@ -14,6 +14,7 @@ from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr, csr_from_pairs
 from hccc.ir.plan import Plan
 from hccc.passes.clocks import topological
+from hccc.passes.fifo import passes
 from hccc.passes.grouping import transpose
 from hccc.passes.proof import Proof
 from hccc.passes.waits import enforced, messages, name
@@ -32,7 +33,10 @@ def deadlock(plan: Plan) -> Proof:
         raise _circle(plan, waits, order)
     if len(plan.queues):
         _queues_in_order(plan)
-        _contracted(plan, waits)
+        if plan.max_window == 1:
+            _one_tile(plan, waits)
+        else:
+            _contracted(plan, waits)
     detail: dict[str, int | str] = {
         "primitives": len(plan),
         "thread blocks": len(plan.tb_ptr) - 1,
@@ -82,6 +86,16 @@ def _queues_in_order(plan: Plan) -> None:
         if wrong.any():
             i = int(row[1:][wrong][0])
             raise fail("E303", f"{name(plan, i)} serves its queue out of turn")
+
+
+def _one_tile(plan: Plan, waits: Csr) -> None:
+    """Window 1: a tile that runs from empty queues can follow another (see `fifo`)."""
+    if not passes(plan, waits, 1, plan.queue_slots):
+        raise fail(
+            "E303",
+            f"with {plan.queue_slots} slots a queue this plan hangs: a thread block sends more "
+            "messages than that before its peer takes one",
+        )
 
 
 def _contracted(plan: Plan, waits: Csr) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
 
@@ -59,8 +60,9 @@ def locate(plan: Plan, *, in_place: bool) -> Locations:
     start_rank, want = start.copy(), start.copy()
     begin = _input(plan, w, holder, slot, in_place)
     start[begin], start_rank[begin] = chunk, holder
-    end, wanted = _wanted(plan, w)
-    want[end] = wanted
+    if plan.collective.op is not OpType.CUSTOM:
+        end, wanted = _wanted(plan, w)
+        want[end] = wanted
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
     return Locations(
         _keys(plan, w, plan.src, in_place), _keys(plan, w, plan.dst, in_place), count,
@@ -104,7 +106,7 @@ def _input(plan: Plan, w: _Widths, rank: I8, slot: I8, in_place: bool) -> I8:
     """Keys of send slots: in place those of the receive slot in the same memory, if any."""
     c = plan.collective
     own = rank * w.rank + slot
-    if not in_place:
+    if not in_place or c.op is OpType.CUSTOM:
         return own
     offset = np.array([c.alias_offset(r) for r in range(plan.n_ranks)], np.int64)
     room = np.array([c.output_blocks(r) for r in range(plan.n_ranks)], np.int64)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8, U1
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.passes.contributions import full_set
 from hccc.passes.deadlock import execution_order
@@ -40,8 +41,10 @@ def result(plan: Plan) -> Proof:
     Raises:
         UserError E306: a primitive combines wrong values; E307: a receive slot ends wrong.
     """
+    if plan.collective.op is OpType.CUSTOM:
+        return Proof("result", "nothing: only its author knows what a custom collective must give")
     order = execution_order(plan, enforced(plan))
-    for in_place in (False, True):
+    for in_place in plan.modes:
         where = locate(plan, in_place=in_place)
         _prove(plan, where, order, "in place" if in_place else "out of place")
     detail: dict[str, int | str] = {
@@ -79,7 +82,8 @@ def _wrong_end(plan: Plan, where: Locations, location: int, how: str) -> UserErr
 
 
 @njit(cache=True)
-def _begin(start: I4, start_rank: I4, words: int, lo: int, reduces: bool) -> Words:
+def begin(start: I4, start_rank: I4, words: int, lo: int, reduces: bool) -> Words:
+    """The bitsets at the start, words [lo, lo + words): u8[locations, words]."""
     state = np.zeros((len(start), words), np.uint64)
     for x in range(len(start)):
         bit = start_rank[x] if reduces else 0
@@ -113,7 +117,7 @@ def _execute(
     start: I4, start_rank: I4, want: I4, full: Words, lo: int, reduces: bool,
 ) -> tuple[int, int]:  # fmt: skip
     """Runs the Plan on words [lo, lo + len(full)): (code, primitive), or (0, wrong location)."""
-    state = _begin(start, start_rank, len(full), lo, reduces)
+    state = begin(start, start_rank, len(full), lo, reduces)
     held = start.copy()
     done = np.zeros(len(start), np.uint8)
     value = np.zeros(len(full), np.uint64)
