@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
-from hccc.ir.collective import Collective
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.plan import Plan
 from hccc.runtime import patterns
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.patterns import Array, Pattern
@@ -39,6 +40,8 @@ class Memory:
     send_length: int
     receive_at: int
     receive_length: int
+    sends: bool  # whether the collective has a send buffer here at all
+    receives: bool
 
     @property
     def send(self) -> Array:
@@ -52,10 +55,7 @@ class Memory:
 
     def like(self) -> Memory:
         """Memory of the same layout, not initialised."""
-        return Memory(
-            np.empty_like(self.slab),
-            self.send_at, self.send_length, self.receive_at, self.receive_length,
-        )  # fmt: skip
+        return replace(self, slab=np.empty_like(self.slab))
 
 
 class Session(Protocol):
@@ -94,13 +94,18 @@ class Row:
     dtype: str
     redop: str
     root: int
-    out_of_place: Timing
-    in_place: Timing
+    out_of_place: Timing | None
+    in_place: Timing | None
+
+    @property
+    def halves(self) -> tuple[Timing, ...]:
+        """The halves that were measured."""
+        return tuple(half for half in (self.out_of_place, self.in_place) if half)
 
     @property
     def wrong(self) -> int:
         """Wrong elements of both halves."""
-        return (self.out_of_place.wrong or 0) + (self.in_place.wrong or 0)
+        return sum(half.wrong or 0 for half in self.halves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,30 +138,31 @@ def _most_blocks(c: Collective) -> int:
     return max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
 
 
-def measure(c: Collective, dtype: str, op: str, size: int, schedule: Schedule, bind: Bind) -> Row:
+def measure(plan: Plan, dtype: str, op: str, size: int, schedule: Schedule, bind: Bind) -> Row:
     """One row. Raises what the session raises (a fault, a timeout)."""
-    itemsize = DTYPES[dtype].itemsize
+    c, itemsize = plan.collective, DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
     actual = count * itemsize * _most_blocks(c)
+    pattern = Pattern(c, dtype, op, count)
     halves = [
-        _half(c, Pattern(c, dtype, op, count), actual, schedule, bind, in_place)
+        _half(pattern, actual, schedule, bind, in_place) if in_place in plan.modes else None
         for in_place in (False, True)
     ]
     redop = op if c.reduces else "none"
     return Row(actual, count, dtype, redop, c.root if c.rooted else -1, halves[0], halves[1])
 
 
-def _half(
-    c: Collective, p: Pattern, size: int, schedule: Schedule, bind: Bind, in_place: bool
-) -> Timing:
-    memory = [allocate(c, p, rank, in_place) for rank in range(c.n_ranks)]
+def _half(p: Pattern, size: int, schedule: Schedule, bind: Bind, in_place: bool) -> Timing:
+    c = p.collective
+    memory = [allocate(p, rank, in_place) for rank in range(c.n_ranks)]
     _fill(p, memory)
     session = bind(memory, p.count, in_place)
     session.put()
     if schedule.warmups:
         session.run(schedule.warmups)
     seconds = session.run(schedule.launches) / schedule.launches
-    wrong = _checked(p, memory, session, in_place) if schedule.check else None
+    known = schedule.check and c.op is not OpType.CUSTOM
+    wrong = _checked(p, memory, session, in_place) if known else None
     algbw = size / seconds / 1e9 if seconds > 0 else 0.0
     return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong)
 
@@ -171,16 +177,21 @@ def _checked(p: Pattern, memory: Sequence[Memory], session: Session, in_place: b
     return wrong_elements(fresh, memory)
 
 
-def allocate(c: Collective, p: Pattern, rank: int, in_place: bool) -> Memory:
-    """Memory for one rank, its buffers on 256-byte boundaries."""
+def allocate(p: Pattern, rank: int, in_place: bool) -> Memory:
+    """Memory for one rank, its buffers on 256-byte boundaries where they are apart."""
+    c = p.collective
+    ins, outs = c.input_blocks(rank), c.output_blocks(rank)
+    send, receive = ins * p.count, outs * p.count
     guard = GUARD // p.numpy.itemsize
-    send, receive = c.input_blocks(rank) * p.count, c.output_blocks(rank) * p.count
-    if not in_place:
-        gap = -(-receive // guard) * guard + guard
-        return Memory(_aligned(guard + gap + send + guard, p), guard + gap, send, guard, receive)
-    shift = c.alias_offset(rank) // c.chunks_per_block * p.count if send and receive else 0
-    slab = _aligned(guard + max(send, receive) + guard, p)
-    return Memory(slab, guard + max(shift, 0), send, guard + max(-shift, 0), receive)
+    if in_place:
+        shift = c.alias_offset(rank) // c.chunks_per_block * p.count if ins and outs else 0
+        send_at, receive_at = guard + max(shift, 0), guard + max(-shift, 0)
+        end = guard + max(send, receive)
+    else:
+        receive_at, send_at = guard, guard + -(-receive // guard) * guard + guard
+        end = send_at + send
+    slab = _aligned(end + guard, p)
+    return Memory(slab, send_at, send, receive_at, receive, ins > 0, outs > 0)
 
 
 def _aligned(n: int, p: Pattern) -> Array:

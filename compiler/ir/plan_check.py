@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I8
-from hccc.ir.collective import block_count
+from hccc.ir.collective import OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
 
@@ -27,6 +27,7 @@ MAX_CHANNELS = 64
 MAX_WARPS = 32
 MAX_QUEUE_SLOTS = 1 << 16
 MAX_TEXT = 1024
+MAX_CUSTOM_CHUNKS = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -68,6 +69,7 @@ def _header(plan: Plan) -> None:
     }
     for field, (value, low, high) in limits.items():
         _require(low <= value <= high, "E310", f"{field}: {value} is not in {low}..{high}")
+    _require(bool(plan.modes), "E310", "in_place, out_of_place: the plan serves no call")
     power = plan.queue_slots & (plan.queue_slots - 1) == 0
     _require(power, "E310", f"queue_slots: {plan.queue_slots} is not a power of two")
     blocks = block_count(c.op, c.n_ranks)
@@ -134,7 +136,7 @@ def _columns(plan: Plan) -> None:
     _within("E311", "final", plan.final, 2)
     _within("E311", "guard", plan.guard, len(Guard))
     if plan.final.any():
-        _require(c.reduces, "E311", f"final: {c.op.value} has no reduction to complete")
+        _require(_may_reduce(plan), "E311", f"final: {c.op.value} has no reduction to complete")
 
 
 def _operands(plan: Plan) -> None:
@@ -154,14 +156,20 @@ def _operands(plan: Plan) -> None:
             away = ~queue & (operands.rank != owner[row])
             message = "staged, but it touches another rank's memory"
             _none(field, away, operands, "E312", message)
-    if not plan.collective.reduces:
+    if not _may_reduce(plan):
         many = np.flatnonzero(plan.src.counts() > 1)
         if len(many):
             raise _at("src", "E312", int(many[0]), "several sources where nothing is reduced")
     written, guard = plan.dst.buffer, plan.guard[plan.dst.owner()]
+    if not plan.out_of_place:
+        return
     _none("dst", written == Buffer.INPUT, plan.dst, "E312", "writes a send buffer")
     staged = (written == Buffer.STAGE) & (guard != Guard.IN_PLACE)
     _none("dst", staged, plan.dst, "E312", "out of place, STAGE is a send buffer")
+
+
+def _may_reduce(plan: Plan) -> bool:
+    return plan.collective.reduces or plan.collective.op is OpType.CUSTOM
 
 
 def _room(plan: Plan) -> I8:
@@ -188,8 +196,13 @@ def _none(field: str, bad: B1, operands: Operands, code: str, message: str) -> N
 def _sizes(plan: Plan) -> None:
     """No buffer is larger than what is accessed there: a small file must not ask for terabytes.
 
-    Out of place every receive slot is written and every send slot read, or the result is wrong.
+    Every receive slot is written and every send slot read, or the result is wrong. (A custom
+    collective has no known result; then a limit must do.)
     """
+    custom = plan.collective.op is OpType.CUSTOM
+    most = MAX_CUSTOM_CHUNKS
+    if custom and plan.collective.n_chunks > most:
+        raise fail("E315", f"collective.n_chunks: {plan.collective.n_chunks} is more than {most}")
     room = _room(plan)
     outputs, inputs = int(room[Buffer.OUTPUT].sum()), int(room[Buffer.INPUT].sum())
     written = int(np.count_nonzero(plan.dst.buffer == Buffer.OUTPUT))
@@ -199,7 +212,7 @@ def _sizes(plan: Plan) -> None:
         ("send slots, but only {} reads of one", inputs, int(np.count_nonzero(reads))),
     ):
         message = f"collective.n_chunks: {slots} {what.format(touched)}"
-        _require(slots <= touched, "E315", message)
+        _require(slots <= touched or custom, "E315", message)
     for field, buffer in (("scratch_slots", Buffer.SCRATCH), ("stage_slots", Buffer.STAGE)):
         slots = getattr(plan, field)
         used = np.zeros(plan.n_ranks, np.int64)

@@ -63,6 +63,9 @@ def _fields(plan: Plan) -> Iterator[str]:
         "nics_per_node": plan.nics_per_node,
         "transport": plan.transport.name.lower(),
         "queue_slots": plan.queue_slots,
+        "max_window": plan.max_window,
+        "in_place": plan.in_place,
+        "out_of_place": plan.out_of_place,
         "accumulate": plan.accumulate,
     }  # fmt: skip
     for key, value in header.items():
@@ -80,17 +83,18 @@ def _line(key: str, column: np.ndarray[Any, Any]) -> str:
 
 
 def load(path: Path | str) -> Plan:
-    """The Plan in a file. Raises `UserError` E401 for a file that cannot be read; see `loads`."""
+    """The Plan in a file. Raises as `loads`, and `UserError` E401, E402, E404 for no such text."""
     path = Path(path)
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise fail("E401", f"{path}: {size} bytes, more than the {MAX_BYTES} a plan may have")
+            raise fail("E404", f"{path}: {size} bytes, more than the {MAX_BYTES} a plan may have")
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise fail("E401", f"{path}: not text (byte {error.start} is not UTF-8)") from None
-    except OSError as error:
-        raise fail("E401", f"{path}: {error.strerror}") from None
+        raise fail("E402", f"{path}: not text (byte {error.start} is not UTF-8)") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
     return loads(text, str(path))
 
 
@@ -98,7 +102,7 @@ def loads(text: str, name: str = "plan") -> Plan:
     """The Plan in `text`; `name` is how messages call it.
 
     Raises:
-        UserError: E402 not JSON, E403 not what the schema says, E31x not a sound Plan
+        UserError: E406 not JSON, E407 not what the schema says, E31x not a sound Plan
             (`plan_check.check`). The message names the field.
     """
     data = _json(text, name)
@@ -114,18 +118,18 @@ def loads(text: str, name: str = "plan") -> Plan:
 
 def _json(text: str, name: str) -> object:
     if len(text) > MAX_BYTES:
-        raise fail("E402", f"{name}: more than the {MAX_BYTES} characters a plan may have")
+        raise fail("E404", f"{name}: more than the {MAX_BYTES} characters a plan may have")
     try:
         data: object = json.loads(
             text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates
         )
     except json.JSONDecodeError as error:
         span = Span(Source(name, text), error.lineno, error.colno, error.colno + 1)
-        raise fail("E402", f"not JSON: {error.msg}", span) from None
+        raise fail("E406", f"not JSON: {error.msg}", span) from None
     except RecursionError:
-        raise fail("E402", f"{name}: not a plan: nested too deep") from None
+        raise fail("E406", f"{name}: not a plan: nested too deep") from None
     except ValueError as error:
-        raise fail("E402", f"{name}: not a plan: {error}") from None
+        raise fail("E406", f"{name}: not a plan: {error}") from None
     return data
 
 
@@ -170,15 +174,15 @@ def _validate(data: object, name: str) -> None:
     if isinstance(data, dict) and data.get(_VERSION_KEY, PLAN_VERSION) != PLAN_VERSION:
         version = str(data[_VERSION_KEY])[:40]
         message = f"{name}: a plan of version {version}; this hccc reads version {PLAN_VERSION}"
-        raise fail("E403", message, help="compile it again from its source")
+        raise fail("E407", message, help="compile it again from its source")
     try:
         _validator()(data)
     except fastjsonschema.JsonSchemaValueException as error:
         field = ".".join(str(part) for part in error.path[1:])
         message = error.message.removeprefix(error.name or "data").strip()
         help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
-        what = f"{field}: {message}" if field else f"not a plan: the whole {message}"
-        raise fail("E403", f"{name}: {what}"[:400], help=help) from None
+        what = f"{field}: {message}" if field else f"not a plan: it {message}"
+        raise fail("E407", f"{name}: {what}"[:400], help=help) from None
 
 
 def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.ndarray[Any, Any]:
@@ -188,11 +192,11 @@ def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.nda
     limits = schema()["definitions"][kind]["items"]
     if not set(map(type, values)) <= {int}:
         i = next(i for i, value in enumerate(values) if type(value) is not int)
-        raise fail("E403", f"{field}[{i}]: {json.dumps(values[i])[:40]} is not an integer")
+        raise fail("E407", f"{field}[{i}]: {json.dumps(values[i])[:40]} is not an integer")
     low, high = int(limits["minimum"]), int(limits["maximum"])
     if values and (min(values) < low or max(values) > high):
         i = next(i for i, value in enumerate(values) if not low <= value <= high)
-        raise fail("E403", f"{field}[{i}]: {str(values[i])[:40]} is not in {low}..{high}")
+        raise fail("E407", f"{field}[{i}]: {str(values[i])[:40]} is not in {low}..{high}")
     return np.array(values, np.int64)
 
 
@@ -215,5 +219,8 @@ def _plan(data: Any) -> Plan:
         nics_per_node=data["nics_per_node"],
         transport=Transport[data["transport"].upper()],
         queue_slots=data["queue_slots"],
+        max_window=data["max_window"],
+        in_place=data["in_place"],
+        out_of_place=data["out_of_place"],
         **parts,
     )

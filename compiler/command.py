@@ -1,0 +1,159 @@
+"""command: the manners of the command line, whatever the commands do.
+
+- `hccc x.rccl ...` means `hccc compile x.rccl ...`.
+- Results go to stdout, everything else to stderr; with `--json` an error is also a JSON object
+  on stdout.
+- Exit codes: 0; 1 for anything the user can mend; 70 for a bug in hccc; 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hccc import __version__
+from hccc.diagnostics import Problem, UserError
+
+EXIT_USER, EXIT_BUG, EXIT_INTERRUPTED = 1, 70, 130
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+_LARGEST_SIZE = 1 << 40
+
+
+class DefaultGroup(click.Group):
+    """A group whose command `default` may be left out."""
+
+    default = "compile"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts the default command in front of arguments that name none."""
+        known = {*self.commands, "-h", "--help", "--version"}
+        if args and args[0] not in known:
+            self._mistyped(ctx, args[0])
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _mistyped(self, ctx: click.Context, word: str) -> None:
+        close = difflib.get_close_matches(word, self.commands, 1, 0.7)
+        if close and not Path(word).exists():
+            raise click.UsageError(f"no file and no command {word!r}; is it {close[0]!r}?", ctx)
+
+
+class Size(click.ParamType[int]):
+    """Bytes: `8`, `1K`, `4M`, `1.5G` (powers of 1024, as in nccl-tests)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes of `value`."""
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMG]?)(?:i?B)?", str(value), re.I | re.A)
+        if not match:
+            self.fail(f"{value!r} is not a size; write 8, 1K, 4M or 1G", param, ctx)
+        size = int(float(match[1]) * (1 << _UNITS[match[2].upper()]))
+        if size > _LARGEST_SIZE:
+            self.fail(f"{value!r} is more than {_LARGEST_SIZE >> 30}G", param, ctx)
+        return size
+
+
+class Words(click.ParamType[tuple[str, ...]]):
+    """A comma list of known words, or `all`; aliases are translated."""
+
+    name = "list"
+
+    def __init__(self, words: Sequence[str], aliases: dict[str, str] | None = None) -> None:
+        self.words, self.aliases = tuple(words), aliases or {}
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The words in the order given, each once."""
+        if isinstance(value, tuple):
+            return value
+        found: dict[str, None] = {}
+        for word in str(value).lower().split(","):
+            name = self.aliases.get(word.strip(), word.strip())
+            if name != "all" and name not in self.words:
+                self.fail(f"{word!r} is not one of {', '.join(self.words)}, all", param, ctx)
+            found.update(dict.fromkeys(self.words if name == "all" else (name,)))
+        return tuple(found)
+
+
+def execute(group: click.Group, argv: Sequence[str]) -> int:
+    """Runs the command line `argv`; returns the exit code and never raises."""
+    as_json = "--json" in argv
+    try:
+        code = group.main(list(argv), prog_name="hccc", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except UserError as error:
+        return _refuse(error.problem, as_json)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        return _refuse(_usage(error), as_json)
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except MemoryError:
+        help = "a smaller program, message or number of ranks needs less"
+        return _refuse(Problem("E441", "out of memory", help=help), as_json)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return EXIT_USER
+    except OSError as error:
+        return _refuse(_system(error), as_json)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else EXIT_USER
+    except Exception as error:
+        return _bug(error, as_json)
+
+
+def _usage(error: click.ClickException) -> Problem:
+    context = getattr(error, "ctx", None)
+    help = f"`{context.command_path} --help` lists what there is" if context else None
+    return Problem("E400", " ".join(error.format_message().split()), help=help)
+
+
+def _system(error: OSError) -> Problem:
+    place = f"{error.filename}: " if error.filename else ""
+    return Problem("E440", f"{place}{error.strerror or error}")
+
+
+def _refuse(problem: Problem, as_json: bool) -> int:
+    _say(problem.render())
+    if as_json:
+        _report({"error": problem.as_json()})
+    return EXIT_USER
+
+
+def _bug(error: Exception, as_json: bool) -> int:
+    if os.environ.get("HCCC_DEBUG"):
+        traceback.print_exc()
+    summary = f"{type(error).__name__}: {error}"
+    _say(
+        f"internal error: this is a bug in hccc {__version__}: {summary}\n"
+        "help: please report it with the command and its input; HCCC_DEBUG=1 prints a traceback"
+    )
+    if as_json:
+        _report({"error": {"code": "internal", "message": summary}})
+    return EXIT_BUG
+
+
+def _say(text: str) -> None:
+    """To stderr, whatever characters the terminal can show."""
+    encoding = sys.stderr.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+
+
+def _report(value: dict[str, object]) -> None:
+    print(json.dumps(value, indent=2))

@@ -1,0 +1,111 @@
+"""road: what the commands have in common: an input, the way it goes, and what comes out.
+
+An input is a program (`.rccl`), a plan (JSON), or a directory that `hccc ALGO -o` wrote.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hccc import driver
+from hccc.diagnostics import fail
+from hccc.driver import Options, Stops
+from hccc.emit import directory, source
+from hccc.emit.targets import TARGETS
+from hccc.ir import dag, pipeline, plan_json, program
+from hccc.ir.plan import Plan
+from hccc.passes.proof import Proof
+
+PLAN_STOPS = ("plan", "cpu", "cuda", "hip")
+_PEEK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A Plan and how it came about.
+
+    `stops` is None where the input was a plan already; `kernels` is the directory it came from.
+    """
+
+    plan: Plan
+    stops: Stops | None
+    proofs: tuple[Proof, ...]
+    seconds: dict[str, float]
+    kernels: Path | None = None
+
+
+def walk(path: Path, options: Options, given: Iterable[str], on_phase: driver.OnPhase) -> Made:
+    """Reads `path` and makes its Plan. `given`: options that would change how it is made.
+
+    Raises:
+        UserError: anything wrong with the input; E416 for options that would have no effect.
+    """
+    kernels = path if path.is_dir() else None
+    file = path / directory.PLAN if kernels else path
+    if kernels and not file.is_file():
+        raise fail(
+            "E401", f"{path}: a directory without {directory.PLAN}", help="`hccc ALGO -o DIR`"
+        )
+    if not kernels and not _is_json(file):
+        stops = driver.compile_file(file, options, on_phase)
+        return Made(stops.plan, stops, stops.proofs, stops.seconds)
+    if names := ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given)):
+        help = "give it when you compile the program"
+        raise fail("E416", f"{names} has no effect: {path} is compiled already", help=help)
+    seconds: dict[str, float] = {}
+    with _timed("Parsing", seconds, on_phase):
+        plan = plan_json.load(file)
+    proofs: tuple[Proof, ...] = ()
+    if options.prove:
+        with _timed("Proof", seconds, on_phase):
+            proofs = driver.check_plan(plan)
+    return Made(plan, None, proofs, seconds, kernels)
+
+
+def _is_json(path: Path) -> bool:
+    """Whether a file is a plan, not a program: no program begins with a brace."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_PEEK).lstrip()[:1] == b"{"
+    except (OSError, ValueError):
+        return False  # the language says what is wrong with it
+
+
+@contextmanager
+def _timed(phase: str, seconds: dict[str, float], on_phase: driver.OnPhase) -> Iterator[None]:
+    on_phase(phase)
+    begin = time.perf_counter()
+    yield
+    seconds[phase] = time.perf_counter() - begin
+
+
+def stop(made: Made, name: str) -> Iterator[str]:
+    """The lines of one stop, `--emit=name`."""
+    if name == "plan":
+        yield plan_json.dumps(made.plan).removesuffix("\n")
+    elif name in PLAN_STOPS:
+        emit = {"cpu": source.cpu, "cuda": source.cuda, "hip": source.hip}[name]
+        yield emit(made.plan).removesuffix("\n")
+    elif made.stops is None:
+        raise fail("E416", f"--emit={name}: the input is a plan, which comes later on the road")
+    elif name == "program":
+        yield from program.lines(made.stops.program)
+    elif name == "dag":
+        yield from dag.lines(made.stops.dag)
+    else:
+        yield from pipeline.lines(made.stops.pipeline)
+
+
+def write(
+    made: Made, output: Path, targets: Sequence[str], on_phase: driver.OnPhase
+) -> dict[str, int]:
+    """Writes the kernels of `made` into `output`; all its files and their bytes."""
+    with _timed("Emission", made.seconds, on_phase):
+        wanted = [target for target in TARGETS if target.name in targets]
+        files = directory.files(made.plan, wanted, plan_json.dumps(made.plan))
+        directory.write(output, files)
+    return {name: len(text.encode()) for name, text in files.items()}

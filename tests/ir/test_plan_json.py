@@ -1,0 +1,224 @@
+"""Plans as JSON: exact round trips, and no damaged file gets through."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import fastjsonschema
+import pytest
+
+from hccc import driver
+from hccc.diagnostics import UserError
+from hccc.driver import Options
+from hccc.ir import plan_json
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer, Transport
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ["ring_allreduce", "direct_alltoall", "binomial_reduce", "direct_gather", "sendrecv"]
+
+
+@cache
+def plan_of(name: str, transport: Transport = Transport.DIRECT) -> Plan:
+    return driver.compile_file(EXAMPLES / f"{name}.rccl", Options(transport=transport)).plan
+
+
+@cache
+def _text(name: str, transport: Transport) -> str:
+    return plan_json.dumps(plan_of(name, transport))
+
+
+def data_of(name: str = "ring_allreduce", transport: Transport = Transport.DIRECT) -> Any:
+    return json.loads(_text(name, transport))
+
+
+def refused(data: Any) -> UserError:
+    with pytest.raises(UserError) as caught:
+        plan_json.loads(json.dumps(data), "x.json")
+    return caught.value
+
+
+@pytest.mark.parametrize("transport", list(Transport))
+@pytest.mark.parametrize("name", NAMES)
+def test_round_trip(name: str, transport: Transport) -> None:
+    text = _text(name, transport)
+    plan = plan_json.loads(text)
+    assert plan_json.dumps(plan) == text
+    assert plan.collective == plan_of(name, transport).collective
+    assert plan.transport is transport
+    assert driver.check_plan(plan)
+
+
+@pytest.mark.parametrize("transport", list(Transport))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_whole_schema_accepts_every_plan(name: str, transport: Transport) -> None:
+    fastjsonschema.compile(plan_json.schema())(data_of(name, transport))
+
+
+def test_one_column_a_line() -> None:
+    lines = _text("ring_allreduce", Transport.DIRECT).splitlines()
+    assert sum('"chunk": [' in line for line in lines) == 1
+    assert all(line.count("[") <= 1 for line in lines)
+
+
+def test_the_schema_describes_every_field() -> None:
+    schema = plan_json.schema()
+    assert set(schema["required"]) == set(schema["properties"]) == set(data_of())
+    for kind in schema["definitions"].values():
+        assert kind["description"]
+        assert kind["type"] == "array" or set(kind["required"]) == set(kind["properties"])
+
+
+def _set(*path: str | int) -> Callable[[Any, object], None]:
+    def change(data: Any, value: object) -> None:
+        for key in path[:-1]:
+            data = data[key]
+        data[path[-1]] = value
+
+    return change
+
+
+# (what to change, to what, the code, a word that the message must have)
+WRONG: list[tuple[tuple[str | int, ...], object, str, str]] = [
+    (("hccc_plan",), 2, "E407", "version 2"),
+    (("hccc_plan",), "1", "E407", "version"),
+    (("name",), "a/../b", "E407", "name"),
+    (("name",), "x\n", "E407", "name"),
+    (("source",), "a\nb", "E310", "source"),
+    (("collective", "op"), "Allsum", "E407", "collective.op"),
+    (("collective", "n_ranks"), 1, "E407", "collective.n_ranks"),
+    (("collective", "n_ranks"), 9, "E311", "n_tb"),
+    (("collective", "n_chunks"), 2**31 - 8, "E315", "n_chunks"),
+    (("collective", "root"), 8, "E310", "root"),
+    (("channels",), 0, "E407", "channels"),
+    (("channels",), 1.5, "E407", "channels"),
+    (("warps",), True, "E407", "warps"),
+    (("transport",), "tcp", "E407", "transport"),
+    (("queue_slots",), 3, "E310", "power of two"),
+    (("n_tb",), [1], "E311", "n_tb"),
+    (("n_tb", 0), 2**30, "E311", "tb_ptr"),
+    (("tb_ptr", 0), 1, "E311", "tb_ptr"),
+    (("tb_ptr", 1), 0, "E311", "tb_ptr"),
+    (("chunk", 0), 10**6, "E311", "chunk[0]"),
+    (("chunk", 1), -1, "E407", "chunk[1]"),
+    (("chunk", 1), 10**30, "E407", "chunk[1]"),
+    (("chunk", 1), True, "E407", "chunk[1]"),
+    (("chunk", 1), None, "E407", "chunk[1]"),
+    (("chunk", 1), 1.0, "E407", "chunk[1]"),
+    (("chunk",), [], "E311", "sub"),
+    (("sub",), [0], "E311", "sub"),
+    (("final", 0), 2, "E407", "final[0]"),
+    (("guard", 0), 3, "E407", "guard[0]"),
+    (("src", "ptr", 1), 10**6, "E311", "src.ptr"),
+    (("src", "ptr", -1), 0, "E311", "src.ptr"),
+    (("src", "ptr", 1), 0, "E312", "src"),
+    (("src", "rank", 0), 8, "E312", "src.rank[0]"),
+    (("src", "slot", 0), 8, "E312", "src.slot[0]"),
+    (("src", "buffer", 0), int(Buffer.QUEUE), "E312", "src.rank[0]"),
+    (("src", "buffer", 0), int(Buffer.SCRATCH), "E312", "src.slot[0]"),
+    (("src", "buffer", 0), 5, "E407", "src.buffer[0]"),
+    (("dst", "slot", 0), 2**31 - 1, "E312", "dst.slot[0]"),
+    (("dst", "buffer", 0), int(Buffer.INPUT), "E312", "send buffer"),
+    (("waits", "index", 0), 10**5, "E313", "waits.index[0]"),
+    (("posts", "rank", 0), 8, "E313", "posts.rank[0]"),
+    (("posts", "flag", 0), 10**5, "E313", "posts.flag[0]"),
+    (("n_flags", 0), 2**31 - 1, "E313", "n_flags"),
+    (("scratch_slots", 0), 10**9, "E315", "scratch_slots[0]"),
+    (("stage_slots", 0), 10**9, "E315", "stage_slots[0]"),
+    (("queues", "src"), [0], "E311", "queues"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "code", "word"), WRONG)
+def test_one_wrong_value(path: tuple[str | int, ...], value: object, code: str, word: str) -> None:
+    data = data_of()
+    _set(*path)(data, value)
+    error = refused(data)
+    assert error.problem.code == code
+    assert word in error.problem.message
+    assert "x.json" in error.problem.message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "word"),
+    [
+        (("queues", "length", 0), 0, "slot"),
+        (("queues", "length", 0), 100, "messages"),
+        (("queues", "dst", 0), 0, "own rank"),
+        (("queues", "data_flag", 0), 0, "raised twice"),
+        (("queues", "src", 0), 99, "queues.src"),
+        (("transport",), "direct", "direct"),
+    ],
+)
+def test_wrong_queues(path: tuple[str | int, ...], value: object, word: str) -> None:
+    data = data_of(transport=Transport.STAGED)
+    assert data["queues"]["src"][0] == 0
+    _set(*path)(data, value)
+    assert word in refused(data).problem.message
+
+
+def test_staged_plans_touch_only_their_own_memory() -> None:
+    data = data_of(transport=Transport.STAGED)
+    own = data["src"]["buffer"].index(int(Buffer.INPUT))
+    data["src"]["rank"][own] = (data["src"]["rank"][own] + 1) % 8
+    assert "another rank" in refused(data).problem.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "null", "[]", "3", "{", '{"hccc_plan": 1', "{}", '{"hccc_plan": NaN}',
+        '{"a": 1, "a": 2}', "[" * 100_000, '{"hccc_plan": ' + "9" * 5000 + "}", "\x00", "{}{}",
+    ],
+)  # fmt: skip
+def test_not_a_plan(text: str) -> None:
+    with pytest.raises(UserError):
+        plan_json.loads(text)
+
+
+def test_files_that_are_not_plans(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.json"
+    binary.write_bytes(bytes(range(256)))
+    for path in (tmp_path / "missing.json", tmp_path, binary):
+        with pytest.raises(UserError) as caught:
+            plan_json.load(path)
+        assert str(path) in caught.value.problem.message
+
+
+def test_unknown_and_missing_fields() -> None:
+    data = data_of()
+    assert "spare" in refused({**data, "spare": 1}).problem.message
+    for field in data:
+        short = copy.copy(data)
+        del short[field]
+        assert refused(short).problem.code == "E407"
+
+
+@pytest.mark.parametrize("name", ["ring_allreduce", "direct_alltoall"])
+@pytest.mark.parametrize("transport", list(Transport))
+def test_damage_never_crashes(name: str, transport: Transport) -> None:
+    """One number of the file changed, anywhere: refused by a proper error, or still sound."""
+    rng = random.Random(7)
+    columns: list[tuple[str, ...]] = [
+        (k,) for k, v in data_of(name, transport).items() if isinstance(v, list)
+    ]
+    for table in ("src", "dst", "waits", "posts", "queues"):
+        columns += [(table, k) for k, v in data_of(name, transport)[table].items() if v]
+    refusals = 0
+    for _ in range(300):
+        data = data_of(name, transport)
+        path = rng.choice(columns)
+        column = data[path[0]] if len(path) == 1 else data[path[0]][path[1]]
+        i = rng.randrange(len(column))
+        column[i] = rng.choice([0, 1, 2, 7, 8, 1000, 2**31 - 1, column[i] + 1])
+        try:
+            driver.check_plan(plan_json.loads(json.dumps(data)))
+        except UserError:
+            refusals += 1
+    assert refusals > 150
