@@ -5,7 +5,8 @@
 #pragma once
 
 constexpr int hccc_pack = 16 / sizeof(hccc_T);  // elements in 16 bytes
-constexpr int hccc_loads = 4;                   // loads of 16 bytes in flight per thread
+constexpr int hccc_loads = sizeof(hccc_T) == 1 ? 2 : 4;  // loads of 16 bytes in flight per thread;
+                                                          // sixteen int8 sums need registers too
 
 // Pointers beyond this many live in shared memory instead of registers.
 constexpr int hccc_register_pointers = 3;

@@ -47,8 +47,8 @@ static inline long long hccc_resident_blocks(const void* kernel) {
 }
 
 // Starts ranks [first_rank, first_rank + n_local) on the current device, in `stream`. `ranks`
-// (all ranks) and `fault` (zeroed) lie in memory that the device reads. Returns an hccc_status;
-// the kernel is done when the stream is, and `fault` then says whether it succeeded.
+// (all ranks) and `fault` lie in memory that the device reads. Returns an hccc_status; the kernel
+// is done when the stream is, and `fault` then says whether it succeeded.
 static inline int hccc_gpu_launch(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
                                   HCCC_GPU(Stream_t) stream) {
   const int bad = hccc_check_call(hccc_this_shape, ranks, call, fault);
@@ -59,6 +59,8 @@ static inline int hccc_gpu_launch(const hccc_rank* ranks, const hccc_call* call,
   if (blocks > hccc_resident_blocks(kernel)) return HCCC_TOO_LARGE;
   hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), ranks, call, fault,
                                  hccc_ticks_per_second());
+  if (HCCC_GPU(MemsetAsync)(fault, 0, sizeof *fault, stream) != HCCC_GPU(Success))
+    return HCCC_DEVICE;
   void* arguments[] = {&p};
   const dim3 grid(HCCC_BLOCKS * HCCC_LANES, static_cast<unsigned>(call->n_local));
   return HCCC_GPU(LaunchCooperativeKernel)(kernel, grid, dim3(HCCC_THREADS), arguments, 0,

@@ -9,8 +9,7 @@
  * `ranks` has one entry for every rank of the collective, as seen from the caller: its own
  * memory and its peers'. On a GPU the table and the fault record lie in device memory.
  * The functions launch the ranks [first_rank, first_rank + n_local) and return an hccc_status.
- * A CPU launch returns when those ranks are done; a GPU launch is asynchronous. The fault record
- * must be zero before a GPU launch.
+ * A CPU launch returns when those ranks are done; a GPU launch is asynchronous.
  *
  * `flags` must be zeroed once when it is allocated and never again: its counters go on from
  * launch to launch. After HCCC_TIMEOUT zero the flags of all ranks before the next launch.

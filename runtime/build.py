@@ -1,0 +1,154 @@
+"""Compiling a generated directory's CPU source to a shared library, once per dtype and op.
+
+Libraries are kept beside the source (or in a temporary directory when that is read-only), named
+by a hash of all sources, the compiler and its flags, so a changed file is never mistaken for
+what it was. The compiler gets its arguments as a list; names never reach a shell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hccc.diagnostics import Note, UserError, fail
+from hccc.runtime.layout import DTYPES, OPS
+
+COMPILERS = ("g++", "clang++", "c++")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
+ERROR_LINES = 12
+TIMEOUT_S = 600
+SUFFIXES = frozenset({".h", ".inc", ".cpp", ".cu", ".hip"})
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What one translation unit is compiled for."""
+
+    dtype: str
+    op: str = "sum"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise fail("E410", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(DTYPES)}")
+        if self.op not in OPS:
+            raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
+
+    def defines(self) -> list[str]:
+        """The compiler options that choose it."""
+        return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={self.op}"]
+
+
+def find_compiler() -> str:
+    """The host C++ compiler: $CXX, else g++, clang++ or c++. Raises UserError E412."""
+    wanted = os.environ.get("CXX")
+    for name in (wanted,) if wanted else COMPILERS:
+        path = shutil.which(name)
+        if path:
+            return path
+    looked = f"$CXX is `{wanted}`" if wanted else f"looked for {', '.join(COMPILERS)} on PATH"
+    raise fail(
+        "E412",
+        f"no C++ compiler found ({looked})",
+        help="install one (apt-get install g++) or set CXX to its path",
+    )
+
+
+@cache
+def compiler_version(path: str) -> str:
+    """The first line that the compiler says about itself; part of the cache key."""
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+    return done.stdout.partition("\n")[0]
+
+
+def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
+    """A hash of `words` and of all sources under the directories."""
+    state = hashlib.sha256("\0".join(words).encode())
+    for directory in directories:
+        for path in sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES):
+            state.update(b"\0" + str(path.relative_to(directory)).encode() + b"\0")
+            state.update(path.read_bytes())
+    return state.hexdigest()[:20]
+
+
+def build_directory(directory: Path) -> Path:
+    """Where libraries of `directory` are kept: `build/` in it, or a temporary directory."""
+    kept = directory / "build"
+    try:
+        kept.mkdir(exist_ok=True)
+        if os.access(kept, os.W_OK):
+            return kept
+    except OSError:
+        pass
+    name = f"hccc-{os.getuid()}-{hashlib.sha256(str(directory).encode()).hexdigest()[:16]}"
+    fallback = Path(tempfile.gettempdir()) / name
+    fallback.mkdir(mode=0o700, exist_ok=True)
+    if fallback.stat().st_uid != os.getuid():
+        raise fail("E413", f"{fallback} belongs to another user", help="set TMPDIR")
+    return fallback
+
+
+def failure_of(source: Path, stderr: str) -> UserError:
+    """The error for a failed compile, with the compiler's first lines."""
+    lines = [line for line in stderr.splitlines() if line.strip()][:ERROR_LINES]
+    return fail(
+        "E414",
+        f"the C++ compiler failed on {source}",
+        notes=[Note("\n".join(lines) or "it printed nothing")],
+        help="generate the directory again; if it still fails this is a bug in hccc",
+    )
+
+
+def run_compiler(source: Path, command: list[str]) -> None:
+    """Runs one compile. Raises UserError E414."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise failure_of(source, str(error)) from error
+    if done.returncode:
+        raise failure_of(source, done.stderr)
+
+
+def build_library(
+    source: Path,
+    variant: Variant,
+    *,
+    include: Sequence[Path] = (),
+    flags: Sequence[str] = (),
+) -> Path:
+    """Compiles `source` for `variant`, unless it was already; returns the shared library.
+
+    `include`: directories with the hccc headers where the source's own has none; `flags` come
+    after the usual ones. Raises UserError E412 to E414.
+    """
+    source = source.resolve()
+    compiler = find_compiler()
+    options = [*FLAGS, *variant.defines(), *flags]
+    searched = [source.parent, *(path.resolve() for path in include)]
+    words = [source.name, compiler, compiler_version(compiler), *options]
+    name = f"{source.stem}-{variant.dtype}-{variant.op}-{digest_of(searched, words)}.so"
+    target = build_directory(source.parent) / name
+    if target.exists():
+        return target
+    made = target.with_suffix(f".{os.getpid()}.tmp")
+    search = [f"-I{path}" for path in searched]
+    run_compiler(source, [compiler, *options, *search, str(source), "-o", str(made)])
+    made.replace(target)  # at once: another process may be building the same
+    return target
+
+
+def build_all(
+    source: Path, variants: Sequence[Variant], *, include: Sequence[Path] = ()
+) -> dict[Variant, Path]:
+    """Builds several variants, a few at a time."""
+    workers = max(1, min(len(variants), os.cpu_count() or 1))
+    with ThreadPoolExecutor(workers) as pool:
+        made = pool.map(lambda v: build_library(source, v, include=include), variants)
+        return dict(zip(variants, made, strict=True))

@@ -1,0 +1,88 @@
+"""What a lost launch reports: which wait passed its deadline, and where it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from hccc.diagnostics import Problem, UserError
+from hccc.runtime.abi import FaultRecord
+
+
+class WaitKind(IntEnum):
+    """enum hccc_wait_kind."""
+
+    NONE = 0
+    FLAG = 1
+    MESSAGE = 2
+    CREDIT = 3
+    READY = 4
+    GO = 5
+    FINISHED = 6
+    DONE = 7
+
+
+_WAITED_FOR = {
+    WaitKind.NONE: "nothing",
+    WaitKind.FLAG: "flag {} of an earlier primitive",
+    WaitKind.MESSAGE: "a message (flag {})",
+    WaitKind.CREDIT: "a free slot in a queue (flag {})",
+    WaitKind.READY: "rank {} to start the launch",
+    WaitKind.GO: "its rank's first thread block to let it start",
+    WaitKind.FINISHED: "block {} of its rank to finish",
+    WaitKind.DONE: "rank {} to finish the launch",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One wait that passed its deadline; `primitive` is None outside all primitives."""
+
+    rank: int
+    thread_block: int
+    lane: int
+    primitive: int | None
+    micro_batch: int
+    flag: int
+    want: int
+    have: int
+    kind: WaitKind
+
+    @staticmethod
+    def of(record: FaultRecord) -> Fault:
+        """The fault in a claimed record."""
+        return Fault(
+            rank=record.rank,
+            thread_block=record.thread_block,
+            lane=record.lane,
+            primitive=record.primitive if record.primitive >= 0 else None,
+            micro_batch=record.micro_batch,
+            flag=record.flag,
+            want=record.want,
+            have=record.have,
+            kind=WaitKind(record.kind),
+        )
+
+    def __str__(self) -> str:
+        place = f"rank {self.rank}, thread block {self.thread_block}, lane {self.lane}"
+        if self.primitive is not None:
+            place += f", primitive {self.primitive}, micro-batch {self.micro_batch}"
+        waited = _WAITED_FOR[self.kind].format(self.flag)
+        return f"{place} waited for {waited}: want {self.want}, have {self.have}"
+
+
+class LaunchError(UserError):
+    """A launch passed its deadline. `fault` says where; the buffers' contents are undefined."""
+
+    def __init__(self, fault: Fault, timeout: float) -> None:
+        problem = Problem(
+            "E420",
+            f"no progress for {timeout:g} s: {fault}",
+            help="raise the timeout if the machine is only slow",
+        )
+        super().__init__(problem)
+        self.fault = fault
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[type[LaunchError], tuple[Fault, float]]:  # type: ignore[override]
+        return (LaunchError, (self.fault, self.timeout))

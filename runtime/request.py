@@ -1,0 +1,122 @@
+"""One launch as asked for, and the checks that need no device: shapes, dtypes, aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.collective import Collective
+from hccc.runtime.build import Variant
+from hccc.runtime.layout import DTYPES, buffer_elements
+
+DEFAULT_TIMEOUT_S = 30.0
+_BY_WIDTH = {1: "uint8", 2: "float16", 4: "uint32", 8: "uint64"}
+
+
+class Array(Protocol):
+    """What NumPy and CuPy arrays have in common, as far as it is needed here."""
+
+    @property
+    def dtype(self) -> Any:
+        """The element type."""
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+
+    @property
+    def flags(self) -> Any:
+        """c_contiguous and, for NumPy, writeable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One launch: `count` elements a block, `micro_batch` in bytes (0: the default), `window` in
+    micro-batches (0: all), `timeout` in seconds for one wait, `workers` CPU threads (0: auto)."""
+
+    count: int
+    dtype: str
+    op: str = "sum"
+    in_place: bool = False
+    micro_batch: int = 0
+    window: int = 0
+    timeout: float = DEFAULT_TIMEOUT_S
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        Variant(self.dtype, self.op)
+        for name in ("count", "micro_batch", "window", "workers"):
+            if not 0 <= getattr(self, name) < 1 << 62:
+                raise fail("E421", f"{name} must not be negative, got {getattr(self, name)}")
+        if not self.timeout > 0:
+            raise fail("E421", f"timeout must be positive, got {self.timeout}")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return DTYPES[self.dtype].itemsize
+
+    def variant(self, collective: Collective) -> Variant:
+        """The build that serves this launch. Moving bytes needs one build per width only."""
+        if collective.reduces:
+            return Variant(self.dtype, self.op)
+        return Variant(_BY_WIDTH[self.itemsize])
+
+
+def _check_dtype(array: Array, request: Request, what: str) -> None:
+    wanted = DTYPES[request.dtype]
+    bits = request.dtype == "bfloat16" and array.dtype == np.uint16
+    if array.dtype != wanted and not bits:
+        raise fail("E422", f"{what} is {array.dtype}, the launch is {request.dtype}")
+
+
+def _check_buffer(array: Array | None, elements: int, request: Request, what: str) -> None:
+    if array is None:
+        if elements:
+            raise fail("E422", f"{what} is missing: it needs {elements} elements")
+        return
+    _check_dtype(array, request, what)
+    if not array.flags.c_contiguous:
+        raise fail("E422", f"{what} is not contiguous", help="pass a contiguous copy")
+    if array.size < elements:
+        raise fail("E422", f"{what} has {array.size} elements, the launch needs {elements}")
+
+
+def check_buffers(
+    collective: Collective,
+    request: Request,
+    inputs: Sequence[Array | None],
+    outputs: Sequence[Array | None],
+) -> None:
+    """Raises UserError E422 unless every rank has the buffers that the launch reads and writes."""
+    n = collective.n_ranks
+    if len(inputs) != n or len(outputs) != n:
+        raise fail("E422", f"{n} ranks: got {len(inputs)} inputs, {len(outputs)} outputs")
+    for rank in range(n):
+        send, receive = buffer_elements(collective, rank, request.count)
+        _check_buffer(inputs[rank], send, request, f"the input of rank {rank}")
+        _check_buffer(outputs[rank], receive, request, f"the output of rank {rank}")
+        output = outputs[rank]
+        if receive and output is not None and not getattr(output.flags, "writeable", True):
+            raise fail("E422", f"the output of rank {rank} is read-only")
+
+
+def check_aliases(
+    collective: Collective, request: Request, inputs: Sequence[int], outputs: Sequence[int]
+) -> None:
+    """Raises UserError E423 unless in-place buffers lie where NCCL puts them. Takes addresses."""
+    if not request.in_place or not request.count:
+        return
+    block = request.count * request.itemsize
+    for rank, (send, receive) in enumerate(zip(inputs, outputs, strict=True)):
+        offset = collective.alias_offset(rank) // collective.chunks_per_block * block
+        if send and receive and send != receive + offset:
+            raise fail(
+                "E423",
+                f"in place, the input of rank {rank} must be its output at byte {offset}",
+                help="pass views of one array, or in_place=False",
+            )

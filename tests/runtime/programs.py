@@ -1,0 +1,49 @@
+"""The hand-written programs of this folder, as communicators, and buffers to launch them on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hccc.runtime
+from hccc.ir.collective import Collective, OpType
+from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.layout import Shape
+
+PROGRAMS = Path(__file__).parent / "programs"
+INCLUDE = Path(hccc.runtime.__path__[0]) / "include"
+
+RING = Shape(4, 4, 1, 2, 8, 0, 0, 0, 1)
+MESH = Shape(4, 4, 2, 1, 0, 0, 0, 0, 1)
+STAGED = Shape(4, 1, 1, 2, 4, 0, 0, 1, 2)
+MANY = Shape(32, 16, 4, 16, 16, 0, 0, 0, 1)
+STUCK = Shape(2, 1, 2, 2, 4, 0, 0, 0, 1)
+
+ALLREDUCE = Collective(OpType.ALLREDUCE, 4, 4)
+ALLGATHER = Collective(OpType.ALLGATHER, 4, 4)
+
+Buffers = list[NDArray[Any]]
+
+
+def communicator(name: str, shape: Shape, collective: Collective) -> CpuCommunicator:
+    """The CPU build of programs/<name>_cpu.cpp."""
+    source = PROGRAMS / f"{name}_cpu.cpp"
+    return CpuCommunicator(source, "program", shape, collective, include=[INCLUDE])
+
+
+def pattern(rank: int, count: int, dtype: Any) -> NDArray[Any]:
+    """Values that differ by rank and element, small enough to be summed exactly."""
+    return ((np.arange(count) * 7 + rank * 13) % 29 - 9 * (np.dtype(dtype).kind != "u")).astype(
+        dtype
+    )
+
+
+def misaligned(count: int, dtype: Any, elements: int) -> NDArray[Any]:
+    """An array that begins so many elements past a 64-byte boundary."""
+    size = np.dtype(dtype).itemsize
+    memory = np.zeros(count * size + 128 + elements * size, np.uint8)
+    start = -memory.ctypes.data % 64 + elements * size
+    return memory[start : start + count * size].view(dtype)

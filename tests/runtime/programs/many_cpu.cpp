@@ -1,0 +1,3 @@
+#include "many.inc"
+
+#include "entry.h"

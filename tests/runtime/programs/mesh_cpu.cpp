@@ -1,0 +1,3 @@
+#include "mesh.inc"
+
+#include "entry.h"

@@ -1,0 +1,3 @@
+#include "staged.inc"
+
+#include "entry.h"

@@ -1,0 +1,3 @@
+#include "stuck.inc"
+
+#include "entry.h"

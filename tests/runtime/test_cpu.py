@@ -1,0 +1,269 @@
+"""The CPU launcher: every dtype and reduction, sizes, windows, launches back to back."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from programs import (
+    ALLGATHER,
+    ALLREDUCE,
+    MANY,
+    MESH,
+    RING,
+    STAGED,
+    communicator,
+    misaligned,
+    pattern,
+)
+
+from hccc.diagnostics import UserError
+from hccc.ir.collective import Collective, OpType
+from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.layout import DTYPES, OPS
+from hccc.runtime.request import Request
+
+COUNTS = (0, 1, 7, 1000, 100003)
+WINDOWS = (1, 3, 0)
+COMBINE: dict[str, Any] = {
+    "sum": np.add,
+    "avg": np.add,
+    "prod": np.multiply,
+    # `b < a ? b : a`, which keeps the left of equals and of unordered values
+    "min": lambda a, b: np.where(b < a, b, a),
+    "max": lambda a, b: np.where(a < b, b, a),
+}
+
+
+def reduced(values: list[NDArray[Any]], op: str, ranks: int) -> NDArray[Any]:
+    """Left to right, as the device does it: wider for 16-bit floats, rounded once."""
+    dtype = values[0].dtype
+    wide = [v.astype(np.float32) if dtype.name in ("float16", "bfloat16") else v for v in values]
+    with np.errstate(all="ignore"):
+        result = wide[0]
+        for value in wide[1:]:
+            result = COMBINE[op](result, value)
+        if op == "avg" and result.dtype.kind == "i":
+            quotient = np.abs(result.astype(object)) // ranks  # C truncates
+            result = (np.sign(result) * quotient.astype(result.dtype)).astype(result.dtype)
+        elif op == "avg":
+            result = (
+                result // ranks if result.dtype.kind == "u" else result / result.dtype.type(ranks)
+            )
+        return result.astype(dtype)
+
+
+def mesh_result(inputs: list[NDArray[Any]], op: str) -> NDArray[Any]:
+    """Chunk c is reduced from rank c on."""
+    count = inputs[0].size
+    part = MESH.sizes(count, inputs[0].itemsize).part * MESH.lanes
+    chunks = []
+    for c in range(4):
+        piece = slice(min(c * part, count), min((c + 1) * part, count))
+        chunks.append(reduced([inputs[(c + i) % 4][piece] for i in range(4)], op, 4))
+    return np.concatenate(chunks)
+
+
+def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Equal to the last bit, whatever the dtype."""
+    return a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+@pytest.fixture(scope="module")
+def mesh() -> CpuCommunicator:
+    return communicator("mesh", MESH, ALLREDUCE)
+
+
+@pytest.fixture(scope="module")
+def ring() -> CpuCommunicator:
+    return communicator("ring", RING, ALLREDUCE)
+
+
+@pytest.fixture(scope="module")
+def staged() -> CpuCommunicator:
+    return communicator("staged", STAGED, ALLGATHER)
+
+
+def random_values(rng: np.random.Generator, count: int, dtype: str) -> NDArray[Any]:
+    """All bit patterns of integers; floats of very different sizes."""
+    kind = DTYPES[dtype]
+    if kind.kind in "iu":
+        return rng.integers(0, 256, count * kind.itemsize, np.uint8).view(kind)
+    return (rng.standard_normal(count) * 10.0 ** rng.integers(-3, 3, count)).astype(kind)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_and_reduction(mesh: CpuCommunicator, dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    mesh.build([Request(0, dtype, op) for op in OPS])
+    for op in OPS:
+        inputs = [random_values(rng, 5003, dtype) for _ in range(4)]
+        outputs = [np.zeros(5003, DTYPES[dtype]) for _ in range(4)]
+        mesh.launch(inputs, outputs, Request(5003, dtype, op))
+        expected = mesh_result(inputs, op)
+        for output in outputs:
+            assert same_bits(output, expected), op
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_every_16_bit_value(mesh: CpuCommunicator, dtype: str) -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[dtype])
+    inputs = [every, np.zeros_like(every), np.roll(every, 1), np.roll(every, 777)]
+    outputs = [np.zeros_like(every) for _ in range(4)]
+    mesh.launch(inputs, outputs, Request(every.size, dtype))
+    expected = mesh_result(inputs, "sum")
+    numbers = ~np.isnan(expected.astype(np.float32))
+    for output in outputs:
+        assert same_bits(output[numbers], expected[numbers])
+        assert np.isnan(output.astype(np.float32))[~numbers].all()
+
+
+def test_not_a_number_survives_only_on_the_left(mesh: CpuCommunicator) -> None:
+    nan = np.float32(np.nan)
+    inputs = [np.full(4, v, np.float32) for v in (1.0, 2.0, 3.0, 4.0)]
+    inputs[0][0] = nan  # chunk 0 is reduced from rank 0 on
+    outputs = [np.zeros(4, np.float32) for _ in range(4)]
+    inputs[1][0] = -1.0
+    mesh.launch(inputs, outputs, Request(4, "float32", "min"))
+    assert all(np.isnan(o[0]) for o in outputs)
+    inputs[0][0], inputs[1][0] = -1.0, nan
+    mesh.launch(inputs, outputs, Request(4, "float32", "min"))
+    assert all(o[0] == -1.0 for o in outputs)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_ring_allreduce(ring: CpuCommunicator, workers: int, in_place: bool) -> None:
+    for count, window, micro in itertools.product(COUNTS, WINDOWS, (16, 1024, 0)):
+        if count == 100003 and micro == 16 and window != 3:
+            continue  # thousands of windows: one case is enough
+        inputs = [pattern(r, count, np.int32) for r in range(4)]
+        expected = np.sum(inputs, axis=0, dtype=np.int32)
+        outputs = inputs if in_place else [np.zeros(count, np.int32) for _ in range(4)]
+        ring.launch(
+            inputs,
+            outputs,
+            Request(
+                count, "int32", in_place=in_place, window=window, micro_batch=micro, workers=workers
+            ),
+        )
+        for output in outputs:
+            assert same_bits(output, expected)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_staged_allgather(staged: CpuCommunicator, workers: int, in_place: bool) -> None:
+    for count, window, micro in itertools.product(COUNTS, WINDOWS, (16, 1024, 0)):
+        if count == 100003 and micro == 16 and window != 3:
+            continue
+        expected = np.concatenate([pattern(r, count, np.float32) for r in range(4)])
+        outputs = [np.zeros(4 * count, np.float32) for _ in range(4)]
+        inputs = [o[r * count : (r + 1) * count] for r, o in enumerate(outputs)]
+        if not in_place:
+            inputs = [np.zeros(count, np.float32) for _ in range(4)]
+        for r in range(4):
+            inputs[r][:] = pattern(r, count, np.float32)
+        staged.launch(
+            inputs,
+            outputs,
+            Request(
+                count,
+                "float32",
+                in_place=in_place,
+                window=window,
+                micro_batch=micro,
+                workers=workers,
+            ),
+        )
+        for output in outputs:
+            assert same_bits(output, expected)
+
+
+def test_launches_back_to_back_are_ordered(ring: CpuCommunicator) -> None:
+    """In place, a launch that started early would multiply a value twice."""
+    values = [np.full(2500, r + 1, np.int32) for r in range(4)]
+    expected = np.full(2500, 10, np.int32)
+    for _ in range(60):
+        ring.launch(
+            values, values, Request(2500, "int32", in_place=True, micro_batch=256, workers=2)
+        )
+        assert all(same_bits(v, expected) for v in values)
+        expected = expected * np.int32(4)
+
+
+def test_counters_wrap(ring: CpuCommunicator, staged: CpuCommunicator) -> None:
+    start = 0xFFFFFFF0
+    for flags in ring.flags:
+        flags.view(np.uint32)[:] = start
+    for flags in staged.flags:
+        words = flags.view(np.uint32)
+        words[:] = start
+        words[2 * 32 : 4 * 32] = start * 3 & 0xFFFFFFFF  # a queue counts 3 messages a micro-batch
+    for count in (5000, 100, 7000):
+        inputs = [pattern(r, count, np.int32) for r in range(4)]
+        outputs = [np.zeros(count, np.int32) for _ in range(4)]
+        ring.launch(
+            inputs, outputs, Request(count, "int32", micro_batch=512, workers=2, timeout=20)
+        )
+        assert all(same_bits(o, np.sum(inputs, axis=0, dtype=np.int32)) for o in outputs)
+        gathered = [np.zeros(4 * count, np.int32) for _ in range(4)]
+        staged.launch(inputs, gathered, Request(count, "int32", micro_batch=512, timeout=20))
+        assert all(same_bits(g, np.concatenate(inputs)) for g in gathered)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "float64"])
+def test_misaligned_buffers(mesh: CpuCommunicator, dtype: str) -> None:
+    count = 3001
+    inputs = [misaligned(count, DTYPES[dtype], 1 + r) for r in range(4)]
+    outputs = [misaligned(count, DTYPES[dtype], 5 - r) for r in range(4)]
+    for r in range(4):
+        inputs[r][:] = pattern(r, count, DTYPES[dtype])
+    mesh.launch(inputs, outputs, Request(count, dtype))
+    expected = mesh_result(inputs, "sum")
+    assert all(same_bits(o, expected) for o in outputs)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_thousands_of_blocks(workers: int) -> None:
+    collective = Collective(OpType.SENDRECV, 32, 32 * 16)
+    many = communicator("many", MANY, collective)
+    inputs = [pattern(r, 30011, np.float32) + r for r in range(32)]
+    outputs = [np.zeros(30011, np.float32) for _ in range(32)]
+    many.launch(
+        inputs, outputs, Request(30011, "float32", micro_batch=128, window=2, workers=workers)
+    )
+    for r in range(32):
+        assert same_bits(outputs[(r + 1) % 32], inputs[r])
+
+
+def test_bad_arguments_are_refused(ring: CpuCommunicator) -> None:
+    inputs = [np.zeros(10, np.float32) for _ in range(4)]
+    outputs = [np.zeros(10, np.float32) for _ in range(4)]
+    request = Request(10, "float32")
+    for bad_inputs, bad_outputs, code in (
+        (inputs[:3], outputs, "E422"),
+        ([None, *inputs[1:]], outputs, "E422"),
+        ([np.zeros(9, np.float32), *inputs[1:]], outputs, "E422"),
+        ([np.zeros(10, np.int32), *inputs[1:]], outputs, "E422"),
+        ([np.zeros((10, 2), np.float32)[:, 0], *inputs[1:]], outputs, "E422"),
+        (inputs, [np.broadcast_to(np.float32(0), 10), *outputs[1:]], "E422"),
+    ):
+        with pytest.raises(UserError) as error:
+            ring.launch(bad_inputs, bad_outputs, request)
+        assert error.value.problem.code == code
+    with pytest.raises(UserError) as error:
+        ring.launch(inputs, outputs, Request(10, "float32", in_place=True))
+    assert error.value.problem.code == "E423"
+    for values in (
+        {"count": -1},
+        {"timeout": 0.0},
+        {"window": -1},
+        {"dtype": "float8"},
+        {"op": "xor"},
+    ):
+        with pytest.raises(UserError):
+            Request(**{"count": 1, "dtype": "float32"} | values)  # type: ignore[arg-type]
