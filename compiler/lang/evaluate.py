@@ -51,6 +51,10 @@ class _Evaluator:
         self._expressions = Expressions(self._budget, names)
         deep = (len(names) + 1) * (self._live.depth + self._live.deepest)
         self._max_lanes = max(1, min(MAX_LANES, MAX_ELEMENTS // deep))
+        # How many lanes to give a loop: learnt from what it emitted in the batch before.
+        few = min(FIRST_LANES, self._max_lanes)
+        loops = self._live.loops.items()
+        self._width = {stmt: few if loop.nests else self._max_lanes for stmt, loop in loops}
 
     def run(self, header: Mapping[str, int]) -> list[Chunk]:
         frame = Frame(1, dict(header))
@@ -79,7 +83,7 @@ class _Evaluator:
         self._budget.transfer(frame.n, stmt.at)
         chunk = self._sink.transfer(stmt, values, frame.n)
         if chunk:
-            frame.emit(chunk)
+            frame.emit(chunk.lane, chunk.rows)
 
     def _table(self, stmt: Table, frame: Frame) -> None:
         self._budget.spend(len(stmt.line))
@@ -87,7 +91,7 @@ class _Evaluator:
         self._budget.transfer(len(stmt.line) * frame.n, stmt.at)
         chunk = self._sink.table(stmt, frame.n)
         if chunk:
-            frame.emit(chunk)
+            frame.emit(chunk.lane, chunk.rows)
 
     def _if(self, stmt: If, frame: Frame) -> None:
         """Each branch runs for the lanes that its condition, and those before, leave it."""
@@ -132,7 +136,7 @@ class _Evaluator:
             raise
         frame.adopt(part, lanes, keep)
         for chunk in part.emitted():
-            frame.emit(Chunk(lanes[chunk.lane], chunk.rows))
+            frame.emit(lanes[chunk.lane], chunk.rows)
 
     def _range(self, stmt: For, frame: Frame) -> tuple[Range, Value]:
         """The range of a loop, and how many iterations that is in every lane."""
@@ -186,9 +190,10 @@ class _Evaluator:
         """One iteration of a carrying loop, in the lanes that get that far."""
         loop = self._live.loops[stmt]
         whole = len(lanes) == frame.n
-        part = frame.child(lanes, loop.body.exposed)
         if whole:
-            part.env, part.gaps = frame.env, frame.gaps
+            part = Frame(frame.n, frame.env, frame.gaps)
+        else:
+            part = frame.child(lanes, loop.body.exposed)
         value = ranges.in_turn(over, turn, lanes)
         part.assign(stmt.target, value)
         try:
@@ -203,16 +208,15 @@ class _Evaluator:
 
     def _all_at_once(self, stmt: For, over: Range, counts: Value, frame: Frame) -> None:
         total = ranges.total(counts, frame.n)
-        nests = self._live.loops[stmt].nests
-        width = min(FIRST_LANES, self._max_lanes) if nests else self._max_lanes
         begin = 0
         while begin < total:
-            end = min(begin + width, total)
+            end = min(begin + self._width[stmt], total)
             lane, turn = ranges.owners(counts, begin, end)
             before = self._budget.transfers
             self._batch(stmt, frame, lane, ranges.variable(over, lane, turn))
             rows_a_lane = (self._budget.transfers - before) // (end - begin)
-            width = max(1, min(self._max_lanes, ROWS_PER_BATCH // max(1, rows_a_lane)))
+            fitting = ROWS_PER_BATCH // max(1, rows_a_lane)
+            self._width[stmt] = max(1, min(self._max_lanes, fitting))
             begin = end
 
     def _batch(self, stmt: For, frame: Frame, lane: I8, variable: Ints) -> None:
@@ -249,4 +253,4 @@ class _Evaluator:
         """What the iterations `part` of a loop emitted becomes what `frame` emitted."""
         for chunk in part.emitted():
             rows = self._sink.leave(chunk.rows, variable, chunk.lane)
-            frame.emit(Chunk(lanes[chunk.lane], rows))
+            frame.emit(lanes[chunk.lane], rows)

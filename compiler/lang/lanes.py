@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I8
+from hccc.lang.budget import MAX_TRANSFERS
 from hccc.lang.values import Ints, Value, as_array, bounds, lane_value, take
 
 MANY_CHUNKS = 1024
+MANY_ROWS = 1 << 20
+NO_LANES: I8 = np.broadcast_to(np.int64(0), MAX_TRANSFERS)  # lane 0 throughout, in no memory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +39,7 @@ class Frame:
     env: dict[str, Value]
     gaps: dict[str, B1] = field(default_factory=dict)
     out: list[Chunk] = field(default_factory=list)
+    packed: int = 0  # so many chunks of `out` are large enough
 
     def child(self, lanes: I8, names: Iterable[str]) -> Frame:
         """A frame whose lane i continues my lane `lanes[i]`, knowing only `names`."""
@@ -82,11 +86,16 @@ class Frame:
         if not known.all():
             self.gaps[name] = known
 
-    def emit(self, chunk: Chunk) -> None:
+    def emit(self, lane: I8, rows: NDArray[Any]) -> None:
         """Adds what a statement emitted, after all that earlier statements did."""
-        self.out.append(chunk)
-        if len(self.out) >= MANY_CHUNKS and sum(len(c.rows) for c in self.out) < MANY_CHUNKS * 64:
-            self.out = [_interleaved(self.out, self.n)]
+        if self.n == 1:
+            lane = NO_LANES[: len(lane)]
+        self.out.append(Chunk(lane, rows))
+        loose = self.out[self.packed :] if len(self.out) >= self.packed + MANY_CHUNKS else []
+        if loose:
+            if sum(len(chunk.rows) for chunk in loose) < MANY_ROWS:
+                self.out[self.packed :] = [_interleaved(loose, self.n)]
+            self.packed = len(self.out)
 
     def emitted(self) -> list[Chunk]:
         """All that was emitted, as chunks that follow each other in program order."""
@@ -96,6 +105,9 @@ class Frame:
 
 
 def _interleaved(chunks: list[Chunk], lanes: int) -> Chunk:
+    if lanes == 1:
+        rows = np.concatenate([chunk.rows for chunk in chunks])
+        return Chunk(NO_LANES[: len(rows)], rows)
     lane = np.concatenate([chunk.lane for chunk in chunks])
     # Sorting 16-bit keys stably is a radix sort in NumPy.
     key = lane.astype(np.uint16) if lanes <= 1 << 16 else lane

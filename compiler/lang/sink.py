@@ -15,7 +15,9 @@ from hccc.lang.lanes import Chunk
 from hccc.lang.syntax import Table, Transfer
 from hccc.lang.values import Ints, Value, as_array
 
-COLUMNS = ("src", "dst", "step", "chunk")
+FIELDS = TRANSFER.names or ()
+VALUES = [FIELDS.index(name) for name in ("src", "dst", "step", "chunk")]
+LINE, OP, STEP = FIELDS.index("line"), FIELDS.index("op"), FIELDS.index("step")
 
 
 class Sink(Protocol):
@@ -35,24 +37,23 @@ class Sink(Protocol):
 
 
 class Rows:
-    """Rows of a Program's table."""
+    """Rows of a Program's table, as plain numbers: i4[n, 6], columns as in TRANSFER."""
 
     def transfer(self, stmt: Transfer, values: Sequence[Value], lanes: int) -> Chunk:
         """A row a lane."""
-        rows = np.empty(lanes, TRANSFER)
-        for name, value in zip(COLUMNS, values, strict=True):
-            rows[name] = value.data if isinstance(value, Ints) else value
-        rows["line"] = stmt.at.line
-        rows["op"] = stmt.reduces
+        rows = np.empty((lanes, len(FIELDS)), np.int32)
+        for column, value in zip(VALUES, values, strict=True):
+            rows[:, column] = value.data if isinstance(value, Ints) else value
+        rows[:, LINE] = stmt.at.line
+        rows[:, OP] = stmt.reduces
         return Chunk(np.arange(lanes), rows)
 
     def table(self, stmt: Table, lanes: int) -> Chunk:
         """All rows for every lane."""
-        rows = np.empty(len(stmt.line), TRANSFER)
-        for i, name in enumerate((*COLUMNS, "op")):
-            rows[name] = stmt.columns[:, i]
-        rows["line"] = stmt.line
-        return Chunk(np.repeat(np.arange(lanes), len(rows)), np.tile(rows, lanes))
+        rows = np.empty((len(stmt.line), len(FIELDS)), np.int32)
+        rows[:, [*VALUES, OP]] = stmt.columns
+        rows[:, LINE] = stmt.line
+        return Chunk(np.repeat(np.arange(lanes), len(rows)), np.tile(rows, (lanes, 1)))
 
     def leave(self, rows: NDArray[Any], variable: Value, lane: I8) -> NDArray[Any]:
         """The rows as they are: loop values are not kept, but found again by `Search`."""

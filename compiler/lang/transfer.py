@@ -5,9 +5,18 @@
             for s in range(nRanks - 1):
                 transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)
 
+Of the paper: the header, assignment, `for ... in range(first, end, stride)`, `transfer`,
+`+ - * / %` and parentheses. Extensions: `if`, `elif`, `else`; comparisons (not chained); `and`,
+`or`, `not`; `// ** ^ & | ~ << >>`; `min` and `max` of two or more; `True` and `False`; `0x` and
+`1_000`; the header keys nChunks and Root, and all collectives of `ir/collective.py`. Header keys
+are variables of the body: nRanks, nChannels, nWarps, GPUPerNode, NICPerNode, nChunks, Root.
+
 Meaning is Python's, with these differences: every number is a signed 64-bit integer and overflow
-is an error; `/` is exact and a remainder is an error; `and` and `or` yield 0 or 1 (and evaluate
-their right side only where it matters).
+is an error; `/` is exact and a remainder is an error; shifts are by 0 to 63 bits; comparisons,
+`and`, `or` and `not` yield 0 or 1 (`and`, `or` evaluate their right side only where it matters).
+
+Defaults: nChannels=1, nWarps=16, AlgoName="algo", GPUPerNode=nRanks, NICPerNode=GPUPerNode, Root=0,
+nChunks=nRanks (Alltoall: nRanks * nRanks).
 """
 
 from __future__ import annotations
@@ -27,7 +36,7 @@ from hccc.lang.evaluate import evaluate
 from hccc.lang.header import Header, check_header
 from hccc.lang.lanes import Chunk
 from hccc.lang.parse import parse_text
-from hccc.lang.sink import Rows, Search, Sink
+from hccc.lang.sink import FIELDS, STEP, Rows, Search, Sink
 from hccc.lang.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
 from hccc.lang.values import Fault
 
@@ -101,14 +110,15 @@ def _by_step(chunks: list[Chunk]) -> NDArray[Any]:
     """All rows in one table, stably sorted by step; gives up each chunk as it is copied."""
     rows = [chunk.rows for chunk in reversed(chunks)]
     chunks.clear()
-    place = _places(np.concatenate([r["step"] for r in reversed(rows)] or [np.zeros(0, np.int32)]))
-    table = np.empty(len(place), TRANSFER)
+    steps = [np.zeros(0, np.int32), *(part[:, STEP] for part in reversed(rows))]
+    place = _places(np.concatenate(steps))
+    table = np.empty((len(place), len(FIELDS)), np.int32)
     begin = 0
     while rows:
         part = rows.pop()
         table[place[begin : begin + len(part)]] = part
         begin += len(part)
-    return table
+    return table.view(TRANSFER).reshape(len(table))
 
 
 def _places(step: I4) -> I4:

@@ -158,10 +158,10 @@ def test_a_transfer_knows_where_it_was_written() -> None:
         span = program_.span(1000)
         assert span is not None and span.source.line(span.line).strip().startswith("transfer(")
         assert "n=1, r=0, baseStep=0" in program_.describe(1000)
+        assert program_.origin is not None
         place = program_.origin.header("OpType")
-        assert place is not None and place.source.line(place.line)[place.column - 1 :].startswith(
-            '"'
-        )
+        assert place is not None
+        assert place.source.line(place.line)[place.column - 1 :].startswith('"Allreduce"')
 
 
 def test_equal_transfers_are_told_apart() -> None:
