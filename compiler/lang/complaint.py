@@ -48,7 +48,7 @@ def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> M
         return Mistake(code, message, at, help)
     opened = before is not None and "RPAR" in accepts and token.line != before.line
     help = "a `)` may be missing on a line above" if opened else None
-    return Mistake("E001", f"expected {_expected(set(accepts))}, found {_found(token)}", at, help)
+    return Mistake("E001", f"expected {_expected(set(accepts))}, found {found(token)}", at, help)
 
 
 def _special(
@@ -62,6 +62,8 @@ def _special(
         return "E004", "this line is indented, but no block begins here", None
     if accepts == {"_INDENT"} or ("_INDENT" in accepts and "$END" not in accepts):
         return "E004", "expected an indented block after the line that ends with `:`", None
+    if kind == "_ASSIGN" and last in OPERATOR | {"MUL"}:
+        return "E001", f"`{before}=` is not in the language", f"write `x = x {before} ...`"
     if kind == "_ASSIGN" and "COMPARE" in accepts:
         return "E001", "`=` assigns; it cannot stand here", "compare with `==`"
     if kind == "_DEF":
@@ -75,7 +77,7 @@ def _special(
     if "_COLON" in accepts and kind == "_NEWLINE":
         return "E002", "missing `:` at the end of this line", None
     if "_COMMA" in accepts and kind in VALUE:
-        return "E009", f"missing `,` before {_found(token)}", None
+        return "E009", f"missing `,` before {found(token)}", None
     if kind == "_IF" and last != "_NEWLINE":
         return "E008", "`a if c else b` is not in the language", "use an `if` statement"
     return None
@@ -95,7 +97,8 @@ def _expected(accepts: set[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words) or "nothing"
 
 
-def _found(token: Token) -> str:
+def found(token: Token) -> str:
+    """A token as messages call it."""
     return WORDS[token.type] if not len(token) else f"`{clip(token)}`"
 
 

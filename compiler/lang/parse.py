@@ -13,7 +13,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, UnexpectedToken
 from lark.lexer import Lexer
 
-from hccc.lang.complaint import clip, complaint, did_you_mean
+from hccc.lang.complaint import clip, complaint, did_you_mean, found
 from hccc.lang.syntax import (
     MAX_DEPTH,
     Algorithm,
@@ -59,7 +59,7 @@ def parse_text(text: str) -> Algorithm:
 
 def _check_beginning(token: Token) -> None:
     if token.type != "_DEF" and token != "ResCCLAlgo":
-        message = f"a program begins with ResCCLAlgo, not `{clip(token)}`"
+        message = f"a program begins with ResCCLAlgo, not {found(token)}"
         raise Mistake("E010", message, _at(token), f"for example `{HEADER}`")
 
 
