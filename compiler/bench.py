@@ -54,12 +54,12 @@ class Wanted:
     workers: int
     timeout: float
 
-    def schedule(self) -> Schedule:
+    def schedule(self, modes: tuple[bool, ...]) -> Schedule:
         """What to measure at each type and reduction."""
         factor = None if self.stepbytes else self.stepfactor
         return Schedule(
             self.minbytes, self.maxbytes, factor, self.stepbytes or 0,
-            self.iters, self.warmup_iters, self.checks > 0,
+            self.iters, self.warmup_iters, self.checks > 0, modes,
         )  # fmt: skip
 
     def request(self, dtype: str, op: str, count: int, in_place: bool) -> Request:
@@ -76,7 +76,7 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
         UserError: the kernels cannot be built or launched, or a launch stood still.
     """
     plan = made.plan
-    schedule = wanted.schedule()
+    schedule = wanted.schedule(plan.modes)
     if plan.max_window and not 1 <= wanted.window <= plan.max_window:
         message = f"{plan.name} can run with --window 1 to {plan.max_window} only"
         raise fail("E426", message, help="its queues have no room for more")
@@ -96,12 +96,22 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
         table = Table(plan, wanted.device, schedule, as_json)
         for dtype in wanted.dtypes:
             for op in ops:
-                for size in schedule.sizes():
+                for size in _sizes(plan, dtype, schedule):
                     _fits(plan, shape, size, wanted)
-                    row = perf.measure(plan, dtype, op, size, schedule, bind(dtype, op))
+                    row = perf.measure(plan.collective, dtype, op, size, schedule, bind(dtype, op))
                     table.add(row)
     table.finish()
     return table.wrong
+
+
+def _sizes(plan: Plan, dtype: str, schedule: Schedule) -> Iterator[int]:
+    """The sizes that differ once they are rounded down to whole elements."""
+    counts: set[int] = set()
+    for size in schedule.sizes():
+        count = perf.count_of(plan.collective, size, DTYPES[dtype].itemsize)
+        if count not in counts:
+            yield size
+        counts.add(count)
 
 
 @contextmanager

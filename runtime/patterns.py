@@ -6,8 +6,8 @@ is one off, the previous launch's data. So every value is a hash of (seed, rank,
 Reductions are exact in whatever order they are done, also where a partial result is rounded to
 the dtype in between. Sums (and averages): whole numbers, so few and small that no partial sum
 passes what the dtype holds exactly; with many ranks most give 0 at an element, which ones the
-element decides. Products: powers of two and signs; odd numbers for the integers, which wrap.
-Minimum and maximum: any finite value. Where nothing is reduced: any bits at all.
+element decides. Products: powers of two and signs. Integers wrap, so any will do, odd ones in
+products. Minimum and maximum: any finite value. Where nothing is reduced: any bits at all.
 
 Expected results come from the collectives' definition over elements (the table in
 `ir/collective.py`), not from chunks, slots or plans.
@@ -28,11 +28,8 @@ from hccc.runtime.layout import DTYPES
 Array = NDArray[Any]
 U8 = NDArray[np.uint64]
 
-# Whole numbers up to this size are exact; the integers' bound keeps averages from wrapping.
-_EXACT = {
-    "int8": 127, "uint8": 255, "int32": 2**31 - 1, "uint32": 2**32 - 1, "int64": 2**53,
-    "uint64": 2**53, "float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53,
-}  # fmt: skip
+# Whole numbers up to this size are exact.
+_EXACT = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
 # Partial products keep their exponents within this (normal numbers of the dtype).
 _EXPONENT = {"float16": 14, "bfloat16": 120, "float32": 120, "float64": 960}
 _MOST_AT_ONCE = 32  # ranks that give something else than 0 to a sum
@@ -87,17 +84,16 @@ def _gives(p: Pattern, elements: U8, rank: int, most: int) -> Array:
     return gives
 
 
-def _up_to(h: U8, reach: int, signed: bool) -> Array:
+def _up_to(h: U8, reach: int) -> Array:
     """i8: hashes as whole numbers of at most `reach`, by shifts (a division is 5 times slower)."""
-    bits = reach.bit_length() - (not signed and reach & (reach + 1) > 0)
-    value = (h >> np.uint64(64 - bits)).astype(np.int64)
-    return value - (1 << (bits - 1)) if signed else value
+    bits = reach.bit_length()
+    return (h >> np.uint64(64 - bits)).astype(np.int64) - (1 << (bits - 1))
 
 
 def _whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
     """i8: a piece of an exact sum."""
     n = min(p.collective.n_ranks, _MOST_AT_ONCE)
-    value = _up_to(_of_rank(elements, rank), _EXACT[p.dtype] // n, p.numpy.kind != "u")
+    value = _up_to(_of_rank(elements, rank), _EXACT[p.dtype] // n)
     if n < p.collective.n_ranks:
         value *= _gives(p, elements, rank, n)
     return value
@@ -107,7 +103,7 @@ def _powers_of_two(p: Pattern, elements: U8, rank: int) -> Array:
     """f8: a piece of an exact product."""
     most = min(_MOST_FACTORS, p.collective.n_ranks)
     h = _of_rank(elements, rank)
-    power = _up_to(h, _EXPONENT[p.dtype] // most, signed=True)
+    power = _up_to(h, _EXPONENT[p.dtype] // most)
     if most < p.collective.n_ranks:
         power *= _gives(p, elements, rank, most)
     sign = 1.0 - 2.0 * (h & np.uint64(1)).astype(np.float64)
@@ -123,7 +119,7 @@ def _any_numbers(p: Pattern, elements: U8, rank: int) -> Array:
     """Finite values without a negative zero (min and max of ±0 depend on the order)."""
     if p.numpy.kind in "iu":
         return _any_bits(p, elements, rank)
-    return _up_to(_of_rank(elements, rank), _EXACT[p.dtype], signed=True).astype(p.numpy)
+    return _up_to(_of_rank(elements, rank), _EXACT[p.dtype]).astype(p.numpy)
 
 
 def _any_integers(p: Pattern, elements: U8, rank: int) -> Array:
@@ -145,7 +141,7 @@ def _pieces(p: Pattern) -> Callable[[Pattern, U8, int], Array]:
     integer = p.numpy.kind in "iu"
     if p.op == "prod":
         return _odd_numbers if integer else _powers_of_two
-    return _any_integers if integer and p.op == "sum" else _whole_numbers
+    return _any_integers if integer else _whole_numbers
 
 
 def values(p: Pattern, rank: int, start: int, stop: int) -> Array:
@@ -196,9 +192,12 @@ def _averaged(p: Pattern, total: Array) -> Array:
     """The sum divided by the ranks: truncated for integers, rounded once for the others."""
     n = p.collective.n_ranks
     if p.numpy.kind in "iu":
-        return np.asarray(np.sign(total) * (np.abs(total) // n), p.numpy)
-    wide = np.float64 if p.dtype == "float64" else np.float32
-    quotient: Array = np.divide(total.astype(wide), wide(n))
+        wide = _stored(p, total).astype(np.uint64 if p.numpy.kind == "u" else np.int64)
+        down: Array = wide // n
+        down += (wide < 0) & (down * n != wide)
+        return down.astype(p.numpy)
+    real = np.float64 if p.dtype == "float64" else np.float32
+    quotient: Array = np.divide(total.astype(real), real(n))
     return quotient.astype(p.numpy)
 
 

@@ -18,7 +18,6 @@ from typing import Protocol
 import numpy as np
 
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.plan import Plan
 from hccc.runtime import patterns
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.patterns import Array, Pattern
@@ -119,6 +118,7 @@ class Schedule:
     launches: int
     warmups: int
     check: bool
+    modes: tuple[bool, ...] = (False, True)  # the values of "in place" to measure
 
     def sizes(self) -> Iterator[int]:
         """The sizes asked for, smallest first; the smallest one in any case."""
@@ -138,14 +138,14 @@ def _most_blocks(c: Collective) -> int:
     return max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
 
 
-def measure(plan: Plan, dtype: str, op: str, size: int, schedule: Schedule, bind: Bind) -> Row:
+def measure(c: Collective, dtype: str, op: str, size: int, schedule: Schedule, bind: Bind) -> Row:
     """One row. Raises what the session raises (a fault, a timeout)."""
-    c, itemsize = plan.collective, DTYPES[dtype].itemsize
+    itemsize = DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
     actual = count * itemsize * _most_blocks(c)
     pattern = Pattern(c, dtype, op, count)
     halves = [
-        _half(pattern, actual, schedule, bind, in_place) if in_place in plan.modes else None
+        _half(pattern, actual, schedule, bind, in_place) if in_place in schedule.modes else None
         for in_place in (False, True)
     ]
     redop = op if c.reduces else "none"

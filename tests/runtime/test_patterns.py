@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
 from hccc.runtime import patterns
 from hccc.runtime.layout import DTYPES, OPS
 from hccc.runtime.patterns import Array, Pattern
@@ -77,7 +77,7 @@ def test_a_piece_missing_twice_or_shifted_shows(n: int, dtype: str, op: str) -> 
         [pieces[1], *pieces[1:]],
         [np.roll(pieces[0], 1), *pieces[1:]],
     ):
-        assert patterns.wrong(total(other), want) > COUNT // 50
+        assert patterns.wrong(total(other), want) > COUNT // 200  # int8's averages are coarse
 
 
 def test_seeds_give_other_data() -> None:
@@ -98,7 +98,7 @@ def _scalar(p: Pattern, rank: int, i: int) -> Any:
     return patterns.values(p, rank, i, i + 1)[0]
 
 
-@pytest.mark.parametrize("op", list(OpType))
+@pytest.mark.parametrize("op", list(PROGRAMMABLE))
 def test_expected_follows_the_definition(op: OpType) -> None:
     """Element by element, from the collectives' definition in words."""
     n, count, root = 5, 7, 3
@@ -128,7 +128,7 @@ def test_expected_follows_the_definition(op: OpType) -> None:
                     want = _scalar(p, root, rank * count + e)
                 case OpType.ALLTOALL:
                     want = _scalar(p, block, rank * count + e)
-                case OpType.SENDRECV:
+                case _:
                     want = _scalar(p, (rank - 1) % n, e)
             assert value == want
 
