@@ -211,7 +211,7 @@ def test_counters_wrap(ring: CpuCommunicator, staged: CpuCommunicator) -> None:
         )
         assert all(same_bits(o, np.sum(inputs, axis=0, dtype=np.int32)) for o in outputs)
         gathered = [np.zeros(4 * count, np.int32) for _ in range(4)]
-        staged.launch(inputs, gathered, Request(count, "int32", micro_batch=512, timeout=20))
+        staged.launch(inputs, gathered, request)
         assert all(same_bits(g, np.concatenate(inputs)) for g in gathered)
 
 

@@ -34,8 +34,8 @@ template <int k, int d>
 struct hccc_board : hccc_places<k, d, (k + d <= hccc_register_pointers)> {
   static constexpr int K = k, D = d;
   static constexpr bool few = k + d <= hccc_register_pointers;
-  static constexpr int group = k < hccc_loads ? k : hccc_loads;  // sources read at once
-  static constexpr int unroll = hccc_loads / group;              // packs of each of them
+  static constexpr int group = k == 1 ? 1 : k <= hccc_loads ? k - 1 : hccc_loads;  // read at once
+  static constexpr int unroll = k >= hccc_loads ? 1 : hccc_loads / k;  // packs of each of them
   long long offset;                                              // elements past the places
   HCCC_METHOD hccc_T* get(int i) const { return this->at(i) + offset; }
 };
@@ -78,49 +78,46 @@ HCCC_FN void hccc_store(const Board& board, unsigned pack, hccc_words w) {
     hccc_st16(reinterpret_cast<hccc_words*>(board.get(Board::K + d)) + pack, w);
 }
 
-// Loads U packs of each source [first, first + n) of a group.
+// Loads U packs of source k.
 template <int U, class Board>
-HCCC_FN void hccc_load(hccc_words (&got)[Board::group * U], const Board& board, int first,
-                       unsigned pack) {
-  HCCC_UNROLL(Board::group)
-  for (int g = 0; g < Board::group; ++g) {
-    if (first + g >= Board::K) continue;
-    const hccc_words* from = reinterpret_cast<hccc_words*>(board.get(first + g)) + pack;
-    HCCC_UNROLL(U)
-    for (int u = 0; u < U; ++u) got[g * U + u] = hccc_ld16(from + u * hccc_threads);
-  }
+HCCC_FN void hccc_load(hccc_words (&got)[U], const Board& board, int k, unsigned pack) {
+  const hccc_words* from = reinterpret_cast<hccc_words*>(board.get(k)) + pack;
+  HCCC_UNROLL(U)
+  for (int u = 0; u < U; ++u) got[u] = hccc_ld16(from + u * hccc_threads);
 }
 
 template <int U, class Board>
 HCCC_FN void hccc_copy_packs(const Board& board, unsigned pack) {
-  hccc_words got[Board::group * U];
-  hccc_load<U>(got, board, 0, pack);
+  hccc_words got[U];
+  hccc_load(got, board, 0, pack);
   HCCC_UNROLL(U)
   for (int u = 0; u < U; ++u) hccc_store(board, pack + u * hccc_threads, got[u]);
 }
 
-// Combines one group of sources, the first of which is number `first`, into the sums.
+// Combines one group of sources, the first of which is number k, into the sums: all loads first.
 template <int U, class Board>
-HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Board& board, int first,
-                                unsigned pack) {
-  hccc_words got[Board::group * U];
-  hccc_load<U>(got, board, first, pack);
-  HCCC_UNROLL(Board::group * U)
-  for (int i = 0; i < Board::group * U; ++i) {
-    if (first == 0 && i < U)
-      sum[i] = hccc_up(got[i]);
-    else if (first + i / U < Board::K)
-      hccc_combine(sum[i % U], got[i]);
+HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Board& board, int k, unsigned pack) {
+  hccc_words got[Board::group][U];
+  HCCC_UNROLL(Board::group)
+  for (int g = 0; g < Board::group; ++g)
+    if (k + g < Board::K) hccc_load(got[g], board, k + g, pack);
+  HCCC_UNROLL(Board::group)
+  for (int g = 0; g < Board::group; ++g) {
+    if (k + g >= Board::K) continue;
+    HCCC_UNROLL(U)
+    for (int u = 0; u < U; ++u) hccc_combine(sum[u], got[g][u]);
   }
 }
 
 template <int mode, int U, class Board>
 HCCC_FN void hccc_reduce_packs(const Board& board, unsigned pack) {
+  hccc_words own[U];
   hccc_values sum[U];
-  hccc_combine_group<U>(sum, board, 0, pack);
-  HCCC_UNROLL(Board::few ? Board::K : 1)
-  for (int k = Board::group; k < Board::K; k += Board::group)
-    hccc_combine_group<U>(sum, board, k, pack);
+  hccc_load(own, board, 0, pack);
+  HCCC_UNROLL(U)
+  for (int u = 0; u < U; ++u) sum[u] = hccc_up(own[u]);
+  HCCC_UNROLL(1)
+  for (int k = 1; k < Board::K; k += Board::group) hccc_combine_group(sum, board, k, pack);
   HCCC_UNROLL(U)
   for (int u = 0; u < U; ++u) hccc_store(board, pack + u * hccc_threads, hccc_down<mode>(sum[u]));
 }

@@ -1,0 +1,261 @@
+"""Launching a generated collective on one GPU: all ranks as virtual ranks of one grid.
+
+Arrays are CuPy's; with CuPy for ROCm the same code launches the HIP kernels. The kernel comes
+from nvcc (or hipcc) as a binary when that is on PATH, else from NVRTC through CuPy. All thread
+blocks wait for each other, so the launch is cooperative and refused when they cannot all be
+resident at once. CuPy is imported only when a communicator is made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hccc.diagnostics import Note, UserError, fail
+from hccc.ir.collective import Collective
+from hccc.runtime.abi import FaultRecord, Params, Rank
+from hccc.runtime.build import TIMEOUT_S, Variant, build_directory, digest_of, run_compiler
+from hccc.runtime.fault import Fault, LaunchError
+from hccc.runtime.layout import FLAG_STRIDE, Shape
+from hccc.runtime.request import Request, check_aliases, check_buffers
+
+KERNEL = "hccc_kernel"
+# hccc_clock: nanoseconds on NVIDIA; on AMD the constant counter of MI300 (others are slower,
+# so a deadline there is later, never earlier).
+CUDA_TICKS = 10**9
+HIP_TICKS = 10**8
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """CuPy, and the GPU that is current."""
+
+    cupy: Any
+    hip: bool
+    arch: str  # sm_90, gfx942
+    units: int  # streaming multiprocessors or compute units
+    cooperative: bool
+
+
+def find_device() -> Device:
+    """The current GPU. Raises UserError E430 without CuPy, E431 without a GPU."""
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        raise fail(
+            "E430",
+            f"CuPy cannot be imported ({error})",
+            help="pip install 'hccc[cuda]' (or cupy-rocm-7-0), or launch on the CPU",
+        ) from error
+    runtime = cupy.cuda.runtime
+    try:
+        if runtime.getDeviceCount() < 1:
+            raise _no_gpu("CuPy finds none")
+        return _describe(cupy, runtime.getDevice())
+    except runtime.CUDARuntimeError as error:
+        raise _no_gpu(str(error)) from error
+
+
+def _no_gpu(reason: str) -> UserError:
+    return fail("E431", f"no usable GPU: {reason}", help="launch on the CPU")
+
+
+def _describe(cupy: Any, index: int) -> Device:
+    properties = cupy.cuda.runtime.getDeviceProperties(index)
+    hip = bool(cupy.cuda.runtime.is_hip)
+    name = properties.get("gcnArchName", b"")
+    gcn = (name.decode() if isinstance(name, bytes) else str(name)).partition(":")[0]
+    attributes = cupy.cuda.Device(index).attributes
+    return Device(
+        cupy=cupy,
+        hip=hip,
+        arch=gcn if hip else f"sm_{properties['major']}{properties['minor']}",
+        units=int(properties["multiProcessorCount"]),
+        cooperative=bool(attributes.get("CooperativeLaunch", 1)),
+    )
+
+
+def compile_command(device: Device, source: Path, options: Sequence[str]) -> list[str] | None:
+    """The command that makes a binary of `source`, without `-o`; None when there is no compiler."""
+    if device.hip:
+        compiler = shutil.which("hipcc")
+        target = ["--genco", f"--offload-arch={device.arch}"]
+    else:
+        compiler = shutil.which("nvcc")
+        target = ["-cubin", f"-arch={device.arch}"]
+    return [compiler, "-std=c++17", "-O3", *target, *options, str(source)] if compiler else None
+
+
+def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> Path:
+    """Runs `command` unless its result is kept from before. Raises UserError E414."""
+    version = subprocess.run(
+        [command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    words = [*command, hashlib.sha256(version.stdout.encode()).hexdigest()]
+    name = f"{source.stem}-{digest_of(searched, words)}.bin"
+    target = build_directory(source.parent) / name
+    if not target.exists():
+        made = target.with_suffix(".tmp")
+        run_compiler(source, [*command, "-o", str(made)])
+        made.replace(target)
+    return target
+
+
+def _check_grid(device: Device, kernel: Any, blocks: int, threads: int) -> None:
+    """Raises UserError E432 unless all blocks can be resident at once."""
+    if not device.cooperative:
+        raise fail("E432", f"this GPU ({device.arch}) has no cooperative launch")
+    driver = device.cupy.cuda.driver
+    per_unit = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, threads, 0)
+    if blocks <= per_unit * device.units:
+        return
+    room = f"{per_unit} blocks of {threads} threads on each of {device.units} units"
+    raise fail(
+        "E432",
+        f"{blocks} thread blocks must run at once, this GPU holds {per_unit * device.units}",
+        notes=[Note(room)],
+        help="use fewer channels, fewer thread blocks or fewer ranks",
+    )
+
+
+class CudaCommunicator:
+    """All ranks of one generated collective on the current GPU, with scratch and flags.
+
+    `source` is the generated `<name>.cu` (on ROCm `<name>.hip`), `warps` its warps per block.
+    Scratch and flags are allocated once and kept across launches. Not for concurrent launches.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        shape: Shape,
+        collective: Collective,
+        warps: int,
+        *,
+        include: Sequence[Path] = (),
+    ) -> None:
+        self.source = source.resolve()
+        self.shape = shape
+        self.collective = collective
+        self.threads = 32 * warps
+        self.device = find_device()
+        self._searched = (self.source.parent, *(path.resolve() for path in include))
+        self._kernels: dict[Variant, Any] = {}
+        self._flags = self._zeros(shape.ranks * shape.flag_bytes)
+        self._scratch = self._zeros(0)
+        self._fault = self._zeros(ctypes.sizeof(FaultRecord))
+
+    def _zeros(self, size: int) -> Any:
+        # CuPy's allocator aligns to 512 bytes.
+        return self.device.cupy.zeros(max(size, FLAG_STRIDE), np.uint8)
+
+    def launch(
+        self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: Request
+    ) -> float:
+        """Runs the collective in the current stream, waits, and returns the kernel's seconds.
+
+        `inputs[r]`, `outputs[r]`: CuPy arrays of rank r, None where the collective has none
+        there. bfloat16 may be passed as uint16. Raises UserError E414 (build), E422 and E423
+        (buffers), E432 (does not fit), LaunchError E420 (deadline).
+        """
+        check_buffers(self.collective, request, inputs, outputs)
+        send, receive = _addresses(inputs), _addresses(outputs)
+        check_aliases(self.collective, request, send, receive)
+        kernel = self._kernel(request.variant(self.collective))
+        table = self._table(send, receive, request)
+        self._fault.fill(0)
+        seconds = self._run(kernel, self._params(table, request))
+        self._check_fault(request)
+        return seconds
+
+    def _run(self, kernel: Any, params: Any) -> float:
+        events = self.device.cupy.cuda.Event
+        start, stop = events(), events()
+        grid = (self.shape.blocks * self.shape.lanes, self.shape.ranks)
+        start.record()
+        kernel(grid, (self.threads,), (params,))
+        stop.record()
+        stop.synchronize()
+        return float(self.device.cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
+
+    def _kernel(self, variant: Variant) -> Any:
+        if variant not in self._kernels:
+            kernel = self._load(variant)
+            blocks = self.shape.blocks * self.shape.lanes * self.shape.ranks
+            _check_grid(self.device, kernel, blocks, self.threads)
+            self._kernels[variant] = kernel
+        return self._kernels[variant]
+
+    def _load(self, variant: Variant) -> Any:
+        # All ranks are on this device, so fences need not reach others.
+        options = [*variant.defines(), "-DHCCC_SYSTEM_SCOPE=0"]
+        options += [f"-I{path}" for path in self._searched]
+        module = self.device.cupy.RawModule
+        command = compile_command(self.device, self.source, options)
+        if command:
+            path = build_binary(self.source, command, self._searched)
+            return module(path=str(path), enable_cooperative_groups=True).get_function(KERNEL)
+        code = self.source.read_text(encoding="utf-8")
+        options = ["-std=c++17", *options]
+        made = module(code=code, options=tuple(options), enable_cooperative_groups=True)
+        try:
+            return made.get_function(KERNEL)
+        except self.device.cupy.cuda.compiler.CompileException as error:
+            lines = "\n".join(str(error).splitlines()[:12])
+            raise fail("E414", f"NVRTC failed on {self.source}", notes=[Note(lines)]) from error
+
+    def _table(self, send: Sequence[int], receive: Sequence[int], request: Request) -> Any:
+        """The rank table in device memory: hccc_rank[n_ranks]."""
+        ranks, shape = range(self.shape.ranks), self.shape
+        need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
+        if self._scratch.nbytes < need * shape.ranks:
+            self._scratch = self._zeros(need * shape.ranks)
+        scratch = [self._scratch.data.ptr + r * need for r in ranks]
+        flags = [self._flags.data.ptr + r * shape.flag_bytes for r in ranks]
+        rows = zip(send, receive, scratch, flags, strict=True)
+        table = (Rank * shape.ranks)(*[Rank(*row) for row in rows])
+        return self.device.cupy.asarray(np.frombuffer(bytes(table), np.uint8))
+
+    def _params(self, table: Any, request: Request) -> Any:
+        """hccc_params as CuPy passes a structure by value: an array of one structured element."""
+        sizes = self.shape.sizes(request.count, request.itemsize, request.micro_batch)
+        ticks = HIP_TICKS if self.device.hip else CUDA_TICKS
+        params = Params(
+            ranks=table.data.ptr,
+            fault=self._fault.data.ptr,
+            count=request.count,
+            part=sizes.part,
+            timeout=int(request.timeout * ticks),
+            micro=sizes.micro,
+            batches=sizes.batches,
+            window=min(request.window or max(sizes.batches, 1), (1 << 32) - 1),
+            first_rank=0,
+            in_place=request.in_place,
+        )
+        return np.frombuffer(bytearray(bytes(params)), _structured(Params))
+
+    def _check_fault(self, request: Request) -> None:
+        record = FaultRecord.from_buffer_copy(self.device.cupy.asnumpy(self._fault).tobytes())
+        if record.claimed:
+            # Counters are anywhere now: only a fresh start agrees with itself.
+            self._flags.fill(0)
+            raise LaunchError(Fault.of(record), request.timeout)
+
+
+def _structured(structure: type[ctypes.Structure]) -> np.dtype[np.void]:
+    """The NumPy dtype of a C structure: one field of as many bytes."""
+    size = ctypes.sizeof(structure)
+    return np.dtype({"names": ["bytes"], "formats": [(np.uint8, (size,))], "itemsize": size})
+
+
+def _addresses(arrays: Sequence[Any | None]) -> list[int]:
+    return [0 if a is None else int(a.data.ptr) for a in arrays]

@@ -1,0 +1,57 @@
+"""Builds: cached by content, and clear when they fail."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from programs import INCLUDE, PROGRAMS
+
+from hccc.diagnostics import UserError
+from hccc.runtime.build import Variant, build_all, build_library, find_compiler
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A directory as hccc generates it: the headers beside the source."""
+    shutil.copytree(INCLUDE / "hccc", tmp_path / "hccc")
+    for name in ("mesh_cpu.cpp", "mesh.inc", "entry.h"):
+        shutil.copy(PROGRAMS / name, tmp_path)
+    return tmp_path / "mesh_cpu.cpp"
+
+
+def test_a_library_is_built_once(source: Path) -> None:
+    first = build_library(source, Variant("int32"))
+    made = first.stat().st_mtime_ns
+    assert build_library(source, Variant("int32")) == first
+    assert first.stat().st_mtime_ns == made
+    header = source.parent / "hccc" / "types.h"
+    header.write_text(header.read_text() + "\n// changed\n")
+    assert build_library(source, Variant("int32")) != first
+
+
+def test_several_variants_at_once(source: Path) -> None:
+    variants = [Variant("int32"), Variant("float32", "max")]
+    built = build_all(source, variants)
+    assert list(built) == variants
+    assert len({path.name for path in built.values()}) == 2
+
+
+def test_a_failed_compile_shows_the_compiler(source: Path) -> None:
+    (source.parent / "mesh.inc").write_text("int x = nonsense;\n")
+    with pytest.raises(UserError, match=r"E414(.|\n)*nonsense"):
+        build_library(source, Variant("int32"))
+    assert not list(source.parent.rglob("*.so"))
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(UserError, match="E412"):
+        find_compiler()
+
+
+@pytest.mark.parametrize("bad", [("float8", "sum"), ("int8", "xor"), ("int8 -DX", "sum")])
+def test_names_are_checked(bad: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match="E41[01]"):
+        Variant(*bad)

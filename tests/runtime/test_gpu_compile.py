@@ -1,0 +1,150 @@
+"""The same text for NVIDIA and AMD: it compiles, without warnings and without spilling."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from programs import INCLUDE, PROGRAMS
+
+from hccc.runtime.layout import DTYPES, OPS
+
+PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]
+CUDA = ["sm_80", "sm_90"]
+HIP = ["gfx90a", "gfx942"]
+
+
+def kernel_text(sources: int, destinations: int, inline: int) -> str:
+    """A kernel of one primitive with so many operands, on 32 ranks."""
+    operands = ", ".join(f"hccc_input(b, (b.rank + {i}) % 32, {i})" for i in range(sources))
+    results = ", ".join(f"hccc_output(b, (b.rank + {i}) % 32, 1)" for i in range(destinations))
+    waits = ", ".join(str(i) for i in range(min(sources, 8)))
+    posts = ", ".join(f"hccc_post((b.rank + {i}) % 32, {i})" for i in range(destinations))
+    mode = "HCCC_REDUCE | HCCC_FINAL" if sources > 1 else "HCCC_COPY"
+    constants = {"RANKS": 32, "SUB": 8, "LANES": 2, "BLOCKS": 1, "THREADS": 512, "FLAGS": 32}
+    constants |= {"SCRATCH": 0, "STAGE": 0, "QUEUES": 0, "SLOTS": 1, "INLINE": inline}
+    defines = "\n".join(f"#define HCCC_{name} {value}" for name, value in constants.items())
+    return f"""{defines}
+#include "hccc/device.h"
+HCCC_FN void hccc_program(hccc_block& b) {{
+  HCCC_WINDOWS(b) {{
+    hccc_prim<{mode}>(b, 0, 1, hccc_waits({waits}), hccc_from({operands}),
+                      hccc_to({results}), hccc_posts({posts}));
+  }}
+}}
+HCCC_FN int hccc_neighbour_count(int) {{ return 31; }}
+HCCC_FN int hccc_neighbour(int rank, int i) {{ return (rank + i + 1) % 32; }}
+HCCC_KERNEL
+"""
+
+
+def run(command: list[str]) -> str:
+    """The compiler's messages."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr, done.stderr
+    return done.stderr
+
+
+def cuda_spills(source: Path, arch: str, *defines: str) -> int:
+    """Bytes that the worst function of `source` spills."""
+    nvcc = shutil.which("nvcc")
+    if not nvcc:
+        pytest.skip("no nvcc")
+    include = [f"-I{INCLUDE}", f"-I{PROGRAMS}"]
+    command = [nvcc, "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v", *include]
+    said = run([*command, *defines, str(source), "-o", str(source.with_suffix(".cubin"))])
+    spills = [int(n) for n in re.findall(r"(\d+) bytes spill (?:stores|loads)", said)]
+    assert spills, said
+    return max(spills)
+
+
+def hip_spills(source: Path, arch: str, *defines: str) -> int:
+    """Vector registers that the worst function of `source` spills."""
+    clang = shutil.which("clang-19") or shutil.which("clang++-19")
+    if not clang:
+        pytest.skip("no clang-19")
+    target = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib"]
+    options = ["-nogpuinc", "-O3", "-std=c++17", "--no-gpu-bundle-output", "-Wall", "-Wextra"]
+    include = [f"-I{INCLUDE}", f"-I{PROGRAMS}", "-Rpass-analysis=kernel-resource-usage"]
+    command = [clang, *target, *options, *include, *defines]
+    said = run([*command, str(source), "-o", str(source.with_suffix(".hsaco"))])
+    spills = [int(n) for n in re.findall(r"VGPRs Spill: (\d+)", said)]
+    assert spills, said
+    return max(spills)
+
+
+def write(directory: Path, text: str) -> Path:
+    """A source file of its own."""
+    source = directory / "kernel.cu"
+    source.write_text(text)
+    return source
+
+
+@pytest.mark.parametrize("arch", CUDA)
+@pytest.mark.parametrize("primitive", PRIMITIVES, ids=str)
+def test_cuda_bodies_do_not_spill(tmp_path: Path, primitive: tuple[int, int], arch: str) -> None:
+    source = write(tmp_path, kernel_text(*primitive, inline=1))
+    for dtype in ("float32", "bfloat16"):
+        assert cuda_spills(source, arch, f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=avg") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_cuda_every_dtype_does_not_spill(tmp_path: Path, dtype: str) -> None:
+    for primitive in PRIMITIVES:
+        source = write(tmp_path, kernel_text(*primitive, inline=1))
+        for op in OPS:
+            assert cuda_spills(source, "sm_90", f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}") == 0
+
+
+def test_cuda_many_operands_and_calls(tmp_path: Path) -> None:
+    assert cuda_spills(write(tmp_path, kernel_text(32, 16, inline=0)), "sm_90") <= 128
+    assert cuda_spills(write(tmp_path, kernel_text(8, 1, inline=0)), "sm_80") <= 128
+
+
+@pytest.mark.parametrize("arch", HIP)
+def test_hip_bodies_do_not_spill(tmp_path: Path, arch: str) -> None:
+    for primitive in PRIMITIVES:
+        source = write(tmp_path, kernel_text(*primitive, inline=1))
+        assert hip_spills(source, arch, "-DHCCC_DTYPE=float16", "-DHCCC_OP=avg") == 0
+    assert hip_spills(write(tmp_path, kernel_text(8, 1, inline=0)), arch) == 0
+
+
+@pytest.mark.parametrize("program, inline", [("ring", 1), ("mesh", 1), ("staged", 0)])
+def test_programs_compile_for_both(tmp_path: Path, program: str, inline: int) -> None:
+    source = write(tmp_path, f'#include "{program}.inc"\nHCCC_KERNEL\n')
+    option = f"-DHCCC_INLINE={inline}"
+    assert cuda_spills(source, "sm_90", option) <= 128 * (1 - inline)
+    assert hip_spills(source, "gfx942", option) == 0
+
+
+def test_host_part_compiles(tmp_path: Path) -> None:
+    nvcc = shutil.which("nvcc")
+    if not nvcc:
+        pytest.skip("no nvcc")
+    text = """#include "ring.inc"
+HCCC_KERNEL
+#include "hccc/gpu_launch.h"
+extern "C" int ring_cuda(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
+                         cudaStream_t stream) {
+  return hccc_gpu_launch(ranks, call, fault, stream);
+}
+"""
+    source = write(tmp_path, text)
+    options = ["-std=c++17", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC,-Wall,-Wextra"]
+    library = str(tmp_path / "ring.so")
+    run([nvcc, *options, f"-I{INCLUDE}", f"-I{PROGRAMS}", str(source), "-o", library])
+
+
+def test_cpu_build_has_no_warnings() -> None:
+    for compiler in ("g++", "clang++-19"):
+        path = shutil.which(compiler)
+        if not path:
+            continue
+        for program in ("ring", "mesh", "staged", "many", "stuck"):
+            flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+            run([path, *flags, f"-I{INCLUDE}", str(PROGRAMS / f"{program}_cpu.cpp")])
