@@ -1,0 +1,116 @@
+"""Every example: runs right on the CPU, and its CUDA and HIP compile as the GPUs need them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hccc import driver
+from hccc.cli import cli
+from hccc.emit import directory
+from hccc.emit.targets import TARGETS
+from hccc.ir import plan_json
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.rccl"))
+DTYPES = "int8,uint8,int32,uint32,int64,uint64,float16,bfloat16,float32,float64"
+OPS = "sum,prod,min,max,avg"
+NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
+SPILLS_OUT_OF_LINE = 128  # bytes of registers kept in memory around a body that is called
+
+example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+
+
+def run(path: Path, *options: str) -> list[dict[str, object]]:
+    """The rows of `hccc run --json`, each checked on every element of every rank."""
+    shown = CliRunner().invoke(cli, ["run", str(path), "--json", "-n", "1", "-w", "1", *options])
+    assert shown.exit_code == 0, shown.output
+    rows: list[dict[str, object]] = json.loads(shown.stdout)["results"]
+    assert rows
+    return rows
+
+
+def wrong(rows: list[dict[str, object]]) -> list[object]:
+    """`nwrong` of every row, out of place and in place."""
+    return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]  # type: ignore[index]
+
+
+def test_the_examples_are_all_there() -> None:
+    names = {path.stem for path in EXAMPLES}
+    assert names >= {
+        "hm_allgather", "hm_reducescatter", "hm_allreduce", "ring_allgather", "rhd_allreduce",
+        "ring_reducescatter", "ring_allreduce", "binomial_broadcast", "binomial_reduce",
+        "direct_alltoall", "direct_gather", "direct_scatter", "sendrecv",
+    }  # fmt: skip
+
+
+@example
+@pytest.mark.parametrize("transport", ["direct", "staged"])
+def test_runs_right(path: Path, transport: str) -> None:
+    rows = run(path, "--transport", transport, "-b", "500", "-e", "300K", "-f", "25",
+               "--micro-batch", "4K")  # fmt: skip
+    assert wrong(rows) == [0] * 2 * len(rows)
+
+
+@pytest.mark.parametrize("name", ["hm_allreduce", "direct_alltoall"])
+def test_every_dtype(name: str) -> None:
+    rows = run(FOLDER / f"{name}.rccl", "-d", DTYPES, "-b", "16K", "-e", "16K")
+    assert len(rows) == len(DTYPES.split(","))
+    assert wrong(rows) == [0] * 2 * len(rows)
+
+
+@pytest.mark.parametrize("dtype", ["float16", pytest.param(DTYPES, marks=pytest.mark.slow)])
+def test_every_operation(dtype: str) -> None:
+    rows = run(FOLDER / "ring_allreduce.rccl", "-d", dtype, "-o", OPS, "-b", "10000", "-e", "10000")
+    assert len(rows) == len(OPS.split(",")) * len(dtype.split(","))
+    assert wrong(rows) == [0] * 2 * len(rows)
+
+
+def emitted(path: Path, into: Path) -> Path:
+    """The directory of an example's sources."""
+    plan = driver.compile_file(path, driver.Options()).plan
+    directory.write(into / "kernels", directory.files(plan, TARGETS, plan_json.dumps(plan)))
+    return into / "kernels"
+
+
+def compiled(arguments: list[str], where: Path) -> str:
+    """What a compiler said; it must succeed."""
+    done = subprocess.run(arguments, cwd=where, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@example
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> None:
+    kernels = emitted(path, tmp_path)
+    (source,) = kernels.glob("*.cu")
+    said = compiled(
+        [str(NVCC), "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v",
+         "-o", "kernel.cubin", source.name], kernels,
+    )  # fmt: skip
+    spills = [int(n) for n in re.findall(r"(\d+) bytes spill (?:stores|loads)", said)]
+    assert spills, said
+    inlined = "#define HCCC_INLINE 1" in source.read_text()
+    assert max(spills) <= (0 if inlined else SPILLS_OUT_OF_LINE), said
+
+
+@example
+@pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:
+    kernels = emitted(path, tmp_path)
+    (source,) = kernels.glob("*.hip")
+    compiled(
+        [str(CLANG), "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib",
+         "-nogpuinc", "-O3", "-std=c++17", "--no-gpu-bundle-output", "-Werror",
+         "-o", "kernel.hsaco", source.name], kernels,
+    )  # fmt: skip
+    assert (kernels / "kernel.hsaco").stat().st_size > 1000
