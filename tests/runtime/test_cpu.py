@@ -141,7 +141,7 @@ def test_ring_allreduce(ring: CpuCommunicator, workers: int, in_place: bool) -> 
         if count == 100003 and micro == 16 and window != 3:
             continue  # thousands of windows: one case is enough
         inputs = [pattern(r, count, np.int32) for r in range(4)]
-        expected = np.sum(inputs, axis=0, dtype=np.int32)
+        expected = np.add.reduce(inputs, dtype=np.int32)
         outputs = inputs if in_place else [np.zeros(count, np.int32) for _ in range(4)]
         ring.launch(
             inputs,
@@ -186,7 +186,7 @@ def test_staged_allgather(staged: CpuCommunicator, workers: int, in_place: bool)
 def test_launches_back_to_back_are_ordered(ring: CpuCommunicator) -> None:
     """In place, a launch that started early would multiply a value twice."""
     values = [np.full(2500, r + 1, np.int32) for r in range(4)]
-    expected = np.full(2500, 10, np.int32)
+    expected: NDArray[Any] = np.full(2500, 10, np.int32)
     for _ in range(60):
         ring.launch(
             values, values, Request(2500, "int32", in_place=True, micro_batch=256, workers=2)
@@ -206,10 +206,9 @@ def test_counters_wrap(ring: CpuCommunicator, staged: CpuCommunicator) -> None:
     for count in (5000, 100, 7000):
         inputs = [pattern(r, count, np.int32) for r in range(4)]
         outputs = [np.zeros(count, np.int32) for _ in range(4)]
-        ring.launch(
-            inputs, outputs, Request(count, "int32", micro_batch=512, workers=2, timeout=20)
-        )
-        assert all(same_bits(o, np.sum(inputs, axis=0, dtype=np.int32)) for o in outputs)
+        request = Request(count, "int32", micro_batch=512, workers=2, timeout=20)
+        ring.launch(inputs, outputs, request)
+        assert all(same_bits(o, np.add.reduce(inputs, dtype=np.int32)) for o in outputs)
         gathered = [np.zeros(4 * count, np.int32) for _ in range(4)]
         staged.launch(inputs, gathered, request)
         assert all(same_bits(g, np.concatenate(inputs)) for g in gathered)

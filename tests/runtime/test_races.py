@@ -1,4 +1,4 @@
-"""ThreadSanitizer over the CPU build: silent for a correct program, not for one with a wait less."""
+"""ThreadSanitizer over the CPU build: silent, unless a wait is missing."""
 
 from __future__ import annotations
 
