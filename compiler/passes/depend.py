@@ -4,6 +4,10 @@ Source: ResCCL §3, §4.1. A task reads (src, chunk) and changes (dst, chunk); i
 last change of what it reads, and for all reads since (or else the last change of) what it
 changes. Reductions into one place in one step are chained in program order, which fixes the
 order of summation.
+
+Reads of a chunk as it was at the start read the send buffer. Where the chunk's current value can
+never lie in that memory (the rank does not want the chunk, or in-place runs keep the send buffer
+aside), the first change need not wait for them.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hccc.ir.arrays import I4, I8, U1, Csr
+from hccc.ir.arrays import B1, I4, I8, U1, Csr
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -19,7 +23,9 @@ from hccc.passes.grouping import group
 
 
 @njit(cache=True)
-def _edges(ptr: I8, rows: I4, src: I4, dst: I4, op: I4, n_ranks: int) -> tuple[I4, I8, I8, U1]:
+def _edges(
+    ptr: I8, rows: I4, src: I4, dst: I4, op: I4, overwrites: B1, n_ranks: int
+) -> tuple[I4, I8, I8, U1]:
     """Predecessors of every task, as runs [begin, end) of one array, and the initial bits."""
     n = len(rows)
     edges = np.empty(3 * n + 1, np.int32)
@@ -47,7 +53,7 @@ def _edges(ptr: I8, rows: I4, src: I4, dst: I4, op: I4, n_ranks: int) -> tuple[I
             if writer[d] >= 0 and (op[i] or reader[d] < 0):
                 edges[fill] = writer[d]  # never the writer of s: a task writes one rank
                 fill += 1
-            r = reader[d]
+            r = reader[d] if writer[d] >= 0 or overwrites[i] else -1
             while r >= 0:
                 if r != writer[s]:
                     edges[fill] = r
@@ -76,7 +82,8 @@ def depend(program: Program) -> Dag:
     t, c = program.transfers, program.collective
     ptr, rows = group(np.ascontiguousarray(t["chunk"]), c.n_chunks)
     src, dst, op = (np.ascontiguousarray(t[k]) for k in ("src", "dst", "op"))
-    edges, begin, end, initial = _edges(ptr, rows, src, dst, op, c.n_ranks)
+    overwrites = c.wants(dst, t["chunk"]) & (not c.swaps_in_place)
+    edges, begin, end, initial = _edges(ptr, rows, src, dst, op, overwrites, c.n_ranks)
     preds = Csr(*_pack(edges, begin, end))
     topology = Topology(c.n_ranks, program.gpus_per_node, program.nics_per_node)
     return Dag(program, preds, initial, *topology.resources(src, dst))
