@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
@@ -60,8 +61,11 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
     home = value & c.wants(o.rank, o.slot)
     buffer[home], slot[home] = Buffer.OUTPUT, c.output_slot(o.slot[home].astype(np.int64))
     away = value & ~home
-    found = np.searchsorted(keys, _key(c, o.rank[away], o.slot[away]))
-    buffer[away], slot[away] = Buffer.SCRATCH, slots[found] if len(slots) else 0
+    wanted = _key(c, o.rank[away], o.slot[away])
+    found = np.searchsorted(keys, wanted)
+    if not np.array_equal(keys[found[found < len(keys)]], wanted):
+        raise InternalError("a value is read where nothing writes it")
+    buffer[away], slot[away] = Buffer.SCRATCH, slots[found]
     return Operands(o.ptr, o.rank, buffer, slot)
 
 
