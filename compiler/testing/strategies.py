@@ -13,7 +13,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from hccc.driver import SCHEDULERS, Options, compile_program
-from hccc.ir.collective import ROOTED, Collective, OpType, block_count
+from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
@@ -39,7 +39,7 @@ def collectives(
     max_transfers: int = MAX_TRANSFERS,
 ) -> Collective:
     """A collective of at least two ranks, with few enough chunks for `max_transfers`."""
-    op = op or draw(st.sampled_from(list(OpType)))
+    op = op or draw(st.sampled_from(PROGRAMMABLE))
 
     def least(n_ranks: int, per: int) -> int:  # transfers of the shortest program
         moves = {OpType.ALLREDUCE: 2 * n_ranks, OpType.REDUCESCATTER: n_ranks}

@@ -1,0 +1,75 @@
+"""lower: one task, one primitive (or a send and a recv), reading the right version."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sabotage import made
+from textbook import RECV, RRC, SMALL, lowered, planned, program, verdict, works
+
+from hccc.ir import primitives as primitives_ir
+from hccc.ir.collective import OpType
+from hccc.ir.primitives import Buffer, Transport
+from hccc.passes.depend import depend
+from hccc.passes.lower import lower
+from hccc.passes.schedule import schedule
+
+PAIR = program(OpType.ALLREDUCE, 2, 1, [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV)])
+
+
+def operands(o, i):
+    row = slice(int(o.ptr[i]), int(o.ptr[i + 1]))
+    return list(
+        zip(o.rank[row].tolist(), o.buffer[row].tolist(), o.slot[row].tolist(), strict=True)
+    )
+
+
+def test_direct_a_copy_is_a_put_and_a_reduction_a_get():
+    p = lowered(PAIR)
+    assert p.owner.tolist() == [0, 0]
+    assert operands(p.src, 0) == [(0, Buffer.START, 0), (1, Buffer.START, 0)]
+    assert operands(p.dst, 0) == [(0, Buffer.VALUE, 0)]
+    assert operands(p.src, 1) == [(0, Buffer.VALUE, 0)]
+    assert operands(p.dst, 1) == [(1, Buffer.VALUE, 0)]
+    assert p.final.tolist() == [1, 0]
+
+
+def test_staged_a_task_is_a_send_and_a_recv():
+    p = lowered(PAIR, Transport.STAGED)
+    assert p.owner.tolist() == [1, 0, 0, 1]
+    assert [b for _, b, _ in operands(p.src, 1)] == [Buffer.START, Buffer.QUEUE]
+    assert [b for _, b, _ in operands(p.dst, 2)] == [Buffer.QUEUE]
+    assert p.final.tolist() == [0, 1, 0, 0]
+    assert len(p.queues) == 2
+
+
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("name", SMALL)
+def test_invariants(name, transport):
+    assert primitives_ir.check(lowered(SMALL[name], transport)) == []
+
+
+def test_check_says_no():
+    p = lowered(SMALL["ring allreduce"])
+    assert primitives_ir.check(replace(p, chunk=np.roll(p.chunk, 1)))
+    assert primitives_ir.check(replace(p, tasks=replace(p.tasks, index=p.tasks.index[::-1] * 0)))
+    late = p.deps.index.copy()
+    late[0] = len(p) - 1
+    assert primitives_ir.check(replace(p, deps=replace(p.deps, index=late)))
+
+
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("bit", [1, 2])
+@pytest.mark.parametrize("name", SMALL)
+def test_no_wrong_version_survives(name, bit, transport):
+    """Reading the start for the value, or the value for the start, is refused."""
+    dag = depend(SMALL[name])
+    for i in range(len(dag)):
+        if bit == 2 and dag.program.transfers["op"][i] == RECV:
+            continue
+        initial = dag.initial.copy()
+        initial[i] ^= bit
+        wrong = lower(schedule(replace(dag, initial=initial)), transport)
+        plan = made(lambda wrong=wrong: planned(wrong))
+        assert plan is None or verdict(plan) in ("E304", "E306", "E307", "E312"), f"task {i}"
+        assert works(planned(lower(schedule(dag), transport)), seeds=1)

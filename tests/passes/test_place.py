@@ -1,0 +1,116 @@
+"""place: every value has its buffer, in place and out of place."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sabotage import changed
+from textbook import (
+    RECV,
+    RRC,
+    SMALL,
+    alltoall,
+    lowered,
+    planned,
+    program,
+    ring_allgather,
+    sendrecv,
+    verdict,
+    works,
+)
+
+from hccc.ir.collective import OpType
+from hccc.ir.primitives import Buffer, Guard
+from hccc.passes.allocate import allocate
+from hccc.passes.place import place
+from hccc.passes.sync import sync
+
+# Rank 2 relays in both: values that nobody wants there.
+RELAYED = program(
+    OpType.GATHER, 3, 6, [(1, 2, 0, 2, RECV), (2, 0, 1, 2, RECV), (1, 0, 0, 3, RECV),
+                          (2, 0, 0, 4, RECV), (2, 0, 2, 5, RECV)],
+)  # fmt: skip
+DETOUR = program(
+    OpType.REDUCESCATTER, 3, 3, [(1, 2, 0, 0, RRC), (2, 0, 1, 0, RRC), (0, 1, 0, 1, RRC),
+                                 (2, 1, 0, 1, RRC), (0, 1, 0, 2, RRC), (1, 2, 1, 2, RRC)],
+)  # fmt: skip
+PROGRAMS = {**SMALL, "relayed gather": RELAYED, "detour reducescatter": DETOUR}
+
+
+def placed(p):
+    return place(lowered(p))
+
+
+def test_values_go_home_or_into_scratch():
+    p = placed(RELAYED)
+    assert p.scratch_slots.tolist() == [0, 0, 1]
+    relayed = p.chunk == 2
+    assert set(p.dst.buffer[relayed].tolist()) == {Buffer.SCRATCH, Buffer.OUTPUT}
+
+
+def test_starts_are_read_from_the_send_buffer():
+    p = placed(DETOUR)
+    assert (p.src.buffer == Buffer.INPUT).sum() == 9 + 1 - 1
+
+
+def test_untouched_chunks_are_copied_out_of_place_only():
+    p = placed(ring_allgather(4))
+    copies = p.tasks.counts() == 0
+    assert copies.sum() == 4
+    assert set(p.guard[copies].tolist()) == {Guard.OUT_OF_PLACE}
+
+
+@pytest.mark.parametrize("p", [sendrecv(4), alltoall(3)])
+def test_swapping_collectives_set_aside_what_is_overwritten_in_place(p):
+    n = placed(p)
+    assert (n.guard == Guard.IN_PLACE).sum() == len(p)
+    assert not (n.src.buffer[n.src.owner()[:]] == Buffer.INPUT)[
+        np.isin(n.src.owner(), np.flatnonzero(n.tasks.counts() > 0))
+    ].any()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_result(name):
+    plan = planned(lowered(PROGRAMS[name]))
+    assert verdict(plan) is None
+    assert works(plan)
+
+
+@pytest.mark.parametrize("p", [sendrecv(4), alltoall(3)])
+def test_without_setting_aside_in_place_is_refused(p):
+    plan = planned(lowered(p))
+    unstaged = np.where(plan.src.buffer == Buffer.STAGE, Buffer.INPUT, plan.src.buffer)
+    assert verdict(replace(plan, src=replace(plan.src, buffer=unstaged))) in ("E304", "E306")
+
+
+def test_without_own_copies_is_refused():
+    n = placed(ring_allgather(3))
+    plan = sync(allocate(replace(n, guard=np.full(len(n), Guard.IN_PLACE)), "connection"))
+    assert verdict(plan) is not None
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_wrong_guard_survives(name):
+    plan = planned(lowered(PROGRAMS[name]))
+    for i in range(len(plan)):
+        for guard in Guard:
+            if guard == plan.guard[i]:
+                continue
+            wrong = plan.guard.copy()
+            wrong[i] = guard
+            mutant = replace(plan, guard=wrong)
+            assert verdict(mutant) or works(mutant), (i, guard)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_wrong_slot_buffer_or_rank_survives(name):
+    plan = planned(lowered(PROGRAMS[name]))
+    for side in ("src", "dst"):
+        o = getattr(plan, side)
+        for k in range(len(o.rank)):
+            faults = [{"slot": o.slot[k] + 1}, {"rank": (o.rank[k] + 1) % plan.n_ranks}]
+            faults += [{"slot": o.slot[k] - 1}] if o.slot[k] else []
+            faults += [{"buffer": b} for b in range(Buffer.QUEUE) if b != o.buffer[k]]
+            for fault in faults:
+                wrong = replace(plan, **{side: changed(o, k, **fault)})
+                assert verdict(wrong) or works(wrong), (side, k, fault)

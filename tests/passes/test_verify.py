@@ -1,0 +1,105 @@
+"""verify accepts what performs its collective, and names culprit and clash otherwise."""
+
+import pytest
+from textbook import RECV, RRC, SMALL, hm_allreduce, program
+
+from hccc.diagnostics import UserError
+from hccc.ir.collective import OpType
+from hccc.passes.verify import verify
+
+
+def problem(*args, **kwargs):
+    with pytest.raises(UserError) as caught:
+        verify(program(*args, **kwargs))
+    return caught.value.problem
+
+
+@pytest.mark.parametrize("p", [*SMALL.values(), hm_allreduce(4, 8)])
+def test_textbook_programs_are_right(p):
+    assert verify(p) is p
+
+
+def test_a_chunk_read_before_it_arrives_names_its_arrival():
+    rows = [(1, 2, 0, 0, RECV), (0, 1, 1, 0, RECV)]
+    found = problem(OpType.BROADCAST, 3, 1, rows)
+    assert found.code == "E201"
+    assert "rank 1 has nothing of chunk 0" in found.message
+    assert "transfer(1, 2, 0, 0, recv)" in found.message
+    assert "transfer(0, 1, 1, 0, recv)" in found.notes[0].text
+
+
+def test_a_chunk_that_never_arrives_has_no_note():
+    found = problem(OpType.BROADCAST, 3, 1, [(1, 2, 0, 0, RECV)])
+    assert (found.code, found.notes) == ("E201", ())
+
+
+def test_reducing_into_nothing():
+    rows = [(0, 1, 0, 0, RECV), (0, 2, 0, 0, RRC)]
+    found = problem(OpType.BROADCAST, 3, 1, rows)
+    assert found.code == "E202"
+    assert "transfer(0, 2, 0, 0, rrc)" in found.message
+
+
+def test_a_piece_added_twice_names_who_brought_it_first():
+    rows = [(1, 0, 0, 0, RRC), (2, 0, 1, 0, RRC), (1, 0, 2, 0, RRC)]
+    found = problem(OpType.REDUCE, 3, 1, rows)
+    assert found.code == "E203"
+    assert "piece of rank 1" in found.message
+    assert "transfer(1, 0, 2, 0, rrc)" in found.message
+    assert "transfer(1, 0, 0, 0, rrc)" in found.notes[0].text
+
+
+def test_a_piece_added_twice_may_be_ones_own():
+    rows = [(0, 1, 0, 0, RRC), (1, 0, 1, 0, RRC)]
+    found = problem(OpType.REDUCE, 2, 1, rows)
+    assert found.code == "E203"
+    assert "its own piece from the start" in found.notes[0].text
+
+
+@pytest.mark.parametrize(
+    ("rows", "deeds"),
+    [
+        ([(0, 1, 0, 0, RECV), (1, 2, 0, 0, RECV)], ("read", "written")),
+        ([(0, 2, 0, 0, RECV), (1, 2, 0, 0, RRC)], ("reduced into", "written")),
+        ([(0, 2, 0, 0, RECV), (1, 2, 0, 0, RECV)], ("written", "written")),
+        ([(0, 1, 0, 0, RRC), (1, 2, 0, 0, RRC)], ("read", "reduced into")),
+    ],
+)
+def test_a_clash_within_a_step_names_both(rows, deeds):
+    found = problem(OpType.ALLREDUCE, 3, 1, rows)
+    assert found.code == "E204"
+    assert all(deed in found.message for deed in deeds)
+    texts = found.message + found.notes[0].text
+    assert f"transfer({rows[0][0]}, {rows[0][1]}" in texts
+    assert f"transfer({rows[1][0]}, {rows[1][1]}" in texts
+
+
+def test_many_reads_and_many_reductions_may_share_a_step():
+    rows = [(1, 0, 0, 0, RRC), (2, 0, 0, 0, RRC), (0, 1, 1, 0, RECV), (0, 2, 1, 0, RECV)]
+    verify(program(OpType.ALLREDUCE, 3, 1, rows))
+
+
+def test_missing_at_the_end_names_rank_chunk_and_pieces():
+    rows = [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV), (0, 2, 1, 0, RECV)]
+    found = problem(OpType.ALLREDUCE, 3, 1, rows)
+    assert found.code == "E205"
+    assert "rank 0 lacks the piece of rank 2 in chunk 0" in found.message
+    assert "transfer(1, 0, 0, 0, rrc)" in found.notes[0].text
+
+
+def test_nothing_at_the_end():
+    found = problem(OpType.BROADCAST, 3, 1, [(0, 1, 0, 0, RECV)])
+    assert "rank 2 holds nothing of chunk 0" in found.message
+
+
+def test_a_complete_value_that_is_overwritten_is_missing():
+    rows = [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV), (2, 0, 2, 0, RECV)]
+    rows = [(2, 1, 0, 0, RRC), (1, 0, 1, 0, RRC), (2, 0, 2, 0, RECV)]
+    found = problem(OpType.REDUCE, 3, 1, rows)
+    assert found.code == "E205"
+
+
+def test_the_earliest_violation_is_reported_across_chunks():
+    rows = [(1, 0, 5, 0, RECV), (1, 0, 3, 1, RECV)]
+    found = problem(OpType.BROADCAST, 2, 2, rows)
+    assert "step 3" in found.message

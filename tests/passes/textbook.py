@@ -1,0 +1,159 @@
+"""Textbook programs, the road in single steps, and the verdict on a Plan."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hccc.diagnostics import UserError
+from hccc.driver import check_plan
+from hccc.ir import plan_check
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.program import TRANSFER, Program
+from hccc.passes.allocate import allocate
+from hccc.passes.depend import depend
+from hccc.passes.lower import lower
+from hccc.passes.place import place
+from hccc.passes.schedule import schedule
+from hccc.passes.sync import sync
+from hccc.passes.verify import verify
+from hccc.testing import exact_inputs, execute, expected
+
+RECV, RRC = 0, 1
+
+
+def program(op, n_ranks, n_chunks, rows, *, gpus=None, nics=None, root=0):
+    """A Program of (src, dst, step, chunk, op) rows."""
+    table = np.zeros(len(rows), TRANSFER)
+    for k, name in enumerate(["src", "dst", "step", "chunk", "op"]):
+        table[name] = np.asarray(rows).reshape(-1, 5)[:, k]
+    table = table[np.argsort(table["step"], kind="stable")]
+    gpus = gpus or n_ranks
+    c = Collective(op, n_ranks, n_chunks, root)
+    return Program("textbook", c, 1, 16, gpus, nics or gpus, table)
+
+
+def ring_allgather(r):
+    rows = [(i, (i + 1) % r, s, (i - s) % r, RECV) for s in range(r - 1) for i in range(r)]
+    return program(OpType.ALLGATHER, r, r, rows)
+
+
+def ring_reducescatter(r):
+    rows = [(i, (i + 1) % r, s, (i - 1 - s) % r, RRC) for s in range(r - 1) for i in range(r)]
+    return program(OpType.REDUCESCATTER, r, r, rows)
+
+
+def ring_allreduce(r):
+    rows = [(i, (i + 1) % r, s, (i - s) % r, RRC) for s in range(r - 1) for i in range(r)]
+    rows += [
+        (i, (i + 1) % r, r - 1 + s, (i + 1 - s) % r, RECV) for s in range(r - 1) for i in range(r)
+    ]
+    return program(OpType.ALLREDUCE, r, r, rows)
+
+
+def mesh_allreduce(r):
+    """Everybody reduces its chunk from all, then gives it to all."""
+    rows = [(s, d, s, d, RRC) for d in range(r) for s in range(r) if s != d]
+    rows += [(s, d, r, s, RECV) for d in range(r) for s in range(r) if s != d]
+    return program(OpType.ALLREDUCE, r, r, rows)
+
+
+def hm_allreduce(n, g):
+    """ResCCL Fig. 16: hierarchical mesh over n nodes of g GPUs."""
+    r, rows = n * g, []
+    for node in range(n):
+        for i in range(g):
+            src = node * g + i
+            for b in range(n):
+                for o in range(g - 1):
+                    dst = node * g + (i + o + 1) % g
+                    rows.append((src, dst, b * (g - 1) + o, (dst + b * g) % r, RRC))
+                    last = n * (g - 1) + 2 * n - 2 + b
+                    rows.append((src, dst, last, (src + b * g) % r, RECV))
+            for b in range(n - 1):
+                dst, base = (src + g) % r, n * (g - 1)
+                rows.append((src, dst, base + b, (src - b * g) % r, RRC))
+                rows.append((src, dst, base + n - 1 + b, (src - (b + n - 1) * g) % r, RECV))
+    return program(OpType.ALLREDUCE, r, r, rows, gpus=g)
+
+
+def hm_allgather(n, g):
+    """Rings between nodes, then a mesh within each."""
+    r = n * g
+    rows = [(s, (s + g) % r, b, (s - b * g) % r, RECV) for b in range(n - 1) for s in range(r)]
+    for s in range(r):
+        for o in range(1, g):
+            dst = s // g * g + (s + o) % g
+            rows += [(s, dst, n - 1 + b, (s - b * g) % r, RECV) for b in range(n)]
+    return program(OpType.ALLGATHER, r, r, rows, gpus=g)
+
+
+def alltoall(r):
+    rows = [(s, d, 0, s * r + d, RECV) for s in range(r) for d in range(r) if s != d]
+    return program(OpType.ALLTOALL, r, r * r, rows)
+
+
+def sendrecv(r):
+    return program(OpType.SENDRECV, r, r, [(s, (s + 1) % r, 0, s, RECV) for s in range(r)])
+
+
+def broadcast(r):
+    """A binomial tree; r is a power of two."""
+    rows = [
+        (s, s + 2**k, k, c, RECV)
+        for k in range(r.bit_length() - 1)
+        for s in range(2**k)
+        for c in range(2)
+    ]
+    return program(OpType.BROADCAST, r, 2, rows)
+
+
+SMALL = {
+    "ring allgather": ring_allgather(4),
+    "ring reducescatter": ring_reducescatter(4),
+    "ring allreduce": ring_allreduce(4),
+    "mesh allreduce": mesh_allreduce(4),
+    "hm allreduce": hm_allreduce(2, 2),
+    "hm allgather": hm_allgather(2, 2),
+    "alltoall": alltoall(3),
+    "sendrecv": sendrecv(4),
+    "broadcast": broadcast(4),
+}
+
+
+def lowered(p: Program, transport: Transport = Transport.DIRECT) -> Primitives:
+    """`p` as primitives in HPDS order, nothing fused."""
+    return lower(schedule(depend(verify(p))), transport)
+
+
+def planned(p: Primitives, allocator: str = "connection", slots: int = 2) -> Plan:
+    """The rest of the road."""
+    return sync(allocate(place(p), allocator), "", slots)
+
+
+def verdict(plan: Plan) -> str | None:
+    """The code of the proof that refuses `plan`, or None.
+
+    Proofs index memory with a Plan's numbers, so a Plan that is not even well formed stops at
+    `plan_check`; its last complaint (E315, sizes that nothing needs) harms no proof.
+    """
+    for step in (plan_check.check, check_plan):
+        try:
+            step(plan)
+        except UserError as error:
+            if error.problem.code != "E315":
+                return error.problem.code
+    return None
+
+
+def works(plan: Plan, micro_batches: int = 2, seeds: int = 4) -> bool:
+    """Whether `plan` gives the right data in some interleavings, in and out of place."""
+    x = exact_inputs(plan.collective, np.int64, (micro_batches,))
+    want = expected(plan.collective, x, "sum", np.int64)
+    for seed in range(seeds):
+        for in_place in (False, True):
+            got = execute(plan, x, in_place=in_place, seed=seed)
+            if not all(np.array_equal(a, b) for a, b in zip(want, got, strict=True)):
+                return False
+    return True
