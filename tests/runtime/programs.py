@@ -36,9 +36,9 @@ def communicator(name: str, shape: Shape, collective: Collective) -> CpuCommunic
 
 def pattern(rank: int, count: int, dtype: Any) -> NDArray[Any]:
     """Values that differ by rank and element, small enough to be summed exactly."""
-    return ((np.arange(count) * 7 + rank * 13) % 29 - 9 * (np.dtype(dtype).kind != "u")).astype(
-        dtype
-    )
+    lowest = 0 if np.dtype(dtype).kind == "u" else -9
+    values = (np.arange(count) * 7 + rank * 13) % 29 + lowest
+    return np.asarray(values, dtype)
 
 
 def misaligned(count: int, dtype: Any, elements: int) -> NDArray[Any]:

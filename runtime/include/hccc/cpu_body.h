@@ -66,18 +66,21 @@ HCCC_FN void hccc_combine_tile(hccc_value* tile, hccc_T* const* from, int k, lon
 }
 
 template <int mode>
-HCCC_FN void hccc_store_tile(hccc_loose* to, const hccc_value* __restrict tile, long n) {
+HCCC_FN void hccc_round_tile(hccc_T* __restrict to, const hccc_value* __restrict tile, long n) {
   for (long i = 0; i < n; ++i) to[i] = hccc_dtype::down(hccc_finish<mode>(tile[i]));
 }
 
+// Rounds once, however many destinations there are.
 template <int mode>
 HCCC_NOINLINE void hccc_reduce_elements(hccc_T* const* from, int k, hccc_T* const* to, int d,
                                         long n) {
   hccc_value tile[hccc_tile];
+  hccc_T rounded[hccc_tile];
   for (long at = 0; at < n; at += hccc_tile) {
     const long length = n - at < hccc_tile ? n - at : hccc_tile;
     hccc_combine_tile(tile, from, k, at, length);
-    for (int i = 0; i < d; ++i) hccc_store_tile<mode>(to[i] + at, tile, length);
+    hccc_round_tile<mode>(rounded, tile, length);
+    for (int i = 0; i < d; ++i) hccc_copy_elements(to[i] + at, rounded, length);
   }
 }
 
