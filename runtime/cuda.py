@@ -182,7 +182,10 @@ class CudaCommunicator:
         start, stop = events(), events()
         grid = (self.shape.blocks * self.shape.lanes, self.shape.ranks)
         start.record()
-        kernel(grid, (self.threads,), (params,))
+        # Not RawKernel's own cooperative flag: with it CuPy compiles relocatable code and links
+        # a library that wheels do not bring, which only grid-wide barriers would need.
+        launch = kernel.kernel
+        launch(grid, (self.threads,), (params,), enable_cooperative_groups=True)
         stop.record()
         stop.synchronize()
         return float(self.device.cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
@@ -203,12 +206,14 @@ class CudaCommunicator:
         command = compile_command(self.device, self.source, options)
         if command:
             path = build_binary(self.source, command, self._searched)
-            return module(path=str(path), enable_cooperative_groups=True).get_function(KERNEL)
+            return module(path=str(path)).get_function(KERNEL)
         code = self.source.read_text(encoding="utf-8")
         options = ["-std=c++17", *options]
-        made = module(code=code, options=tuple(options), enable_cooperative_groups=True)
+        made = module(code=code, options=tuple(options))
         try:
-            return made.get_function(KERNEL)
+            kernel = made.get_function(KERNEL)
+            _ = kernel.kernel  # compiles now
+            return kernel
         except self.device.cupy.cuda.compiler.CompileException as error:
             lines = "\n".join(str(error).splitlines()[:12])
             raise fail("E414", f"NVRTC failed on {self.source}", notes=[Note(lines)]) from error
