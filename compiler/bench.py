@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,11 @@ from hccc.ir.plan import Plan
 from hccc.road import Made
 from hccc.runtime import perf
 from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cuda import CudaCommunicator
 from hccc.runtime.layout import DTYPES, Shape, shape_of
-from hccc.runtime.perf import Bind, Memory, Schedule
+from hccc.runtime.perf import Bind, Schedule
 from hccc.runtime.request import Request
+from hccc.runtime.session import DeviceSession, HostSession
 from hccc.table import Table
 
 _SHAPE = {
@@ -80,28 +82,50 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
     if plan.max_window and not 1 <= wanted.window <= plan.max_window:
         message = f"{plan.name} can run with --window 1 to {plan.max_window} only"
         raise fail("E426", message, help="its queues have no room for more")
+    _fits(plan, max(schedule.sizes()), wanted)
     ops = wanted.ops if plan.collective.reduces else wanted.ops[:1]
-    with _kernels(made, wanted.device) as (source, shape):
-        communicator = CpuCommunicator(source, plan.name, shape, plan.collective)
-        requests = [wanted.request(d, op, 0, False) for d in wanted.dtypes for op in ops]
+    variants = [(dtype, op) for dtype in wanted.dtypes for op in ops]
+    with _kernels(made, wanted.device) as place:
         with report.progress() as on_phase:
-            on_phase(f"Building {len(requests)} variants of {source.name}")
-            communicator.build(requests)
-
-        def bind(dtype: str, op: str) -> Bind:
-            return lambda memory, count, in_place: _CpuSession(
-                communicator, wanted.request(dtype, op, count, in_place), memory
-            )
-
+            on_phase("Building kernels")
+            binds = [_binder(device, place, plan, wanted, variants) for device in _devices(wanted)]
         table = Table(plan, wanted.device, schedule, as_json)
-        for dtype in wanted.dtypes:
-            for op in ops:
-                for size in _sizes(plan, dtype, schedule):
-                    _fits(plan, shape, size, wanted)
-                    row = perf.measure(plan.collective, dtype, op, size, schedule, bind(dtype, op))
-                    table.add(row)
+        for dtype, op in variants:
+            bound = [bind(dtype, op) for bind in binds]
+            for size in _sizes(plan, dtype, schedule):
+                table.add(perf.measure(plan.collective, dtype, op, size, schedule, *bound))
     table.finish()
     return table.wrong
+
+
+def _devices(wanted: Wanted) -> list[str]:
+    """The device to measure; a GPU's every bit is compared with the CPU's."""
+    compare = wanted.device != "cpu" and wanted.checks
+    return [wanted.device, "cpu"] if compare else [wanted.device]
+
+
+def _binder(
+    device: str, place: Path, plan: Plan, wanted: Wanted, variants: Sequence[tuple[str, str]]
+) -> Callable[[str, str], Bind]:
+    """Builds the kernels of `place` for a device; (dtype, reduction) → what binds memory."""
+    source, shape = _source(place, plan, device), shape_of(plan)
+    if device == "cpu":
+        host = CpuCommunicator(source, plan.name, shape, plan.collective)
+        host.build([wanted.request(dtype, op, 0, False) for dtype, op in variants])
+        return lambda dtype, op: (
+            lambda memory, count, in_place: HostSession(
+                host, wanted.request(dtype, op, count, in_place), memory
+            )
+        )
+    gpu = CudaCommunicator(source, shape, plan.collective, plan.warps)
+    if gpu.device.hip != (device == "hip"):
+        found = "ROCm" if gpu.device.hip else "CUDA"
+        raise fail("E425", f"--device {device}, but the CuPy installed here is for {found}")
+    return lambda dtype, op: (
+        lambda memory, count, in_place: DeviceSession(
+            gpu, wanted.request(dtype, op, count, in_place), memory, gpu.device.cupy
+        )
+    )
 
 
 def _sizes(plan: Plan, dtype: str, schedule: Schedule) -> Iterator[int]:
@@ -115,19 +139,25 @@ def _sizes(plan: Plan, dtype: str, schedule: Schedule) -> Iterator[int]:
 
 
 @contextmanager
-def _kernels(made: Made, device: str) -> Iterator[tuple[Path, Shape]]:
-    """The source for `device`: in the directory given, or written to a temporary one."""
-    target = next(target for target in TARGETS if target.name == device)
-    name = f"{made.plan.name}{target.suffix}"
-    shape = shape_of(made.plan)
+def _kernels(made: Made, device: str) -> Iterator[Path]:
+    """The directory of kernels given, or a temporary one."""
     if made.kernels:
-        _belongs(made.kernels / name, shape, target)
-        yield made.kernels / name, shape
+        yield made.kernels
         return
-    with tempfile.TemporaryDirectory(prefix="hccc-") as place:
+    targets = [target for target in TARGETS if target.name in (device, "cpu")]
+    with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
+        place = Path(temporary) / "kernels"
         text = plan_json.dumps(made.plan)
-        directory.write(Path(place) / "kernels", directory.files(made.plan, [target], text))
-        yield Path(place) / "kernels" / name, shape
+        directory.write(place, directory.files(made.plan, targets, text))
+        yield place
+
+
+def _source(place: Path, plan: Plan, device: str) -> Path:
+    """The translation unit for a device, if it is `plan`'s."""
+    target = next(target for target in TARGETS if target.name == device)
+    source = place / f"{plan.name}{target.suffix}"
+    _belongs(source, shape_of(plan), target)
+    return source
 
 
 def _belongs(source: Path, shape: Shape, target: Target) -> None:
@@ -145,36 +175,14 @@ def _belongs(source: Path, shape: Shape, target: Target) -> None:
             raise fail("E428", message, help="compile the program again")
 
 
-def _fits(plan: Plan, shape: Shape, size: int, wanted: Wanted) -> None:
-    """Refuses sizes that would not fit into memory, before anything is allocated."""
-    itemsize = max(DTYPES[dtype].itemsize for dtype in wanted.dtypes)
+def _fits(plan: Plan, size: int, wanted: Wanted) -> None:
+    """Refuses a size that would not fit into memory, before anything is allocated."""
+    itemsize = min(DTYPES[dtype].itemsize for dtype in wanted.dtypes)
     count = perf.count_of(plan.collective, size, itemsize)
-    scratch = shape.scratch_bytes(count, itemsize, wanted.micro_batch)
+    scratch = shape_of(plan).scratch_bytes(count, itemsize, wanted.micro_batch)
     # Both buffers and the scratch of every rank; while comparing, as much again for a few ranks.
     ranks = plan.n_ranks + 1 + min(plan.n_ranks, psutil.cpu_count() or 1)
     need, free = ranks * (2 * size + scratch), psutil.virtual_memory().available
     if need > free:
         message = f"{size:,} bytes at {plan.n_ranks} ranks need {need / 1e9:.1f} GB of memory"
         raise fail("E429", f"{message}; {free / 1e9:.1f} GB are free", help="use a smaller -e")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _CpuSession:
-    """Host memory bound to a communicator."""
-
-    communicator: CpuCommunicator
-    request: Request
-    memory: Sequence[Memory]
-
-    def put(self) -> None:
-        """The ranks' memory is the host's."""
-
-    def get(self) -> None:
-        """The ranks' memory is the host's."""
-
-    def run(self, launches: int) -> float:
-        """Launches one after the other; the time inside them."""
-        sends = [m.send if m.sends else None for m in self.memory]
-        receives = [m.receive if m.receives else None for m in self.memory]
-        launch = self.communicator.launch
-        return sum(launch(sends, receives, self.request) for _ in range(launches))

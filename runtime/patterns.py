@@ -170,6 +170,16 @@ def inputs(p: Pattern, rank: int) -> Array:
     return values(p, rank, 0, p.collective.input_blocks(rank) * p.count)
 
 
+def rough(p: Pattern, rank: int) -> Array:
+    """A send buffer of values in ±1 with all their digits, whose sums depend on the order."""
+    if p.numpy.kind in "iu" or not p.collective.reduces:
+        return inputs(p, rank)
+    n = p.collective.input_blocks(rank) * p.count
+    h = _of_rank(_of_elements(p, 0, n), rank)
+    values = np.ldexp(_up_to(h, 2**53).astype(np.float64), -53)
+    return values.astype(p.numpy)
+
+
 _FOLD: dict[str, np.ufunc] = {
     "sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip

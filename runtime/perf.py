@@ -138,33 +138,64 @@ def _most_blocks(c: Collective) -> int:
     return max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
 
 
-def measure(c: Collective, dtype: str, op: str, size: int, schedule: Schedule, bind: Bind) -> Row:
-    """One row. Raises what the session raises (a fault, a timeout)."""
+def measure(
+    c: Collective,
+    dtype: str,
+    op: str,
+    size: int,
+    schedule: Schedule,
+    bind: Bind,
+    reference: Bind | None = None,
+) -> Row:
+    """One row. `reference`: another device, whose every bit must be the same on rough data.
+
+    Raises what the sessions raise (a fault, a timeout).
+    """
     itemsize = DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
     actual = count * itemsize * _most_blocks(c)
     pattern = Pattern(c, dtype, op, count)
     halves = [
-        _half(pattern, actual, schedule, bind, in_place) if in_place in schedule.modes else None
+        _half(pattern, actual, schedule, (bind, reference), in_place)
+        if in_place in schedule.modes
+        else None
         for in_place in (False, True)
     ]
     redop = op if c.reduces else "none"
     return Row(actual, count, dtype, redop, c.root if c.rooted else -1, halves[0], halves[1])
 
 
-def _half(p: Pattern, size: int, schedule: Schedule, bind: Bind, in_place: bool) -> Timing:
+def _half(
+    p: Pattern, size: int, schedule: Schedule, binds: tuple[Bind, Bind | None], in_place: bool
+) -> Timing:
     c = p.collective
     memory = [allocate(p, rank, in_place) for rank in range(c.n_ranks)]
     _fill(p, memory)
-    session = bind(memory, p.count, in_place)
+    session = binds[0](memory, p.count, in_place)
     session.put()
     if schedule.warmups:
         session.run(schedule.warmups)
     seconds = session.run(schedule.launches) / schedule.launches
-    known = schedule.check and c.op is not OpType.CUSTOM
-    wrong = _checked(p, memory, session, in_place) if known else None
+    wrong = None
+    if schedule.check and c.op is not OpType.CUSTOM:
+        wrong = _checked(p, memory, session, in_place)
+    if schedule.check and binds[1]:
+        other = binds[1](memory, p.count, in_place)
+        wrong = (wrong or 0) + _differences(p, memory, session, other)
     algbw = size / seconds / 1e9 if seconds > 0 else 0.0
     return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong)
+
+
+def _differences(p: Pattern, memory: Sequence[Memory], session: Session, reference: Session) -> int:
+    """Elements in which two devices differ after one launch on data whose sums are rounded."""
+    results = []
+    for device in (session, reference):
+        _fill(p, memory, rough=True)
+        device.put()
+        device.run(1)
+        device.get()
+        results.append([m.slab.copy() for m in memory])
+    return _each(p.collective, lambda r: patterns.wrong(results[0][r], results[1][r]))
 
 
 def _checked(p: Pattern, memory: Sequence[Memory], session: Session, in_place: bool) -> int:
@@ -207,10 +238,10 @@ def _each(c: Collective, work: Callable[[int], int]) -> int:
         return sum(pool.map(work, range(c.n_ranks)))
 
 
-def _fill(p: Pattern, memory: Sequence[Memory]) -> None:
+def _fill(p: Pattern, memory: Sequence[Memory], rough: bool = False) -> None:
     def fill(rank: int) -> int:
         patterns.poison(memory[rank].slab)
-        memory[rank].send[...] = patterns.inputs(p, rank)
+        memory[rank].send[...] = (patterns.rough if rough else patterns.inputs)(p, rank)
         return 0
 
     _each(p.collective, fill)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.runtime import patterns, perf
+from hccc.runtime.layout import DTYPES
 from hccc.runtime.patterns import Pattern
 from hccc.runtime.perf import Memory, Schedule
+from hccc.runtime.request import Request
+from hccc.runtime.session import DeviceSession
 
 COLLECTIVES = list(PROGRAMMABLE)
 ONCE = Schedule(64, 4096, 4.0, 0, 3, 1, True)
@@ -194,3 +198,71 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
         t = _row(_collective(op), 4096).halves[0]
         assert t.algbw == pytest.approx(4096 / t.time / 1e3)
         assert t.busbw == pytest.approx(t.algbw * factor)
+
+
+def test_another_device_must_agree_on_every_bit() -> None:
+    """A sum in another order is right on exact data, and shows on rough data."""
+    c = _collective(OpType.ALLREDUCE)
+
+    class Backwards(Host):
+        def _launch(self) -> None:
+            sends = [m.send.copy() for m in self.memory]
+            for m in self.memory:
+                m.receive[...] = np.add.reduce(sends[::-1])
+
+    def bind(memory: Sequence[Memory], count: int, in_place: bool) -> Host:
+        return Host(c, memory, _nothing)
+
+    def backwards(memory: Sequence[Memory], count: int, in_place: bool) -> Host:
+        return Backwards(c, memory, _nothing)
+
+    with np.errstate(all="ignore"):
+        assert perf.measure(c, "float32", "sum", 4096, ONCE, backwards).wrong == 0
+        assert perf.measure(c, "float32", "sum", 4096, ONCE, bind, bind).wrong == 0
+        assert perf.measure(c, "float32", "sum", 4096, ONCE, bind, backwards).wrong > 1000
+
+
+class _OnDevice(np.ndarray[Any, Any]):
+    """As much of a CuPy array as a session needs, in host memory."""
+
+    def set(self, host: patterns.Array) -> None:
+        assert host.dtype == self.dtype
+        self[...] = host
+
+    def get(self, out: patterns.Array) -> None:
+        out[...] = self
+
+
+class _Cupy:
+    @staticmethod
+    def empty(shape: tuple[int, ...], dtype: Any) -> _OnDevice:
+        if dtype == DTYPES["bfloat16"]:
+            raise TypeError("CuPy has no bfloat16")
+        return np.full(shape, 3, dtype).view(_OnDevice)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("dtype", ["bfloat16", "int64"])
+def test_device_sessions_copy_there_and_back(dtype: str, in_place: bool) -> None:
+    c = _collective(OpType.ALLGATHER)
+    p = Pattern(c, dtype, "sum", 50)
+    memory = [perf.allocate(p, rank, in_place) for rank in range(c.n_ranks)]
+
+    class Gather:
+        def launch(self, sends: Sequence[Any], receives: Sequence[Any], request: Request) -> float:
+            parts = [send.copy() for send in sends]
+            for receive in receives:
+                assert isinstance(receive, _OnDevice)
+                receive[...] = np.concatenate(parts)
+            return 0.25
+
+    for m in memory:
+        patterns.poison(m.slab)
+    for rank, m in enumerate(memory):
+        m.send[...] = patterns.inputs(p, rank)
+    session = DeviceSession(Gather(), Request(50, dtype, "sum", in_place), memory, _Cupy())
+    session.put()
+    assert session.run(3) == 0.75
+    assert perf.wrong_elements(p, memory) > 0
+    session.get()
+    assert perf.wrong_elements(p, memory) == 0

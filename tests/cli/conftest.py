@@ -1,0 +1,7 @@
+"""The fixture that runs command lines."""
+
+from __future__ import annotations
+
+from commandline import hccc
+
+__all__ = ["hccc"]

@@ -1,0 +1,120 @@
+"""compile and check: what they write, print and report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import Hccc
+
+from hccc import __version__, driver
+from hccc.cli import STOPS
+from hccc.ir import plan_json
+from hccc.lang import transfer
+
+RING = str(Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl")
+
+
+def test_compile_writes_a_directory_and_says_what(hccc: Hccc, tmp_path: Path) -> None:
+    out = tmp_path / "kernels"
+    code, stdout, stderr = hccc(RING, "-o", out)
+    assert (code, stderr) == (0, "")
+    assert "Allreduce over 8 ranks" in stdout
+    for word in ("transfers", "sub-pipelines", "thread blocks", "deadlock, race, result", "files"):
+        assert word in stdout
+    names = {path.name for path in out.iterdir()}
+    assert {"plan.json", "CMakeLists.txt", "ring_allreduce.cu", "ring_allreduce.hip"} <= names
+
+
+def test_compile_is_the_default_command(hccc: Hccc, tmp_path: Path) -> None:
+    assert hccc(RING, "--emit=plan")[1] == hccc("compile", RING, "--emit=plan")[1]
+    assert hccc("--emit=plan", RING)[1] == hccc(RING, "--emit=plan")[1]
+    program = tmp_path / "check"
+    program.write_text(Path(RING).read_text())
+    assert hccc(program, "--emit=plan")[0] == 0
+
+
+def test_compile_json(hccc: Hccc, tmp_path: Path) -> None:
+    code, stdout, stderr = hccc(RING, "-o", tmp_path / "k", "--json", "--target=cpu,cuda")
+    facts = json.loads(stdout)
+    assert (code, stderr) == (0, "")
+    assert facts["hccc"] == __version__
+    assert facts["ranks"] == 8 and facts["transfers"] == 112
+    assert [proof["name"] for proof in facts["proofs"]] == ["program", "deadlock", "race", "result"]
+    for file in facts["files"]:
+        assert (tmp_path / "k" / file["path"]).stat().st_size == file["bytes"]
+    assert not any(file["path"].endswith(".hip") for file in facts["files"])
+    assert set(driver.PHASES) < set(facts["seconds"])
+
+
+def test_phases_are_timed_on_stderr(hccc: Hccc) -> None:
+    _, stdout, stderr = hccc(RING, "--emit=plan", "--time-phases")
+    assert [line.split()[0] for line in stderr.splitlines()] == [*driver.PHASES, "total"]
+    json.loads(stdout)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_every_stop_prints(hccc: Hccc, stop: str) -> None:
+    code, stdout, stderr = hccc(RING, f"--emit={stop}")
+    assert (code, stderr) == (0, "")
+    assert stdout.endswith("\n") and not stdout.endswith("\n\n")
+    assert len(stdout.splitlines()) > 10
+
+
+def test_an_emitted_program_is_the_program(hccc: Hccc, tmp_path: Path) -> None:
+    again = tmp_path / "again.rccl"
+    again.write_text(hccc(RING, "--emit=program")[1])
+    assert hccc(again, "--emit=program")[1] == again.read_text()
+    assert len(transfer.load(again)) == 112
+
+
+def test_an_emitted_plan_can_be_compiled_checked_and_run(hccc: Hccc, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(hccc(RING, "--emit=plan")[1])
+    assert hccc(plan, "--emit=cuda")[1] == hccc(RING, "--emit=cuda")[1]
+    assert hccc("check", plan)[0] == 0
+    assert hccc(plan, "-o", tmp_path / "k")[0] == 0
+    assert plan_json.load(tmp_path / "k" / "plan.json").name == "ring_allreduce"
+
+
+def test_options_reach_the_plan(hccc: Hccc) -> None:
+    def plan(*options: str, of: str = RING) -> Any:
+        return json.loads(hccc(of, "--emit=plan", *options)[1])
+
+    assert plan("--channels=3")["channels"] == 3
+    assert plan("--warps=5")["warps"] == 5
+    staged = plan("--transport=staged", "--slots=4")
+    assert (staged["transport"], staged["queue_slots"]) == ("staged", 4)
+    mesh = RING.replace("ring", "hm")
+    assert sum(plan("--allocator=connection", of=mesh)["n_tb"]) > sum(plan(of=mesh)["n_tb"])
+    assert len(plan("--fuse=none")["chunk"]) > len(plan("--fuse=full")["chunk"])
+    assert plan("--scheduler=round-robin", of=mesh)["sub"] != plan(of=mesh)["sub"]
+
+
+def test_check_says_what_it_proved(hccc: Hccc) -> None:
+    code, stdout, _ = hccc("check", RING)
+    assert code == 0
+    for word in ("program", "deadlock", "race", "result", "112 transfers"):
+        assert word in stdout
+
+
+def test_check_json(hccc: Hccc) -> None:
+    facts = json.loads(hccc("check", RING, "--json")[1])
+    assert all(proof["claim"] and proof["detail"] for proof in facts["proofs"])
+
+
+def test_check_refuses_a_plan_without_one_of_its_waits(hccc: Hccc, tmp_path: Path) -> None:
+    data = json.loads(hccc(RING, "--emit=plan")[1])
+    flag = data["waits"]["index"].pop()
+    data["waits"]["index"].insert(0, flag)
+    data["waits"]["ptr"][1:] = [p + 1 for p in data["waits"]["ptr"][1:-1]] + [
+        data["waits"]["ptr"][-1]
+    ]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(data))
+    code, stdout, stderr = hccc("check", path, "--json")
+    assert code == 1
+    assert json.loads(stdout)["error"]["code"].startswith("E3")
+    assert "error[E3" in stderr

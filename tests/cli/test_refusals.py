@@ -1,0 +1,259 @@
+"""Everything a user can do wrong on the command line: code 1, one error, nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from commandline import COMMAND, Hccc, environment, process
+
+from hccc import cli, command, driver
+from hccc.diagnostics import InternalError
+
+ROOT = Path(__file__).parents[2]
+RING = str(ROOT / "examples" / "ring_allreduce.rccl")
+
+# What is wrong: the command line (with {names} of what `place` makes), and a word of the error.
+CASES: dict[str, tuple[list[str], str]] = {
+    "missing file": (["nothing.rccl", "-o", "{out}"], "No such file"),
+    "missing plan": (["run", "nothing.json"], "No such file"),
+    "directory as program": (["{foreign}", "-o", "{out}"], "plan.json"),
+    "output is a file": ([RING, "-o", "{taken}"], "not a directory"),
+    "output below a file": ([RING, "-o", "{taken}/x"], "taken"),
+    "output has other files": ([RING, "-o", "{foreign}"], "has files in it"),
+    "binary": (["{binary}", "-o", "{out}"], "UTF-8"),
+    "empty": (["{empty}", "-o", "{out}"], "empty"),
+    "not a plan": (["{bad}", "-o", "{out}"], "not a plan"),
+    "wrong program": (["{wrong}", "-o", "{out}"], "wrong.rccl"),
+    "long name": (["x" * 5000, "-o", "{out}"], "name too long"),
+    "nowhere to": ([RING], "-o DIR"),
+    "both": ([RING, "-o", "{out}", "--emit=plan"], "not both"),
+    "unknown option": ([RING, "-o", "{out}", "--fast"], "--fast"),
+    "unknown stop": ([RING, "--emit=xml"], "xml"),
+    "unknown target": ([RING, "-o", "{out}", "--target=tpu"], "tpu"),
+    "missing argument": (["check"], "ALGO"),
+    "mistyped command": (["chek", RING], "'check'"),
+    "extra argument": (["check", RING, RING], "extra argument"),
+    "slots": ([RING, "-o", "{out}", "--slots=3"], "power of two"),
+    "channels": ([RING, "-o", "{out}", "--channels=0"], "--channels"),
+    "size": (["run", RING, "-b", "8X"], "8X"),
+    "large size": (["run", RING, "-b", "9000000G"], "9000000G"),
+    "dtype": (["run", RING, "-d", "float8"], "float8"),
+    "reduction": (["run", RING, "-o", "xor"], "xor"),
+    "too much memory": (["run", RING, "-b", "1000G"], "GB of memory"),
+    "option without effect": (["check", "{plan}", "--fuse=none"], "--fuse"),
+    "stop before a plan": (["{plan}", "--emit=dag"], "dag"),
+    "no kernels": (["run", "{cuda}"], "--target cpu"),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, hccc: Hccc) -> Path:
+    """A directory with one of each thing that can be in the way."""
+    (tmp_path / "binary").write_bytes(bytes(range(256)) * 10)
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "bad").write_text('{"hccc_plan": 1}')
+    header = 'ResCCLAlgo(nRanks=2, OpType="Allreduce"):\n'
+    (tmp_path / "wrong.rccl").write_text(header + "    transfer(0, 1, 0, 0, rrc)\n")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").write_text("mine")
+    (tmp_path / "plan").write_text(hccc(RING, "--emit=plan")[1])
+    assert hccc(RING, "-o", tmp_path / "cuda", "--target=cuda")[0] == 0
+    return tmp_path
+
+
+def _contents(place: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(place.rglob("*")) if p.is_file()}
+
+
+def _argv(case: str, place: Path) -> list[str]:
+    names = {p.stem: str(p) for p in place.iterdir()} | {"out": str(place / "out")}
+    return [word.format(**names) for word in CASES[case][0]]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused(hccc: Hccc, place: Path, case: str) -> None:
+    before = _contents(place)
+    code, stdout, stderr = hccc(*_argv(case, place))
+    assert (code, stdout) == (1, "")
+    assert stderr.count("error[E") == 1
+    assert CASES[case][1].lower() in stderr.lower()
+    assert "Traceback" not in stderr
+    assert _contents(place) == before
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused_with_json(hccc: Hccc, place: Path, case: str) -> None:
+    code, stdout, stderr = hccc(*_argv(case, place), "--json")
+    error = json.loads(stdout)["error"]
+    assert code == 1
+    assert error["code"].startswith("E") and error["message"]
+    assert f"error[{error['code']}]" in stderr
+
+
+def test_a_place_is_reported(hccc: Hccc, place: Path) -> None:
+    wrong = place / "unknown.rccl"
+    wrong.write_text('ResCCLAlgo(nRanks=2, OpType="Allgather"):\n    transfer(0, q, 0, 0, recv)\n')
+    _, stdout, stderr = hccc("check", wrong, "--json")
+    assert json.loads(stdout)["error"]["place"] == f"{wrong}:2:17"
+    assert "    transfer(0, q, 0, 0, recv)" in stderr
+    assert "^" in stderr
+
+
+def test_kernels_of_another_plan_are_not_run(hccc: Hccc, tmp_path: Path) -> None:
+    other = ROOT / "examples" / "rhd_allreduce.rccl"
+    assert hccc(RING, "-o", tmp_path / "k", "--target=cpu")[0] == 0
+    data = json.loads(hccc(other, "--emit=plan")[1]) | {"name": "ring_allreduce"}
+    (tmp_path / "k" / "plan.json").write_text(json.dumps(data))
+    code, _, stderr = hccc("run", tmp_path / "k")
+    assert code == 1
+    assert "was not made from" in stderr
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], [], ["compile", "-h"], ["run", "--help"]])
+def test_help(hccc: Hccc, argv: list[str]) -> None:
+    code, stdout, stderr = hccc(*argv)
+    assert (code, stderr) == (0, "")
+    assert stdout.startswith("Usage: hccc")
+
+
+def test_help_and_version_load_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from hccc import cli, command\n"
+        "command.execute(cli.cli, ['run', '--help'])\n"
+        "heavy = {'numpy', 'numba', 'lark', 'rich', 'jinja2', 'networkx'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment()
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_version() -> None:
+    done = process("--version")
+    assert (done.returncode, done.stdout.split()[0], done.stderr) == (0, "hccc", "")
+
+
+def _raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(driver, "compile_file", broken)
+
+
+@pytest.mark.parametrize(
+    "error", [InternalError("a flag is lost"), KeyError("x"), RecursionError()]
+)
+def test_bugs_say_so(hccc: Hccc, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    _raises(monkeypatch, error)
+    code, stdout, stderr = hccc("check", RING, "--json")
+    assert code == 70
+    assert "this is a bug in hccc" in stderr
+    assert "Traceback" not in stderr
+    assert json.loads(stdout)["error"]["code"] == "internal"
+
+
+def test_bugs_show_a_traceback_on_request(hccc: Hccc, monkeypatch: pytest.MonkeyPatch) -> None:
+    _raises(monkeypatch, InternalError("a flag is lost"))
+    monkeypatch.setenv("HCCC_DEBUG", "1")
+    assert "Traceback" in hccc("check", RING)[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "word"),
+    [
+        (MemoryError(), 1, "out of memory"),
+        (OSError(28, "No space left on device", "/x/y"), 1, "/x/y: No space left"),
+        (KeyboardInterrupt(), 130, ""),
+        (click.Abort(), 130, ""),
+    ],
+)
+def test_other_ends(
+    hccc: Hccc, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, word: str
+) -> None:
+    _raises(monkeypatch, error)
+    got, stdout, stderr = hccc("check", RING)
+    assert (got, stdout) == (code, "")
+    assert word in stderr if word else not stderr.strip()
+
+
+def test_an_interrupt_is_quiet() -> None:
+    with subprocess.Popen(
+        [*COMMAND, "run", RING, "-n", "1000000", "-b", "1M"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as running:  # fmt: skip
+        assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.readline().startswith("# ring_allreduce")
+        time.sleep(1)
+        running.send_signal(signal.SIGINT)
+        running.stdout.read()
+        assert running.stderr.read().strip() == ""
+        assert running.wait(30) == 130
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, RING, "--emit=plan"], stdout=writing, stderr=subprocess.PIPE, text=True,
+        env=environment(),
+    )  # fmt: skip
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+def test_stderr_of_any_encoding() -> None:
+    done = process("check", "ungültig→.rccl", PYTHONIOENCODING="ascii")
+    assert done.returncode == 1
+    assert "error[E401]" in done.stderr
+
+
+def test_sizes() -> None:
+    def size(text: str) -> int:
+        return command.Size().convert(text, None, None)
+
+    assert [size(t) for t in ("0", "8", "1K", "4M", "1G", "1.5k", "2KiB", "3MB")] == [
+        0, 8, 1024, 4 << 20, 1 << 30, 1536, 2048, 3 << 20,
+    ]  # fmt: skip
+    for wrong in ("", "K", "-1", "1T", "1e3", "0x10", "١", "1 K", "nan"):
+        with pytest.raises(click.BadParameter):
+            size(wrong)
+
+
+def test_words() -> None:
+    words = command.Words(cli.DTYPES, cli.NCCL_NAMES)
+    assert words.convert("float,half,float32", None, None) == ("float32", "float16")
+    assert words.convert("all", None, None) == cli.DTYPES
+
+
+def test_the_choices_are_those_of_what_they_choose() -> None:
+    """The command line repeats them, so that --help need not load NumPy."""
+    from hccc.emit.targets import TARGETS
+    from hccc.ir.primitives import Transport
+    from hccc.passes.allocate import ALLOCATORS
+    from hccc.passes.fuse import LEVELS
+    from hccc.runtime import layout
+
+    assert tuple(layout.DTYPES) == cli.DTYPES
+    assert layout.OPS == cli.OPS
+    assert {t.name for t in TARGETS} == set(cli.TARGETS)
+    choices = {
+        option.name: list(option.type.choices)
+        for option in cli.check.params
+        if isinstance(option.type, click.Choice)
+    }
+    assert choices["scheduler"] == list(driver.SCHEDULERS)
+    assert sorted(choices["allocator"]) == sorted(ALLOCATORS)
+    assert sorted(choices["fuse"]) == sorted(("auto", *LEVELS))
+    assert choices["transport"] == [t.name.lower() for t in Transport]

@@ -1,0 +1,143 @@
+"""hccc run: real kernels on real data, and the table of nccl-tests."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from commandline import Hccc
+
+from hccc import table
+from hccc.ir.collective import OpType
+from hccc.lang import transfer
+from hccc.runtime.perf import Row, Timing
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.rccl"))
+RING = next(path for path in EXAMPLES if path.stem == "ring_allreduce")
+SHORT = ["-n", "2", "-w", "1"]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_runs_with_nothing_wrong(hccc: Hccc, path: Path) -> None:
+    """No bytes, fewer elements than chunks, no multiple of anything, several micro-batches."""
+    argv = ["run", path, "-b", "0", "-e", "70001", "-i", "35000", "--micro-batch", "100", *SHORT]
+    code, stdout, stderr = hccc(*argv, "--json")
+    report = json.loads(stdout)
+    assert (code, stderr) == (0, "")
+    assert report["out_of_bounds"] == {"count": 0, "okay": True}
+    assert [row["size"] > 0 for row in report["results"]] == [False, True, True]
+    for row in report["results"]:
+        assert row["out_of_place"]["nwrong"] == row["in_place"]["nwrong"] == 0
+
+
+def test_every_collective_has_an_example() -> None:
+    found = {transfer.load(path).collective.op for path in EXAMPLES}
+    assert found == set(OpType) - {OpType.CUSTOM}
+
+
+@pytest.mark.parametrize("option", ["--transport=staged", "--channels=3", "--window=1"])
+def test_options(hccc: Hccc, option: str) -> None:
+    assert hccc("run", RING, option, "-b", "5K", "-e", "5K", "--micro-batch=64", *SHORT)[0] == 0
+
+
+def test_types_and_reductions(hccc: Hccc) -> None:
+    argv = ["-d", "int8,half,bfloat16", "-o", "sum,avg", "-b", "1001", "-e", "1001", *SHORT]
+    code, stdout, _ = hccc("run", RING, *argv)
+    rows = [line.split() for line in stdout.splitlines() if not line.startswith("#")]
+    assert code == 0
+    assert [(r[2], r[3]) for r in rows] == [
+        (t, o) for t in ("int8", "half", "bfloat16") for o in ("sum", "avg")
+    ]
+
+
+@pytest.mark.slow
+def test_all_types_and_reductions(hccc: Hccc) -> None:
+    argv = ["-d", "all", "-o", "all", "-b", "100", "-e", "9000", "-f", "9", *SHORT]
+    code, stdout, _ = hccc("run", RING, *argv, "--json")
+    assert code == 0
+    assert len(json.loads(stdout)["results"]) == 10 * 5 * 3
+
+
+def test_a_directory_runs_without_being_generated_again(hccc: Hccc, tmp_path: Path) -> None:
+    kernels = tmp_path / "k"
+    assert hccc(RING, "-o", kernels)[0] == 0
+    assert hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)[0] == 0
+    libraries = list((kernels / "build").iterdir())
+    assert len(libraries) == 1
+    before = libraries[0].stat().st_mtime_ns
+    assert hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)[0] == 0
+    assert [p.stat().st_mtime_ns for p in (kernels / "build").iterdir()] == [before]
+
+
+def test_wrong_elements_fail(hccc: Hccc, tmp_path: Path) -> None:
+    """Kernels that add the wrong neighbour's chunk: counted, and exit code 1."""
+    kernels = tmp_path / "k"
+    assert hccc(RING, "-o", kernels, "--target=cpu")[0] == 0
+    source = kernels / "ring_allreduce_cpu.cpp"
+    text = source.read_text()
+    assert "hccc_input(b, peer0, peer0)" in text
+    source.write_text(text.replace("hccc_input(b, peer0, peer0)", "hccc_input(b, rank, peer0)"))
+    code, stdout, _ = hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)
+    assert code == 1
+    assert "FAILED" in stdout
+    assert hccc("run", kernels, "-b", "4K", "-e", "4K", "-c", "0", *SHORT)[0] == 0
+
+
+def test_a_hang_ends_at_its_deadline(hccc: Hccc, tmp_path: Path) -> None:
+    """Kernels that never raise one flag: an error that names the rank that waited."""
+    kernels = tmp_path / "k"
+    assert hccc(RING, "-o", kernels, "--target=cpu")[0] == 0
+    source = kernels / "ring_allreduce_cpu.cpp"
+    text = source.read_text()
+    assert "hccc_posts(hccc_post(peer1, 0))" in text
+    source.write_text(text.replace("hccc_posts(hccc_post(peer1, 0))", "hccc_posts()"))
+    argv = ["-b", "4K", "-e", "4K", "--timeout=0.5", *SHORT]
+    code, _, stderr = hccc("run", kernels, *argv)
+    assert code == 1
+    assert "error[E420]" in stderr
+    assert "rank" in stderr
+
+
+def test_the_table_is_that_of_nccl_tests(hccc: Hccc) -> None:
+    """The header lines as nccl-tests 2.19 prints them (src/util.cu, writeResultHeader)."""
+    _, stdout, _ = hccc("run", RING, "-b", "32", "-e", "4K", "-f", "2", *SHORT)
+    lines = stdout.splitlines()
+    first = next(i for i, line in enumerate(lines) if "out-of-place" in line)
+    assert lines[first].split() == ["#", "out-of-place", "in-place"]
+    names = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
+    assert lines[first + 1].split() == ["#", *names.split()]
+    assert lines[first + 2].split()[1:3] == ["(B)", "(elements)"]
+    rows = [line for line in lines if not line.startswith("#")]
+    assert [int(row.split()[0]) for row in rows] == [32 << k for k in range(8)]
+    assert _ends(rows[0]) == _ends(lines[first + 1].replace("#  ", "   "))
+    assert lines[-3].startswith("# Out of bounds values : 0 OK")
+
+
+def _ends(line: str) -> list[int]:
+    """Where each word of a line ends."""
+    return [match.end() for match in re.finditer(r"\S+", line)]
+
+
+def test_numbers_fit_their_columns() -> None:
+    def text(time: float, wrong: int | None) -> list[str]:
+        half = Timing(time, time / 10, time / 10, wrong)
+        return table.line(Row(1, 1, "int8", "sum", -1, half, None)).split()[5:9]
+
+    assert text(1.234, 0) == ["1.23", "0.12", "0.12", "0"]
+    assert text(123456.7, None) == ["123457", "12346", "12346", "N/A"]
+    assert text(1e9, 10**7) == ["1.0e+09", "1e+08", "1e+08", "1e+07"]
+
+
+def test_memory_is_asked_for_before_it_is_taken(
+    hccc: Hccc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Small:
+        available = 1 << 20
+
+    monkeypatch.setattr("psutil.virtual_memory", Small)
+    assert hccc("run", RING, "-b", "1K", "-e", "1K", *SHORT)[0] == 0
+    code, _, stderr = hccc("run", RING, "-b", "1M", "-e", "1M", *SHORT)
+    assert code == 1
+    assert "error[E429]" in stderr
