@@ -33,7 +33,7 @@ from hccc.emit.forms import (
 from hccc.ir.arrays import I8
 
 Group = tuple[int, ...]
-SAMPLE = 256  # entries looked at before a candidate is checked in full
+LOOK = 4  # places along each axis looked at before all are
 LOOP = "i"  # the loop's axis
 MANY_ROOTS = 64  # solutions of a * x = b (mod m) tried before giving up
 
@@ -63,16 +63,13 @@ def _fit(v: I8, grid: Grid, moduli: tuple[int, ...], depth: int) -> Form:
 
 
 def _stages(v: I8, grid: Grid, moduli: tuple[int, ...], depth: int) -> Iterator[Iterator[Form]]:
-    """Ever more general forms of `v`; the last stage always has one."""
+    """Ever more general forms of `v`; the first stage always has one."""
     low, high = int(v.min()), int(v.max())
     span = (*moduli, high - low + 1)
-    cycles = [(0, 0), *((m, 0 if 0 <= low and high < m else low) for m in span if high - low < m)]
-    partitions = _partitions(tuple(k for k, axis in enumerate(grid.axes) if len(axis) > 1))
-    yield _sums(v, grid, partitions[0], cycles)
+    cycles = [(0, 0), *((m, 0 if low >= 0 and high < m else low) for m in span if high - low < m)]
+    yield _sums(v, grid, cycles)
     if depth and low >= 0:
         yield (_split(v, grid, base, moduli, depth) for base in moduli if base <= high)
-    for groups in partitions[1:]:
-        yield _sums(v, grid, groups, cycles if depth else cycles[:1])
 
 
 def _split(v: I8, grid: Grid, base: int, moduli: tuple[int, ...], depth: int) -> Split:
@@ -80,57 +77,70 @@ def _split(v: I8, grid: Grid, base: int, moduli: tuple[int, ...], depth: int) ->
     return Split(high, base, low)
 
 
-@cache
-def _partitions(axes: Group) -> tuple[tuple[Group, ...], ...]:
-    """All ways to group axes, most groups first."""
-    ways: list[list[Group]] = [[]]
-    for k in axes:
-        joined = [[*w[:j], (*w[j], k), *w[j + 1 :]] for w in ways for j in range(len(w))]
-        ways = joined + [[*w, (k,)] for w in ways]
-    return tuple(sorted((tuple(w) for w in ways), key=lambda w: (-len(w), w)))
-
-
-def _sums(
-    v: I8, grid: Grid, groups: tuple[Group, ...], cycles: Sequence[tuple[int, int]]
-) -> Iterator[Sum]:
-    """V as offset + (Σ of one function per group) % modulus, where that is so."""
+def _sums(v: I8, grid: Grid, cycles: Sequence[tuple[int, int]]) -> Iterator[Sum]:
+    """V as offset + (Σ of one function per group of axes) % modulus, for each modulus."""
+    mixed = _interactions(v)
+    wide = tuple(k for k, n in enumerate(v.shape) if n > 1)
     for modulus, offset in cycles:
-        parts = _marginals(v - offset, groups, modulus)
-        if parts is None:
-            continue
+        groups = _groups(wide, mixed, modulus)
+        if modulus and len(groups) == 1 < len(wide):
+            continue  # a table of everything needs no modulus
         terms: list[Term] = []
-        for group, part in zip(groups, parts, strict=True):
+        for group in groups:
+            part = _marginal(v, group, modulus)
             terms += _terms([grid.axes[k] for k in group], part, modulus)
         yield _assemble(int(v.flat[0]) - offset, terms, grid, modulus, offset)
 
 
-def _marginals(w: I8, groups: tuple[Group, ...], modulus: int) -> list[I8] | None:
-    """One array per group, 0 at its origin, that sum up to `w - w[0]` (modulo `modulus`)."""
-    origin = int(w.flat[0])
-    parts = []
-    total = np.full((1,) * w.ndim, origin, np.int64)
-    for group in groups:
-        pick = tuple(slice(None) if k in group else slice(0, 1) for k in range(w.ndim))
-        part = w[pick] - origin
-        part = part % modulus if modulus else part
-        parts.append(part)
-    where = np.unravel_index(np.linspace(0, w.size - 1, min(SAMPLE, w.size)).astype(int), w.shape)
-    probe = origin + sum(_at(p, where) for p in parts) - w[where]
-    if np.any(probe % modulus if modulus else probe):
-        return None
-    for part in parts:
-        total = total + part
-    gap = total - w
-    if np.any(gap % modulus if modulus else gap):
-        return None
-    return [p.reshape([n for k, n in enumerate(p.shape) if k in g]) for g, p in
-            zip(groups, parts, strict=True)]  # fmt: skip
+def _interactions(v: I8) -> dict[Group, int]:
+    """For each pair of axes the greatest common divisor of all mixed differences of `v`.
+
+    V is a sum of a function without one axis and a function without the other, modulo m,
+    exactly when m divides it; 0: it is one without a modulus.
+    """
+    wide = [k for k, n in enumerate(v.shape) if n > 1]
+    return {(a, b): _mixed_gcd(v, a, b) for a in wide for b in wide if a < b}
 
 
-def _at(part: I8, where: tuple[I8, ...]) -> I8:
-    """`part`, which broadcasts, at the given places of the grid."""
-    picked: I8 = part[tuple(x if n > 1 else 0 for x, n in zip(where, part.shape, strict=True))]
-    return picked
+def _mixed_gcd(v: I8, a: int, b: int) -> int:
+    few = v
+    for k, n in enumerate(v.shape):
+        few = np.take(few, _few(n), axis=k)
+    for some in (few, v):
+        difference = some - _first(some, a)
+        found = int(np.gcd.reduce(difference - _first(difference, b), axis=None))
+        if found == 1:
+            return 1
+    return found
+
+
+@cache
+def _few(n: int) -> tuple[int, ...]:
+    """Some places on an axis of length n."""
+    return tuple(sorted({k * (n - 1) // (LOOK - 1) for k in range(LOOK)}))
+
+
+def _first(v: I8, axis: int) -> I8:
+    return v.take([0], axis=axis)
+
+
+def _groups(axes: Group, mixed: dict[Group, int], modulus: int) -> list[Group]:
+    """The axes, those together that do not add up (modulo `modulus`)."""
+    groups = [{k} for k in axes]
+    for (a, b), divisor in mixed.items():
+        if divisor % modulus if modulus else divisor:
+            one = next(g for g in groups if a in g)
+            two = next(g for g in groups if b in g)
+            if one is not two:
+                groups.remove(two)
+                one |= two
+    return [tuple(sorted(g)) for g in groups]
+
+
+def _marginal(v: I8, group: Group, modulus: int) -> I8:
+    """V along the axes of a group, 0 at its origin."""
+    part: I8 = v[tuple(slice(None) if k in group else 0 for k in range(v.ndim))] - v.flat[0]
+    return part % modulus if modulus else part
 
 
 def _terms(axes: Sequence[Axis], part: I8, modulus: int) -> list[Term]:

@@ -28,6 +28,7 @@ SAYS = {
     OpType.GATHER: "The root gets the blocks of all, rank by rank",
     OpType.SCATTER: "Rank r gets block r of the root",
     OpType.ALLTOALL: "Rank r gets block r of every rank, rank by rank",
+    OpType.CUSTOM: "What its source says",
     OpType.SENDRECV: "Rank r gets the block of rank r - 1",
 }
 
@@ -76,7 +77,9 @@ class DispatchView:
 def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
     """The view of one directory."""
     c, name = plan.collective, checked_name(plan)
-    names = {d: d if c.reduces else s for d, s in STAND_IN.items()}
+    # A custom collective may reduce whatever it is called, so its primitives decide.
+    reduces = c.reduces or bool(plan.src.counts().max(initial=0) > 1)
+    names = {d: d if reduces else s for d, s in STAND_IN.items()}
     return LibraryView(
         name=name,
         guard=f"HCCC_GENERATED_{name.upper()}_H",
@@ -84,14 +87,14 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         source=safe_comment(plan.source),
         collective=describe(plan),
         says=SAYS[c.op],
-        reduces=c.reduces,
+        reduces=reduces,
         shape=tuple(shape(plan).items()),
         input_blocks=_blocks(c, c.input_blocks),
         output_blocks=_blocks(c, c.output_blocks),
         names=tuple(names.items()),
         dtypes=tuple(dict.fromkeys(names.values())),
-        ops=OPS if c.reduces else OPS[:1],
-        entries=tuple(_entries(name, target, c.reduces) for target in targets),
+        ops=OPS if reduces else OPS[:1],
+        entries=tuple(_entries(name, target, reduces) for target in targets),
     )
 
 

@@ -102,10 +102,10 @@ def _class(plan: Plan, ids: I4, ranks: tuple[int, ...], blocks: I8, tbs: I8) -> 
 
 
 def rank_axes(ranks: tuple[int, ...], plan: Plan) -> tuple[tuple[Axis, ...], int]:
-    """(node, local) where the ranks are a product of nodes and local ids, else (rank)."""
+    """(node, local) where the ranks are several nodes' several local ids, else (rank)."""
     gpus, r = plan.gpus_per_node, np.array(ranks)
     if 1 < gpus < plan.n_ranks and plan.n_ranks % gpus == 0:
         nodes, locals_ = np.unique(r // gpus), np.unique(r % gpus)
-        if len(nodes) * len(locals_) == len(r):
+        if len(nodes) > 1 and len(locals_) > 1 and len(nodes) * len(locals_) == len(r):
             return (Axis("node", nodes), Axis("local", locals_)), gpus
     return (Axis("rank", r),), 0

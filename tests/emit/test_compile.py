@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import launch
@@ -64,6 +65,15 @@ def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: 
             p = Pattern(plan.collective, dtype, "sum", count, seed)
             assert world.wrong(p, in_place=in_place, micro_batch_bytes=256) == 0
             assert world.wrong(p, in_place=in_place, micro_batch_bytes=256, window=1) == 0
+
+
+def test_what_a_plan_does_not_serve_is_refused(tmp_path: Path, cxx: str) -> None:
+    plan = replace(CASES["ring"], in_place=False, max_window=2)
+    world = launch.World(library(plan, tmp_path / "k", cxx, "int32", "sum"), plan)
+    p = Pattern(plan.collective, "int32", "sum", 500)
+    assert world.wrong(p, micro_batch_bytes=64) == 0
+    with pytest.raises(AssertionError, match="'is': 2"):
+        world.wrong(p, in_place=True)
 
 
 @pytest.mark.parametrize("op", ["avg", "max"])

@@ -11,21 +11,19 @@ from hccc.diagnostics import InternalError
 from hccc.emit import source
 from hccc.ir.primitives import Transport
 
+GOLDEN = {
+    "ring": plans.compiled(plans.ring_allreduce(4)),
+    "staged_ring": plans.compiled(plans.ring_allgather(4), transport=Transport.STAGED),
+    "mesh": plans.compiled(plans.mesh_allreduce(4)),
+    "star": plans.compiled(plans.broadcast(4)),
+    "hierarchical": plans.compiled(plans.hierarchical_mesh(2, 2), level="none"),
+}
 
-@pytest.mark.parametrize(
-    ("name", "plan"),
-    [
-        ("ring", plans.compiled(plans.ring_allreduce(4))),
-        ("staged_ring", plans.compiled(plans.ring_allgather(4), transport=Transport.STAGED)),
-        ("mesh", plans.compiled(plans.mesh_allreduce(4))),
-        ("star", plans.compiled(plans.broadcast(4))),
-        ("hierarchical", plans.compiled(plans.hierarchical_mesh(2, 2), level="none")),
-    ],
-    ids=lambda x: x if isinstance(x, str) else "",
-)
-def test_golden(name: str, plan: plans.Plan, golden: plans.Golden) -> None:
-    golden("cuda", source.cuda(plan))
-    golden("cpu", source.cpu(plan))
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(name: str, golden: plans.Golden) -> None:
+    golden("cuda", source.cuda(GOLDEN[name]))
+    golden("cpu", source.cpu(GOLDEN[name]))
 
 
 def test_hip_golden(golden: plans.Golden) -> None:
@@ -41,9 +39,17 @@ def test_text_grows_with_the_pattern_not_with_ranks(transport: Transport) -> Non
     assert sizes[1] < sizes[0] * 1.05
 
 
-def test_the_papers_algorithm_stays_small() -> None:
-    plan = plans.compiled(plans.hierarchical_mesh(4, 8), level="none")
+@pytest.mark.parametrize("level", ["none", "full"])
+def test_the_papers_algorithm_stays_small(level: str) -> None:
+    plan = plans.compiled(plans.hierarchical_mesh(4, 8), level=level)
     assert len(source.cuda(plan)) < 20_000
+
+
+def test_many_calls_go_out_of_line() -> None:
+    few = plans.compiled(plans.ring_allreduce(4))
+    many = plans.compiled(plans.hierarchical_mesh(8, 4), level="none")
+    assert "#define HCCC_INLINE 1" in source.cuda(few)
+    assert "#define HCCC_INLINE 0" in source.cuda(many)
 
 
 def test_nothing_is_interpreted() -> None:
@@ -54,6 +60,14 @@ def test_nothing_is_interpreted() -> None:
 def test_same_plan_same_text() -> None:
     texts = {source.cuda(plans.compiled(plans.hierarchical_mesh(2, 4))) for _ in range(2)}
     assert len(texts) == 1
+
+
+def test_entries_hold_calls_to_what_was_proved() -> None:
+    plan = plans.compiled(plans.ring_allgather(2))
+    assert "narrowed" not in source.cpu(plan) and "call->in_place)" not in source.cpu(plan)
+    bound = source.cpu(replace(plan, max_window=3, in_place=False))
+    assert "narrowed.window = 3;" in bound
+    assert "if (call && call->in_place) return HCCC_BAD_ARGUMENT;" in bound
 
 
 @pytest.mark.parametrize("name", ["", "1x", "a-b", "a b", "a\nb", "../x", "ä", "x" * 500, "a\n"])
