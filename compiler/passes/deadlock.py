@@ -9,6 +9,7 @@ ends of every queue serve it in the same order, one slot is enough for any messa
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr, csr_from_pairs
@@ -98,18 +99,44 @@ def _one_tile(plan: Plan, waits: Csr) -> None:
         )
 
 
+@njit(cache=True)
+def _groups(n: int, a: I4, b: I4) -> I4:
+    """The first member of everyone's group, a[k] and b[k] being in one group: union-find."""
+    root = np.arange(n).astype(np.int32)
+    for k in range(len(a)):
+        x, y = a[k], b[k]
+        while root[x] != x:
+            root[x] = root[root[x]]
+            x = root[x]
+        while root[y] != y:
+            root[y] = root[root[y]]
+            y = root[y]
+        root[max(x, y)] = min(x, y)
+    for i in range(n):
+        root[i] = root[root[i]]
+    return root
+
+
 def _contracted(plan: Plan, waits: Csr) -> None:
-    """Kahn's algorithm on tasks: sends merged with their receives."""
-    node = np.arange(len(plan), dtype=np.int32)
+    """Kahn's algorithm on tasks: sends merged with their receives, and through a primitive that
+    takes a message and sends it on, with the next ones.
+
+    A wait inside such a group is met one micro-batch at a time. Program order inside one is a
+    circle: the block would first run all micro-batches of the group's one end.
+    """
     sent, sender = messages(plan, plan.dst)
     received, receiver = messages(plan, plan.src)
     order = np.argsort(sent, kind="stable")
-    node[receiver] = sender[order][np.searchsorted(sent[order], received)]
+    partner = sender[order][np.searchsorted(sent[order], received)]
+    node = _groups(len(plan), receiver, partner)
     after = np.setdiff1d(np.arange(1, len(plan)), plan.tb_ptr[:-1])
-    row = np.concatenate([node[waits.owner()], node[after]])
-    pred = np.concatenate([node[waits.index], node[after - 1]])
+    row, pred = node[waits.owner()], node[waits.index]
     apart = row != pred
-    graph = csr_from_pairs(row[apart], pred[apart], len(plan))
+    graph = csr_from_pairs(
+        np.concatenate([row[apart], node[after]]),
+        np.concatenate([pred[apart], node[after - 1]]),
+        len(plan),
+    )
     single = np.arange(len(plan) + 1, dtype=np.int64)
     succs = transpose(graph)
     reached = topological(single, graph.ptr, graph.index, succs.ptr, succs.index)
