@@ -29,7 +29,7 @@ _WHY = {
     MIXED: "combines two different chunks",
     TWICE: "adds a contribution that is already in the value",
     EARLY: "is marked as completing a value that is not complete",
-    LATE: "combines a value that was already completed",
+    LATE: "combines or completes a value that was already complete",
 }
 
 
@@ -128,6 +128,8 @@ def _execute(
         if code != OK:
             return code, i
         if final[i]:
+            if complete:
+                return LATE, i
             complete = 1
             for w in range(len(full)):
                 if value[w] != full[w]:
