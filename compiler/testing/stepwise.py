@@ -147,7 +147,8 @@ def execute(
     """Runs `plan` and returns every rank's receive buffer, (slots, micro-batches).
 
     inputs: every rank's send buffer, (input slots, micro-batches); copied, never changed.
-    window: micro-batches a window, None for all of them. seed: of the interleaving.
+    window: micro-batches a window, None for all of them (or the Plan's `max_window`).
+    seed: of the interleaving.
 
     Raises:
         Hang: no block can advance. Poison: memory that holds nothing is used.
@@ -157,6 +158,7 @@ def execute(
     for rank in range(plan.n_ranks):
         memory.update(_memory(plan, rank, inputs[rank], micro_batches, in_place))
     machine = _Machine(memory, plan.queue_slots, op, plan.n_ranks)
+    window = window or plan.max_window or max(1, micro_batches)
     _interleave(machine, _blocks(plan, in_place, micro_batches, window), random.Random(seed))
     return [_output(memory[rank, Buffer.OUTPUT], rank) for rank in range(plan.n_ranks)]
 
@@ -188,12 +190,12 @@ def _memory(
     }
 
 
-def _blocks(plan: Plan, in_place: bool, micro_batches: int, window: int | None) -> list[_Block]:
+def _blocks(plan: Plan, in_place: bool, micro_batches: int, window: int) -> list[_Block]:
     rows = _primitives(plan, in_place)
     blocks = []
     for b in range(len(plan.tb_ptr) - 1):
         mine = rows[int(plan.tb_ptr[b]) : int(plan.tb_ptr[b + 1])]
-        actions = _loop_nest(mine, micro_batches, window or max(1, micro_batches))
+        actions = _loop_nest(mine, micro_batches, window)
         blocks.append(_Block(actions, next(actions, None)))
     return blocks
 

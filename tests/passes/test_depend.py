@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from textbook import RECV, RRC, SMALL, planned, program, verdict, works
+from textbook import RECV, RRC, SMALL, SWEEP, few, planned, program, verdict, works
 
 from hccc.ir import dag as dag_ir
 from hccc.ir.arrays import Csr
@@ -61,16 +61,18 @@ def test_check_says_no():
     assert dag_ir.check(replace(dag, preds=Csr(dag.preds.ptr, backwards)))
 
 
+@SWEEP
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", ["ring allreduce", "mesh allreduce", "broadcast", "hm allgather"])
-def test_no_dropped_edge_survives(name, transport):
+def test_no_dropped_edge_survives(name, transport, most):
     """A Plan made without one dependency is refused, or it is right all the same."""
     dag = depend(SMALL[name])
     refused = 0
-    for k in range(len(dag.preds.index)):
+    edges = few(range(len(dag.preds.index)), most)
+    for k in edges:
         plan = planned(lower(schedule(without(dag, k)), transport))
         if verdict(plan) is None:
             assert works(plan), f"edge {k} of {name}"
         else:
             refused += 1
-    assert refused * 2 > len(dag.preds.index)
+    assert refused * 5 > len(edges)

@@ -9,7 +9,9 @@ from textbook import (
     RECV,
     RRC,
     SMALL,
+    SWEEP,
     alltoall,
+    few,
     lowered,
     planned,
     program,
@@ -89,28 +91,33 @@ def test_without_own_copies_is_refused():
     assert verdict(plan) is not None
 
 
+@SWEEP
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_wrong_guard_survives(name):
+def test_no_wrong_guard_survives(name, most):
     plan = planned(lowered(PROGRAMS[name]))
-    for i in range(len(plan)):
-        for guard in Guard:
-            if guard == plan.guard[i]:
-                continue
-            wrong = plan.guard.copy()
-            wrong[i] = guard
-            mutant = replace(plan, guard=wrong)
-            assert verdict(mutant) or works(mutant), (i, guard)
+    faults = [(i, g) for i in range(len(plan)) for g in Guard if g != plan.guard[i]]
+    for i, guard in few(faults, most):
+        wrong = plan.guard.copy()
+        wrong[i] = guard
+        mutant = replace(plan, guard=wrong)
+        assert verdict(mutant) or works(mutant), (i, guard)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_no_wrong_slot_buffer_or_rank_survives(name):
-    plan = planned(lowered(PROGRAMS[name]))
+def operand_faults(plan):
+    """Every operand at the next slot, the slot before, the next rank, in each other buffer."""
     for side in ("src", "dst"):
         o = getattr(plan, side)
         for k in range(len(o.rank)):
-            faults = [{"slot": o.slot[k] + 1}, {"rank": (o.rank[k] + 1) % plan.n_ranks}]
-            faults += [{"slot": o.slot[k] - 1}] if o.slot[k] else []
-            faults += [{"buffer": b} for b in range(Buffer.QUEUE) if b != o.buffer[k]]
-            for fault in faults:
-                wrong = replace(plan, **{side: changed(o, k, **fault)})
-                assert verdict(wrong) or works(wrong), (side, k, fault)
+            yield side, k, {"slot": o.slot[k] + 1}
+            yield side, k, {"rank": (o.rank[k] + 1) % plan.n_ranks}
+            yield from [(side, k, {"slot": o.slot[k] - 1})] * int(o.slot[k] > 0)
+            yield from [(side, k, {"buffer": b}) for b in range(Buffer.QUEUE) if b != o.buffer[k]]
+
+
+@SWEEP
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_wrong_slot_buffer_or_rank_survives(name, most):
+    plan = planned(lowered(PROGRAMS[name]))
+    for side, k, fault in few(operand_faults(plan), most):
+        wrong = replace(plan, **{side: changed(getattr(plan, side), k, **fault)})
+        assert verdict(wrong) or works(wrong), (side, k, fault)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hccc.diagnostics import UserError
 from hccc.driver import check_plan
@@ -21,6 +22,14 @@ from hccc.passes.verify import verify
 from hccc.testing import exact_inputs, execute, expected
 
 RECV, RRC = 0, 1
+# How many faults of one kind a sweep plants: a few always, every one in the slow suite.
+SWEEP = pytest.mark.parametrize("most", [16, pytest.param(1 << 30, marks=pytest.mark.slow)])
+
+
+def few(faults, most):
+    """At most `most` of the faults, evenly spread."""
+    faults = list(faults)
+    return faults[:: -(-len(faults) // most)] if faults else []
 
 
 def program(op, n_ranks, n_chunks, rows, *, gpus=None, nics=None, root=0):

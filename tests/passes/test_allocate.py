@@ -1,0 +1,152 @@
+"""allocate: few blocks, never slower by the estimate, always one common order."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from sabotage import permuted, swapped_rows
+from textbook import (
+    SMALL,
+    SWEEP,
+    few,
+    hm_allgather,
+    hm_allreduce,
+    lowered,
+    planned,
+    ring_allgather,
+    verdict,
+    works,
+)
+
+from hccc.ir.primitives import Transport
+from hccc.passes import allocate as allocate_module
+from hccc.passes.allocate import SLACK, allocate
+from hccc.passes.connections import connections
+from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.place import place
+from hccc.passes.sync import sync
+from hccc.passes.timeline import timeline
+
+TABLE_3 = [(2, 4, 8), (2, 8, 16), (4, 4, 8), (4, 8, 16)]  # ResCCL Table 3: nodes, GPUs, blocks
+
+
+def placed(p, transport=Transport.DIRECT, level="none"):
+    return place(fuse(lowered(p, transport), level))
+
+
+def blocks_per_rank(p, blocks):
+    return np.array([len(set(blocks.tb[p.owner == r].tolist())) for r in np.unique(p.owner)])
+
+
+def makespan(p, blocks):
+    """The estimate with blocks numbered over all ranks."""
+    return timeline(p, (p.owner * (blocks.tb.max() + 1) + blocks.tb).astype(np.int32)).makespan
+
+
+@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+@pytest.mark.parametrize("make", [hm_allreduce, hm_allgather])
+@pytest.mark.parametrize(("nodes", "gpus", "most"), TABLE_3)
+def test_no_more_blocks_than_table_3(nodes, gpus, most, make, level):
+    p = placed(make(nodes, gpus), level=level)
+    assert blocks_per_rank(p, allocate(p)).max() <= most
+
+
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("p", [*SMALL.values(), hm_allreduce(2, 4), hm_allgather(2, 4)])
+def test_state_based_needs_no_more_blocks_and_no_more_time(p, transport):
+    p = placed(p, transport)
+    apart, merged = allocate(p, "connection"), allocate(p, "state")
+    assert (blocks_per_rank(p, merged) <= blocks_per_rank(p, apart)).all()
+    assert makespan(p, merged) <= SLACK * makespan(p, apart)
+
+
+def test_connections_that_take_turns_share_a_block():
+    """Between nodes the allreduce's reductions are over when its results go round."""
+    p = placed(hm_allreduce(4, 4), level="full")
+    merged = blocks_per_rank(p, allocate(p, "state"))
+    assert merged.sum() < blocks_per_rank(p, allocate(p, "connection")).sum()
+
+
+def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch):
+    """Made to merge everything, it takes the connections after all."""
+
+    def everything(rank, ptr, rows, start, end):
+        return np.searchsorted(rank, rank).astype(np.int32)
+
+    p = placed(ring_allgather(4), Transport.STAGED)
+    monkeypatch.setattr(allocate_module, "_merge", everything)
+    assert (blocks_per_rank(p, allocate(p, "state")) == 2).all()
+    monkeypatch.setattr(allocate_module, "SLACK", 1e9)
+    slow = allocate(p, "state")
+    assert (blocks_per_rank(p, slow) == 1).all()
+    assert makespan(p, slow) > 2 * makespan(p, allocate(p, "connection"))
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("name", SMALL)
+def test_any_number_of_blocks_works(name, transport, most):
+    p = placed(SMALL[name], transport)
+    blocks = allocate(p, "state", most)
+    assert blocks_per_rank(p, blocks).max() <= most
+    plan = sync(blocks, "", 1)
+    assert verdict(plan) is None
+    assert works(plan, micro_batches=3, seeds=2)
+
+
+def test_blocks_are_numbered_from_zero_without_gaps():
+    p = placed(hm_allreduce(2, 4))
+    for most in (None, 3):
+        blocks = allocate(p, "state", most)
+        for r in range(8):
+            used = np.unique(blocks.tb[p.owner == r])
+            assert used.tolist() == list(range(len(used)))
+
+
+def swaps(plan):
+    """Any two primitives of one block."""
+    for b in range(len(plan.tb_ptr) - 1):
+        yield from combinations(range(int(plan.tb_ptr[b]), int(plan.tb_ptr[b + 1])), 2)
+
+
+@SWEEP
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("name", ["ring allreduce", "hm allreduce", "broadcast", "alltoall"])
+def test_no_broken_block_order_survives(name, transport, most):
+    """Any two primitives of a block exchanged: refused, or right all the same."""
+    plan = sync(allocate(placed(SMALL[name], transport), "state", 1), "", 1)
+    faults = few(swaps(plan), most)
+    refused = 0
+    for i, j in faults:
+        mutant = swapped_rows(plan, i, j)
+        if verdict(mutant) is None:
+            assert works(mutant, micro_batches=5, seeds=6), (i, j)
+        else:
+            refused += 1
+    assert (
+        refused > len(faults) // 10 or name == "broadcast"
+    )  # its puts have few orders that matter
+
+
+def test_a_reversed_block_deadlocks():
+    plan = sync(allocate(placed(SMALL["ring allreduce"]), "state", 1))
+    order = np.arange(len(plan))
+    first, last = int(plan.tb_ptr[0]), int(plan.tb_ptr[1])
+    order[first:last] = order[first:last][::-1]
+    assert verdict(permuted(plan, order)) == "E302"
+
+
+def test_connection_based_blocks_have_one_set_of_peers():
+    p = placed(hm_allreduce(2, 2))
+    found = connections(p)
+    for c in range(len(found.rank)):
+        rows = np.flatnonzero(found.of == c)
+        peers = {frozenset(p.src.rank[p.src.ptr[i] : p.src.ptr[i + 1]].tolist()) for i in rows} | {
+            frozenset(p.dst.rank[p.dst.ptr[i] : p.dst.ptr[i + 1]].tolist()) for i in rows
+        }
+        assert len(peers) <= 2
+        assert len(set(p.owner[rows].tolist())) == 1
+
+
+def test_planned_uses_what_is_asked():
+    assert planned(lowered(hm_allreduce(2, 4)), "state").n_tb.max() <= 8
