@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ def program(
     name: str,
     op: OpType,
     n: int,
-    rows: list[tuple[int, ...]] | NDArray[Any],
+    rows: Sequence[tuple[int, ...]] | NDArray[Any],
     *,
     chunks: int | None = None,
     gpus: int | None = None,

@@ -94,8 +94,10 @@ def test_linear_numbers_need_no_table(
     shape: tuple[int, ...], factors: tuple[int, ...], constant: int, modulus: int | None
 ) -> None:
     g = grid(*shape)
-    v = constant + sum(f * g.coordinate(a.name) for f, a in zip(factors, g.axes, strict=True))
-    v = np.broadcast_to(v % modulus if modulus else v - min(0, int(v.min())), shape)
+    v = np.full(shape, constant)
+    for factor, axis in zip(factors, g.axes, strict=True):
+        v = v + factor * g.coordinate(axis.name)
+    v = v % modulus if modulus else v
     assert cost(check(v, g))[0] == 0
 
 
