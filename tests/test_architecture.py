@@ -1,0 +1,109 @@
+"""The house keeps its shape: imports point one way, files stay small, README tells the truth."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+import hccc
+from hccc import cli
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path(next(iter(hccc.__path__))).resolve()
+RUNTIME = (PACKAGE / "runtime").resolve()
+SOURCES = sorted(
+    path
+    for folder in (PACKAGE, RUNTIME)
+    for path in folder.rglob("*.py")
+    if folder is RUNTIME or RUNTIME not in path.resolve().parents
+)
+
+# What each part may import besides itself (DESIGN §2); the modules of compiler/ itself join them.
+ALLOWED: dict[str, set[str]] = {
+    "diagnostics": set(),
+    "ir": {"diagnostics"},
+    "lang": {"diagnostics", "ir"},
+    "passes": {"diagnostics", "ir"},
+    "emit": {"diagnostics", "ir"},
+    "runtime": {"diagnostics", "ir"},
+}
+LONGEST = 400
+
+
+def _part(path: Path) -> str:
+    """`ir`, `lang`, …; `runtime`; or the name of one of compiler's own modules."""
+    if RUNTIME in path.resolve().parents:
+        return "runtime"
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    """The parts of hccc that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            assert node.level == 0, f"{path}: a relative import"
+            names = [f"{module}.{a.name}" for a in node.names] if module == "hccc" else [module]
+        found |= {name.split(".")[1] for name in names if name.startswith("hccc.")}
+    return found
+
+
+def _name(path: Path) -> str:
+    return f"{_part(path)}-{path.stem}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_imports_point_one_way(path: Path) -> None:
+    part = _part(path)
+    if part in ALLOWED:
+        assert _imports(path) - {part, "__version__"} <= ALLOWED[part]
+
+
+def test_the_walk_sees_every_part() -> None:
+    assert set(ALLOWED) <= {_part(path) for path in SOURCES}
+    assert {"ir", "diagnostics"} <= _imports(PACKAGE / "lang" / "transfer.py")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_files_stay_small_and_say_what_they_are(path: Path) -> None:
+    text = path.read_text()
+    if not text:
+        return
+    assert len(text.splitlines()) <= LONGEST
+    assert ast.get_docstring(ast.parse(text))
+
+
+def _console_commands() -> list[str]:
+    """Every `$ ...` line of README's console blocks, without comments and redirections."""
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [re.sub(r"\s(#|>|\|).*", "", line) for line in lines]
+
+
+def test_readme_shows_commands() -> None:
+    assert len(_console_commands()) >= 5
+
+
+@pytest.mark.parametrize("line", _console_commands())
+def test_readme_commands_exist(line: str) -> None:
+    """Each hccc command parses, and each program that it names is there."""
+    for command in line.split("&&"):
+        words = shlex.split(command)
+        if not words[0].endswith("hccc"):
+            continue
+        words = words[1:] if words[1] in cli.cli.commands else ["compile", *words[1:]]
+        chosen = cli.cli.commands[words[0]]
+        assert isinstance(chosen, click.Command)
+        program = Path(str(chosen.make_context(words[0], words[1:]).params["algorithm"]))
+        assert (
+            program.name == "wrong.rccl" or program.suffix != ".rccl" or (ROOT / program).is_file()
+        )
