@@ -46,7 +46,7 @@ def test_the_papers_algorithm_stays_small(level: str) -> None:
 
 
 def test_many_calls_go_out_of_line() -> None:
-    few = plans.compiled(plans.ring_allreduce(4))
+    few = plans.compiled(plans.mesh_allreduce(4))
     many = plans.compiled(plans.hierarchical_mesh(8, 4), level="none")
     assert "#define HCCC_INLINE 1" in source.cuda(few)
     assert "#define HCCC_INLINE 0" in source.cuda(many)
