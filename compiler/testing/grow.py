@@ -11,6 +11,7 @@ choice, so that shrinking leads to small, readable programs.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ Choose = Callable[[int], int]  # an integer from 0 to the bound, 0 being the sim
 Row = tuple[int, int, int, int, int]  # src, dst, step, chunk, op
 MAX_GAP = 2
 MAX_RELAYS = 2
+MAX_ORDER = 1 << 16  # program orders to choose from; 0 is chunk by chunk
 
 
 @dataclass(slots=True)
@@ -31,6 +33,7 @@ class Timetable:
 
     chunk: int
     choose: Choose
+    gap: int  # the most idle steps before a transfer
     first: int  # no transfer before this step
     rows: list[Row] = field(default_factory=list)
     read: dict[int, int] = field(default_factory=dict)
@@ -55,7 +58,7 @@ class Timetable:
     ) -> int:  # fmt: skip
         last = max(self.reduced.get(src, -1), self.written.get(src, -1), self.first - 1)
         last = max(last, read.get(dst, -1), reduced.get(dst, -1), written.get(dst, -1))
-        step = last + 1 + self.choose(MAX_GAP)
+        step = last + 1 + self.choose(self.gap)
         self.read[src] = max(self.read.get(src, -1), step)
         return step
 
@@ -68,11 +71,15 @@ def grow(c: Collective, choose: Choose, *, gpus_per_node: int = 0, nics_per_node
     and reductions may go by way of a third rank.
     """
     rows: list[Row] = []
+    gap = choose(1) * MAX_GAP  # one choice for all, so that shrinking removes many at once
+    extras = extras and choose(1) == 1
+    order = choose(MAX_ORDER)
     for chunk in range(c.n_chunks):
-        table = Timetable(chunk, choose, choose(MAX_GAP))
+        table = Timetable(chunk, choose, gap, choose(gap))
         grow_chunk(c, table, choose, extras)
         rows += table.rows
-    rows = [rows.pop(choose(len(rows) - 1)) for _ in range(len(rows))]
+    if order:
+        random.Random(order).shuffle(rows)
     gpus = gpus_per_node or c.n_ranks
     return program(c, rows, gpus, nics_per_node or gpus, channels)
 

@@ -20,7 +20,7 @@ from hccc.ir.program import Program
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.testing.grow import Choose, grow
-from hccc.testing.mutate import Mutant, applicable, mutate
+from hccc.testing.mutate import MUTATIONS, Mutant, applicable, mutate
 from hccc.testing.reference import is_correct
 
 MAX_TRANSFERS = 96  # about how many an example has at most: what hypothesis shrinks well
@@ -87,10 +87,11 @@ def correct_programs(
 @st.composite
 def mutants(draw: st.DrawFn, programs: st.SearchStrategy[Program] | None = None) -> Mutant:
     """Correct programs with one mutation, which may still be correct: ask `is_correct`."""
-    original = draw(programs or correct_programs())
-    names = applicable(original)
-    assume(names)
-    return mutate(original, draw(st.sampled_from(names)), _chooser(draw))
+    where = iter(draw(st.tuples(*[st.integers(0, MAX_TRANSFERS)] * 3)))
+    name = draw(st.sampled_from(list(MUTATIONS)))  # drawn first, so that the program can shrink
+    original = draw(correct_programs() if programs is None else programs)
+    assume(name in applicable(original))
+    return mutate(original, name, lambda bound: next(where) % (bound + 1))
 
 
 def wrong_programs(programs: st.SearchStrategy[Program] | None = None) -> st.SearchStrategy[Mutant]:
@@ -120,5 +121,5 @@ def plans(
     choices: st.SearchStrategy[Options] | None = None,
 ) -> Plan:
     """Plans of correct programs, compiled with drawn options and proved."""
-    program = draw(programs or correct_programs())
-    return compile_program(program, draw(choices or options())).plan
+    program = draw(correct_programs() if programs is None else programs)
+    return compile_program(program, draw(options() if choices is None else choices)).plan

@@ -4,7 +4,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from sabotage import permuted, swapped_rows
 from textbook import (
     SMALL,
     SWEEP,
@@ -26,6 +25,7 @@ from hccc.passes.fuse import LEVELS, fuse
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.passes.timeline import timeline
+from hccc.testing.sabotage import permuted, swapped_rows
 
 TABLE_3 = [(2, 4, 8), (2, 8, 16), (4, 4, 8), (4, 8, 16)]  # ResCCL Table 3: nodes, GPUs, blocks
 

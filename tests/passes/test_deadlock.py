@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sabotage import changed, reordered, swapped_rows
 from textbook import SMALL, lowered, planned, ring_allgather
 
 from hccc.diagnostics import UserError
@@ -16,6 +15,7 @@ from hccc.passes.deadlock import deadlock
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.testing import Hang, Poison, exact_inputs, execute
+from hccc.testing.sabotage import changed, reordered, swapped_rows
 
 
 def code(plan):

@@ -13,6 +13,7 @@ from hccc.ir.primitives import Transport
 from hccc.passes.depend import depend
 from hccc.passes.lower import lower
 from hccc.passes.schedule import schedule
+from hccc.testing.sabotage import without_edge
 
 
 def edges(dag):
@@ -21,9 +22,7 @@ def edges(dag):
 
 def without(dag, k):
     """`dag` without its k-th edge."""
-    ptr = dag.preds.ptr.copy()
-    ptr[int(dag.preds.owner()[k]) + 1 :] -= 1
-    return replace(dag, preds=Csr(ptr, np.delete(dag.preds.index, k)))
+    return replace(dag, preds=without_edge(dag.preds, k))
 
 
 def test_a_read_waits_for_the_write_and_a_write_for_the_reads():

@@ -4,7 +4,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sabotage import made
 from textbook import (
     RECV,
     RRC,
@@ -12,6 +11,7 @@ from textbook import (
     SWEEP,
     few,
     lowered,
+    made,
     mesh_allreduce,
     planned,
     program,

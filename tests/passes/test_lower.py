@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sabotage import made
-from textbook import RECV, RRC, SMALL, SWEEP, few, lowered, planned, program, verdict
+from textbook import RECV, RRC, SMALL, SWEEP, few, lowered, made, planned, program, verdict
 
 from hccc.ir import primitives as primitives_ir
 from hccc.ir.collective import OpType

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sabotage import changed
 from textbook import (
     RECV,
     RRC,
@@ -26,6 +25,7 @@ from hccc.ir.primitives import Buffer, Guard
 from hccc.passes.allocate import allocate
 from hccc.passes.place import place
 from hccc.passes.sync import sync
+from hccc.testing.sabotage import changed
 
 # Rank 2 relays in both: values that nobody wants there.
 RELAYED = program(

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sabotage import without_wait
 from textbook import SMALL, alltoall, lowered, planned, sendrecv
 
 from hccc.diagnostics import UserError
@@ -13,6 +12,7 @@ from hccc.ir.primitives import Buffer, Transport
 from hccc.passes.deadlock import deadlock
 from hccc.passes.race import race
 from hccc.testing import Poison, exact_inputs, execute, expected
+from hccc.testing.sabotage import without_wait
 
 
 def problem(plan):

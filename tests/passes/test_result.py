@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sabotage import changed, without_operand
 from textbook import SMALL, SWEEP, few, lowered, mesh_allreduce, planned, verdict, works
 
 from hccc.diagnostics import UserError
@@ -12,6 +11,7 @@ from hccc.ir.collective import Collective, OpType
 from hccc.ir.primitives import Guard, Transport
 from hccc.passes.fuse import fuse
 from hccc.passes.result import result
+from hccc.testing.sabotage import changed, without_operand
 
 REDUCING = ["ring reducescatter", "ring allreduce", "mesh allreduce", "hm allreduce"]
 
