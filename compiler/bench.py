@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -56,12 +56,13 @@ class Wanted:
     workers: int
     timeout: float
 
-    def schedule(self, modes: tuple[bool, ...]) -> Schedule:
+    def schedule(self, plan: Plan) -> Schedule:
         """What to measure at each type and reduction."""
         factor = None if self.stepbytes else self.stepfactor
         return Schedule(
             self.minbytes, self.maxbytes, factor, self.stepbytes or 0,
-            self.iters, self.warmup_iters, self.checks > 0, modes,
+            self.iters, self.warmup_iters, self.checks > 0, plan.modes,
+            plan.keeps_input,
         )  # fmt: skip
 
     def request(self, dtype: str, op: str, count: int, in_place: bool) -> Request:
@@ -78,8 +79,10 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
         UserError: the kernels cannot be built or launched, or a launch stood still.
     """
     plan = made.plan
-    schedule = wanted.schedule(plan.modes)
-    if plan.max_window and not 1 <= wanted.window <= plan.max_window:
+    schedule = wanted.schedule(plan)
+    if plan.max_window and not wanted.window:
+        wanted = replace(wanted, window=plan.max_window)
+    if plan.max_window and wanted.window > plan.max_window:
         message = f"{plan.name} can run with --window 1 to {plan.max_window} only"
         raise fail("E426", message, help="its queues have no room for more")
     _fits(plan, max(schedule.sizes()), wanted)

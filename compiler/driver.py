@@ -21,11 +21,13 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
-from hccc.lang import transfer
+from hccc.lang import msccl_plan, msccl_xml, transfer
 from hccc.passes.allocate import ALLOCATORS, allocate
 from hccc.passes.deadlock import deadlock
 from hccc.passes.depend import depend
+from hccc.passes.fifo import fifo, with_enough_slots
 from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.label import label
 from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.proof import Proof
@@ -118,6 +120,27 @@ def compile_program(
 ) -> Stops:
     """Walks the road from a Program, whoever made it."""
     return _walk(program, program.name, options, _Clock(on_phase))
+
+
+def import_msccl(path: Path | str) -> tuple[Plan, Proof]:
+    """The Plan of an MSCCL XML file, and what its runtimes' FIFOs carry.
+
+    The Plan gets the queue slots it needs to run here; MSCCL's own runtimes have a fixed number,
+    which is why a schedule can be right and still hang there for long messages.
+    """
+    algo = msccl_xml.load(path)
+    plan = label(msccl_plan.to_plan(algo))
+    carried = fifo(plan, algo.protocol, algo.chunks_per_loop)
+    plan = with_enough_slots(plan)
+    limit = {
+        "protocol": algo.protocol,
+        "largest message": "none" if carried.hangs else carried.largest or "any",
+        "slots needed": plan.queue_slots,
+    }
+    claim = f"MSCCL's FIFOs ({algo.protocol}) carry messages of every size"
+    if carried.largest is not None:
+        claim = f"MSCCL's FIFOs ({algo.protocol}) carry up to {carried.largest:,} bytes, then hang"
+    return plan, Proof("fifo", claim, limit)
 
 
 def check_plan(plan: Plan) -> tuple[Proof, ...]:

@@ -1,6 +1,7 @@
 """road: what the commands have in common: an input, the way it goes, and what comes out.
 
-An input is a program (`.rccl`), a plan (JSON), or a directory that `hccc ALGO -o` wrote.
+An input is a program (`.rccl`), a plan (JSON), MSCCL XML, or a directory that `hccc ALGO -o`
+wrote. What a file holds tells it, not its name.
 """
 
 from __future__ import annotations
@@ -50,29 +51,34 @@ def walk(path: Path, options: Options, given: Iterable[str], on_phase: driver.On
         raise fail(
             "E401", f"{path}: a directory without {directory.PLAN}", help="`hccc ALGO -o DIR`"
         )
-    if not kernels and not _is_json(file):
+    first = b"{" if kernels else _first_byte(file)
+    if first not in (b"{", b"<"):
         stops = driver.compile_file(file, options, on_phase)
         return Made(stops.plan, stops, stops.proofs, stops.seconds)
     if names := ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given)):
         help = "give it when you compile the program"
         raise fail("E416", f"{names} has no effect: {path} is compiled already", help=help)
     seconds: dict[str, float] = {}
-    with _timed("Parsing", seconds, on_phase):
-        plan = plan_json.load(file)
     proofs: tuple[Proof, ...] = ()
+    with _timed("Parsing", seconds, on_phase):
+        if first == b"<":
+            plan, carried = driver.import_msccl(file)
+            proofs = (carried,)
+        else:
+            plan = plan_json.load(file)
     if options.prove:
         with _timed("Proof", seconds, on_phase):
-            proofs = driver.check_plan(plan)
+            proofs += driver.check_plan(plan)
     return Made(plan, None, proofs, seconds, kernels)
 
 
-def _is_json(path: Path) -> bool:
-    """Whether a file is a plan, not a program: no program begins with a brace."""
+def _first_byte(path: Path) -> bytes:
+    """The first byte that is not blank: no program begins with a brace or an angle bracket."""
     try:
         with path.open("rb") as file:
-            return file.read(_PEEK).lstrip()[:1] == b"{"
+            return file.read(_PEEK).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     except (OSError, ValueError):
-        return False  # the language says what is wrong with it
+        return b""  # the language says what is wrong with it
 
 
 @contextmanager

@@ -119,6 +119,7 @@ class Schedule:
     warmups: int
     check: bool
     modes: tuple[bool, ...] = (False, True)  # the values of "in place" to measure
+    keeps_input: bool = True  # whether send buffers must come out as they went in
 
     def sizes(self) -> Iterator[int]:
         """The sizes asked for, smallest first; the smallest one in any case."""
@@ -178,7 +179,7 @@ def _half(
     seconds = session.run(schedule.launches) / schedule.launches
     wrong = None
     if schedule.check and c.op is not OpType.CUSTOM:
-        wrong = _checked(p, memory, session, in_place)
+        wrong = _checked(p, memory, session, in_place, schedule.keeps_input)
     if schedule.check and binds[1]:
         other = binds[1](memory, p.count, in_place)
         wrong = (wrong or 0) + _differences(p, memory, session, other)
@@ -198,14 +199,16 @@ def _differences(p: Pattern, memory: Sequence[Memory], session: Session, referen
     return _each(p.collective, lambda r: patterns.wrong(results[0][r], results[1][r]))
 
 
-def _checked(p: Pattern, memory: Sequence[Memory], session: Session, in_place: bool) -> int:
+def _checked(
+    p: Pattern, memory: Sequence[Memory], session: Session, in_place: bool, keeps_input: bool
+) -> int:
     """Wrong elements after one launch on data that no launch before it had."""
     fresh = Pattern(p.collective, p.dtype, p.op, p.count, seed=2 + in_place)
     _fill(fresh, memory)
     session.put()
     session.run(1)
     session.get()
-    return wrong_elements(fresh, memory)
+    return wrong_elements(fresh, memory, keeps_input)
 
 
 def allocate(p: Pattern, rank: int, in_place: bool) -> Memory:
@@ -247,14 +250,14 @@ def _fill(p: Pattern, memory: Sequence[Memory], rough: bool = False) -> None:
     _each(p.collective, fill)
 
 
-def wrong_elements(p: Pattern, memory: Sequence[Memory]) -> int:
+def wrong_elements(p: Pattern, memory: Sequence[Memory], keeps_input: bool = True) -> int:
     """Elements of all ranks that are not what one launch on `p` leaves there."""
     want = patterns.expected(p)
 
     def compare(rank: int) -> int:
         image = memory[rank].like()
         patterns.poison(image.slab)
-        image.send[...] = patterns.inputs(p, rank)
+        image.send[...] = patterns.inputs(p, rank) if keeps_input else memory[rank].send
         image.receive[...] = want.at(rank)
         return patterns.wrong(memory[rank].slab, image.slab)
 

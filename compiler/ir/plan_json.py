@@ -66,6 +66,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "max_window": plan.max_window,
         "in_place": plan.in_place,
         "out_of_place": plan.out_of_place,
+        "keeps_input": plan.keeps_input,
         "accumulate": plan.accumulate,
     }  # fmt: skip
     for key, value in header.items():
@@ -222,5 +223,6 @@ def _plan(data: Any) -> Plan:
         max_window=data["max_window"],
         in_place=data["in_place"],
         out_of_place=data["out_of_place"],
+        keeps_input=data["keeps_input"],
         **parts,
     )

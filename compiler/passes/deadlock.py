@@ -43,7 +43,8 @@ def deadlock(plan: Plan) -> Proof:
         "thread blocks": len(plan.tb_ptr) - 1,
         "waits": len(waits.index),
     }
-    return Proof("deadlock", "no wait is ever in vain, for every window and message size", detail)
+    window = f"a window of {plan.max_window}" if plan.max_window else "every window"
+    return Proof("deadlock", f"no wait is in vain, for {window} and every message size", detail)
 
 
 def execution_order(plan: Plan, waits: Csr) -> I4:

@@ -21,7 +21,7 @@ from hccc.passes.deadlock import execution_order
 from hccc.passes.grouping import group
 from hccc.passes.locations import Locations, locate
 from hccc.passes.proof import Proof
-from hccc.passes.waits import enforced, name
+from hccc.passes.waits import enforced, how, name
 
 
 def race(plan: Plan) -> Proof:
@@ -55,9 +55,7 @@ def race(plan: Plan) -> Proof:
         "conflicting pairs across blocks": checked,
         "waits": len(plan.waits.index),
     }
-    return Proof(
-        "race", "every conflicting pair of accesses is ordered, in and out of place", detail
-    )
+    return Proof("race", f"every conflicting pair of accesses is ordered, {how(plan)}", detail)
 
 
 def _inputs_constant(plan: Plan) -> None:

@@ -19,7 +19,7 @@ from hccc.passes.contributions import full_set
 from hccc.passes.deadlock import execution_order
 from hccc.passes.locations import Locations, locate
 from hccc.passes.proof import Proof
-from hccc.passes.waits import enforced, name
+from hccc.passes.waits import enforced, how, name
 
 Words = NDArray[np.uint64]
 STATE_BYTES = 1 << 29  # how much of the bitsets is held at once
@@ -51,9 +51,7 @@ def result(plan: Plan) -> Proof:
         "receive slots": int((where.want >= 0).sum()),
         "locations": where.count,
     }
-    return Proof(
-        "result", "every rank ends with the collective's result, in and out of place", detail
-    )
+    return Proof("result", f"every rank ends with the collective's result, {how(plan)}", detail)
 
 
 def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:

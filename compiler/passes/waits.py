@@ -74,3 +74,10 @@ def name(plan: Plan, i: int) -> str:
     return (
         f"rank {rank} block {tb} primitive {i - plan.tb_ptr[block]} (chunk {plan.chunk[i]}{line})"
     )
+
+
+def how(plan: Plan) -> str:
+    """`in and out of place`, or the one that `plan` serves."""
+    if plan.in_place and plan.out_of_place:
+        return "in and out of place"
+    return "in place" if plan.in_place else "out of place"
