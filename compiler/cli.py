@@ -70,6 +70,9 @@ _ROAD: dict[str, Any] = {
     "max_blocks": click.option(
         "--max-blocks", type=click.IntRange(1), help="Most thread blocks of a rank."
     ),
+    "reschedule": click.option(
+        "--reschedule", is_flag=True, help="Raise MSCCL XML to a program and schedule that."
+    ),
     "verify_each": click.option(
         "--verify-each", is_flag=True, help="Check the invariants after every pass."
     ),
@@ -112,7 +115,7 @@ def compile_command(
     time_phases: bool,
     **options: Any,
 ) -> None:
-    """Compile ALGO (.rccl, or a plan's .json) into a directory of kernels.
+    """Compile ALGO (.rccl, a plan's .json, or MSCCL XML) into a directory of kernels.
 
     The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it.
     """
@@ -136,7 +139,7 @@ def compile_command(
 @_algorithm
 @_road
 def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
-    """Prove that ALGO (.rccl, a plan's .json, or a directory of kernels) is right.
+    """Prove that ALGO (.rccl, a plan's .json, MSCCL XML, or a directory of kernels) is right.
 
     Proved are the collective's result, that nothing deadlocks, and that nothing races, for
     every message size, in place and out of place.
@@ -174,7 +177,7 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
 @click.option("--timeout", type=click.FloatRange(0.001), default=30.0, help="Seconds a wait has.")
 @_road
 def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
-    """Run all ranks of ALGO (.rccl, a plan's .json, or a directory of kernels) on real data.
+    """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
 
     Prints the table of nccl-tests. Exits with 1 if any element is wrong.
     """
@@ -202,14 +205,19 @@ def _walk(
     from hccc.ir.primitives import Transport
 
     transport = Transport[options.pop("transport").upper()]
+    reschedule = options.pop("reschedule")
     chosen = Options(transport=transport, prove=prove, **options)
-    return road.walk(algorithm, chosen, _given(), on_phase)
+    return road.walk(algorithm, chosen, _given(), on_phase, reschedule=reschedule)
 
 
 def _given() -> list[str]:
     """The options on the command line that change how a plan is made."""
     source = click.get_current_context().get_parameter_source
-    return [n for n in _ROAD if n != "verify_each" and source(n) is not ParameterSource.DEFAULT]
+    return [
+        n
+        for n in _ROAD
+        if n not in ("verify_each", "reschedule") and source(n) is not ParameterSource.DEFAULT
+    ]
 
 
 def _write(

@@ -63,6 +63,8 @@ def facts(made: Made) -> Facts:
         found["transfers"] = len(made.stops.program)
         found["sub_pipelines"] = made.stops.pipeline.n_sub
     found["proofs"] = [{"name": p.name, "claim": p.claim, "detail": p.detail} for p in made.proofs]
+    for name, (before, after) in made.changes.items():
+        found.setdefault("rescheduled", {})[name] = {"before": before, "after": after}  # type: ignore[index,attr-defined]
     return {**found, "seconds": made.seconds}
 
 
@@ -97,11 +99,19 @@ def summary(made: Made, output: str, files: Mapping[str, int]) -> None:
     for key, value in rows.items():
         if value is not None:
             print(f"  {key:<14} {value:,}" if isinstance(value, int) else f"  {key:<14} {value}")
+    changes(made)
+
+
+def changes(made: Made) -> None:
+    """What rescheduling changed, on stdout."""
+    for name, (before, after) in made.changes.items():
+        print(f"  rescheduled    {name}: {before:,} before, {after:,} after")
 
 
 def proofs(made: Made) -> None:
     """What was proved and over how much, on stdout."""
     print(title(made.plan))
+    changes(made)
     for proof in made.proofs:
         over = ", ".join(
             f"{value:,} {key}" if isinstance(value, int) else f"{key} {value}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hccc import driver
@@ -19,7 +19,9 @@ from hccc.emit import directory, source
 from hccc.emit.targets import TARGETS
 from hccc.ir import dag, pipeline, plan_json, program
 from hccc.ir.plan import Plan
+from hccc.passes.depth import depth
 from hccc.passes.proof import Proof
+from hccc.passes.recover import recover
 
 PLAN_STOPS = ("plan", "cpu", "cuda", "hip")
 _PEEK = 4096
@@ -29,7 +31,8 @@ _PEEK = 4096
 class Made:
     """A Plan and how it came about.
 
-    `stops` is None where the input was a plan already; `kernels` is the directory it came from.
+    `stops` is None where the input was a plan already; `kernels` is the directory it came from;
+    `changes`: what rescheduling an imported plan did to it, before and after.
     """
 
     plan: Plan
@@ -37,10 +40,20 @@ class Made:
     proofs: tuple[Proof, ...]
     seconds: dict[str, float]
     kernels: Path | None = None
+    changes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def walk(path: Path, options: Options, given: Iterable[str], on_phase: driver.OnPhase) -> Made:
+def walk(
+    path: Path,
+    options: Options,
+    given: Iterable[str],
+    on_phase: driver.OnPhase,
+    *,
+    reschedule: bool = False,
+) -> Made:
     """Reads `path` and makes its Plan. `given`: options that would change how it is made.
+
+    reschedule: raise MSCCL XML to a program and walk the road with that.
 
     Raises:
         UserError: anything wrong with the input; E416 for options that would have no effect.
@@ -52,6 +65,8 @@ def walk(path: Path, options: Options, given: Iterable[str], on_phase: driver.On
             "E401", f"{path}: a directory without {directory.PLAN}", help="`hccc ALGO -o DIR`"
         )
     first = b"{" if kernels else _first_byte(file)
+    if reschedule:
+        return _rescheduled(file, options, on_phase)
     if first not in (b"{", b"<"):
         stops = driver.compile_file(file, options, on_phase)
         return Made(stops.plan, stops, stops.proofs, stops.seconds)
@@ -70,6 +85,21 @@ def walk(path: Path, options: Options, given: Iterable[str], on_phase: driver.On
         with _timed("Proof", seconds, on_phase):
             proofs += driver.check_plan(plan)
     return Made(plan, None, proofs, seconds, kernels)
+
+
+def _rescheduled(file: Path, options: Options, on_phase: driver.OnPhase) -> Made:
+    """MSCCL XML, proved as it is, raised to a program, compiled like any other."""
+    if _first_byte(file) != b"<":
+        raise fail("E416", f"--reschedule: {file} is not MSCCL XML", help="programs always are")
+    before, _ = driver.import_msccl(file)
+    driver.check_plan(before)
+    stops = driver.compile_program(recover(before), options, on_phase)
+    changes = {
+        "thread blocks per rank": (int(before.n_tb.max()), int(stops.plan.n_tb.max())),
+        "primitives": (len(before), len(stops.plan)),
+        "steps one after the other": (depth(before), depth(stops.plan)),
+    }
+    return Made(stops.plan, stops, stops.proofs, stops.seconds, changes=changes)
 
 
 def _first_byte(path: Path) -> bytes:
