@@ -23,7 +23,7 @@ from hccc.testing import exact_inputs, execute, expected
 
 RECV, RRC = 0, 1
 # How many faults of one kind a sweep plants: a few always, every one in the slow suite.
-SWEEP = pytest.mark.parametrize("most", [16, pytest.param(1 << 30, marks=pytest.mark.slow)])
+SWEEP = pytest.mark.parametrize("most", [8, pytest.param(1 << 30, marks=pytest.mark.slow)])
 
 
 def few(faults, most):
@@ -145,13 +145,13 @@ def verdict(plan: Plan) -> str | None:
     """The code of the proof that refuses `plan`, or None.
 
     Proofs index memory with a Plan's numbers, so a Plan that is not even well formed stops at
-    `plan_check`; its last complaint (E315, sizes that nothing needs) harms no proof.
+    `plan_check`; two of its complaints (spare memory, an idle flag) harm no proof.
     """
     for step in (plan_check.check, check_plan):
         try:
             step(plan)
         except UserError as error:
-            if error.problem.code != "E315":
+            if "E315" not in str(error) and "nothing waits for" not in str(error):
                 return error.problem.code
     return None
 

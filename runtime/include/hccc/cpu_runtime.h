@@ -4,7 +4,7 @@
 #include "team.h"
 
 // Work too small to repay waking another core, in bytes of all ranks' blocks together.
-constexpr double hccc_small_launch = 128 << 10;
+constexpr double hccc_small_launch = 4 << 20;
 
 static inline int hccc_least(int a, int b) { return a < b ? a : b; }
 
