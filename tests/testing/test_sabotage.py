@@ -1,0 +1,128 @@
+"""Random faults in random plans: refused by a proof, or harmless in every run tried."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, event, given, note, settings
+from hypothesis import strategies as st
+
+from hccc.diagnostics import UserError
+from hccc.driver import check_plan
+from hccc.ir import plan_check
+from hccc.ir.arrays import Csr
+from hccc.ir.primitives import Buffer, Guard
+from hccc.testing import correct_programs, exact_inputs, execute, expected, plans
+from hccc.testing.sabotage import (
+    changed,
+    swapped_rows,
+    without_operand,
+    without_wait,
+)
+
+
+def wrong_operand(plan, pick):
+    side = ("src", "dst")[pick(1)]
+    o = getattr(plan, side)
+    k = pick(len(o.rank) - 1)
+    what = pick(2)
+    if o.buffer[k] == Buffer.QUEUE:
+        fault = {"slot": pick(int(plan.queues.length[o.rank[k]]) - 1)}
+    elif what == 0:
+        fault = {"slot": pick(int(o.slot.max()) + 1)}
+    elif what == 1:
+        fault = {"rank": pick(plan.n_ranks - 1)}
+    else:
+        fault = {"buffer": pick(Buffer.STAGE)}
+    return replace(plan, **{side: changed(o, k, **fault)})
+
+
+def lost_operand(plan, pick):
+    side = ("src", "dst")[pick(1)]
+    o = getattr(plan, side)
+    k = pick(len(o.rank) - 1)
+    assume(o.counts()[o.owner()[k]] > 1 and o.buffer[k] != Buffer.QUEUE)
+    return replace(plan, **{side: without_operand(o, k)})
+
+
+def lost_wait(plan, pick):
+    assume(len(plan.waits.index))
+    return without_wait(plan, pick(len(plan.waits.index) - 1))
+
+
+def wrong_wait(plan, pick):
+    assume(len(plan.waits.index))
+    k = pick(len(plan.waits.index) - 1)
+    index = plan.waits.index.copy()
+    index[k] = pick(int(plan.n_flags[plan.rank_of()[plan.waits.owner()[k]]]) - 1)
+    return replace(plan, waits=Csr(plan.waits.ptr, index))
+
+
+def wrong_order(plan, pick):
+    b = pick(len(plan.tb_ptr) - 2)
+    lo, n = int(plan.tb_ptr[b]), int(plan.tb_ptr[b + 1] - plan.tb_ptr[b])
+    return swapped_rows(plan, lo + pick(n - 1), lo + pick(n - 1))
+
+
+def wrong_mark(plan, pick):
+    i, field = pick(len(plan) - 1), ("final", "guard")[pick(1)]
+    marks = getattr(plan, field).copy()
+    marks[i] = (marks[i] + 1) % 2 if field == "final" else pick(len(Guard) - 1)
+    return replace(plan, **{field: marks})
+
+
+def joined_blocks(plan, pick):
+    """Two neighbouring blocks of a rank become one: all of the first, then all of the second."""
+    rank_of_block = plan.block_rank()
+    inner = np.flatnonzero(rank_of_block[1:] == rank_of_block[:-1]) + 1
+    assume(len(inner))
+    b = int(inner[pick(len(inner) - 1)])
+    n_tb = plan.n_tb.copy()
+    n_tb[rank_of_block[b]] -= 1
+    return replace(plan, n_tb=n_tb, tb_ptr=np.delete(plan.tb_ptr, b))
+
+
+FAULTS = [wrong_operand, lost_operand, lost_wait, wrong_wait, wrong_order, wrong_mark,
+          joined_blocks]  # fmt: skip
+
+
+HARMLESS_CHECKS = ("E315", "nothing waits for")  # spare memory, an idle flag: proofs can go on
+
+
+def refused(plan):
+    """The code of the check or proof that refuses `plan`, or None."""
+    for step in (plan_check.check, check_plan):
+        try:
+            step(plan)
+        except UserError as error:
+            if not any(text in str(error) for text in HARMLESS_CHECKS):
+                return error.problem.code
+    return None
+
+
+def assert_harmless(plan, seeds):
+    op = "avg" if plan.collective.reduces else "sum"
+    for seed in range(seeds):
+        x = exact_inputs(plan.collective, np.int64, (1 + seed % 5,), seed=seed)
+        want = expected(plan.collective, x, op, np.int64)
+        got = execute(plan, x, op, in_place=seed % 2 == 1, seed=seed)
+        assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True))
+
+
+@pytest.mark.parametrize("examples", [8, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_fault_survives(fault, examples):
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(plans(correct_programs(max_ranks=5, max_transfers=32)), st.data())
+    def law(plan, data):
+        def pick(bound):
+            return data.draw(st.integers(0, bound)) if bound > 0 else 0
+
+        mutant = fault(plan, pick)
+        code = refused(mutant)
+        event(f"{code}")
+        note(str(code))
+        if code is None:
+            assert_harmless(mutant, seeds=8)
+
+    law()
