@@ -1,0 +1,149 @@
+"""What is measured: programs, plans that fill the device, sizes, and the bytes plans must move."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from hccc.diagnostics import Source
+from hccc.driver import Options, compile_file, compile_text
+from hccc.ir import plan_json
+from hccc.ir.collective import OpType
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Guard, Transport
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+FUSED = ("none", "auto")
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How much is measured. Sizes in bytes of a rank's larger buffer, smallest first; `launches`
+    of each kernel in each cell, `burst` of them queued at a time; at most `lanes` a plan."""
+
+    sizes: tuple[int, ...]
+    micro_batches: tuple[int, ...]
+    launches: int
+    burst: int
+    lanes: int
+    check_sizes: tuple[int, ...]
+    windows: tuple[int, ...] = (1, 0)  # 0: all micro-batches
+
+
+MICRO_BATCHES = tuple(4 * KIB * 4**k for k in range(6))  # 4 KiB to 4 MiB
+GPU = Settings((64 * KIB, GIB), MICRO_BATCHES, 24, 4, 32, (4000, 3 * MIB))
+GPU_QUICK = Settings((64 * KIB, 256 * MIB), MICRO_BATCHES[::3], 20, 4, 32, (300_000,))
+CPU = Settings((16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000))
+CPU_QUICK = Settings((16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """One plan to time. `fuse`: the level, or all levels that give this plan."""
+
+    name: str
+    fuse: str
+    plan: Plan
+
+    @property
+    def slug(self) -> str:
+        """A folder's name."""
+        return f"{self.name}-{self.fuse}".replace(" ", "_").replace("/", "_")
+
+
+def programs() -> dict[str, str]:
+    """The programs that are timed, all on 8 ranks: name → text."""
+    mesh = runpy.run_path(str(ROOT / "benchmarks" / "programs.py"))["hierarchical_mesh"]
+    return {
+        "ring_allreduce": (EXAMPLES / "ring_allreduce.rccl").read_text(encoding="utf-8"),
+        "ring_allgather": (EXAMPLES / "ring_allgather.rccl").read_text(encoding="utf-8"),
+        "hm_allreduce 1x8": mesh("allreduce", 1, 8),
+        "hm_allreduce 2x4": mesh("allreduce", 2, 4),
+    }
+
+
+def timed(capacity: int, most_lanes: int, only: str) -> list[Case]:
+    """The plans to time whose name contains `only`, with as many lanes as fill the device.
+
+    `capacity`: thread blocks that the device holds at once.
+    """
+    found = []
+    for name, text in programs().items():
+        if only not in name:
+            continue
+        plans: dict[str, list[str]] = {}
+        made: dict[str, Plan] = {}
+        for level in FUSED:
+            plan = _fitted(_compiler(name, text, level), capacity, most_lanes)
+            if plan is None:
+                continue
+            key = plan_json.dumps(plan)
+            plans.setdefault(key, []).append(level)
+            made[key] = plan
+        found += [Case(name, "/".join(levels), made[key]) for key, levels in plans.items()]
+    return found
+
+
+def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
+    """Every example, one-sided and staged; None where the device cannot hold its blocks."""
+    for path in sorted(EXAMPLES.glob("*.rccl")):
+        if only not in path.stem:
+            continue
+        for transport in Transport:
+            options = Options(transport=transport, prove=False)
+            plan: Plan | None = compile_file(path, options).plan
+            if plan and _blocks(plan) * plan.channels > capacity:
+                narrow = replace(options, channels=max(1, capacity // _blocks(plan)))
+                plan = compile_file(path, narrow).plan if _blocks(plan) <= capacity else None
+            yield f"{path.stem} {transport.name.lower()}", plan
+
+
+def _compiler(name: str, text: str, level: str) -> Callable[[int], Plan]:
+    """Lanes → plan."""
+    source = Source(f"{name}.rccl", text)
+    return lambda lanes: compile_text(source, Options(fuse=level, channels=lanes)).plan
+
+
+def _fitted(compiled: Callable[[int], Plan], capacity: int, most_lanes: int) -> Plan | None:
+    lanes = min(most_lanes, capacity // _blocks(compiled(1)))
+    return compiled(lanes) if lanes else None
+
+
+def _blocks(plan: Plan) -> int:
+    """Thread blocks of one lane, as a grid has them: the same number for every rank."""
+    return int(plan.n_tb.max()) * plan.n_ranks
+
+
+def grid_blocks(plan: Plan) -> int:
+    """Thread blocks of a launch."""
+    return _blocks(plan) * plan.channels
+
+
+def issued_bytes(plan: Plan, count: int, itemsize: int) -> float:
+    """Bytes that an out-of-place launch reads and writes: every operand of every primitive."""
+    moves = plan.guard != Guard.IN_PLACE
+    operands = (plan.src.counts() + plan.dst.counts())[moves].sum()
+    return float(operands) * count * itemsize / plan.collective.chunks_per_block
+
+
+def floor_bytes(plan: Plan, count: int, itemsize: int) -> float:
+    """The least any kernel reads and writes: every input once, every output once."""
+    c = plan.collective
+    ranks = np.arange(plan.n_ranks)
+    if c.op not in (OpType.ALLREDUCE, OpType.ALLGATHER):
+        raise ValueError(f"no floor is known for {c.op}")
+    blocks = sum(c.input_blocks(int(r)) + c.output_blocks(int(r)) for r in ranks)
+    return float(blocks) * count * itemsize
+
+
+def micro_batches(plan: Plan, count: int, itemsize: int, wanted: tuple[int, ...]) -> list[int]:
+    """The micro-batches of `wanted` that differ once a lane's part limits them; bytes."""
+    pieces = plan.collective.chunks_per_block * plan.channels
+    part = -(-count * itemsize // pieces // 16) * 16
+    return [m for k, m in enumerate(wanted) if k == 0 or wanted[k - 1] < part]

@@ -1,0 +1,155 @@
+"""What was measured, as a page to read and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from timing import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One example on the device, compared with the CPU; `wrong`: elements, None: not run."""
+
+    name: str
+    bytes: tuple[int, ...]
+    wrong: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Plain copies of one size in device memory: bytes read and written, GB/s."""
+
+    bytes: int
+    time: Sample
+    bandwidth: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One plan at one size, micro-batch and window (0: all). Bytes; `issued` and `floor` as in
+    kernels.md §4.1; `same`: both kernels' results are equal in every bit."""
+
+    name: str
+    fuse: str
+    thread_blocks: int
+    lanes: int
+    size: int
+    micro_batch: int
+    window: int
+    generated: Sample
+    interpreted: Sample
+    issued: float
+    floor: float
+    same: bool
+
+
+@dataclass(slots=True)
+class Results:
+    """Everything so far; saved again and again."""
+
+    date: str
+    command: str
+    facts: dict[str, str]
+    checks: list[Check] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def bandwidth(self) -> float:
+        """Of the largest plain copy, GB/s; 0 before there is one."""
+        return max(self.copies, key=lambda c: c.bytes).bandwidth if self.copies else 0.0
+
+    @property
+    def failures(self) -> int:
+        """Checks and cells with wrong results."""
+        return sum(bool(c.wrong) for c in self.checks) + sum(not c.same for c in self.cells)
+
+    def save(self, folder: Path) -> list[Path]:
+        """Writes `<date>-<device>.md` and `.json`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        device = re.sub(r"[^A-Za-z0-9]+", "-", self.facts["device"].split(",")[0]).strip("-")
+        stem = f"{self.date[:10]}-{device}"
+        paths = [folder / f"{stem}.md", folder / f"{stem}.json"]
+        paths[0].write_text(page(self), encoding="utf-8")
+        paths[1].write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        return paths
+
+
+LEGEND = """Times are medians in µs (quartiles are in the JSON); interp. / gen. above 1 is what
+interpreting costs. algbw is the size by the generated time; issued, what the plan's operands read
+and write by the generated time; of bound, how far that is of the largest plain copy's bandwidth
+(above 100 %: the caches served some); issued / floor, how much more that is than reading every
+input and writing every output once."""
+
+
+def page(r: Results) -> str:
+    """The results in Markdown."""
+    parts = [
+        f"# Generated and interpreted kernels, {r.date}",
+        "\n".join([*(f"- {k}: {v}" for k, v in r.facts.items()), f"- command: `{r.command}`"]),
+        _checks(r.checks),
+        "Plain copies in device memory, reads and writes counted:",
+        _table(("bytes", "µs", "GB/s"), [_copy(c) for c in r.copies]),
+        LEGEND,
+        *(_section(r, size) for size in sorted({c.size for c in r.cells})),
+        "\n".join(f"- {n}" for n in r.notes),
+    ]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _checks(checks: Sequence[Check]) -> str:
+    ran = [c for c in checks if c.wrong is not None]
+    bad = [c for c in ran if c.wrong]
+    head = (
+        f"{len(ran)} programs checked, in place and out of place, against the definition of their "
+        f"collective and against the CPU's bits: {len(bad)} wrong."
+    )
+    lines = [f"- {c.name}: {c.wrong} wrong elements" for c in bad]
+    lines += [f"- {c.name}: not run, {c.note}" for c in checks if c.wrong is None]
+    return "\n".join([head, *([""] if lines else []), *lines])
+
+
+def _copy(c: Copy) -> tuple[str, ...]:
+    return (f"{c.bytes:,}", f"{c.time.median:.1f}", f"{c.bandwidth:.0f}")
+
+
+def _section(r: Results, size: int) -> str:
+    heads = (
+        "collective", "fuse", "blocks × lanes", "micro-batch", "window", "generated", "interpreted",
+        "interp. / gen.", "algbw GB/s", "issued GB/s", "of bound", "issued / floor", "same bits",
+    )  # fmt: skip
+    rows = [_cell(c, r.bandwidth) for c in r.cells if c.size == size]
+    return f"## {binary(size)} a rank\n\n" + _table(heads, rows)
+
+
+def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
+    seconds = c.generated.median * 1e-6
+    issued = c.issued / seconds / 1e9
+    return (
+        c.name, c.fuse, f"{c.thread_blocks} × {c.lanes}", binary(c.micro_batch),
+        str(c.window or "all"), f"{c.generated.median:.1f}", f"{c.interpreted.median:.1f}",
+        f"{c.interpreted.median / c.generated.median:.3f}", f"{c.size / seconds / 1e9:.1f}",
+        f"{issued:.0f}", f"{100 * issued / bandwidth:.0f} %" if bandwidth else "",
+        f"{c.issued / c.floor:.2f}", "yes" if c.same else "NO",
+    )  # fmt: skip
+
+
+def binary(size: int) -> str:
+    """`256 KiB`."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024 or size % 1024:
+            return f"{size} {unit}"
+        size //= 1024
+    return f"{size} GiB"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])

@@ -1,0 +1,266 @@
+"""Checks generated kernels on a GPU and times them against interpreted ones. See README.md.
+
+python benchmarks/gpu/run.py [--quick] [--out DIR] [--budget SECONDS] [--device cuda|cpu]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cases
+import numpy as np
+from cases import Case, Settings
+from machines import Gpu, Host, Kernel, Machine, build_all
+from results import Cell, Check, Copy, Results
+from timing import GRACE, Budget, race, summary, watchdog
+
+from hccc.diagnostics import UserError
+from hccc.ir.plan import Plan
+from hccc.runtime import perf
+from hccc.runtime.fault import LaunchError
+from hccc.runtime.perf import Schedule
+from hccc.runtime.request import Request
+
+DTYPE, OP = "float32", "sum"
+TIMEOUT_S = 5.0  # of one wait inside a kernel
+FAULTS = 2  # after so many lost launches the device is not worth more time
+
+
+class Bench:
+    """One run: the machine, what to do, and what came out."""
+
+    def __init__(
+        self, machine: Machine, settings: Settings, place: Path, out: Path, words: Sequence[str]
+    ) -> None:
+        self.machine, self.settings, self.place, self.out = machine, settings, place, out
+        self.results = Results(
+            date=datetime.now().astimezone().isoformat(timespec="seconds"),
+            command=shlex.join(["python", "benchmarks/gpu/run.py", *words]),
+            facts=machine.facts(),
+        )
+        self.faults = 0
+
+    def save(self) -> None:
+        """Keeps what there is."""
+        for path in self.results.save(self.out):
+            print(f"wrote {path}")
+
+    def guard(self, what: str, error: UserError) -> None:
+        """Notes what could not be done; a lost launch counts."""
+        self.faults += isinstance(error, LaunchError)
+        text = f"{what}: {error.problem.message}"
+        print(text)
+        self.results.notes.append(text)
+
+    def going_on(self, budget: Budget, what: str) -> bool:
+        """Whether there is time, and a device, for more."""
+        if self.faults >= FAULTS:
+            return False
+        if not budget.allows():
+            self.results.notes.append(f"no time was left for {what}")
+            return False
+        return True
+
+    # Copies
+
+    def copies(self) -> None:
+        """Plain copies of a buffer of every size."""
+        for size in self.settings.sizes:
+            self.machine.copies(size, 2)
+            time = summary(self.machine.copies(size, max(20, self.settings.launches)))
+            bandwidth = 2 * size / time.median * 1e-3
+            self.results.copies.append(Copy(size, time, bandwidth))
+            print(f"copy of {size:,} bytes: {time.median:.1f} µs, {bandwidth:.0f} GB/s")
+
+    # Examples
+
+    def check_examples(self, budget: Budget, only: str) -> None:
+        """Every example's result on the device, against the CPU's bits."""
+        reference = Host()
+        made: list[tuple[str, Plan, Kernel, Kernel]] = []
+        for name, plan in cases.examples(self.machine.capacity, only):
+            if plan is None:
+                note = f"its blocks do not fit into {self.machine.capacity}"
+                self.results.checks.append(Check(name, (), None, note))
+                continue
+            folder = self.place / "examples" / name.replace(" ", "-")
+            kernel = self.machine.kernel(plan, folder / "device", False)
+            made.append((name, plan, kernel, reference.kernel(plan, folder / "host", False)))
+        request = Request(0, DTYPE, OP)
+        build_all([(k, request) for _, _, *pair in made for k in pair])
+        for name, plan, kernel, host in made:
+            if not self.going_on(budget, f"checking {name}"):
+                break
+            with budget.piece():
+                self._check(name, plan, kernel, host)
+
+    def _check(self, name: str, plan: Plan, kernel: Kernel, host: Kernel) -> None:
+        sizes = self.settings.check_sizes
+        schedule = Schedule(sizes[0], sizes[-1], None, 1, 1, 0, True, plan.modes)
+        binds = [self.machine.bind(kernel, DTYPE, OP)]
+        if not isinstance(self.machine, Host):
+            binds.append(Host().bind(host, DTYPE, OP))
+        try:
+            wrong = sum(
+                perf.measure(plan.collective, DTYPE, OP, size, schedule, *binds).wrong
+                for size in sizes
+            )
+        except UserError as error:
+            self.guard(name, error)
+            self.results.checks.append(Check(name, sizes, None, error.problem.message))
+            return
+        print(f"{name}: {wrong} wrong elements")
+        self.results.checks.append(Check(name, sizes, wrong))
+
+    # Times
+
+    def time_all(self, budget: Budget, only: str) -> None:
+        """Every plan, smallest size first."""
+        plans = cases.timed(self.machine.capacity, self.settings.lanes, only)
+        made = [(case, self._kernels(case)) for case in plans]
+        build_all([(k, Request(0, DTYPE, OP)) for _, pair in made for k in pair])
+        for size in self.settings.sizes:
+            for case, pair in made:
+                if self.going_on(budget, f"{case.name}, fuse {case.fuse}, {size:,} bytes"):
+                    self._case(budget, case, pair, size)
+                    self.results.save(self.out)
+
+        for case, pair in made:
+            for kernel, kind in zip(pair, ("generated", "interpreted"), strict=True):
+                if self._timed(case) and (takes := kernel.resources(Request(0, DTYPE, OP))):
+                    self.results.notes.append(f"{case.name}, fuse {case.fuse}, {kind}: {takes}")
+
+    def _timed(self, case: Case) -> bool:
+        """Whether any launch of the case's kernels came back."""
+        return any((c.name, c.fuse) == (case.name, case.fuse) for c in self.results.cells)
+
+    def _kernels(self, case: Case) -> tuple[Kernel, Kernel]:
+        folder = self.place / case.slug
+        return (
+            self.machine.kernel(case.plan, folder / "generated", False),
+            self.machine.kernel(case.plan, folder / "interpreted", True),
+        )
+
+    def _case(self, budget: Budget, case: Case, pair: tuple[Kernel, Kernel], size: int) -> None:
+        """One plan at one size: all micro-batches and windows."""
+        count = perf.count_of(case.plan.collective, size, np.dtype(DTYPE).itemsize)
+        memory = self._memory(case.plan, count)
+        sizes = cases.micro_batches(case.plan, count, 4, self.settings.micro_batches)
+        # Large micro-batches first: they need the fewest waits.
+        for micro_batch in reversed(sizes):
+            for window in self.settings.windows:
+                what = f"{case.name}, fuse {case.fuse}, {micro_batch:,} bytes, window {window}"
+                if not self.going_on(budget, what):
+                    return
+                request = Request(count, DTYPE, OP, False, micro_batch, window, TIMEOUT_S)
+                try:
+                    with budget.piece():
+                        self._cell(case, pair, memory, size, request)
+                except UserError as error:
+                    self.guard(what, error)
+
+    def _memory(self, plan: Plan, count: int) -> tuple[list[Any], list[Any], list[Any]]:
+        """Inputs of values whose sums are rounded, and two sets of outputs, at every rank."""
+        xp, c = self.machine.numpy, plan.collective
+        inputs = []
+        for rank in range(c.n_ranks):
+            values = xp.arange(c.input_blocks(rank) * count, dtype=DTYPE)
+            values += 1 + rank
+            xp.sqrt(values, out=values)
+            inputs.append(values)
+        outputs = [
+            [xp.zeros(c.output_blocks(r) * count, DTYPE) for r in range(c.n_ranks)]
+            for _ in range(2)
+        ]
+        return inputs, outputs[0], outputs[1]
+
+    def _cell(
+        self,
+        case: Case,
+        pair: tuple[Kernel, Kernel],
+        memory: tuple[list[Any], list[Any], list[Any]],
+        size: int,
+        request: Request,
+    ) -> None:
+        """Both kernels in one cell of the table."""
+        inputs, *outputs = memory
+        for buffers in outputs:
+            for buffer in buffers:
+                buffer.fill(-1)
+        arms = [
+            partial(kernel.burst, inputs, out, request)
+            for kernel, out in zip(pair, outputs, strict=True)
+        ]
+        generated, interpreted = race(arms, self.settings.launches, self.settings.burst)
+        plan = case.plan
+        cell = Cell(
+            name=case.name, fuse=case.fuse,
+            thread_blocks=cases.grid_blocks(plan) // plan.channels, lanes=plan.channels,
+            size=size, micro_batch=request.micro_batch, window=request.window,
+            generated=generated, interpreted=interpreted,
+            issued=cases.issued_bytes(plan, request.count, request.itemsize),
+            floor=cases.floor_bytes(plan, request.count, request.itemsize),
+            same=self._same(*outputs),
+        )  # fmt: skip
+        self.results.cells.append(cell)
+        print(
+            f"{case.name}, fuse {case.fuse}, {size:,} bytes, micro-batch {request.micro_batch:,}, "
+            f"window {request.window or 'all'}: generated {generated.median:.1f} µs, interpreted "
+            f"{interpreted.median:.1f} µs{'' if cell.same else ', RESULTS DIFFER'}"
+        )
+
+    def _same(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
+        """Whether two sets of outputs are equal in every bit, and were written at all."""
+        equal = self.machine.numpy.array_equal
+        pairs = zip(one, other, strict=True)
+        return all(
+            bool(equal(a.view(np.uint32), b.view(np.uint32))) and not bool((a == -1).any())
+            for a, b in pairs
+        )
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer sizes, micro-batches, launches")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--budget", type=float, default=540.0, help="seconds; default 540")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
+    parser.add_argument("--only", default="", help="programs whose name contains this")
+    return parser.parse_args(words)
+
+
+def _machine(device: str) -> Machine:
+    return Gpu() if device == "cuda" else Host()
+
+
+def main(words: Sequence[str]) -> int:
+    """Returns 1 when a result was wrong or a launch was lost."""
+    args = _arguments(words)
+    budget = Budget(args.budget)
+    try:
+        machine = _machine(args.device)
+    except UserError as error:
+        print(f"benchmarks/gpu skipped: {error.problem.message}")
+        return 0
+    gpu, cpu = (cases.GPU_QUICK, cases.CPU_QUICK) if args.quick else (cases.GPU, cases.CPU)
+    with tempfile.TemporaryDirectory(prefix="hccc-bench-") as place:
+        bench = Bench(machine, gpu if args.device == "cuda" else cpu, Path(place), args.out, words)
+        guard = watchdog(args.budget + GRACE, bench.save)
+        bench.copies()
+        bench.check_examples(budget, args.only)
+        bench.time_all(budget, args.only)
+        guard.cancel()
+        bench.save()
+    return 1 if bench.results.failures or bench.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
