@@ -1,4 +1,5 @@
-"""cli: the commands. `hccc x.rccl -o DIR` compiles, `hccc check` proves, `hccc run` runs.
+"""cli: the commands. `hccc x.rccl -o DIR` compiles, `hccc check` proves, `hccc run` runs,
+`hccc fuzz` attacks.
 
 Options are parsed here, once, into frozen dataclasses. What is slow to import (the language,
 the passes, NumPy and numba below them) is imported by the commands that need it, so that
@@ -16,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from hccc import __version__, report
-from hccc.command import DefaultGroup, Size, Words, execute
+from hccc.command import DefaultGroup, Duration, Size, Words, execute
 from hccc.diagnostics import fail
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ STOPS = ("program", "dag", "pipeline", "plan", "cpu", "cuda", "hip")
 DTYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64",
     "float16", "bfloat16", "float32", "float64",
+)  # fmt: skip
+COLLECTIVES = (
+    "allgather", "allreduce", "reducescatter", "broadcast", "reduce", "gather", "scatter",
+    "alltoall", "sendrecv",
 )  # fmt: skip
 OPS = ("sum", "prod", "min", "max", "avg")
 NCCL_NAMES = {"half": "float16", "float": "float32", "double": "float64"}
@@ -190,6 +195,36 @@ def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> No
     if time_phases:
         report.phases(made.seconds)
     click.get_current_context().exit(1 if wrong else 0)
+
+
+@cli.command(short_help="Attack hccc, or one ALGO, with random programs and runs.")
+@click.argument("algorithm", type=click.Path(path_type=Path), metavar="[ALGO]", required=False)
+@click.option("--collective", type=Words(COLLECTIVES), help="Random programs of this one only.")
+@click.option("--examples", type=click.IntRange(1), help="How many; 1,000 without --time.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same examples.")
+@click.option("--time", "seconds", type=Duration(), help="How long: 30s, 10m, 1h.")
+@click.option("--kernels/--no-kernels", default=True, help="Also build and run CPU kernels.")
+@_json
+def fuzz(
+    algorithm: Path | None,
+    collective: tuple[str, ...] | None,
+    examples: int | None,
+    seed: int,
+    seconds: float | None,
+    kernels: bool,
+    as_json: bool,
+) -> None:
+    """Attack hccc with random programs, or ALGO with random mutations, ways and runs.
+
+    What it finds is shrunk and printed as a program, with the command that replays it; the exit
+    code is then 1.
+    """
+    from hccc import attack
+
+    budget = examples if examples or seconds else 1000
+    wanted = attack.Wanted(algorithm, collective, budget, seed, seconds, kernels)
+    found = attack.run(wanted, as_json)
+    click.get_current_context().exit(1 if found else 0)
 
 
 def _walk(

@@ -65,6 +65,21 @@ class Size(click.ParamType[int]):
         return size
 
 
+class Duration(click.ParamType[float]):
+    """Seconds: `30`, `30s`, `10m`, `1.5h`."""
+
+    name = "duration"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds of `value`."""
+        match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", str(value), re.A)
+        if not match or float(match[1]) == 0:
+            self.fail(f"{value!r} is not a duration; write 30s, 10m or 1h", param, ctx)
+        return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
 class Words(click.ParamType[tuple[str, ...]]):
     """A comma list of known words, or `all`; aliases are translated."""
 

@@ -64,7 +64,7 @@ def facts(made: Made) -> Facts:
         found["sub_pipelines"] = made.stops.pipeline.n_sub
     found["proofs"] = [{"name": p.name, "claim": p.claim, "detail": p.detail} for p in made.proofs]
     for name, (before, after) in made.changes.items():
-        found.setdefault("rescheduled", {})[name] = {"before": before, "after": after}  # type: ignore[index,attr-defined]
+        found.setdefault("rescheduled", {})[name] = {"before": before, "after": after}  # type: ignore[index]
     return {**found, "seconds": made.seconds}
 
 

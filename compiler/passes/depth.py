@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from hccc.ir.arrays import I4, I8
+from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
 from hccc.passes.deadlock import execution_order
 from hccc.passes.waits import enforced
@@ -24,7 +24,7 @@ def depth(plan: Plan) -> int:
 
 
 @njit(cache=True)
-def _longest(order: I4, first: I4, ptr: I8, preds: I4) -> int:
+def _longest(order: I4, first: B1, ptr: I8, preds: I4) -> int:
     level = np.zeros(len(order), np.int64)
     longest = 0
     for i in order:

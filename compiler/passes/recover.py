@@ -124,9 +124,10 @@ def recover(plan: Plan) -> Program:
         for value in held.get(rank, {}).values():
             if value.pending and bool(c.wants(rank, value.chunk)):  # type: ignore[arg-type]
                 recovery.settle(rank, value)
-    table = np.array(recovery.transfers, np.int32).reshape(-1, len(TRANSFER))
+    names = TRANSFER.names or ()
+    table = np.array(recovery.transfers, np.int32).reshape(-1, len(names))
     rows = np.zeros(len(table), TRANSFER)
-    for k, key in enumerate(TRANSFER.names or ()):
+    for k, key in enumerate(names):
         rows[key] = table[:, k]
     rows = rows[np.argsort(rows["step"], kind="stable")]
     return Program(
@@ -137,6 +138,7 @@ def recover(plan: Plan) -> Program:
 def _run(plan: Plan, recovery: _Recovery) -> dict[int, dict[int, _Value]]:
     """Runs the Plan; returns the values that receive slots end with, by rank and location."""
     where = locate(plan, in_place=plan.in_place)
+    src, dst = where.src.tolist(), where.dst.tolist()
     rank_of, queue = plan.rank_of(), int(Buffer.QUEUE)
     memory: dict[int, _Value] = {}
     for x in np.flatnonzero(where.start >= 0):
@@ -144,13 +146,14 @@ def _run(plan: Plan, recovery: _Recovery) -> dict[int, dict[int, _Value]]:
     ends: dict[int, dict[int, _Value]] = {}
     for i in execution_order(plan, enforced(plan)).tolist():
         rank = int(rank_of[i])
-        sources = [memory[int(x)] for x in where.src[plan.src.ptr[i] : plan.src.ptr[i + 1]]]
-        pieces, pending = 0, ()
+        sources = [memory[x] for x in src[plan.src.ptr[i] : plan.src.ptr[i + 1]]]
+        pieces = 0
+        pending: tuple[_Message, ...] = ()
         for value in sources:
             pieces, pending = pieces | value.pieces, pending + value.pending
         made = _Value(sources[0].chunk, pieces, pending)
         for k in range(int(plan.dst.ptr[i]), int(plan.dst.ptr[i + 1])):
-            x = int(where.dst[k])
+            x = dst[k]
             if plan.dst.buffer[k] == queue:
                 recovery.settle(rank, made)
                 memory[x] = _Value(made.chunk, pieces, (_Message(rank, pieces),))

@@ -1,0 +1,187 @@
+"""fuzz: the laws of hccc on random programs, for as long as one likes (`hccc fuzz`).
+
+- *result*: a correct program, compiled in a random way, proved, and executed step by step in a
+  random interleaving gives what the reference executor gives;
+- *verdict*: `verify` accepts a mutated program exactly when the reference executor does;
+- *kernel*: the compiled CPU kernel gives the collective's result for a random type, operation,
+  count, micro-batch and window, in and out of place.
+
+Rounds of a fixed number of examples, each with its own seed: round k of seed s is round 0 of
+seed s + k, which is how a finding is replayed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as with_seed
+from hypothesis import strategies as st
+
+from hccc.diagnostics import UserError
+from hccc.driver import Options, compile_program
+from hccc.ir import plan_check
+from hccc.ir.collective import OpType
+from hccc.ir.program import Program
+from hccc.passes.verify import verify
+from hccc.runtime.layout import DTYPES
+from hccc.runtime.request import Request
+from hccc.testing.assertions import text
+from hccc.testing.kernels import wrong_elements
+from hccc.testing.mutate import Mutant
+from hccc.testing.reference import REDUCE_OPS, exact_inputs, is_correct, run
+from hccc.testing.stepwise import execute
+from hccc.testing.strategies import correct_programs, mutants, options
+
+ROUND = {"result": 40, "verdict": 60, "kernel": 2}
+LARGEST = 5000  # transfers of a program given: beyond, the step-wise executor takes minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A law that does not hold: the smallest program found, and how it was compiled."""
+
+    law: str
+    program: Program
+    way: str
+    reason: str
+    seed: int
+
+    def lines(self) -> str:
+        """The program in the transfer language, for a file of its own."""
+        return text(self.program)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was tried so far, by law, and what was found."""
+
+    examples: Counter[str] = field(default_factory=Counter)
+    rounds: int = 0
+    finding: Finding | None = None
+
+
+OnRound = Callable[[Tally], None]
+
+
+def fuzz(
+    subject: Program | OpType | None,
+    *,
+    examples: int | None,
+    seconds: float | None,
+    seed: int,
+    on_round: OnRound,
+    kernels: bool = True,
+) -> Tally:
+    """Tries random programs (of one collective, or mutations and ways of one program).
+
+    Ends after `examples` examples or `seconds`, whichever comes first, or at the first finding.
+    """
+    programs = st.just(subject) if isinstance(subject, Program) else correct_programs(subject)
+    tally, end = Tally(), time.monotonic() + (seconds or float("inf"))
+    laws = [law for law in ROUND if kernels or law != "kernel"]
+    while tally.finding is None and time.monotonic() < end:
+        for law in laws:
+            left = (examples or 1 << 60) - sum(tally.examples.values())
+            if left > 0 and tally.finding is None and time.monotonic() < end:
+                _round(tally, law, programs, min(ROUND[law], left), seed + tally.rounds)
+        tally.rounds += 1
+        on_round(tally)
+        if examples is not None and sum(tally.examples.values()) >= examples:
+            break
+    return tally
+
+
+def _round(
+    tally: Tally, law: str, programs: st.SearchStrategy[Program], count: int, seed: int
+) -> None:
+    """Runs one law on `count` examples; hypothesis shrinks what breaks it."""
+    strategy, body = _LAWS[law](programs)
+    last: dict[str, Any] = {}
+
+    @with_seed(seed)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+    )
+    @given(strategy)
+    def attempt(example: tuple[Any, ...]) -> None:
+        last["example"] = example
+        tally.examples[law] += 1
+        body(*example)
+
+    try:
+        attempt()
+    except Exception as error:  # anything at all breaks a law, so it is reported, not raised
+        subject, *rest = last["example"]
+        program = subject.program if isinstance(subject, Mutant) else subject
+        way = ", ".join(map(str, rest))
+        tally.finding = Finding(law, program, way, f"{type(error).__name__}: {error}", seed)
+
+
+def _result(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
+    how = st.tuples(
+        st.integers(1, 7), st.sampled_from([1, 2, None]), st.sampled_from(REDUCE_OPS),
+        st.booleans(), st.integers(0, 2**16),
+    )  # fmt: skip
+    return st.tuples(programs, options(), how), _same_result
+
+
+def _same_result(program: Program, way: Options, how: tuple[Any, ...]) -> None:
+    micro_batches, window, op, in_place, seed = how
+    plan = compile_program(program, way).plan
+    plan_check.check(plan)
+    x = exact_inputs(program.collective, np.int64, (micro_batches,), seed=seed)
+    want = run(program, x, op, np.int64)
+    got = execute(plan, x, op, in_place=in_place, window=window, seed=seed)
+    for rank, (a, b) in enumerate(zip(got, want, strict=True)):
+        assert np.array_equal(a, b), f"rank {rank} ends with other data than the reference"
+
+
+def _verdict(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
+    return st.tuples(mutants(programs)), _same_verdict
+
+
+def _same_verdict(mutant: Mutant) -> None:
+    try:
+        verify(mutant.program)
+        accepted, reason = True, ""
+    except UserError as error:
+        accepted, reason = False, str(error)
+    right = is_correct(mutant.program)
+    assert accepted == right, (
+        f"verify {'accepts' if accepted else 'refuses'} a program that is "
+        f"{'right' if right else 'wrong'} {reason}"
+    )
+
+
+def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
+    requests = st.builds(
+        Request,
+        count=st.one_of(st.integers(0, 40), st.integers(0, 20_000)),
+        dtype=st.sampled_from(sorted(DTYPES)),
+        op=st.sampled_from(REDUCE_OPS),
+        in_place=st.just(False),
+        micro_batch=st.sampled_from([64, 1024, 1 << 18]),
+        window=st.sampled_from([0, 1, 2]),
+        timeout=st.just(20.0),
+        workers=st.integers(0, 2),
+    )
+    return st.tuples(programs, options(prove=False), requests), _right_kernel
+
+
+def _right_kernel(program: Program, way: Options, request: Request) -> None:
+    wrong = wrong_elements(compile_program(program, way).plan, request)
+    assert wrong == 0, f"the compiled kernel gives {wrong} wrong elements"
+
+
+_LAWS = {"result": _result, "verdict": _verdict, "kernel": _kernel}

@@ -1,0 +1,86 @@
+"""`hccc fuzz`: counts what it tried, finds a planted bug, shrinks it, and can be replayed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hccc.cli import cli
+from hccc.diagnostics import Source
+from hccc.lang import transfer
+from hccc.testing import fuzz, is_correct
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rhd_allreduce.rccl"
+
+
+def hccc(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, ["fuzz", *arguments])
+    return done.exit_code, done.stdout
+
+
+def test_it_finds_nothing_and_says_how_much_it_tried() -> None:
+    code, out = hccc("--examples", "30", "--no-kernels", "--seed", "3")
+    assert code == 0
+    assert out.startswith("nothing found: 30 examples")
+
+
+def test_the_same_seed_tries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    for _ in range(2):
+        tried: list[str] = []
+        monkeypatch.setattr(
+            fuzz, "is_correct", lambda p, t=tried: (t.append(fuzz.text(p)), True)[1]
+        )
+        monkeypatch.setattr(fuzz, "verify", lambda p: p)
+        hccc("--examples", "60", "--no-kernels", "--seed", "8")
+        seen.append(tried)
+    assert seen[0] == seen[1] and seen[0]
+
+
+def test_a_given_program_is_mutated_and_run() -> None:
+    code, out = hccc(str(EXAMPLE), "--examples", "45", "--no-kernels", "--json")
+    assert code == 0
+    assert json.loads(out)["examples"] == {"result": 40, "verdict": 5}
+
+
+def test_a_kernel_is_built_and_run() -> None:
+    code, out = hccc("--collective", "allgather", "--examples", "101", "--json")
+    assert code == 0
+    assert json.loads(out)["examples"]["kernel"] == 1
+
+
+def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verify that accepts everything."""
+    monkeypatch.setattr(fuzz, "verify", lambda program: program)
+    code, out = hccc("--collective", "allgather", "--examples", "400", "--no-kernels")
+    assert code == 1
+    program = transfer.parse(Source("found.rccl", out))
+    assert not is_correct(program)
+    assert program.collective.n_ranks == 2 and len(program) <= 3
+    command = re.search(r"# replay: hccc fuzz (.*)", out)
+    assert command
+    again, replayed = hccc(*shlex.split(command[1]))
+    assert again == 1
+    assert [x for x in replayed.splitlines() if x[0] != "#"] == [
+        x for x in out.splitlines() if x[0] != "#"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nosuch.rccl"], "cannot read"),
+        (["--collective", "ring"], "not one of"),
+        ([str(EXAMPLE), "--collective", "reduce"], "not both"),
+        (["--time", "ten"], "not a duration"),
+    ],
+)
+def test_what_cannot_be_fuzzed(arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(cli, ["fuzz", *arguments])
+    assert done.exit_code != 0
+    assert says in done.output + str(done.exception)
