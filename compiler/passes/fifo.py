@@ -98,7 +98,7 @@ def _messages(plan: Plan, operands: Operands, most: int) -> _Messages:
     step = np.cumsum(new_step) - 1
     within = np.arange(len(row)) - np.flatnonzero(new_step)[step]
     begins = within % most == 0
-    ends = np.append(begins[1:], True)
+    ends = np.append(begins[1:], True)[: len(row)]
     head = queue[begins]
     number = np.arange(len(head)) - np.searchsorted(head, head)
     return _Messages(head << 32 | number, number, row[begins], row[ends])
