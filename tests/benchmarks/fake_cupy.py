@@ -1,0 +1,149 @@
+"""A CuPy without a GPU: arrays in host memory, and kernels that the host's compiler builds from
+the CUDA source that NVRTC would get. As much of its interface as hccc and its benchmark use."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from hccc.runtime.abi import Params
+
+# What follows the CUDA source: a launch of the grid by CPU threads, as cuLaunchCooperativeKernel.
+ENTRY = """
+#include "hccc/cpu_runtime.h"
+extern "C" int fake_launch(hccc_params* p, int x, int y, int threads) {
+  if (x != hccc_blocks_of_rank || y != HCCC_RANKS || threads != HCCC_THREADS) return -1;
+  return hccc_run_team(hccc_cpu_block, p, x * y, 2);
+}
+"""
+
+
+class Pointer:
+    """cupy.cuda.MemoryPointer."""
+
+    def __init__(self, address: int) -> None:
+        self.ptr = address
+
+    def copy_from_device_async(self, source: Pointer, size: int) -> None:
+        """cudaMemcpyAsync."""
+        ctypes.memmove(self.ptr, source.ptr, size)
+
+
+class Array(np.ndarray[Any, Any]):
+    """cupy.ndarray."""
+
+    @property
+    def data(self) -> Any:
+        """Its memory."""
+        return Pointer(self.__array_interface__["data"][0])
+
+    def set(self, host: Any) -> None:
+        """From the host."""
+        self[...] = host
+
+    def get(self, out: Any) -> Any:
+        """To the host."""
+        out[...] = self
+        return out
+
+
+def _owned(array: Any) -> Any:
+    """On its own memory, away from the host's."""
+    return np.array(array).view(Array)
+
+
+class Event:
+    """cupy.cuda.Event: everything is done when it is asked for."""
+
+    at = 0.0
+
+    def record(self) -> None:
+        """Now."""
+        self.at = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+        assert self.at, "an event was awaited that was never recorded"
+
+
+class RawKernel:
+    """cupy.RawKernel."""
+
+    num_regs, local_size_bytes, shared_size_bytes = 64, 0, 444
+
+    def __init__(self, code: str, options: Sequence[str], place: Path) -> None:
+        self._code, self._options, self._place = code, options, place
+        self._function: Any = None
+
+    @property
+    def kernel(self) -> Callable[..., None]:
+        """cupy.cuda.Function; compiles at first use."""
+        if self._function is None:
+            source = self._place / f"kernel{id(self)}.cpp"
+            source.write_text(self._code + ENTRY, encoding="utf-8")
+            library = source.with_suffix(".so")
+            flags = ["-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
+            subprocess.run(["g++", *self._options, *flags, source, "-o", library], check=True)
+            self._function = ctypes.CDLL(str(library)).fake_launch
+        return Function(self._function)
+
+
+class Function:
+    """cupy.cuda.Function."""
+
+    ptr = 1
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(
+        self,
+        grid: tuple[int, int],
+        block: tuple[int],
+        args: tuple[Any],
+        *,
+        enable_cooperative_groups: bool = False,
+    ) -> None:
+        """Launches. Structures are passed as arrays of one element."""
+        (argument,) = args
+        assert enable_cooperative_groups and argument.size == 1
+        params = Params.from_buffer_copy(argument.tobytes())
+        assert self._function(ctypes.byref(params), *grid, *block) == 0
+
+
+def fake_cupy(place: Path, units: int) -> ModuleType:
+    """The module `cupy`, for a GPU of so many multiprocessors; builds in `place`."""
+    made = ModuleType("cupy")
+    properties = {"name": b"Fake GPU", "major": 9, "minor": 0, "multiProcessorCount": units}
+    error = type("CUDARuntimeError", (RuntimeError,), {})
+    runtime = SimpleNamespace(
+        CUDARuntimeError=error, is_hip=False, getDeviceCount=lambda: 1, getDevice=lambda: 0,
+        getDeviceProperties=lambda _: properties, runtimeGetVersion=lambda: 13000,
+        driverGetVersion=lambda: 13000,
+    )  # fmt: skip
+    cuda = SimpleNamespace(
+        runtime=runtime, Event=Event,
+        get_elapsed_time=lambda a, b: (b.at - a.at) * 1e3,
+        Device=lambda _: SimpleNamespace(attributes={"CooperativeLaunch": 1}),
+        driver=SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: 2),
+        compiler=SimpleNamespace(CompileException=type("CompileException", (Exception,), {})),
+    )  # fmt: skip
+    functions: dict[str, Any] = {
+        "__version__": "0", "cuda": cuda, "array_equal": np.array_equal, "sqrt": np.sqrt,
+        "asarray": _owned, "asnumpy": np.array,
+        "zeros": lambda *a: _owned(np.zeros(*a)), "empty": lambda *a: _owned(np.empty(*a)),
+        "arange": lambda n, dtype: _owned(np.arange(n, dtype=dtype)),
+        "RawModule": lambda code, options: SimpleNamespace(
+            get_function=lambda name: RawKernel(code, options, place)
+        ),
+    }  # fmt: skip
+    for name, value in functions.items():
+        setattr(made, name, value)
+    return made
