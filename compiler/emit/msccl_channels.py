@@ -32,6 +32,7 @@ def channels(plan: Plan, ranks: list[list[Block]]) -> Channels:
         UserError E521: blocks that no choice of channels serves.
     """
     groups = _joined([b for blocks in ranks for b in blocks])
+    groups.sort(key=lambda group: _turn(plan, group[0]))
     taken: set[tuple[int, int, int]] = set()
     sends: Counter[tuple[int, int]] = Counter()
     receives: Counter[tuple[int, int]] = Counter()
@@ -53,6 +54,12 @@ def channels(plan: Plan, ranks: list[list[Block]]) -> Channels:
         receives.update((d, channel) for _, d in ends)
         of |= dict.fromkeys(group, channel)
     return Channels(of, max(of.values(), default=0) + 1)
+
+
+def _turn(plan: Plan, queue: int) -> tuple[int, int]:
+    """Sorts queues by how far they reach: those of one distance load every rank alike."""
+    src, dst = int(plan.queues.src[queue]), int(plan.queues.dst[queue])
+    return (dst - src) % plan.n_ranks, src
 
 
 def _crowded(ends: list[tuple[int, int]]) -> UserError:

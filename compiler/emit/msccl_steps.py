@@ -113,10 +113,7 @@ class _Writer:
         for blocks in ranks:
             for block in blocks:
                 self._add_waits(block, number, blocks)
-        for blocks in ranks:
-            for block in blocks:
-                _part_reductions(block.steps)
-        return ranks
+        return [_waited_first(blocks) for blocks in ranks]
 
     def _steps_of(self, b: int, rank: int) -> Block:
         lo, hi = self._plan.tb_ptr[b : b + 2].tolist()
@@ -271,6 +268,17 @@ _KINDS = {
 
 def _count(operands: Operands, row: int) -> int:
     return int(operands.ptr[row + 1] - operands.ptr[row])
+
+
+def _waited_first(blocks: list[Block]) -> list[Block]:
+    """Blocks that others wait for come first: the runtimes know those by 8 bits."""
+    order = sorted(range(len(blocks)), key=lambda b: not any(s.signals for s in blocks[b].steps))
+    number = {b: i for i, b in enumerate(order)}
+    for block in blocks:
+        for step in block.steps:
+            step.waits = {number[b]: ordinal for b, ordinal in step.waits.items()}
+        _part_reductions(block.steps)
+    return [blocks[b] for b in order]
 
 
 def _part_reductions(block: list[Step]) -> None:

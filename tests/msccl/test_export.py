@@ -1,0 +1,182 @@
+"""MSCCL XML export: runs on a runtime that shares nothing with hccc, and reads back the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import corpus
+import pytest
+import runtime
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hccc import driver, exchange
+from hccc.diagnostics import UserError
+from hccc.emit import msccl_xml
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.testing import correct_programs
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.rccl"))
+STAGED = driver.Options(transport=Transport.STAGED, allocator="connection")
+LARGE = {"hm_allgather", "hm_allreduce", "hm_reducescatter"}
+FEW = [p for p in EXAMPLES if p.stem not in LARGE]
+
+
+@cache
+def staged(path: Path, channels: int = 1) -> Plan:
+    """An example, compiled as MSCCL can run it."""
+    options = driver.Options(
+        transport=Transport.STAGED, allocator="connection", channels=channels, prove=False
+    )
+    return driver.compile_file(path, options).plan
+
+
+def wanted(c: Collective, lanes: int, rank: int, slot: int) -> runtime.Value:
+    """What `rank`'s receive slot must end with: sums of (rank, send slot), lanes being slots."""
+    chunk, lane = int(c.output_chunk(rank, slot // lanes)), slot % lanes
+    holders = range(c.n_ranks) if c.reduces else [int(c.source_of(chunk))]
+    return Counter({(r, int(c.input_slot(chunk)) * lanes + lane): 1 for r in holders})
+
+
+def aliases(c: Collective, lanes: int) -> dict[runtime.Address, runtime.Address]:
+    """In place: which send slots are receive slots."""
+    found: dict[runtime.Address, runtime.Address] = {}
+    for r in range(c.n_ranks):
+        shift = c.alias_offset(r) * lanes
+        ins, outs = (n(r) * c.chunks_per_block * lanes for n in (c.input_blocks, c.output_blocks))
+        found |= {(r, "i", s): (r, "o", s + shift) for s in range(ins) if 0 <= s + shift < outs}
+    return found
+
+
+def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> None:
+    """The file obeys `dialect` and gives the collective's result on the independent runtime."""
+    c, lanes = plan.collective, plan.channels
+    algo = runtime.load(text, dialect)
+    inputs = [c.input_blocks(r) * c.chunks_per_block * lanes for r in range(c.n_ranks)]
+    alias = aliases(c, lanes) if in_place else {}
+    machine = runtime.run(algo, inputs, alias, seed)
+    for r in range(c.n_ranks):
+        for slot in range(c.output_blocks(r) * c.chunks_per_block * lanes):
+            assert machine.read(r, "o", slot) == wanted(c, lanes, r, slot)
+
+
+def export(plan: Plan, dialect: str, in_place: bool, **options: Any) -> str | None:
+    """The file, or None where the dialect has no such collective."""
+    try:
+        return exchange.msccl_xml(plan, dialect, in_place, **options)
+    except UserError as error:
+        assert error.problem.code == "E522"
+        return None
+
+
+@pytest.mark.parametrize("path", FEW, ids=lambda p: p.stem)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_examples_run_on_an_independent_runtime(path: Path, channels: int) -> None:
+    plan = staged(path, channels)
+    files = 0
+    for dialect, in_place in product(msccl_xml.DIALECTS, (False, True)):
+        text = export(plan, dialect, in_place)
+        if text is not None:
+            executes(text, plan, dialect, in_place, seed=7 * channels + in_place)
+            files += 1
+    assert files >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("protocol", msccl_xml.PROTOCOLS)
+def test_every_example_and_protocol(path: Path, protocol: str) -> None:
+    plan = staged(path, 2)
+    files = 0
+    for dialect, in_place in product(msccl_xml.DIALECTS, (False, True)):
+        text = export(plan, dialect, in_place, protocol=protocol)
+        if text is not None:
+            executes(text, plan, dialect, in_place, seed=3)
+            files += 1
+    assert files >= 1
+
+
+def which_dialects(op: OpType) -> list[str]:
+    """The dialects that have `op`."""
+    return [d.name for d in msccl_xml.DIALECTS.values() if op in d.collectives]
+
+
+def random_programs(examples: int) -> Any:
+    return settings(
+        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )  # fmt: skip
+
+
+def exported_random(data: st.DataObject) -> None:
+    program = data.draw(correct_programs())
+    plan = driver.compile_program(program, STAGED).plan
+    c = plan.collective
+    dialect = data.draw(st.sampled_from(which_dialects(c.op) or ["msccl"]))
+    in_place = data.draw(st.booleans()) and c.op is not OpType.SENDRECV
+    if c.root:
+        with pytest.raises(UserError, match="E522"):
+            exchange.msccl_xml(plan, dialect, in_place)
+        return
+    text = exchange.msccl_xml(plan, dialect, in_place)
+    executes(text, plan, dialect, in_place, data.draw(st.integers(0, 99)))
+
+
+@random_programs(40)
+@given(st.data())
+def test_random_programs(data: st.DataObject) -> None:
+    exported_random(data)
+
+
+@pytest.mark.slow
+@random_programs(1500)
+@given(st.data())
+def test_many_random_programs(data: st.DataObject) -> None:
+    exported_random(data)
+
+
+def round_trip(entry: dict[str, Any]) -> None:
+    """What was imported, exported and read again gets the same verdicts in both dialects."""
+    text = (corpus.ROOT / entry["file"]).read_text()
+    plan, before = corpus.verdict(text, entry["file"])
+    in_place = bool(int(entry["inplace"]))
+    for dialect in which_dialects(plan.collective.op):
+        again = msccl_xml.dumps(
+            plan, dialect, in_place, protocol=entry["proto"], largest=before.largest
+        )
+        algo = runtime.load(again, dialect)
+        assert corpus.verdict(again)[1] == before
+        end = algo["maxBytes"] - (dialect == "msccl")
+        scratch = any(g["s_chunks"] for g in algo.children)
+        if before.largest is not None:
+            assert end <= before.largest
+            assert end == before.largest or (scratch and dialect == "msccl")
+
+
+@pytest.mark.skipif(not corpus.entries(), reason=corpus.MISSING)
+@pytest.mark.parametrize("entry", corpus.small()[::3], ids=lambda e: Path(e["file"]).stem)
+def test_corpus_round_trip(entry: dict[str, Any]) -> None:
+    round_trip(entry)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not corpus.entries(), reason=corpus.MISSING)
+@pytest.mark.parametrize("entry", corpus.entries(), ids=lambda e: Path(e["file"]).stem)
+def test_whole_corpus_round_trip(entry: dict[str, Any]) -> None:
+    round_trip(entry)
+
+
+@pytest.mark.parametrize("path", sorted(corpus.OWN.glob("*.xml")), ids=lambda p: p.stem)
+def test_own_files_round_trip(path: Path) -> None:
+    plan, before = corpus.verdict(path.read_text(), path.name)
+    for dialect in which_dialects(plan.collective.op):
+        again = msccl_xml.dumps(plan, dialect, plan.modes[-1])
+        runtime.load(again, dialect)
+        after = corpus.verdict(again)[1]
+        assert (after.race, after.result) == (before.race, before.result)
