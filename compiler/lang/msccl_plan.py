@@ -10,13 +10,14 @@ block at or after the one named; a nop hands its dependency on. A step of `cnt` 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hccc.diagnostics import UserError, fail
-from hccc.ir.arrays import Csr
+from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Buffer, Operands, Queues, Transport
@@ -66,25 +67,32 @@ def _collective(algo: Algo) -> Collective:
     return Collective(op, n, total)
 
 
+Place = tuple[int, int, int]  # (rank or queue, buffer, slot)
+
+
 @dataclass(slots=True)
-class _Rows:
-    """Operand rows under construction."""
+class _Ends:
+    """One end of every step so far: its operands at the step's first chunk."""
 
-    count: list[int] = field(default_factory=list)
-    rank: list[int] = field(default_factory=list)
-    buffer: list[int] = field(default_factory=list)
-    slot: list[int] = field(default_factory=list)
+    width: list[int] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
 
-    def add(self, operands: list[tuple[int, int, int]]) -> None:
-        self.count.append(len(operands))
-        for rank, buffer, slot in operands:
-            self.rank.append(rank)
-            self.buffer.append(buffer)
-            self.slot.append(slot)
+    def add(self, places: list[Place]) -> None:
+        self.width.append(len(places))
+        self.places += places
 
-    def operands(self) -> Operands:
-        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.count, dtype=np.int64)])
-        return Operands(ptr, np.array(self.rank), np.array(self.buffer), np.array(self.slot))
+    def operands(self, counts: I8) -> Operands:
+        """A row for every chunk of every step; chunk k's slots are k further on."""
+        width = np.array(self.width, np.int64)
+        table = np.array(self.places, np.int64).reshape(-1, 3)
+        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.repeat(width, counts))])
+        times = width * counts
+        step = np.repeat(np.arange(len(width)), times)
+        within = np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)
+        chunk = within // width[step]
+        pick = (np.cumsum(width) - width)[step] + within - chunk * width[step]
+        rank, buffer, slot = table[pick].T
+        return Operands(ptr, rank, buffer, slot + chunk)
 
 
 class _Builder:
@@ -95,12 +103,24 @@ class _Builder:
         self._queues: dict[tuple[int, int, int], int] = {}
         self._sent: dict[int, list[Step]] = {}
         self._received: dict[int, list[Step]] = {}
+        self._server: dict[tuple[int, str], int] = {}  # (queue, end) -> thread block
         self._turns: dict[tuple[int, str], int] = {}
-        self._src, self._dst = _Rows(), _Rows()
-        self._line: list[int] = []
-        self._step: list[int] = []  # which step, over all blocks: steps may share a line
+        self._src, self._dst = _Ends(), _Ends()
+        self._line: list[int] = []  # of each step but nops, over all blocks
+        self._count: list[int] = []
+        self._rows = 0
         self._waits: list[tuple[int, int, ThreadBlock, Step]] = []  # (row, rank, block, step)
         self._tb_end: list[int] = []
+        self._signalling: dict[tuple[int, int], list[int]] = {}
+        self._room = {
+            (gpu.id, letter): chunks
+            for gpu in algo.gpus
+            for letter, chunks in (
+                ("i", collective.input_blocks(gpu.id) * collective.chunks_per_block),
+                ("o", collective.output_blocks(gpu.id) * collective.chunks_per_block),
+                ("s", gpu.chunks["s"]),
+            )
+        }
         self._last_row: dict[tuple[int, int, int], int] = {}  # (rank, block, step) -> row
 
     def add(self, gpu: Gpu, block: ThreadBlock) -> None:
@@ -112,18 +132,16 @@ class _Builder:
                 pending.append(step)
             if step.kind == "nop":
                 continue
-            first = len(self._line)
-            self._waits += [(first, gpu.id, block, s) for s in pending]
+            self._waits += [(self._rows, gpu.id, block, s) for s in pending]
             pending = []
-            for k in range(step.count):
-                self._primitive(gpu, block, step, k)
-            self._last_row[gpu.id, block.id, position] = len(self._line) - 1
             self._exchange(gpu, block, step)
+            self._primitives(gpu, block, step)
+            self._last_row[gpu.id, block.id, position] = self._rows - 1
         if pending:
             raise self._wrong(
                 "E512", "a nop at the end of a thread block waits for nothing", pending[0]
             )
-        self._tb_end.append(len(self._line))
+        self._tb_end.append(self._rows)
 
     def _wrong(self, code: str, message: str, step: Step) -> UserError:
         return fail(code, message, self._algo.span(step.line))
@@ -138,66 +156,65 @@ class _Builder:
             if peer is not None and (peer == gpu.id or peer >= self._c.n_ranks):
                 raise self._wrong("E512", f"gpu {gpu.id} talks to gpu {peer}", step)
 
-    def _place(self, gpu: Gpu, step: Step, where: tuple[str, int], k: int) -> tuple[int, int, int]:
+    def _place(self, gpu: Gpu, step: Step, where: tuple[str, int]) -> Place:
+        """Where the first of the step's chunks lies; all of them must be there."""
         letter, offset = where
-        c = self._c
-        room = {
-            "i": c.input_blocks(gpu.id) * c.chunks_per_block,
-            "o": c.output_blocks(gpu.id) * c.chunks_per_block,
-            "s": gpu.chunks["s"],
-        }[letter]
-        if not 0 <= offset + k < room:
+        room = self._room[gpu.id, letter]
+        if not 0 <= offset <= room - step.count:
+            outside = offset if offset < 0 else max(offset, room)
             raise self._wrong(
-                "E513",
-                f"chunk {offset + k} of buffer {letter!r} of gpu {gpu.id}, which has {room}",
+                "E513", f"chunk {outside} of buffer {letter!r} of gpu {gpu.id}, which has {room}",
                 step,
-            )
-        return gpu.id, int(_BUFFERS[letter]), offset + k
+            )  # fmt: skip
+        return gpu.id, int(_BUFFERS[letter]), offset
 
     def _queue(self, src: int, dst: int, channel: int) -> int:
         return self._queues.setdefault((src, dst, channel), len(self._queues))
 
-    def _message(self, queue: int, end: str) -> tuple[int, int, int]:
+    def _message(self, queue: int, end: str, count: int) -> Place:
         turn = self._turns.get((queue, end), 0)
-        self._turns[queue, end] = turn + 1
+        self._turns[queue, end] = turn + count
         return queue, int(Buffer.QUEUE), turn
 
-    def _primitive(self, gpu: Gpu, block: ThreadBlock, step: Step, k: int) -> None:
-        """One chunk of a step as one reduceCopy."""
+    def _primitives(self, gpu: Gpu, block: ThreadBlock, step: Step) -> None:
+        """One reduceCopy for every chunk of a step."""
         sources, targets = [], []
         if step.kind in RECEIVES and block.recv is not None:
-            sources.append(self._message(self._queue(block.recv, gpu.id, block.channel), "recv"))
+            queue = self._queue(block.recv, gpu.id, block.channel)
+            sources.append(self._message(queue, "recv", step.count))
         if step.kind == "re":
-            sources.append(self._place(gpu, step, step.dst, k))
+            sources.append(self._place(gpu, step, step.dst))
         if step.kind in ("s", "cpy", "re", "rrc", "rrs", "rrcs"):
-            sources.append(self._place(gpu, step, step.src, k))
+            sources.append(self._place(gpu, step, step.src))
         if step.kind in ("r", "cpy", "re", "rcs", "rrc", "rrcs"):
-            targets.append(self._place(gpu, step, step.dst, k))
+            targets.append(self._place(gpu, step, step.dst))
         if step.kind in SENDS and block.send is not None:
-            targets.append(self._message(self._queue(gpu.id, block.send, block.channel), "send"))
+            queue = self._queue(gpu.id, block.send, block.channel)
+            targets.append(self._message(queue, "send", step.count))
         self._src.add(sources)
         self._dst.add(targets)
         self._line.append(step.line)
-        self._step.append(len(self._last_row))
+        self._count.append(step.count)
+        self._rows += step.count
 
     def _exchange(self, gpu: Gpu, block: ThreadBlock, step: Step) -> None:
         """Notes which steps talk over which queue, and that one block a side does."""
         sides = (
-            (SENDS, block.send, self._sent, lambda p: (gpu.id, p, block.channel)),
-            (RECEIVES, block.recv, self._received, lambda p: (p, gpu.id, block.channel)),
+            (SENDS, block.send, self._sent, "send", (gpu.id, block.send, block.channel)),
+            (RECEIVES, block.recv, self._received, "recv", (block.recv, gpu.id, block.channel)),
         )
-        for kinds, peer, table, key in sides:
-            if step.kind not in kinds or peer is None:
+        for kinds, peer, table, end, (src, dst, channel) in sides:
+            if step.kind not in kinds or src is None or dst is None:
                 continue
-            steps = table.setdefault(self._queue(*key(peer)), [])
-            if steps and steps[0] not in block.steps:
+            queue = self._queue(src, dst, channel)
+            if self._server.setdefault((queue, end), block.id) != block.id:
                 raise self._wrong(
                     "E514",
                     f"two thread blocks of gpu {gpu.id} use the connection with gpu {peer} on "
                     f"channel {block.channel}; each would count its messages alone",
                     step,
                 )
-            steps.append(step)
+            table.setdefault(queue, []).append(step)
 
     def plan(self) -> Plan:
         """The finished Plan."""
@@ -206,7 +223,8 @@ class _Builder:
         n = self._c.n_ranks
         n_tb = np.array([len(g.blocks) for g in self._algo.gpus])
         queues, n_flags = self._queue_table(n_flags)
-        rows, zeros = len(self._line), np.zeros(len(self._line), np.int32)
+        rows, zeros = self._rows, np.zeros(self._rows, np.int32)
+        counts = np.array(self._count, np.int64)
         return Plan(
             name=_identifier(self._algo.name),
             source=self._algo.source.name,
@@ -220,12 +238,12 @@ class _Builder:
             n_tb=n_tb,
             tb_ptr=np.concatenate([np.zeros(1, np.int64), np.array(self._tb_end, np.int64)]),
             chunk=zeros,
-            sub=np.array(self._step, np.int32),
-            line=np.array(self._line, np.int32),
+            sub=np.repeat(np.arange(len(counts)), counts),
+            line=np.repeat(np.array(self._line, np.int64), counts),
             final=np.zeros(rows, np.uint8),
             guard=np.zeros(rows, np.uint8),
-            src=self._src.operands(),
-            dst=self._dst.operands(),
+            src=self._src.operands(counts),
+            dst=self._dst.operands(counts),
             waits=waits,
             posts=posts,
             n_flags=n_flags,
@@ -235,7 +253,7 @@ class _Builder:
             max_window=1,
             in_place=self._algo.in_place,
             out_of_place=self._algo.out_of_place,
-            keeps_input=int(Buffer.INPUT) not in self._dst.buffer,
+            keeps_input=all(buffer != Buffer.INPUT for _, buffer, _ in self._dst.places),
         )
 
     def _match_ends(self) -> None:
@@ -267,19 +285,23 @@ class _Builder:
                 )
             if target == block.id:
                 continue
-            steps = blocks[target].steps
-            signalling = [
-                i
-                for i in range(max(first, 0), len(steps))
-                if steps[i].signals and steps[i].kind != "nop"
-            ]
-            if not signalling:
+            signals = self._signals(rank, blocks[target])
+            at = bisect_left(signals, first)
+            if at == len(signals):
                 raise self._wrong(
                     "E516",
                     f"no step of block {target} at or after {first} signals: this waits for ever",
                     step,
                 )
-            yield row, rank, self._last_row[rank, target, signalling[0]]
+            yield row, rank, self._last_row[rank, target, signals[at]]
+
+    def _signals(self, rank: int, block: ThreadBlock) -> list[int]:
+        """The steps of a block that signal, in order."""
+        if (rank, block.id) not in self._signalling:
+            self._signalling[rank, block.id] = [
+                i for i, step in enumerate(block.steps) if step.signals and step.kind != "nop"
+            ]
+        return self._signalling[rank, block.id]
 
     def _flags(self) -> tuple[Csr, Posts, np.ndarray]:
         """A flag for every primitive that is waited for, numbered at its rank by first wait."""
@@ -291,7 +313,7 @@ class _Builder:
             if pred not in flag:
                 flag[pred], owner[pred] = int(counts[rank]), rank
                 counts[rank] += 1
-        rows = len(self._line)
+        rows = self._rows
         wait_ptr = np.zeros(rows + 1, np.int64)
         np.add.at(wait_ptr, [row + 1 for row, _, _ in edges], 1)
         post_ptr = np.zeros(rows + 1, np.int64)
