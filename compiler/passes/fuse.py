@@ -161,12 +161,12 @@ def _multi_puts(p: Primitives) -> Primitives:
 
 
 def _results(p: Primitives) -> Primitives:
-    """(c): the puts of a reduction's result join the reduction."""
+    """(c): the puts of a reduction's result join the reduction, which its own rank made."""
     writer = _writer(p)
     dests = p.dst.counts()
     joins = (p.src.counts() == 1) & (writer >= 0)
     w = np.where(joins, writer, 0)
-    joins &= (p.src.counts()[w] > 1) & (p.owner[w] == p.owner) & (_last_pred(p, writer) < w)
+    joins &= (p.src.counts()[w] > 1) & (_last_pred(p, writer) < w)
     joins &= dests + dests[w] <= MAX_OPERANDS
     rows = np.flatnonzero(joins)
     _, first = np.unique(writer[rows], return_index=True)  # one group of puts a reduction

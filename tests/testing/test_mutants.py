@@ -1,0 +1,219 @@
+"""Sabotage of the compiler: flip one decision of a pass, and the proofs refuse what it makes.
+
+Each mutant is a pass with one piece of its source replaced, in the place of the original on the
+road. A battery of programs goes down it; the first error says what caught the mutant. `pytest -s`
+prints the table. None may survive.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import random
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from hccc import driver
+from hccc.diagnostics import InternalError, UserError
+from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
+from hccc.ir.primitives import Transport
+from hccc.ir.program import Program
+from hccc.testing.grow import grow
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` is replaced by `new` in a pass's module."""
+
+    what: str
+    module: str
+    old: str
+    new: str
+
+
+MUTANTS = [
+    Mutant("reads of a changed chunk wait for nothing", "depend",
+           "edges[fill] = writer[s]\n                fill += 1", "pass"),
+    Mutant("a write does not wait for the write before it", "depend",
+           "edges[fill] = writer[d]  # never the writer of s: a task writes one rank\n"
+           "                fill += 1", "pass"),
+    Mutant("a write does not wait for reads", "depend",
+           "r = reader[d] if writer[d] >= 0 or overwrites[i] else -1", "r = -1"),
+    Mutant("in place is forgotten: first writes never wait", "depend",
+           "if writer[d] >= 0 or overwrites[i]", "if writer[d] >= 0"),
+    Mutant("only the last of several reads is waited for", "depend", "r = older[r]", "r = -1"),
+    Mutant("a changed source is taken from the send buffer", "depend",
+           "            if writer[s] >= 0:", "            initial[i] |= SOURCE_INITIAL\n"
+           "            if writer[s] >= 0:"),
+    Mutant("a changed target is taken from the send buffer", "depend",
+           "if writer[d] < 0 and op[i]:", "if op[i]:"),
+    Mutant("an unchanged source is taken for changed", "depend",
+           "initial[i] |= SOURCE_INITIAL", "pass"),
+    Mutant("chains grow over readers in between", "fuse",
+           "if nearest > i and end[h] == j", "if end[h] == j"),
+    Mutant("a chain keeps its first member's place", "fuse",
+           "return _contract(p, end, keep_src", "return _contract(p, head_of(end), keep_src"),
+    Mutant("a chain loses a source", "fuse",
+           "keep_src = ~own | (first[end[row]] == row)", "keep_src = ~own"),
+    Mutant("a chain adds the own value twice", "fuse",
+           "keep_src = ~own | (first[end[row]] == row)", "keep_src = own | ~own"),
+    Mutant("puts of different chunks are one put", "fuse",
+           "place = p.owner[puts].astype(np.int64) * n_chunks + p.chunk[puts]",
+           "place = p.owner[puts].astype(np.int64)"),
+    Mutant("a put joins an earlier one before it may", "fuse",
+           "if last_pred[k] < h and total", "if total"),
+    Mutant("two scratch values share a slot", "place",
+           "- np.repeat(np.cumsum(counts) - counts, counts)\n    return (keys, slot)",
+           "- np.repeat(np.cumsum(counts) - counts, counts)\n    slot //= 2\n"
+           "    return (keys, slot)"),
+    Mutant("values go to scratch where the rank wants them", "place",
+           "home = value & c.wants(o.rank, o.slot)",
+           "home = value & c.wants(o.rank, o.slot) & (o.rank != 0)"),
+    Mutant("nothing is copied aside in place", "place", "if c.swaps_in_place else p",
+           "if False else p"),
+    Mutant("nobody waits for what is copied aside", "place",
+           "first=True, users=users,", "first=True, users=[],"),
+    Mutant("chunks that stay are not copied out of place", "place",
+           "return _own_copies(p, c)", "return p"),
+    Mutant("chunks that stay are copied in place only", "place",
+           "Guard.OUT_OF_PLACE, first=False", "Guard.IN_PLACE, first=False"),
+    Mutant("send slots are off by one", "place",
+           "buffer[start], slot[start] = Buffer.INPUT, c.input_slot(",
+           "buffer[start], slot[start] = Buffer.INPUT, (c.input_slot(o.slot[start] * 0) + "),
+    Mutant("a block runs backwards", "sync",
+           'row = np.argsort(block, kind="stable")',
+           "row = np.lexsort((-np.arange(len(p)), block))"),
+    Mutant("two blocks of a rank are merged in the wrong order", "sync",
+           "block = base[p.owner] + tb\n    row = np.argsort(block, kind=\"stable\")",
+           "late = tb\n    tb = tb * 0\n    n_tb = np.minimum(n_tb, 1)\n"
+           "    base = np.cumsum(n_tb) - n_tb\n    block = base[p.owner] + tb\n"
+           "    row = np.lexsort((-late, block))"),
+    Mutant("dependencies on the block before are dropped", "sync",
+           "apart = block[row] != block[pred]", "apart = block[row] > block[pred] + 1"),
+    Mutant("all waits count as implied by the rest", "sync",
+           "keep = implied_edges(order.tb_ptr, edges, run) == 0",
+           "keep = implied_edges(order.tb_ptr, edges, run) == 2"),
+    Mutant("one wait in five is forgotten", "sync",
+           "consumer, producer = edges.owner()[keep], edges.index[keep]",
+           "keep[::5] = False\n    consumer, producer = edges.owner()[keep], edges.index[keep]"),
+    Mutant("staged: local waits are dropped too", "sync",
+           "same = owner[consumer] == owner[producer]",
+           "same = owner[consumer] != owner[producer]"),
+    Mutant("a flag is raised at the producer's rank", "sync",
+           "return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags",
+           "return waits, Posts(ptr, owner[poster][by_post], flag[by_post]), n_flags"),
+    Mutant("flags of a rank collide", "sync",
+           "flag[number] = np.arange(len(unique)) - np.repeat(",
+           "flag[number] = np.arange(len(unique)) // 2 * 2 - np.repeat("),
+    Mutant("an edge counts as implied when only its own start is reached", "clocks",
+           "implied |= x != a and clock[x, column] > position[a]",
+           "implied |= clock[x, column] > position[a]"),
+    Mutant("program order counts for one primitive too many", "clocks",
+           "if not at_start and clock[b - 1, column] > position[a]:",
+           "if not at_start and clock[b - 1, column] >= position[a]:"),
+    Mutant("a primitive moves to another block without its order", "allocate",
+           "    return Blocks(p, _within_rank(found, block)[found.of])",
+           "    tb = _within_rank(found, block)[found.of].copy()\n"
+           "    from dataclasses import replace\n"
+           "    from hccc.ir.arrays import Csr\n"
+           "    p = replace(p, deps=Csr(p.deps.ptr * 0, p.deps.index[:0]))\n"
+           "    return Blocks(p, tb)"),
+]  # fmt: skip
+HEAD = """
+prange = range
+def njit(*a, **k):
+    return lambda f: f
+def head_of(end):
+    first = np.full(len(end), len(end), end.dtype)
+    np.minimum.at(first, end, np.arange(len(end), dtype=end.dtype))
+    return first[end]
+"""
+
+
+def mutated(m: Mutant) -> types.ModuleType:
+    """The pass's module with its one change, in plain Python."""
+    original = importlib.import_module(f"hccc.passes.{m.module}")
+    text = inspect.getsource(original)
+    assert text.count(m.old) == 1, f"{m.module}: {text.count(m.old)} places say {m.old!r}"
+    text = text.replace(m.old, m.new)
+    for line in ("from numba import njit, prange\n", "from numba import njit\n"):
+        text = text.replace(line, HEAD)
+    module = types.ModuleType(f"mutant_{m.module}")
+    sys.modules[module.__name__] = module  # dataclasses look there
+    exec(compile(text, m.module, "exec"), module.__dict__)
+    return module
+
+
+def battery() -> Iterator[Program]:
+    """Programs small enough for plain Python that between them need every decision."""
+    for seed in range(12):
+        for op in PROGRAMMABLE:
+            dice = random.Random(f"{seed} {op}")
+            n = dice.randint(2, 5)
+            per = dice.randint(1, 2)
+            c = Collective(
+                op, n, block_count(op, n) * per, dice.randrange(n) if op in ROOTED else 0
+            )
+            yield grow(c, lambda bound, d=dice: d.randint(0, bound) if bound > 0 else 0,
+                       gpus_per_node=n, nics_per_node=n, channels=1)  # fmt: skip
+
+
+ROOTED = {OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER}
+WAYS = [
+    driver.Options(fuse="none", verify_each=False),
+    driver.Options(fuse="full"),
+    driver.Options(fuse="full", max_blocks=1),
+    driver.Options(transport=Transport.STAGED, allocator="connection"),
+]
+
+
+def caught(m: Mutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:
+    """What refuses the first plan that the mutant spoils, or None."""
+    module = mutated(m)
+    if m.module == "clocks":
+        sync = importlib.import_module("hccc.passes.sync")
+        monkeypatch.setattr(sync, "implied_edges", module.implied_edges)
+    else:
+        monkeypatch.setattr(driver, m.module, getattr(module, m.module))
+    for program in programs:
+        for way in WAYS:
+            try:
+                driver.compile_program(program, way)
+            except UserError as error:
+                return f"{error.problem.code} {error.problem.message[:60]}"
+            except InternalError as error:
+                return f"invariant: {str(error)[:50]}"
+            except (IndexError, ValueError) as error:
+                return f"{type(error).__name__}: {str(error)[:50]}"
+    return None
+
+
+@pytest.fixture(scope="module")
+def programs() -> list[Program]:
+    found = list(battery())
+    for way in WAYS:
+        for program in found[:9]:
+            driver.compile_program(program, replace(way, verify_each=True))
+    return found
+
+
+def test_no_mutant_survives(monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> None:
+    table = Table("pass", "mutant", "caught by")
+    survivors = []
+    for m in MUTANTS:
+        with monkeypatch.context() as patch:
+            how = caught(m, patch, programs)
+        table.add_row(m.module, m.what, how or "NOTHING")
+        survivors += [] if how else [m.what]
+    Console(width=150).print(table)
+    assert not survivors
+
+
+def test_the_battery_is_sound_without_mutants(programs: list[Program]) -> None:
+    assert len(programs) == 12 * len(PROGRAMMABLE)
