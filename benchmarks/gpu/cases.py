@@ -68,12 +68,18 @@ def programs() -> dict[str, str]:
     }
 
 
-def timed(capacity: int, most_lanes: int, only: str) -> list[Case]:
-    """The plans to time whose name contains `only`, with as many lanes as fill the device.
+def names() -> list[str]:
+    """Everything that `only` may be part of."""
+    return [*programs(), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
+
+
+def timed(capacity: int, most_lanes: int, only: str) -> tuple[list[Case], list[str]]:
+    """The plans to time whose name contains `only`, with as many lanes as fill the device; and
+    the names of those that do not fit.
 
     `capacity`: thread blocks that the device holds at once.
     """
-    found = []
+    found, large = [], []
     for name, text in programs().items():
         if only not in name:
             continue
@@ -82,26 +88,33 @@ def timed(capacity: int, most_lanes: int, only: str) -> list[Case]:
         for level in FUSED:
             plan = _fitted(_compiler(name, text, level), capacity, most_lanes)
             if plan is None:
+                large.append(f"{name}, fuse {level}")
                 continue
             key = plan_json.dumps(plan)
             plans.setdefault(key, []).append(level)
             made[key] = plan
         found += [Case(name, "/".join(levels), made[key]) for key, levels in plans.items()]
-    return found
+    return found, large
 
 
 def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
     """Every example, one-sided and staged; None where the device cannot hold its blocks."""
     for path in sorted(EXAMPLES.glob("*.rccl")):
-        if only not in path.stem:
-            continue
-        for transport in Transport:
-            options = Options(transport=transport, prove=False)
-            plan: Plan | None = compile_file(path, options).plan
-            if plan and _blocks(plan) * plan.channels > capacity:
-                narrow = replace(options, channels=max(1, capacity // _blocks(plan)))
-                plan = compile_file(path, narrow).plan if _blocks(plan) <= capacity else None
-            yield f"{path.stem} {transport.name.lower()}", plan
+        if only in path.stem:
+            for transport in Transport:
+                name = f"{path.stem} {transport.name.lower()}"
+                yield name, _example(path, Options(transport=transport), capacity)
+
+
+def _example(path: Path, options: Options, capacity: int) -> Plan | None:
+    """With fewer lanes than its program asks for, then with fewer thread blocks, to fit."""
+    plan = compile_file(path, options).plan
+    if grid_blocks(plan) <= capacity:
+        return plan
+    if _blocks(plan) <= capacity:
+        return compile_file(path, replace(options, channels=capacity // _blocks(plan))).plan
+    each = capacity // plan.n_ranks
+    return compile_file(path, replace(options, channels=1, max_blocks=each)).plan if each else None
 
 
 def _compiler(name: str, text: str, level: str) -> Callable[[int], Plan]:

@@ -153,7 +153,7 @@ class Host:
 
     def __init__(self) -> None:
         self.title = "CPU"
-        self.capacity = 64
+        self.capacity = 128
         self.numpy: Any = np
 
     def facts(self) -> dict[str, str]:

@@ -109,7 +109,7 @@ def _checks(checks: Sequence[Check]) -> str:
     bad = [c for c in ran if c.wrong]
     head = (
         f"{len(ran)} programs checked, in place and out of place, against the definition of their "
-        f"collective and against the CPU's bits: {len(bad)} wrong."
+        f"collective and, on a GPU, against the CPU's bits: {len(bad)} wrong."
     )
     lines = [f"- {c.name}: {c.wrong} wrong elements" for c in bad]
     lines += [f"- {c.name}: not run, {c.note}" for c in checks if c.wrong is None]

@@ -29,6 +29,8 @@ from hccc.runtime.fault import LaunchError
 from hccc.runtime.perf import Schedule
 from hccc.runtime.request import Request
 
+RESULTS = Path(__file__).parent / "results"
+DRY = cases.ROOT / "build" / "gpu-dry-run"
 DTYPE, OP = "float32", "sum"
 TIMEOUT_S = 5.0  # of one wait inside a kernel
 FAULTS = 2  # after so many lost launches the device is not worth more time
@@ -124,7 +126,8 @@ class Bench:
 
     def time_all(self, budget: Budget, only: str) -> None:
         """Every plan, smallest size first."""
-        plans = cases.timed(self.machine.capacity, self.settings.lanes, only)
+        plans, large = cases.timed(self.machine.capacity, self.settings.lanes, only)
+        self.results.notes += [f"{name}: its thread blocks do not fit" for name in large]
         made = [(case, self._kernels(case)) for case in plans]
         build_all([(k, Request(0, DTYPE, OP)) for _, pair in made for k in pair])
         for size in self.settings.sizes:
@@ -230,11 +233,15 @@ class Bench:
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes, micro-batches, launches")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, help=f"default {RESULTS}, or {DRY} with --device cpu")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds; default 540")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run")
     parser.add_argument("--only", default="", help="programs whose name contains this")
-    return parser.parse_args(words)
+    args = parser.parse_args(words)
+    args.out = args.out or (RESULTS if args.device == "cuda" else DRY)
+    if not any(args.only in name for name in cases.names()):
+        parser.error(f"--only {args.only}: no program has that in its name")
+    return args
 
 
 def _machine(device: str) -> Machine:
@@ -257,6 +264,7 @@ def main(words: Sequence[str]) -> int:
         bench.copies()
         bench.check_examples(budget, args.only)
         bench.time_all(budget, args.only)
+        bench.results.facts |= machine.facts()  # clocks just after work, not idle
         guard.cancel()
         bench.save()
     return 1 if bench.results.failures or bench.faults else 0

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from fake_cupy import fake_cupy
+
+from hccc.runtime.request import Request
 
 
 @pytest.fixture
@@ -75,6 +77,31 @@ def test_with_a_gpu(script: ModuleType, tmp_path: Path) -> None:
     assert "interpreted: 64 registers" in page
 
 
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_the_launcher_takes_what_was_built_ahead(
+    cases: ModuleType, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupy = fake_cupy(tmp_path, units=132)
+    loaded: list[Path] = []
+
+    def load(path: str) -> Any:
+        loaded.append(Path(path))
+        return SimpleNamespace(
+            get_function=lambda _: SimpleNamespace(kernel=SimpleNamespace(ptr=1))
+        )
+
+    monkeypatch.setattr(cupy, "RawModule", load)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
+    kernel = sys.modules["machines"].Gpu().kernel(plan, tmp_path / "k", True)
+    request = Request(0, "float32")
+    kernel.build(request)
+    (built,) = (tmp_path / "k" / "build").iterdir()
+    kernel._kernel(request.variant(plan.collective))
+    assert loaded == [built] == list((tmp_path / "k" / "build").iterdir())
+    assert built.read_bytes()[:4] == b"\x7fELF"
+
+
 @pytest.mark.usefixtures("small", "gpu")
 def test_different_results_are_told(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,6 +133,12 @@ def test_without_a_gpu(
     assert capsys.readouterr().out.startswith("benchmarks/gpu skipped: CuPy cannot be imported")
 
 
+def test_no_such_program(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        script.main(["--only", "nonesuch"])
+    assert "no program has that in its name" in capsys.readouterr().err
+
+
 def test_arms_alternate(script: ModuleType) -> None:
     turns: list[str] = []
 
@@ -123,7 +156,9 @@ def test_arms_alternate(script: ModuleType) -> None:
 
 def test_the_bytes_of_the_reference(cases: ModuleType) -> None:
     """kernels.md §4.1, 8 ranks: per-task rings and meshes issue 35 N, fully fused ones 16 N."""
-    for case in cases.timed(264, 1, "allreduce"):
+    plans, large = cases.timed(64, 1, "allreduce")
+    assert large == ["hm_allreduce 1x8, fuse none"]  # 14 blocks at each of 8 ranks
+    for case in plans:
         issued = cases.issued_bytes(case.plan, 1 << 20, 4) / (4 << 20)
         assert cases.floor_bytes(case.plan, 1 << 20, 4) == 16 * (4 << 20)
         if case.fuse == "none":
