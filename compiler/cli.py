@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hccc.road import Made
 
 TARGETS = ("cuda", "hip", "cpu")
-STOPS = ("program", "dag", "pipeline", "plan", "cpu", "cuda", "hip")
+STOPS = ("program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml")
+CALLS = {"in-place": True, "out-of-place": False, "both": None}
 DTYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64",
     "float16", "bfloat16", "float32", "float64",
@@ -110,12 +111,30 @@ def cli() -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory to write.")
 @click.option("--target", type=Words(TARGETS), default="all", help="Any of cuda,hip,cpu, or all.")
 @click.option("--emit", type=click.Choice(STOPS), help="Print a stop of the road instead.")
+@click.option(
+    "--dialect",
+    type=click.Choice(["executor", "msccl"]),
+    default="executor",
+    help="Of msccl-xml: Azure's executor and RCCL, or microsoft/msccl.",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(["Simple", "LL", "LL128"]),
+    default="Simple",
+    help="Of msccl-xml: its FIFOs bound the message size.",
+)
+@click.option(
+    "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That msccl-xml serves."
+)
 @_road
 def compile_command(
     algorithm: Path,
     output: Path | None,
     target: tuple[str, ...],
     emit: str | None,
+    dialect: str,
+    protocol: str,
+    calls: str,
     as_json: bool,
     time_phases: bool,
     **options: Any,
@@ -131,7 +150,7 @@ def compile_command(
         made = _walk(algorithm, options, on_phase, prove=emit not in STOPS[:3])
         files = _write(made, output, target, on_phase) if output else {}
     if emit:
-        _emit(made, emit)
+        _emit(made, emit, dialect, protocol, CALLS[calls])
     elif as_json:
         report.as_json(report.facts(made) | report.file_facts(files))
     else:
@@ -263,10 +282,11 @@ def _write(
     return road.write(made, output, targets, on_phase)
 
 
-def _emit(made: Made, name: str) -> None:
+def _emit(made: Made, name: str, dialect: str, protocol: str, in_place: bool | None) -> None:
     from hccc import road
+    from hccc.driver import XmlOptions
 
-    for line in road.stop(made, name):
+    for line in road.stop(made, name, XmlOptions(dialect, protocol, in_place)):
         sys.stdout.write(line + "\n")
 
 

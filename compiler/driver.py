@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from hccc.diagnostics import InternalError, Source, fail
+from hccc.emit import msccl_xml as msccl_writer
 from hccc.ir import dag as dag_ir
 from hccc.ir import pipeline as pipeline_ir
+from hccc.ir import plan_check
 from hccc.ir import primitives as primitives_ir
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
@@ -143,8 +145,50 @@ def import_msccl(path: Path | str) -> tuple[Plan, Proof]:
     return plan, Proof("fifo", claim, limit)
 
 
+@dataclass(frozen=True, slots=True)
+class XmlOptions:
+    """How to write MSCCL XML. `in_place`: which calls it serves, None for both."""
+
+    dialect: str = "executor"
+    protocol: str = "Simple"
+    in_place: bool | None = True
+    max_bytes: int | None = None
+
+
+def export_msccl(plan: Plan, options: XmlOptions) -> str:
+    """`plan` as MSCCL XML whose size window is what the runtime's FIFOs carry.
+
+    What is written is read back and run through `fifo`: the window belongs to the steps that the
+    runtime will execute, not to the plan they were made from.
+    """
+    draft = _xml(plan, options, None)
+    algo = msccl_xml.parse(Source(f"{plan.name}.xml", draft))
+    carried = fifo(msccl_plan.to_plan(algo), algo.protocol, algo.chunks_per_loop)
+    return draft if carried.largest is None else _xml(plan, options, carried.largest)
+
+
+def _xml(plan: Plan, options: XmlOptions, largest: int | None) -> str:
+    return msccl_writer.dumps(
+        plan,
+        options.dialect,
+        options.in_place,
+        protocol=options.protocol,
+        largest=largest,
+        max_bytes=options.max_bytes,
+    )
+
+
 def check_plan(plan: Plan) -> tuple[Proof, ...]:
-    """All proofs over a Plan; raises `UserError` E30x at the first that fails."""
+    """All proofs over a Plan, whoever made it.
+
+    Raises:
+        UserError: E31x it is not well formed (`plan_check`), E30x the first proof that fails.
+    """
+    plan_check.check(plan)
+    return _proved(plan)
+
+
+def _proved(plan: Plan) -> tuple[Proof, ...]:
     return (deadlock(plan), race(plan), result(plan))
 
 
@@ -169,7 +213,7 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
     proofs: tuple[Proof, ...] = (_verified(program),)
     if options.prove:
         with clock.phase("Proof"):
-            proofs += check_plan(plan)
+            proofs += _proved(plan)
     return Stops(program, dag, pipeline, plan, proofs, clock.seconds)
 
 

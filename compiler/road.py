@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hccc import driver
 from hccc.diagnostics import fail
-from hccc.driver import Options, Stops
+from hccc.driver import Options, Stops, XmlOptions
 from hccc.emit import directory, source
 from hccc.emit.targets import TARGETS
 from hccc.ir import dag, pipeline, plan_json, program
@@ -119,9 +119,11 @@ def _timed(phase: str, seconds: dict[str, float], on_phase: driver.OnPhase) -> I
     seconds[phase] = time.perf_counter() - begin
 
 
-def stop(made: Made, name: str) -> Iterator[str]:
-    """The lines of one stop, `--emit=name`."""
-    if name == "plan":
+def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:
+    """The lines of one stop, `--emit=name`; `xml`: how to write that."""
+    if name == "msccl-xml":
+        yield driver.export_msccl(made.plan, xml).removesuffix("\n")
+    elif name == "plan":
         yield plan_json.dumps(made.plan).removesuffix("\n")
     elif name in PLAN_STOPS:
         emit = {"cpu": source.cpu, "cuda": source.cuda, "hip": source.hip}[name]

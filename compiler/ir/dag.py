@@ -2,7 +2,8 @@
 
 Task i is row i of the Program's table. Two tasks depend on each other when they access the same
 (rank, chunk) and one of them changes it: a read waits for the write before it, a write for the
-reads (or, without any, the write) before it (ResCCL §3, §4.1).
+reads (or, without any, the write) before it (ResCCL §3, §4.1). Reads of the send buffer are
+waited for only where, in place, the write could overwrite it.
 
 Invariants
 1. Every predecessor of a task comes earlier in the table: the Dag is acyclic.

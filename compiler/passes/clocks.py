@@ -170,6 +170,8 @@ def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
     All implied edges can go at once: the rest is the transitive reduction, which for an acyclic
     graph is unique.
     """
+    if not len(preds.index):
+        return np.zeros(0, np.uint8)
     n_blocks = len(tb_ptr) - 1
     block, position = _numbers(tb_ptr)
     return _implied(
