@@ -36,6 +36,7 @@ COLLECTIVES = {
     "custom": OpType.CUSTOM,
 }
 FIFO_MESSAGES = {"Simple": 2, "LL": 8, "LL128": 8}
+FREE_SLOTS = 1 << 20  # buffers may have so many more chunks than steps touch
 _BUFFERS = {"i": Buffer.INPUT, "o": Buffer.OUTPUT, "s": Buffer.SCRATCH}
 
 
@@ -219,6 +220,7 @@ class _Builder:
     def plan(self) -> Plan:
         """The finished Plan."""
         self._match_ends()
+        self._fits()
         waits, posts, n_flags = self._flags()
         n = self._c.n_ranks
         n_tb = np.array([len(g.blocks) for g in self._algo.gpus])
@@ -247,7 +249,7 @@ class _Builder:
             waits=waits,
             posts=posts,
             n_flags=n_flags,
-            scratch_slots=np.array([g.chunks["s"] for g in self._algo.gpus]),
+            scratch_slots=self._scratch(),
             stage_slots=np.zeros(n, np.int32),
             queues=queues,
             max_window=1,
@@ -255,6 +257,34 @@ class _Builder:
             out_of_place=self._algo.out_of_place,
             keeps_input=all(buffer != Buffer.INPUT for _, buffer, _ in self._dst.places),
         )
+
+    def _fits(self) -> None:
+        """A small file must not ask for terabytes: what a schedule gets right, it touches."""
+        c = self._c
+        blocks = sum(c.input_blocks(r) + c.output_blocks(r) for r in range(c.n_ranks))
+        slots = blocks * c.chunks_per_block
+        touched = sum(
+            width * count
+            for ends in (self._src, self._dst)
+            for width, count in zip(ends.width, self._count, strict=True)
+        )
+        if slots > FREE_SLOTS + touched:
+            raise fail(
+                "E517",
+                f"nchunksperloop={self._algo.chunks_per_loop} makes {slots} chunks in all ranks' "
+                f"buffers, of which the steps touch {touched} at most",
+                self._algo.span(1),
+            )
+
+    def _scratch(self) -> I8:
+        """Chunks of scratch that each rank writes or reads, whatever the file declares."""
+        used = np.zeros(self._c.n_ranks, np.int64)
+        for ends in (self._src, self._dst):
+            steps = np.repeat(np.arange(len(ends.width)), ends.width)
+            for (rank, buffer, slot), step in zip(ends.places, steps.tolist(), strict=True):
+                if buffer == Buffer.SCRATCH:
+                    used[rank] = max(used[rank], slot + self._count[step])
+        return used
 
     def _match_ends(self) -> None:
         """Both ends of every connection exchange the same messages."""

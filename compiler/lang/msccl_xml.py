@@ -10,19 +10,21 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
-from xml.sax.xmlreader import AttributesImpl, Locator
+from xml.sax.xmlreader import AttributesImpl, InputSource, Locator
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.sax import make_parser
 
 from hccc.diagnostics import Source, Span, UserError, fail
 
-MAX_BYTES = 64 << 20
-MAX_RANKS = 4096
-MAX_STEPS = 1 << 22  # over all ranks, `cnt` counted
+MAX_BYTES = 8 << 20  # 50 times the largest schedule known; a second to read
+MAX_ELEMENT = 1 << 16  # bytes from one `>` to the next
+MAX_RANKS = 1024  # the runtimes' tables hold so many children of an element
+MAX_BLOCK_STEPS = 1024  # likewise
+MAX_STEPS = 1 << 19  # over all ranks, `cnt` counted
 MAX_CHUNKS = 1 << 15  # offsets are 16 bit in the runtimes
 MAX_COUNT = 71  # MSCCL_MAX_COUNT - 1
 MAX_CHANNELS = 128  # RCCL's; the others allow 32
@@ -34,8 +36,7 @@ BUFFERS = ("i", "o", "s")
 PROTOCOLS = ("Simple", "LL", "LL128")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One `<step>`: what it does to `count` chunks, and which step of which block it waits for."""
 
     kind: str
@@ -95,13 +96,17 @@ def load(path: str | Path) -> Algo:
     try:
         size = Path(path).stat().st_size
         if size > MAX_BYTES:
-            raise fail("E405", f"{path}: {size} bytes are more than the {MAX_BYTES} hccc reads")
+            raise _too_large(str(path), size)
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise fail("E404", f"{path} is not UTF-8 text") from None
     except OSError as error:
         raise fail("E401", f"cannot read {path}: {error.strerror}") from None
     return parse(Source(str(path), text))
+
+
+def _too_large(name: str, size: int) -> UserError:
+    return fail("E405", f"{name}: {size} bytes are more than the {MAX_BYTES} hccc reads")
 
 
 def parse(source: Source) -> Algo:
@@ -111,7 +116,7 @@ def parse(source: Source) -> Algo:
     parser.forbid_dtd = True
     parser.setContentHandler(handler)
     try:
-        parser.parse(io.BytesIO(source.text.encode()))
+        parser.parse(_input(source))
     except SAXParseException as error:
         raise _not_xml(source, error) from None
     except DefusedXmlException as error:
@@ -122,6 +127,22 @@ def parse(source: Source) -> Algo:
             help="remove the DOCTYPE",
         ) from None
     return handler.algo()
+
+
+def _input(source: Source) -> InputSource:
+    """What the parser reads: bounded, and UTF-8 whatever its declaration says."""
+    try:
+        data = source.text.encode()
+    except UnicodeEncodeError:
+        raise fail("E404", f"{source.name} is not Unicode text") from None
+    if len(data) > MAX_BYTES:
+        raise _too_large(source.name, len(data))
+    if max(map(len, data.split(b">"))) > MAX_ELEMENT:
+        raise fail("E502", f"{source.name}: {MAX_ELEMENT} bytes without the end of an element")
+    found = InputSource()  # without a name: nothing is opened
+    found.setEncoding("utf-8")
+    found.setByteStream(io.BytesIO(data))
+    return found
 
 
 def _not_xml(source: Source, error: SAXParseException) -> UserError:
@@ -152,6 +173,7 @@ class _Handler(ContentHandler):
         self._locator: Locator | None = None
         self._algo: Algo | None = None
         self._steps = 0
+        self._read: dict[tuple[str, str, int, int], int] = {}  # numbers that were in bounds
 
     def setDocumentLocator(self, locator: Locator) -> None:
         self._locator = locator
@@ -204,12 +226,15 @@ class _Handler(ContentHandler):
             if default is None:
                 raise self._wrong(f"the attribute {key} is missing")
             return default
+        known = self._read.get((key, text, lo, hi))
+        if known is not None:
+            return known
         digits = text.strip().removeprefix("-")
-        if not digits.isdecimal() or len(digits) > 18:
+        if not (digits.isascii() and digits.isdecimal()) or len(digits) > 18:
             raise self._wrong(f"{key}={text[:40]!r} is not a whole number")
         if not lo <= int(text) <= hi:
             raise self._wrong(f"{key}={int(text)} is outside {lo}..{hi}")
-        return int(text)
+        return self._read.setdefault((key, text, lo, hi), int(text))
 
     def _choice(self, attrs: AttributesImpl, key: str, choices: tuple[str, ...]) -> str:
         value = attrs.get(key)
@@ -247,14 +272,16 @@ class _Handler(ContentHandler):
     def _step_of(self, attrs: AttributesImpl) -> Step:
         kind = self._choice(attrs, "type", STEP_TYPES)
         position = len(self._stack[-1][1].children)
-        if self._number(attrs, "s", 0, MAX_STEPS) != position:
+        if position == MAX_BLOCK_STEPS:
+            raise self._wrong(f"more than {MAX_BLOCK_STEPS} steps in a thread block")
+        if self._number(attrs, "s", 0, MAX_BLOCK_STEPS) != position:
             raise self._wrong(f"step s={attrs.get('s')} is the {position}th of its thread block")
         count = self._number(attrs, "cnt", 0 if kind == "nop" else 1, MAX_COUNT)
         self._steps += max(count, 1)
         if self._steps > MAX_STEPS:
             raise self._wrong(f"more than {MAX_STEPS} steps in all")
         block = self._number(attrs, "depid", -1, MAX_BLOCKS - 1)
-        step = self._number(attrs, "deps", -1, MAX_STEPS)
+        step = self._number(attrs, "deps", -1, MAX_BLOCK_STEPS)
         return Step(
             kind, self._place(attrs, "src"), self._place(attrs, "dst"), count,
             None if block < 0 else (block, step),
