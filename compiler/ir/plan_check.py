@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I8
-from hccc.ir.collective import OpType, block_count
+from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
 
@@ -163,7 +163,8 @@ def _operands(plan: Plan) -> None:
     written, guard = plan.dst.buffer, plan.guard[plan.dst.owner()]
     if not plan.out_of_place:
         return
-    _none("dst", written == Buffer.INPUT, plan.dst, "E312", "writes a send buffer")
+    if plan.keeps_input:
+        _none("dst", written == Buffer.INPUT, plan.dst, "E312", "writes a send buffer")
     staged = (written == Buffer.STAGE) & (guard != Guard.IN_PLACE)
     _none("dst", staged, plan.dst, "E312", "out of place, STAGE is a send buffer")
 
@@ -205,11 +206,16 @@ def _sizes(plan: Plan) -> None:
         raise fail("E315", f"collective.n_chunks: {plan.collective.n_chunks} is more than {most}")
     room = _room(plan)
     outputs, inputs = int(room[Buffer.OUTPUT].sum()), int(room[Buffer.INPUT].sum())
-    written = int(np.count_nonzero(plan.dst.buffer == Buffer.OUTPUT))
+    writes = plan.dst.buffer == Buffer.OUTPUT
     reads = (plan.src.buffer == Buffer.INPUT) | (plan.src.buffer == Buffer.STAGE)
+    stay = 0
+    if not plan.out_of_place:  # one memory, where what starts in its place may stay untouched
+        writes = writes | (plan.dst.buffer == Buffer.INPUT)
+        reads = reads | (plan.src.buffer == Buffer.OUTPUT)
+        stay = _in_place_from_the_start(plan.collective)
     for what, slots, touched in (
-        ("receive slots, but only {} writes to one", outputs, written),
-        ("send slots, but only {} reads of one", inputs, int(np.count_nonzero(reads))),
+        ("receive slots, but only {} writes to one", outputs, int(writes.sum()) + stay),
+        ("send slots, but only {} reads of one", inputs, int(reads.sum()) + stay),
     ):
         message = f"collective.n_chunks: {slots} {what.format(touched)}"
         _require(slots <= touched or custom, "E315", message)
@@ -219,6 +225,13 @@ def _sizes(plan: Plan) -> None:
         there = plan.dst.buffer == buffer
         np.maximum.at(used, plan.dst.rank[there], plan.dst.slot[there] + np.int64(1))
         _within("E315", field, slots, used + 1)
+
+
+def _in_place_from_the_start(c: Collective) -> int:
+    """How many chunks an in-place call finds where they must end."""
+    if c.reduces or c.op is OpType.SENDRECV:
+        return 0
+    return c.n_chunks if c.all_want else c.n_chunks // c.n_ranks
 
 
 def _queues(plan: Plan) -> None:

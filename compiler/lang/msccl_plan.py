@@ -111,7 +111,8 @@ class _Builder:
         self._count: list[int] = []
         self._rows = 0
         self._waits: list[tuple[int, int, ThreadBlock, Step]] = []  # (row, rank, block, step)
-        self._tb_end: list[int] = []
+        self._tb_end = [0]
+        self._n_tb = np.zeros(collective.n_ranks, np.int64)
         self._signalling: dict[tuple[int, int], list[int]] = {}
         self._room = {
             (gpu.id, letter): chunks
@@ -142,7 +143,9 @@ class _Builder:
             raise self._wrong(
                 "E512", "a nop at the end of a thread block waits for nothing", pending[0]
             )
-        self._tb_end.append(self._rows)
+        if self._rows > self._tb_end[-1]:  # blocks that do nothing are left out
+            self._tb_end.append(self._rows)
+            self._n_tb[gpu.id] += 1
 
     def _wrong(self, code: str, message: str, step: Step) -> UserError:
         return fail(code, message, self._algo.span(step.line))
@@ -161,7 +164,7 @@ class _Builder:
         """Where the first of the step's chunks lies; all of them must be there."""
         letter, offset = where
         room = self._room[gpu.id, letter]
-        if not 0 <= offset <= room - step.count:
+        if not 0 <= offset <= room - step.chunks:
             outside = offset if offset < 0 else max(offset, room)
             raise self._wrong(
                 "E513", f"chunk {outside} of buffer {letter!r} of gpu {gpu.id}, which has {room}",
@@ -182,7 +185,7 @@ class _Builder:
         sources, targets = [], []
         if step.kind in RECEIVES and block.recv is not None:
             queue = self._queue(block.recv, gpu.id, block.channel)
-            sources.append(self._message(queue, "recv", step.count))
+            sources.append(self._message(queue, "recv", step.chunks))
         if step.kind == "re":
             sources.append(self._place(gpu, step, step.dst))
         if step.kind in ("s", "cpy", "re", "rrc", "rrs", "rrcs"):
@@ -191,12 +194,12 @@ class _Builder:
             targets.append(self._place(gpu, step, step.dst))
         if step.kind in SENDS and block.send is not None:
             queue = self._queue(gpu.id, block.send, block.channel)
-            targets.append(self._message(queue, "send", step.count))
+            targets.append(self._message(queue, "send", step.chunks))
         self._src.add(sources)
         self._dst.add(targets)
         self._line.append(step.line)
-        self._count.append(step.count)
-        self._rows += step.count
+        self._count.append(step.chunks)
+        self._rows += step.chunks
 
     def _exchange(self, gpu: Gpu, block: ThreadBlock, step: Step) -> None:
         """Notes which steps talk over which queue, and that one block a side does."""
@@ -223,7 +226,6 @@ class _Builder:
         self._fits()
         waits, posts, n_flags = self._flags()
         n = self._c.n_ranks
-        n_tb = np.array([len(g.blocks) for g in self._algo.gpus])
         queues, n_flags = self._queue_table(n_flags)
         rows, zeros = self._rows, np.zeros(self._rows, np.int32)
         counts = np.array(self._count, np.int64)
@@ -237,8 +239,8 @@ class _Builder:
             nics_per_node=n,
             transport=Transport.STAGED,
             queue_slots=FIFO_MESSAGES[self._algo.protocol],
-            n_tb=n_tb,
-            tb_ptr=np.concatenate([np.zeros(1, np.int64), np.array(self._tb_end, np.int64)]),
+            n_tb=self._n_tb,
+            tb_ptr=np.array(self._tb_end, np.int64),
             chunk=zeros,
             sub=np.repeat(np.arange(len(counts)), counts),
             line=np.repeat(np.array(self._line, np.int64), counts),
@@ -277,14 +279,26 @@ class _Builder:
             )
 
     def _scratch(self) -> I8:
-        """Chunks of scratch that each rank writes or reads, whatever the file declares."""
+        """Chunks of scratch that each rank writes, whatever the file declares."""
         used = np.zeros(self._c.n_ranks, np.int64)
-        for ends in (self._src, self._dst):
-            steps = np.repeat(np.arange(len(ends.width)), ends.width)
-            for (rank, buffer, slot), step in zip(ends.places, steps.tolist(), strict=True):
-                if buffer == Buffer.SCRATCH:
-                    used[rank] = max(used[rank], slot + self._count[step])
+        for rank, slot, step in self._scratch_places(self._dst):
+            used[rank] = max(used[rank], slot + self._count[step])
+        for rank, slot, step in self._scratch_places(self._src):
+            if slot + self._count[step] > used[rank]:
+                raise fail(
+                    "E518",
+                    f"gpu {rank} reads chunk {max(slot, int(used[rank]))} of its scratch, "
+                    "which no step writes",
+                    self._algo.span(self._line[step]),
+                )
         return used
+
+    def _scratch_places(self, ends: _Ends) -> Iterator[tuple[int, int, int]]:
+        """(rank, slot, step) of every operand in scratch."""
+        steps = np.repeat(np.arange(len(ends.width)), ends.width).tolist()
+        for (rank, buffer, slot), step in zip(ends.places, steps, strict=True):
+            if buffer == Buffer.SCRATCH:
+                yield rank, slot, step
 
     def _match_ends(self) -> None:
         """Both ends of every connection exchange the same messages."""
@@ -297,10 +311,10 @@ class _Builder:
                     "E515", f"{len(sent)} sends but {len(received)} receives {where}", step
                 )
             for a, b in zip(sent, received, strict=True):
-                if a.count != b.count:
+                if a.chunks != b.chunks:
                     raise self._wrong(
                         "E515",
-                        f"a send of {a.count} chunks meets a receive of {b.count} {where}",
+                        f"a send of {a.chunks} chunks meets a receive of {b.chunks} {where}",
                         b,
                     )
 
@@ -366,7 +380,7 @@ class _Builder:
             credit.append(int(total[src]))
             total[src] += 1
         ends = list(self._queues)
-        length = [sum(s.count for s in self._sent[q]) for q in self._queues.values()]
+        length = [sum(s.chunks for s in self._sent[q]) for q in self._queues.values()]
         queues = Queues(
             np.array([e[0] for e in ends]), np.array([e[1] for e in ends]), np.array(length),
             np.array(data), np.array(credit),

@@ -37,12 +37,12 @@ PROTOCOLS = ("Simple", "LL", "LL128")
 
 
 class Step(NamedTuple):
-    """One `<step>`: what it does to `count` chunks, and which step of which block it waits for."""
+    """One `<step>`: what it does to how many `chunks`, and which block's step it waits for."""
 
     kind: str
     src: tuple[str, int]
     dst: tuple[str, int]
-    count: int
+    chunks: int
     depends: tuple[int, int] | None  # (thread block, step)
     signals: bool
     line: int

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import numpy as np
 import pytest
 import runtime
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hccc import driver, exchange
+from hccc import driver
 from hccc.diagnostics import UserError
+from hccc.driver import XmlOptions
 from hccc.emit import msccl_xml
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
@@ -39,7 +41,7 @@ def staged(path: Path, channels: int = 1) -> Plan:
 
 def wanted(c: Collective, lanes: int, rank: int, slot: int) -> runtime.Value:
     """What `rank`'s receive slot must end with: sums of (rank, send slot), lanes being slots."""
-    chunk, lane = int(c.output_chunk(rank, slot // lanes)), slot % lanes
+    chunk, lane = c.output_chunk(np.array(rank), np.array(slot // lanes)), slot % lanes
     holders = range(c.n_ranks) if c.reduces else [int(c.source_of(chunk))]
     return Counter({(r, int(c.input_slot(chunk)) * lanes + lane): 1 for r in holders})
 
@@ -56,6 +58,8 @@ def aliases(c: Collective, lanes: int) -> dict[runtime.Address, runtime.Address]
 
 def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> None:
     """The file obeys `dialect` and gives the collective's result on the independent runtime."""
+    _, again = corpus.verdict(text)
+    assert (again.hangs, again.deadlock, again.race, again.result) == (False, None, None, None)
     c, lanes = plan.collective, plan.channels
     algo = runtime.load(text, dialect)
     inputs = [c.input_blocks(r) * c.chunks_per_block * lanes for r in range(c.n_ranks)]
@@ -66,10 +70,10 @@ def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> 
             assert machine.read(r, "o", slot) == wanted(c, lanes, r, slot)
 
 
-def export(plan: Plan, dialect: str, in_place: bool, **options: Any) -> str | None:
+def export(plan: Plan, dialect: str, in_place: bool, protocol: str = "Simple") -> str | None:
     """The file, or None where the dialect has no such collective."""
     try:
-        return exchange.msccl_xml(plan, dialect, in_place, **options)
+        return driver.export_msccl(plan, XmlOptions(dialect, protocol, in_place))
     except UserError as error:
         assert error.problem.code == "E522"
         return None
@@ -107,7 +111,7 @@ def which_dialects(op: OpType) -> list[str]:
     return [d.name for d in msccl_xml.DIALECTS.values() if op in d.collectives]
 
 
-def random_programs(examples: int) -> Any:
+def random_programs(examples: int) -> settings:
     return settings(
         max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck),
         derandomize=True,
@@ -122,9 +126,9 @@ def exported_random(data: st.DataObject) -> None:
     in_place = data.draw(st.booleans()) and c.op is not OpType.SENDRECV
     if c.root:
         with pytest.raises(UserError, match="E522"):
-            exchange.msccl_xml(plan, dialect, in_place)
+            driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
         return
-    text = exchange.msccl_xml(plan, dialect, in_place)
+    text = driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
     executes(text, plan, dialect, in_place, data.draw(st.integers(0, 99)))
 
 

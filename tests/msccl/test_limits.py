@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import runtime
 
-from hccc import driver, exchange
+from hccc import driver
 from hccc.diagnostics import Source, UserError
+from hccc.driver import XmlOptions
 from hccc.emit import msccl_xml
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -96,7 +97,7 @@ def test_options() -> None:
 
 
 def test_one_file_for_both_kinds_of_call() -> None:
-    text = exchange.msccl_xml(plan(RING, "Allreduce", 4), "executor", None)
+    text = driver.export_msccl(plan(RING, "Allreduce", 4), XmlOptions(in_place=None))
     algo = runtime.load(text, "executor")
     assert (algo["inplace"], algo["outofplace"]) == (1, 1)
     with pytest.raises(UserError, match="copies differently"):
@@ -197,9 +198,11 @@ def test_scratch_is_paid_for_up_to_the_window() -> None:
 
 def test_the_window_is_what_the_fifos_carry() -> None:
     made, verdict = corpus.verdict((corpus.OWN / "allgather_deep_n2.xml").read_text())
-    algo = runtime.load(exchange.msccl_xml(made, "executor", None), "executor")
+    algo = runtime.load(driver.export_msccl(made, XmlOptions(in_place=None)), "executor")
     assert algo["maxBytes"] == verdict.largest == 12 * (2**21 // 3)
-    again = runtime.load(exchange.msccl_xml(made, "executor", None, protocol="LL"), "executor")
+    again = runtime.load(
+        driver.export_msccl(made, XmlOptions(protocol="LL", in_place=None)), "executor"
+    )
     assert again["maxBytes"] == 0  # 8 messages of LL are in flight: one for each of the 6 chunks
 
 
@@ -207,17 +210,17 @@ def test_the_window_is_what_the_fifos_carry() -> None:
 def test_runs_of_reductions_end_before_the_runtimes_array_does(reductions: int) -> None:
     """Successive `re` into one place become one in the runtimes, of at most 16 sources."""
     steps = "".join(
-        f'<step s="{s}" type="re" srcbuf="s" srcoff="{s}" dstbuf="i" dstoff="0" cnt="1" '
+        f'<step s="{s}" type="re" srcbuf="i" srcoff="{s}" dstbuf="o" dstoff="0" cnt="1" '
         'depid="-1" deps="-1" hasdep="0"/>'
         for s in range(reductions)
     )
-    text = '<algo name="x" proto="Simple" nchannels="1" nchunksperloop="1" ngpus="2" '
-    text += 'coll="custom" inplace="1">'
+    text = '<algo name="x" proto="Simple" nchannels="1" nchunksperloop="40" ngpus="2" '
+    text += 'coll="custom" inplace="0">'
     for r in (0, 1):
-        text += f'<gpu id="{r}" i_chunks="1" o_chunks="1" s_chunks="{reductions}">'
+        text += f'<gpu id="{r}" i_chunks="40" o_chunks="40" s_chunks="0">'
         text += f'<tb id="0" send="-1" recv="-1" chan="0">{steps}</tb></gpu>'
     made, _ = corpus.verdict(text + "</algo>")
-    algo = runtime.load(msccl_xml.dumps(made, "msccl", True), "msccl")
+    algo = runtime.load(msccl_xml.dumps(made, "msccl", False), "msccl")
     ends = [s["hasdep"] for s in algo.children[0].children[0].children]
     assert len(ends) == reductions
     runs = "".join(map(str, ends)).split("1")
