@@ -1,11 +1,15 @@
-"""kernels: does the compiled CPU kernel of a Plan give the collective's result?"""
+"""kernels: what the compiled CPU kernel of a Plan does. Needs a C++ compiler; about a second."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
@@ -14,33 +18,53 @@ from hccc.ir.plan import Plan
 from hccc.runtime import perf
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
+from hccc.runtime.patterns import Pattern
 from hccc.runtime.request import Request
 from hccc.runtime.session import HostSession
 
 
 def wrong_elements(plan: Plan, request: Request) -> int:
-    """Builds `plan` and launches it as `request` says, in and out of place as far as it serves.
+    """Launches `plan` as `request` says, in and out of place as far as it serves.
 
-    Every element of every rank is compared, send buffers and the memory around buffers too.
-    `request.in_place` is ignored. Needs a C++ compiler; about a second.
+    Every element of every rank is compared with the collective's definition, send buffers and
+    the memory around buffers too. `request.in_place` is ignored.
 
     Raises:
         UserError: it does not build, or a wait ran out of time.
     """
     c = plan.collective
-    item = request.itemsize
     blocks = max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
-    size = request.count * blocks * item
+    size = request.count * blocks * request.itemsize
     schedule = perf.Schedule(size, size, None, 1, 1, 0, True, plan.modes, plan.keeps_input)
-    with tempfile.TemporaryDirectory(prefix="hccc-") as place:
-        cpu = [target for target in TARGETS if target.name == "cpu"]
-        made = directory.files(plan, cpu, plan_json.dumps(plan))
-        directory.write(Path(place) / "kernels", made)
-        source = Path(place) / "kernels" / f"{plan.name}{cpu[0].suffix}"
-        host = CpuCommunicator(source, plan.name, shape_of(plan), c)
-        host.build([request])
+    with built(plan, request) as host:
 
         def bind(memory: Sequence[perf.Memory], count: int, in_place: bool) -> HostSession:
             return HostSession(host, replace(request, count=count, in_place=in_place), memory)
 
         return perf.measure(c, request.dtype, request.op, size, schedule, bind).wrong
+
+
+def launch(plan: Plan, inputs: Sequence[NDArray[Any]], request: Request) -> list[NDArray[Any]]:
+    """The receive buffers after one launch on `inputs` (one send buffer a rank, flat)."""
+    pattern = Pattern(plan.collective, request.dtype, request.op, request.count)
+    ranks = range(plan.n_ranks)
+    memory = [perf.allocate(pattern, rank, request.in_place) for rank in ranks]
+    for rank in ranks:
+        memory[rank].slab[...] = 0
+        memory[rank].send[...] = inputs[rank]
+    with built(plan, request) as host:
+        HostSession(host, request, memory).run(1)
+    return [m.receive.copy() for m in memory]
+
+
+@contextmanager
+def built(plan: Plan, request: Request) -> Iterator[CpuCommunicator]:
+    """The plan's kernel for the request's type and operation, built in a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="hccc-") as place:
+        cpu = [target for target in TARGETS if target.name == "cpu"]
+        made = directory.files(plan, cpu, plan_json.dumps(plan))
+        directory.write(Path(place) / "kernels", made)
+        source = Path(place) / "kernels" / f"{plan.name}{cpu[0].suffix}"
+        host = CpuCommunicator(source, plan.name, shape_of(plan), plan.collective)
+        host.build([request])
+        yield host
