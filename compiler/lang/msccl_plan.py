@@ -222,6 +222,8 @@ class _Builder:
 
     def plan(self) -> Plan:
         """The finished Plan."""
+        if not self._rows:
+            raise fail("E511", "no step does anything", self._algo.span(1))
         self._match_ends()
         self._fits()
         waits, posts, n_flags = self._flags()

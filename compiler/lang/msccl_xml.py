@@ -244,6 +244,9 @@ class _Handler(ContentHandler):
 
     def _algo_of(self, attrs: AttributesImpl) -> dict[str, Any]:
         in_place = bool(self._number(attrs, "inplace", 0, 1))
+        out_of_place = bool(self._number(attrs, "outofplace", 0, 1, int(not in_place)))
+        if not in_place and not out_of_place:
+            raise self._wrong("inplace=0 and outofplace=0: no call would use this")
         return {
             "name": str(attrs.get("name", "msccl"))[:63],
             "collective": str(attrs.get("coll", ""))[:40],
@@ -251,7 +254,7 @@ class _Handler(ContentHandler):
             "chunks_per_loop": self._number(attrs, "nchunksperloop", 1, MAX_CHUNKS),
             "channels": self._number(attrs, "nchannels", 1, MAX_CHANNELS),
             "in_place": in_place,
-            "out_of_place": bool(self._number(attrs, "outofplace", 0, 1, int(not in_place))),
+            "out_of_place": out_of_place,
             "ranks": self._number(attrs, "ngpus", 1, MAX_RANKS),
         }
 

@@ -90,6 +90,12 @@ def many_waits() -> str:
 
 
 def huge_buffers() -> str:
+    """1,024 ranks of 32,768 chunks, and a step."""
+    one = TB.format(b=0, send=-1, recv=-1, chan=0) + step(kind="cpy") + "</tb></gpu>"
+    return idle().replace("</gpu>", one, 1)
+
+
+def idle() -> str:
     """1,024 ranks of 32,768 chunks, and nothing to do."""
     gpus = "".join(GPU.format(r=r, s=32768) + "</gpu>" for r in range(1024))
     return ALGO.format(chunks=32768, n=1024, coll="allreduce") + gpus + "</algo>"
@@ -134,6 +140,7 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "huge block id": ("E502", changed('tb id="0"', 'tb id="1000000"')),
     "huge channel": ("E502", changed('chan="0"', 'chan="4096"')),
     "huge buffers": ("E517", huge_buffers),
+    "huge buffers, and nothing to do": ("E511", idle),
     "offset outside": ("E513", changed('srcoff="1"', 'srcoff="2"')),
     "negative offset": ("E513", changed(FIRST_STEP, FIRST_STEP.replace('off="1"', 'off="-1"'))),
     "offset below int16": ("E502", changed('srcoff="1"', 'srcoff="-32769"')),
@@ -149,6 +156,9 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "unknown buffer": ("E502", changed('srcbuf="i"', 'srcbuf="x"')),
     "unknown protocol": ("E502", changed('proto="LL"', 'proto="LL64"')),
     "unknown collective": ("E511", changed('coll="allreduce"', 'coll="allsum"')),
+    "no call": ("E502", changed('inplace="1"', 'inplace="0" outofplace="0"')),
+    "no steps": ("E511", HEAD + GPU.format(r=0, s=0) + "</gpu>" + GPU.format(r=1, s=0)
+                 + "</gpu></algo>"),
     "one rank": ("E511", ALGO.format(chunks=1, n=1, coll="allreduce") + GPU.format(r=0, s=0)
                  + "</gpu></algo>"),
     "peer is itself": ("E512", changed('send="1"', 'send="0"')),
