@@ -22,11 +22,11 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
-from tests.fuzz import grammar
-
 from hccc.diagnostics import Source, UserError
 from hccc.ir import plan_check
 from hccc.lang import msccl_plan, msccl_xml, transfer
+
+from . import grammar
 
 ROOT = Path(__file__).resolve().parents[2]
 CRASHERS = Path(__file__).parent / "crashers"
