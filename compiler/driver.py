@@ -185,10 +185,11 @@ def check_plan(plan: Plan) -> tuple[Proof, ...]:
         UserError: E31x it is not well formed (`plan_check`), E30x the first proof that fails.
     """
     plan_check.check(plan)
-    return _proved(plan)
+    return prove(plan)
 
 
-def _proved(plan: Plan) -> tuple[Proof, ...]:
+def prove(plan: Plan) -> tuple[Proof, ...]:
+    """All proofs over a well-formed Plan; they index memory with its numbers."""
     return (deadlock(plan), race(plan), result(plan))
 
 
@@ -213,7 +214,7 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
     proofs: tuple[Proof, ...] = (_verified(program),)
     if options.prove:
         with clock.phase("Proof"):
-            proofs += _proved(plan)
+            proofs += prove(plan)
     return Stops(program, dag, pipeline, plan, proofs, clock.seconds)
 
 

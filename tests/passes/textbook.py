@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hccc.diagnostics import InternalError, UserError
-from hccc.driver import check_plan
+from hccc.driver import prove
 from hccc.ir import plan_check
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
@@ -147,7 +147,7 @@ def verdict(plan: Plan) -> str | None:
     Proofs index memory with a Plan's numbers, so a Plan that is not even well formed stops at
     `plan_check`; two of its complaints (spare memory, an idle flag) harm no proof.
     """
-    for step in (plan_check.check, check_plan):
+    for step in (plan_check.check, prove):
         try:
             step(plan)
         except UserError as error:

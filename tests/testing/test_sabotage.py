@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
-from hccc.driver import check_plan
+from hccc.driver import prove
 from hccc.ir import plan_check
 from hccc.ir.arrays import Csr
 from hccc.ir.primitives import Buffer, Guard
@@ -91,7 +91,7 @@ HARMLESS_CHECKS = ("E315", "nothing waits for")  # spare memory, an idle flag: p
 
 def refused(plan):
     """The code of the check or proof that refuses `plan`, or None."""
-    for step in (plan_check.check, check_plan):
+    for step in (plan_check.check, prove):
         try:
             step(plan)
         except UserError as error:
