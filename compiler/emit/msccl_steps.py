@@ -8,16 +8,15 @@ become instances: part k of slot c is index c·K + k, on channels of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from hccc.diagnostics import UserError, fail
-from hccc.ir.arrays import B1
+from hccc.emit.order import Order
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Guard, Operands, Transport
+from hccc.ir.primitives import Buffer, Operands, Transport
 
 STAGED_HELP = "compile with --transport staged --allocator connection"
 MAX_COUNT = 71  # MSCCL_MAX_COUNT - 1
@@ -70,36 +69,16 @@ def steps(plan: Plan, in_place: bool | None) -> list[list[Block]]:
     return _Writer(plan, in_place).ranks()
 
 
-def active(plan: Plan, in_place: bool | None) -> B1:
-    """Which primitives move data in such a call."""
-    skipped = {True: Guard.OUT_OF_PLACE, False: Guard.IN_PLACE}
-    if in_place is not None:
-        return np.asarray(plan.guard != skipped[in_place])
-    staged = (plan.src.buffer == Buffer.STAGE).any() or (plan.dst.buffer == Buffer.STAGE).any()
-    if plan.guard.any() or staged:
-        raise fail(
-            "E524",
-            "this plan copies differently in place and out of place: one file cannot serve both",
-            help="export one file for each kind of call",
-        )
-    return np.ones(len(plan), np.bool_)
-
-
 class _Writer:
     """Turns primitives into steps, block by block."""
 
     def __init__(self, plan: Plan, in_place: bool | None) -> None:
         self._plan = plan
         self._stage_in_scratch = in_place is True
-        self._active = active(plan, in_place)
-        self._rank = plan.rank_of()
-        self._block = plan.block_of()
+        self._order = Order(plan, in_place)
+        self._rank, self._block = self._order.rank, self._order.block
         base = np.cumsum(plan.n_tb) - plan.n_tb
         self._tb = self._block - base[self._rank]
-        self._poster = {
-            (int(r), int(f)): int(p)
-            for r, f, p in zip(plan.posts.rank, plan.posts.flag, plan.posts.owner(), strict=True)
-        }
         self._ordinal: dict[int, int] = {}  # primitive -> step of its block
 
     def ranks(self) -> list[list[Block]]:
@@ -119,7 +98,7 @@ class _Writer:
         lo, hi = self._plan.tb_ptr[b : b + 2].tolist()
         block = Block(rank, lo)
         for row in range(lo, hi):
-            if not self._active[row]:
+            if not self._order.active[row]:
                 continue
             step = self._step(row, block)
             if block.steps and self._continues(block.steps[-1], step):
@@ -196,19 +175,18 @@ class _Writer:
         where = f"rank {self._rank[row]} block {self._tb[row]}"
         return fail(
             "E525",
-            f"no step of MSCCL does what primitive {row - self._first(row)} of {where} does: "
+            f"no step of MSCCL does what primitive {row - self._order.first(row)} of {where} does: "
             f"{_count(self._plan.src, row)} sources, {_count(self._plan.dst, row)} destinations",
             help="compile with --transport staged --allocator connection --fuse none",
         )
-
-    def _first(self, row: int) -> int:
-        return int(self._plan.tb_ptr[self._block[row]])
 
     def _add_waits(self, block: Block, number: dict[int, int], blocks: list[Block]) -> None:
         """Waits on other blocks of the rank; what the block waited for before needs no repeat."""
         waited: dict[int, int] = {}
         for step in block.steps:
-            for pred in sorted(self._preds(step)):
+            for pred in sorted(self._order.preds(step.rows)):
+                if self._rank[pred] != block.rank:
+                    raise fail("E520", "a flag crosses ranks; MSCCL's do not", help=STAGED_HELP)
                 target, ordinal = number[int(self._block[pred])], self._ordinal[pred]
                 if blocks[target] is block or waited.get(target, -1) >= ordinal:
                     continue
@@ -216,42 +194,6 @@ class _Writer:
                 step.waits[target] = ordinal
             for target, ordinal in step.waits.items():
                 blocks[target].steps[ordinal].signals = True
-
-    def _preds(self, step: Step) -> set[int]:
-        """Active primitives that must be done before `step`."""
-        first = self._first(step.rows.start)
-        rows = list(step.rows)
-        before = step.rows.start - 1
-        while before >= first and not self._active[before]:  # what it skipped waited for
-            rows.append(before)
-            before -= 1
-        return {p for row in rows for w in self._waits(row) for p in self._behind(w)}
-
-    def _waits(self, row: int) -> Iterator[int]:
-        rank = int(self._rank[row])
-        for flag in self._plan.waits.row(row):
-            poster = self._poster[rank, int(flag)]
-            if self._rank[poster] != rank:
-                raise fail(
-                    "E520", "a flag crosses ranks; MSCCL's stay within one", help=STAGED_HELP
-                )
-            yield poster
-
-    def _behind(self, row: int) -> set[int]:
-        """The active primitives that stand for `row`: itself, or what it came after."""
-        found, seen, stack = set(), set(), [row]
-        while stack:
-            at = stack.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            if self._active[at]:
-                found.add(at)
-                continue
-            stack += self._waits(at)
-            if at > self._first(at):
-                stack.append(at - 1)
-        return found
 
 
 # (queue sources, own sources, queue destinations, own destinations) -> step type

@@ -16,7 +16,8 @@ import numpy as np
 
 from hccc.diagnostics import fail
 from hccc.emit.msccl_channels import channels
-from hccc.emit.msccl_steps import MAX_COUNT, Block, Place, active, steps
+from hccc.emit.msccl_steps import MAX_COUNT, Block, Place, steps
+from hccc.emit.order import active
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 
