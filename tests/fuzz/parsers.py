@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CRASHERS = Path(__file__).parent / "crashers"
 SECONDS = 5.0  # of processor time for one input
 PATIENCE = 60.0  # seconds of silence before a worker is killed
-MEMORY = 1 << 30  # bytes of address space
+MEMORY = 2 << 30  # bytes of address space: the largest program allowed needs half of it
 SMALL = 20_000  # bytes of a seed
 # What an imported Plan may still be refused for: it leaves slots unwritten, or reduces where
 # nothing is reduced. Anything else would let proofs index outside their arrays.
