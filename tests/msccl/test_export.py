@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import corpus
-import numpy as np
 import pytest
 import runtime
+from expected import aliases, wanted
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,7 @@ from hccc import driver
 from hccc.diagnostics import UserError
 from hccc.driver import XmlOptions
 from hccc.emit import msccl_xml
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.testing import correct_programs
@@ -37,23 +36,6 @@ def staged(path: Path, channels: int = 1) -> Plan:
         transport=Transport.STAGED, allocator="connection", channels=channels, prove=False
     )
     return driver.compile_file(path, options).plan
-
-
-def wanted(c: Collective, lanes: int, rank: int, slot: int) -> runtime.Value:
-    """What `rank`'s receive slot must end with: sums of (rank, send slot), lanes being slots."""
-    chunk, lane = c.output_chunk(np.array(rank), np.array(slot // lanes)), slot % lanes
-    holders = range(c.n_ranks) if c.reduces else [int(c.source_of(chunk))]
-    return Counter({(r, int(c.input_slot(chunk)) * lanes + lane): 1 for r in holders})
-
-
-def aliases(c: Collective, lanes: int) -> dict[runtime.Address, runtime.Address]:
-    """In place: which send slots are receive slots."""
-    found: dict[runtime.Address, runtime.Address] = {}
-    for r in range(c.n_ranks):
-        shift = c.alias_offset(r) * lanes
-        ins, outs = (n(r) * c.chunks_per_block * lanes for n in (c.input_blocks, c.output_blocks))
-        found |= {(r, "i", s): (r, "o", s + shift) for s in range(ins) if 0 <= s + shift < outs}
-    return found
 
 
 def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> None:
