@@ -8,7 +8,7 @@ from hccc.lang.syntax import At, Mistake
 
 MAX_ITERATIONS = 1 << 28
 MAX_ONE_BY_ONE = 1 << 20
-MAX_TRANSFERS = 1 << 24  # 8 times the largest program known; a second and a gigabyte
+MAX_TRANSFERS = 1 << 25  # a hierarchical mesh of 4,096 ranks: five seconds, two gigabytes
 # In elements of array operations (about 2 ns); an operation itself costs as much as OVERHEAD.
 MAX_WORK = 1 << 32
 OVERHEAD = 256
