@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from hccc.road import Made
 
 TARGETS = ("cuda", "hip", "cpu")
-STOPS = ("program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml")
+STOPS = (
+    "program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml", "mscclpp-json",
+)  # fmt: skip
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
 DTYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64",
@@ -124,7 +126,7 @@ def cli() -> None:
     help="Of msccl-xml: its FIFOs bound the message size.",
 )
 @click.option(
-    "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That msccl-xml serves."
+    "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
 )
 @_road
 def compile_command(

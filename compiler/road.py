@@ -15,7 +15,7 @@ from pathlib import Path
 from hccc import driver
 from hccc.diagnostics import fail
 from hccc.driver import Options, Stops, XmlOptions
-from hccc.emit import directory, source
+from hccc.emit import directory, mscclpp_json, source
 from hccc.emit.targets import TARGETS
 from hccc.ir import dag, pipeline, plan_json, program
 from hccc.ir.plan import Plan
@@ -123,6 +123,8 @@ def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:
     """The lines of one stop, `--emit=name`; `xml`: how to write that."""
     if name == "msccl-xml":
         yield driver.export_msccl(made.plan, xml).removesuffix("\n")
+    elif name == "mscclpp-json":
+        yield _mscclpp(made.plan, xml.in_place).removesuffix("\n")
     elif name == "plan":
         yield plan_json.dumps(made.plan).removesuffix("\n")
     elif name in PLAN_STOPS:
@@ -136,6 +138,12 @@ def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:
         yield from dag.lines(made.stops.dag)
     else:
         yield from pipeline.lines(made.stops.pipeline)
+
+
+def _mscclpp(plan: Plan, in_place: bool | None) -> str:
+    if in_place is None:
+        raise fail("E524", "an MSCCL++ plan is for calls in place or out of place")
+    return mscclpp_json.dumps(plan, in_place)
 
 
 def write(
