@@ -91,6 +91,10 @@ class _Writer:
         self._signals = {pair: sorted(set(found)) for pair, found in self._signals.items()}
         for b, block in enumerate(blocks):
             block.touches = self._touched(rows[b], block.rank)
+        for rank in sorted({r for block in blocks for r in block.touches} - set(self._rank)):
+            self._rank.append(rank)  # does nothing itself, but says when its memory is there
+            blocks.append(Block(rank))
+            rows.append([])
         meet = self._meeting(blocks)
         for b, block in enumerate(blocks):
             self._fill(b, block, rows[b], needs, meet)
@@ -130,8 +134,6 @@ class _Writer:
         meet: dict[int, list[int]] = {}
         for a, block in enumerate(blocks):
             for rank in sorted(block.touches):
-                if rank not in of_rank:
-                    raise fail("E531", f"rank {rank} has no thread block to answer for its memory")
                 known = [b for b in of_rank[rank] if b in partners[a]]
                 chosen = known[0] if known else min(of_rank[rank], key=lambda b: len(partners[b]))
                 partners[a].add(chosen)
@@ -150,7 +152,7 @@ class _Writer:
         """Handshake, operations with what orders them, handshake."""
         guests = sorted(a for a, hosts in meet.items() if b in hosts)
         hosts = sorted(meet.get(b, []))
-        out = _Stream(block, self._rank)
+        out = Stream(block, self._rank)
         out.sync("signal", guests)  # my rank's memory is there
         out.sync("wait", hosts)
         taken: dict[int, int] = {}
@@ -165,7 +167,7 @@ class _Writer:
         out.sync("signal", hosts)  # I am done with your memory
         out.sync("wait", guests)
 
-    def _take(self, out: _Stream, b: int, preds: set[int], taken: dict[int, int]) -> None:
+    def _take(self, out: Stream, b: int, preds: set[int], taken: dict[int, int]) -> None:
         """Waits for `preds`: as often as the signals of their blocks have not been taken yet."""
         missing: dict[int, int] = {}
         for pred in preds:
@@ -221,7 +223,7 @@ class _Writer:
         )
 
 
-class _Stream:
+class Stream:
     """Appends operations to a block, with the fences that its own threads need."""
 
     def __init__(self, block: Block, rank_of: list[int]) -> None:
@@ -244,7 +246,7 @@ class _Stream:
         """Signals to, or waits for, each of `others`; single threads do."""
         if not others:
             return
-        if name == "signal" and (self._moved or self._waited):
+        if name == "signal" and self._moved:  # every wait is followed by a move
             self._fence()
         rank = self._block.rank
         local = [b for b in others if self._rank_of[b] == rank]

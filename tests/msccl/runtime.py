@@ -93,9 +93,14 @@ def _blocks(gpu: Element, dialect: str) -> None:
         assert all(times == 1 for times in used.values())
         per_channel = Counter(chan for _, chan in used)
         assert all(times <= 32 for times in per_channel.values())
+    by_id = {block["id"]: block for block in gpu.children}
     for block in gpu.children:
         assert len(block.children) <= STEPS[dialect]
         chain = False
+        for step in block.children:  # what an export waits for is a step that signals
+            if step["depid"] >= 0:
+                target = by_id[step["depid"]].children[step["deps"]]
+                assert target["hasdep"] == 1 and target.attributes["type"] != "nop"
         for s, step in enumerate(block.children):
             assert step["s"] == s
             kind = step.attributes["type"]

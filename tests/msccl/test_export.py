@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hccc import driver
-from hccc.diagnostics import UserError
+from hccc.diagnostics import Source, UserError
 from hccc.driver import XmlOptions
 from hccc.emit import msccl_xml
 from hccc.ir.collective import OpType
@@ -72,6 +72,21 @@ def test_examples_run_on_an_independent_runtime(path: Path, channels: int) -> No
             executes(text, plan, dialect, in_place, seed=7 * channels + in_place)
             files += 1
     assert files >= 1
+
+
+def test_staged_slots_lie_behind_scratch() -> None:
+    """In place, Alltoall copies send slots aside; here one block takes a detour through scratch."""
+    text = 'ResCCLAlgo(nRanks=3, OpType="Alltoall", nChunks=9):\n'
+    for src, dst, step, chunk in (
+        (0, 1, 0, 2), (1, 2, 1, 2), (0, 1, 0, 1), (1, 0, 0, 3), (1, 2, 0, 5), (2, 0, 0, 6),
+        (2, 1, 0, 7),
+    ):  # fmt: skip
+        text += f"    transfer({src}, {dst}, {step}, {chunk}, recv)\n"
+    plan = driver.compile_text(Source("detour.rccl", text), STAGED).plan
+    assert plan.scratch_slots[1] and plan.stage_slots[1]
+    for dialect, in_place, seed in product(msccl_xml.DIALECTS, (False, True), range(5)):
+        made = driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
+        executes(made, plan, dialect, in_place, seed)
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from mscclpp import Machine
 from hccc import driver
 from hccc.diagnostics import Source, UserError
 from hccc.emit import mscclpp_json
+from hccc.emit.mscclpp_ops import Block, Fence, Move, Stream
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -88,7 +89,8 @@ def exported_random(data: st.DataObject) -> None:
     program = data.draw(correct_programs())
     fuse = data.draw(st.sampled_from(["none", "reduce", "full"]))
     allocator = data.draw(st.sampled_from(["state", "connection"]))
-    options = driver.Options(fuse=fuse, allocator=allocator)
+    most = data.draw(st.sampled_from([None, 1, 2]))
+    options = driver.Options(fuse=fuse, allocator=allocator, max_blocks=most)
     made = driver.compile_program(program, options).plan
     try:
         executes(made, data.draw(st.booleans()), range(2))
@@ -115,6 +117,32 @@ def test_random_programs(data: st.DataObject) -> None:
 @given(st.data())
 def test_many_random_programs(data: st.DataObject) -> None:
     exported_random(data)
+
+
+@pytest.mark.parametrize(("first", "second", "fenced"), [
+    (("i", "o"), ("i", "s"), False),
+    (("i", "o"), ("o", "s"), True),  # read after write
+    (("o", "s"), ("i", "o"), True),  # write after read
+    (("i", "o"), ("s", "o"), True),  # write after write
+])  # fmt: skip
+def test_moves_that_conflict_are_fenced(
+    first: tuple[str, str], second: tuple[str, str], fenced: bool
+) -> None:
+    block = Block(0)
+    stream = Stream(block, [0])
+    for src, dst in (first, second):
+        stream.move(Move("copy", ((0, src, 0),), ((0, dst, 0),)))
+    assert any(isinstance(op, Fence) for op in block.ops) == fenced
+
+
+def test_ranks_that_others_do_everything_for() -> None:
+    """A rank without thread blocks gets one, that says when its memory may be used."""
+    body = "    transfer(1, 0, 0, 0, rrc)\n    transfer(0, 1, 1, 0, recv)\n"
+    header = 'ResCCLAlgo(nRanks=2, OpType="Allreduce", nChunks=1):\n'
+    made = driver.compile_text(Source("pull.rccl", header + body), driver.Options()).plan
+    assert made.n_tb.tolist()[1] == 0
+    for in_place in (False, True):
+        executes(made, in_place, range(20))
 
 
 @pytest.mark.parametrize("name", ["signal", "wait", "nop", "sem_release", "sem_acquire"])
