@@ -81,6 +81,12 @@ _ROAD: dict[str, Any] = {
     "reschedule": click.option(
         "--reschedule", is_flag=True, help="Raise MSCCL XML to a program and schedule that."
     ),
+    "cluster": click.option(
+        "--cluster",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Schedule for this .cluster instead of what the program's header describes.",
+    ),
     "verify_each": click.option(
         "--verify-each", is_flag=True, help="Check the invariants after every pass."
     ),

@@ -18,12 +18,13 @@ from hccc.ir import dag as dag_ir
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir import plan_check
 from hccc.ir import primitives as primitives_ir
+from hccc.ir import topology as topology_ir
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
-from hccc.lang import msccl_plan, msccl_xml, transfer
+from hccc.lang import cluster, msccl_plan, msccl_xml, transfer
 from hccc.passes.allocate import ALLOCATORS, allocate
 from hccc.passes.deadlock import deadlock
 from hccc.passes.depend import depend
@@ -34,6 +35,7 @@ from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.proof import Proof
 from hccc.passes.race import race
+from hccc.passes.reach import reach
 from hccc.passes.result import result
 from hccc.passes.round_robin import round_robin
 from hccc.passes.schedule import schedule
@@ -60,6 +62,7 @@ class Options:
     max_blocks: int | None = None
     verify_each: bool = False
     prove: bool = True
+    cluster: Path | None = None
 
     def __post_init__(self) -> None:
         known = {
@@ -200,9 +203,15 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
         warps=options.warps or program.warps,
     )
     sound = _keeps_invariants if options.verify_each else _unchecked
+    topology = None
+    if options.cluster is not None:
+        with clock.phase("Parsing"):
+            topology = sound(cluster.load(options.cluster), topology_ir.check)
     with clock.phase("Analysis"):
         program = verify(program)
-        dag = sound(depend(program), dag_ir.check)
+        if topology is not None:
+            reach(program, topology)
+        dag = sound(depend(program, topology), dag_ir.check)
     with clock.phase("Scheduling"):
         pipeline = sound(SCHEDULERS[options.scheduler](dag), pipeline_ir.check)
     with clock.phase("Lowering"):

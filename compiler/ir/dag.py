@@ -23,6 +23,7 @@ import numpy as np
 
 from hccc.ir.arrays import I4, U1, Csr, frozen
 from hccc.ir.program import Op, Program
+from hccc.ir.topology import Topology
 
 SOURCE_INITIAL = 1
 TARGET_INITIAL = 2
@@ -30,13 +31,15 @@ TARGET_INITIAL = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dag:
-    """`preds`: Csr[n tasks]; `initial`: u1[n]; `tx`, `rx`: i4[n], the resources used."""
+    """`preds`: Csr[n tasks]; `initial`: u1[n]; `tx`, `rx`: i4[n], the resources of `topology` that
+    a task needs to itself (`routes.resources`)."""
 
     program: Program
     preds: Csr
     initial: U1
     tx: I4
     rx: I4
+    topology: Topology
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "initial", frozen(self.initial, np.uint8))

@@ -1,61 +1,284 @@
-"""Topology: what a transfer runs over. For now the one a program's header describes.
+"""Topology: the cluster a program runs on: ranks, links, and what links share.
 
-`GPUPerNode` GPUs a node, a link between every two GPUs of a node, `NICPerNode` NICs a node
-shared by its GPUs in equal runs, and a switch between all NICs. A *resource* is what two tasks
-may not use at once: an intra-node link, or a NIC's sending or its receiving side.
+Printed, a Topology is the cluster language (DESIGN §4, `topology_lines`). A transfer u → v takes
+the first that there is of
 
-Times are in units of one intra-node chunk transfer; ResCCL §4.3 measured that an inter-node
-transfer takes at least 2.5 times an intra-node one.
+1. their direct link (`links`);
+2. the link that a mesh has between every two of its ranks (`mesh`);
+3. switches: every shared group that lies on the way (`shared`).
+
+On the way from u to v lie, within a node, u's and v's ports of the crossbar that both hang on
+(PORT) and every SWITCH group with u on one side and v on the other (HeteCCL App. A, `>->`).
+Between nodes lie the same SWITCH groups, u's and v's NIC, where their leaves differ the uplinks of
+both leaves, and where their spines differ those of both spines. A rank without a port at a tier
+that must be crossed has no way across.
+
+Every shared group is full duplex: group k is resource 2k one way (out of a port, or from A to B)
+and 2k + 1 the other, each with the whole capacity. Nothing here is n × n: a switch is a group,
+never its pairs.
+
+Invariants
+1. Ranks are numbered node by node, `local` ascending within a node.
+2. `links` is sorted by (src, dst), without repetition; src != dst.
+3. Bandwidths are positive and finite, lanes >= 1, alphas >= 0.
+4. The two sides of a SWITCH group are not empty, share no rank, and each lies in one node.
+5. Ports refer to groups of their level; SWITCH groups come last in `shared`.
+
+Source: HeteCCL §4.1–4.2 (G = (V, E), S_shared), App. A.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4, frozen
+from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 
-INTER_NODE_COST = 2.5
+F8 = NDArray[np.float64]
+INTER_NODE_COST = 2.5  # ResCCL §4.3 measured that between nodes takes at least this much longer
+US_PER_MB = 1000.0  # µs for one MB (10⁶ bytes) at 1 GB/s (10⁹ bytes/s)
+
+
+class Level(IntEnum):
+    """What kind of thing a shared group is; the first four are rows of `port` and `domain`."""
+
+    PORT = 0
+    NIC = 1
+    LEAF = 2
+    SPINE = 3
+    SWITCH = 4
+
+
+class Rate(NamedTuple):
+    """How fast one link is: GB/s of a lane each way, parallel lanes, µs before the first byte."""
+
+    bandwidth: float
+    lanes: int = 1
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
-    """`n_ranks` ranks in nodes of `gpus_per_node`, with `nics_per_node` NICs each."""
+class Device:
+    """A kind of GPU. `reduce`: GB/s of a reduction (HeteCCL's 1/γ); `block`: GB/s that one thread
+    block moves."""
 
-    n_ranks: int
-    gpus_per_node: int
-    nics_per_node: int
+    vendor: str = "any"
+    name: str = "GPU"
+    reduce: float = 300.0
+    block: float = 6.25
 
-    def node(self, rank: I4) -> NDArray[Any]:
-        """The node of each rank."""
-        return np.asarray(rank) // self.gpus_per_node
 
-    def nic(self, rank: I4) -> NDArray[Any]:
-        """The NIC each rank sends and receives through, numbered over the whole cluster."""
-        local = np.asarray(rank) % self.gpus_per_node
-        own = local * self.nics_per_node // self.gpus_per_node
-        return self.node(rank) * self.nics_per_node + own
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """Many `Rate`s: bandwidth f8[m], lanes i4[m], alpha f8[m]."""
+
+    bandwidth: F8
+    lanes: I4
+    alpha: F8
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("bandwidth", np.float64), ("lanes", np.int32), ("alpha", np.float64)):
+            object.__setattr__(self, name, frozen(getattr(self, name), dtype))
+
+    def __len__(self) -> int:
+        return len(self.bandwidth)
+
+    def __getitem__(self, i: int) -> Rate:
+        return Rate(float(self.bandwidth[i]), int(self.lanes[i]), float(self.alpha[i]))
 
     @property
-    def n_resources(self) -> int:
-        """One more than the largest resource id."""
-        nodes = -(-self.n_ranks // self.gpus_per_node)
-        return nodes * (self.gpus_per_node**2 + 2 * self.nics_per_node)
+    def capacity(self) -> F8:
+        """GB/s of all lanes together: f8[m]."""
+        return self.bandwidth * self.lanes
 
-    def resources(self, src: I4, dst: I4) -> tuple[I4, I4]:
-        """The two resources a transfer occupies (the same one twice within a node): i4[n] each."""
-        per, node = self.gpus_per_node, self.node(src)
-        nodes = -(-self.n_ranks // per)
-        inside = node == self.node(dst)
-        pair = node * per**2 + src % per * per + dst % per
-        sending = nodes * per**2 + self.nic(src)
-        receiving = nodes * (per**2 + self.nics_per_node) + self.nic(dst)
-        tx, rx = np.where(inside, pair, sending), np.where(inside, pair, receiving)
-        return frozen(tx, np.int32), frozen(rx, np.int32)
 
-    def cost(self, src: I4, dst: I4) -> NDArray[np.float64]:
-        """How long one micro-batch takes on each transfer's link, intra-node being 1."""
-        return np.where(self.node(src) == self.node(dst), 1.0, INTER_NODE_COST)
+def rates(values: list[Rate]) -> Rates:
+    """`values` as arrays."""
+    return Rates(*(np.array([v[i] for v in values]) for i in range(3)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Topology:
+    """One cluster of n ranks in N nodes.
+
+    node, local (the GPU's number in its node), device (a row of `devices`): i4[n];
+    node_size: i4[N] GPUs a node was built with, failed ones too; failed: i4[f, 2] (node, local);
+    link_src, link_dst: i4[m], `links`: their Rates; mesh: i4[n] which mesh a rank is in (-1:
+    none), `meshes`: the Rates of a mesh's links; level: u1[K] of each group, `shared`: its Rates;
+    port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] which
+    crossbar, node, leaf and spine a rank is on (-1: none); side_a, side_b: the ranks at either
+    side of each SWITCH group; chunk: bytes of one micro-batch of a chunk.
+    """
+
+    devices: tuple[Device, ...]
+    node: I4
+    local: I4
+    device: I4
+    node_size: I4
+    failed: I4
+    link_src: I4
+    link_dst: I4
+    links: Rates
+    mesh: I4
+    meshes: Rates
+    level: U1
+    shared: Rates
+    port: I4
+    domain: I4
+    side_a: Csr
+    side_b: Csr
+    chunk: int
+
+    def __post_init__(self) -> None:
+        for name in ("node", "local", "device", "node_size", "failed", "link_src", "link_dst",
+                     "mesh", "port", "domain"):  # fmt: skip
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
+        object.__setattr__(self, "level", frozen(self.level, np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+    @property
+    def n_ranks(self) -> int:
+        """How many GPUs take part."""
+        return len(self.node)
+
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes there are; one whose GPUs all failed counts too."""
+        return len(self.node_size)
+
+    @property
+    def first_switch(self) -> int:
+        """The group number of SWITCH group 0."""
+        return len(self.shared) - len(self.side_a)
+
+    @property
+    def first_rank(self) -> I8:
+        """The first rank of each node, and n_ranks: i8[N + 1]."""
+        return np.searchsorted(self.node, np.arange(self.n_nodes + 1))
+
+    def describe(self, rank: int) -> str:
+        """`rank 5 (GPU 1 of node2)`: for messages."""
+        return f"rank {rank} (GPU {self.local[rank]} of node{self.node[rank] + 1})"
+
+    def block_cost(self) -> F8:
+        """µs that a thread block of each rank takes to move one micro-batch: f8[n]."""
+        block = np.array([device.block for device in self.devices])
+        return self.chunk / (block * US_PER_MB)[self.device]
+
+
+NOMINAL_LINK = Rate(1000.0)
+NOMINAL_NIC = Rate(1000.0 / INTER_NODE_COST)
+NOMINAL_DEVICE = Device(reduce=1e4, block=1e4)
+
+
+def uniform(
+    n_ranks: int,
+    gpus_per_node: int,
+    nics_per_node: int,
+    *,
+    link: Rate = NOMINAL_LINK,
+    nic: Rate = NOMINAL_NIC,
+    device: Device = NOMINAL_DEVICE,
+    chunk: int = 1_000_000,
+) -> Topology:
+    """The cluster a program's header describes: what is used where no `.cluster` is given.
+
+    A link between every two GPUs of a node, NICs shared by a node's GPUs in equal runs, and a
+    switch between all NICs. The default rates are no hardware's: they make one micro-batch take 1
+    within a node, 2.5 between nodes, and a thread block's share 0.1.
+    """
+    rank = np.arange(n_ranks)
+    node, local = rank // gpus_per_node, rank % gpus_per_node
+    n_nodes = -(-n_ranks // gpus_per_node)
+    port, domain = np.full((4, n_ranks), -1), np.full((4, n_ranks), -1)
+    port[Level.NIC] = node * nics_per_node + local * nics_per_node // gpus_per_node
+    domain[Level.NIC], domain[Level.LEAF], domain[Level.SPINE] = node, 0, 0
+    n_nics = n_nodes * nics_per_node
+    none = np.zeros(0, np.int32)
+    return Topology(
+        devices=(device,),
+        node=node, local=local, device=np.zeros(n_ranks, np.int32),
+        node_size=np.full(n_nodes, gpus_per_node), failed=np.zeros((0, 2), np.int32),
+        link_src=none, link_dst=none, links=rates([]),
+        mesh=node, meshes=_repeated(link, n_nodes),
+        level=np.full(n_nics, Level.NIC), shared=_repeated(nic, n_nics),
+        port=port, domain=domain,
+        side_a=Csr(np.zeros(1, np.int64), none), side_b=Csr(np.zeros(1, np.int64), none),
+        chunk=chunk,
+    )  # fmt: skip
+
+
+def _repeated(rate: Rate, times: int) -> Rates:
+    return Rates(*(np.full(times, value) for value in rate))
+
+
+def same(a: Topology, b: Topology) -> bool:
+    """Whether two Topologies are alike in everything."""
+    return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(Topology))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    match a:
+        case np.ndarray():
+            return np.array_equal(a, b)
+        case Csr() | Rates():
+            return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+    return bool(a == b)
+
+
+def check(t: Topology) -> list[str]:
+    """The invariants that `t` breaks, in words; empty when it is sound. O(its size)."""
+    return list(_problems(t))
+
+
+def _problems(t: Topology) -> Iterator[str]:
+    n = len(t)
+    if (np.diff(t.node * (int(t.local.max(initial=0)) + 1) + t.local) <= 0).any():
+        yield "ranks are not numbered node by node"
+    if (np.diff(t.link_src.astype(np.int64) * n + t.link_dst) <= 0).any():
+        yield "links are not sorted, or one is there twice"
+    ends = np.concatenate([t.link_src, t.link_dst, t.side_a.index, t.side_b.index])
+    if (t.link_src == t.link_dst).any() or (ends < 0).any() or (ends >= n).any():
+        yield "a link or group has an impossible rank"
+    for name, r in (("link", t.links), ("mesh", t.meshes), ("group", t.shared)):
+        if not (np.isfinite(r.bandwidth).all() and (r.bandwidth > 0).all()):
+            yield f"a {name} has no bandwidth"
+        if (r.lanes < 1).any() or not (r.alpha >= 0).all():
+            yield f"a {name} has no lanes, or a negative latency"
+    if (t.mesh >= len(t.meshes)).any() or (t.device >= len(t.devices)).any():
+        yield "a rank is in a mesh, or of a device, that is not there"
+    yield from _group_problems(t)
+
+
+def _group_problems(t: Topology) -> Iterator[str]:
+    for level in range(4):
+        used = t.port[level][t.port[level] >= 0]
+        if (used >= len(t.shared)).any() or (t.level[used] != level).any():
+            yield f"a {Level(level).name} port is a group of another level"
+    if (t.level[t.first_switch :] != Level.SWITCH).any():
+        yield "switch groups do not come last"
+    for side in (t.side_a, t.side_b):
+        if (side.counts() < 1).any():
+            yield "a side of a switch group is empty"
+        row, where = side.owner(), t.node[side.index]
+        if (where[1:] != where[:-1])[row[1:] == row[:-1]].any():
+            yield "a side of a switch group lies in several nodes"
+    a, b = (s.owner().astype(np.int64) * len(t) + s.index for s in (t.side_a, t.side_b))
+    if np.isin(a, b).any():
+        yield "a rank is at both sides of a switch group"
+
+
+def members(side: Csr, t: Topology) -> B1:
+    """Which GPUs (numbered from the node's first rank) are at a side: b1[groups, widest node]."""
+    first = t.first_rank
+    widest = int(np.diff(first).max(initial=1))
+    found = np.zeros((len(side), widest), np.bool_)
+    found[side.owner(), side.index - first[t.node[side.index]]] = True
+    return found

@@ -18,7 +18,8 @@ from numba import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.program import Program
-from hccc.ir.topology import Topology
+from hccc.ir.routes import resources
+from hccc.ir.topology import Topology, uniform
 from hccc.passes.grouping import group
 
 
@@ -77,13 +78,17 @@ def _pack(edges: I4, begin: I8, end: I8) -> tuple[I8, I4]:
     return ptr, index
 
 
-def depend(program: Program) -> Dag:
-    """The Dag of `program`. O(transfers + dependencies), plus a sort of the links."""
+def depend(program: Program, topology: Topology | None = None) -> Dag:
+    """The Dag of `program` on `topology` (else on what its header describes).
+
+    O(transfers + dependencies), plus a sort of the links.
+    """
     t, c = program.transfers, program.collective
     ptr, rows = group(np.ascontiguousarray(t["chunk"]), c.n_chunks)
     src, dst, op = (np.ascontiguousarray(t[k]) for k in ("src", "dst", "op"))
     overwrites = c.wants(dst, t["chunk"]) & (not c.swaps_in_place)
     edges, begin, end, initial = _edges(ptr, rows, src, dst, op, overwrites, c.n_ranks)
     preds = Csr(*_pack(edges, begin, end))
-    topology = Topology(c.n_ranks, program.gpus_per_node, program.nics_per_node)
-    return Dag(program, preds, initial, *topology.resources(src, dst))
+    if topology is None:
+        topology = uniform(c.n_ranks, program.gpus_per_node, program.nics_per_node)
+    return Dag(program, preds, initial, *resources(topology, src, dst), topology)

@@ -1,9 +1,9 @@
-"""timeline: when each primitive would run, by the header's cost model. Not the simulator.
+"""timeline: when each primitive would run, by the topology's cost model. Not the simulator.
 
 `fuse` and `allocate` need to compare choices; this estimate is enough for that and linear.
 Task-level execution (ResCCL §3): a primitive runs all micro-batches, its successors follow one
 micro-batch behind. A primitive takes as long as the slowest link it uses, or its block's share of
-memory. Time is in units of one intra-node chunk transfer of one micro-batch.
+memory. Time is the topology's: µs, or without a cluster one intra-node chunk transfer.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Buffer, Operands, Primitives
-from hccc.ir.topology import Topology
+from hccc.ir.routes import cost, resources
 
 MICRO_BATCHES = 16  # enough for the steady state to outweigh the fill
-BLOCK_COST = 0.1  # a block moves ten operands in the time an intra-node link moves one
 F8 = NDArray[np.float64]
 
 
@@ -79,8 +78,9 @@ def timeline(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Timeline
     Links are shared freely: what they add is `link_time`. O(primitives + dependencies).
     """
     row, src, dst = remote(p)
-    unit = BLOCK_COST * (p.src.counts() + p.dst.counts()).astype(np.float64)
-    np.maximum.at(unit, row, _topology(p).cost(src, dst))
+    topology = p.dag.topology
+    unit = topology.block_cost()[p.owner] * (p.src.counts() + p.dst.counts())
+    np.maximum.at(unit, row, cost(topology, src, dst))
     n_blocks = int(block.max()) + 1 if len(block) else 0
     start, end = _walk(block, n_blocks, unit, p.deps.ptr, p.deps.index, batches)
     return Timeline(start, end, float(end.max(initial=0.0)))
@@ -89,14 +89,10 @@ def timeline(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Timeline
 def link_time(p: Primitives, batches: int = MICRO_BATCHES) -> float:
     """How long the busiest link is in use: no allocation is faster. O(link uses)."""
     _, src, dst = remote(p)
-    topology = _topology(p)
-    cost = topology.cost(src, dst) * batches
-    tx, rx = topology.resources(src, dst)
-    load = np.bincount(tx, cost, topology.n_resources)
-    load += np.bincount(rx, np.where(tx == rx, 0.0, cost), topology.n_resources)
+    topology = p.dag.topology
+    time = cost(topology, src, dst) * batches
+    tx, rx = resources(topology, src, dst)
+    load = np.zeros(1 + int(max(tx.max(initial=0), rx.max(initial=0))))
+    for used, busy in ((tx, time), (rx, np.where(tx == rx, 0.0, time))):
+        load += np.bincount(used, busy, len(load))
     return float(load.max(initial=0.0))
-
-
-def _topology(p: Primitives) -> Topology:
-    program = p.dag.program
-    return Topology(program.collective.n_ranks, program.gpus_per_node, program.nics_per_node)

@@ -1,0 +1,316 @@
+"""routes: what each transfer occupies on its way through a Topology, and how long it takes.
+
+All functions take src, dst: i4[n] and work in blocks of rows, so that memory beyond the result
+does not grow with n. O(n · SWITCH groups of one pair of nodes), plus O(n log links).
+
+A *resource* is a number: 2k and 2k + 1 for the two directions of shared group k, then the links,
+then the pairs of meshes and crossbars (never stored), then the lanes of leaves and spines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import B1, I4, I8, Csr, frozen
+from hccc.ir.topology import F8, US_PER_MB, Level, Topology, members
+
+BLOCK = 1 << 18  # rows at a time: a dozen temporaries that stay in cache
+ROOM = 1 << 20  # resource numbers up to here are used as they are
+ABOVE = (Level.LEAF, Level.SPINE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """What n transfers use. uses: Csr[n] of rows of `resource` (i8[R] numbers); capacity: f8[R]
+    GB/s; bandwidth: f8[n] GB/s of a transfer alone on its way (0: there is no way); alpha: f8[n]
+    µs."""
+
+    uses: Csr
+    resource: I8
+    capacity: F8
+    bandwidth: F8
+    alpha: F8
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """Some transfers, while their ways are found. `share`: GB/s left where all want it at once."""
+
+    src: I4
+    dst: I4
+    bandwidth: F8
+    alpha: F8
+    reached: B1
+    tx: I8
+    rx: I8
+    share_tx: F8
+    share_rx: F8
+    columns: list[I8]
+
+    def use(self, where: B1, resource: I8, capacity: F8) -> None:
+        """Every transfer of `where` runs over a resource."""
+        self.columns.append(np.where(where, resource, -1))
+        self.bandwidth = np.where(where, np.minimum(self.bandwidth, capacity), self.bandwidth)
+
+    def hold(self, where: B1, tx: I8, rx: I8, share_tx: F8, share_rx: F8) -> None:
+        """`tx` and `rx` are what transfers of `where` may not share, if narrower than before.
+
+        Of equals the first is sent by and the last received by: both ends of a way count.
+        """
+        out, into = where & (share_tx < self.share_tx), where & (share_rx <= self.share_rx)
+        self.tx, self.rx = np.where(out, tx, self.tx), np.where(into, rx, self.rx)
+        self.share_tx = np.where(out, share_tx, self.share_tx)
+        self.share_rx = np.where(into, share_rx, self.share_rx)
+
+
+class Router:
+    """The tables that finding ways through one Topology needs. O(ranks + links + groups)."""
+
+    def __init__(self, t: Topology) -> None:
+        self.t = t
+        self.capacity, self.links, self.meshes = (x.capacity for x in (t.shared, t.links, t.meshes))
+        self.share = self.capacity / _sharers(t)
+        self.link_key = t.link_src.astype(np.int64) * len(t) + t.link_dst
+        self.first_link = 2 * len(t.shared)
+        first_pair = self.first_link + len(t.links)
+        self.mesh_place, self.mesh_size = _places(t.mesh)
+        bar = t.domain[Level.PORT]
+        self.bar_place, self.bar_size = _places(bar)
+        sizes = np.concatenate([self.mesh_size, self.bar_size]).astype(np.int64) ** 2
+        base = first_pair + np.concatenate([[0], np.cumsum(sizes)])
+        self.mesh_base, self.bar_base = np.split(base[:-1], [len(self.mesh_size)])
+        self.first_lane = int(base[-1])
+        lanes = t.shared.lanes.astype(np.int64)
+        self.lane_base = self.first_lane + 2 * (np.cumsum(lanes) - lanes)
+        self.n_resources = self.first_lane + 2 * int(lanes.sum())
+        self.nic_place = {level: _nic_places(t, level) for level in ABOVE}
+        self.a, self.b = members(t.side_a, t), members(t.side_b, t)
+        self.a_node = t.node[t.side_a.index[t.side_a.ptr[:-1]]]  # sides count from their node
+        self.switches = _by_nodes(t)
+        self.first_rank = t.first_rank
+
+    def blocks(self, src: I4, dst: I4) -> Iterator[tuple[slice, _Block]]:
+        """The ways of all transfers, BLOCK rows at a time."""
+        for begin in range(0, len(src), BLOCK):
+            rows = slice(begin, min(begin + BLOCK, len(src)))
+            yield rows, self._block(np.asarray(src[rows]), np.asarray(dst[rows]))
+
+    def _block(self, src: I4, dst: I4) -> _Block:
+        n = len(src)
+        none = np.full(n, -1, np.int64)
+        inf = np.full(n, np.inf)
+        reached = np.zeros(n, np.bool_)
+        b = _Block(src, dst, inf, np.zeros(n), reached, none, none, inf, inf, [])
+        left = self._mesh(b, self._direct(b))
+        inside = self.t.node[src] == self.t.node[dst]
+        if left.any():
+            self._crossbar(b, left & inside)
+            self._network(b, left & ~inside)
+            self._switch_groups(b, left)
+        b.bandwidth = np.where(b.reached, b.bandwidth, 0.0)
+        return b
+
+    def _direct(self, b: _Block) -> B1:
+        """Transfers over direct links; returns the others."""
+        if not len(self.link_key):
+            return np.ones(len(b.src), np.bool_)
+        key = b.src.astype(np.int64) * len(self.t) + b.dst
+        at = np.minimum(np.searchsorted(self.link_key, key), len(self.link_key) - 1)
+        found = np.equal(self.link_key[at], key)
+        self._own_link(b, found, self.first_link + at, self.links[at], self.t.links.alpha[at])
+        others: B1 = ~found
+        return others
+
+    def _mesh(self, b: _Block, left: B1) -> B1:
+        """Transfers over a mesh's links; returns the others."""
+        mesh = self.t.mesh[b.src]
+        found = left & (mesh >= 0) & (mesh == self.t.mesh[b.dst])
+        if not found.any():
+            return left
+        pair = self.mesh_base[mesh] + self.mesh_place[b.src] * self.mesh_size[mesh]
+        pair = pair + self.mesh_place[b.dst]
+        self._own_link(b, found, pair, self.meshes[mesh], self.t.meshes.alpha[mesh])
+        others: B1 = left & ~found
+        return others
+
+    def _own_link(self, b: _Block, where: B1, resource: I8, capacity: F8, alpha: F8) -> None:
+        b.use(where, resource, capacity)
+        b.hold(where, resource, resource, capacity, capacity)
+        b.alpha = np.where(where, alpha, b.alpha)
+        b.reached |= where
+
+    def _crossbar(self, b: _Block, where: B1) -> None:
+        """A port takes as many streams as there are peers: what excludes is the pair."""
+        bar = self.t.domain[Level.PORT]
+        where = where & (bar[b.src] >= 0) & (bar[b.src] == bar[b.dst])
+        if not where.any():
+            return
+        self._ports(b, Level.PORT, where)
+        at = bar[b.src]
+        pair = self.bar_base[at] + self.bar_place[b.src] * self.bar_size[at]
+        pair = pair + self.bar_place[b.dst]
+        b.tx, b.rx = np.where(where, pair, b.tx), np.where(where, pair, b.rx)
+        b.reached |= where
+
+    def _ports(self, b: _Block, level: Level, where: B1) -> tuple[I4, I4]:
+        """Out of the source's port and into the destination's, at one level."""
+        out, into = self.t.port[level][b.src], self.t.port[level][b.dst]
+        b.use(where, 2 * out.astype(np.int64), self.capacity[out])
+        b.use(where, 2 * into.astype(np.int64) + 1, self.capacity[into])
+        alpha = np.maximum(self.t.shared.alpha[out], self.t.shared.alpha[into])
+        b.alpha = np.where(where, b.alpha + alpha, b.alpha)
+        return out, into
+
+    def _network(self, b: _Block, where: B1) -> None:
+        """Out by a NIC, up to the lowest switch that both NICs are below, and down again."""
+        crossing = [(Level.NIC, where)]
+        for level in ABOVE:
+            domain = self.t.domain[level]
+            where = where & (domain[b.src] != domain[b.dst])
+            crossing.append((level, where))
+        way = crossing[0][1]
+        for level, across in crossing:
+            port = self.t.port[level]
+            way = way & (~across | ((port[b.src] >= 0) & (port[b.dst] >= 0)))
+        if not way.any():
+            return
+        for level, across in crossing:
+            if (across := across & way).any():
+                out, into = self._ports(b, level, across)
+                tx, rx = self._lanes(level, out, b.src, 0), self._lanes(level, into, b.dst, 1)
+                b.hold(across, tx, rx, self.share[out], self.share[into])
+        b.reached |= way
+
+    def _lanes(self, level: Level, group: I4, rank: I4, way: int) -> I8:
+        """What excludes: a NIC is one; uplinks are as many as lanes, dealt out to the NICs."""
+        if level is Level.NIC:
+            return 2 * group.astype(np.int64) + way
+        lane = self.nic_place[level][rank] % self.t.shared.lanes[group]
+        return self.lane_base[group] + 2 * lane + way
+
+    def _switch_groups(self, b: _Block, where: B1) -> None:
+        """SWITCH groups with the source at one side and the destination at the other."""
+        key, ptr, groups = self.switches
+        if not len(key):
+            return
+        x, y = self.t.node[b.src].astype(np.int64), self.t.node[b.dst]
+        wanted = np.minimum(x, y) * self.t.n_nodes + np.maximum(x, y)
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        count = np.where(where & (key[at] == wanted), ptr[at + 1] - ptr[at], 0)
+        u, v = b.src - self.first_rank[x], b.dst - self.first_rank[y]
+        slowest = np.zeros(len(x))
+        for j in range(int(count.max(initial=0))):
+            g = groups[np.where(j < count, ptr[at] + j, 0)]
+            forth = (j < count) & self.a[g, u] & self.b[g, v] & (self.a_node[g] == x)
+            back = (j < count) & self.b[g, u] & self.a[g, v] & (self.a_node[g] == y)
+            k = g + self.t.first_switch
+            resource = 2 * k + back
+            b.use(forth | back, resource, self.capacity[k])
+            b.hold(forth | back, resource, resource, self.share[k], self.share[k])
+            slowest = np.maximum(slowest, np.where(forth | back, self.t.shared.alpha[k], 0.0))
+            b.reached = b.reached | forth | back
+        b.alpha = b.alpha + slowest
+
+    def capacities(self, resource: I8) -> F8:
+        """GB/s of resources that have a capacity: groups, links and the pairs of meshes."""
+        group = np.minimum(resource // 2, max(len(self.capacity) - 1, 0))
+        link = np.clip(resource - self.first_link, 0, max(len(self.links) - 1, 0))
+        mesh = np.searchsorted(self.mesh_base, resource, side="right") - 1
+        found = np.zeros(len(resource))
+        first_pair = self.first_link + len(self.links)
+        for where, values, at in (
+            (resource < self.first_link, self.capacity, group),
+            ((resource >= self.first_link) & (resource < first_pair), self.links, link),
+            (resource >= first_pair, self.meshes, mesh),
+        ):
+            if where.any():
+                found[where] = values[at[where]]
+        return found
+
+
+def _places(domain: I4) -> tuple[I4, I4]:
+    """The place of each rank among those of its domain, and the size of every domain."""
+    order = np.argsort(domain, kind="stable")
+    sorted_ = domain[order]
+    place = np.empty(len(domain), np.int64)
+    place[order] = np.arange(len(domain)) - np.searchsorted(sorted_, sorted_)
+    return place, np.bincount(domain[domain >= 0])
+
+
+def _nic_places(t: Topology, level: Level) -> I4:
+    """The place of each rank's NIC among those below the same uplinks: i8[n]."""
+    pair = t.port[level].astype(np.int64) * (len(t.shared) + 1) + t.port[Level.NIC]
+    kinds, at = np.unique(pair, return_inverse=True)
+    above = kinds // (len(t.shared) + 1)
+    return (np.arange(len(kinds)) - np.searchsorted(above, above))[at]
+
+
+def _sharers(t: Topology) -> I8:
+    """How many streams may want each group at once: i8[K], at least 1."""
+    count = np.zeros(len(t.shared), np.int64)
+    for level in range(len(t.port)):
+        np.add.at(count, t.port[level][t.port[level] >= 0], 1)
+    count[t.first_switch :] = np.minimum(t.side_a.counts(), t.side_b.counts())
+    return np.maximum(count, 1)
+
+
+def _by_nodes(t: Topology) -> tuple[I8, I8, I8]:
+    """SWITCH groups by the pair of nodes they join: keys ascending, ptr, groups."""
+    x, y = (t.node[s.index[s.ptr[:-1]]].astype(np.int64) for s in (t.side_a, t.side_b))
+    key = np.minimum(x, y) * t.n_nodes + np.maximum(x, y)
+    order = np.argsort(key, kind="stable")
+    keys, first = np.unique(key[order], return_index=True)
+    return keys, np.append(first, len(order)), order
+
+
+def resources(t: Topology, src: I4, dst: I4) -> tuple[I4, I4]:
+    """The two resources each transfer needs to itself in a sub-pipeline: i4[n] each.
+
+    One to send by and one to receive by, the same one twice where a link is not shared: of all
+    that a way uses, those with the least capacity per rank that may want them (HPDS, ResCCL §4.3).
+    """
+    router = Router(t)
+    tx, rx = np.empty(len(src), np.int64), np.empty(len(src), np.int64)
+    for rows, block in router.blocks(src, dst):
+        tx[rows], rx[rows] = block.tx, block.rx
+    if router.n_resources > max(ROOM, 8 * len(src)):
+        dense = np.unique(np.concatenate([tx, rx]), return_inverse=True)[1]
+        tx, rx = dense[: len(src)], dense[len(src) :]
+    return frozen(tx, np.int32), frozen(rx, np.int32)
+
+
+def cost(t: Topology, src: I4, dst: I4) -> F8:
+    """µs that one micro-batch takes alone on each transfer's way: f8[n]; inf where none is."""
+    time = np.empty(len(src))
+    for rows, block in Router(t).blocks(src, dst):
+        with np.errstate(divide="ignore"):
+            time[rows] = block.alpha + t.chunk / (block.bandwidth * US_PER_MB)
+    return time
+
+
+def unreachable(t: Topology, src: I4, dst: I4) -> I8:
+    """The transfers that have no way: row numbers, ascending."""
+    bad = [
+        np.flatnonzero(~block.reached) + rows.start for rows, block in Router(t).blocks(src, dst)
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *bad])
+
+
+def routes(t: Topology, src: I4, dst: I4) -> Routes:
+    """Everything that each transfer uses. Takes O(n · longest way) memory."""
+    router = Router(t)
+    counts, used = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
+    bandwidth, alpha = np.empty(len(src)), np.empty(len(src))
+    for rows, block in router.blocks(src, dst):
+        table: NDArray[np.int64] = np.stack(block.columns, axis=1)
+        counts.append(np.count_nonzero(table >= 0, axis=1))
+        used.append(table[table >= 0])
+        bandwidth[rows], alpha[rows] = block.bandwidth, block.alpha
+    numbers, at = np.unique(np.concatenate(used), return_inverse=True)
+    uses = Csr(np.cumsum(np.concatenate(counts)), at)
+    capacity = router.capacities(numbers)
+    return Routes(uses, frozen(numbers, np.int64), capacity, bandwidth, alpha)

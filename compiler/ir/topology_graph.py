@@ -1,0 +1,154 @@
+"""The face of a Topology that graph libraries read: ranks, and what they share, as vertices.
+
+A way is a path over hubs, `("mesh", 0)`, `("leaf", 2)`, …: a switch is one hub with an edge to and
+from each of its members, never an edge for each pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx  # type: ignore[import-untyped]
+import numpy as np
+
+from hccc.ir.arrays import B1, I8, Csr, csr_from_pairs
+from hccc.ir.topology import Level, Rate, Rates, Topology
+
+Vertex = int | tuple[str, int]
+HUBS = ("mesh", "port", "switch", "leaf", "spine", "core")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Edges:
+    """Edges of one sort, both ways, between members and hubs of these names. member, hub: i8[m];
+    rate: i8[m] rows of `rates`."""
+
+    below: str
+    above: str
+    member: I8
+    hub: I8
+    rates: Rates
+    rate: I8
+
+
+def _spokes(t: Topology) -> list[_Edges]:
+    """Everything but the direct links."""
+    rank = np.arange(len(t))
+    meshed, barred = t.mesh >= 0, t.domain[Level.PORT] >= 0
+    bar = t.domain[Level.PORT][barred]
+    owner = np.concatenate([t.side_a.owner(), t.side_b.owner()])
+    member = np.concatenate([t.side_a.index, t.side_b.index])
+    return [
+        _Edges("rank", "mesh", rank[meshed], t.mesh[meshed], t.meshes, t.mesh[meshed]),
+        _Edges("rank", "port", rank[barred], bar, t.shared, t.port[Level.PORT][barred]),
+        _Edges("rank", "switch", member, owner, t.shared, owner + t.first_switch),
+        *_network(t),
+    ]
+
+
+def _network(t: Topology) -> list[_Edges]:
+    """Ranks below leaves, leaves with uplinks below spines, spines with uplinks below the core.
+
+    A leaf of one node leads nowhere unless another leaf can be reached above it.
+    """
+    wired = t.port[Level.NIC] >= 0
+    nic, leaf, spine = t.port[Level.NIC], t.domain[Level.LEAF], t.domain[Level.SPINE]
+    up = wired & (t.port[Level.LEAF] >= 0)
+    top = up & (t.port[Level.SPINE] >= 0)
+    core = len(np.unique(spine[top])) > 1
+    climbs = up & (_kinds(spine, leaf, up) > 1) | (top & core)
+    on = wired & (climbs | (_kinds(leaf, t.node, wired) > 1))
+    top &= core & climbs
+    rank = np.arange(len(t))
+    return [
+        _Edges("rank", "leaf", rank[on], leaf[on], t.shared, nic[on]),
+        _Edges("leaf", "spine", *_once(leaf, spine, climbs), t.shared,
+               t.port[Level.LEAF][climbs][_first(leaf[climbs])]),
+        _Edges("spine", "core", *_once(spine, np.zeros_like(spine), top), t.shared,
+               t.port[Level.SPINE][top][_first(spine[top])]),
+    ]  # fmt: skip
+
+
+def _first(values: I8) -> I8:
+    return np.unique(values, return_index=True)[1]
+
+
+def _once(below: I8, above: I8, where: B1) -> tuple[I8, I8]:
+    first = _first(below[where])
+    return below[where][first], above[where][first]
+
+
+def _kinds(group: I8, value: I8, where: B1) -> I8:
+    """For every row: how many values rows of its group have."""
+    width = int(max(value.max(initial=0), 0)) + 1
+    pairs = np.unique(group[where].astype(np.int64) * width + value[where])
+    count = np.bincount(pairs // width, minlength=int(max(group.max(initial=0), 0)) + 1)
+    return np.where(where, count[group], 0)
+
+
+def graph(t: Topology) -> nx.DiGraph[Vertex]:
+    """Ranks (integers, with node, gpu, vendor, device) and hubs. Edges have `bandwidth` (GB/s),
+    `lanes` and `alpha` (µs), and shared NICs and uplinks their `group`. O(its size)."""
+    g: nx.DiGraph[Vertex] = nx.DiGraph()
+    for r in range(len(t)):
+        device = t.devices[t.device[r]]
+        names = {"vendor": device.vendor, "device": device.name}
+        g.add_node(r, node=int(t.node[r]), gpu=int(t.local[r]), **names)
+    for i, (u, v) in enumerate(zip(t.link_src.tolist(), t.link_dst.tolist(), strict=True)):
+        g.add_edge(u, v, **_named(t.links[i]))
+    for edges in _spokes(t):
+        grouped = edges.rates is t.shared
+        for m, h, k in zip(edges.member, edges.hub, edges.rate, strict=True):
+            low: Vertex = int(m) if edges.below == "rank" else (edges.below, int(m))
+            more = {"group": float(k)} if grouped else {}
+            what = _named(edges.rates[int(k)]) | more
+            g.add_edge(low, (edges.above, int(h)), **what)
+            g.add_edge((edges.above, int(h)), low, **what)
+    return g
+
+
+def _named(rate: Rate) -> dict[str, float]:
+    return {"bandwidth": rate.bandwidth, "lanes": rate.lanes, "alpha": rate.alpha}
+
+
+def apart(t: Topology) -> tuple[int, int] | None:
+    """Two ranks of which the first cannot reach the second, over others too; None if all can.
+
+    O(ranks + links + group members): a breadth-first search each way, whole frontiers at a time.
+    """
+    src, dst, n = _numbered(t)
+    for ahead, (a, b) in ((True, (src, dst)), (False, (dst, src))):
+        lost = np.flatnonzero(~_seen(csr_from_pairs(a, b, n))[: len(t)])
+        if len(lost):
+            return (0, int(lost[0])) if ahead else (int(lost[0]), 0)
+    return None
+
+
+def _numbered(t: Topology) -> tuple[I8, I8, int]:
+    """All edges with hubs numbered after the ranks: src, dst, vertices."""
+    spokes = _spokes(t)
+    base, n = {"rank": 0}, len(t)
+    for name in HUBS:
+        most = [int(e.hub.max(initial=-1)) for e in spokes if e.above == name]
+        most += [int(e.member.max(initial=-1)) for e in spokes if e.below == name]
+        base[name], n = n, n + max(most) + 1
+    member = [e.member + base[e.below] for e in spokes]
+    hub = [e.hub + base[e.above] for e in spokes]
+    return (
+        np.concatenate([t.link_src, *member, *hub]),
+        np.concatenate([t.link_dst, *hub, *member]),
+        n,
+    )
+
+
+def _seen(after: Csr) -> B1:
+    """The vertices that vertex 0 reaches."""
+    seen = np.zeros(len(after), np.bool_)
+    frontier = np.zeros(1, np.int64)
+    while len(frontier):
+        seen[frontier] = True
+        count = after.ptr[frontier + 1] - after.ptr[frontier]
+        begin = np.repeat(after.ptr[frontier] - np.cumsum(count) + count, count)
+        ahead = after.index[begin + np.arange(len(begin))]
+        frontier = np.unique(ahead[~seen[ahead]]).astype(np.int64)
+    return seen
