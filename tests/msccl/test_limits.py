@@ -14,6 +14,7 @@ from hccc import driver
 from hccc.diagnostics import Source, UserError
 from hccc.driver import XmlOptions
 from hccc.emit import msccl_xml
+from hccc.emit.msccl_steps import Block, Step
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 
@@ -226,3 +227,13 @@ def test_runs_of_reductions_end_before_the_runtimes_array_does(reductions: int) 
     runs = "".join(map(str, ends)).split("1")
     assert max(map(len, runs)) <= 15 or reductions <= 16
     assert np.sum(ends) == (reductions - 1) // 16
+
+
+def test_waits_name_steps_as_the_file_numbers_them() -> None:
+    """A step with three waits is two nops and itself; what waits for it says its number, 2."""
+    steps = [Step("cpy", ("i", 0), ("o", 0), 1, range(k, k + 1)) for k in range(3)]
+    steps[0].waits = {1: 0, 2: 0, 3: 0}
+    steps[2].waits = {1: 1, 2: 1}
+    block = Block(0, 0, steps=steps)
+    assert [block.position(k) for k in range(3)] == [2, 3, 5]
+    assert block.length() == 6
