@@ -13,7 +13,7 @@ from hccc.runtime.request import Request
 from hccc.testing import REDUCE_OPS, correct_programs, execute, options, run, text
 from hccc.testing.kernels import launch, wrong_elements
 
-MANY = pytest.mark.parametrize("examples", [6, pytest.param(250, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
 
 
 def at_length(examples: int) -> settings:
