@@ -1,0 +1,102 @@
+"""Random clusters, as text: nodes joined inside by a mesh, crossbar or switch groups; NICs below
+leaves and spines, or resources between nodes; failed GPUs, degraded links."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from hccc.diagnostics import Source
+from hccc.ir.topology import Topology
+from hccc.lang.cluster import parse
+
+SPEED = st.tuples(st.floats(0.001, 1e5), st.integers(1, 9), st.none() | st.floats(0, 1e3)).map(
+    lambda r: f"({', '.join(str(x) for x in r if x is not None)})"
+)
+
+
+def _ids(gpus: list[int]) -> str:
+    return f"({', '.join(map(str, gpus))})"
+
+
+@st.composite
+def _inside(draw: st.DrawFn, size: int) -> str:
+    """`define bandwidth` that joins all GPUs of a node."""
+    everyone = _ids(list(range(size)))
+    speed = [draw(SPEED) for _ in range(4)]
+    ways = [f"port => [({everyone} -> {speed[0]})]"]
+    if size > 1:
+        cut = draw(st.integers(1, size - 1))
+        sides = _ids(list(range(cut))), _ids(list(range(cut, size)))
+        ways = [
+            *ways,
+            f"mesh => [({everyone} -> {speed[1]})]",
+            f"switch => [({sides[0]}, {sides[1]} >-> {speed[2]}), "
+            f"({sides[1]}, {sides[0]} >-> {speed[3]})]",
+        ]
+    chosen = draw(st.lists(st.sampled_from(ways), min_size=1, unique=True))
+    if size > 1 and draw(st.booleans()):
+        u, v = draw(st.permutations(range(size)))[:2]
+        chosen.append(f"direct => [(({u},{v}) -> {draw(SPEED)})]")
+    return f"define bandwidth = {{{', '.join(chosen)}}}"
+
+
+@st.composite
+def _nics(draw: st.DrawFn, size: int) -> tuple[int, str]:
+    """How many NICs, and the line: runs of GPUs that share one."""
+    cuts = sorted(draw(st.sets(st.integers(1, size - 1)))) if size > 1 else []
+    runs = [list(range(a, b)) for a, b in zip([0, *cuts], [*cuts, size], strict=True)]
+    return len(runs), f"define nic = [{', '.join(f'({_ids(r)} -> {draw(SPEED)})' for r in runs)}]"
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """The text of one cluster, of at most 20 GPUs."""
+    lines, fewest = [f"define chunk = {draw(st.integers(1, 1 << 30))}"], 9
+    sizes: list[int] = []
+    network = draw(st.booleans())
+    for _ in range(draw(st.integers(1, 3))):
+        count, size = draw(st.integers(1, 2)), draw(st.integers(1, 3))
+        lines.append(f"define node{len(sizes) + 1} = {count} * {size}")
+        vendor = draw(st.sampled_from(["nvidia", "amd"]))
+        lines.append(f"define device = {{vendor => {vendor}, reduce => {draw(st.floats(1, 1e4))}}}")
+        sizes += [size] * count
+        lines.append(draw(_inside(size)))
+        if network:
+            nics, line = draw(_nics(size))
+            fewest = min(fewest, nics)
+            lines.append(line)
+    if network:
+        lines += draw(_tiers(len(sizes), fewest))
+    else:
+        for a, b in zip(range(len(sizes)), range(1, len(sizes)), strict=False):
+            sides = _ids(list(range(sizes[a]))), _ids(list(range(sizes[b])))
+            lines.append(f"define internode = (node{a + 1}, node{b + 1})")
+            way = f"(({sides[0]}, {sides[1]} >-> {draw(SPEED)}))"
+            direct = f", direct => [((0,0) -> {draw(SPEED)})]" if draw(st.booleans()) else ""
+            lines.append(f"define interbandwidth = {{switch => [{way}]{direct}}}")
+    node = draw(st.integers(0, len(sizes) - 1))
+    if draw(st.booleans()) and sizes[node] > 1:
+        lines.append(f"define failed = [(node{node + 1}, {draw(st.integers(0, sizes[node] - 1))})]")
+    if network and draw(st.booleans()):
+        lines.append(f"define degraded = [((node{node + 1}, nic, 0) -> {draw(SPEED)})]")
+    return "\n".join(lines)
+
+
+@st.composite
+def _tiers(draw: st.DrawFn, n_nodes: int, fewest: int) -> list[str]:
+    """Leaves of nodes with uplinks, and spines over the leaves; or nothing."""
+    if fewest == 9 or not draw(st.booleans()):
+        return []
+    cut = draw(st.integers(1, n_nodes))
+    parts = [range(cut)] + ([range(cut, n_nodes)] if cut < n_nodes else [])
+    names = [", ".join(f"node{i + 1}" for i in part) for part in parts]
+    lines = [f"define leaf = [{', '.join(f'(({n}) -> {draw(SPEED)})' for n in names)}]"]
+    if draw(st.booleans()):
+        spines = [f"((leaf{i + 1}) -> {draw(SPEED)})" for i in range(len(parts))]
+        lines.append(f"define spine = [{', '.join(spines)}]")
+    return lines
+
+
+def cluster(text: str) -> Topology:
+    """The Topology of a text."""
+    return parse(Source("test.cluster", text))

@@ -1,0 +1,217 @@
+"""What cluster files mean: the paper's figure, each extension, the examples, size."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import networkx as nx  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from strategies import cluster, texts
+
+from hccc.diagnostics import UserError
+from hccc.ir.topology import Level, Topology, check, same, uniform
+from hccc.ir.topology_graph import apart, graph
+from hccc.ir.topology_lines import lines
+from hccc.lang.cluster import load
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.cluster"))
+GPUS = {
+    "resccl-topo1": 8, "resccl-topo2": 16, "resccl-topo3": 16, "resccl-topo4": 32,
+    "heteccl-h20-4+8": 12, "heteccl-h20-4x2+8": 16, "heteccl-h20-4x3": 12,
+    "heteccl-h20-4x3+8": 20, "heteccl-h20-8x2+4": 20, "heteccl-h20-4x2+8x2": 24,
+    "heteccl-v100-4+8": 12, "heteccl-v100-4x2+8": 16, "heteccl-v100-4x3": 12,
+    "heteccl-v100-4x3+8": 20, "heteccl-v100-8x2+4": 20, "heteccl-v100-4x2+8x2": 24,
+    "heteccl-h20-4x2+8-fault-4": 15, "heteccl-h20-4x2+8-fault-8": 15,
+    "heteccl-h20-4x2+8-fault-4-8": 14, "heteccl-h20-4x2+8-fault-4-4": 14,
+    "heteccl-h20-4x2+8-slow": 16, "syccl-a100-16": 16, "syccl-a100-32": 32,
+    "syccl-h800-64": 64, "syccl-h800-512": 512, "hetccl-pku-nvidia": 32, "hetccl-pku-v1": 32,
+    "hetccl-pku-v2": 16, "hetccl-pku-v3": 32, "hetccl-snu": 16, "dgx-h100": 8, "mi300x": 8,
+    "resccl-v100-topo1": 8, "resccl-v100-topo2": 16, "resccl-v100-topo3": 16,
+    "resccl-v100-topo4": 32, "heteccl-fig10": 6,
+}  # fmt: skip
+FIG10 = """define nodenum = 2
+define node1 = 2
+define bandwidth = {direct => [( (0,1) -> (25,2) )
+, ( (1,0) -> (25,2) ) ]}
+define node2 = 4
+define bandwidth = {switch => [( ( (0,1) , (2,3)
+>-> (16,1) ) ) ] , direct => [( (0,1) -> (25,2) )
+, ( (1,0) -> (25,2) ) , ( (2,3) -> (25,2) ) , ( (3,2)
+-> (25,2) ) ]}
+define internode = (node1, node2)
+define interbandwidth = {switch => [( ( (0,1)
+, (0,1,2,3) >-> (8,1) ) ) ]}
+"""
+
+
+def printed(t: Topology) -> str:
+    return "\n".join(lines(t))
+
+
+def test_figure_10_as_printed() -> None:
+    t = cluster(FIG10)
+    assert check(t) == []
+    assert (t.node.tolist(), t.local.tolist()) == ([0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 2, 3])
+    ends = list(zip(t.link_src.tolist(), t.link_dst.tolist(), strict=True))
+    assert ends == [(0, 1), (1, 0), (2, 3), (3, 2), (4, 5), (5, 4)]
+    assert (t.links.bandwidth == 25).all() and (t.links.lanes == 2).all()
+    assert t.level.tolist() == [Level.SWITCH] * 2 and t.shared.bandwidth.tolist() == [16, 8]
+    assert [t.side_a.row(k).tolist() for k in range(2)] == [[2, 3], [0, 1]]
+    assert [t.side_b.row(k).tolist() for k in range(2)] == [[4, 5], [2, 3, 4, 5]]
+
+
+def test_brackets_of_figure_10_may_be_fewer_or_more() -> None:
+    few = "define node1 = 4\ndefine bandwidth = {switch => [(0,1),(2,3) >-> (16,1)], "
+    few += "direct => [(0,1) -> 5, (1,0) -> 5, (2,3) -> (5), (3,2) -> (5,1)]}"
+    more = "define node1 = 4\ndefine bandwidth = {switch => [((((0,1),(2,3)) >-> (16,1))),], "
+    more += "direct => [(((0,1) -> (5,1))), ((1,0) -> 5), ((2,3) -> 5), ((3,2) -> 5)],}"
+    assert same(cluster(few), cluster(more))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples(path: Path) -> None:
+    t = load(path)
+    assert check(t) == []
+    assert same(t, cluster(printed(t)))
+    assert path.read_text().startswith("# ")  # where its numbers come from
+    if path.stem in GPUS:
+        assert len(t) == GPUS[path.stem]
+
+
+def test_all_examples_are_there() -> None:
+    assert set(GPUS) <= {path.stem for path in EXAMPLES}
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts())
+def test_printing_parses_to_the_same(text: str) -> None:
+    try:
+        t = cluster(text)
+    except UserError as error:
+        assert error.problem.code == "E135"  # a GPU failed that others were reached by
+        assume(False)
+    assert check(t) == []
+    again = printed(t)
+    assert same(t, cluster(again))
+    assert again == printed(cluster(again))
+
+
+def test_uniform_prints_too() -> None:
+    for shape in ((8, 4, 2), (12, 4, 4), (4, 4, 1)):
+        t = uniform(*shape)
+        assert check(t) == []
+        u = cluster(printed(t))
+        assert np.array_equal(t.port[Level.NIC], u.port[Level.NIC])
+        assert np.array_equal(t.mesh, u.mesh) and t.chunk == u.chunk
+
+
+def test_kinds_of_nodes_repeat() -> None:
+    body = "define bandwidth = {mesh => [((0..1) -> 10)]}\ndefine nic = [((0,1) -> 5)]\n"
+    once = "".join(f"define node{i + 1} = 2\n{body}" for i in range(3))
+    t = cluster("define node1 = 3 * 2\n" + body)
+    assert same(t, cluster(once))
+    assert "define node1 = 3 * 2" in printed(t)
+
+
+def test_latency_of_the_rate_the_node_the_file() -> None:
+    text = """define latency = {mesh => 3, nic => 4}
+    define node1 = 2
+    define bandwidth = {mesh => [((0,1) -> (10,1,9))]}
+    define nic = [((0,1) -> 5)]
+    define node2 = 2
+    define bandwidth = {mesh => [((0,1) -> (10,1))]}
+    define nic = [((0) -> 5), ((1) -> 5)]
+    define latency = {nic => 6}"""
+    t = cluster(text)
+    assert t.meshes.alpha.tolist() == [9, 3]
+    assert t.shared.alpha.tolist() == [4, 6, 6]
+
+
+def test_devices_belong_to_nodes() -> None:
+    text = """define device = {vendor => nvidia, block => 7}
+    define node1 = 1\ndefine nic = [(0) -> 5]
+    define node2 = 1\ndefine device = {vendor => "amd", name => "MI 300"}
+    define nic = [(0) -> 5]\ndefine chunk = 2 MiB"""
+    t = cluster(text)
+    assert [(t.devices[d].vendor, t.devices[d].block) for d in t.device] == [
+        ("nvidia", 7), ("amd", 7)
+    ]  # fmt: skip
+    assert t.chunk == 2 << 20
+    assert np.allclose(t.block_cost(), (2 << 20) / 7000)
+
+
+def test_failed_gpus_are_no_ranks() -> None:
+    text = """define node1 = 2 * 3
+    define bandwidth = {mesh => [((0..2) -> 10)]}
+    define nic = [((0,1) -> 5), ((2) -> 6)]
+    define failed = [(node1, 2), (node2, 0)]"""
+    t = cluster(text)
+    assert (t.node.tolist(), t.local.tolist()) == ([0, 0, 1, 1], [0, 1, 1, 2])
+    assert t.shared.bandwidth.tolist() == [5, 5, 6]  # the NIC of the first dead GPU is gone
+    assert t.failed.tolist() == [[0, 2], [1, 0]]
+
+
+def test_degraded() -> None:
+    text = """define node1 = 2 * 2
+    define bandwidth = {mesh => [((0,1) -> (10,1,2))]}
+    define nic = [((0) -> (5,2,3)), ((1) -> 5)]
+    define degraded = [((node2, nic) -> (1,1)), ((node1, direct, 0, 1) -> (4,1)),
+                       (node1, nic, 1) -> 2]"""
+    t = cluster(text)
+    assert t.shared.bandwidth.tolist() == [5, 2, 1, 1]
+    assert t.shared.alpha[2] == 3
+    assert (t.link_src.tolist(), t.link_dst.tolist(), t.links[0]) == ([0], [1], (4, 1, 2))
+
+
+def test_rails_and_leaves() -> None:
+    nodes = "define node1 = 2 * 2\ndefine bandwidth = {port => [((0,1) -> 9)]}\n"
+    nodes += "define nic = [((0) -> 5), ((1) -> 5)]\n"
+    rails = cluster(nodes + "define rail = [(0), ((1) -> (5,2))]")
+    assert rails.domain[Level.LEAF].tolist() == [0, 1, 0, 1]
+    assert rails.port[Level.LEAF].tolist() == [-1, 8, -1, 8]
+    same_rails = (
+        nodes + "define leaf = [((node1..node2), (0)), ((node1, (1), node2, (1)) -> (5,2))]"
+    )
+    assert same(rails, cluster(same_rails))
+    spines = cluster(nodes + "define leaf = [((node1) -> 7), ((node2) -> 7)]\n"
+                     "define spine = [((leaf1) -> 8), ((leaf2) -> 8)]")  # fmt: skip
+    assert spines.domain[Level.SPINE].tolist() == [0, 0, 1, 1]
+    assert spines.shared.bandwidth[spines.port[Level.SPINE]].tolist() == [8] * 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts())
+def test_the_graph_agrees_on_what_is_reached(text: str) -> None:
+    try:
+        t = cluster(text)
+    except UserError:
+        assume(False)
+    g = graph(t)
+    component = max(nx.strongly_connected_components(g), key=len)
+    assert apart(t) is None
+    assert set(range(len(t))) <= component
+
+
+def test_512_gpus_parse_at_once() -> None:
+    path = next(path for path in EXAMPLES if path.stem == "syccl-h800-512")
+    load(path)  # imports and grammar tables
+    begin = time.perf_counter()
+    t = load(path)
+    assert time.perf_counter() - begin < 1
+    begin = time.perf_counter()
+    assert same(t, cluster(printed(t)))
+    assert time.perf_counter() - begin < 1
+
+
+def test_512_unlike_gpus_parse_at_once() -> None:
+    node = "define bandwidth = {{direct => [{}]}}\ndefine nic = [((0..7) -> ({}, 1))]\n"
+    pairs = ", ".join(f"(({u},{v}) -> (25,2))" for u in range(8) for v in range(8) if u != v)
+    text = "".join(f"define node{i + 1} = 8\n{node.format(pairs, i + 1)}" for i in range(64))
+    cluster(FIG10)
+    begin = time.perf_counter()
+    t = cluster(text)
+    assert time.perf_counter() - begin < 2
+    assert len(t.links) == 64 * 56
