@@ -151,7 +151,7 @@ def test_pcie_switches_and_upi_exclude() -> None:
     src, dst = np.array([4, 5, 6, 4, 8], np.int32), np.array([8, 9, 10, 5, 4], np.int32)
     tx, rx = resources(t, src, dst)
     assert tx[0] == tx[1] and rx[0] == rx[1]  # both from pair 0,1 to pair 4,5
-    assert tx[2] != tx[0] and rx[2] != rx[0]
+    assert tx[0] != rx[0] and tx[2] != tx[0] and rx[2] != rx[0]
     assert tx[3] == rx[3]  # NVLink
     assert {int(tx[4]), int(rx[4])}.isdisjoint({int(tx[0]), int(rx[0])})  # the other way
     found = routes(t, src, dst)
