@@ -1,7 +1,7 @@
 """hccc.testing: what tests of collective algorithms need, public.
 
-- `correct_programs`, `wrong_programs`, `mutants`, `options`, `plans`, `collectives`:
-  hypothesis strategies (`strategies`);
+- `correct_programs`, `wrong_programs`, `mutants`, `options`, `plans`, `collectives`,
+  `topologies`, `cluster_texts`: hypothesis strategies (`strategies`, `clusters`);
 - `is_correct`, `run`, `expected`, `exact_inputs`: what a program means, in plain NumPy
   (`reference`);
 - `execute`, `Hang`, `Poison`: a Plan run in any interleaving of its thread blocks (`stepwise`);
@@ -11,6 +11,8 @@ Needs hypothesis (`pip install hccc[test]`).
 """
 
 from hccc.testing.assertions import assert_correct, text
+from hccc.testing.clusters import texts as cluster_texts
+from hccc.testing.clusters import topologies
 from hccc.testing.mutate import MUTATIONS, Mutant
 from hccc.testing.reference import REDUCE_OPS, exact_inputs, expected, is_correct, run
 from hccc.testing.stepwise import Hang, Poison, execute
@@ -30,6 +32,7 @@ __all__ = [
     "Mutant",
     "Poison",
     "assert_correct",
+    "cluster_texts",
     "collectives",
     "correct_programs",
     "exact_inputs",
@@ -41,5 +44,6 @@ __all__ = [
     "plans",
     "run",
     "text",
+    "topologies",
     "wrong_programs",
 ]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import cluster, texts
 
 from hccc.diagnostics import Problem, UserError
 from hccc.lang.cluster import load
+from hccc.testing.clusters import cluster, texts
 
 NODE = "define node1 = 4\ndefine bandwidth = {mesh => [((0..3) -> (10,1))]}\n"
 NICS = NODE.replace("= 4", "= 2 * 4") + "define nic = [((0..3) -> (5,1))]\n"

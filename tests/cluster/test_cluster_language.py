@@ -9,13 +9,13 @@ import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
-from strategies import cluster, texts
 
 from hccc.diagnostics import UserError
 from hccc.ir.topology import Level, Topology, check, same, uniform
 from hccc.ir.topology_graph import apart, graph
 from hccc.ir.topology_lines import lines
 from hccc.lang.cluster import load
+from hccc.testing.clusters import cluster, texts
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.cluster"))
 GPUS = {

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
-from strategies import cluster, texts
 
 from hccc.diagnostics import Source, UserError
 from hccc.driver import Options, compile_text
@@ -22,6 +21,7 @@ from hccc.passes.depend import depend
 from hccc.passes.reach import reach
 from hccc.passes.round_robin import round_robin
 from hccc.passes.schedule import schedule
+from hccc.testing.clusters import cluster, texts
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 NODES = """define node1 = 2 * 2

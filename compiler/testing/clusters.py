@@ -1,5 +1,8 @@
-"""Random clusters, as text: nodes joined inside by a mesh, crossbar or switch groups; NICs below
-leaves and spines, or resources between nodes; failed GPUs, degraded links."""
+"""clusters: random clusters, as text and as Topologies.
+
+Nodes are joined inside by a mesh, crossbar or switch groups; NICs hang below leaves and spines,
+or resources join the nodes; some GPUs failed, some links are degraded.
+"""
 
 from __future__ import annotations
 
@@ -100,3 +103,8 @@ def _tiers(draw: st.DrawFn, n_nodes: int, fewest: int) -> list[str]:
 def cluster(text: str) -> Topology:
     """The Topology of a text."""
     return parse(Source("test.cluster", text))
+
+
+def topologies() -> st.SearchStrategy[Topology]:
+    """Topologies of at most 20 GPUs: unequal nodes, shared NICs, tiers, failures, slow links."""
+    return texts().map(cluster)
