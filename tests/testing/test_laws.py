@@ -68,7 +68,7 @@ def test_programs_grown_by_construction_are_right(program):
     assert accepts(program)
 
 
-@law(mutants(), always=300, slow=10000)
+@law(mutants(), always=300, slow=4000)
 def test_verify_tells_right_from_wrong(mutant):
     note(f"{mutant.mutation} at {mutant.what}\n{text(mutant.program)}")
     assert accepts(mutant.program) == is_correct(mutant.program)
@@ -88,7 +88,7 @@ RUN = st.tuples(
 )  # fmt: skip
 
 
-@law(correct_programs(), options(), RUN, always=150, slow=4000)
+@law(correct_programs(), options(), RUN, always=150, slow=1500)
 def test_any_way_down_the_road_gives_the_result(program, way, how):
     """Proved, and run: in place or not, any window, any interleaving, 1, 2 and 8 slots."""
     micro_batches, window, op, in_place, seed = how
@@ -100,7 +100,7 @@ def test_any_way_down_the_road_gives_the_result(program, way, how):
     assert same(got, want)
 
 
-@law(correct_programs(max_ranks=5, max_transfers=24), options(), always=25, slow=400)
+@law(correct_programs(max_ranks=5, max_transfers=24), options(), always=25, slow=150)
 def test_every_wait_is_needed(program, way):
     plan = compile_program(program, way).plan
     for k in range(len(plan.waits.index)):
@@ -112,7 +112,7 @@ def test_every_wait_is_needed(program, way):
     mutants(correct_programs(max_ranks=4, max_transfers=16)),
     options(prove=True),
     always=15,
-    slow=1000,
+    slow=400,
 )
 def test_nothing_wrong_gets_past_the_driver(mutant, way):
     if is_correct(mutant.program):
