@@ -48,12 +48,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hccc.diagnostics import Source, fail
+from hccc.diagnostics import Source
 from hccc.ir.topology import Topology
 from hccc.ir.topology_graph import apart
 from hccc.lang.cluster_build import build
 from hccc.lang.cluster_site import Site, read_site
 from hccc.lang.cluster_text import parse_defines
+from hccc.lang.reading import read_text
 from hccc.lang.syntax import Mistake
 
 MAX_BYTES = 8 << 20
@@ -61,7 +62,7 @@ MAX_BYTES = 8 << 20
 
 def load(path: str | Path) -> Topology:
     """The cluster in a file. Raises `UserError`, for files that are no text too."""
-    return parse(Source(str(path), _read(Path(path))))
+    return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
 
 
 def parse(source: Source) -> Topology:
@@ -89,18 +90,3 @@ def _check_reach(t: Topology, site: Site) -> None:
     inside = t.node[u] == t.node[v]
     at = site.kind(int(t.node[lost])).at
     raise Mistake("E135", f"{where} {way}", at, None if inside else help)
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
-    if len(data) > MAX_BYTES:
-        raise fail("E404", f"{path} is larger than {MAX_BYTES >> 20} MiB")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise fail("E402", f"{path} is not UTF-8 text (byte {error.start})") from None

@@ -29,13 +29,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import Source, Span, UserError, fail
+from hccc.diagnostics import Source, Span, UserError
 from hccc.ir.arrays import I4, I8
 from hccc.ir.program import TRANSFER, Program
 from hccc.lang.evaluate import evaluate
 from hccc.lang.header import Header, check_header
 from hccc.lang.lanes import Chunk
 from hccc.lang.parse import parse_text
+from hccc.lang.reading import read_text
 from hccc.lang.sink import FIELDS, STEP, Rows, Search, Sink
 from hccc.lang.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
 from hccc.lang.values import Fault
@@ -46,7 +47,7 @@ SHOWN_LOOPS = 8
 
 def load(path: str | Path) -> Program:
     """The program in a file. Raises `UserError`, for files that are no text too."""
-    return parse(Source(str(path), _read(Path(path))))
+    return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
 
 
 def parse(source: Source) -> Program:
@@ -86,24 +87,6 @@ def _error(mistake: Mistake, source: Source) -> UserError:
         loops = mistake.loops[-SHOWN_LOOPS:]
         mistake.message += f" ({', '.join(f'{name}={value}' for name, value in loops)})"
     return mistake.in_source(source)
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
-    if len(data) > MAX_BYTES:
-        raise fail("E404", f"{path} is larger than {MAX_BYTES >> 20} MiB")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise fail("E402", f"{path} is not UTF-8 text (byte {error.start})") from None
-    if "\0" in text:
-        raise fail("E402", f"{path} is not text (byte {text.index(chr(0))} is zero)")
-    return text
 
 
 def _by_step(chunks: list[Chunk]) -> NDArray[Any]:
