@@ -112,7 +112,8 @@ class Topology:
     none), `meshes`: the Rates of a mesh's links; level: u1[K] of each group, `shared`: its Rates;
     port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] which
     crossbar, node, leaf and spine a rank is on (-1: none); side_a, side_b: the ranks at either
-    side of each SWITCH group; chunk: bytes of one micro-batch of a chunk.
+    side of each SWITCH group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread
+    blocks of a node that run at once, more take turns (0: no limit).
     """
 
     devices: tuple[Device, ...]
@@ -133,10 +134,11 @@ class Topology:
     side_a: Csr
     side_b: Csr
     chunk: int
+    cores: I4
 
     def __post_init__(self) -> None:
         for name in ("node", "local", "device", "node_size", "failed", "link_src", "link_dst",
-                     "mesh", "port", "domain"):  # fmt: skip
+                     "mesh", "port", "domain", "cores"):  # fmt: skip
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         object.__setattr__(self, "level", frozen(self.level, np.uint8))
 
@@ -211,7 +213,7 @@ def uniform(
         level=np.full(n_nics, Level.NIC), shared=_repeated(nic, n_nics),
         port=port, domain=domain,
         side_a=Csr(np.zeros(1, np.int64), none), side_b=Csr(np.zeros(1, np.int64), none),
-        chunk=chunk,
+        chunk=chunk, cores=np.zeros(n_nodes, np.int32),
     )  # fmt: skip
 
 
@@ -252,6 +254,8 @@ def _problems(t: Topology) -> Iterator[str]:
             yield f"a {name} has no bandwidth"
         if (r.lanes < 1).any() or not (r.alpha >= 0).all():
             yield f"a {name} has no lanes, or a negative latency"
+    if len(t.cores) != t.n_nodes or (t.cores < 0).any():
+        yield "cores are not one count, 0 or more, for each node"
     if (t.mesh >= len(t.meshes)).any() or (t.device >= len(t.devices)).any():
         yield "a rank is in a mesh, or of a device, that is not there"
     yield from _group_problems(t)

@@ -54,6 +54,8 @@ def _nodes(t: Topology) -> Iterator[tuple[str, ...]]:
         text = [str(t.node_size[node])]
         if ranks:
             text.append(_device(t, ranks[0]))
+        if t.cores[node]:
+            text.append(f"define cores = {t.cores[node]}")
         if given:
             text.append(f"define bandwidth = {{{', '.join(given)}}}")
         if nics := [f"({_ids(t, on)} -> {_rate(t.shared[k])})" for k, on in _nics(t, ranks)]:

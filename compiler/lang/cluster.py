@@ -22,6 +22,7 @@ node about all nodes:
 | `nic`                        | `[((0,1) -> (50,1)), ...]`: GPUs that share a NIC               |
 | `device` *                   | `{vendor =>, name =>, reduce =>, block =>}`: GB/s of a reduction|
 |                              | (1/γ), GB/s that one thread block moves                         |
+| `cores` *                    | thread blocks of a node that run at once; more take turns       |
 | `latency` *                  | `{direct => 0.7, mesh =>, switch =>, port =>, nic =>}`: α in µs |
 | `interlatency`               | `{direct =>, switch =>, leaf =>, spine =>}`                     |
 | `leaf`                       | `[((node1, node2) -> (25,16)), ...]`: NICs below a switch, and  |

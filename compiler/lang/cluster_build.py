@@ -298,6 +298,7 @@ class _Builder:
             domain=np.stack([_compressed(row) if i != Level.NIC else row
                              for i, row in enumerate(self.domain[:, alive])]),
             side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
+            cores=np.repeat([k.cores for k in self.site.kinds], [k.count for k in self.site.kinds]),
         )  # fmt: skip
 
     def _alive(self) -> tuple[B1, I8]:

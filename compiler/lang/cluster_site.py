@@ -39,6 +39,7 @@ from hccc.lang.syntax import At, Mistake
 
 MAX_RANKS = 1 << 16
 MAX_TIERS = 4096
+MAX_CORES = 1 << 20
 MAX_ENTRIES = 1 << 20  # links, and members of shared groups, that one file may make
 INSIDE = {"direct": 0.7, "mesh": 0.7, "switch": 0.7, "port": 0.7, "nic": 1.7}
 OUTSIDE = {"direct": 1.7, "switch": 1.7, "leaf": 0.5, "spine": 0.5}
@@ -65,6 +66,7 @@ class Kind:
     at: At
     device: Device
     latency: dict[str, float]
+    cores: int = 0  # thread blocks that run at once; 0: no limit
     made: dict[str, list[Made]] = field(default_factory=dict)
 
     def entries(self, what: str) -> list[Entry]:
@@ -141,13 +143,14 @@ class _Reader:
 
     def __init__(self) -> None:
         self.site = Site()
-        self.device, self.latency = Device(), dict(INSIDE)
+        self.device, self.latency, self.cores = Device(), dict(INSIDE), 0
         self.nodenum: tuple[int, At] | None = None
         self.ranks = self.made = self.most_nics = 0
         self.once: set[str] = set()
         self.readers: dict[str, Callable[[Define], None]] = {
             "nodenum": self._nodenum, "chunk": self._chunk, "device": self._device,
-            "latency": self._latency, "bandwidth": self._bandwidth, "nic": self._nic,
+            "cores": self._cores, "latency": self._latency,
+            "bandwidth": self._bandwidth, "nic": self._nic,
             "internode": self._internode, "interbandwidth": self._interbandwidth,
             "interlatency": self._interlatency, "rail": self._rail, "leaf": self._leaf,
             "spine": self._spine, "failed": self._failed, "degraded": self._degraded,
@@ -215,7 +218,8 @@ class _Reader:
         self.ranks += count * gpus
         if self.ranks > MAX_RANKS:
             raise Mistake("E137", f"more than {MAX_RANKS:,} GPUs", define.value.at)
-        kind = Kind(self.site.n_nodes, count, gpus, define.at, self.device, dict(self.latency))
+        latency = dict(self.latency)
+        kind = Kind(self.site.n_nodes, count, gpus, define.at, self.device, latency, self.cores)
         self.site.kinds.append(kind)
         self.site.n_nodes += count
 
@@ -237,6 +241,13 @@ class _Reader:
         into = self.site.kinds[-1].latency if self.site.kinds else self.latency
         for key, value in mapping(define.value, tuple(INSIDE), "latency").items():
             into[key] = number(value, "a latency", MAX_ALPHA, zero=True)
+
+    def _cores(self, define: Define) -> None:
+        count = integer(define.value, "the number of cores", 1, MAX_CORES)
+        if self.site.kinds:
+            self.site.kinds[-1].cores = count
+        else:
+            self.cores = count
 
     def _interlatency(self, define: Define) -> None:
         self._first(define)

@@ -62,6 +62,8 @@ def texts(draw: st.DrawFn) -> str:
         lines.append(f"define node{len(sizes) + 1} = {count} * {size}")
         vendor = draw(st.sampled_from(["nvidia", "amd"]))
         lines.append(f"define device = {{vendor => {vendor}, reduce => {draw(st.floats(1, 1e4))}}}")
+        if draw(st.booleans()):
+            lines.append(f"define cores = {draw(st.integers(1, 300))}")
         sizes += [size] * count
         lines.append(draw(_inside(size)))
         if network:

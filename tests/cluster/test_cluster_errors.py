@@ -46,6 +46,8 @@ WRONG = {
     "half a gpu": ("define node1 = 1.5", "E035:1:16", "whole number"),
     "too many gpus": ("define node1 = 65536\ndefine node2 = 1", "E137:2:16", "65,536 GPUs"),
     "too many nodes": ("define node1 = 99999999999 * 8", "E132:1:16", "number of nodes"),
+    "no cores": (NODE + "define cores = 0", "E132:3:16", "number of cores is 0"),
+    "half a core": (NODE + "define cores = 1.5", "E035:3:16", "whole number"),
     "impossible id": (
         "define node1 = 2\ndefine bandwidth = {direct => [((0,2) -> (1,1))]}", "E132:2:36",
         "no GPU 2",

@@ -143,6 +143,16 @@ def test_devices_belong_to_nodes() -> None:
     assert np.allclose(t.block_cost(), (2 << 20) / 7000)
 
 
+def test_cores_belong_to_nodes() -> None:
+    text = """define cores = 4
+    define node1 = 2 * 2\ndefine nic = [(0..1) -> 5]
+    define node3 = 1\ndefine cores = 16\ndefine nic = [(0) -> 5]
+    define failed = [(node3, 0)]"""
+    assert cluster(text).cores.tolist() == [4, 4, 16]
+    assert cluster(text.replace("define cores = 4", "")).cores.tolist() == [0, 0, 16]
+    assert same(cluster(text), cluster(printed(cluster(text))))
+
+
 def test_failed_gpus_are_no_ranks() -> None:
     text = """define node1 = 2 * 3
     define bandwidth = {mesh => [((0..2) -> 10)]}
