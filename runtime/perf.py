@@ -132,11 +132,7 @@ class Schedule:
 
 def count_of(c: Collective, size: int, itemsize: int) -> int:
     """Elements in a block, so that no rank has a buffer of more than `size` bytes."""
-    return size // (itemsize * _most_blocks(c))
-
-
-def _most_blocks(c: Collective) -> int:
-    return max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
+    return size // (itemsize * c.most_blocks())
 
 
 def measure(
@@ -154,7 +150,7 @@ def measure(
     """
     itemsize = DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
-    actual = count * itemsize * _most_blocks(c)
+    actual = count * itemsize * c.most_blocks()
     pattern = Pattern(c, dtype, op, count)
     halves = [
         _half(pattern, actual, schedule, (bind, reference), in_place)

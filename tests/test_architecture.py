@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "passes": {"diagnostics", "ir"},
     "emit": {"diagnostics", "ir"},
     "runtime": {"diagnostics", "ir"},
+    "sim": {"diagnostics", "ir"},
 }
 LONGEST = 400
 

@@ -177,6 +177,11 @@ class Collective:
             return self.n_ranks if rank == self.root else 0
         return int(self.op is not OpType.REDUCE or rank == self.root)
 
+    def most_blocks(self) -> int:
+        """Blocks in the larger buffer of the rank that has the most: nccl-tests' size."""
+        ranks = range(self.n_ranks)
+        return max(max(self.input_blocks(r), self.output_blocks(r)) for r in ranks)
+
     def alias_offset(self, rank: int) -> int:
         """In place: output slot minus input slot of the same memory at `rank`, in chunks.
 

@@ -1,0 +1,38 @@
+"""costs: what a runtime adds to a cluster's α, β, γ and thread-block throughput.
+
+Parameters, never tuned to a result. `SIMPLE` is a generated kernel under NCCL's Simple protocol;
+LL and LL128 send flags with the data (NCCL `src/device/prims_ll*.h`: 8 bytes in 16, 120 in 128).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hccc.diagnostics import fail
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """launch: µs before the first primitive; step: µs a block spends on each primitive and
+    micro-batch besides moving it (waits, posts); interpret: µs more where an interpreter decodes
+    each step; efficiency: payload bytes per byte on a link; latency: factor on α; contention:
+    ResCCL Eq. 1, the part of a link's capacity lost per unit that the thread blocks on it could
+    move beyond that capacity (0: HeteCCL Fig. 4 measured none)."""
+
+    launch: float = 0.0
+    step: float = 0.0
+    interpret: float = 0.0
+    efficiency: float = 1.0
+    latency: float = 1.0
+    contention: float = 0.0
+
+    def __post_init__(self) -> None:
+        given = (self.launch, self.step, self.interpret, self.latency, self.contention)
+        if min(given) < 0 or not 0 < self.efficiency <= 1:
+            raise fail("E410", f"impossible costs: {self}", help="none may be negative")
+
+
+SIMPLE = Costs()
+LL = Costs(efficiency=0.5)
+LL128 = Costs(efficiency=120 / 128)
+PROTOCOLS = {"Simple": SIMPLE, "LL": LL, "LL128": LL128}

@@ -1,0 +1,152 @@
+"""machine: a Plan on a Topology as the tables that the engine runs.
+
+Everything that does not depend on the message: what each primitive waits for and raises, the
+resources its bytes cross and how often, its latency, and what it costs its thread block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.arrays import B1, I4, I8, Csr, frozen
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer, Operands
+from hccc.ir.routes import routes
+from hccc.ir.topology import F8, Topology
+
+BYTES_PER_US = 1000.0  # of one GB/s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """P primitives in T thread blocks, F flags, Q queues, R resources.
+
+    waits, posts: Csr[P] of flags numbered over all ranks; takes, gives: Csr[P] of queues, once a
+    message; uses: Csr[P] of resources, weight: f8 how often a primitive's bytes cross each (all
+    lanes together); alpha: f8[P] µs; move, combine: f8[P] µs per byte of a thread block and of a
+    reduction; core: i4[P] the resource that stands for the cores of the owner's node, or -1;
+    resource: i8[R] numbers as in `ir/routes`, then one -1 for each node with cores; capacity:
+    f8[R] GB/s, cores.
+    """
+
+    plan: Plan
+    topology: Topology
+    waits: Csr
+    posts: Csr
+    takes: Csr
+    gives: Csr
+    uses: Csr
+    weight: F8
+    alpha: F8
+    move: F8
+    combine: F8
+    core: I4
+    resource: I8
+    capacity: F8
+
+    @property
+    def links(self) -> B1:
+        """Which resources are the network's: b1[R]."""
+        found: B1 = self.resource >= 0
+        return found
+
+
+def prepare(plan: Plan, topology: Topology) -> Machine:
+    """The tables of `plan` on `topology`. O(operands log operands).
+
+    Raises:
+        UserError: E420 the numbers of ranks differ; E421 a primitive has no way to its operand.
+    """
+    if plan.n_ranks != len(topology):
+        ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
+        help = "simulate on a cluster of as many GPUs as the program has ranks"
+        raise fail("E420", f"{plan.name} has {ranks}", help=help)
+    rank = plan.rank_of()
+    k, d = plan.src.counts(), plan.dst.counts()
+    device = topology.device[rank]
+    block = np.array([x.block for x in topology.devices])[device] * BYTES_PER_US
+    reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
+    uses, weight, alpha, resource, capacity = _ways(plan, topology, rank)
+    limited = np.flatnonzero(topology.cores > 0)
+    core_of = np.full(topology.n_nodes, -1, np.int32)
+    core_of[limited] = len(resource) + np.arange(len(limited))
+    base = np.concatenate([[0], np.cumsum(plan.n_flags)]).astype(np.int64)
+    posts = Csr(plan.posts.ptr, base[plan.posts.rank] + plan.posts.flag)
+    return Machine(
+        plan, topology,
+        waits=Csr(plan.waits.ptr, base[rank[plan.waits.owner()]] + plan.waits.index),
+        posts=posts,
+        takes=_queues(plan.src), gives=_queues(plan.dst),
+        uses=uses, weight=weight, alpha=alpha,
+        move=frozen((k + d) / 2 / block, np.float64),
+        combine=frozen(np.maximum(k - 1, 0) / reduce, np.float64),
+        core=frozen(core_of[topology.node[rank]], np.int32),
+        resource=frozen(np.concatenate([resource, np.full(len(limited), -1)]), np.int64),
+        capacity=frozen(np.concatenate([capacity, topology.cores[limited]]), np.float64),
+    )  # fmt: skip
+
+
+def _queues(operands: Operands) -> Csr:
+    """The queue of every message a primitive takes or gives."""
+    queue = operands.buffer == Buffer.QUEUE
+    count = np.bincount(operands.owner()[queue], minlength=len(operands))
+    return Csr(np.concatenate([[0], np.cumsum(count)]), operands.rank[queue])
+
+
+def _crossing(plan: Plan, rank: I4) -> tuple[I4, I4, I4]:
+    """Every operand in another rank's memory: (primitive, from, to)."""
+    parts = []
+    for operands, reads in ((plan.src, True), (plan.dst, False)):
+        row = operands.owner()
+        queue = operands.buffer == Buffer.QUEUE
+        away = ~queue & (operands.rank != rank[row])
+        here, there = rank[row[away]], operands.rank[away]
+        parts.append((row[away], there, here) if reads else (row[away], here, there))
+        if not reads:  # the sender's store crosses the link, not the receiver's load
+            q = operands.rank[queue]
+            parts.append((row[queue], plan.queues.src[q], plan.queues.dst[q]))
+    row, src, dst = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, src, dst
+
+
+def _ways(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
+    """What each primitive uses, how often, and its α (µs): of several ways the slowest."""
+    row, src, dst = _crossing(plan, rank)
+    pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
+    ways = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
+    lost = np.flatnonzero(ways.bandwidth[at] <= 0)
+    if len(lost):
+        u, v = int(src[lost[0]]), int(dst[lost[0]])
+        message = f"there is no way from {t.describe(u)} to {t.describe(v)}"
+        raise fail("E421", message, help="another cluster, or a program that goes another way")
+    alpha = np.zeros(len(plan))
+    np.maximum.at(alpha, row, ways.alpha[at])
+    counts = ways.uses.counts()[at]
+    owner = np.repeat(row.astype(np.int64), counts)
+    first = np.repeat(ways.uses.ptr[:-1][at] - np.cumsum(counts) + counts, counts)
+    used = ways.uses.index[first + np.arange(int(counts.sum()))]
+    n_resources = max(len(ways.resource), 1)
+    kinds, times = np.unique(owner * n_resources + used, return_counts=True)
+    ptr = np.searchsorted(kinds // n_resources, np.arange(len(plan) + 1))
+    weight = frozen(times * float(plan.channels), np.float64)
+    return Csr(ptr, kinds % n_resources), weight, alpha, ways.resource, ways.capacity
+
+
+def pieces(plan: Plan, size: int) -> tuple[int, int]:
+    """(bytes of a block, of all blocks of the larger buffer) when a call is of `size` bytes."""
+    most = plan.collective.most_blocks()
+    return size // most, size // most * most
+
+
+def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float, float]:
+    """(micro-batches, bytes of each, bytes of the last) of one lane's part of a chunk.
+
+    As `runtime/layout.py` cuts it, but that all parts are alike: bytes are exact, not aligned.
+    """
+    parts = plan.collective.chunks_per_block * plan.channels
+    batches = max(1, -(-block // (parts * micro_batch)))
+    micro = min(float(micro_batch), block / parts)
+    return batches, micro, block / parts - (batches - 1) * micro

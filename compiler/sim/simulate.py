@@ -1,0 +1,175 @@
+"""simulate: runs a Machine for one message and says how long it takes.
+
+DESIGN §7: a transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and
+shared groups are divided max-min fairly among what is in flight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.arrays import I4, I8, frozen
+from hccc.ir.primitives import Guard
+from hccc.ir.topology import F8
+from hccc.sim import engine
+from hccc.sim.agenda import agenda
+from hccc.sim.costs import SIMPLE, Costs
+from hccc.sim.fair import Network, network
+from hccc.sim.machine import BYTES_PER_US, Machine, batches_of, pieces
+
+MOST_INSTANCES = 1 << 27  # 28 bytes each
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. size: bytes, as nccl-tests counts (the larger of a rank's buffers); micro_batch:
+    bytes of a lane's part of a chunk, 0 for the cluster's `chunk`; window: micro-batches, 0 for
+    all of them (task-level), 1 is algorithm-level execution."""
+
+    size: int
+    micro_batch: int = 0
+    window: int = 0
+    in_place: bool = False
+    costs: Costs = SIMPLE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What one call took: `time` in µs, algbw and busbw in GB/s (nccl-tests' definitions).
+
+    Instances (primitive p, micro-batch m) are rows p · batches + m: `begin`, when their block got
+    there; `ready`, when their waits were over; `end`: f8 µs. cause: i4, the instance of another
+    block that let it go, -1 where its own block's order did. carried: f8[R] bytes over each
+    resource of the machine, all lanes; active: f8[R] µs during which anything crossed it.
+    """
+
+    machine: Machine
+    request: Request
+    batches: int
+    window: int
+    payload: float  # bytes of a primitive and micro-batch, but the last
+    size: int
+    time: float
+    begin: F8
+    ready: F8
+    end: F8
+    cause: I4
+    carried: F8
+    active: F8
+
+    def __post_init__(self) -> None:
+        for name in ("begin", "ready", "end", "carried", "active"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.float64))
+        object.__setattr__(self, "cause", frozen(self.cause, np.int32))
+
+    @property
+    def algbw(self) -> float:
+        """GB/s: size / time."""
+        return self.size / self.time / BYTES_PER_US if self.time > 0 else 0.0
+
+    @property
+    def busbw(self) -> float:
+        """GB/s: algbw times the collective's bus factor."""
+        return self.algbw * self.machine.plan.collective.bus_factor()
+
+    @property
+    def primitive_end(self) -> F8:
+        """When each primitive's last micro-batch was done: f8[P] µs."""
+        ends: F8 = self.end.reshape(-1, self.batches)[:, -1]
+        return ends
+
+    @property
+    def block_end(self) -> F8:
+        """When each thread block was through: f8[T] µs."""
+        return self._per_block(self.primitive_end, np.maximum)
+
+    @property
+    def block_busy(self) -> F8:
+        """How long each thread block did not wait: f8[T] µs."""
+        busy = (self.end - self.ready).reshape(-1, self.batches).sum(1)
+        return self._per_block(busy, np.add)
+
+    def _per_block(self, values: F8, combine: np.ufunc) -> F8:
+        found = np.zeros(len(self.machine.plan.tb_ptr) - 1)
+        combine.at(found, self.machine.plan.block_of(), values)
+        return found
+
+    @property
+    def utilisation(self) -> F8:
+        """The part of what each resource could have carried that it did: f8[R]."""
+        wire = self.carried / self.request.costs.efficiency
+        return wire / (self.machine.capacity * BYTES_PER_US * max(self.time, 1e-12))
+
+
+def simulate(machine: Machine, request: Request) -> Run:
+    """Runs `machine` for one call. O(instances · (log blocks + what a change of rates reaches)).
+
+    Raises:
+        UserError: E422 the plan cannot run so (window, kind of call, too many micro-batches),
+            E423 it hangs.
+    """
+    plan = machine.plan
+    _check(machine, request)
+    block, size = pieces(plan, request.size)
+    batches, micro, last = batches_of(plan, block, request.micro_batch or machine.topology.chunk)
+    if len(plan) * batches > MOST_INSTANCES:
+        what = f"{len(plan):,} primitives × {batches:,} micro-batches"
+        raise fail("E422", f"{what} are too many to simulate", help="a larger --micro-batch")
+    window = min(request.window or plan.max_window or batches, batches)
+    work = _work(machine, request, (batches, window), micro, last)
+    net, uses = _network(machine, request.costs)
+    state = engine.state(
+        work, int(plan.n_flags.sum()), len(plan.queues), len(machine.capacity), uses
+    )
+    found = engine.record(len(plan) * batches, len(machine.capacity))
+    if hung := engine.run(work, state, net, agenda(len(plan.tb_ptr) - 1), found):
+        help = "a smaller --window, or more --slots; `hccc check` says what is safe"
+        raise fail("E423", f"{hung} thread blocks of {plan.name} never finish", help=help)
+    time = request.costs.launch + float(found.end.max(initial=0.0))
+    return Run(machine, request, batches, window, micro, size, time, *found)
+
+
+def _check(machine: Machine, request: Request) -> None:
+    plan = machine.plan
+    if request.in_place not in plan.modes:
+        kind = "in" if request.in_place else "out of"
+        raise fail("E422", f"{plan.name} serves no calls {kind} place", help="the other kind")
+    if plan.max_window and (request.window > plan.max_window):
+        message = f"window {request.window}: {plan.name} is safe up to {plan.max_window}"
+        raise fail("E422", message, help=f"--window {plan.max_window}")
+
+
+def _work(
+    machine: Machine, request: Request, nest: tuple[int, int], micro: float, last: float
+) -> engine.Work:
+    """The tables of one call; `nest`: micro-batches, and those of a window."""
+    plan, costs = machine.plan, request.costs
+    skipped = Guard.OUT_OF_PLACE if request.in_place else Guard.IN_PLACE
+    moves = plan.guard != skipped
+    alpha = machine.alpha * costs.latency + costs.step + costs.interpret
+    fixed = [np.where(moves, alpha + machine.combine * x, 0.0) for x in (micro, last)]
+    amount = [np.where(moves, x, 0.0) for x in (micro, last)]
+    uses = machine.uses
+    return engine.Work(
+        plan.tb_ptr,
+        machine.waits.ptr, machine.waits.index, machine.posts.ptr, machine.posts.index,
+        machine.takes.ptr, machine.takes.index, machine.gives.ptr, machine.gives.index,
+        uses.ptr, uses.index, machine.weight / costs.efficiency,
+        fixed[0], fixed[1], amount[0], amount[1],
+        1 / machine.move, machine.core, machine.move * plan.channels,
+        nest[0], nest[1], plan.queue_slots, float(plan.channels),
+    )  # fmt: skip
+
+
+def _network(machine: Machine, costs: Costs) -> tuple[Network, int]:
+    """An empty Network, and how many entries it has."""
+    plan = machine.plan
+    most: I8 = np.ones(len(plan.tb_ptr) - 1, np.int64)
+    counts = machine.uses.counts() + (machine.core >= 0)
+    np.maximum.at(most, plan.block_of(), counts)
+    unit = np.where(machine.links, BYTES_PER_US, 1.0)
+    contention = np.where(machine.links, costs.contention, 0.0)
+    return network(machine.capacity * unit, contention, most), int(most.sum())
