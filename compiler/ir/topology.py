@@ -64,8 +64,8 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A kind of GPU. `reduce`: GB/s of a reduction (HeteCCL's 1/γ); `block`: GB/s that one thread
-    block moves."""
+    """A kind of GPU. `reduce`: GB/s of a reduction, what one more source costs (HeteCCL's 1/γ);
+    `block`: GB/s that one thread block copies, from one source to one destination."""
 
     vendor: str = "any"
     name: str = "GPU"
@@ -170,14 +170,20 @@ class Topology:
         return f"rank {rank} (GPU {self.local[rank]} of node{self.node[rank] + 1})"
 
     def block_cost(self) -> F8:
-        """µs that a thread block of each rank takes to move one micro-batch: f8[n]."""
-        block = np.array([device.block for device in self.devices])
-        return self.chunk / (block * US_PER_MB)[self.device]
+        """µs that a thread block of each rank takes to copy one micro-batch: f8[n]."""
+        return self._per_chunk([device.block for device in self.devices])
+
+    def reduce_cost(self) -> F8:
+        """µs that one more source of a reduction adds to one micro-batch, at each rank: f8[n]."""
+        return self._per_chunk([device.reduce for device in self.devices])
+
+    def _per_chunk(self, rate: list[float]) -> F8:
+        return self.chunk / (np.array(rate) * US_PER_MB)[self.device]
 
 
 NOMINAL_LINK = Rate(1000.0)
 NOMINAL_NIC = Rate(1000.0 / INTER_NODE_COST)
-NOMINAL_DEVICE = Device(reduce=1e4, block=1e4)
+NOMINAL_DEVICE = Device(reduce=1e5, block=5e3)
 
 
 def uniform(
@@ -194,7 +200,7 @@ def uniform(
 
     A link between every two GPUs of a node, NICs shared by a node's GPUs in equal runs, and a
     switch between all NICs. The default rates are no hardware's: they make one micro-batch take 1
-    within a node, 2.5 between nodes, and a thread block's share 0.1.
+    within a node, 2.5 between nodes, a thread block's copy 0.2 and one more source 0.01.
     """
     rank = np.arange(n_ranks)
     node, local = rank // gpus_per_node, rank % gpus_per_node

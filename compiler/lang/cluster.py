@@ -21,7 +21,7 @@ node about all nodes:
 | `bandwidth` with `port`      | `[((0..7) -> (450,1))]`: each has a port into one crossbar      |
 | `nic`                        | `[((0,1) -> (50,1)), ...]`: GPUs that share a NIC               |
 | `device` *                   | `{vendor =>, name =>, reduce =>, block =>}`: GB/s of a reduction|
-|                              | (1/γ), GB/s that one thread block moves                         |
+|                              | (1/γ), GB/s that one thread block copies                        |
 | `cores` *                    | thread blocks of a node that run at once; more take turns       |
 | `latency` *                  | `{direct => 0.7, mesh =>, switch =>, port =>, nic =>}`: α in µs |
 | `interlatency`               | `{direct =>, switch =>, leaf =>, spine =>}`                     |
@@ -41,7 +41,7 @@ third number of a rate is its α, `(25)` or 25 is one link. Without `leaf` and `
 on one switch that nothing slows down; without `spine` so do all leaves.
 
 Defaults where a file is silent: α 0.7 µs within a node and 1.7 µs between nodes (TACCL, NSDI'23,
-measured NVLink and InfiniBand so), 0.5 µs for each further tier (ours); a block moves 6.25 GB/s
+measured NVLink and InfiniBand so), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s
 (ResCCL Fig. 4: four fill 25 GB/s); reductions 300 GB/s (a third of a V100's memory bandwidth).
 """
 

@@ -20,6 +20,7 @@ from hccc.passes.grouping import group
 from hccc.passes.timeline import F8, timeline
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much
+TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
 ALLOCATORS = ("state", "connection")
 
 
@@ -38,9 +39,11 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
 
 
 @njit(cache=True)
-def _merge_rank(lo: int, hi: int, ptr: I8, rows: I4, start: F8, end: F8, block: I4) -> None:
+def _merge_rank(
+    lo: int, hi: int, ptr: I8, rows: I4, start: F8, end: F8, touch: float, block: I4
+) -> None:
     """First fit: every connection of one rank joins the first block that is idle whenever it
-    is active. Intervals of a connection are sorted and disjoint."""
+    is active, but for µs `touch`. Intervals of a connection are sorted and disjoint."""
     for c in range(lo, hi):
         for b in range(lo, c + 1):
             clash = False
@@ -49,9 +52,9 @@ def _merge_rank(lo: int, hi: int, ptr: I8, rows: I4, start: F8, end: F8, block: 
                     continue
                 i, j = ptr[c], ptr[o]
                 while i < ptr[c + 1] and j < ptr[o + 1]:
-                    if end[rows[i]] <= start[rows[j]]:
+                    if end[rows[i]] <= start[rows[j]] + touch:
                         i += 1
-                    elif end[rows[j]] <= start[rows[i]]:
+                    elif end[rows[j]] <= start[rows[i]] + touch:
                         j += 1
                     else:
                         clash = True
@@ -62,12 +65,12 @@ def _merge_rank(lo: int, hi: int, ptr: I8, rows: I4, start: F8, end: F8, block: 
 
 
 @njit(cache=True)
-def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8) -> I4:
+def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
     block = np.arange(len(rank)).astype(np.int32)
     lo = 0
     for c in range(1, len(rank) + 1):
         if c == len(rank) or rank[c] != rank[lo]:
-            _merge_rank(lo, c, ptr, rows, start, end, block)
+            _merge_rank(lo, c, ptr, rows, start, end, touch, block)
             lo = c
     return block
 
@@ -76,7 +79,7 @@ def _state_based(p: Primitives, found: Connections) -> I4:
     """The block of each connection, idle connections sharing one."""
     apart = timeline(p, found.of)
     ptr, rows = group(found.of, len(found.rank))
-    block = _merge(found.rank, ptr, rows, apart.start, apart.end)
+    block = _merge(found.rank, ptr, rows, apart.start, apart.end, TOUCH * apart.makespan)
     merged = timeline(p, block[found.of])
     if merged.makespan > SLACK * apart.makespan:
         return np.arange(len(found.rank), dtype=np.int32)

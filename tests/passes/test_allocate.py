@@ -70,7 +70,7 @@ def test_connections_that_take_turns_share_a_block():
 def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch):
     """Made to merge everything, it takes the connections after all."""
 
-    def everything(rank, ptr, rows, start, end):
+    def everything(rank, ptr, rows, start, end, touch):
         return np.searchsorted(rank, rank).astype(np.int32)
 
     p = placed(ring_allgather(4), Transport.STAGED)
