@@ -2,79 +2,60 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
 from numba import njit
 
-from hccc.ir.arrays import I4
-from hccc.ir.topology import F8
-
-
-class Agenda(NamedTuple):
-    """heap: i4[T] blocks, the first size[0] of them a heap by `time`; place: i4[T] where (-1)."""
-
-    heap: I4
-    place: I4
-    time: F8
-    size: I4
-
-
-def agenda(blocks: int) -> Agenda:
-    """Nothing to come."""
-    heap, place = np.zeros(blocks, np.int32), np.full(blocks, -1, np.int32)
-    return Agenda(heap, place, np.zeros(blocks), np.zeros(1, np.int32))
+from hccc.sim.state import HEAP, State
 
 
 @njit(cache=True)
-def put(a: Agenda, b: int, time: float) -> None:
+def put(s: State, b: int, time: float) -> None:
     """Block b's action ends at `time`, whatever was known before. O(log T)."""
-    i = a.place[b]
+    i = s.block[b].place
     if i < 0:
-        i = a.size[0]
-        a.size[0] += 1
-        a.heap[i], a.place[b] = b, i
-    a.time[b] = time
-    _down(a, _up(a, i))
+        i = s.length[HEAP]
+        s.length[HEAP] += 1
+        s.lists[HEAP, i] = b
+    s.block[b].time = time
+    heap, block = s.lists[HEAP], s.block
+    while i > 0:
+        p = heap[(i - 1) // 2]
+        if block[p].time <= time:
+            break
+        heap[i] = p
+        block[p].place = i
+        i = (i - 1) // 2
+    heap[i] = b
+    block[b].place = i
+    _sink(s, i)
 
 
 @njit(cache=True)
-def take(a: Agenda) -> int:
+def take(s: State) -> int:
     """The block whose action ends first; it leaves the agenda."""
-    b = a.heap[0]
-    a.size[0] -= 1
-    last = a.heap[a.size[0]]
-    a.place[b] = -1
+    heap = s.lists[HEAP]
+    b = heap[0]
+    s.length[HEAP] -= 1
+    last = heap[s.length[HEAP]]
+    s.block[b].place = -1
     if last != b:
-        a.heap[0], a.place[last] = last, 0
-        _down(a, 0)
+        heap[0] = last
+        _sink(s, 0)
     return int(b)
 
 
 @njit(cache=True)
-def _up(a: Agenda, i: int) -> int:
-    b = a.heap[i]
-    while i > 0:
-        parent = (i - 1) // 2
-        p = a.heap[parent]
-        if a.time[p] <= a.time[b]:
-            break
-        a.heap[i], a.place[p] = p, i
-        i = parent
-    a.heap[i], a.place[b] = b, i
-    return i
-
-
-@njit(cache=True)
-def _down(a: Agenda, i: int) -> None:
-    b = a.heap[i]
-    while 2 * i + 1 < a.size[0]:
+def _sink(s: State, i: int) -> None:
+    heap, block, size = s.lists[HEAP], s.block, s.length[HEAP]
+    b = heap[i]
+    time = block[b].time
+    while 2 * i + 1 < size:
         child = 2 * i + 1
-        if child + 1 < a.size[0] and a.time[a.heap[child + 1]] < a.time[a.heap[child]]:
+        if child + 1 < size and block[heap[child + 1]].time < block[heap[child]].time:
             child += 1
-        c = a.heap[child]
-        if a.time[c] >= a.time[b]:
+        if block[heap[child]].time >= time:
             break
-        a.heap[i], a.place[c] = c, i
+        heap[i] = heap[child]
+        block[heap[i]].place = i
         i = child
-    a.heap[i], a.place[b] = b, i
+    heap[i] = b
+    block[b].place = i

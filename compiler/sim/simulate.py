@@ -14,11 +14,10 @@ from hccc.diagnostics import fail
 from hccc.ir.arrays import I4, I8, frozen
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import F8
-from hccc.sim import engine
-from hccc.sim.agenda import agenda
+from hccc.sim import engine, state
 from hccc.sim.costs import SIMPLE, Costs
-from hccc.sim.fair import Network, network
 from hccc.sim.machine import BYTES_PER_US, Machine, batches_of, pieces
+from hccc.sim.state import State
 
 MOST_INSTANCES = 1 << 27  # 28 bytes each
 
@@ -119,16 +118,13 @@ def simulate(machine: Machine, request: Request) -> Run:
         what = f"{len(plan):,} primitives × {batches:,} micro-batches"
         raise fail("E422", f"{what} are too many to simulate", help="a larger --micro-batch")
     window = min(request.window or plan.max_window or batches, batches)
-    work = _work(machine, request, (batches, window), micro, last)
-    net, uses = _network(machine, request.costs)
-    state = engine.state(
-        work, int(plan.n_flags.sum()), len(plan.queues), len(machine.capacity), uses
-    )
-    found = engine.record(len(plan) * batches, len(machine.capacity))
-    if hung := engine.run(work, state, net, agenda(len(plan.tb_ptr) - 1), found):
+    s = _state(machine, request, (batches, window), micro, last)
+    if hung := engine.run(s, float(plan.channels)):
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
         raise fail("E423", f"{hung} thread blocks of {plan.name} never finish", help=help)
-    time = request.costs.launch + float(found.end.max(initial=0.0))
+    time = request.costs.launch + float(s.instance["end"].max(initial=0.0))
+    found = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
+    found += [s.resource[name] for name in ("carried", "active")]
     return Run(machine, request, batches, window, micro, size, time, *found)
 
 
@@ -142,34 +138,44 @@ def _check(machine: Machine, request: Request) -> None:
         raise fail("E422", message, help=f"--window {plan.max_window}")
 
 
-def _work(
+def _state(
     machine: Machine, request: Request, nest: tuple[int, int], micro: float, last: float
-) -> engine.Work:
-    """The tables of one call; `nest`: micro-batches, and those of a window."""
+) -> State:
+    """Everything before the first event; `nest`: micro-batches, and those of a window."""
+    plan, costs = machine.plan, request.costs
+    most: I8 = np.ones(len(plan.tb_ptr) - 1, np.int64)
+    np.maximum.at(most, plan.block_of(), machine.uses.counts() + (machine.core >= 0))
+    unit = np.where(machine.links, BYTES_PER_US, 1.0)
+    contention = np.where(machine.links, costs.contention, 0.0)
+    n_lines = int(plan.n_flags.sum()) + 2 * len(plan.queues)
+    flows = state.flows(most)
+    width = max(len(flows), 2 * len(most), len(machine.capacity)) + 1
+    return State(
+        _primitives(machine, request, micro, last),
+        machine.waits.index, machine.posts.index, machine.takes.index, machine.gives.index,
+        machine.uses.index, frozen(machine.weight / costs.efficiency, np.float64),
+        state.blocks(plan.tb_ptr, most), state.resources(machine.capacity * unit, contention),
+        flows, np.zeros(len(plan.queues), state.QUEUE), np.zeros(int(plan.n_flags.sum()), np.int32),
+        np.full(n_lines, -1, np.int32), np.zeros(len(plan) * nest[0], state.INSTANCE),
+        np.zeros((state.HEAP + 1, width), np.int32), np.zeros(state.HEAP + 1, np.int32),
+        np.array([*nest, plan.queue_slots]),
+    )  # fmt: skip
+
+
+def _primitives(machine: Machine, request: Request, micro: float, last: float) -> state.Table:
+    """The primitives of one call; one row more, for where the lists end."""
     plan, costs = machine.plan, request.costs
     skipped = Guard.OUT_OF_PLACE if request.in_place else Guard.IN_PLACE
     moves = plan.guard != skipped
     alpha = machine.alpha * costs.latency + costs.step + costs.interpret
-    fixed = [np.where(moves, alpha + machine.combine * x, 0.0) for x in (micro, last)]
-    amount = [np.where(moves, x, 0.0) for x in (micro, last)]
-    uses = machine.uses
-    return engine.Work(
-        plan.tb_ptr,
-        machine.waits.ptr, machine.waits.index, machine.posts.ptr, machine.posts.index,
-        machine.takes.ptr, machine.takes.index, machine.gives.ptr, machine.gives.index,
-        uses.ptr, uses.index, machine.weight / costs.efficiency,
-        fixed[0], fixed[1], amount[0], amount[1],
-        1 / machine.move, machine.core, machine.move * plan.channels,
-        nest[0], nest[1], plan.queue_slots, float(plan.channels),
-    )  # fmt: skip
-
-
-def _network(machine: Machine, costs: Costs) -> tuple[Network, int]:
-    """An empty Network, and how many entries it has."""
-    plan = machine.plan
-    most: I8 = np.ones(len(plan.tb_ptr) - 1, np.int64)
-    counts = machine.uses.counts() + (machine.core >= 0)
-    np.maximum.at(most, plan.block_of(), counts)
-    unit = np.where(machine.links, BYTES_PER_US, 1.0)
-    contention = np.where(machine.links, costs.contention, 0.0)
-    return network(machine.capacity * unit, contention, most), int(most.sum())
+    rows = np.zeros(len(plan) + 1, state.PRIMITIVE)
+    lists = {"wait": machine.waits, "post": machine.posts, "take": machine.takes}
+    for name, csr in {**lists, "give": machine.gives, "use": machine.uses}.items():
+        rows[name] = csr.ptr
+    for suffix, size in (("", micro), ("_last", last)):
+        rows[f"amount{suffix}"][:-1] = np.where(moves, size, 0.0)
+        rows[f"fixed{suffix}"][:-1] = np.where(moves, alpha + machine.combine * size, 0.0)
+    rows["cap"][:-1] = 1 / machine.move
+    rows["core"][:-1] = machine.core
+    rows["core_weight"][:-1] = machine.move * plan.channels
+    return rows

@@ -1,0 +1,115 @@
+"""state: the tables the engine works on, as record arrays: one row a thing, one load a row.
+
+Kept apart from the code that changes them: `agenda` (what ends when), `fair` (who gets what),
+`engine` (what happens).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import I4
+from hccc.ir.topology import F8
+
+Table = Any  # a NumPy record array; its fields are in the dtypes below
+
+IDLE, FIXED, MOVING = 0, 1, 2  # what a block does
+
+# Of a primitive: where its rows of the lists begin (row p + 1: where they end); fixed µs of a whole
+# and of the last micro-batch before bytes move; bytes; bytes/µs its block moves at most; the
+# resource of its node's cores or -1, and cores per byte/µs.
+PRIMITIVE = np.dtype(
+    [
+        ("wait", "i8"), ("post", "i8"), ("take", "i8"), ("give", "i8"), ("use", "i8"),
+        ("fixed", "f8"), ("fixed_last", "f8"), ("amount", "f8"), ("amount_last", "f8"),
+        ("cap", "f8"), ("core_weight", "f8"), ("core", "i4"),
+    ],
+    align=True,
+)  # fmt: skip
+# Of a thread block: its primitives; where it is; the instance that let it go (-1); the next that
+# waits for the same; bytes left at `since` (µs), and how fast they go; its uses (rows of USE);
+# its place in the agenda (-1), and when its action ends.
+BLOCK = np.dtype(
+    [
+        ("start", "i4"), ("stop", "i4"), ("prim", "i4"), ("batch", "i4"), ("window", "i4"),
+        ("doing", "i4"), ("waker", "i4"), ("other", "i4"), ("uses", "i4"), ("place", "i4"),
+        ("left", "f8"), ("since", "f8"), ("cap", "f8"), ("rate", "f8"), ("fresh", "f8"),
+        ("time", "f8"), ("first", "i8"), ("seen", "i8"),
+    ],
+    align=True,
+)  # fmt: skip
+# Of a resource: bytes/µs; Costs.contention; weight · cap of its flows; the first of its uses (-1);
+# when last visited; capacity not given out and weight still growing (`fair`); busy since (µs);
+# bytes carried, µs busy.
+RESOURCE = np.dtype(
+    [
+        ("capacity", "f8"), ("contention", "f8"), ("demand", "f8"), ("head", "i8"), ("seen", "i8"),
+        ("room", "f8"), ("load", "f8"), ("since", "f8"), ("carried", "f8"), ("active", "f8"),
+    ],
+    align=True,
+)  # fmt: skip
+# One flow on one resource, and its neighbours in the list of that resource.
+USE = np.dtype(
+    [("resource", "i4"), ("block", "i4"), ("weight", "f8"), ("next", "i8"), ("back", "i8")],
+    align=True,
+)
+# Messages sent, being sent, taken, being taken.
+QUEUE = np.dtype([("sent", "i4"), ("sending", "i4"), ("taken", "i4"), ("taking", "i4")])
+INSTANCE = np.dtype([("begin", "f8"), ("ready", "f8"), ("end", "f8"), ("cause", "i4")], align=True)
+
+# Rows of `lists`: blocks to try, resources that changed, blocks with a new flow; the component at
+# hand; its flows that still grow, and those that just stopped; blocks due now; the agenda's heap.
+TODO, DIRTY, NEW, RESOURCES, BLOCKS, GROWING, STOPPED, DUE, HEAP = range(9)
+
+
+class State(NamedTuple):
+    """Everything. wait, post: flags; take, give: queues; use, weight: resources of primitives;
+    flag: micro-batches done; waiting: the first block that waits for each flag, message, slot;
+    lists, length: see above; shape: batches, window, slots."""
+
+    primitive: Table
+    wait: I4
+    post: I4
+    take: I4
+    give: I4
+    use: I4
+    weight: F8
+    block: Table
+    resource: Table
+    flow: Table  # rows of USE
+    queue: Table
+    flag: I4
+    waiting: I4
+    instance: Table
+    lists: I4
+    length: I4
+    shape: I4
+
+
+def blocks(tb_ptr: NDArray[Any], most_uses: NDArray[Any]) -> Table:
+    """Thread blocks before their first primitive, with room for the uses of any of theirs."""
+    found = np.zeros(len(tb_ptr) - 1, BLOCK)
+    found["start"] = found["prim"] = tb_ptr[:-1]
+    found["stop"] = tb_ptr[1:]
+    found["waker"] = found["other"] = found["place"] = -1
+    found["first"] = np.cumsum(most_uses) - most_uses
+    return found
+
+
+def resources(capacity: F8, contention: F8) -> Table:
+    """Resources that nothing crosses."""
+    found = np.zeros(len(capacity), RESOURCE)
+    found["capacity"], found["contention"] = capacity, contention
+    found["head"] = -1
+    return found
+
+
+def flows(most_uses: NDArray[Any]) -> Table:
+    """No flows, but room for them."""
+    found = np.zeros(int(most_uses.sum()), USE)
+    found["block"] = np.repeat(np.arange(len(most_uses)), most_uses)
+    found["next"] = found["back"] = -1
+    return found
