@@ -22,7 +22,7 @@ def lines(t: Topology) -> Iterator[str]:
     yield f"define chunk = {t.chunk}"
     yield f"define nodenum = {t.n_nodes}"
     number = 0
-    for text, same in groupby(_nodes(t)):
+    for text, same in groupby(nodes(t)):
         count = sum(1 for _ in same)
         size, *rest = text
         yield f"define node{number + 1} = {f'{count} * ' if count > 1 else ''}{size}"
@@ -35,8 +35,8 @@ def lines(t: Topology) -> Iterator[str]:
         yield f"define failed = [{', '.join(gone)}]"
 
 
-def _nodes(t: Topology) -> Iterator[tuple[str, ...]]:
-    """Per node: its size, and the lines about it."""
+def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
+    """Per node: its size, and the lines about it. Nodes with equal texts are alike inside."""
     first = t.first_rank.tolist()
     link = np.searchsorted(t.link_src, t.first_rank).tolist()
     a_node, b_node = _side_nodes(t)
