@@ -19,7 +19,7 @@ HUBS = ("mesh", "port", "switch", "leaf", "spine", "core")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Edges:
+class Edges:
     """Edges of one sort, both ways, between members and hubs of these names. member, hub: i8[m];
     rate: i8[m] rows of `rates`."""
 
@@ -31,7 +31,7 @@ class _Edges:
     rate: I8
 
 
-def _spokes(t: Topology) -> list[_Edges]:
+def spokes(t: Topology) -> list[Edges]:
     """Everything but the direct links."""
     rank = np.arange(len(t))
     meshed, barred = t.mesh >= 0, t.domain[Level.PORT] >= 0
@@ -39,14 +39,14 @@ def _spokes(t: Topology) -> list[_Edges]:
     owner = np.concatenate([t.side_a.owner(), t.side_b.owner()])
     member = np.concatenate([t.side_a.index, t.side_b.index])
     return [
-        _Edges("rank", "mesh", rank[meshed], t.mesh[meshed], t.meshes, t.mesh[meshed]),
-        _Edges("rank", "port", rank[barred], bar, t.shared, t.port[Level.PORT][barred]),
-        _Edges("rank", "switch", member, owner, t.shared, owner + t.first_switch),
+        Edges("rank", "mesh", rank[meshed], t.mesh[meshed], t.meshes, t.mesh[meshed]),
+        Edges("rank", "port", rank[barred], bar, t.shared, t.port[Level.PORT][barred]),
+        Edges("rank", "switch", member, owner, t.shared, owner + t.first_switch),
         *_network(t),
     ]
 
 
-def _network(t: Topology) -> list[_Edges]:
+def _network(t: Topology) -> list[Edges]:
     """Ranks below leaves, leaves with uplinks below spines, spines with uplinks below the core.
 
     A leaf of one node leads nowhere unless another leaf can be reached above it.
@@ -61,10 +61,10 @@ def _network(t: Topology) -> list[_Edges]:
     top &= core & climbs
     rank = np.arange(len(t))
     return [
-        _Edges("rank", "leaf", rank[on], leaf[on], t.shared, nic[on]),
-        _Edges("leaf", "spine", *_once(leaf, spine, climbs), t.shared,
+        Edges("rank", "leaf", rank[on], leaf[on], t.shared, nic[on]),
+        Edges("leaf", "spine", *_once(leaf, spine, climbs), t.shared,
                t.port[Level.LEAF][climbs][_first(leaf[climbs])]),
-        _Edges("spine", "core", *_once(spine, np.zeros_like(spine), top), t.shared,
+        Edges("spine", "core", *_once(spine, np.zeros_like(spine), top), t.shared,
                t.port[Level.SPINE][top][_first(spine[top])]),
     ]  # fmt: skip
 
@@ -96,7 +96,7 @@ def graph(t: Topology) -> nx.DiGraph[Vertex]:
         g.add_node(r, node=int(t.node[r]), gpu=int(t.local[r]), **names)
     for i, (u, v) in enumerate(zip(t.link_src.tolist(), t.link_dst.tolist(), strict=True)):
         g.add_edge(u, v, **_named(t.links[i]))
-    for edges in _spokes(t):
+    for edges in spokes(t):
         grouped = edges.rates is t.shared
         for m, h, k in zip(edges.member, edges.hub, edges.rate, strict=True):
             low: Vertex = int(m) if edges.below == "rank" else (edges.below, int(m))
@@ -126,14 +126,14 @@ def apart(t: Topology) -> tuple[int, int] | None:
 
 def _numbered(t: Topology) -> tuple[I8, I8, int]:
     """All edges with hubs numbered after the ranks: src, dst, vertices."""
-    spokes = _spokes(t)
+    edges = spokes(t)
     base, n = {"rank": 0}, len(t)
     for name in HUBS:
-        most = [int(e.hub.max(initial=-1)) for e in spokes if e.above == name]
-        most += [int(e.member.max(initial=-1)) for e in spokes if e.below == name]
+        most = [int(e.hub.max(initial=-1)) for e in edges if e.above == name]
+        most += [int(e.member.max(initial=-1)) for e in edges if e.below == name]
         base[name], n = n, n + max(most) + 1
-    member = [e.member + base[e.below] for e in spokes]
-    hub = [e.hub + base[e.above] for e in spokes]
+    member = [e.member + base[e.below] for e in edges]
+    hub = [e.hub + base[e.above] for e in edges]
     return (
         np.concatenate([t.link_src, *member, *hub]),
         np.concatenate([t.link_dst, *hub, *member]),
