@@ -2,9 +2,9 @@
 
     python benchmarks/thread_blocks.py
 
-State-based allocation beside connection-based, unfused as ResCCL runs them (staged send / recv),
-one-sided unfused, and as hccc compiles them by default. ResCCL needs 8 / 16 / 8 / 16, MSCCL
-14 / 30 / 14 / 30.
+State-based allocation beside stage-based and connection-based, unfused as ResCCL and MSCCL run
+them (staged send / recv), one-sided unfused, and as hccc compiles them by default. ResCCL needs
+8 / 16 / 8 / 16; MSCCL, with a block for each connection of each stage, 14 / 30 / 14 / 30.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hccc.ir.primitives import Transport
 TOPOLOGIES = {"Topo1": (2, 4), "Topo2": (2, 8), "Topo3": (4, 4), "Topo4": (4, 8)}
 PUBLISHED = {"Topo1": 8, "Topo2": 16, "Topo3": 8, "Topo4": 16}
 MSCCL = {"Topo1": 14, "Topo2": 30, "Topo3": 14, "Topo4": 30}
+ALLOCATORS = ("state", "stage", "connection")
 MODES = {
     "staged": {"transport": Transport.STAGED},
     "one-sided": {"fuse": "none"},
@@ -36,15 +37,12 @@ def blocks(op: str, topology: str, allocator: str, mode: str) -> int:
 
 def main() -> None:
     """Prints the table."""
-    table = Table(title="Thread blocks per rank: state-based / connection-based")
+    table = Table(title=f"Thread blocks per rank: {' / '.join(ALLOCATORS)}")
     for name in ("algorithm", "topology", "MSCCL", "ResCCL", *MODES):
         table.add_column(name, justify="right")
     for op in ("allreduce", "allgather"):
         for topology in TOPOLOGIES:
-            cells = [
-                f"{blocks(op, topology, 'state', m)} / {blocks(op, topology, 'connection', m)}"
-                for m in MODES
-            ]
+            cells = [" / ".join(str(blocks(op, topology, a, m)) for a in ALLOCATORS) for m in MODES]
             table.add_row(
                 f"HM {op}", topology, str(MSCCL[topology]), str(PUBLISHED[topology]), *cells
             )

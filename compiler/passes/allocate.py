@@ -1,11 +1,13 @@
 """allocate: gives every primitive a thread block of its rank.
 
 Connection-based (NCCL, MSCCL): one block for each set of peers a rank talks to in one direction.
+Stage-based (MSCCL's expert algorithms, ResCCL §2.1): one for each connection and stage.
 State-based (ResCCL §4.4, Eq. 7): connections of a rank whose active intervals never overlap
 share a block. The intervals come from `timeline`; because it is an estimate, the merged plan is
 estimated again and refused when it would take longer.
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.
+Stages have queues of their own: a queue's end is one block.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from numba import njit
 
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Blocks, Primitives
-from hccc.passes.connections import Connections, connections
+from hccc.passes.connections import Connections, connections, split
 from hccc.passes.grouping import group
+from hccc.passes.requeue import requeue
+from hccc.passes.stages import stages
 from hccc.passes.timeline import F8, timeline
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
-ALLOCATORS = ("state", "connection")
+ALLOCATORS = ("state", "connection", "stage")
 
 
 def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = None) -> Blocks:
@@ -30,6 +34,9 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
     O(primitives + dependencies) for the two estimates, plus for each rank (blocks × intervals).
     """
     found = connections(p)
+    if allocator == "stage" and len(p):
+        found = split(p, found, _stage(p, found))
+        p = requeue(p, stages(p.dag))
     block: I4 = np.arange(len(found.rank), dtype=np.int32)
     if allocator == "state" and len(p):
         block = _state_based(p, found)
@@ -84,6 +91,15 @@ def _state_based(p: Primitives, found: Connections) -> I4:
     if merged.makespan > SLACK * apart.makespan:
         return np.arange(len(found.rank), dtype=np.int32)
     return block
+
+
+def _stage(p: Primitives, found: Connections) -> I4:
+    """The stage of every primitive: of its latest task, or a local copy's of its connection."""
+    stage = np.full(len(p), -1, np.int32)
+    np.maximum.at(stage, p.tasks.owner(), stages(p.dag)[p.tasks.index])
+    last = np.zeros(len(found.rank), np.int32)
+    np.maximum.at(last, found.of, stage)
+    return np.where(stage < 0, last[found.of], stage).astype(np.int32)
 
 
 def _capped(p: Primitives, found: Connections, block: I4, most: int) -> I4:

@@ -33,17 +33,27 @@ def connections(p: Primitives) -> Connections:
     """
     away = _peers(p, p.src, 1) + _peers(p, p.dst, 2)
     local = away == 0
-    order = np.lexsort((away, p.owner))  # stable: first uses lead their connection
-    new = np.ones(len(p), np.bool_)
-    new[1:] = (np.diff(p.owner[order]) != 0) | (np.diff(away[order]) != 0)
+    return _adopt_local(_numbered(p.owner, away), local)
+
+
+def split(p: Primitives, found: Connections, part: I4) -> Connections:
+    """Every connection cut into one for each `part` of its primitives: i4[n], at least 0."""
+    width = int(part.max(initial=0)) + 1
+    return _numbered(p.owner, found.of.astype(np.int64) * width + part)
+
+
+def _numbered(owner: I4, key: NDArray[np.int64]) -> Connections:
+    """A connection for every key of a rank: owner i4[n], key i8[n]."""
+    order = np.lexsort((key, owner))  # stable: first uses lead their connection
+    new = np.ones(len(owner), np.bool_)
+    new[1:] = (np.diff(owner[order]) != 0) | (np.diff(key[order]) != 0)
     first = order[new]
-    by_use = np.lexsort((first, p.owner[first]))
+    by_use = np.lexsort((first, owner[first]))
     number = np.empty(len(first), np.int32)
     number[by_use] = np.arange(len(first), dtype=np.int32)
-    of = np.empty(len(p), np.int32)
+    of = np.empty(len(owner), np.int32)
     of[order] = number[np.cumsum(new) - 1]
-    rank = p.owner[first][by_use]
-    return _adopt_local(of, rank, local)
+    return Connections(of, owner[first][by_use])
 
 
 def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int64]:
@@ -62,10 +72,11 @@ def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int6
     return total
 
 
-def _adopt_local(of: I4, rank: I4, local: B1) -> Connections:
+def _adopt_local(found: Connections, local: B1) -> Connections:
     """Moves local copies into their rank's least used other connection, where there is one."""
     if not local.any():
-        return Connections(of, rank)
+        return found
+    of, rank = found.of, found.rank
     use = np.bincount(of, minlength=len(rank))
     is_local = np.zeros(len(rank), np.bool_)
     is_local[of[local]] = True

@@ -28,6 +28,7 @@ from hccc.passes.timeline import timeline
 from hccc.testing.sabotage import permuted, swapped_rows
 
 TABLE_3 = [(2, 4, 8), (2, 8, 16), (4, 4, 8), (4, 8, 16)]  # ResCCL Table 3: nodes, GPUs, blocks
+MSCCL = [(2, 4, 14), (2, 8, 30), (4, 4, 14), (4, 8, 30)]
 
 
 def placed(p, transport=Transport.DIRECT, level="none"):
@@ -49,6 +50,23 @@ def makespan(p, blocks):
 def test_no_more_blocks_than_table_3(nodes, gpus, most, make, level):
     p = placed(make(nodes, gpus), level=level)
     assert blocks_per_rank(p, allocate(p)).max() <= most
+
+
+@pytest.mark.parametrize("make", [hm_allreduce, hm_allgather])
+@pytest.mark.parametrize(("nodes", "gpus", "count"), MSCCL)
+def test_a_block_for_each_connection_and_stage_is_what_msccl_has(nodes, gpus, count, make):
+    p = placed(make(nodes, gpus), Transport.STAGED)
+    blocks = allocate(p, "stage")
+    assert (blocks_per_rank(p, blocks) == count).all()
+    assert (blocks_per_rank(p, allocate(p, "connection")) < count).all()
+
+
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("name", SMALL)
+def test_stages_work_in_blocks_and_queues_of_their_own(name, transport):
+    plan = planned(lowered(SMALL[name], transport), "stage", 1)
+    assert verdict(plan) is None
+    assert works(plan, micro_batches=3)
 
 
 @pytest.mark.parametrize("transport", Transport)
