@@ -1,111 +1,40 @@
 """cli: the commands. `hccc x.rccl -o DIR` compiles, `hccc check` proves, `hccc run` runs,
-`hccc fuzz` attacks.
-
-Options are parsed here, once, into frozen dataclasses. What is slow to import (the language,
-the passes, NumPy and numba below them) is imported by the commands that need it, so that
-`hccc --help` answers at once.
-"""
+`hccc fuzz` attacks; those that predict are in `cli_predict`, common options in `options`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from click.core import ParameterSource
 
-from hccc import __version__, report
+from hccc import __version__, cli_predict, report
 from hccc.command import DefaultGroup, Duration, Size, Words, execute
 from hccc.diagnostics import fail
+from hccc.options import (
+    CALLS,
+    COLLECTIVES,
+    DTYPES,
+    HELP,
+    NCCL_NAMES,
+    OPS,
+    ROAD,
+    STOPS,
+    TARGETS,
+    algorithm_argument,
+    json_option,
+    road_options,
+    size_options,
+    walk,
+)
 
 if TYPE_CHECKING:
     from hccc.road import Made
 
-TARGETS = ("cuda", "hip", "cpu")
-STOPS = (
-    "program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml", "mscclpp-json",
-)  # fmt: skip
-CALLS = {"in-place": True, "out-of-place": False, "both": None}
-DTYPES = (
-    "int8", "uint8", "int32", "uint32", "int64", "uint64",
-    "float16", "bfloat16", "float32", "float64",
-)  # fmt: skip
-COLLECTIVES = (
-    "allgather", "allreduce", "reducescatter", "broadcast", "reduce", "gather", "scatter",
-    "alltoall", "sendrecv",
-)  # fmt: skip
-OPS = ("sum", "prod", "min", "max", "avg")
-NCCL_NAMES = {"half": "float16", "float": "float32", "double": "float64"}
-_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
-_ROAD: dict[str, Any] = {
-    "scheduler": click.option(
-        "--scheduler",
-        type=click.Choice(["hpds", "round-robin"]),
-        default="hpds",
-        help="Order of the tasks: ResCCL's HPDS, or round-robin to compare.",
-    ),
-    "allocator": click.option(
-        "--allocator",
-        type=click.Choice(["state", "connection"]),
-        default="state",
-        help="Thread blocks shared by connections never active at once, or one for each.",
-    ),
-    "fuse": click.option(
-        "--fuse",
-        type=click.Choice(["auto", "none", "reduce", "full"]),
-        default="auto",
-        help="How far to fuse primitives.",
-    ),
-    "transport": click.option(
-        "--transport",
-        type=click.Choice(["direct", "staged"]),
-        default="direct",
-        help="One-sided put and get, or send and receive through slots.",
-    ),
-    "slots": click.option(
-        "--slots", type=click.IntRange(1, 1 << 16), default=2, help="Slots of a staged queue."
-    ),
-    "channels": click.option(
-        "--channels", type=click.IntRange(1, 64), help="Lanes, instead of the program's nChannels."
-    ),
-    "warps": click.option(
-        "--warps", type=click.IntRange(1, 32), help="Per block, instead of the program's nWarps."
-    ),
-    "max_blocks": click.option(
-        "--max-blocks", type=click.IntRange(1), help="Most thread blocks of a rank."
-    ),
-    "reschedule": click.option(
-        "--reschedule", is_flag=True, help="Raise MSCCL XML to a program and schedule that."
-    ),
-    "cluster": click.option(
-        "--cluster",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Schedule for this .cluster instead of what the program's header describes.",
-    ),
-    "verify_each": click.option(
-        "--verify-each", is_flag=True, help="Check the invariants after every pass."
-    ),
-}
-_time_phases = click.option(
-    "--time-phases", is_flag=True, help="Print the time of each phase on stderr."
-)
-_json = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
-_algorithm = click.argument("algorithm", type=click.Path(path_type=Path), metavar="ALGO")
-
-
-def _road(command: _Command) -> _Command:
-    """The options that every command takes."""
-    for option in reversed([*_ROAD.values(), _time_phases, _json]):
-        command = option(command)
-    return command
-
-
-@click.group(cls=DefaultGroup, context_settings=_HELP, no_args_is_help=True)
+@click.group(cls=DefaultGroup, context_settings=HELP, no_args_is_help=True)
 @click.version_option(__version__, prog_name="hccc", message="%(prog)s %(version)s")
 def cli() -> None:
     """Compiles collective-communication algorithms into proved CUDA, HIP and CPU kernels.
@@ -115,7 +44,7 @@ def cli() -> None:
 
 
 @cli.command(name="compile", short_help="Compile ALGO into a directory of kernels.")
-@_algorithm
+@algorithm_argument
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory to write.")
 @click.option("--target", type=Words(TARGETS), default="all", help="Any of cuda,hip,cpu, or all.")
 @click.option("--emit", type=click.Choice(STOPS), help="Print a stop of the road instead.")
@@ -134,7 +63,7 @@ def cli() -> None:
 @click.option(
     "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
 )
-@_road
+@road_options
 def compile_command(
     algorithm: Path,
     output: Path | None,
@@ -155,7 +84,7 @@ def compile_command(
         message = "either -o DIR or --emit, not both" if emit else "say where to: -o DIR, or --emit"
         raise fail("E415", message, help="`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`")
     with report.progress() as on_phase:
-        made = _walk(algorithm, options, on_phase, prove=emit not in STOPS[:3])
+        made = walk(algorithm, options, on_phase, prove=emit not in STOPS[:3])
         files = _write(made, output, target, on_phase) if output else {}
     if emit:
         _emit(made, emit, dialect, protocol, CALLS[calls])
@@ -168,8 +97,8 @@ def compile_command(
 
 
 @cli.command(short_help="Prove that ALGO is right, and say what holds.")
-@_algorithm
-@_road
+@algorithm_argument
+@road_options
 def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Prove that ALGO (.rccl, a plan's .json, MSCCL XML, or a directory of kernels) is right.
 
@@ -177,7 +106,7 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     every message size, in place and out of place.
     """
     with report.progress() as on_phase:
-        made = _walk(algorithm, options, on_phase)
+        made = walk(algorithm, options, on_phase)
     if as_json:
         report.as_json(report.facts(made))
     else:
@@ -187,17 +116,13 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
 
 
 @cli.command(short_help="Run all ranks of ALGO on real data, and check and time it.")
-@_algorithm
-@click.option("-b", "--minbytes", type=Size(), default="1K", help="Smallest size.")
-@click.option("-e", "--maxbytes", type=Size(), default="1M", help="Largest size.")
-@click.option(
-    "-f", "--stepfactor", type=click.FloatRange(1, min_open=True), default=4, help="Between sizes."
-)
+@algorithm_argument
+@size_options("1K", "1M")
 @click.option("-i", "--stepbytes", type=Size(), help="Between sizes, instead of a factor.")
 @click.option(
     "-d", "--datatype", "dtypes", type=Words(DTYPES, NCCL_NAMES), default="float32",
     help="Comma list of types, or all.",
-)  # fmt: skip
+)
 @click.option("-o", "--op", "ops", type=Words(OPS), default="sum", help="Comma list, or all.")
 @click.option("-n", "--iters", type=click.IntRange(1), default=20, help="Timed launches.")
 @click.option("-w", "--warmup-iters", type=click.IntRange(0), default=5, help="Launches before.")
@@ -207,17 +132,17 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
 @click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
 @click.option("--workers", type=click.IntRange(0), default=0, help="CPU threads; 0: as useful.")
 @click.option("--timeout", type=click.FloatRange(0.001), default=30.0, help="Seconds a wait has.")
-@_road
+@road_options
 def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
 
     Prints the table of nccl-tests. Exits with 1 if any element is wrong.
     """
     with report.progress() as on_phase:
-        made = _walk(algorithm, {name: options[name] for name in _ROAD}, on_phase)
+        made = walk(algorithm, {name: options[name] for name in ROAD}, on_phase)
     from hccc import bench
 
-    wanted = bench.Wanted(**{k: v for k, v in options.items() if k not in _ROAD})
+    wanted = bench.Wanted(**{k: v for k, v in options.items() if k not in ROAD})
     wrong = bench.run(made, wanted, as_json)
     if time_phases:
         report.phases(made.seconds)
@@ -231,7 +156,7 @@ def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> No
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same examples.")
 @click.option("--time", "seconds", type=Duration(), help="How long: 30s, 10m, 1h.")
 @click.option("--kernels/--no-kernels", default=True, help="Also build and run CPU kernels.")
-@_json
+@json_option
 def fuzz(
     algorithm: Path | None,
     collective: tuple[str, ...] | None,
@@ -254,34 +179,6 @@ def fuzz(
     click.get_current_context().exit(1 if found else 0)
 
 
-def _walk(
-    algorithm: Path,
-    options: dict[str, Any],
-    on_phase: Callable[[str], None],
-    *,
-    prove: bool = True,
-) -> Made:
-    on_phase("Starting")
-    from hccc import road
-    from hccc.driver import Options
-    from hccc.ir.primitives import Transport
-
-    transport = Transport[options.pop("transport").upper()]
-    reschedule = options.pop("reschedule")
-    chosen = Options(transport=transport, prove=prove, **options)
-    return road.walk(algorithm, chosen, _given(), on_phase, reschedule=reschedule)
-
-
-def _given() -> list[str]:
-    """The options on the command line that change how a plan is made."""
-    source = click.get_current_context().get_parameter_source
-    return [
-        n
-        for n in _ROAD
-        if n not in ("verify_each", "reschedule") and source(n) is not ParameterSource.DEFAULT
-    ]
-
-
 def _write(
     made: Made, output: Path, targets: tuple[str, ...], on_phase: Callable[[str], None]
 ) -> dict[str, int]:
@@ -296,6 +193,9 @@ def _emit(made: Made, name: str, dialect: str, protocol: str, in_place: bool | N
 
     for line in road.stop(made, name, XmlOptions(dialect, protocol, in_place)):
         sys.stdout.write(line + "\n")
+
+
+cli.add_command(cli_predict.sim)
 
 
 def main() -> NoReturn:

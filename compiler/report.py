@@ -29,9 +29,14 @@ def progress() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
+def dumps(facts: Mapping[str, object]) -> str:
+    """`facts` as JSON, with the version in front."""
+    return json.dumps({"hccc": __version__, **facts}, indent=2)
+
+
 def as_json(facts: Mapping[str, object]) -> None:
     """`facts` on stdout, with the version in front."""
-    print(json.dumps({"hccc": __version__, **facts}, indent=2))
+    print(dumps(facts))
 
 
 def plan_facts(plan: Plan) -> Facts:

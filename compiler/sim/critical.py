@@ -10,6 +10,9 @@ import numpy as np
 from numba import njit
 
 from hccc.ir.arrays import I4, I8
+from hccc.ir.resource_names import KINDS, kinds
+from hccc.ir.topology import F8
+from hccc.sim.machine import BYTES_PER_US
 from hccc.sim.simulate import Run
 
 
@@ -45,3 +48,41 @@ def _before(i: int, first: I8, stop: I8, batches: int, window: int) -> int:
     if p > first[p]:
         return int((p - 1) * batches + min(begin + window, batches) - 1)
     return int((stop[p] - 1) * batches + begin - 1) if begin > 0 else -1
+
+
+def breakdown(run: Run, path: I8) -> dict[str, float]:
+    """µs of the critical path by what they went into; together they are its whole length.
+
+    `latency`: α and what the runtime adds; `reduction`: γ; then, for the bytes of every instance,
+    what alone would have set their pace: a kind of link, or `thread block`; `sharing`: how much
+    longer they took because others used the same link; `waiting`: nothing was done for it.
+    """
+    m = run.machine
+    p, last = path // run.batches, path % run.batches == run.batches - 1
+    size = np.where(last, run.last, run.payload)
+    size = np.where(run.moves[p], size, 0.0)
+    reduction = m.combine[p] * size
+    fixed = np.where(run.moves[p], m.alpha[p] * run.request.costs.latency, 0.0)
+    fixed += np.where(run.moves[p], run.request.costs.step + run.request.costs.interpret, 0.0)
+    pace, kind = _pace(run, p)
+    alone = pace * size
+    took = run.end[path] - run.ready[path]
+    found = {"latency": float(fixed.sum()), "reduction": float(reduction.sum())}
+    for k in np.unique(kind):
+        name = KINDS[k] if k < len(KINDS) else "thread block"
+        found[name] = float(alone[kind == k].sum())
+    found["sharing"] = float((took - fixed - reduction - alone).sum())
+    found["waiting"] = float(run.end[path].max(initial=0.0) - took.sum())
+    return {name: max(us, 0.0) for name, us in found.items() if us > 1e-9 or name == "latency"}
+
+
+def _pace(run: Run, p: I8) -> tuple[F8, I4]:
+    """µs a byte of each primitive takes alone, and the kind of what sets that (none: a block)."""
+    m = run.machine
+    slow = m.weight / run.request.costs.efficiency / (m.capacity[m.uses.index] * BYTES_PER_US)
+    pace, kind = m.move.copy(), np.full(len(m.move), len(KINDS))
+    owner = m.uses.owner()
+    np.maximum.at(pace, owner, slow)
+    sets = np.flatnonzero(slow >= pace[owner])
+    kind[owner[sets]] = kinds(m.topology, m.resource)[m.uses.index[sets]]
+    return pace[p], kind[p]

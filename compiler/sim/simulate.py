@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.diagnostics import fail
-from hccc.ir.arrays import I4, I8, frozen
+from hccc.ir.arrays import B1, I4, I8, frozen
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import F8
 from hccc.sim import engine, state
@@ -49,7 +49,8 @@ class Run:
     request: Request
     batches: int
     window: int
-    payload: float  # bytes of a primitive and micro-batch, but the last
+    payload: float  # bytes of a primitive and micro-batch
+    last: float  # and of its last micro-batch
     size: int
     time: float
     begin: F8
@@ -73,6 +74,11 @@ class Run:
     def busbw(self) -> float:
         """GB/s: algbw times the collective's bus factor."""
         return self.algbw * self.machine.plan.collective.bus_factor()
+
+    @property
+    def moves(self) -> B1:
+        """Whether each primitive moves data in this kind of call: b1[P]."""
+        return _moves(self.machine, self.request)
 
     @property
     def primitive_end(self) -> F8:
@@ -125,7 +131,13 @@ def simulate(machine: Machine, request: Request) -> Run:
     time = request.costs.launch + float(s.instance["end"].max(initial=0.0))
     found = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
     found += [s.resource[name] for name in ("carried", "active")]
-    return Run(machine, request, batches, window, micro, size, time, *found)
+    return Run(machine, request, batches, window, micro, last, size, time, *found)
+
+
+def _moves(machine: Machine, request: Request) -> B1:
+    skipped = Guard.OUT_OF_PLACE if request.in_place else Guard.IN_PLACE
+    moves: B1 = machine.plan.guard != skipped
+    return moves
 
 
 def _check(machine: Machine, request: Request) -> None:
@@ -165,8 +177,7 @@ def _state(
 def _primitives(machine: Machine, request: Request, micro: float, last: float) -> state.Table:
     """The primitives of one call; one row more, for where the lists end."""
     plan, costs = machine.plan, request.costs
-    skipped = Guard.OUT_OF_PLACE if request.in_place else Guard.IN_PLACE
-    moves = plan.guard != skipped
+    moves = _moves(machine, request)
     alpha = machine.alpha * costs.latency + costs.step + costs.interpret
     rows = np.zeros(len(plan) + 1, state.PRIMITIVE)
     lists = {"wait": machine.waits, "post": machine.posts, "take": machine.takes}

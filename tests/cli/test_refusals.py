@@ -14,7 +14,7 @@ import click
 import pytest
 from commandline import COMMAND, Hccc, environment, process
 
-from hccc import cli, command, driver
+from hccc import cli, command, driver, options
 from hccc.diagnostics import InternalError
 
 ROOT = Path(__file__).parents[2]
@@ -232,9 +232,9 @@ def test_sizes() -> None:
 
 
 def test_words() -> None:
-    words = command.Words(cli.DTYPES, cli.NCCL_NAMES)
+    words = command.Words(options.DTYPES, options.NCCL_NAMES)
     assert words.convert("float,half,float32", None, None) == ("float32", "float16")
-    assert words.convert("all", None, None) == cli.DTYPES
+    assert words.convert("all", None, None) == options.DTYPES
 
 
 def test_the_choices_are_those_of_what_they_choose() -> None:
@@ -245,9 +245,9 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     from hccc.passes.fuse import LEVELS
     from hccc.runtime import layout
 
-    assert tuple(layout.DTYPES) == cli.DTYPES
-    assert layout.OPS == cli.OPS
-    assert {t.name for t in TARGETS} == set(cli.TARGETS)
+    assert tuple(layout.DTYPES) == options.DTYPES
+    assert layout.OPS == options.OPS
+    assert {t.name for t in TARGETS} == set(options.TARGETS)
     choices = {
         option.name: list(option.type.choices)
         for option in cli.check.params

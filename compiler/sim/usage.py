@@ -1,0 +1,67 @@
+"""usage: how well a Run used links and thread blocks (ResCCL Table 1 and Table 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.resource_names import KINDS, kinds, names
+from hccc.sim.machine import BYTES_PER_US
+from hccc.sim.simulate import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """All links of one kind that carried anything (one direction each): how many, the part of
+    their capacity × time they used, on average and at most, and the name of that one."""
+
+    kind: str
+    count: int
+    mean: float
+    most: float
+    busiest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Thread blocks: of the rank that has most, all lanes; shares of their lives (from the launch
+    to their own end) that they were busy on average, idle on average and at most."""
+
+    per_rank: int
+    busy: float
+    idle: float
+    most_idle: float
+
+
+def links(run: Run) -> list[Links]:
+    """Every kind of link that carried anything, the busiest kind first."""
+    machine = run.machine
+    used = np.flatnonzero(machine.links & (run.carried > 0))
+    kind = kinds(machine.topology, machine.resource[used])
+    share = run.utilisation[used]
+    found = []
+    for k in np.unique(kind):
+        mine = share[kind == k]
+        top = used[kind == k][np.argmax(mine)]
+        name = names(machine.topology, machine.resource[[top]])[0]
+        found.append(Links(KINDS[k], len(mine), float(mine.mean()), float(mine.max()), name))
+    return sorted(found, key=lambda x: -x.most)
+
+
+def utilisation(run: Run) -> float:
+    """Of the links that carried anything: bytes carried over bytes they could have (0 to 1)."""
+    used = run.machine.links & (run.carried > 0)
+    could = float(run.machine.capacity[used].sum()) * BYTES_PER_US * run.time
+    return float(run.carried[used].sum()) / run.request.costs.efficiency / could if could else 0.0
+
+
+def blocks(run: Run) -> Blocks:
+    """Thread blocks and how idle they were (ResCCL §5.4); all lanes are alike."""
+    plan = run.machine.plan
+    per_rank = int(plan.n_tb.max(initial=0)) * plan.channels
+    lives = run.block_end > 0
+    if not lives.any():
+        return Blocks(per_rank, 0.0, 0.0, 0.0)
+    idle = 1 - run.block_busy[lives] / run.block_end[lives]
+    return Blocks(per_rank, float(1 - idle.mean()), float(idle.mean()), float(idle.max()))
