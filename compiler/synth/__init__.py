@@ -1,0 +1,1 @@
+"""synth: Programs for a Topology, and what no Program can beat; see DESIGN §8."""

@@ -1,0 +1,250 @@
+"""bound: what no schedule can beat on a Topology: its latency, and its narrowest cut.
+
+A bound on the network: thread blocks, reductions (γ) and launches only add to it. It holds for
+every schedule whose switches neither reduce nor multicast, with any chunking and any overlap.
+
+*Latency.* The last rank to get what it needs is no nearer, over ways of least α, than `latency`.
+
+*Cuts.* Of a call of N bytes on n ranks, these must cross every cut of this kind; the time is at
+least the bytes over the cut's capacity, for the cut where that is most (`share` · N bytes):
+
+| collective    | cut                            | share          | found               |
+|---------------|--------------------------------|----------------|---------------------|
+| Allgather     | into C, which has a rank       | (n − |C|) / n  | exactly (ForestColl)|
+| Reducescatter | out of C, which has a rank     | (n − |C|) / n  | exactly             |
+| Gather        | into C, which has the root     | (n − |C|) / n  | exactly             |
+| Scatter       | out of C, which has the root   | (n − |C|) / n  | exactly             |
+| Broadcast     | into C, which lacks the root   | 1              | exactly (Edmonds)   |
+| Reduce        | out of C, which lacks the root | 1              | exactly             |
+| Allreduce     | into C, any                    | 1              | exactly             |
+| Allreduce     | between the m parts of any     | 2 (m − 1)      | `parts`             |
+| Alltoall      | into or out of C               | |C| (n−|C|) / n| C of `parts.shown`  |
+| SendRecv      | into or out of C               | ranks s in C with s + 1 not in it | the same |
+
+Those of Reducescatter and Reduce hold though sums are smaller than their addends: each byte of a
+result needs a byte from every side where a rank contributes to it.
+
+*Why an Allreduce moves 2 (m − 1) N bytes between m parts.* Take one byte and order its transfers
+as they end. A part *knows* when values at its ranks together have contributions of all ranks. Let P
+be the first part to know, by transfer t. Until then, t included, each of the other m − 1 parts sent
+something to another part, or its contributions would not be in P. After t each of them receives
+something from another part: t went into P, so none of them knew yet, and what its own ranks send
+each other adds nothing. Transfers up to t are told apart by the part they leave and those after it
+by the part they enter, so they are 2 (m − 1). The parts may be chosen freely, so this holds for
+all; it is also why equal roots are not optimal on unequal nodes (DESIGN §8).
+
+Before the first byte crosses a cut, the shortest way across takes its α: `head`.
+
+All of it is on the flow network of `network`, a relaxation: weaker where that says so, never wrong.
+Ranks that colour refinement cannot tell apart are taken for each other when cuts are looked for:
+512 ranks in a rail network are one sort. Were they not alike, a narrower cut could be missed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I8, frozen
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.topology import F8, Topology
+from hccc.sim.costs import SIMPLE, Costs
+from hccc.synth.cuts import Flows, gathered, narrowest
+from hccc.synth.latency import Distances
+from hccc.synth.naming import partition_name, set_name
+from hccc.synth.network import Network, colours, network
+from hccc.synth.parts import Parts, inflow, shown, weakest
+
+BYTES_PER_US = 1000.0  # of one GB/s
+OUTWARD = frozenset({OpType.REDUCESCATTER, OpType.SCATTER, OpType.REDUCE})
+SPREAD = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER})
+FUNNEL = frozenset({OpType.GATHER, OpType.SCATTER})
+WHOLE = frozenset({OpType.BROADCAST, OpType.REDUCE})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """What must cross where. parts: the ranks of C, or of each part; name: what the topology calls
+    it, `into node2`; share: bytes that cross for each byte of the call; capacity: GB/s; resources:
+    i8 the shared groups and links that cross it, numbered as in `ir/routes`."""
+
+    name: str
+    parts: tuple[tuple[int, ...], ...]
+    share: float
+    capacity: float
+    resources: I8
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """C; the first part of several."""
+        return self.parts[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """The bound of one collective on one Topology, for any size. latency, head: µs."""
+
+    latency: float
+    head: float
+    cut: Cut | None
+
+    def at(self, size: int, costs: Costs = SIMPLE) -> Bound:
+        """The bound for `size` bytes, as nccl-tests counts them. Of `costs` only what a protocol
+        does to α and to bytes on a link counts."""
+        bandwidth = 0.0
+        if self.cut is not None:
+            wire = size * self.cut.share / costs.efficiency
+            bandwidth = wire / (self.cut.capacity * BYTES_PER_US) if self.cut.capacity else np.inf
+        latency, head = self.latency * costs.latency, self.head * costs.latency
+        return Bound(size, latency, head, bandwidth, self.cut)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """What no schedule can beat, in µs: `latency`; and, `head` after the start, `bandwidth` of
+    `cut` (None where nothing has to move)."""
+
+    size: int
+    latency: float
+    head: float
+    bandwidth: float
+    cut: Cut | None
+
+    @property
+    def time(self) -> float:
+        """µs that every schedule takes at least."""
+        return max(self.latency, self.head + self.bandwidth)
+
+    @property
+    def algbw(self) -> float:
+        """GB/s: size over time."""
+        return self.size / (self.time * BYTES_PER_US) if self.time else np.inf
+
+    @property
+    def binding(self) -> str:
+        """`latency`, or the cut's name."""
+        late = self.cut is None or self.latency >= self.head + self.bandwidth
+        return "latency" if late or self.cut is None else self.cut.name
+
+
+def bound(t: Topology, collective: Collective, size: int, costs: Costs = SIMPLE) -> Bound:
+    """What no schedule of `collective` can beat on `t`, for `size` bytes (the larger of a rank's
+    buffers, as nccl-tests counts)."""
+    return limits(t, collective.op, collective.root).at(size, costs)
+
+
+def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
+    """`bound` for all sizes. A flow, O(arcs · √vertices) in practice, for every sort of rank."""
+    if len(t) < 2 or op is OpType.CUSTOM:
+        return Limits(0.0, 0.0, None)
+    net = network(t)
+    way = net.reversed() if op in OUTWARD else net
+    distances = Distances(way)
+    if op is OpType.ALLREDUCE:
+        head, cut = _allreduce(t, net, distances)
+    elif op in SPREAD | FUNNEL | WHOLE:
+        inside = _single(way, op, root)
+        head = distances.into(inside[: len(t)])
+        cut = _cut(t, way, inside, _share(op, inside[: len(t)]), op in OUTWARD)
+    else:
+        head, cut = _pairwise(t, net, distances, op)
+    return Limits(_latency(way, distances, op, root), head, cut)
+
+
+def _sorts(net: Network, root: int | None = None) -> I8:
+    """A rank of every sort, the root's left out."""
+    marked = None if root is None else (np.arange(net.ranks) == root).astype(np.int64)
+    found = np.unique(colours(net, marked), return_index=True)[1]
+    return found if root is None else found[found != root]
+
+
+def _latency(way: Network, distances: Distances, op: OpType, root: int) -> float:
+    if op is OpType.SENDRECV:
+        return distances.ring()
+    if op in WHOLE | FUNNEL:
+        # Gather's cuts are into its root, but its data comes from the others.
+        toward = distances if op in WHOLE else Distances(way.reversed())
+        return toward.farthest(np.array([root]))
+    return distances.farthest(_sorts(way))
+
+
+def _single(way: Network, op: OpType, root: int) -> B1:
+    if op in SPREAD:
+        return gathered(way, _sorts(way))
+    if op in FUNNEL:
+        return gathered(way, np.array([root]))
+    return narrowest(way, root, _sorts(way, root))
+
+
+def _share(op: OpType, inside: B1) -> float:
+    n = len(inside)
+    return 1.0 if op in WHOLE else (n - int(np.count_nonzero(inside))) / n
+
+
+def _cut(t: Topology, way: Network, inside: B1, share: float, out: bool) -> Cut:
+    """The cut around `inside`, named by its smaller side."""
+    arcs = way.crossing(inside)
+    side = inside[: way.ranks]
+    if 2 * np.count_nonzero(side) > way.ranks:
+        side, out = ~side, not out
+    ranks = np.flatnonzero(side)
+    name = f"{'out of' if out else 'into'} {set_name(t, ranks)}"
+    capacity = float(way.capacity[arcs].sum())
+    return Cut(name, (tuple(ranks.tolist()),), share, capacity, _resources(way.resource[arcs]))
+
+
+def _resources(numbers: I8) -> I8:
+    return frozen(np.unique(numbers[numbers >= 0]), np.int64)
+
+
+def _allreduce(t: Topology, net: Network, distances: Distances) -> tuple[float, Cut]:
+    """The narrowest cut, or the partition with the least between its parts, if that is tighter."""
+    ways = (net, net.reversed())
+    inside = [narrowest(way, 0, _sorts(way, 0)) for way in ways]
+    each = [_cut(t, w, i, 1.0, d) for w, i, d in zip(ways, inside, (False, True), strict=True)]
+    parts = weakest(t, net)
+    if min(cut.capacity for cut in each) <= parts.ratio / 2:
+        i = int(each[1].capacity < each[0].capacity)
+        aside = inside[i][: len(t)]
+        return distances.into(~aside if i else aside), each[i]
+    return distances.between(parts.label), _between(t, parts)
+
+
+def _between(t: Topology, parts: Parts) -> Cut:
+    rows = [np.flatnonzero(parts.label == part).tolist() for part in range(parts.count)]
+    name = f"between {partition_name(t, parts.label)}"
+    share = 2.0 * (parts.count - 1)
+    return Cut(name, tuple(map(tuple, rows)), share, parts.capacity, _resources(parts.resources))
+
+
+def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tuple[float, Cut]:
+    """Alltoall and SendRecv: the tightest of the sets that the topology shows, each way."""
+    best, most = np.zeros(len(t), np.bool_), -1.0
+    backward, share = False, 0.0
+    for label in shown(t):
+        crosses = _crossing(label, op)
+        small = net.contracted(label)
+        for back, way in ((False, small), (True, small.reversed())):
+            with np.errstate(divide="ignore"):
+                ratio = crosses / inflow(way)[0]
+            if (found := float(ratio.max())) > most:
+                part = int(ratio.argmax())
+                most, backward, best, share = found, back, label == part, float(crosses[part])
+    way = net.reversed() if backward else net
+    pair = way.contracted(best.astype(np.int64))
+    ends = np.array([np.inf, 0.0])
+    hubs = Flows(pair).cut(ends, ends[::-1].copy())[1][2:]
+    inside = np.concatenate([best, hubs])
+    cut = _cut(t, way, inside, share, backward)
+    return distances.into(~best if backward else best), cut
+
+
+def _crossing(label: I8, op: OpType) -> F8:
+    """Bytes into (and as many out of) each part for a byte of the call: f8[parts]."""
+    n = len(label)
+    if op is OpType.ALLTOALL:
+        count = np.bincount(label)
+        return count * (n - count) / n
+    after = np.roll(label, -1)
+    return np.bincount(after[label != after], minlength=int(label.max()) + 1).astype(np.float64)

@@ -1,0 +1,46 @@
+"""naming: what people call a set of ranks, or a partition of them, on a Topology."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import numpy as np
+
+from hccc.ir.arrays import I8
+from hccc.ir.topology import Level, Topology
+
+
+def set_name(t: Topology, ranks: I8) -> str:
+    """`rank 5`, `node2`, `node1..node4, node6`, `leaf1`, `ranks 0..2, 4`, `9 ranks`."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    inside = np.zeros(len(t), np.bool_)
+    inside[ranks] = True
+    for prefix, of in (("node", t.node), ("leaf", t.domain[Level.LEAF])):
+        chosen = np.unique(of[inside])
+        if chosen[0] >= 0 and np.isin(of, chosen).sum() == len(ranks):
+            return _runs(chosen.tolist(), prefix, 1)
+    text = _runs(ranks.tolist(), "", 0)
+    return f"ranks {text}" if len(text) < 30 else f"{len(ranks)} ranks"
+
+
+def partition_name(t: Topology, label: I8) -> str:
+    """`all 8 ranks`, `all 4 nodes`, `all 2 leaves`, or `node1, node2, 14 ranks`."""
+    count = int(label.max()) + 1
+    kinds = (("ranks", np.arange(len(t))), ("nodes", t.node), ("leaves", t.domain[Level.LEAF]))
+    for name, of in kinds:
+        pairs = np.unique(np.stack([of, label]), axis=1)
+        if pairs.shape[1] == count == len(np.unique(of)):
+            return f"all {count} {name}"
+    text = ", ".join(set_name(t, np.flatnonzero(label == part)) for part in range(min(count, 9)))
+    return text if len(text) < 60 and count < 9 else f"{count} parts of the ranks"
+
+
+def _runs(numbers: list[int], prefix: str, base: int) -> str:
+    """`node1..node3, node5` of ascending numbers."""
+    found = []
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        part = [number + base for _, number in run]
+        first, last = f"{prefix}{part[0]}", f"{prefix}{part[-1]}"
+        found.append(first if len(part) == 1 else f"{first}..{last}")
+    return ", ".join(found)

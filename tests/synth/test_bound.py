@@ -1,0 +1,268 @@
+"""bound: known optima, every subset and partition of small networks, and no run below it."""
+
+from functools import cache
+from itertools import combinations, product
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from hccc.diagnostics import UserError
+from hccc.driver import Options, compile_program
+from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.resource_names import names
+from hccc.ir.routes import routes
+from hccc.ir.topology import Rate, uniform
+from hccc.lang import cluster
+from hccc.sim.costs import LL, Costs
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.synth import network as network_module
+from hccc.synth.bound import bound, limits
+from hccc.synth.network import Network, network
+from hccc.testing import cluster_texts, correct_programs, topologies
+from hccc.testing.clusters import cluster as cluster_of
+
+CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+
+
+@cache
+def load(name: str):
+    return cluster.load(CLUSTERS / f"{name}.cluster")
+
+
+def algbw(t, op: OpType, root: int = 0) -> float:
+    cut = limits(t, op, root).cut
+    return cut.capacity / cut.share
+
+
+# Optimal Allgather (and Reducescatter), and the LP optimum of Allreduce with free roots, as
+# stock ForestColl, igraph and HiGHS find them.
+KNOWN = {
+    "syccl-a100-16": (200.00, 100.00),
+    "syccl-a100-32": (133.33, 66.67),
+    "syccl-h800-64": (233.65, 116.83),
+    "syccl-h800-512": (230.45, 115.23),
+    "heteccl-h20-4+8": (300.00, 200.00),
+    "heteccl-h20-4x2+8": (266.67, 150.00),
+    "heteccl-h20-4x3": (300.00, 150.00),
+    "heteccl-h20-4x3+8": (250.00, 133.33),
+    "heteccl-h20-8x2+4": (250.00, 150.00),
+    "heteccl-h20-4x2+8x2": (240.00, 133.33),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_optima(name):
+    gather, reduce = KNOWN[name]
+    assert algbw(load(name), OpType.ALLGATHER) == pytest.approx(gather, abs=0.005)
+    assert algbw(load(name), OpType.REDUCESCATTER) == pytest.approx(gather, abs=0.005)
+    assert algbw(load(name), OpType.ALLREDUCE) == pytest.approx(reduce, abs=0.005)
+
+
+def test_one_crossbar():
+    t = cluster_of("define node1 = 8\ndefine bandwidth = {port => [((0..7) -> (300,1))]}")
+    assert algbw(t, OpType.ALLGATHER) == pytest.approx(8 / 7 * 300)
+    assert algbw(t, OpType.ALLREDUCE) == pytest.approx(8 / 14 * 300)
+    assert algbw(t, OpType.BROADCAST) == pytest.approx(300)
+    assert algbw(t, OpType.ALLTOALL) == pytest.approx(8 / 7 * 300)
+    assert algbw(t, OpType.SENDRECV) == pytest.approx(300)
+
+
+def test_a_cut_that_no_level_of_the_topology_shows():
+    """Pairs of an MI250's dies with wide links between and narrow ones outside: 16 · 150 / 7."""
+    pairs = [(i, i + 1) for i in range(0, 16, 2)]
+    wires = [(a, b, 200) for a, b in pairs]
+    wires += [(2 * i + 1, (2 * i + 2) % 16, 150) for i in range(8)]
+    both = [f"(({u},{v}) -> ({w},1))" for a, b, w in wires for u, v in ((a, b), (b, a))]
+    t = cluster_of(f"define node1 = 16\ndefine bandwidth = {{direct => [{', '.join(both)}]}}")
+    parts = limits(t, OpType.ALLREDUCE).cut.parts
+    assert sorted(parts) == pairs
+    assert algbw(t, OpType.ALLREDUCE) == pytest.approx(8 * 300 / 14)
+
+
+def test_what_binds_is_named():
+    t = load("heteccl-h20-4x2+8")
+    found = bound(t, Collective(OpType.ALLGATHER, 16, 16), 1 << 30)
+    assert found.binding == found.cut.name == "into node1"
+    assert found.cut.ranks == (0, 1, 2, 3)
+    wanted = [f"NIC {i} of node1, in" for i in range(4)]
+    assert names(t, found.cut.resources) == wanted
+    assert limits(load("syccl-h800-64"), OpType.ALLGATHER).at(1).binding == "latency"
+    assert limits(t, OpType.ALLREDUCE).cut.name == "between all 3 nodes"
+    assert limits(load("syccl-h800-64"), OpType.BROADCAST, 5).cut.name == "out of rank 5"
+
+
+def test_time_is_the_larger_of_latency_and_cut():
+    t = uniform(4, 4, 1, link=Rate(100.0, 1, 2.0))
+    small, large = (limits(t, OpType.ALLGATHER).at(size) for size in (4, 4_000_000))
+    assert small.time == pytest.approx(2.0 + 3 / 300_000)
+    assert large.time == pytest.approx(2.0 + 3_000_000 / 300_000)
+    assert large.algbw == pytest.approx(4_000_000 / large.time / 1000)
+
+
+def test_protocols_change_bytes_and_latency():
+    limit = limits(uniform(4, 4, 1, link=Rate(100.0, 1, 2.0)), OpType.ALLGATHER)
+    plain, coded = limit.at(1 << 20), limit.at(1 << 20, LL)
+    assert coded.bandwidth == pytest.approx(2 * plain.bandwidth)
+    assert limit.at(1, Costs(latency=0.5)).latency == pytest.approx(1.0)
+
+
+def test_one_rank_needs_nothing():
+    found = limits(uniform(1, 1, 1), OpType.ALLREDUCE).at(1 << 20)
+    assert (found.time, found.cut, found.binding) == (0.0, None, "latency")
+
+
+def test_latency_goes_over_relays():
+    """Rails: another rail's GPU is a NIC and a crossbar away."""
+    t = load("syccl-h800-64")
+    assert limits(t, OpType.ALLGATHER).latency == pytest.approx(1.7 + 0.7)
+    assert limits(t, OpType.SENDRECV).latency == pytest.approx(1.7 + 0.7)
+
+
+def arrows(net: Network) -> nx.DiGraph:
+    """The network for another maximum-flow algorithm; arcs side by side added up."""
+    g = nx.DiGraph()
+    g.add_nodes_from(range(net.vertices))
+    for u, v, c in zip(net.tail.tolist(), net.head.tolist(), net.capacity.tolist(), strict=True):
+        c += g[u][v]["capacity"] if g.has_edge(u, v) else 0.0
+        g.add_edge(u, v, capacity=c)
+    return g
+
+
+def least_into(g: nx.DiGraph, n: int, inside: set[int]) -> float:
+    """The capacity into a set of ranks, hubs placed best."""
+    g = g.copy()
+    g.add_edges_from(("s", r) for r in set(range(n)) - inside)
+    g.add_edges_from((r, "t") for r in inside)
+    return nx.minimum_cut_value(g, "s", "t")
+
+
+def partitions(n: int):
+    """All partitions of n ranks, as labels."""
+    for label in product(range(n), repeat=n):
+        if all(x <= max(label[:i], default=-1) + 1 for i, x in enumerate(label)):
+            yield label
+
+
+@SETTINGS
+@given(topologies(), st.data())
+def test_no_subset_is_tighter(t, data):
+    """Every set of ranks, by networkx: what is found is the tightest cut there is."""
+    assume(2 <= t.n_ranks <= 6)
+    n, net = t.n_ranks, network(t)
+    g, back = arrows(net), arrows(net.reversed())
+    root = data.draw(st.integers(0, n - 1))
+    sets = [set(c) for k in range(1, n) for c in combinations(range(n), k)]
+    into = {frozenset(s): least_into(g, n, s) for s in sets}
+    out = {frozenset(s): least_into(back, n, s) for s in sets}
+    spread = [(into[frozenset(s)] * n / (n - len(s)), s) for s in sets]
+    spread_out = [(out[frozenset(s)] * n / (n - len(s)), s) for s in sets]
+    want = {
+        OpType.ALLGATHER: min(v for v, _ in spread),
+        OpType.REDUCESCATTER: min(v for v, _ in spread_out),
+        OpType.GATHER: min(v for v, s in spread if root in s),
+        OpType.SCATTER: min(v for v, s in spread_out if root in s),
+        OpType.BROADCAST: min(into[frozenset(s)] for s in sets if root not in s),
+        OpType.REDUCE: min(out[frozenset(s)] for s in sets if root not in s),
+    }
+    for op, value in want.items():
+        assert algbw(t, op, root) == pytest.approx(value, rel=1e-5)
+
+
+@settings(SETTINGS, max_examples=15)
+@given(topologies())
+def test_allreduce_is_not_below_any_partition_but_as_low_as_each(t):
+    """Not tighter than the definition allows, and as tight as the best partition's inflow."""
+    assume(2 <= t.n_ranks <= 5)
+    n, net = t.n_ranks, network(t)
+    found = algbw(t, OpType.ALLREDUCE)
+    best = np.inf
+    for g in (arrows(net), arrows(net.reversed())):
+        least = {}
+        for label in partitions(n):
+            parts = [frozenset(np.flatnonzero(np.array(label) == p)) for p in set(label)]
+            if len(parts) == 1:
+                continue
+            for part in parts:
+                least.setdefault(part, least_into(g, n, set(part)))
+            total = sum(least[part] for part in parts)
+            best = min(best, total / (2 * (len(parts) - 1)), *(least[p] for p in parts))
+    assert found <= best * (1 + 1e-5)
+
+
+@SETTINGS
+@given(topologies(), st.sampled_from([0, network_module.PAIRS]))
+def test_every_way_is_a_path_of_the_network(t, pairs):
+    """The network gives nothing less than the routes: same resources, no more latency."""
+    assume(2 <= t.n_ranks <= 8)
+    before, network_module.PAIRS = network_module.PAIRS, pairs
+    try:
+        net = network(t)
+    finally:
+        network_module.PAIRS = before
+    n = t.n_ranks
+    src, dst = (x.astype(np.int32) for x in np.divmod(np.arange(n * n), n))
+    away = src != dst
+    ways = routes(t, src[away], dst[away])
+    for i, (u, v) in enumerate(zip(src[away].tolist(), dst[away].tolist(), strict=True)):
+        if ways.bandwidth[i] == 0:
+            continue
+        used = ways.uses.row(i)
+        numbers, capacity = ways.resource[used], ways.capacity[used]
+        allowed = np.isin(net.resource, numbers) | (net.resource < 0)
+        g = nx.DiGraph()
+        for a in np.flatnonzero(allowed).tolist():
+            x, y = int(net.tail[a]), int(net.head[a])
+            if any(z < n and z not in (u, v) for z in (x, y)):
+                continue  # a way passes no other rank
+            if not g.has_edge(x, y) or g[x][y]["weight"] > net.alpha[a]:
+                g.add_edge(x, y, weight=float(net.alpha[a]))
+        assert nx.dijkstra_path_length(g, u, v) <= ways.alpha[i] * (1 + 1e-9) + 1e-9
+        for number, c in zip(numbers.tolist(), capacity.tolist(), strict=True):
+            mine = net.capacity[net.resource == number]
+            assert (mine == c).all() or not len(mine)
+
+
+@settings(SETTINGS, max_examples=60)
+@given(cluster_texts(), st.sampled_from(PROGRAMMABLE), st.data())
+def test_no_run_is_below_the_bound(tmp_path_factory, source, op, data):
+    """Random programs on random clusters, in any nesting and size, simulated."""
+    t = cluster_of(source)
+    assume(2 <= t.n_ranks <= 8)
+    root = data.draw(st.integers(0, t.n_ranks - 1)) if op in ROOTED else 0
+    c = Collective(op, t.n_ranks, block_count(op, t.n_ranks), root)
+    program = data.draw(correct_programs(c))
+    path = tmp_path_factory.mktemp("bound") / "x.cluster"
+    path.write_text(source)
+    try:
+        plan = compile_program(program, Options(cluster=path, prove=False)).plan
+    except UserError as error:
+        assert error.problem.code == "E131"  # a transfer that the cluster has no way for
+        return
+    machine = prepare(plan, t)
+    size = data.draw(st.sampled_from([1 << 10, 1 << 16, 1 << 22]))
+    costs = data.draw(st.sampled_from([Costs(), LL, Costs(latency=0.5, step=0.3)]))
+    request = Request(size, micro_batch=max(size // 8, 1), costs=costs)
+    run = simulate(machine, request)
+    least = bound(t, plan.collective, run.size, costs).time
+    assert run.time >= least * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("op", PROGRAMMABLE)
+def test_a_thousand_ranks(op):
+    """Rails of 128 servers: answered, and the figure is the closed form."""
+    lines = (CLUSTERS / "syccl-h800-64.cluster").read_text()
+    t = cluster_of(lines.replace("nodenum = 8", "nodenum = 128").replace("8 * 8", "128 * 8"))
+    wanted = {
+        OpType.ALLGATHER: 1024 / 1023 * 230,
+        OpType.ALLREDUCE: 1024 / 2046 * 230,
+        OpType.BROADCAST: 230,
+        OpType.ALLTOALL: 1024 / 1016 * 50,
+    }
+    found = algbw(t, op)
+    assert found == pytest.approx(wanted.get(op, found))
