@@ -1,9 +1,11 @@
 """clocks: does primitive a happen before primitive b? Vector clocks over thread blocks.
 
 `sync` and the race proof both rest on this. The order is: program order within a thread block,
-and an edge from a post to each wait for it. The clock of b has, for every block, how many of its
-primitives happen before b, or are b. Blocks are taken a column at a time, so memory is
-O(primitives · COLUMNS); time is O(blocks/COLUMNS · (primitives + edges) · COLUMNS).
+and an edge from a post to each wait for it. `ancestry` answers what it can from labels, which for
+collectives is nearly all. For the others, the clock of b has, for every block that one of them
+starts in, how many of its primitives happen before b, or are b. Those blocks are taken a few
+columns at a time. Time: O(primitives + edges + questions), and for what `ancestry` leaves open
+O(its blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTES of it for clocks.
 """
 
 from __future__ import annotations
@@ -12,10 +14,13 @@ import numpy as np
 from numba import njit, prange
 
 from hccc.ir.arrays import I4, I8, U1, Csr
+from hccc.passes.ancestry import NO, UNKNOWN, YES, labels, settle, settle_edges
 from hccc.passes.grouping import group
 
 COLUMNS = 64
 LANES = 2  # threads that take columns in turn; each needs a clock of its own
+CLOCK_BYTES = 1 << 30
+EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
 
 
 @njit(cache=True)
@@ -61,18 +66,10 @@ def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I
 
 @njit(cache=True)
 def _column(
-    clock: I4,
-    order: I4,
-    block: I4,
-    position: I4,
-    first: I8,
-    pred_ptr: I8,
-    pred: I4,
-    lo: int,
-    hi: int,
-) -> None:
-    """Fills clock[i, c]: how many primitives of block lo + c are at or before i."""
-    width = hi - lo
+    clock: I4, order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4,
+    column: I4, width: int,
+) -> None:  # fmt: skip
+    """Fills clock[i, column[b]]: how many primitives of block b are at or before i."""
     for i in order:
         b = block[i]
         if i > first[b]:
@@ -83,85 +80,63 @@ def _column(
             p = pred[k]
             for c in range(width):
                 clock[i, c] = max(clock[i, c], clock[p, c])
-        if lo <= b < hi:
-            clock[i, b - lo] = position[i] + 1
+        if column[b] >= 0:
+            clock[i, column[b]] = position[i] + 1
 
 
 @njit(cache=True, parallel=True)
 def _before(
-    order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4,
-    query_ptr: I8, query: I4, a: I4, b: I4, n_blocks: int, columns: int, lanes: int,
+    order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4, starts: I4,
+    query_ptr: I8, query: I4, a: I4, b: I4, columns: int, lanes: int,
 ) -> U1:  # fmt: skip
-    """For every query: does a[q] happen before b[q]? Queries are grouped by the block of a."""
-    n_groups = (n_blocks + columns - 1) // columns
+    """For every query: is a[q] b[q], or before it? Query k is one of those from `starts[k]`."""
+    n_groups = (len(starts) + columns - 1) // columns
     answer = np.zeros(len(a), np.uint8)
     for lane in prange(lanes):
-        clock = np.zeros((len(order), columns), np.int32)
+        clock = np.zeros((len(block), columns), np.int32)
+        column = np.full(len(first), -1, np.int32)
         for g in range(lane, n_groups, lanes):
-            lo, hi = g * columns, min(n_blocks, (g + 1) * columns)
-            if query_ptr[lo] == query_ptr[hi]:
-                continue
-            _column(clock, order, block, position, first, pred_ptr, pred, lo, hi)
+            lo, hi = g * columns, min(len(starts), (g + 1) * columns)
+            column[starts[lo:hi]] = np.arange(hi - lo)
+            _column(clock, order, block, position, first, pred_ptr, pred, column, hi - lo)
             for k in range(query_ptr[lo], query_ptr[hi]):
                 q = query[k]
-                answer[q] = clock[b[q], block[a[q]] - lo] > position[a[q]]
+                answer[q] = clock[b[q], column[block[a[q]]]] > position[a[q]]
+            column[starts[lo:hi]] = -1
     return answer
 
 
-@njit(cache=True)
-def _edge_implied(
-    b: int, a: int, clock: I4, column: int, position: I4, at_start: bool, preds: I4
-) -> bool:
-    """Whether a reaches b through the primitive before b in its block or another edge into b."""
-    if not at_start and clock[b - 1, column] > position[a]:
-        return True
-    implied = False
-    for x in preds:
-        implied |= x != a and clock[x, column] > position[a]
-    return implied
-
-
-@njit(cache=True, parallel=True)
-def _implied(
-    order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4,
-    n_blocks: int, columns: int, lanes: int,
-) -> U1:  # fmt: skip
-    """For every edge: would the order be the same without it?"""
-    n_groups = (n_blocks + columns - 1) // columns
-    answer = np.zeros(len(pred), np.uint8)
-    for lane in prange(lanes):
-        clock = np.zeros((len(order), columns), np.int32)
-        for g in range(lane, n_groups, lanes):
-            lo, hi = g * columns, min(n_blocks, (g + 1) * columns)
-            _column(clock, order, block, position, first, pred_ptr, pred, lo, hi)
-            for b in range(len(order)):
-                others = pred[pred_ptr[b] : pred_ptr[b + 1]]
-                for k in range(pred_ptr[b], pred_ptr[b + 1]):
-                    c = block[pred[k]] - lo
-                    if 0 <= c < hi - lo:
-                        start = b == first[block[b]]
-                        answer[k] = _edge_implied(b, pred[k], clock, c, position, start, others)
-    return answer
-
-
-def _numbers(tb_ptr: I8) -> tuple[I4, I4]:
-    """The block of every primitive and its position in it."""
+def _by_clock(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
+    """For every pair: is a[q] b[q], or does it happen before it? u1[q]."""
     block = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
-    return block, (np.arange(len(block)) - tb_ptr[:-1][block]).astype(np.int32)
+    position = (np.arange(len(block)) - tb_ptr[:-1][block]).astype(np.int32)
+    starts, which = np.unique(block[a], return_inverse=True)
+    query_ptr, query = group(which, len(starts))
+    fitting = CLOCK_BYTES // (4 * LANES * max(1, len(block)))
+    columns = max(1, min(COLUMNS, len(starts), fitting))
+    return _before(
+        order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index, starts, query_ptr,
+        query, a, b, columns, LANES,
+    )  # fmt: skip
+
+
+def _effort(tb_ptr: I8) -> int:
+    return int(tb_ptr[-1]) * len(tb_ptr) // EFFORT
 
 
 def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
-    """For every pair: does primitive a[q] happen before b[q]? u1[q].
+    """For every pair: is a[q] b[q], or does it happen before it? u1[q].
 
     tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`.
     """
-    n_blocks = len(tb_ptr) - 1
-    block, position = _numbers(tb_ptr)
-    query_ptr, query = group(block[a], n_blocks)
-    return _before(
-        order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index, query_ptr, query,
-        a, b, n_blocks, min(COLUMNS, n_blocks), LANES,
-    )  # fmt: skip
+    if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
+        return _by_clock(tb_ptr, preds, order, a, b)
+    label = labels(tb_ptr, preds, order)
+    answer = settle(label, preds.ptr, preds.index, a, b, _effort(tb_ptr))
+    open_ = np.flatnonzero(answer == UNKNOWN)
+    if len(open_):
+        answer[open_] = _by_clock(tb_ptr, preds, order, a[open_], b[open_])
+    return answer
 
 
 def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
@@ -170,11 +145,27 @@ def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
     All implied edges can go at once: the rest is the transitive reduction, which for an acyclic
     graph is unique.
     """
-    if not len(preds.index):
-        return np.zeros(0, np.uint8)
-    n_blocks = len(tb_ptr) - 1
-    block, position = _numbers(tb_ptr)
-    return _implied(
-        order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index, n_blocks,
-        min(COLUMNS, n_blocks), LANES,
-    )  # fmt: skip
+    label = labels(tb_ptr, preds, order)
+    answer = settle_edges(label, preds.ptr, preds.index, _effort(tb_ptr))
+    open_ = np.flatnonzero(answer == UNKNOWN)
+    if len(open_):
+        edge, other = _ways_round(tb_ptr, preds, open_)
+        reached = _by_clock(tb_ptr, preds, order, preds.index[edge], other)
+        answer[open_] = NO
+        answer[edge[reached == YES]] = YES
+    return answer
+
+
+def _ways_round(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
+    """Every (edge, primitive right before the edge's end other than its start)."""
+    row = np.searchsorted(preds.ptr, edges, side="right") - 1
+    counts = preds.counts()[row]
+    edge = np.repeat(edges, counts)
+    begin = np.repeat(preds.ptr[row] - np.cumsum(counts) + counts, counts)
+    sibling = begin + np.arange(len(edge))
+    apart = sibling != edge
+    inside = ~np.isin(row, tb_ptr[:-1])
+    return (
+        np.concatenate([edge[apart], edges[inside]]),
+        np.concatenate([preds.index[sibling[apart]], (row[inside] - 1).astype(np.int32)]),
+    )

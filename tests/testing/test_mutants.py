@@ -12,10 +12,12 @@ import inspect
 import random
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -111,12 +113,17 @@ MUTANTS = [
     Mutant("flags of a rank collide", "sync",
            "flag[number] = np.arange(len(unique)) - np.repeat(",
            "flag[number] = np.arange(len(unique)) // 2 * 2 - np.repeat("),
-    Mutant("an edge counts as implied when only its own start is reached", "clocks",
-           "implied |= x != a and clock[x, column] > position[a]",
-           "implied |= clock[x, column] > position[a]"),
-    Mutant("program order counts for one primitive too many", "clocks",
-           "if not at_start and clock[b - 1, column] > position[a]:",
-           "if not at_start and clock[b - 1, column] >= position[a]:"),
+    Mutant("an edge counts as implied when only its own start is reached", "ancestry",
+           "if x >= 0 and j != k and _seen(label, pred[k], x):",
+           "if x >= 0 and _seen(label, pred[k], x):"),
+    Mutant("program order counts for one primitive too many", "ancestry",
+           "return a <= b\n", "return a <= b + 1\n"),
+    Mutant("a subtree is one primitive too wide", "ancestry",
+           "label[i, end] = free[i] + size[i] - 2", "label[i, end] = free[i] + size[i] - 1"),
+    Mutant("clocks: an edge counts as implied when its own start is reached", "clocks",
+           "apart = sibling != edge", "apart = sibling >= 0"),
+    Mutant("clocks: program order counts for one primitive too many", "clocks",
+           "column[block[a[q]]]] > position[a[q]]", "column[block[a[q]]]] >= position[a[q]]"),
     Mutant("a primitive moves to another block without its order", "allocate",
            "    return Blocks(p, _within_rank(found, block)[found.of])",
            "    tb = _within_rank(found, block)[found.of].copy()\n"
@@ -173,12 +180,27 @@ WAYS = [
 ]
 
 
+def without_shortcut(answers: int) -> Callable[..., NDArray[np.uint8]]:
+    """A `settle_edges` that leaves every answer open."""
+    return lambda _, ptr, pred, limit: np.full(len(pred), answers, np.uint8)
+
+
+def implied_edges(m: Mutant, module: types.ModuleType) -> Callable[..., NDArray[np.uint8]]:
+    """`clocks.implied_edges` with the mutant in the one of its two parts that it is about."""
+    if m.module == "clocks":
+        module.settle_edges = without_shortcut(module.UNKNOWN)
+        return module.implied_edges
+    clocks = mutated(Mutant("none", "clocks", "from __future__", "from __future__"))
+    clocks.labels, clocks.settle_edges = module.labels, module.settle_edges
+    return clocks.implied_edges
+
+
 def caught(m: Mutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:
     """What refuses the first plan that the mutant spoils, or None."""
     module = mutated(m)
-    if m.module == "clocks":
+    if m.module in ("clocks", "ancestry"):
         sync = importlib.import_module("hccc.passes.sync")
-        monkeypatch.setattr(sync, "implied_edges", module.implied_edges)
+        monkeypatch.setattr(sync, "implied_edges", implied_edges(m, module))
     else:
         monkeypatch.setattr(driver, m.module, getattr(module, m.module))
     for program in programs:

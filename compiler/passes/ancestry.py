@@ -1,0 +1,214 @@
+"""ancestry: does primitive a happen before primitive b? Most often without a clock.
+
+Every primitive gets labels, in linear time, from which some answers follow at once:
+
+- its *level*, the longest chain before it, grows along every edge, and its *height*, the longest
+  chain after it, falls: a reaches only what is above it in both.
+- its place in a forest where everyone's parent is the latest primitive it waits for. Ancestors
+  happen before; a subtree is an interval of preorder numbers (Agrawal et al., SIGMOD 1989).
+- its place in a second forest where everyone's parent is the first primitive to wait for it.
+
+A chunk's way through a collective is a path in one of the two: a reduction has one consumer, a
+value one maker. Where it needs both, climbing from a in the second forest and from b in the first
+finds where they meet. Every answer but UNKNOWN is exact; `clocks` answers the rest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from hccc.ir.arrays import B1, I4, I8, U1, Csr
+
+NO, YES, UNKNOWN = 0, 1, 2
+BLOCK, LEVEL, HEIGHT, MAKER, MADE, MADE_END, TAKER, TAKEN, TAKEN_END = range(9)
+STEPS = 1024  # how far to climb, in each forest
+TESTS = 1 << 16  # how many labels to compare for one answer
+FEW = 64  # and at least, when all is spent
+
+
+@njit(cache=True)
+def _levels(label: I4, order: I4, first: B1, ptr: I8, pred: I4) -> None:
+    """Fills LEVEL, and MAKER: the latest primitive waited for, else the one before, else -1."""
+    for i in order:
+        level, maker = 0, -1
+        for k in range(ptr[i], ptr[i + 1]):
+            if maker < 0 or label[pred[k], LEVEL] > label[maker, LEVEL]:
+                maker = pred[k]
+        if maker >= 0:
+            level = label[maker, LEVEL] + 1
+        if not first[i]:
+            level = max(level, label[i - 1, LEVEL] + 1)
+            maker = i - 1 if maker < 0 else maker
+        label[i, LEVEL], label[i, MAKER] = level, maker
+
+
+@njit(cache=True)
+def _heights(label: I4, order: I4, first: B1, ptr: I8, pred: I4) -> None:
+    label[:, HEIGHT] = 0
+    for k in range(len(order) - 1, -1, -1):
+        i = order[k]
+        height = label[i, HEIGHT] + 1
+        if not first[i]:
+            label[i - 1, HEIGHT] = max(label[i - 1, HEIGHT], height)
+        for e in range(ptr[i], ptr[i + 1]):
+            label[pred[e], HEIGHT] = max(label[pred[e], HEIGHT], height)
+
+
+@njit(cache=True)
+def _takers(label: I4, first: B1, ptr: I8, pred: I4) -> None:
+    """Fills TAKER: the earliest primitive that waits for each, else the one after, else -1."""
+    n = len(label)
+    label[:, TAKER] = -1
+    for i in range(n):
+        for k in range(ptr[i], ptr[i + 1]):
+            taker = label[pred[k], TAKER]
+            if taker < 0 or label[i, LEVEL] < label[taker, LEVEL]:
+                label[pred[k], TAKER] = i
+    for i in range(n - 1):
+        if label[i, TAKER] < 0 and not first[i + 1]:
+            label[i, TAKER] = i + 1
+
+
+@njit(cache=True)
+def _intervals(label: I4, order: I4, parent: int, begin: int, end: int) -> None:
+    """Fills columns `begin` and `end` with each subtree's preorder numbers; parents come first."""
+    size = np.ones(len(label), np.int32)
+    for k in range(len(order) - 1, -1, -1):
+        i = order[k]
+        if label[i, parent] >= 0:
+            size[label[i, parent]] += size[i]
+    free = np.zeros(len(label) + 1, np.int32)  # the next number below each; below -1: of roots
+    for i in order:
+        above = label[i, parent]
+        label[i, begin] = free[above]
+        free[above] += size[i]
+        free[i] = label[i, begin] + 1
+        label[i, end] = free[i] + size[i] - 2
+
+
+def labels(tb_ptr: I8, preds: Csr, order: I4) -> I4:
+    """The labels of every primitive, i4[n, 9], for `settle`. O(n + edges).
+
+    order: all primitives (`clocks.topological`).
+    """
+    n = int(tb_ptr[-1])
+    label = np.empty((n, 9), np.int32)
+    label[:, BLOCK] = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
+    first = np.zeros(n + 1, np.bool_)
+    first[tb_ptr] = True
+    _levels(label, order, first, preds.ptr, preds.index)
+    _heights(label, order, first, preds.ptr, preds.index)
+    _takers(label, first, preds.ptr, preds.index)
+    _intervals(label, order, MAKER, MADE, MADE_END)
+    _intervals(label, order[::-1], TAKER, TAKEN, TAKEN_END)
+    return label
+
+
+@njit(cache=True)
+def _seen(label: I4, a: int, b: int) -> bool:
+    """Whether the labels alone show that a is b or happens before it."""
+    if label[a, BLOCK] == label[b, BLOCK]:
+        return a <= b
+    if label[a, MADE] <= label[b, MADE] <= label[a, MADE_END]:
+        return True
+    return bool(label[b, TAKEN] <= label[a, TAKEN] <= label[b, TAKEN_END])
+
+
+@njit(cache=True)
+def _previous(label: I4, ptr: I8, pred: I4, b: int, k: int) -> int:
+    """What b waits for by edge k, or for k = ptr[b] - 1 what its block runs before it; or -1."""
+    if k >= ptr[b]:
+        return int(pred[k])
+    return b - 1 if b > 0 and label[b - 1, BLOCK] == label[b, BLOCK] else -1
+
+
+@njit(cache=True)
+def _above(label: I4, a: int, b: int) -> bool:
+    """Whether a may reach b, as far as level and height tell."""
+    return bool(label[a, LEVEL] < label[b, LEVEL] and label[a, HEIGHT] > label[b, HEIGHT])
+
+
+@njit(cache=True)
+def _climb(label: I4, a: int, b: int, climbed: I4) -> tuple[int, int, int]:
+    """Climbs from both ends: (answer, how many of a's takers are in `climbed`, tests)."""
+    m, y, count, tests = a, b, 0, 0
+    while (m >= 0 or y >= 0) and tests < 2 * len(climbed):
+        tests += 2
+        if m >= 0:
+            if _seen(label, m, b):
+                return YES, count, tests
+            climbed[count] = m
+            count += 1
+            m = label[m, TAKER]
+            m = m if m >= 0 and _above(label, m, b) else -1
+        if y >= 0:
+            if _seen(label, a, y):
+                return YES, count, tests
+            y = label[y, MAKER]
+            y = y if y >= 0 and _above(label, a, y) else -1
+    return UNKNOWN, count, tests
+
+
+@njit(cache=True)
+def _reaches(
+    label: I4, ptr: I8, pred: I4, a: int, b: int, climbed: I4, most: int
+) -> tuple[int, int]:
+    """Whether a is b or happens before it: (answer, tests made, about `most` at the most)."""
+    if label[a, BLOCK] == label[b, BLOCK]:
+        return YES if a <= b else NO, 1
+    if not _above(label, a, b):
+        return NO, 1
+    answer, count, tests = _climb(label, a, b, climbed)
+    y = b
+    while answer == UNKNOWN and y >= 0 and tests < most:
+        for k in range(ptr[y] - 1, ptr[y + 1]):
+            x = _previous(label, ptr, pred, y, k)
+            if x < 0 or not _above(label, a, x):
+                continue
+            for c in range(count):
+                tests += 1
+                if _seen(label, climbed[c], x):
+                    return YES, tests
+        y = label[y, MAKER]
+        y = y if y >= 0 and _above(label, a, y) else -1
+    return answer, tests
+
+
+@njit(cache=True)
+def settle(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
+    """NO, YES or UNKNOWN for every pair: is a[q] b[q], or does it happen before it?
+
+    Compares about `limit` labels in all, and at least a few for each pair.
+    """
+    climbed = np.empty(STEPS, np.int32)
+    answer = np.empty(len(a), np.uint8)
+    for q in range(len(a)):
+        most = max(FEW, min(TESTS, limit))
+        answer[q], tests = _reaches(label, ptr, pred, a[q], b[q], climbed, most)
+        limit -= tests
+    return answer
+
+
+@njit(cache=True)
+def settle_edges(label: I4, ptr: I8, pred: I4, limit: int) -> U1:
+    """NO, YES or UNKNOWN for every edge: do the other edges and program order imply it?"""
+    climbed = np.empty(STEPS, np.int32)
+    answer = np.empty(len(pred), np.uint8)
+    for b in range(len(label)):
+        for k in range(ptr[b], ptr[b + 1]):
+            found = NO
+            for j in range(ptr[b] - 1, ptr[b + 1]):
+                x = _previous(label, ptr, pred, b, j)
+                if x >= 0 and j != k and _seen(label, pred[k], x):
+                    found = YES
+                    break
+            for j in range(ptr[b] - 1, ptr[b + 1]):
+                x = _previous(label, ptr, pred, b, j)
+                if x >= 0 and j != k and found != YES:
+                    most = max(FEW, min(TESTS, limit))
+                    through, tests = _reaches(label, ptr, pred, pred[k], x, climbed, most)
+                    limit -= tests
+                    found = YES if through == YES else max(found, through)
+            answer[k] = found
+    return answer
