@@ -26,7 +26,7 @@ from hccc.runtime import perf
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator
 from hccc.runtime.layout import DTYPES, Shape, shape_of
-from hccc.runtime.perf import Bind, Schedule
+from hccc.runtime.perf import Bind, Memory, Schedule
 from hccc.runtime.request import Request
 from hccc.runtime.session import DeviceSession, HostSession
 from hccc.table import Table
@@ -111,24 +111,35 @@ def _binder(
     device: str, place: Path, plan: Plan, wanted: Wanted, variants: Sequence[tuple[str, str]]
 ) -> Callable[[str, str], Bind]:
     """Builds the kernels of `place` for a device; (dtype, reduction) → what binds memory."""
-    source, shape = _source(place, plan, device), shape_of(plan)
-    if device == "cpu":
-        host = CpuCommunicator(source, plan.name, shape, plan.collective)
-        host.build([wanted.request(dtype, op, 0, False) for dtype, op in variants])
-        return lambda dtype, op: (
-            lambda memory, count, in_place: HostSession(
-                host, wanted.request(dtype, op, count, in_place), memory
-            )
+    built = communicator(device, _source(place, plan, device), plan)
+    if isinstance(built, CpuCommunicator):
+        built.build([wanted.request(dtype, op, 0, False) for dtype, op in variants])
+    return lambda dtype, op: (
+        lambda memory, count, in_place: bound(
+            built, wanted.request(dtype, op, count, in_place), memory
         )
+    )
+
+
+def communicator(device: str, source: Path, plan: Plan) -> CpuCommunicator | CudaCommunicator:
+    """All ranks of `plan`, whose kernels are `source`, on a device. Raises UserError E425."""
+    shape = shape_of(plan)
+    if device == "cpu":
+        return CpuCommunicator(source, plan.name, shape, plan.collective)
     gpu = CudaCommunicator(source, shape, plan.collective, plan.warps)
     if gpu.device.hip != (device == "hip"):
         found = "ROCm" if gpu.device.hip else "CUDA"
         raise fail("E425", f"--device {device}, but the CuPy installed here is for {found}")
-    return lambda dtype, op: (
-        lambda memory, count, in_place: DeviceSession(
-            gpu, wanted.request(dtype, op, count, in_place), memory, gpu.device.cupy
-        )
-    )
+    return gpu
+
+
+def bound(
+    built: CpuCommunicator | CudaCommunicator, request: Request, memory: Sequence[Memory]
+) -> HostSession:
+    """The ranks' memory, bound to what launches them."""
+    if isinstance(built, CudaCommunicator):
+        return DeviceSession(built, request, memory, built.device.cupy)
+    return HostSession(built, request, memory)
 
 
 def _sizes(plan: Plan, dtype: str, schedule: Schedule) -> Iterator[int]:
