@@ -1,5 +1,6 @@
 """cli: the commands. `hccc x.rccl -o DIR` compiles, `hccc check` proves, `hccc run` runs,
-`hccc fuzz` attacks; those that predict are in `cli_predict`, common options in `options`."""
+`hccc fuzz` attacks, `hccc profile` measures this machine; those that predict are in
+`cli_predict`, common options in `options`."""
 
 from __future__ import annotations
 
@@ -120,7 +121,11 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
 @size_options("1K", "1M")
 @click.option("-i", "--stepbytes", type=Size(), help="Between sizes, instead of a factor.")
 @click.option(
-    "-d", "--datatype", "dtypes", type=Words(DTYPES, NCCL_NAMES), default="float32",
+    "-d",
+    "--datatype",
+    "dtypes",
+    type=Words(DTYPES, NCCL_NAMES),
+    default="float32",
     help="Comma list of types, or all.",
 )
 @click.option("-o", "--op", "ops", type=Words(OPS), default="sum", help="Comma list, or all.")
@@ -177,6 +182,34 @@ def fuzz(
     wanted = attack.Wanted(algorithm, collective, budget, seed, seconds, kernels)
     found = attack.run(wanted, as_json)
     click.get_current_context().exit(1 if found else 0)
+
+
+@cli.command(short_help="Measure this machine into a .cluster.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of stdout."
+)
+@click.option(
+    "--device", "devices", type=Words(TARGETS), help="Any of cpu,cuda,hip. [default: those present]"
+)
+@click.option("--ranks", type=click.IntRange(4, 16), default=8, help="Of the programs launched.")
+@click.option(
+    "--time", "seconds", type=Duration(), default="10s", help="To launch for, on each device."
+)
+@json_option
+def profile(
+    output: Path | None,
+    devices: tuple[str, ...] | None,
+    ranks: int,
+    seconds: float,
+    as_json: bool,
+) -> None:
+    """Measure this machine: α, thread blocks, reductions, links; write it as a .cluster.
+
+    With several devices each has a file of its own: FILE-cpu, FILE-cuda.
+    """
+    from hccc import profile as profiling
+
+    profiling.run(profiling.Wanted(output, devices, ranks, seconds), as_json)
 
 
 def _write(
