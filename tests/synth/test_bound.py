@@ -23,11 +23,24 @@ from hccc.sim.simulate import Request, simulate
 from hccc.synth import network as network_module
 from hccc.synth.bound import bound, limits
 from hccc.synth.network import Network, network
-from hccc.testing import cluster_texts, correct_programs, topologies
+from hccc.testing import cluster_texts, correct_programs
 from hccc.testing.clusters import cluster as cluster_of
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+
+
+def reachable(source: str) -> bool:
+    """Whether the GPUs that did not fail reach each other: of random texts some do not."""
+    try:
+        cluster_of(source)
+    except UserError:
+        return False
+    return True
+
+
+texts = cluster_texts().filter(reachable)
+topologies = texts.map(cluster_of)
 
 
 @cache
@@ -150,7 +163,7 @@ def partitions(n: int):
 
 
 @SETTINGS
-@given(topologies(), st.data())
+@given(topologies, st.data())
 def test_no_subset_is_tighter(t, data):
     """Every set of ranks, by networkx: what is found is the tightest cut there is."""
     assume(2 <= t.n_ranks <= 6)
@@ -175,9 +188,9 @@ def test_no_subset_is_tighter(t, data):
 
 
 @settings(SETTINGS, max_examples=15)
-@given(topologies())
-def test_allreduce_is_not_below_any_partition_but_as_low_as_each(t):
-    """Not tighter than the definition allows, and as tight as the best partition's inflow."""
+@given(topologies)
+def test_no_partition_is_tighter(t):
+    """Every partition of the ranks, by networkx: an Allreduce's bound is as tight as each."""
     assume(2 <= t.n_ranks <= 5)
     n, net = t.n_ranks, network(t)
     found = algbw(t, OpType.ALLREDUCE)
@@ -196,7 +209,7 @@ def test_allreduce_is_not_below_any_partition_but_as_low_as_each(t):
 
 
 @SETTINGS
-@given(topologies(), st.sampled_from([0, network_module.PAIRS]))
+@given(topologies, st.sampled_from([0, network_module.PAIRS]))
 def test_every_way_is_a_path_of_the_network(t, pairs):
     """The network gives nothing less than the routes: same resources, no more latency."""
     assume(2 <= t.n_ranks <= 8)
@@ -228,8 +241,8 @@ def test_every_way_is_a_path_of_the_network(t, pairs):
             assert (mine == c).all() or not len(mine)
 
 
-@settings(SETTINGS, max_examples=60)
-@given(cluster_texts(), st.sampled_from(PROGRAMMABLE), st.data())
+@settings(SETTINGS, max_examples=25)
+@given(texts, st.sampled_from(PROGRAMMABLE), st.data())
 def test_no_run_is_below_the_bound(tmp_path_factory, source, op, data):
     """Random programs on random clusters, in any nesting and size, simulated."""
     t = cluster_of(source)
