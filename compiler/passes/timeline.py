@@ -4,8 +4,8 @@
 Task-level execution (ResCCL §3): a primitive runs all micro-batches, its successors follow one
 micro-batch behind. A primitive takes as long as the slowest link it uses, or as its block needs to
 read and write, and longer by γ for every source that it reduces (α + cβ + cγ, HeteCCL §4.2).
-Lanes share links and the reduction's rate; each has thread blocks of its own. Time is the
-topology's: µs, or without a cluster one intra-node chunk transfer.
+Lanes share links; each has thread blocks of its own, which move and reduce its part of a chunk.
+Time is the topology's: µs, or without a cluster one intra-node chunk transfer.
 """
 
 from __future__ import annotations
@@ -82,10 +82,11 @@ def timeline(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Timeline
     row, src, dst = remote(p)
     topology = p.dag.topology
     sources, destinations = p.src.counts(), p.dst.counts()
+    lanes = p.dag.program.channels
     copies = (sources + destinations) / 2  # a copy reads once and writes once
-    unit = topology.block_cost()[p.owner] * copies / p.dag.program.channels
+    unit = topology.block_cost()[p.owner] * copies / lanes
     np.maximum.at(unit, row, cost(topology, src, dst))
-    unit += topology.reduce_cost()[p.owner] * (sources - 1)
+    unit += topology.reduce_cost()[p.owner] * (sources - 1) / lanes
     n_blocks = int(block.max()) + 1 if len(block) else 0
     start, end = _walk(block, n_blocks, unit, p.deps.ptr, p.deps.index, batches)
     return Timeline(start, end, float(end.max(initial=0.0)))
