@@ -1,0 +1,1 @@
+"""Pictures: topology, DAG, pipeline, timeline, trace, and the page that has them all."""

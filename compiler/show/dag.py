@@ -1,0 +1,251 @@
+"""The picture of a Dag: the transfers of one chunk and what each waits for, in layers of depth.
+
+Chunks whose DAGs are alike (`shapes`) are drawn once. Of many transfers those among some ranks are
+drawn, of many layers the first and the last. Lines are what data flows along; dotted, what only has
+to be read before it is written over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx  # type: ignore[import-untyped]
+import numpy as np
+
+from hccc.ir.dag import SOURCE_INITIAL, Dag
+from hccc.ir.program import Op, Program
+from hccc.show import palette, words
+from hccc.show.canvas import Picture, Sheet, settings, width_of
+from hccc.show.shapes import Shape, shapes
+
+TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
+HEAD = 8
+ROW, HEIGHT, GAP = 0.4, 0.28, 0.42  # inches
+_OPS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A box: one transfer, or several that are not drawn one by one (`op` None)."""
+
+    text: str
+    op: Op | None
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Layers of nodes, and edges between their names (the tasks they stand for)."""
+
+    nodes: dict[str, Node]
+    layers: list[list[str]]
+    edges: dict[tuple[str, str], bool]  # True: data flows along it
+    depth: int
+    left_out: str
+
+
+@settings()
+def dag(value: Dag) -> Picture:
+    """A Dag drawn. O(tasks log tasks) to find what is alike; what is drawn is bounded."""
+    program = value.program
+    found = shapes(value)
+    title = f"{program.name}: dependencies"
+    if not found:
+        sheet = Sheet(5, 1)
+        sheet.text(0.3, 0.6, f"{words.clean(program.name)}: no transfers", 11, ha="left")
+        return sheet.picture("dag", title, "The program has no transfers.")
+    shape = found[0]
+    drawing = _drawing(value, shape)
+    boxes = _placed(drawing)
+    wide = max(x + w for x, _, w in boxes.values()) + 0.3
+    tall = max(y for _, y, _ in boxes.values()) - min(y for _, y, _ in boxes.values())
+    lines = [*([drawing.left_out] if drawing.left_out else []), *_notes(found)]
+    says = f"Chunk {shape.chunks[0]}: {words.count(len(shape.tasks), 'transfer')} in"
+    says += f" {words.count(drawing.depth, 'layer')}"
+    height = tall + 1.75 + 0.17 * len(lines)
+    head = f"{program.name}: what each transfer of a chunk waits for"
+    sheet = Sheet(max(wide, width_of(head, 12.5) + 0.6, 6.5), height)
+    sheet.text(0.3, height - 0.3, head, 12, ha="left", weight="bold")
+    sheet.text(0.3, height - 0.55, says, 8.5, ha="left", color=palette.FAINT)
+    _legend(sheet, height - 0.82)
+    down = height - 1.2 - max(y for _, y, _ in boxes.values())
+    _draw(sheet, drawing, boxes, down)
+    sheet.notes(lines, 0.3)
+    return sheet.picture("dag", title, says + ".")
+
+
+def _notes(found: list[Shape]) -> list[str]:
+    first, others = found[0], found[1:]
+    if len(first.chunks) == 1 and not others:
+        return ["It is the only chunk."]
+    alike = len(first.chunks)
+    total = sum(len(s.chunks) for s in found)
+    if not others:
+        return [f"All {total:,} chunks are alike but for the names of ranks."]
+    sizes = ", ".join(
+        f"{words.count(len(s.chunks), 'chunk')} of {words.count(len(s.tasks), 'transfer')}"
+        for s in others[:4]
+    )
+    more = ", …" if len(others) > 4 else ""
+    return [
+        f"{alike:,} of {total:,} chunks are alike but for the names of ranks: this one, and "
+        f"chunks {words.runs(first.chunks[1:], 4) or '(none)'}.",
+        f"Not drawn: {words.count(len(others), 'other shape')} ({sizes}{more}).",
+    ]
+
+
+def _drawing(value: Dag, shape: Shape) -> Drawing:
+    """What is drawn of a chunk's DAG."""
+    program, tasks = value.program, shape.tasks.tolist()
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(tasks)
+    for task in tasks:
+        graph.add_edges_from((p, task) for p in value.preds.row(task).tolist())
+    everything = list(nx.topological_generations(graph))
+    ranks, chosen = _chosen(program, tasks)
+    layers = [found for layer in everything if (found := sorted(chosen.intersection(layer)))]
+    left_out = ""
+    if len(chosen) < len(tasks):
+        left_out = f"Drawn: the {len(chosen)} transfers among {words.named('rank', ranks)}."
+        left_out += f" Left out: {len(tasks) - len(chosen):,} others of this chunk."
+    nodes: dict[str, Node] = {}
+    name: dict[int, str] = {}
+    shown: list[list[str]] = []
+    cut = len(layers) - (LAYERS - HEAD - 1) if len(layers) > LAYERS else HEAD
+    for i, layer in enumerate(layers):
+        if len(layers) > LAYERS and HEAD <= i < cut:
+            if i == HEAD:
+                left = sum(len(part) for part in layers[HEAD:cut])
+                text = f"… {cut - HEAD:,} layers, {left:,} transfers …"
+                nodes["cut"] = Node(text, None, text)
+                shown.append(["cut"])
+            name |= dict.fromkeys(layer, "cut")
+            continue
+        drawn = layer if len(layer) <= TALL else layer[: TALL - 1]
+        for task in drawn:
+            t = program.transfers[task]
+            op = Op(int(t["op"]))
+            text = f"{t['src']} → {t['dst']}"
+            tip = f"{_OPS[op][0]} {text}, step {t['step']}, line {t['line']}"
+            name[task] = str(task)
+            nodes[str(task)] = Node(text, op, tip)
+        shown.append([str(task) for task in drawn])
+        if rest := layer[len(drawn) :]:
+            nodes[f"rest {i}"] = Node(f"+ {len(rest):,} more", None, "not drawn one by one")
+            name |= dict.fromkeys(rest, f"rest {i}")
+            shown[-1].append(f"rest {i}")
+    edges: dict[tuple[str, str], bool] = {}
+    for b in name:
+        used = _flows(value, b)
+        for a in graph.pred[b]:
+            if a in name and name[a] != name[b]:
+                pair = name[a], name[b]
+                edges[pair] = edges.get(pair, False) or a in used
+    return Drawing(nodes, shown, edges, len(everything), left_out)
+
+
+def _chosen(program: Program, tasks: list[int]) -> tuple[list[int], set[int]]:
+    """Ranks, from the node of the first transfer on, as many as keep those among them few."""
+    if len(tasks) <= TASKS:
+        return [], set(tasks)
+    t = program.transfers[tasks]
+    n, size = program.collective.n_ranks, program.gpus_per_node
+    first = int(t["dst"][0]) // size * size
+    reach = np.maximum((t["src"] - first) % n, (t["dst"] - first) % n)
+    last = int(np.sort(reach)[TASKS])  # with this rank they would be too many
+    last = last // size * size or last  # whole nodes
+    found = {task for task, far in zip(tasks, reach.tolist(), strict=True) if far < last}
+    if not found:
+        return [], set(tasks[:TASKS])
+    return [(first + i) % n for i in range(last)], found
+
+
+def _flows(value: Dag, b: int) -> set[int]:
+    """The predecessors whose data task b uses; the others only must not be overwritten early."""
+    t, preds = value.program.transfers, value.preds.row(b)
+    before, y = t[preds], t[b]
+    into = before["dst"] == y["dst"] if y["op"] == Op.RRC else np.zeros(len(preds), np.bool_)
+    read = before["dst"] == y["src"]
+    if value.initial[b] & SOURCE_INITIAL:
+        read[:] = False
+    elif read.any():  # earlier writers are there for another reason
+        read &= before["step"] == before["step"][read].max()
+    return set(preds[into | read].tolist())
+
+
+def _placed(d: Drawing) -> dict[str, tuple[float, float, float]]:
+    """x of the left edge, y of the middle, width of every node; y counts upwards from any 0."""
+    before: dict[str, list[str]] = {name: [] for name in d.nodes}
+    after: dict[str, list[str]] = {name: [] for name in d.nodes}
+    for (a, b), flows in sorted(d.edges.items()):
+        if flows:
+            before[b].append(a)
+            after[a].append(b)
+    y: dict[str, float] = {}
+    for sweep in range(6):  # each layer to the middle of its neighbours, there and back
+        there = sweep % 2 == 0
+        for layer in d.layers if there else reversed(d.layers):
+            near = before if there else after
+            _spread(layer, {n: [y[m] for m in near[n] if m in y] for n in layer}, y)
+    _spread(d.layers[0], {n: [y[m] for m in after[n]] for n in d.layers[0]}, y)
+    x = 0.3
+    placed: dict[str, tuple[float, float, float]] = {}
+    for layer in d.layers:
+        wide = max(width_of(d.nodes[n].text, 8) for n in layer) + 0.16
+        placed |= {n: (x, y[n], wide) for n in layer}
+        x += wide + GAP
+    return placed
+
+
+def _spread(layer: list[str], wanted: dict[str, list[float]], y: dict[str, float]) -> None:
+    """Places a layer near what is wanted, ROW apart, its middle where the wish is."""
+    wish = {n: sum(w) / len(w) if (w := wanted[n]) else y.get(n, 0.0) for n in layer}
+    layer.sort(key=lambda n: wish[n])
+    at: list[float] = []
+    for n in layer:
+        at.append(max(wish[n], at[-1] + ROW) if at else wish[n])
+    shift = sum(at) / len(at) - sum(wish.values()) / len(wish)
+    for n, value in zip(layer, at, strict=True):
+        y[n] = value - shift
+
+
+def _draw(
+    sheet: Sheet, d: Drawing, boxes: dict[str, tuple[float, float, float]], down: float
+) -> None:
+    for (a, b), flows in sorted(d.edges.items()):
+        (xa, ya, wa), (xb, yb, _) = boxes[a], boxes[b]
+        _edge(sheet, (xa + wa, ya + down), (xb, yb + down), flows)
+    for name, (x, y, w) in boxes.items():
+        node, at = d.nodes[name], (x, y + down - HEIGHT / 2, w, HEIGHT)
+        colour = _OPS[node.op][1] if node.op is not None else palette.FAINT
+        fill = palette.tint(colour, 0.28) if node.op is not None else "#FFFFFF"
+        style = "-" if node.op is not None else "--"
+        sheet.box(at, fill, colour, tip=node.tip, line=1.1, linestyle=style)
+        sheet.text(x + w / 2, y + down, node.text, 8)
+
+
+def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: bool) -> None:
+    """A smooth line with a small head, behind the boxes."""
+    bend = (b[0] - a[0]) * 0.5
+    steps = [i / 12 for i in range(13)] if abs(a[1] - b[1]) > 0.01 else [0.0, 1.0]
+    xs, ys = [], []
+    for s in steps:
+        u = 1 - s
+        xs.append(u**3 * a[0] + 3 * u * u * s * (a[0] + bend) + 3 * u * s * s * (b[0] - bend)
+                  + s**3 * (b[0] - 0.05))  # fmt: skip
+        ys.append(u**3 * a[1] + 3 * u * u * s * a[1] + 3 * u * s * s * b[1] + s**3 * b[1])
+    colour = palette.FAINT if flows else palette.RULE
+    sheet.line(xs, ys, colour, 0.9 if flows else 0.7, linestyle="-" if flows else ":", zorder=0.5)
+    if flows:
+        tip = [b[0] - 0.08, b[0], b[0] - 0.08], [b[1] - 0.03, b[1], b[1] + 0.03]
+        sheet.axes.fill(*tip, colour, zorder=0.6)
+
+
+def _legend(sheet: Sheet, y: float) -> None:
+    x = 0.3
+    for text, colour in _OPS.values():
+        sheet.box((x, y - 0.06, 0.2, 0.12), palette.tint(colour, 0.28), colour, round=0.02)
+        sheet.text(x + 0.27, y, text, 8, ha="left")
+        x += 0.45 + width_of(text, 8)
+    text = "source → destination rank; dotted: read before it is written over"
+    sheet.text(x, y, text, 8, ha="left", color=palette.FAINT)

@@ -1,0 +1,125 @@
+"""A Pipeline as a table: which resource is busy in which sub-pipeline, with which transfer.
+
+Rows are resources (a link, a NIC out or in, a switch), columns sub-pipelines. Rows with copies and
+reductions in the same columns are alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import I8
+from hccc.ir.pipeline import Pipeline
+from hccc.show import words
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One resource, and how many are alike, itself counted. sub, chunk, op, task: i8[cells] by
+    ascending sub-pipeline."""
+
+    name: str
+    alike: int
+    sub: I8
+    chunk: I8
+    op: I8
+    task: I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """`rows`: a row of each kind; `total`: resources that anything uses; `busy`: cells taken."""
+
+    rows: tuple[Row, ...]
+    total: int
+    busy: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cells:
+    """Every use of a resource: i8[m] each, by resource and sub-pipeline; role 0: the way out, 1:
+    the way in, 2: a way of its own. first: i8[resources + 1]."""
+
+    task: I8
+    sub: I8
+    role: I8
+    first: I8
+
+
+def grid(pipeline: Pipeline, one_by_one: int) -> Grid:
+    """The table; alike rows are put together where there are more than `one_by_one`.
+
+    O(tasks log tasks), whole arrays at a time.
+    """
+    cells = _cells(pipeline)
+    total = len(cells.first) - 1
+    if total <= one_by_one:
+        groups = [np.array([r]) for r in range(total)]
+    else:
+        groups = _alike(pipeline, cells)
+    rows = [_row(pipeline, cells, group) for group in groups]
+    rows.sort(key=lambda row: (int(row.sub[0]), -len(row.sub)) if total > one_by_one else (0, 0))
+    return Grid(tuple(rows), total, len(cells.task))
+
+
+def _cells(pipeline: Pipeline) -> _Cells:
+    dag, order = pipeline.dag, pipeline.order
+    sub, tx, rx = pipeline.sub_of_position(), dag.tx[order], dag.rx[order]
+    apart = tx != rx
+    resource = np.concatenate([tx, rx[apart]]).astype(np.int64)
+    task = np.concatenate([order, order[apart]])
+    role = np.concatenate([np.where(apart, 0, 2), np.ones(int(apart.sum()), np.int64)])
+    subs = np.concatenate([sub, sub[apart]])
+    by = np.lexsort((subs, resource))
+    first = np.flatnonzero(np.r_[len(by) > 0, np.diff(resource[by]) != 0, True][: len(by) + 1])
+    return _Cells(task[by], subs[by], role[by], first)
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Every number to a random one (splitmix64)."""
+    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(31)
+    x *= np.uint64(0x94D049BB133111EB)
+    found: NDArray[np.uint64] = x ^ (x >> np.uint64(30))
+    return found
+
+
+def _alike(pipeline: Pipeline, cells: _Cells) -> list[I8]:
+    """Resources with the same columns and operations, by first occurrence.
+
+    Rows are compared by two sums of 64 random bits a cell, that is by 128 bits.
+    """
+    op = pipeline.dag.program.transfers["op"][cells.task]
+    key = (cells.sub.astype(np.uint64) * np.uint64(4) + op.astype(np.uint64)) * np.uint64(2)
+    sums = [np.add.reduceat(_mixed(key + np.uint64(i)), cells.first[:-1]) for i in (0, 1)]
+    _, first, which = np.unique(np.stack(sums, 1), axis=0, return_index=True, return_inverse=True)
+    members = np.split(
+        np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))
+    )
+    return [members[i] for i in np.argsort(first, kind="stable")]
+
+
+def _row(pipeline: Pipeline, cells: _Cells, group: I8) -> Row:
+    at = slice(int(cells.first[group[0]]), int(cells.first[group[0] + 1]))
+    task = cells.task[at]
+    t = pipeline.dag.program.transfers[task]
+    return Row(
+        _name(pipeline, cells, int(group[0])), len(group), cells.sub[at],
+        t["chunk"].astype(np.int64), t["op"].astype(np.int64), task,
+    )  # fmt: skip
+
+
+def _name(pipeline: Pipeline, cells: _Cells, resource: int) -> str:
+    """What a resource is, by who uses it: `0 → 1`, `ranks 0, 1 out`."""
+    at = slice(int(cells.first[resource]), int(cells.first[resource + 1]))
+    t = pipeline.dag.program.transfers[cells.task[at]]
+    src, dst = np.unique(t["src"]).tolist(), np.unique(t["dst"]).tolist()
+    role = int(cells.role[at].max())
+    if role == 0:
+        return f"{words.named('rank', src, 3)} out"
+    if role == 1:
+        return f"{words.named('rank', dst, 3)} in"
+    return f"{words.runs(src, 3)} → {words.runs(dst, 3)}"

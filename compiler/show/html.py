@@ -1,0 +1,91 @@
+"""The report: one page that needs nothing else: no network, no script to be readable.
+
+`templates/show/report.html.jinja` lays it out. Everything from input is escaped; the page's own
+policy lets no script run but the one that it was made with, and loads nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from hccc import __version__
+from hccc.show.canvas import Picture, inline
+
+TEMPLATE = "show/report.html.jinja"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: `head` names the columns; the first column of `rows` is text."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was proved, and over how much."""
+
+    name: str
+    claim: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that a report says. `missing`: pictures that there are not, and why."""
+
+    title: str
+    summary: str
+    options: Sequence[tuple[str, str]] = ()
+    figures: Sequence[tuple[str, str]] = ()
+    proofs: Sequence[Proof] = ()
+    pictures: Sequence[Picture] = ()
+    missing: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Table] = ()
+    explanation: str = ""
+    version: str = field(default=__version__)
+
+    def svg(self, picture: Picture) -> Markup:
+        """A picture as markup of the page; what is in it was escaped when it was drawn."""
+        return Markup(inline(picture))
+
+
+HEADINGS = {
+    "topology": "Cluster",
+    "dag": "Dependencies",
+    "pipeline": "Sub-pipelines",
+    "timeline": "Predicted timeline",
+    "bandwidth": "Predicted bandwidth",
+}
+
+
+def html(page: Page) -> str:
+    """The page's text."""
+    script = _environment().get_template("show/report.js.jinja").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment().get_template(TEMPLATE).render(
+        it=page, headings=HEADINGS, script=Markup(script), digest=digest
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
+    """As in emit/render, but everything is escaped."""
+    return Environment(
+        loader=PackageLoader("hccc", "templates"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=True,
+    )

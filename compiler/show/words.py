@@ -1,0 +1,81 @@
+"""How numbers and names are written in pictures: short, the same everywhere, and safe to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hccc.ir.topology import Rate
+
+LONGEST = 120
+
+
+def clean(text: str, longest: int = LONGEST) -> str:
+    """`text` in one line of printable characters, cut to `longest`: XML allows no others.
+
+    Escaping is left to what writes the file; a name from input never arrives there raw.
+    """
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands apart: `1,117`, `12.5`, `0.0042`."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def size(count: float) -> str:
+    """Bytes in powers of 1,024, as nccl-tests counts them: `64 MiB`."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.4g} {units[0]}"
+
+
+def time(us: float) -> str:
+    """`12.3 µs`, `4.56 ms`, `1.2 s`."""
+    for unit, factor in (("s", 1e6), ("ms", 1e3)):
+        if us >= factor:
+            return f"{us / factor:.4g} {unit}"
+    return f"{us:.4g} µs"
+
+
+def rate(value: Rate) -> str:
+    """`25 GB/s × 2`."""
+    lanes = f" × {value.lanes}" if value.lanes > 1 else ""
+    return f"{number(value.bandwidth)} GB/s{lanes}"
+
+
+def runs(numbers: Iterable[int], most: int = 6, prefix: str = "") -> str:
+    """Numbers as ascending ranges: `0–3, 7`; after `most` ranges `…`."""
+    found: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if found and found[-1][1] == n - 1:
+            found[-1][1] = n
+        else:
+            found.append([n, n])
+    shown = []
+    for a, b in found[:most]:
+        between = ", " if b == a + 1 else "–"
+        shown.append(f"{prefix}{a}" if a == b else f"{prefix}{a}{between}{prefix}{b}")
+    return ", ".join(shown) + (", …" if len(found) > most else "")
+
+
+def nodes(numbers: Iterable[int], most: int = 6) -> str:
+    """Nodes counted from 0, named as in the cluster language: `node1–node4`."""
+    return runs((n + 1 for n in numbers), most, "node")
+
+
+def named(kind: str, numbers: Sequence[int], most: int = 6) -> str:
+    """`rank 3`, `ranks 0–3`."""
+    return f"{kind if len(set(numbers)) == 1 else _plural(kind)} {runs(numbers, most)}"
+
+
+def _plural(kind: str) -> str:
+    return "leaves" if kind == "leaf" else f"{kind}s"
+
+
+def count(n: int, what: str) -> str:
+    """`1 link`, `28 links`."""
+    return f"{n:,} {what if n == 1 else _plural(what)}"
