@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "emit": {"diagnostics", "ir"},
     "runtime": {"diagnostics", "ir"},
     "sim": {"diagnostics", "ir"},
+    "show": {"diagnostics", "ir", "sim"},
     "synth": {"diagnostics", "ir", "sim"},
 }
 LONGEST = 400
