@@ -1,0 +1,206 @@
+"""hccc explain: parts that add up, what each means, changes that are simulated, the page."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import ROOT
+
+from hccc import driver, what_if
+from hccc.diagnostics import Source, UserError
+from hccc.driver import Options
+from hccc.gap import PARTS, gap
+from hccc.ir.topology import Device, Rate, uniform
+from hccc.lang import cluster
+from hccc.sim.costs import LL128, Costs
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.synth.bound import limits
+
+EXAMPLES = ROOT / "examples"
+CLUSTERS = ("dgx-h100", "mi300x", "resccl-topo1", "resccl-v100-topo1", "resccl-topo4",
+            "hetccl-pku-v1", "hetccl-pku-nvidia", "syccl-a100-32")  # fmt: skip
+FAST = Device(reduce=1e9, block=1e9)
+
+
+def plan_of(text: str, tmp_path: Path):
+    path = tmp_path / "x.rccl"
+    path.write_text(text)
+    return driver.compile_file(path, Options(prove=False)).plan
+
+
+def header(ranks: int, op: str, chunks: int) -> str:
+    return (
+        f'ResCCLAlgo(nRanks={ranks}, nChannels=1, nWarps=1, AlgoName="x", OpType="{op}", '
+        f"GPUPerNode={ranks}, NICPerNode=1, nChunks={chunks}):\n"
+    )
+
+
+def taken(plan, t, request: Request):
+    run = simulate(prepare(plan, t), request)
+    c = plan.collective
+    return gap(run, limits(t, c.op, c.root))
+
+
+@pytest.mark.parametrize("algorithm", sorted(p.stem for p in EXAMPLES.glob("*.rccl")))
+def test_parts_add_up(algorithm):
+    """Every example on every cluster of its size, small and large, with all that a call has."""
+    tried = 0
+    for name in CLUSTERS:
+        file = EXAMPLES / "clusters" / f"{name}.cluster"
+        t = cluster.load(file)
+        try:
+            stops = driver.compile_file(
+                EXAMPLES / f"{algorithm}.rccl", Options(cluster=file, prove=False)
+            )
+            machine = prepare(stops.plan, t)
+        except UserError:
+            continue  # of another size
+        limit = limits(t, stops.plan.collective.op, stops.plan.collective.root)
+        tried += 1
+        for size, costs in ((1 << 10, Costs()), (1 << 24, replace(LL128, launch=5.0, step=0.2))):
+            run = simulate(machine, Request(size, micro_batch=1 << 18, costs=costs))
+            parts = gap(run, limit).parts
+            assert tuple(parts) == PARTS
+            assert min(parts.values()) >= 0
+            assert sum(parts.values()) == pytest.approx(run.time, rel=1e-9)
+            assert parts["launch"] == costs.launch
+            assert parts["bound"] == pytest.approx(limit.at(run.size, costs).time)
+    assert tried
+
+
+def test_nothing_but_the_bound(tmp_path):
+    """One transfer that fills its link: α and the bytes, as no schedule can beat."""
+    plan = plan_of(header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n", tmp_path)
+    t = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=FAST)
+    found = taken(plan, t, Request(1_000_000))
+    assert found.parts["bound"] == pytest.approx(12.0)
+    assert sum(found.parts.values()) == pytest.approx(12.0)
+    assert found.bottleneck.load == pytest.approx(10.0)
+
+
+def test_slow_thread_blocks_are_below_capacity(tmp_path):
+    plan = plan_of(header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n", tmp_path)
+    slow = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=Device(block=25.0))
+    found = taken(plan, slow, Request(1_000_000))
+    assert found.parts["below capacity"] == pytest.approx(30.0)
+    assert found.bottleneck.offered == pytest.approx(25.0)
+    assert found.bottleneck.flight == pytest.approx(1.0)
+
+
+PAIRS = """
+define nodenum = 2
+define device = {block => 1000000, reduce => 1000000}
+define latency = {nic => 0, port => 0}
+define node1 = 1
+define nic = [((0) -> (50,1))]
+define node2 = 2
+define bandwidth = {port => [((0..1) -> (400,1))]}
+define nic = [((0) -> (200,1)), ((1) -> (200,1))]
+"""
+
+
+def test_what_need_not_cross_the_cut_is_extra_bytes(tmp_path):
+    """A Broadcast into another node once for each GPU there; once would do."""
+    body = "    transfer(0, 1, 0, 0, recv)\n    transfer(0, 2, 0, 0, recv)\n"
+    plan = plan_of(header(3, "Broadcast", 1) + body, tmp_path)
+    found = taken(plan, cluster.parse(Source("pairs.cluster", PAIRS)), Request(1_000_000))
+    assert found.bound.cut.ranks == (0,)
+    assert found.parts["bound"] == pytest.approx(20.0)
+    assert found.parts["extra bytes"] == pytest.approx(20.0)
+
+
+def test_uneven_links_are_imbalance(tmp_path):
+    """Two chunks go one way where each could have gone its own."""
+    body = "    transfer(0, 1, 0, 0, recv)\n    transfer(0, 1, 0, 1, recv)\n"
+    body += "    transfer(1, 2, 1, 0, recv)\n    transfer(1, 2, 1, 1, recv)\n"
+    plan = plan_of(header(3, "Broadcast", 2) + body, tmp_path)
+    t = uniform(3, 3, 1, link=Rate(100.0), device=FAST)
+    found = taken(plan, t, Request(1_000_000))
+    assert found.parts["bound"] == pytest.approx(5.0)  # out of rank 0 over both links
+    assert found.parts["imbalance"] == pytest.approx(5.0)
+    assert sum(found.parts.values()) == pytest.approx(found.run.time)
+
+
+def test_pipelines_fill(tmp_path):
+    """Over a relay the narrow second hop waits for the first whole micro-batch."""
+    body = "    transfer(0, 1, 0, 0, recv)\n    transfer(1, 2, 1, 0, recv)\n"
+    plan = plan_of(header(3, "Broadcast", 1) + body, tmp_path)
+    t = uniform(3, 3, 1, link=Rate(100.0), device=FAST)
+    whole = taken(plan, t, Request(1_000_000)).parts["fill and drain"]
+    tenth = taken(plan, t, Request(1_000_000, micro_batch=100_000)).parts["fill and drain"]
+    assert whole == pytest.approx(10.0) and tenth == pytest.approx(1.0)
+
+
+def test_changes_are_what_simulating_them_gives(tmp_path):
+    text = header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n"
+    plan = plan_of(text, tmp_path)
+    t = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=FAST)
+    run = simulate(prepare(plan, t), Request(1_000_000))
+    found = {c.name: c for c in what_if.outcomes(run, None, Options(), lambda _: None)}
+    assert found["mesh links twice as fast"].time == pytest.approx(2 + 5)
+    assert found["no latency (α = 0)"].time == pytest.approx(10)
+    assert found["protocol LL"].time == pytest.approx(2 + 20)
+    assert found["protocol LL"].saves == pytest.approx(1 - 22 / 12)
+    assert found["thread blocks twice as fast"].saves == pytest.approx(0, abs=1e-6)
+    assert [c.time for c in found.values()] == sorted(c.time for c in found.values())
+    assert not any(c.name.startswith("channels") for c in found.values())  # a plan stays
+
+
+def test_changes_compile_programs_anew():
+    file = EXAMPLES / "clusters" / "dgx-h100.cluster"
+    options = Options(cluster=file, prove=False)
+    stops = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options)
+    t, request = cluster.load(file), Request(1 << 22)
+    run = simulate(prepare(stops.plan, t), request)
+    found = {c.name: c for c in what_if.outcomes(run, stops.program, options, lambda _: None)}
+    four = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", replace(options, channels=4)).plan
+    assert found["channels 4"].time == pytest.approx(simulate(prepare(four, t), request).time)
+    assert found["channels 4"].option == "--channels 4"
+
+
+def explained(hccc, *more):
+    cluster_file = EXAMPLES / "clusters" / "resccl-topo1.cluster"
+    code, out, err = hccc(
+        "explain", EXAMPLES / "ring_allreduce.rccl", "--cluster", cluster_file, *more
+    )
+    assert code == 0, err
+    return out
+
+
+def test_the_page(hccc):
+    out = explained(hccc, "-b", "1M")
+    for words in ("lower bound", "bottleneck", "where the time goes", "what would help", "NIC"):
+        assert words in out
+    assert "critical path" in out and max(map(len, out.splitlines())) < 140
+
+
+def test_json_says_the_same(hccc):
+    facts = json.loads(explained(hccc, "-b", "1M", "--json", "--launch", "3"))
+    assert sum(facts["parts"].values()) == pytest.approx(facts["time"])
+    assert facts["parts"]["launch"] == 3
+    assert facts["bound"]["time"] <= facts["time"]
+    assert facts["size"] == 1 << 20
+    times = [c["time"] for c in facts["what_if"]]
+    assert times == sorted(times) and len(times) > 8
+    assert np.isfinite(times).all()
+
+
+def test_plans_are_explained_too(hccc, tmp_path):
+    code, out, err = hccc("compile", EXAMPLES / "ring_allreduce.rccl", "--emit", "plan")
+    assert code == 0, err
+    (tmp_path / "plan.json").write_text(out)
+    file = EXAMPLES / "clusters" / "dgx-h100.cluster"
+    code, out, err = hccc("explain", tmp_path / "plan.json", "--cluster", file, "-b", "1M")
+    assert code == 0, err
+    assert "where the time goes" in out and "--channels" not in out
+
+
+def test_a_cluster_is_needed_and_of_the_right_size(hccc):
+    code, _, err = hccc("explain", EXAMPLES / "ring_allreduce.rccl")
+    assert code == 1 and "E424" in err
+    file = EXAMPLES / "clusters" / "resccl-topo2.cluster"
+    code, _, err = hccc("explain", EXAMPLES / "ring_allreduce.rccl", "--cluster", file)
+    assert code == 1 and "Traceback" not in err
