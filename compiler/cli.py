@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hccc import __version__, cli_predict, report
+from hccc import __version__, cli_explain, cli_predict, report
 from hccc.command import DefaultGroup, Duration, Size, Words, execute
 from hccc.diagnostics import fail
 from hccc.options import (
@@ -229,6 +229,7 @@ def _emit(made: Made, name: str, dialect: str, protocol: str, in_place: bool | N
 
 
 cli.add_command(cli_predict.sim)
+cli.add_command(cli_explain.explain)
 
 
 def main() -> NoReturn:
