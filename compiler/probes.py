@@ -6,7 +6,7 @@ Each has one kind of primitive, so that what a launch takes says what that kind 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.runtime import perf
 from hccc.runtime.calibrate import Case, Work
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuCommunicator, aligned_zeros
 from hccc.runtime.cuda import CudaCommunicator
 from hccc.runtime.layout import shape_of
 from hccc.runtime.patterns import Pattern
@@ -80,14 +80,30 @@ EXCHANGE = Probe(
 PROBES = (RELAY, COLLECT, STAR, RING, EXCHANGE)
 
 
-def case(probe: Probe, plan: Plan, built: Built, size: int, cores: int) -> Case:
-    """A kind of launch of `size` bytes a rank on so many cores (0: a GPU), its memory touched."""
-    count = size // ITEM
-    pattern = Pattern(plan.collective, DTYPE, "sum", count)
-    memory = [perf.allocate(pattern, rank, probe.in_place) for rank in range(plan.n_ranks)]
-    for m in memory:
-        m.slab.fill(0)
-    request = Request(count, DTYPE, in_place=probe.in_place, workers=cores)
+class Pool:
+    """Memory that kinds of launches share, so that none finds its own cold for lack of use."""
+
+    def __init__(self, ranks: int, size: int) -> None:
+        """Room for buffers of up to `size` bytes, two at each rank."""
+        room = 2 * size + (1 << 14)  # guards between them, and the beginning of a page
+        self._bytes = [aligned_zeros(room) for _ in range(ranks)]
+        for memory in self._bytes:
+            memory.fill(0)  # touched
+
+    def memory(self, plan: Plan, count: int, in_place: bool) -> list[perf.Memory]:
+        """All ranks' buffers for blocks of `count` elements."""
+        pattern = Pattern(plan.collective, DTYPE, "sum", count)
+        layout = [perf.allocate(pattern, rank, in_place) for rank in range(plan.n_ranks)]
+        return [
+            replace(m, slab=memory[: m.slab.nbytes].view(m.slab.dtype))
+            for m, memory in zip(layout, self._bytes, strict=True)
+        ]
+
+
+def case(probe: Probe, plan: Plan, built: Built, size: int, cores: int, pool: Pool) -> Case:
+    """A kind of launch of `size` bytes a rank on so many cores (0: a GPU)."""
+    request = Request(size // ITEM, DTYPE, in_place=probe.in_place, workers=cores)
+    memory = pool.memory(plan, request.count, probe.in_place)
     session = bench.bound(built, request, memory)
     session.put()
     return Case(probe.name, work(probe, plan, size, cores), session)
@@ -111,7 +127,11 @@ def work(probe: Probe, plan: Plan, size: int, cores: int) -> Work:
 
 
 def cases(
-    built: Sequence[tuple[Probe, Plan, Built]], cores: int, small: int, sizes: Sequence[int]
+    built: Sequence[tuple[Probe, Plan, Built]],
+    cores: int,
+    small: int,
+    sizes: Sequence[int],
+    pool: Pool,
 ) -> list[Case]:
     """All kinds of launches that the costs are found from; `cores` of the host, 0: a GPU.
 
@@ -122,7 +142,7 @@ def cases(
     for probe, plan, communicator in built:
         for size in (small, *sizes):
             if cores or probe.alike or size == small:
-                made.append(case(probe, plan, communicator, size, min(cores, 1)))
+                made.append(case(probe, plan, communicator, size, min(cores, 1), pool))
             if cores > 1 and probe is EXCHANGE:
-                made.append(case(probe, plan, communicator, size, cores))
+                made.append(case(probe, plan, communicator, size, cores, pool))
     return made

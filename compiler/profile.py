@@ -27,7 +27,7 @@ from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
-from hccc.probes import DTYPE, EXCHANGE, PROBES, Built, Probe, case, cases
+from hccc.probes import DTYPE, EXCHANGE, PROBES, Built, Pool, Probe, case, cases
 from hccc.profile_file import SIZES, Profile, check_free, place, summary, text, write
 from hccc.runtime import calibrate
 from hccc.runtime.build import compiler_version, find_compiler
@@ -83,8 +83,9 @@ def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda 
     name, tools, cores, units = _machine(device)
     small, sizes = 16 * ranks, [size // ranks for size in SIZES]
     with _built(device, ranks, max(1, units // ranks), on_phase) as (built, crowd):
-        kinds = cases(built, cores, small, sizes)
-        everyone = case(*crowd, sizes[-1], cores)
+        pool = Pool(ranks, sizes[-1])
+        kinds = cases(built, cores, small, sizes, pool)
+        everyone = case(*crowd, sizes[-1], cores, pool)
         on_phase(f"Measuring {device}")
         rounds = calibrate.measure(
             [*kinds, everyone], seconds, lambda n: on_phase(f"Measuring {device}: {n} rounds")

@@ -1,0 +1,48 @@
+"""The simulator on this machine's profile ranks measured launches in their order."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """`benchmarks/cpu_prediction.py`."""
+    if str(FOLDER) not in sys.path:
+        sys.path.append(str(FOLDER))
+    return importlib.import_module("cpu_prediction")
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=30))
+def test_correlations_by_counting(script: ModuleType, pairs: list[tuple[int, int]]) -> None:
+    x, y = ([p[i] for p in pairs] for i in range(2))
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        return
+    signs = [
+        (np.sign(a - c), np.sign(b - d)) for i, (a, b) in enumerate(pairs) for c, d in pairs[:i]
+    ]
+    agree = sum(a * b for a, b in signs)
+    apart = sum(a * a for a, _ in signs) * sum(b * b for _, b in signs)
+    assert script.kendall(x, y) == pytest.approx(agree / np.sqrt(apart))
+    assert script.spearman(x, x) == pytest.approx(1)
+    assert script.spearman(x, [-v for v in x]) == pytest.approx(-1)
+    ordered = [sorted(x).index(v) + (x.count(v) - 1) / 2 for v in x]
+    assert script.ranks(x).tolist() == ordered
+
+
+@pytest.mark.slow
+def test_prediction_keeps_the_order(script: ModuleType) -> None:
+    """On one core, which others disturb least; far below what a quiet machine reaches."""
+    _, rows = script.compare(2.0, 1)
+    assert len(rows) == 18
+    assert script.correlations(rows)["all"][0] > 0.8, rows
