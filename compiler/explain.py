@@ -152,12 +152,12 @@ def _reasons(g: Gap) -> dict[str, str]:
     if b is None or cut is None:
         return reasons
     few = f"{b.flight:.1f} transfers at a time, whose blocks move {b.offered:.1f} GB/s at most"
-    held = f"{b.flight:.1f} transfers at a time, held up elsewhere"
+    held = f"{b.flight:.1f} transfers at a time: uneven over time, or other links hold them up"
     scarce = b.offered < b.capacity
     edge = g.run.time - g.run.request.costs.launch - b.end
     return reasons | {
         "extra bytes": f"more goes {cut.name} than must",
-        "imbalance": f"{b.name} has more to carry than others of the cut",
+        "imbalance": f"{b.name} has more to carry than the cut on average",
         "below capacity": few if scarce else held,
         "bubbles": "nothing crosses the bottleneck, between its first byte and its last",
         "fill and drain": f"before its first byte {_us(b.begin)}, after its last {_us(edge)} µs",
