@@ -93,6 +93,22 @@ def _state_based(p: Primitives, found: Connections) -> I4:
     return block
 
 
+def channels(p: Primitives, part: I4) -> Blocks:
+    """`p` in NCCL's thread blocks: one for each `part` of the tasks that a rank takes part in.
+
+    part: i4[tasks], at least 0, the channel of each; local copies go with their chunk.
+    O(primitives log primitives).
+    """
+    of_chunk = np.zeros(p.dag.program.collective.n_chunks, np.int32)
+    of_chunk[p.dag.program.transfers["chunk"]] = part
+    mine = of_chunk[p.chunk]
+    busy = p.tasks.counts() > 0
+    mine[busy] = part[p.tasks.index[p.tasks.ptr[:-1][busy]]]
+    one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
+    found = split(p, one, mine)
+    return Blocks(p, _within_rank(found, np.arange(len(found.rank), dtype=np.int32))[found.of])
+
+
 def _stage(p: Primitives, found: Connections) -> I4:
     """The stage of every primitive: of its latest task, or a local copy's of its connection."""
     stage = np.full(len(p), -1, np.int32)

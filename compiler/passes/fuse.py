@@ -12,16 +12,15 @@ Fusing saves memory traffic (8-rank AllReduce: 35N bytes to 16N) and costs paral
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4, I8, U1, Csr
-from hccc.ir.primitives import Operands, Primitives, Transport
+from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.primitives import Primitives, Transport
 from hccc.passes.connections import connections
-from hccc.passes.grouping import graph, transpose
+from hccc.passes.contract import contract, writers
+from hccc.passes.grouping import transpose
 from hccc.passes.timeline import link_time, timeline
 
 MAX_OPERANDS = 16  # sources or destinations of one primitive: what bodies keep in registers
@@ -40,7 +39,7 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
     """
     if level == "none" or p.transport is Transport.STAGED or not len(p):
         return p
-    chained = _chains(p)
+    chained = chains(p)
     if level == "reduce":
         return chained
     full = _results(_multi_puts(chained))
@@ -54,19 +53,6 @@ def _best(candidates: list[Primitives]) -> Primitives:
     traffic = [len(p.src.rank) + len(p.dst.rank) for p in candidates]
     near = [i for i, t in enumerate(times) if t <= NEAR * min(times)]
     return candidates[min(near, key=lambda i: (traffic[i], i))]
-
-
-def _writer(p: Primitives) -> I4:
-    """The primitive that made the owner's value each primitive starts from, or -1: i4[n]."""
-    row, pred = p.deps.owner(), p.deps.index
-    mine = p.dst.rank[p.dst.ptr[pred]] == p.owner[row]
-    for extra in range(1, int(p.dst.counts().max())):
-        wide = p.dst.counts()[pred] > extra
-        at = np.minimum(p.dst.ptr[pred] + extra, len(p.dst.rank) - 1)
-        mine |= wide & (p.dst.rank[at] == p.owner[row])
-    writer = np.full(len(p), -1, np.int32)
-    np.maximum.at(writer, row[mine], pred[mine])
-    return writer
 
 
 @njit(cache=True)
@@ -96,7 +82,7 @@ def _chain_ends(
     return end
 
 
-def _chains(p: Primitives) -> Primitives:
+def chains(p: Primitives) -> Primitives:
     """(a): reductions join the one before them; the merged one sits at the last position."""
     width = p.src.counts().astype(np.int32)
     succs = transpose(p.deps)
@@ -104,7 +90,7 @@ def _chains(p: Primitives) -> Primitives:
         (width > 1).astype(np.uint8),
         width,
         p.owner,
-        _writer(p),
+        writers(p),
         succs.ptr,
         succs.index,
         MAX_OPERANDS,
@@ -115,7 +101,7 @@ def _chains(p: Primitives) -> Primitives:
     own = np.zeros(len(row), np.bool_)
     own[p.src.ptr[:-1][width > 1]] = True
     keep_src = ~own | (first[end[row]] == row)
-    return _contract(p, end, keep_src, end[p.dst.owner()] == p.dst.owner())
+    return contract(p, end, keep_src, end[p.dst.owner()] == p.dst.owner())
 
 
 @njit(cache=True)
@@ -145,7 +131,7 @@ def _last_pred(p: Primitives, besides: I4) -> I4:
 
 def _multi_puts(p: Primitives) -> Primitives:
     """(b): puts of one value join the first of them, where all they wait for is already done."""
-    writer = _writer(p)
+    writer = writers(p)
     puts = np.flatnonzero(p.src.counts() == 1).astype(np.int32)
     n_chunks = p.dag.program.collective.n_chunks
     place = p.owner[puts].astype(np.int64) * n_chunks + p.chunk[puts]
@@ -157,12 +143,12 @@ def _multi_puts(p: Primitives) -> Primitives:
     head = np.arange(len(p), dtype=np.int32)
     head[rows] = _put_heads(rows, key, last[rows], p.dst.counts()[rows], MAX_OPERANDS)
     keep_src = head[p.src.owner()] == p.src.owner()
-    return _contract(p, head, keep_src, np.ones(len(p.dst.rank), np.bool_))
+    return contract(p, head, keep_src, np.ones(len(p.dst.rank), np.bool_))
 
 
 def _results(p: Primitives) -> Primitives:
     """(c): the puts of a reduction's result join the reduction, which its own rank made."""
-    writer = _writer(p)
+    writer = writers(p)
     dests = p.dst.counts()
     joins = (p.src.counts() == 1) & (writer >= 0)
     w = np.where(joins, writer, 0)
@@ -173,44 +159,4 @@ def _results(p: Primitives) -> Primitives:
     rep = np.arange(len(p), dtype=np.int32)
     rep[rows[first]] = writer[rows[first]]
     keep_src = rep[p.src.owner()] == p.src.owner()
-    return _contract(p, rep, keep_src, np.ones(len(p.dst.rank), np.bool_))
-
-
-def _contract(p: Primitives, rep: I4, keep_src: B1, keep_dst: B1) -> Primitives:
-    """Merges every primitive into `rep[i]`; kept operands stay in row order."""
-    kept = np.flatnonzero(rep == np.arange(len(p)))
-    if len(kept) == len(p):
-        return p
-    new = np.full(len(p), -1, np.int32)
-    new[kept] = np.arange(len(kept), dtype=np.int32)
-    group = new[rep]
-    row, pred = group[p.deps.owner()], group[p.deps.index]
-    apart = row != pred
-    return replace(
-        p,
-        owner=p.owner[kept],
-        chunk=p.chunk[kept],
-        sub=p.sub[kept],
-        final=p.final[kept],
-        guard=p.guard[kept],
-        src=_merge(p.src, group, keep_src, len(kept)),
-        dst=_merge(p.dst, group, keep_dst, len(kept)),
-        deps=graph(row[apart], pred[apart], len(kept)),
-        tasks=_merge_tasks(p.tasks, group, len(kept)),
-    )
-
-
-def _merge(o: Operands, group: I4, keep: B1, n: int) -> Operands:
-    row = group[o.owner()][keep]
-    order = np.argsort(row, kind="stable")
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=ptr[1:])
-    return Operands(ptr, o.rank[keep][order], o.buffer[keep][order], o.slot[keep][order])
-
-
-def _merge_tasks(tasks: Csr, group: I4, n: int) -> Csr:
-    row = group[tasks.owner()]
-    order = np.argsort(row, kind="stable")
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=ptr[1:])
-    return Csr(ptr, tasks.index[order])
+    return contract(p, rep, keep_src, np.ones(len(p.dst.rank), np.bool_))

@@ -23,6 +23,7 @@ from hccc.ir import primitives as primitives_ir
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Transport
 from hccc.passes import fuse as fuse_module
+from hccc.passes.contract import contract
 from hccc.passes.fuse import LEVELS, fuse
 
 
@@ -120,7 +121,7 @@ def merged(p, into, member):
     else:
         keep_src[p.src.ptr[max(into, member)]] = False
         keep_dst[p.dst.ptr[min(into, member)]] = False
-    return fuse_module._contract(p, rep, keep_src, keep_dst)
+    return contract(p, rep, keep_src, keep_dst)
 
 
 @SWEEP

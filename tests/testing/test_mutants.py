@@ -60,7 +60,7 @@ MUTANTS = [
     Mutant("chains grow over readers in between", "fuse",
            "if nearest > i and end[h] == j", "if end[h] == j"),
     Mutant("a chain keeps its first member's place", "fuse",
-           "return _contract(p, end, keep_src", "return _contract(p, head_of(end), keep_src"),
+           "return contract(p, end, keep_src", "return contract(p, head_of(end), keep_src"),
     Mutant("a chain loses a source", "fuse",
            "keep_src = ~own | (first[end[row]] == row)", "keep_src = ~own"),
     Mutant("a chain adds the own value twice", "fuse",

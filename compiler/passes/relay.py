@@ -1,0 +1,119 @@
+"""relay: staged primitives as NCCL has them: what arrives is sent on as it is stored.
+
+1. receives reduced into one place that nobody reads in between → one primitive;
+2. a receive and the sends of what it made → recvCopySend, recvReduceCopySend;
+3. what is stored but never read is not stored → recvReduceSend.
+
+Each end of a queue keeps the order of its messages, so the merged primitives are put in an order
+that all ends agree on; where there is none, nothing is merged. Such plans are for a window of one
+micro-batch: a thread block that ran all micro-batches of one primitive before the next would fill
+its queues (refs to kernels.md §1.1, §2.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I4, I8, Csr
+from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
+from hccc.passes.clocks import topological
+from hccc.passes.contract import contract, writers
+from hccc.passes.fuse import MAX_OPERANDS, chains
+from hccc.passes.grouping import graph, transpose
+
+
+def relay(p: Primitives) -> Primitives:
+    """`p` with receives and sends merged; direct primitives stay. O(n log n)."""
+    if p.transport is not Transport.STAGED or not len(p):
+        return p
+    merged = _only_read(_sent_on(chains(p)))
+    order = _order(merged)
+    return p if len(order) < len(merged) else _permuted(merged, order)
+
+
+def _sends(p: Primitives) -> B1:
+    """Primitives that only send: from memory into one queue."""
+    alone = (p.src.counts() == 1) & (p.dst.counts() == 1)
+    first, to = p.src.buffer[p.src.ptr[:-1]], p.dst.buffer[p.dst.ptr[:-1]]
+    found: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
+    return found
+
+
+def _sent_on(p: Primitives) -> Primitives:
+    """(2): sends join the receive that made their value."""
+    writer = writers(p)
+    joins = np.flatnonzero(_sends(p) & (writer >= 0))
+    host = writer[joins]
+    turn = np.arange(len(joins)) - np.searchsorted(np.sort(host), np.sort(host))
+    by_host = np.argsort(host, kind="stable")
+    place = np.empty(len(joins), np.int64)
+    place[by_host] = turn
+    joins = joins[place + p.dst.counts()[host] < MAX_OPERANDS]
+    rep = np.arange(len(p), dtype=np.int32)
+    rep[joins] = writer[joins]
+    keep = rep[p.src.owner()] == p.src.owner()
+    return contract(p, rep, keep, np.ones(len(p.dst.rank), np.bool_))
+
+
+def _only_read(p: Primitives) -> Primitives:
+    """(3): a value that nobody reads before it is overwritten or left is only sent on."""
+    c = p.dag.program.collective
+    stores = p.dst.buffer == Buffer.VALUE
+    row, rank, chunk = p.dst.owner()[stores], p.dst.rank[stores], p.dst.slot[stores]
+    last: I8 = np.full(c.n_ranks * c.n_chunks, -1, np.int64)
+    place = rank.astype(np.int64) * c.n_chunks + chunk
+    np.maximum.at(last, place, row)
+    read = np.zeros(len(p), np.bool_)
+    owns = p.src.buffer[p.src.ptr[:-1]] == Buffer.VALUE
+    writer = writers(p)
+    read[writer[owns & (writer >= 0)]] = True
+    stays = (last[place] == row) & c.wants(rank, chunk)
+    needed = read[row] | stays | (p.dst.counts()[row] == 1)
+    keep = np.ones(len(p.dst.rank), np.bool_)
+    keep[np.flatnonzero(stores)[~needed]] = False
+    ptr = np.concatenate([[0], np.cumsum(keep)])[p.dst.ptr]
+    d = p.dst
+    return replace(p, dst=Operands(ptr, d.rank[keep], d.buffer[keep], d.slot[keep]))
+
+
+def _order(p: Primitives) -> I4:
+    """An order of the primitives in which dependencies and the messages at both ends of every
+    queue come in turn; shorter than `p` where there is none."""
+    rows, preds = [p.deps.owner()], [p.deps.index]
+    for operands in (p.src, p.dst):
+        queue = operands.buffer == Buffer.QUEUE
+        row = operands.owner()[queue]
+        by_turn = np.lexsort((operands.slot[queue], operands.rank[queue]))
+        row, number = row[by_turn], operands.rank[queue][by_turn]
+        same = (number[1:] == number[:-1]) & (row[1:] != row[:-1])
+        rows.append(row[1:][same])
+        preds.append(row[:-1][same])
+    edges = graph(np.concatenate(rows), np.concatenate(preds), len(p))
+    succs = transpose(edges)
+    single = np.arange(len(p) + 1, dtype=np.int64)
+    return topological(single, edges.ptr, edges.index, succs.ptr, succs.index)
+
+
+def _permuted(p: Primitives, order: I4) -> Primitives:
+    """The primitives in another order."""
+    position = np.empty(len(p), np.int32)
+    position[order] = np.arange(len(p), dtype=np.int32)
+    counts = p.tasks.counts()[order]
+    begin = np.repeat(p.tasks.ptr[:-1][order] - np.cumsum(counts) + counts, counts)
+    tasks = Csr(
+        np.concatenate([[0], np.cumsum(counts)]), p.tasks.index[begin + np.arange(len(begin))]
+    )
+    return replace(
+        p,
+        owner=p.owner[order],
+        chunk=p.chunk[order],
+        sub=p.sub[order],
+        final=p.final[order],
+        guard=p.guard[order],
+        src=p.src.take(order),
+        dst=p.dst.take(order),
+        deps=graph(position[p.deps.owner()], position[p.deps.index], len(p)),
+        tasks=tasks,
+    )
