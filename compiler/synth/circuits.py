@@ -21,8 +21,8 @@ from hccc.ir.topology import F8, US_PER_MB, Topology
 from hccc.synth.paths import costs, path
 
 MOST = 16  # circuits of one cluster: NCCL's channels are these and copies of them
-ROUNDS = 1024  # times ranks, where one more circuit slows the others down
-SHARPNESS = 8
+ROUNDS = 256  # times ranks, where one more circuit slows the others down
+SHARPNESS = 4
 GAIN = 1.02  # more circuits must carry this much more
 COPIES = 2  # NCCL has every channel twice (`connect.cc`)
 CHANNELS = 32  # and, by default, about this many in all
@@ -33,7 +33,8 @@ class _Hops:
     """All pairs of one node's GPUs, and of GPUs of a node and of the next.
 
     Rows of `ways`: node k's pairs begin at inside[k], those to the next node at across[k], both
-    row-major. load: f8[R] how many circuits use each resource;"""
+    row-major. load: f8[R] how many circuits use each resource.
+    """
 
     topology: Topology
     ways: Routes
