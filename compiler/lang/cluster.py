@@ -40,9 +40,10 @@ Everywhere: `0..7` and `node1..node4` are ranges, `#` begins a comment, line bre
 third number of a rate is its α, `(25)` or 25 is one link. Without `leaf` and `rail` all NICs hang
 on one switch that nothing slows down; without `spine` so do all leaves.
 
-Defaults where a file is silent: α 0.7 µs within a node and 1.7 µs between nodes (TACCL, NSDI'23,
-measured NVLink and InfiniBand so), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s
-(ResCCL Fig. 4: four fill 25 GB/s); reductions 300 GB/s (a third of a V100's memory bandwidth).
+Defaults where a file is silent: α 0.7 µs within a node (NVLink of an NDv2 in the topologies that
+TE-CCL, SIGCOMM'24, released; TACCL's, NSDI'23, have 0.3) and 2.6 µs between nodes (InfiniBand in
+both), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s (ResCCL Fig. 4: four fill
+25 GB/s); reductions 300 GB/s (a third of a V100's memory bandwidth).
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ MAX_RANKS = 1 << 16
 MAX_TIERS = 4096
 MAX_CORES = 1 << 20
 MAX_ENTRIES = 1 << 20  # links, and members of shared groups, that one file may make
-INSIDE = {"direct": 0.7, "mesh": 0.7, "switch": 0.7, "port": 0.7, "nic": 1.7}
-OUTSIDE = {"direct": 1.7, "switch": 1.7, "leaf": 0.5, "spine": 0.5}
+INSIDE = {"direct": 0.7, "mesh": 0.7, "switch": 0.7, "port": 0.7, "nic": 2.6}
+OUTSIDE = {"direct": 2.6, "switch": 2.6, "leaf": 0.5, "spine": 0.5}
 TARGETS = ("nic", "port", "switch", "direct")
 
 
