@@ -48,7 +48,7 @@ ROAD: dict[str, Any] = {
         "--allocator",
         type=click.Choice(["state", "connection", "stage"]),
         default="state",
-        help="Blocks shared by connections never active at once; one for each; one for each and stage.",
+        help="Blocks shared by connections idle in turn, one for each, or one for each stage.",
     ),
     "fuse": click.option(
         "--fuse",

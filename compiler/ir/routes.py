@@ -306,7 +306,8 @@ def routes(t: Topology, src: I4, dst: I4) -> Routes:
     counts, used = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
     bandwidth, alpha = np.empty(len(src)), np.empty(len(src))
     for rows, block in router.blocks(src, dst):
-        table: NDArray[np.int64] = np.stack(block.columns, axis=1)
+        none = [np.full(len(block.src), -1, np.int64)]  # where nothing leads anywhere
+        table: NDArray[np.int64] = np.stack(block.columns or none, axis=1)
         counts.append(np.count_nonzero(table >= 0, axis=1))
         used.append(table[table >= 0])
         bandwidth[rows], alpha[rows] = block.bandwidth, block.alpha

@@ -42,7 +42,8 @@ class Run:
     Instances (primitive p, micro-batch m) are rows p · batches + m: `begin`, when their block got
     there; `ready`, when their waits were over; `end`: f8 µs. cause: i4, the instance of another
     block that let it go, -1 where its own block's order did. carried: f8[R] bytes over each
-    resource of the machine, all lanes; active: f8[R] µs during which anything crossed it.
+    resource of the machine, all lanes, with what the protocol adds; active: f8[R] µs during which
+    anything crossed it.
     """
 
     machine: Machine
@@ -105,8 +106,7 @@ class Run:
     @property
     def utilisation(self) -> F8:
         """The part of what each resource could have carried that it did: f8[R]."""
-        wire = self.carried / self.request.costs.efficiency
-        return wire / (self.machine.capacity * BYTES_PER_US * max(self.time, 1e-12))
+        return self.carried / (self.machine.capacity * BYTES_PER_US * max(self.time, 1e-12))
 
 
 def simulate(machine: Machine, request: Request) -> Run:

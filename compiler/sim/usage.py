@@ -50,10 +50,10 @@ def links(run: Run) -> list[Links]:
 
 
 def utilisation(run: Run) -> float:
-    """Of the links that carried anything: bytes carried over bytes they could have (0 to 1)."""
+    """Of the links that carried anything: bytes on them over what they could carry (0 to 1)."""
     used = run.machine.links & (run.carried > 0)
     could = float(run.machine.capacity[used].sum()) * BYTES_PER_US * run.time
-    return float(run.carried[used].sum()) / run.request.costs.efficiency / could if could else 0.0
+    return float(run.carried[used].sum()) / could if could else 0.0
 
 
 def blocks(run: Run) -> Blocks:

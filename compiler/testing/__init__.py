@@ -4,7 +4,8 @@
   `topologies`, `cluster_texts`: hypothesis strategies (`strategies`, `clusters`);
 - `is_correct`, `run`, `expected`, `exact_inputs`: what a program means, in plain NumPy
   (`reference`);
-- `execute`, `Hang`, `Poison`: a Plan run in any interleaving of its thread blocks (`stepwise`);
+- `execute`, `replay`, `Hang`, `Poison`: a Plan run in any interleaving of its thread blocks, or
+  in a given one (`stepwise`);
 - `assert_correct`: says what is wrong with a program.
 
 Needs hypothesis (`pip install hccc[test]`).
@@ -15,7 +16,7 @@ from hccc.testing.clusters import texts as cluster_texts
 from hccc.testing.clusters import topologies
 from hccc.testing.mutate import MUTATIONS, Mutant
 from hccc.testing.reference import REDUCE_OPS, exact_inputs, expected, is_correct, run
-from hccc.testing.stepwise import Hang, Poison, execute
+from hccc.testing.stepwise import Hang, Poison, execute, replay
 from hccc.testing.strategies import (
     collectives,
     correct_programs,
@@ -42,6 +43,7 @@ __all__ = [
     "mutants",
     "options",
     "plans",
+    "replay",
     "run",
     "text",
     "topologies",

@@ -153,14 +153,62 @@ def execute(
     Raises:
         Hang: no block can advance. Poison: memory that holds nothing is used.
     """
+    machine, micro_batches = _machine(plan, inputs, op, in_place)
+    window = window or plan.max_window or max(1, micro_batches)
+    _interleave(machine, _blocks(plan, in_place, micro_batches, window), random.Random(seed))
+    return _outputs(machine)
+
+
+def replay(
+    plan: Plan,
+    inputs: Sequence[Data],
+    times: NDArray[np.float64],
+    op: str = "sum",
+    *,
+    in_place: bool = False,
+    window: int | None = None,
+) -> list[Data]:
+    """Runs `plan` in the order of `times` (f8[primitives, micro-batches]) instead of a drawn one.
+
+    Where several are at one time, any order that works among them is taken.
+
+    Raises:
+        Hang: something is due that its thread block or its waits do not let run yet.
+        Poison: memory that holds nothing is used.
+    """
+    machine, micro_batches = _machine(plan, inputs, op, in_place)
+    window = window or plan.max_window or max(1, micro_batches)
+    blocks = _blocks(plan, in_place, micro_batches, window)
+    for time in np.unique(times):
+        _run_until(machine, blocks, times, time)
+    return _outputs(machine)
+
+
+def _run_until(
+    machine: _Machine, blocks: list[_Block], times: NDArray[np.float64], time: float
+) -> None:
+    due = [b for b in blocks if b.next and times[b.next[0].row, b.next[1]] <= time]
+    while due:
+        chosen = next((b for b in due if b.next and not machine.blocked_by(*b.next)), None)
+        if chosen is None:
+            raise Hang(_stuck(machine, due))
+        assert chosen.next is not None
+        machine.execute(*chosen.next)
+        chosen.next = next(chosen.actions, None)
+        due = [b for b in due if b.next and times[b.next[0].row, b.next[1]] <= time]
+
+
+def _machine(plan: Plan, inputs: Sequence[Data], op: str, in_place: bool) -> tuple[_Machine, int]:
+    """All ranks' memory before the first action, and how many micro-batches there are."""
     micro_batches = max(np.shape(a)[1] for a in inputs)
     memory = {}
     for rank in range(plan.n_ranks):
         memory.update(_memory(plan, rank, inputs[rank], micro_batches, in_place))
-    machine = _Machine(memory, plan.queue_slots, op, plan.n_ranks)
-    window = window or plan.max_window or max(1, micro_batches)
-    _interleave(machine, _blocks(plan, in_place, micro_batches, window), random.Random(seed))
-    return [_output(memory[rank, Buffer.OUTPUT], rank) for rank in range(plan.n_ranks)]
+    return _Machine(memory, plan.queue_slots, op, plan.n_ranks), micro_batches
+
+
+def _outputs(machine: _Machine) -> list[Data]:
+    return [_output(machine.memory[r, Buffer.OUTPUT], r) for r in range(machine.n_ranks)]
 
 
 def _memory(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -236,3 +237,12 @@ def test_one_huge_node_needs_no_table() -> None:
     src = np.arange(1000, dtype=np.int32)
     tx, rx = resources(t, src, src + 60_000)
     assert (tx == rx).all() and len(set(tx.tolist())) == 1000 and tx.max() < 1000
+
+
+def test_transfers_that_nothing_leads_anywhere_for() -> None:
+    """Two nodes without NICs: no way, no resources, and no crash."""
+    t = uniform(2, 1, 1)
+    t = replace(t, port=np.full_like(t.port, -1))
+    found = routes(t, np.array([0], np.int32), np.array([1], np.int32))
+    assert found.bandwidth.tolist() == [0.0]
+    assert len(found.uses.index) == 0

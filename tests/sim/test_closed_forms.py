@@ -1,0 +1,196 @@
+"""Schedules whose time can be written down, on links that are all alike: within 1 %.
+
+T is of M micro-batches of c bytes in each chunk; a transfer alone takes t = α + c·β, a reduction
+γ·c more. Thread blocks are fast enough not to matter, unless the test is about them.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hccc.diagnostics import Source
+from hccc.driver import Options, compile_text
+from hccc.ir.topology import Device, Rate, uniform
+from hccc.sim.costs import Costs
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FAST = 1e7  # GB/s of a thread block
+LINK, NIC, REDUCE = Rate(50.0, 1, 2.0), Rate(12.5, 1, 5.0), 400.0
+GIB = 1 << 30
+CLOSE = 0.01
+
+
+def example(name, **changes):
+    text = (EXAMPLES / f"{name}.rccl").read_text()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def simulated(text, request, *, link=LINK, nic=NIC, device=None, **options):
+    """The Run of a program on the uniform cluster its header describes."""
+    chosen = {"fuse": "none", "channels": 1, "allocator": "connection"} | options
+    plan = compile_text(Source("x", text), Options(**chosen)).plan
+    device = device or Device(reduce=REDUCE, block=FAST)
+    shape = plan.n_ranks, plan.gpus_per_node, plan.nics_per_node
+    request = replace(request, in_place=True)  # nothing but the transfers
+    return simulate(prepare(plan, uniform(*shape, link=link, nic=nic, device=device)), request)
+
+
+def us(size, rate):
+    return size / (rate * 1000)
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 20, GIB])
+@pytest.mark.parametrize("n", [4, 8, 32])
+def test_ring_allreduce(n, size):
+    """2(n − 1) steps of one chunk, the first n − 1 of them reductions."""
+    keys = ("nRanks", "GPUPerNode", "NICPerNode")
+    text = example("ring_allreduce", **{f"{key}=8": f"{key}={n}" for key in keys})
+    got = simulated(text, Request(size, micro_batch=GIB))
+    c = size / n
+    want = 2 * (n - 1) * (LINK.alpha + us(c, LINK.bandwidth)) + (n - 1) * us(c, REDUCE)
+    assert got.time == pytest.approx(want, rel=CLOSE)
+    assert got.busbw == pytest.approx(2 * (n - 1) / n * size / got.time / 1000)
+
+
+@pytest.mark.parametrize("batches", [16, 64])
+def test_ring_allreduce_pipelined_is_bound_by_its_links(batches):
+    """Every link carries 2(n − 1) chunks, whatever the micro-batches, and little is lost."""
+    n, size = 8, GIB
+    free = Rate(50.0, 1, 0.0)
+    got = simulated(
+        example("ring_allreduce"), Request(size, micro_batch=size // n // batches), link=free,
+        device=Device(reduce=1e9, block=FAST),
+    )  # fmt: skip
+    assert got.batches == batches
+    want = us(2 * (n - 1) * size / n, free.bandwidth)
+    assert want * (1 - 1e-9) <= got.time <= want * (1 + (n + 1) / batches / (2 * (n - 1)) * 2)
+
+
+CHAIN = """
+ResCCLAlgo(nRanks={n}, OpType="Broadcast", GPUPerNode={n}, NICPerNode={n}, nChunks=1):
+    for r in range(nRanks - 1):
+        transfer(r, r + 1, r, 0, recv)
+"""
+
+
+@pytest.mark.parametrize("batches", [1, 4, 100])
+@pytest.mark.parametrize("n", [2, 5, 16])
+def test_chain_broadcast(n, batches):
+    """n − 1 hops, then a micro-batch after the other: (n − 1 + M − 1) · t."""
+    size = batches << 20
+    got = simulated(CHAIN.format(n=n), Request(size, micro_batch=1 << 20))
+    t = LINK.alpha + us(1 << 20, LINK.bandwidth)
+    assert got.time == pytest.approx((n - 2 + batches) * t, rel=CLOSE)
+
+
+@pytest.mark.parametrize("batches", [1, 64])
+def test_tree_broadcast_and_reduce(batches):
+    """Binomial tree of 8: 3 hops; the root sends 3 times M micro-batches, each on a link."""
+    size = batches << 20
+    t = LINK.alpha + us(1 << 20, LINK.bandwidth)
+    got = simulated(example("binomial_broadcast"), Request(size, micro_batch=1 << 20))
+    assert got.time == pytest.approx((batches + 2) * t, rel=CLOSE)
+    got = simulated(example("binomial_reduce"), Request(size, micro_batch=1 << 20))
+    each = t + us(1 << 20, REDUCE)
+    assert got.time == pytest.approx((batches + 2) * each, rel=CLOSE)
+
+
+def test_direct_alltoall():
+    """Every pair has a link of its own: all at once, M micro-batches of t."""
+    size = 64 << 20
+    got = simulated(example("direct_alltoall"), Request(size, micro_batch=1 << 20))
+    t = LINK.alpha + us(1 << 20, LINK.bandwidth)
+    assert got.batches == 8
+    assert got.time == pytest.approx(8 * t, rel=CLOSE)
+
+
+def test_direct_transfers_into_one_port_share_it():
+    """A gather to the root through one NIC: n − 1 streams divide it."""
+    text = example(
+        "direct_gather", **{"GPUPerNode=8": "GPUPerNode=1", "NICPerNode=8": "NICPerNode=1"}
+    )
+    size = 64 << 20
+    got = simulated(text, Request(size, micro_batch=GIB))
+    want = NIC.alpha + us(7 * size / 8, NIC.bandwidth)
+    assert got.time == pytest.approx(want, rel=CLOSE)
+
+
+def hierarchical_mesh(nodes, gpus):
+    keys = {"nRanks": (32, nodes * gpus), "GPUPerNode": (8, gpus), "NICPerNode": (8, gpus)}
+    changes = {f"{key}={old}": f"{key}={new}" for key, (old, new) in keys.items()}
+    changes |= {"nNodes = 4": f"nNodes = {nodes}", "nGpusperNode = 8": f"nGpusperNode = {gpus}"}
+    return example("hm_allreduce", **changes)
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(2, 2), (2, 4), (2, 8)])
+@pytest.mark.parametrize("slow", [1e-3, 1e3])
+def test_hierarchical_mesh_allreduce(nodes, gpus, slow):
+    """Streaming, it takes what its busiest links carry: 2(nodes − 1) chunks on a NIC, or
+    2·nodes on a link of a node, whichever is slower; 1,000 micro-batches hide the rest.
+    (With more nodes HPDS leaves bubbles, and no formula is as simple.)"""
+    c, batches = 1 << 24, 1000
+    nic = Rate(LINK.bandwidth * slow, 1, 0.0)
+    got = simulated(
+        hierarchical_mesh(nodes, gpus), Request(nodes * gpus * c, micro_batch=-(-c // batches)),
+        link=Rate(LINK.bandwidth), nic=nic, device=Device(reduce=1e9, block=FAST),
+    )  # fmt: skip
+    assert got.batches == batches
+    within, between = 2 * nodes * us(c, LINK.bandwidth), 2 * (nodes - 1) * us(c, nic.bandwidth)
+    assert got.time == pytest.approx(max(within, between), rel=CLOSE)
+
+
+def test_lanes_share_links_and_divide_chunks():
+    """Four lanes move a quarter each, and together no faster than the link."""
+    for channels in (1, 4):
+        got = simulated(CHAIN.format(n=2), Request(64 << 20, micro_batch=GIB), channels=channels)
+        assert got.time == pytest.approx(LINK.alpha + us(64 << 20, LINK.bandwidth), rel=CLOSE)
+
+
+def test_a_thread_block_moves_no_more_than_its_own_throughput():
+    """One block of 5 GB/s on a link of 50: ten lanes fill it."""
+    device = Device(reduce=REDUCE, block=5.0)
+    for channels, rate in ((1, 5.0), (4, 20.0), (10, 50.0), (20, 50.0)):
+        got = simulated(
+            CHAIN.format(n=2), Request(64 << 20, micro_batch=GIB), device=device, channels=channels
+        )
+        assert got.time == pytest.approx(LINK.alpha + us(64 << 20, rate), rel=CLOSE)
+
+
+def test_what_a_runtime_adds():
+    """Steps, an interpreter, LL's flags and the launch, each where it belongs."""
+    size, m = 16 << 20, 16
+    costs = Costs(launch=7.0, step=1.0, interpret=0.5, efficiency=0.5, latency=0.25)
+    got = simulated(CHAIN.format(n=2), Request(size, micro_batch=1 << 20, costs=costs))
+    each = 0.25 * LINK.alpha + 1.5 + 2 * us(1 << 20, LINK.bandwidth)
+    assert got.time == pytest.approx(7.0 + m * each, rel=1e-6)
+
+
+def test_blocks_that_oversubscribe_a_link_lose_some_of_it():
+    """ResCCL Eq. 1: eight blocks of 25 GB/s on a link of 50 offer four times what it takes."""
+    device = Device(reduce=REDUCE, block=25.0)
+    request = Request(64 << 20, micro_batch=GIB, costs=Costs(contention=0.1))
+    got = simulated(CHAIN.format(n=2), request, device=device, channels=8)
+    assert got.time == pytest.approx(LINK.alpha + us(64 << 20, 50.0 / 1.3), rel=CLOSE)
+
+
+def test_staged_transport_pays_for_its_copy():
+    """Send into a slot, receive out of it: behind the last message one local copy."""
+    device = Device(reduce=REDUCE, block=50.0)
+    got = simulated(
+        CHAIN.format(n=2), Request(64 << 20, micro_batch=1 << 20), device=device,
+        transport=_staged(),
+    )  # fmt: skip
+    t = LINK.alpha + us(1 << 20, 50.0)
+    assert got.time == pytest.approx(64 * t + us(1 << 20, 50.0), rel=CLOSE)
+
+
+def _staged():
+    from hccc.ir.primitives import Transport
+
+    return Transport.STAGED

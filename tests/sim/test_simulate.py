@@ -1,0 +1,155 @@
+"""The simulator against a plain one, and against the order that plans are executed in."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import strategies as st
+from plain import times
+
+from hccc.diagnostics import UserError
+from hccc.driver import compile_program
+from hccc.ir.topology import Device, Rate, uniform
+from hccc.sim.costs import Costs
+from hccc.sim.critical import breakdown, critical_path
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.testing import (
+    collectives,
+    correct_programs,
+    exact_inputs,
+    expected,
+    options,
+    replay,
+    text,
+    topologies,
+)
+
+COSTS = st.builds(
+    Costs,
+    step=st.sampled_from([0.0, 0.5]),
+    interpret=st.sampled_from([0.0, 0.25]),
+    efficiency=st.sampled_from([1.0, 0.5]),
+    latency=st.sampled_from([0.0, 1.0]),
+)
+SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def law(always, slow):
+    """A test over random programs on random clusters: `slow` many with -m slow."""
+
+    def decorate(body):
+        @pytest.mark.parametrize("examples", [always, pytest.param(slow, marks=pytest.mark.slow)])
+        def test(examples):
+            at_length = settings(
+                max_examples=examples, deadline=None, suppress_health_check=SLOW_TO_GROW
+            )
+            at_length(given(st.data())(body))()
+
+        test.__doc__ = body.__doc__
+        return test
+
+    return decorate
+
+
+def drawn(data):
+    """A plan, a cluster of as many GPUs, and a call."""
+    collective = data.draw(collectives(max_ranks=5, max_transfers=30))
+    program = data.draw(correct_programs(collective, max_transfers=30))
+    note(text(program))
+    try:
+        plan = compile_program(program, data.draw(options(prove=False))).plan
+    except UserError as error:
+        assert error.problem.code == "E302"  # a window that staged queues cannot carry
+        assume(False)
+    topology = data.draw(topologies().filter(lambda t: t.n_ranks == plan.n_ranks))
+    try:
+        machine = prepare(plan, topology)
+    except UserError as error:
+        assert error.problem.code == "E421"
+        assume(False)
+    size = data.draw(st.sampled_from([1 << 10, 1 << 20, 3_000_000]))
+    micro = data.draw(st.sampled_from([1 << 12, 1 << 17, 1 << 30]))
+    request = Request(
+        size,
+        micro_batch=max(micro, size // 7),
+        window=data.draw(st.sampled_from([0, 1, 2])),
+        in_place=data.draw(st.booleans()),
+        costs=data.draw(COSTS),
+    )
+    return machine, request
+
+
+@law(always=40, slow=1500)
+def test_times_are_those_of_the_plain_simulator(data):
+    machine, request = drawn(data)
+    try:
+        got = simulate(machine, request)
+    except UserError as error:
+        assert error.problem.code in ("E422", "E423")
+        return
+    want = times(
+        machine.plan, machine.topology, got.batches, got.payload, got.last, got.window,
+        request.costs, request.in_place,
+    )  # fmt: skip
+    ends = np.array([want[divmod(i, got.batches)] for i in range(len(got.end))])
+    np.testing.assert_allclose(got.end, ends, rtol=1e-5, atol=1e-5)
+
+
+@law(always=25, slow=800)
+def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data):
+    """Executed in the order of the simulated ends, a plan gives the collective's result."""
+    machine, request = drawn(data)
+    try:
+        got = simulate(machine, request)
+    except UserError:
+        return
+    assert (got.begin <= got.ready).all() and (got.ready <= got.end).all()
+    ends = got.end.reshape(-1, got.batches)
+    c = machine.plan.collective
+    x = exact_inputs(c, np.int64, (got.batches,))
+    out = replay(machine.plan, x, ends, in_place=request.in_place, window=got.window)
+    want = expected(c, x, "sum", np.int64)
+    assert all(np.array_equal(a, b) for a, b in zip(out, want, strict=True))
+    path = critical_path(got)
+    assert got.end[path[-1]] == got.end.max()
+    parts = breakdown(got, path)
+    assert sum(parts.values()) == pytest.approx(got.end.max(), rel=1e-6, abs=1e-6)
+    assert (np.diff(got.end[path]) >= -1e-6).all()
+
+
+def _machine(n=4, **changes):
+    from hccc.diagnostics import Source
+    from hccc.driver import Options, compile_text
+
+    source = (
+        f"ResCCLAlgo(nRanks={n}, AlgoName='a', OpType='Allgather', GPUPerNode={n}, NICPerNode={n}):"
+        "\n    for r in range(nRanks):\n        for d in range(1, nRanks):\n"
+        "            transfer(r, (r + d) % nRanks, 0, r, recv)\n"
+    )
+    plan = compile_text(Source("a", source), Options(**changes)).plan
+    return prepare(plan, uniform(n, n, n, link=Rate(10.0, 1, 2.0), device=Device(block=1e6)))
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [(Request(1 << 40, micro_batch=16), "E422"), (Request(1, costs=Costs()), None)],
+)
+def test_what_cannot_be_simulated(request_, code):
+    if code is None:
+        assert simulate(_machine(), request_).time == pytest.approx(2.0, abs=0.01)
+        return
+    with pytest.raises(UserError) as caught:
+        simulate(_machine(), request_)
+    assert caught.value.problem.code == code
+
+
+def test_other_numbers_of_ranks_are_refused():
+    plan = _machine().plan
+    with pytest.raises(UserError, match="4 ranks, the cluster 8 GPUs"):
+        prepare(plan, uniform(8, 8, 8))
+
+
+def test_impossible_costs_are_refused():
+    for wrong in ({"step": -1.0}, {"efficiency": 0.0}, {"efficiency": 2.0}):
+        with pytest.raises(UserError):
+            Costs(**wrong)
