@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hccc import report
+from hccc import explain, report
 from hccc.diagnostics import UserError, fail
+from hccc.driver import Options
 from hccc.ir.topology import Topology, uniform
 from hccc.lang import cluster
 from hccc.road import Made
@@ -35,6 +36,7 @@ WHATS = ("topology", "dag", "pipeline", "timeline")
 SUFFIXES = (".svg", ".html")
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
+EXPLAINED = 20_000  # instances: an explanation is some thirty runs more
 _PEEK = 1 << 16
 _NO_CLUSTER = "Times are a cluster's: say which with --cluster FILE."
 _PLAN = "the input is a plan already: what it was made from is not in it."
@@ -43,13 +45,14 @@ _PLAN = "the input is a plan already: what it was made from is not in it."
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What to write: `output` a picture or a page, `what` one of WHATS, `trace`; bytes of the
-    timeline; `file`, the cluster's, if given; `options` of the compilation to tell of."""
+    timeline; `file`, the cluster's, if given; `how` the input was compiled, `options`: in words."""
 
     output: Path | None
     what: str | None = None
     size: int = 64 << 20
     trace: Path | None = None
     file: Path | None = None
+    how: Options | None = None
     options: Sequence[tuple[str, str]] = ()
 
     def check(self) -> None:
@@ -175,6 +178,7 @@ class _Subject:
         plan, wanted = self.made.plan, self.wanted
         missing: list[tuple[str, str]] = []
         tables: list[Table] = []
+        explanation = ""
         if not pictures:
             possible = [w for w in WHATS if w in ("topology", "timeline") or self.made.stops]
             missing = [(w, _PLAN) for w in WHATS if w not in possible]
@@ -185,12 +189,13 @@ class _Subject:
             if wanted.file is not None:
                 more, tables = self._predicted()
                 pictures = [*pictures, *more]
+                explanation = self._explanation(wanted.file)
         source = plan.source or "a program"
         on = f" for {wanted.file}" if wanted.file else ""
         return Page(
             title=report.title(plan), summary=f"Compiled by hccc from {source}{on}.",
             options=wanted.options, figures=_figures(self.made), proofs=_proofs(self.made),
-            pictures=pictures, missing=missing, tables=tables,
+            pictures=pictures, missing=missing, tables=tables, explanation=explanation,
         )  # fmt: skip
 
     def _predicted(self) -> tuple[list[Picture], list[Table]]:
@@ -211,6 +216,14 @@ class _Subject:
         tables = [Table("Over sizes", head, cells, note), *_use(self.run())]
         name = self.made.plan.name
         return ([bandwidth(rows, name)] if len(rows) > 1 else []), tables
+
+    def _explanation(self, file: Path) -> str:
+        """What `hccc explain` says of the timeline; nothing where it would take long."""
+        if len(self.run().end) > EXPLAINED:
+            return ""
+        how = self.wanted.how or Options()
+        wanted = explain.Wanted(self._request(self.wanted.size), file, how)
+        return explain.run(self.made, wanted, False, self.on_phase)
 
     def _small(self, size: int) -> Run | None:
         """A call, unless it would have too many instances."""

@@ -14,9 +14,9 @@ from hccc.show.canvas import Picture, Sheet, settings
 @settings()
 def bandwidth(rows: Sequence[tuple[int, float, float]], name: str) -> Picture:
     """Rows of (bytes, µs, GB/s of busbw), by size, as two curves side by side."""
-    head = f"{name}: predicted, by message size"
+    head = f"{words.clean(name, 48)}: predicted, by message size"
     sheet = Sheet(9.6, 3.6)
-    sheet.text(0.3, 3.3, head, 12, ha="left", weight="bold")
+    sheet.heading(head)
     sizes = [row[0] for row in rows]
     for left, values, title, colour in (
         (0.75, [row[2] for row in rows], "busbw, GB/s", palette.COPY),

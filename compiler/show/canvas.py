@@ -52,9 +52,9 @@ class Picture:
     svg: str
 
 
-def width_of(text: str, points: float) -> float:
+def width_of(text: str, points: float, *, bold: bool = False) -> float:
     """About how wide `text` is, in inches."""
-    return len(text) * points * _EM
+    return len(text) * points * _EM * (1.15 if bold else 1.0)
 
 
 @contextmanager
@@ -123,6 +123,11 @@ class Sheet:
         """A line through points; `width` in points."""
         style = {"solid_capstyle": "round"} | style
         self.axes.plot(xs, ys, color=colour, linewidth=width, **style)
+
+    def heading(self, title: str, says: str = "") -> None:
+        """The title at the top, and a line below it."""
+        self.text(0.3, self.height - 0.3, title, 12, ha="left", weight="bold")
+        self.text(0.3, self.height - 0.55, says, 8.5, ha="left", color=FAINT)
 
     def notes(self, lines: Sequence[str], x: float = 0.25, y: float = 0.2) -> None:
         """Small print at the bottom, the last line lowest."""

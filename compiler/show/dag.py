@@ -47,12 +47,12 @@ class Drawing:
 @settings()
 def dag(value: Dag) -> Picture:
     """A Dag drawn. O(tasks log tasks) to find what is alike; what is drawn is bounded."""
-    program = value.program
+    name = words.clean(value.program.name, 48)
     found = shapes(value)
-    title = f"{program.name}: dependencies"
+    title = f"{name}: dependencies"
     if not found:
         sheet = Sheet(5, 1)
-        sheet.text(0.3, 0.6, f"{words.clean(program.name)}: no transfers", 11, ha="left")
+        sheet.text(0.3, 0.6, f"{name}: no transfers", 11, ha="left")
         return sheet.picture("dag", title, "The program has no transfers.")
     shape = found[0]
     drawing = _drawing(value, shape)
@@ -63,10 +63,9 @@ def dag(value: Dag) -> Picture:
     says = f"Chunk {shape.chunks[0]}: {words.count(len(shape.tasks), 'transfer')} in"
     says += f" {words.count(drawing.depth, 'layer')}"
     height = tall + 1.75 + 0.17 * len(lines)
-    head = f"{program.name}: what each transfer of a chunk waits for"
-    sheet = Sheet(max(wide, width_of(head, 12.5) + 0.6, 6.5), height)
-    sheet.text(0.3, height - 0.3, head, 12, ha="left", weight="bold")
-    sheet.text(0.3, height - 0.55, says, 8.5, ha="left", color=palette.FAINT)
+    head = f"{name}: what each transfer of a chunk waits for"
+    sheet = Sheet(max(wide, width_of(head, 12, bold=True) + 0.6, 6.5), height)
+    sheet.heading(head, says)
     _legend(sheet, height - 0.82)
     down = height - 1.2 - max(y for _, y, _ in boxes.values())
     _draw(sheet, drawing, boxes, down)

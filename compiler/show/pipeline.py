@@ -24,7 +24,7 @@ _COLOURS = {int(Op.RECV): ("copy", palette.COPY), int(Op.RRC): ("reduce", palett
 @settings()
 def pipeline(value: Pipeline) -> Picture:
     """A Pipeline drawn. O(tasks log tasks); what is drawn is bounded."""
-    name = words.clean(value.dag.program.name)
+    name = words.clean(value.dag.program.name, 48)
     numbered = value.n_sub <= NUMBERED
     table = grid(value, ROWS if numbered else FEW)
     rows = table.rows[:ROWS]
@@ -38,11 +38,10 @@ def pipeline(value: Pipeline) -> Picture:
     )
     says += f" over {words.count(table.total, 'link')}; {100 * share:.0f} % of the grid is used"
     head = f"{name}: which link moves which chunk in which sub-pipeline"
-    width = max(left + cell * value.n_sub + 0.4, width_of(head, 12.5) + 0.6)
+    width = max(left + cell * value.n_sub + 0.4, width_of(head, 12, bold=True) + 0.6)
     height = 1.55 + ROW * max(len(rows), 1) + 0.17 * len(notes)
     sheet = Sheet(width, height)
-    sheet.text(0.3, height - 0.3, head, 12, ha="left", weight="bold")
-    sheet.text(0.3, height - 0.55, says, 8.5, ha="left", color=palette.FAINT)
+    sheet.heading(head, says)
     _legend(sheet, height - 0.8, numbered)
     top = height - 1.18
     _columns(sheet, value.n_sub, left, cell, top, len(rows))

@@ -51,14 +51,13 @@ def timeline(run: Run, note: str = "") -> Picture:
     notes = _notes(run, did, chosen, path, single, merged)
     notes += [note] if note else []
     n_rows = len(drawn) + 0.45 * len(chosen.shown)
-    head = f"{plan.name}: {words.size(run.size)} in {words.time(run.time)}"
+    head = f"{words.clean(plan.name, 48)}: {words.size(run.size)} in {words.time(run.time)}"
     says = f"simulated: algbw {words.number(run.algbw)} GB/s, busbw {words.number(run.busbw)} GB/s"
     says += f"; {words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"
     height = 1.65 + ROW * n_rows + 0.17 * len(notes)
     left = 1.3
     sheet = Sheet(left + WIDE + 0.85, height)
-    sheet.text(0.3, height - 0.3, head, 12, ha="left", weight="bold")
-    sheet.text(0.3, height - 0.55, says, 8.5, ha="left", color=palette.FAINT)
+    sheet.heading(head, says)
     _legend(sheet, height - 0.82)
     scale = _Scale(left, WIDE / max(run.time, 1e-12))
     top = height - 1.15

@@ -46,12 +46,13 @@ def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
     notes += [*(net.notes if net else ()), *_marks(t), *([note] if note else [])]
     rows = _rows(panels)
     top = _Tiers(net, joined) if net else None
-    width = max([top.width if top else 0.0, 5.0, *(_row_width(row) for row in rows)]) + 2 * MARGIN
+    title = f"{words.clean(name, 48)}: {_title(t)}"
+    widths = [top.width if top else 0.0, width_of(title, 12, bold=True)]
+    width = max([*widths, *(_row_width(row) for row in rows)]) + 2 * MARGIN
     height = sum(max(p.height for p in row) + GAP for row in rows) + (top.height if top else 0.0)
     height += 0.75 + 0.17 * len(notes) + 0.3
     sheet = Sheet(width, height)
-    title = f"{name}: {_title(t)}"
-    sheet.text(MARGIN, height - 0.3, title, 12, ha="left", weight="bold")
+    sheet.heading(title)
     y = height - 0.62
     if top:
         y = top.draw(sheet, y)
@@ -66,7 +67,10 @@ def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
 
 
 def _title(t: Topology) -> str:
-    names = dict.fromkeys(f"{d.vendor} {d.name}".removeprefix("any ") for d in t.devices)
+    kinds = dict.fromkeys(f"{d.vendor} {d.name}".removeprefix("any ") for d in t.devices)
+    names = [words.clean(kind, 32) for kind in kinds]
+    if len(names) > 3:
+        names[2:] = [words.count(len(names) - 2, "other device")]
     lost = f", {words.count(len(t.failed), 'GPU')} failed" if len(t.failed) else ""
     nodes = words.count(t.n_nodes, "node")
     return f"{words.count(len(t), 'rank')} in {nodes}, {' and '.join(names)}{lost}"

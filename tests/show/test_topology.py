@@ -1,0 +1,127 @@
+"""Pictures of clusters: everything is there, alike things once, faults to be seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from drawn import CLUSTERS, site, texts, tips
+from hypothesis import given, settings
+
+from hccc import testing
+from hccc.diagnostics import Source
+from hccc.ir.topology import Device, Level, Topology, uniform
+from hccc.lang import cluster
+from hccc.show.alike import node_kinds, slower
+from hccc.show.fabric import fabric
+from hccc.show.topology import topology
+
+BIG = """
+define nodenum = 128
+define node1 = 128 * 8
+define device = {vendor => nvidia, name => H100}
+define bandwidth = {port => [((0..7) -> (450,1))]}
+define nic = [((0..1) -> (50,1)), ((2..3) -> (50,1)), ((4..5) -> (50,1)), ((6..7) -> (50,1))]
+"""
+
+
+def _parsed(text: str) -> Topology:
+    return cluster.parse(Source("test.cluster", text))
+
+
+@pytest.mark.parametrize("path", CLUSTERS, ids=lambda path: path.stem)
+def test_every_example_is_drawn(path: Path) -> None:
+    t = cluster.load(path)
+    picture = topology(t, path.stem)
+    shown = texts(picture)
+    assert f"{len(t)} ranks" in shown[0] or any(f"{len(t):,} ranks" in x for x in shown)
+    assert len(picture.svg) < 120_000
+    assert topology(t, path.stem).svg == picture.svg  # the same input, the same bytes
+    for device in t.devices:
+        assert any(device.name in x for x in shown)
+
+
+@given(testing.topologies())
+@settings(max_examples=40, deadline=None)
+def test_every_node_is_in_one_box_and_one_kind(t: Topology) -> None:
+    kinds = node_kinds(t)
+    assert sorted(n for kind in kinds for n in kind.nodes) == list(range(t.n_nodes))
+    net = fabric(t, kinds)
+    assert (net is None) == (t.n_nodes < 2)
+    if net:
+        assert sorted(n for u in net.tiers[0] for n in u.members) == list(range(t.n_nodes))
+        for edge in net.edges:
+            assert edge.low < len(net.tiers[edge.tier])
+            assert edge.high < len(net.tiers[edge.tier + 1])
+            assert edge.capacity > 0
+    shown = texts(topology(t))
+    for rank in range(len(t)):  # at most 20 GPUs: drawn one by one, or said to be alike
+        first = next(kind.first for kind in kinds if t.node[rank] in kind.nodes)
+        if t.node[rank] == first:
+            assert str(rank) in shown
+
+
+def test_alike_nodes_are_drawn_once() -> None:
+    t = _parsed(BIG)
+    picture = topology(t, "big")
+    shown = texts(picture)
+    assert "node1 × 127 more: node2–node128" in shown
+    assert "128 alike, each:" in shown
+    assert len(picture.svg) < 40_000
+
+
+def test_one_node_that_differs_is_drawn_apart() -> None:
+    text = BIG + "define degraded = [((node5, nic, 1) -> (5,1))]\ndefine failed = [(node9, 3)]\n"
+    t = _parsed(text)
+    assert [k.nodes[:1] for k in node_kinds(t)] == [(0,), (4,), (8,)]
+    shown = texts(topology(t))
+    assert "node1 × 125 more: node2–node4, node6–node8, node10–node128" in shown
+    assert {"node5", "node9", "failed", "1 of 8 failed"} <= set(shown)
+    assert "NICs 3 × 50 GB/s, 1 × 5 GB/s" in shown
+    assert any(x.startswith("Red:") for x in shown)
+
+
+def test_slower_than_its_peers() -> None:
+    t = site("heteccl-h20-4x2+8-slow")
+    slow = np.flatnonzero(slower(t))
+    assert sorted(slow) == sorted(np.unique(t.port[Level.NIC][t.node == 0]))
+    assert not slower(site("hetccl-pku-nvidia+v1")).any()  # unlike devices are no peers
+    assert not any(x.startswith("Red:") for x in texts(topology(site("resccl-topo4"))))
+
+
+def test_links_say_both_rates_of_an_asymmetric_pair() -> None:
+    text = (
+        "define nodenum = 1\ndefine node1 = 2\n"
+        "define bandwidth = {direct => [((0,1) -> (25,2)), ((1,0) -> (12.5,1))]}\n"
+    )
+    shown = " ".join(texts(topology(_parsed(text))))
+    assert "25 GB/s × 2" in shown and "12.5 GB/s" in shown
+
+
+def test_tiers_rails_and_joints() -> None:
+    rails = texts(topology(site("syccl-h800-512")))
+    assert {"rail1", "rail8", "no uplinks"} <= set(rails)
+    assert "Nothing crosses rails but the links inside nodes." in rails
+    clos = texts(topology(site("resccl-topo4")))
+    assert {"spine", "leaf1", "leaf2", "up 25 GB/s × 8"} <= set(clos)
+    joint = texts(topology(site("heteccl-fig10")))
+    assert {"GPUs 0, 1 ↔ GPUs 0–3", "8 GB/s shared", "16 GB/s shared"} <= set(joint)
+
+
+def test_a_very_wide_node_is_cut_and_says_so() -> None:
+    shown = texts(topology(uniform(300, 300, 2)))
+    assert {"0", "299", "+ 287"} <= set(shown)
+    assert "12" not in shown
+
+
+def test_names_cannot_leave_the_picture() -> None:
+    """The language refuses such names; a Topology made by a program may have them."""
+    evil = "<script>alert(1)</script>\x00&'\""
+    t = replace(site("mi300x"), devices=(Device(evil, evil),))
+    picture = topology(t, evil)
+    assert "<script" not in picture.svg and "\x00" not in picture.svg
+    assert any("<script>" in x for x in texts(picture))  # shown as what it is
+    assert tips(picture)
+    assert "x^2" in "".join(texts(topology(t, "$x^2$")))  # no mathematics either
