@@ -1,6 +1,6 @@
 """cli: the commands. `hccc x.rccl -o DIR` compiles, `hccc check` proves, `hccc run` runs,
 `hccc fuzz` attacks, `hccc profile` measures this machine; those that predict are in
-`cli_predict`, common options in `options`."""
+`cli_predict`, the one that draws in `cli_show`, common options in `options`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hccc import __version__, cli_explain, cli_predict, report
+from hccc import __version__, cli_explain, cli_predict, cli_show, report
 from hccc.command import DefaultGroup, Duration, Size, Words, execute
 from hccc.diagnostics import fail
 from hccc.options import (
@@ -64,6 +64,10 @@ def cli() -> None:
 @click.option(
     "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
 )
+@click.option(
+    "--report", "page", type=click.Path(path_type=Path), metavar="FILE",
+    help="Also write a page of pictures and figures (.html).",
+)  # fmt: skip
 @road_options
 def compile_command(
     algorithm: Path,
@@ -73,6 +77,7 @@ def compile_command(
     dialect: str,
     protocol: str,
     calls: str,
+    page: Path | None,
     as_json: bool,
     time_phases: bool,
     **options: Any,
@@ -84,9 +89,11 @@ def compile_command(
     if (output is None) == (emit is None):
         message = "either -o DIR or --emit, not both" if emit else "say where to: -o DIR, or --emit"
         raise fail("E415", message, help="`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`")
+    paged = cli_show.paged(page, options)
     with report.progress() as on_phase:
-        made = walk(algorithm, options, on_phase, prove=emit not in STOPS[:3])
+        made = walk(algorithm, options, on_phase, prove=emit not in STOPS[:3] or page is not None)
         files = _write(made, output, target, on_phase) if output else {}
+        paged(made, on_phase)
     if emit:
         _emit(made, emit, dialect, protocol, CALLS[calls])
     elif as_json:
@@ -230,6 +237,7 @@ def _emit(made: Made, name: str, dialect: str, protocol: str, in_place: bool | N
 
 cli.add_command(cli_predict.sim)
 cli.add_command(cli_explain.explain)
+cli.add_command(cli_show.show)
 
 
 def main() -> NoReturn:

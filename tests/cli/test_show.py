@@ -1,0 +1,131 @@
+"""hccc show, and hccc compile --report: what is written, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from commandline import Hccc
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RING = EXAMPLES / "ring_allreduce.rccl"
+MI300X = EXAMPLES / "clusters" / "mi300x.cluster"
+
+
+def _svg(path: Path) -> str:
+    ET.parse(path)
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("what", ["topology", "dag", "pipeline", "timeline"])
+def test_one_picture(hccc: Hccc, tmp_path: Path, what: str) -> None:
+    out = tmp_path / "out.svg"
+    code, stdout, stderr = hccc("show", RING, "-o", out, "--what", what, "--cluster", MI300X)
+    assert (code, stderr) == (0, "")
+    assert stdout == f"{out}: {out.stat().st_size:,} bytes\n"
+    named = {"topology": "mi300x: 8 ranks in 1 node, amd MI300X", "timeline": "64 MiB in "}
+    assert named.get(what, "ring_allreduce: ") in _svg(out)
+
+
+def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:
+    out, trace = tmp_path / "out.html", tmp_path / "trace.json"
+    argv = ["show", RING, "-o", out, "--cluster", MI300X, "-b", "1M", "--trace", trace]
+    code, stdout, _ = hccc(*argv, "--fuse", "none", "--json")
+    assert code == 0
+    assert [f["path"] for f in json.loads(stdout)["files"]] == [str(out), str(trace)]
+    page = out.read_text(encoding="utf-8")
+    assert page.count("<svg ") == 5
+    for text in ("ring_allreduce: Allreduce over 8 ranks", "no wait is in vain", "<td>none</td>",
+                 "Over sizes", "Critical path", "what would help", "1 MiB in ",
+                 "thread blocks per rank"):  # fmt: skip
+        assert text in page
+    assert json.loads(trace.read_text())["otherData"]["bytes"] == 1 << 20
+    first = out.read_bytes()
+    hccc(*argv, "--fuse", "none")
+    assert out.read_bytes() == first
+
+
+def test_without_a_cluster_there_are_no_times(hccc: Hccc, tmp_path: Path) -> None:
+    out = tmp_path / "out.html"
+    assert hccc("show", RING, "-o", out)[0] == 0
+    page = out.read_text(encoding="utf-8")
+    assert page.count("<svg ") == 3
+    assert "Predicted timeline: Times are a cluster" in page
+    assert "rates are nominal" in page
+    for more in (["--what", "timeline", "-o", tmp_path / "x.svg"], ["--trace", tmp_path / "t"]):
+        code, _, stderr = hccc("show", RING, *more)
+        assert code == 1 and "error[E424]" in stderr
+
+
+def test_a_cluster_is_known_by_what_it_holds(hccc: Hccc, tmp_path: Path) -> None:
+    site = tmp_path / "site.txt"
+    site.write_bytes(b"\xef\xbb\xbf\n# define nothing\n" + MI300X.read_bytes())
+    for name in ("out.svg", "out.html"):
+        assert hccc("show", site, "-o", tmp_path / name)[0] == 0
+        assert "MI300X" in (tmp_path / name).read_text(encoding="utf-8")
+    code, _, stderr = hccc("show", site, "-o", tmp_path / "no.svg", "--what", "dag")
+    assert code == 1 and "error[E434]" in stderr and "no dag" in stderr
+
+
+def test_plans_have_no_dag(hccc: Hccc, tmp_path: Path) -> None:
+    plan, out = tmp_path / "plan.json", tmp_path / "out.html"
+    plan.write_text(hccc(RING, "--emit=plan")[1])
+    assert hccc("show", plan, "-o", out, "--cluster", MI300X)[0] == 0
+    page = out.read_text(encoding="utf-8")
+    assert page.count("<svg ") == 3
+    assert "Dependencies: the input is a plan already" in page
+    code, _, stderr = hccc("show", plan, "-o", tmp_path / "no.svg", "--what", "pipeline")
+    assert code == 1 and "error[E434]: no pipeline" in stderr
+    xml = tmp_path / "x.xml"
+    xml.write_text(
+        hccc(RING, "--transport", "staged", "--allocator", "connection", "--emit=msccl-xml")[1]
+    )
+    assert hccc("show", xml, "-o", out, "--cluster", MI300X)[0] == 0
+    assert "fifo" in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["out.pdf", "out", "out.svg.gz", ".svg"])
+def test_other_suffixes_are_refused_before_any_work(hccc: Hccc, tmp_path: Path, name: str) -> None:
+    code, stdout, stderr = hccc("show", "no-such-file", "-o", tmp_path / name)
+    assert (code, stdout) == (1, "")
+    assert stderr.startswith("error[E433]") and stderr.count("error") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_errors_leave_files_as_they_were(hccc: Hccc, tmp_path: Path) -> None:
+    out, wrong = tmp_path / "out.svg", tmp_path / "wrong.rccl"
+    out.write_text("before")
+    wrong.write_text(RING.read_text().replace("rrc)", "recv)"))
+    code, _, stderr = hccc("show", wrong, "-o", out)
+    assert code == 1 and "error[E2" in stderr
+    assert out.read_text() == "before"
+    assert hccc("show", RING)[0] == 1  # nowhere to write to
+    code, _, stderr = hccc("show", RING, "-o", tmp_path / "no" / "x.svg")
+    assert code == 1 and "error[E431]" in stderr
+
+
+def test_names_in_paths_are_escaped(hccc: Hccc, tmp_path: Path) -> None:
+    odd = tmp_path / "a<script>alert(1)<b>.cluster"
+    odd.write_bytes(MI300X.read_bytes())
+    for input in (odd, RING):
+        argv = ["show", input, *(["--cluster", odd] if input == RING else [])]
+        assert hccc(*argv, "-o", tmp_path / "out.html")[0] == 0
+        page = (tmp_path / "out.html").read_text(encoding="utf-8")
+        assert page.count("<script") == 1 and "a&lt;script&gt;" in page
+        assert hccc(*argv, "-o", tmp_path / "out.svg")[0] == 0
+        assert "<script" not in _svg(tmp_path / "out.svg")
+
+
+def test_a_compilation_reports(hccc: Hccc, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    argv = [RING, "-o", tmp_path / "kernels", "--target", "cpu", "--cluster", MI300X]
+    assert hccc(*argv, "--report", page)[0] == 0
+    assert (tmp_path / "kernels" / "plan.json").exists()
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg ") == 5 and "every rank ends with the collective" in text
+    assert hccc(RING, "--emit=dag", "--report", page)[0] == 0
+    code, _, stderr = hccc(RING, "-o", tmp_path / "other", "--report", tmp_path / "x.pdf")
+    assert code == 1 and "error[E433]" in stderr
+    assert not (tmp_path / "other").exists()
