@@ -6,13 +6,14 @@ language's defaults. O(size of the Topology).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 import numpy as np
 
-from hccc.ir.arrays import I4
-from hccc.ir.topology import Level, Rate, Topology
+from hccc.ir.topology import Level, Topology
+from hccc.ir.topology_between import between
+from hccc.ir.topology_words import ids, joint, number, numbers, rate, runs, side_nodes
 
 Member = tuple[int, tuple[int, ...] | None]  # a node, and which of its NICs (None: all)
 
@@ -29,17 +30,22 @@ def lines(t: Topology) -> Iterator[str]:
         yield from rest
         number += count
     yield from _tiers(t)
-    yield from _between(t)
+    yield from between(t)
     if len(t.failed):
-        gone = [f"(node{node + 1}, {gpu})" for node, gpu in t.failed.tolist()]
-        yield f"define failed = [{', '.join(gone)}]"
+        yield f"define failed = [{', '.join(_failed(t))}]"
+
+
+def _failed(t: Topology) -> Iterator[str]:
+    """Of every node: its GPUs that failed."""
+    for node, rows in groupby(t.failed.tolist(), key=lambda row: row[0]):
+        yield f"(node{node + 1}, {numbers([gpu for _, gpu in rows])})"
 
 
 def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
     """Per node: its size, and the lines about it. Nodes with equal texts are alike inside."""
     first = t.first_rank.tolist()
     link = np.searchsorted(t.link_src, t.first_rank).tolist()
-    a_node, b_node = _side_nodes(t)
+    a_node, b_node = side_nodes(t)
     inner = np.flatnonzero(a_node == b_node)
     switch = np.searchsorted(a_node[inner], np.arange(t.n_nodes + 1)).tolist()
     for node in range(t.n_nodes):
@@ -48,7 +54,7 @@ def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
             "direct": list(_direct(t, node, range(link[node], link[node + 1]))),
             "mesh": list(_meshes(t, ranks)),
             "port": list(_ports(t, ranks)),
-            "switch": [_joint(t, k) for k in inner[switch[node] : switch[node + 1]].tolist()],
+            "switch": [joint(t, k) for k in inner[switch[node] : switch[node + 1]].tolist()],
         }
         given = [f"{kind} => [{', '.join(made)}]" for kind, made in kinds.items() if made]
         text = [str(t.node_size[node])]
@@ -58,14 +64,14 @@ def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
             text.append(f"define cores = {t.cores[node]}")
         if given:
             text.append(f"define bandwidth = {{{', '.join(given)}}}")
-        if nics := [f"({_ids(t, on)} -> {_rate(t.shared[k])})" for k, on in _nics(t, ranks)]:
+        if nics := [f"({ids(t, on)} -> {rate(t.shared[k])})" for k, on in _nics(t, ranks)]:
             text.append(f"define nic = [{', '.join(nics)}]")
         yield tuple(text)
 
 
 def _device(t: Topology, rank: int) -> str:
     d = t.devices[t.device[rank]]
-    speeds = f"reduce => {_number(d.reduce)}, block => {_number(d.block)}"
+    speeds = f"reduce => {number(d.reduce)}, block => {number(d.block)}"
     return f'define device = {{vendor => "{d.vendor}", name => "{d.name}", {speeds}}}'
 
 
@@ -73,14 +79,14 @@ def _direct(t: Topology, node: int, links: range) -> Iterator[str]:
     for i in links:
         u, v = int(t.link_src[i]), int(t.link_dst[i])
         if t.node[v] == node:
-            yield f"(({t.local[u]},{t.local[v]}) -> {_rate(t.links[i])})"
+            yield f"(({t.local[u]},{t.local[v]}) -> {rate(t.links[i])})"
 
 
 def _meshes(t: Topology, ranks: range) -> Iterator[str]:
     mesh = t.mesh[ranks.start : ranks.stop]
     for m in np.unique(mesh[mesh >= 0]).tolist():
         members = np.flatnonzero(mesh == m) + ranks.start
-        yield f"({_ids(t, members.tolist())} -> {_rate(t.meshes[m])})"
+        yield f"({ids(t, members.tolist())} -> {rate(t.meshes[m])})"
 
 
 def _ports(t: Topology, ranks: range) -> Iterator[str]:
@@ -88,13 +94,13 @@ def _ports(t: Topology, ranks: range) -> Iterator[str]:
     port = t.port[Level.PORT]
     run: list[int] = []
     for rank in sorted((r for r in ranks if port[r] >= 0), key=lambda r: int(port[r])):
-        rate = t.shared[port[rank]]
-        if run and (rank < run[-1] or t.shared[port[run[-1]]] != rate):
-            yield f"({_ids(t, run)} -> {_rate(t.shared[port[run[-1]]])})"
+        speed = t.shared[port[rank]]
+        if run and (rank < run[-1] or t.shared[port[run[-1]]] != speed):
+            yield f"({ids(t, run)} -> {rate(t.shared[port[run[-1]]])})"
             run = []
         run.append(rank)
     if run:
-        yield f"({_ids(t, run)} -> {_rate(t.shared[port[run[-1]]])})"
+        yield f"({ids(t, run)} -> {rate(t.shared[port[run[-1]]])})"
 
 
 def _nics(t: Topology, ranks: range) -> list[tuple[int, list[int]]]:
@@ -104,17 +110,6 @@ def _nics(t: Topology, ranks: range) -> list[tuple[int, list[int]]]:
         (k, (np.flatnonzero(nic == k) + ranks.start).tolist())
         for k in np.unique(nic[nic >= 0]).tolist()
     ]
-
-
-def _joint(t: Topology, k: int) -> str:
-    a, b = _ids(t, t.side_a.row(k).tolist()), _ids(t, t.side_b.row(k).tolist())
-    return f"({a}, {b} >-> {_rate(t.shared[t.first_switch + k])})"
-
-
-def _side_nodes(t: Topology) -> tuple[I4, I4]:
-    """The nodes of both sides of each SWITCH group: i4[k] each."""
-    a, b = (t.node[side.index[side.ptr[:-1]]] for side in (t.side_a, t.side_b))
-    return a, b
 
 
 def _tiers(t: Topology) -> Iterator[str]:
@@ -140,68 +135,19 @@ def _tiers(t: Topology) -> Iterator[str]:
     entries = []
     for name in range(int(spine.max()) + 1):
         on = np.flatnonzero(spine == name)
-        leaves = ", ".join(_runs("leaf", np.unique(leaf[on]).tolist()))
+        leaves = ", ".join(runs("leaf", np.unique(leaf[on]).tolist()))
         entries.append(_tier(leaves, t, int(top[on[0]])))
     yield f"define spine = [{', '.join(entries)}]"
 
 
 def _tier(below: str, t: Topology, group: int) -> str:
-    return f"({below})" if group < 0 else f"(({below}) -> {_rate(t.shared[group])})"
+    return f"({below})" if group < 0 else f"(({below}) -> {rate(t.shared[group])})"
 
 
 def _members(members: Iterable[Member]) -> str:
     text = []
     for nics, run in groupby(members, key=lambda m: m[1]):
-        text.append(f"({', '.join(_runs('node', [node for node, _ in run]))})")
+        text.append(f"({', '.join(runs('node', [node for node, _ in run]))})")
         if nics is not None:
             text.append(f"({', '.join(map(str, nics))})")
     return ", ".join(text)
-
-
-def _runs(kind: str, numbers: Sequence[int]) -> Iterator[str]:
-    """`node1..node4`, `node6`, … of ascending numbers from 0."""
-    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        found = [number for _, number in run]
-        first, last = f"{kind}{found[0] + 1}", f"{kind}{found[-1] + 1}"
-        yield first if len(found) == 1 else f"{first}..{last}"
-
-
-def _between(t: Topology) -> Iterator[str]:
-    """Direct links between nodes, then SWITCH groups between nodes, in their order."""
-    out = np.flatnonzero(t.node[t.link_src] != t.node[t.link_dst])
-    key = t.node[t.link_src[out]].astype(np.int64) * t.n_nodes + t.node[t.link_dst[out]]
-    order = np.argsort(key, kind="stable")
-    for pair, found in groupby(zip(key[order].tolist(), out[order].tolist(), strict=True), _key):
-        made = [
-            f"(({t.local[t.link_src[i]]},{t.local[t.link_dst[i]]}) -> {_rate(t.links[i])})"
-            for _, i in found
-        ]
-        yield from _joined(*divmod(pair, t.n_nodes), "direct", made)
-    a_node, b_node = _side_nodes(t)
-    joins = [(int(a_node[k]), int(b_node[k]), k) for k in np.flatnonzero(a_node != b_node)]
-    for (a, b), groups in groupby(joins, key=lambda join: join[:2]):
-        yield from _joined(a, b, "switch", [_joint(t, int(k)) for _, _, k in groups])
-
-
-def _key(pair: tuple[int, int]) -> int:
-    return pair[0]
-
-
-def _joined(a: int, b: int, kind: str, made: list[str]) -> Iterator[str]:
-    yield f"define internode = (node{a + 1}, node{b + 1})"
-    yield f"define interbandwidth = {{{kind} => [{', '.join(made)}]}}"
-
-
-def _ids(t: Topology, ranks: Sequence[int]) -> str:
-    local = t.local[list(ranks)].tolist()
-    if len(local) > 2 and local == list(range(local[0], local[-1] + 1)):
-        return f"({local[0]}..{local[-1]})"
-    return f"({','.join(map(str, local))})"
-
-
-def _rate(rate: Rate) -> str:
-    return f"({_number(rate.bandwidth)}, {rate.lanes}, {_number(rate.alpha)})"
-
-
-def _number(value: float) -> str:
-    return repr(float(value)).removesuffix(".0")

@@ -80,12 +80,34 @@ def texts(draw: st.DrawFn) -> str:
             way = f"(({sides[0]}, {sides[1]} >-> {draw(SPEED)}))"
             direct = f", direct => [((0,0) -> {draw(SPEED)})]" if draw(st.booleans()) else ""
             lines.append(f"define interbandwidth = {{switch => [{way}]{direct}}}")
+        if len(sizes) > 2 and draw(st.booleans()):
+            lines += draw(_every_pair(sizes))
     node = draw(st.integers(0, len(sizes) - 1))
     if draw(st.booleans()) and sizes[node] > 1:
         lines.append(f"define failed = [(node{node + 1}, {draw(st.integers(0, sizes[node] - 1))})]")
     if network and draw(st.booleans()):
         lines.append(f"define degraded = [((node{node + 1}, nic, 0) -> {draw(SPEED)})]")
     return "\n".join(lines)
+
+
+@st.composite
+def _every_pair(draw: st.DrawFn, sizes: list[int]) -> list[str]:
+    """Resources between every two of some nodes, in any order."""
+    nodes = draw(st.permutations(range(len(sizes))))[: draw(st.integers(2, len(sizes)))]
+    least = [min(sizes[node] for node in part) for part in (nodes[:-1], nodes[1:])]
+    ways = [
+        f"({', '.join(_ids(sorted(draw(_some(size)))) for size in least)} >-> {draw(SPEED)})"
+        for _ in range(draw(st.integers(1, 2)))
+    ]
+    named = ", ".join(f"node{node + 1}" for node in nodes)
+    return [
+        f"define internode = ({named})",
+        f"define interbandwidth = {{switch => [{', '.join(ways)}]}}",
+    ]
+
+
+def _some(size: int) -> st.SearchStrategy[set[int]]:
+    return st.sets(st.integers(0, size - 1), min_size=1)
 
 
 @st.composite

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
+from itertools import combinations
 from pathlib import Path
 
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
+from hccc.diagnostics import Source, UserError
 from hccc.ir.topology import Level, Topology, check, same, uniform
+from hccc.ir.topology_between import cover
 from hccc.ir.topology_graph import apart, graph
 from hccc.ir.topology_lines import lines
 from hccc.lang.cluster import load
+from hccc.lang.cluster_build import build
+from hccc.lang.cluster_site import read_site
+from hccc.lang.cluster_text import parse_defines
 from hccc.testing.clusters import cluster, texts
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.cluster"))
@@ -225,3 +231,76 @@ def test_512_unlike_gpus_parse_at_once() -> None:
     t = cluster(text)
     assert time.perf_counter() - begin < 2
     assert len(t.links) == 64 * 56
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12)).filter(lambda p: p[0] < p[1])))
+def test_pairs_are_covered_once(pairs: set[tuple[int, int]]) -> None:
+    x, y = (np.array([p[i] for p in sorted(pairs)], np.int64) for i in range(2))
+    found = list(cover(x, y))
+    assert all(nodes == sorted(set(nodes)) for nodes in found)
+    covered = [pair for nodes in found for pair in combinations(nodes, 2)]
+    assert sorted(covered) == sorted(pairs)
+
+
+def test_all_pairs_are_one() -> None:
+    x, y = np.triu_indices(300, 1)
+    assert list(cover(x, y)) == [list(range(300))]
+
+
+MANY = "define node1 = 1000 * 2\ndefine bandwidth = {mesh => [((0,1) -> 10)]}\n"
+EVERY_PAIR = "define internode = (node1..node1000)\ndefine interbandwidth = "
+WIDE = {
+    "nics": "define nic = [((0) -> 5), ((1) -> 6)]\ndefine rail = [((0) -> (5,9)), ((1) -> (5,9))]",
+    "direct": EVERY_PAIR + "{direct => [((0,0) -> 5)]}\ndefine internode = "
+    f"({', '.join(f'node{i}' for i in range(1000, 0, -1))})\n"
+    "define interbandwidth = {direct => [((0,0) -> 5)]}",
+    "switch": EVERY_PAIR + "{switch => [((0), (0) >-> 5)]}",
+    "direct and failures": EVERY_PAIR + "{direct => [((0,0) -> 5), ((1,1) -> 6)]}\n"
+    "define internode = (node1, node1000)\n"
+    "define interbandwidth = {switch => [((0,1), (0,1) >-> 7)]}\n"
+    "define failed = [(node9, 0), (node70, 1)]",
+    "failures": "define node1001 = 20000\ndefine bandwidth = {port => [((0..19999) -> 5)]}\n"
+    "define internode = (node1, node1001)\n"
+    + EVERY_PAIR.replace("1000", "400")
+    + "{switch => [((0,1), (0) >-> 5), ((0), (1) >-> (6,2))]}\n"
+    "define internode = (node400..node1000)\n"
+    "define interbandwidth = {direct => [(0,0) -> 4]}\n"
+    "define failed = [(node1001, 1..9000), "
+    f"{', '.join(f'(node{i}, 1)' for i in range(2, 900, 7))}]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_thousand_nodes_print_and_parse(name: str) -> None:
+    source = Source("wide.cluster", MANY + WIDE[name])
+    t = build(read_site(parse_defines(source.text)))  # whether all are reached does not matter
+    again = printed(t)
+    assert len(again) < 200_000
+    assert same(t, build(read_site(parse_defines(again))))
+
+
+IDS = st.sets(st.integers(0, 1), min_size=1).map(
+    lambda ids: f"({', '.join(map(str, sorted(ids)))})"
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(3, 6),
+    st.lists(st.tuples(IDS, IDS), min_size=1, max_size=3),
+    st.sets(st.tuples(st.integers(0, 5), st.integers(0, 1)), max_size=4),
+    st.booleans(),
+)
+def test_every_pair_of_nodes_with_failures(
+    nodes: int, ways: list[tuple[str, str]], failed: set[tuple[int, int]], again: bool
+) -> None:
+    gone = ", ".join(f"(node{node + 1}, {gpu})" for node, gpu in sorted(failed) if node < nodes)
+    joined = ", ".join(f"({a}, {b} >-> {5 + i})" for i, (a, b) in enumerate(ways))
+    between = f"define internode = (node1..node{nodes})\n"
+    between += f"define interbandwidth = {{switch => [{joined}]}}\n"
+    text = f"define node1 = {nodes} * 2\n{between * (1 + again)}"
+    t = build(read_site(parse_defines(text + (f"define failed = [{gone}]" if gone else ""))))
+    assert same(t, build(read_site(parse_defines(printed(t)))))
+    if not gone:
+        assert printed(t).count("internode") == 1 + again
