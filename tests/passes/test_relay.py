@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from textbook import (
     RECV,
     RRC,
@@ -31,6 +33,7 @@ from hccc.passes.requeue import requeue
 from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
+from hccc.testing import correct_programs
 
 
 def shapes(p: Primitives) -> Counter[tuple[int, int]]:
@@ -112,3 +115,20 @@ def test_merged_primitives_are_fewer_than_connections_run() -> None:
     p = place(staged(ring_allreduce(4)))
     apart = sync(allocate(p, "connection"))
     assert len(nccl(ring_allreduce(4), np.zeros(24, np.int32))) == len(apart) * 7 // 12
+
+
+@pytest.mark.parametrize("examples", [40, pytest.param(1500, marks=pytest.mark.slow)])
+def test_any_program_is_relayed_right_or_refused_for_its_slots(examples: int) -> None:
+    """Random programs in random channels: never a wrong result, a race, or a circle of waits."""
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(correct_programs(), st.integers(1, 3), st.booleans(), st.sampled_from([1, 2, 8]))
+    def law(p: Program, count: int, by_kind: bool, slots: int) -> None:
+        part = p.transfers["chunk"] % count * 2 + (by_kind & (p.transfers["op"] == RECV))
+        plan = nccl(p, part.astype(np.int32), slots)
+        if verdict(plan) == "E303":
+            plan = replace(plan, queue_slots=1024)
+        assert verdict(plan) is None
+        assert works(plan, micro_batches=3, seeds=2)
+
+    law()
