@@ -12,6 +12,7 @@ from hccc.show import words
 from hccc.show.alike import NodeKind, gathered, in_runs, slower
 
 FEW = 8  # units of a tier that are drawn one by one
+TANGLE = 24  # edges of nodes that are drawn one by one
 MOST = 14  # kinds of node that are drawn
 
 
@@ -111,7 +112,10 @@ def _node_units(t: Topology, net: _Net, kind: dict[int, int], place: dict[int, i
         return kind[n], *sorted({place[leaf] for leaf in net.nics[n]})
 
     nodes = list(range(t.n_nodes))
-    groups = [[n] for n in nodes] if len(nodes) <= FEW else in_runs(nodes, key)
+    edges = sum(len(leaves) for leaves in net.nics)
+    groups = [[n] for n in nodes]
+    if len(nodes) > FEW or edges > TANGLE:
+        groups = in_runs(nodes, key)
     if len(groups) > FEW:
         groups = gathered(nodes, key)
     slow = slower(t).tolist()

@@ -118,6 +118,29 @@ def test_names_in_paths_are_escaped(hccc: Hccc, tmp_path: Path) -> None:
         assert "<script" not in _svg(tmp_path / "out.svg")
 
 
+@pytest.mark.slow
+def test_a_thousand_ranks_are_a_small_page(hccc: Hccc, tmp_path: Path) -> None:
+    """128 nodes of 8: two million transfers."""
+    text = (EXAMPLES / "hm_allreduce.rccl").read_text()
+    for old, new in (("nRanks=32", "nRanks=1024"), ("nNodes = 4", "nNodes = 128")):
+        assert old in text
+        text = text.replace(old, new)
+    big, site, out = (tmp_path / name for name in ("big.rccl", "site.cluster", "out.html"))
+    big.write_text(text)
+    nics = ", ".join(f"(({i}) -> (50,1))" for i in range(8))
+    site.write_text(
+        "define nodenum = 128\ndefine node1 = 128 * 8\n"
+        f"define bandwidth = {{port => [((0..7) -> (450,1))]}}\ndefine nic = [{nics}]\n"
+    )
+    trace = tmp_path / "trace.json"
+    assert hccc("show", big, "-o", out, "--cluster", site, "--trace", trace)[0] == 0
+    page = out.read_text(encoding="utf-8")
+    assert len(page) < 1_500_000 and page.count("<svg ") == 5
+    for words in ("× 127 more: node2–node128", "All 1,024 chunks are alike", "alike)", "alike<"):
+        assert words in page
+    assert "ranks 0 to" in json.loads(trace.read_text())["otherData"]["notes"][-1]
+
+
 def test_a_compilation_reports(hccc: Hccc, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     argv = [RING, "-o", tmp_path / "kernels", "--target", "cpu", "--cluster", MI300X]

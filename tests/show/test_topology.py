@@ -102,7 +102,8 @@ def test_links_say_both_rates_of_an_asymmetric_pair() -> None:
 
 def test_tiers_rails_and_joints() -> None:
     rails = texts(topology(site("syccl-h800-512")))
-    assert {"rail1", "rail8", "no uplinks"} <= set(rails)
+    assert {"rail1", "rail8", "no uplinks", "node1–node64"} <= set(rails)
+    assert "node1–node8" in texts(topology(site("syccl-h800-64")))  # 64 edges are a tangle
     assert "Nothing crosses rails but the links inside nodes." in rails
     clos = texts(topology(site("resccl-topo4")))
     assert {"spine", "leaf1", "leaf2", "up 25 GB/s × 8"} <= set(clos)
