@@ -112,8 +112,10 @@ def _comments(p: Profile) -> Iterator[str]:
     cores = f", on all cores {_digits(f.wake)} µs" if p.cores > 1 else ""
     yield (
         f"A launch itself takes {_digits(f.launch)} µs, {_digits(f.entry)} µs for each thread "
-        f"block{cores}: that is not in the numbers below."
+        f"block{cores}: that is not in the numbers below (`hccc sim --launch`)."
     )
+    if p.cores > 1:
+        yield "Launches of up to 4 MiB in all run on one core: they are as if cores were 1."
     yield "Links to other machines (NICs, switches) cannot be measured on one: none are here."
 
 
