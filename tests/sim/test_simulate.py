@@ -79,7 +79,7 @@ def drawn(data):
     return machine, request
 
 
-@law(always=40, slow=1500)
+@law(always=40, slow=250)
 def test_times_are_those_of_the_plain_simulator(data):
     machine, request = drawn(data)
     try:
@@ -95,7 +95,7 @@ def test_times_are_those_of_the_plain_simulator(data):
     np.testing.assert_allclose(got.end, ends, rtol=1e-5, atol=1e-5)
 
 
-@law(always=25, slow=800)
+@law(always=25, slow=150)
 def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data):
     """Executed in the order of the simulated ends, a plan gives the collective's result."""
     machine, request = drawn(data)
