@@ -32,7 +32,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
-from hccc.passes.allocate import channels
+from hccc.passes.allocate import by_task, channels
 from hccc.passes.deadlock import deadlock
 from hccc.passes.depend import depend
 from hccc.passes.lower import lower
@@ -110,7 +110,8 @@ def _tree_channel(program: Program) -> I4:
 def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options) -> Plan:
     """The road as NCCL would go it. channel: i4[transfers], whose thread block a transfer is."""
     pipeline = round_robin(depend(verify(program), topology))
-    staged = requeue(lower(pipeline, Transport.STAGED), channel)
+    staged = lower(pipeline, Transport.STAGED)
+    staged = requeue(staged, by_task(staged, channel))  # channels do not wait for each other
     blocks = channels(place(relay(staged)), channel)
     return _proved(replace(sync(blocks, "NCCL", NCCL_SLOTS), max_window=1), options)
 

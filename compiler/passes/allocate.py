@@ -35,8 +35,8 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
     """
     found = connections(p)
     if allocator == "stage" and len(p):
-        found = split(p, found, _stage(p, found))
-        p = requeue(p, stages(p.dag))
+        part = _stage(p, found)
+        found, p = split(p, found, part), requeue(p, part)
     block: I4 = np.arange(len(found.rank), dtype=np.int32)
     if allocator == "state" and len(p):
         block = _state_based(p, found)
@@ -94,19 +94,26 @@ def _state_based(p: Primitives, found: Connections) -> I4:
 
 
 def channels(p: Primitives, part: I4) -> Blocks:
-    """`p` in NCCL's thread blocks: one for each `part` of the tasks that a rank takes part in.
+    """`p` in NCCL's thread blocks: at each rank one for each channel, with queues of their own.
 
-    part: i4[tasks], at least 0, the channel of each; local copies go with their chunk.
-    O(primitives log primitives).
+    part: i4[tasks], at least 0, the channel of each. O(primitives log primitives).
     """
+    mine = by_task(p, part)
+    one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
+    found = split(p, one, mine)
+    block = np.arange(len(found.rank), dtype=np.int32)
+    return Blocks(requeue(p, mine), _within_rank(found, block)[found.of])
+
+
+def by_task(p: Primitives, part: I4) -> I4:
+    """What `part` (i4[tasks]) says of each primitive's first task; local copies go with their
+    chunk: i4[n]."""
     of_chunk = np.zeros(p.dag.program.collective.n_chunks, np.int32)
     of_chunk[p.dag.program.transfers["chunk"]] = part
     mine = of_chunk[p.chunk]
     busy = p.tasks.counts() > 0
     mine[busy] = part[p.tasks.index[p.tasks.ptr[:-1][busy]]]
-    one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
-    found = split(p, one, mine)
-    return Blocks(p, _within_rank(found, np.arange(len(found.rank), dtype=np.int32))[found.of])
+    return mine
 
 
 def _stage(p: Primitives, found: Connections) -> I4:

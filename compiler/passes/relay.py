@@ -28,9 +28,19 @@ def relay(p: Primitives) -> Primitives:
     """`p` with receives and sends merged; direct primitives stay. O(n log n)."""
     if p.transport is not Transport.STAGED or not len(p):
         return p
-    merged = _only_read(_sent_on(chains(p)))
+    reduced = chains(p)
+    if _twice(reduced.src):
+        reduced = p
+    merged = _only_read(_sent_on(reduced))
     order = _order(merged)
     return p if len(order) < len(merged) else _permuted(merged, order)
+
+
+def _twice(o: Operands) -> bool:
+    """Whether a primitive uses one queue twice: a queue's end serves one message at a time."""
+    queue = o.buffer == Buffer.QUEUE
+    pairs = o.owner()[queue].astype(np.int64) << 32 | o.rank[queue].astype(np.int64)
+    return len(np.unique(pairs)) < len(pairs)
 
 
 def _sends(p: Primitives) -> B1:
@@ -42,9 +52,11 @@ def _sends(p: Primitives) -> B1:
 
 
 def _sent_on(p: Primitives) -> Primitives:
-    """(2): sends join the receive that made their value."""
+    """(2): sends join the receive that made their value, one for each queue."""
     writer = writers(p)
     joins = np.flatnonzero(_sends(p) & (writer >= 0))
+    to = p.dst.rank[p.dst.ptr[joins]].astype(np.int64)
+    joins = joins[np.unique(writer[joins] * np.int64(len(p.queues)) + to, return_index=True)[1]]
     host = writer[joins]
     turn = np.arange(len(joins)) - np.searchsorted(np.sort(host), np.sort(host))
     by_host = np.argsort(host, kind="stable")

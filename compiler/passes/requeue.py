@@ -10,57 +10,53 @@ from dataclasses import replace
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
 from hccc.passes.grouping import group
 
 
 def requeue(p: Primitives, part: I4) -> Primitives:
-    """`p` with a queue for every connection and `part` of its tasks: i4[tasks], at least 0.
+    """`p` with a queue for every connection between a part and a part.
 
-    Primitives are as `lower` made them: one task each. Direct ones have no queues and stay.
-    O(primitives log primitives).
+    part: i4[n], at least 0, of each primitive. Messages keep their order. Direct primitives have no
+    queues and stay. O(messages log messages).
     """
     if not len(p.queues):
         return p
-    if (p.tasks.counts() > 1).any():
-        raise InternalError("a primitive of several tasks cannot choose a queue")
-    of_row = np.zeros(len(p), np.int64)
-    of_row[p.tasks.owner()] = part[p.tasks.index]
+    sent, sender = _messages(p.dst)
+    taken, receiver = _messages(p.src)
     width = int(part.max(initial=0)) + 1
-    keys = [_keys(o, of_row, width) for o in (p.src, p.dst)]
-    found = np.unique(keys[1])
-    if len(found) == len(p.queues):
+    ends = part[sender].astype(np.int64) * width + part[receiver]  # both are sorted by message
+    queue = sent >> 32
+    keys, of = np.unique(queue * width * width + ends, return_inverse=True)
+    if len(keys) == len(p.queues):
         return p
+    ptr, rows = group(of.astype(np.int32), len(keys))
+    turn = np.empty(len(of), np.int64)
+    turn[rows] = np.arange(len(of)) - np.repeat(ptr[:-1], np.diff(ptr))
+    old = keys // (width * width)
+    unset = np.full(len(keys), -1, np.int32)
     return replace(
         p,
-        src=_turned(p.src, keys[0], found),
-        dst=_turned(p.dst, keys[1], found),
-        queues=_queues(p.queues, found // width, keys[1], found),
+        src=_renamed(p.src, taken, of, turn),
+        dst=_renamed(p.dst, sent, of, turn),
+        queues=Queues(p.queues.src[old], p.queues.dst[old], np.diff(ptr), unset, unset),
     )
 
 
-def _keys(o: Operands, part: I8, width: int) -> I8:
-    """The old queue and the part of every message among `o`, in row order."""
+def _messages(o: Operands) -> tuple[I8, I4]:
+    """The messages among `o`, sorted: queue · 2**32 + turn, and the primitive of each."""
     queue = o.buffer == Buffer.QUEUE
-    key: I8 = o.rank[queue].astype(np.int64) * width + part[o.owner()[queue]]
-    return key
+    key = o.rank[queue].astype(np.int64) << 32 | o.slot[queue].astype(np.int64)
+    order = np.argsort(key)
+    return key[order], o.owner()[queue][order]
 
 
-def _turned(o: Operands, key: I8, found: I8) -> Operands:
-    """`o` in the new queues, messages numbered in row order."""
-    number = np.searchsorted(found, key).astype(np.int32)
-    ptr, rows = group(number, len(found))
-    turn = np.empty(len(key), np.int64)
-    turn[rows] = np.arange(len(key)) - np.repeat(ptr[:-1], np.diff(ptr))
+def _renamed(o: Operands, messages: I8, queue: I8, turn: I8) -> Operands:
+    """`o` with every message in its new queue and turn."""
+    where = o.buffer == Buffer.QUEUE
+    key = o.rank[where].astype(np.int64) << 32 | o.slot[where].astype(np.int64)
+    at = np.searchsorted(messages, key)
     rank, slot = o.rank.copy(), o.slot.copy()
-    queue = o.buffer == Buffer.QUEUE
-    rank[queue], slot[queue] = number, turn
+    rank[where], slot[where] = queue[at], turn[at]
     return replace(o, rank=rank, slot=slot)
-
-
-def _queues(old: Queues, of: I8, key: I8, found: I8) -> Queues:
-    length = np.bincount(np.searchsorted(found, key), minlength=len(found))
-    unset = np.full(len(found), -1, np.int32)
-    return Queues(old.src[of], old.dst[of], length, unset, unset)

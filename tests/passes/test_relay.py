@@ -24,7 +24,7 @@ from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import Program
-from hccc.passes.allocate import allocate, channels
+from hccc.passes.allocate import allocate, by_task, channels
 from hccc.passes.depend import depend
 from hccc.passes.lower import lower
 from hccc.passes.place import place
@@ -46,7 +46,8 @@ def staged(p: Program) -> Primitives:
 
 
 def nccl(p: Program, part: np.ndarray, slots: int = 8) -> Plan:
-    merged = relay(requeue(staged(p), part))
+    apart = staged(p)
+    merged = relay(requeue(apart, by_task(apart, part)))
     assert primitives_ir.check(merged) == []
     return replace(sync(channels(place(merged), part), "", slots), max_window=1)
 

@@ -8,7 +8,7 @@ from hccc.ir import primitives as primitives_ir
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
-from hccc.passes.allocate import allocate
+from hccc.passes.allocate import allocate, by_task
 from hccc.passes.depend import depend
 from hccc.passes.place import place
 from hccc.passes.requeue import requeue
@@ -55,7 +55,7 @@ def test_parts_have_queues_of_their_own(name: str) -> None:
     """Any parts at all: still the same messages, each end of a queue still in turn."""
     p = lowered(SMALL[name], Transport.STAGED)
     part = np.random.default_rng(0).integers(0, 3, len(p.dag)).astype(np.int32)
-    split = requeue(p, part)
+    split = requeue(p, by_task(p, part))
     assert len(p.queues) < len(split.queues) <= 3 * len(p.queues) or len(p.queues) == len(p.dag)
     assert primitives_ir.check(split) == []
     assert split.queues.length.sum() == p.queues.length.sum()
@@ -66,6 +66,6 @@ def test_parts_have_queues_of_their_own(name: str) -> None:
 
 def test_one_part_and_direct_plans_stay() -> None:
     p = lowered(SMALL["ring allreduce"], Transport.STAGED)
-    assert requeue(p, np.zeros(len(p.dag), np.int32)) is p
+    assert requeue(p, np.zeros(len(p), np.int32)) is p
     p = lowered(SMALL["ring allreduce"])
-    assert requeue(p, np.arange(len(p.dag), dtype=np.int32)) is p
+    assert requeue(p, np.arange(len(p), dtype=np.int32)) is p
