@@ -75,72 +75,77 @@ def dag(value: Dag) -> Picture:
 
 def _notes(found: list[Shape]) -> list[str]:
     first, others = found[0], found[1:]
-    if len(first.chunks) == 1 and not others:
-        return ["It is the only chunk."]
-    alike = len(first.chunks)
-    total = sum(len(s.chunks) for s in found)
+    alike, total = len(first.chunks), sum(len(s.chunks) for s in found)
     if not others:
-        return [f"All {total:,} chunks are alike but for the names of ranks."]
+        only = "It is the only chunk."
+        return [
+            f"All {total:,} chunks are alike but for the names of ranks." if alike > 1 else only
+        ]
     sizes = ", ".join(
         f"{words.count(len(s.chunks), 'chunk')} of {words.count(len(s.tasks), 'transfer')}"
         for s in others[:4]
     )
     more = ", …" if len(others) > 4 else ""
-    return [
-        f"{alike:,} of {total:,} chunks are alike but for the names of ranks: this one, and "
-        f"chunks {words.runs(first.chunks[1:], 4) or '(none)'}.",
-        f"Not drawn: {words.count(len(others), 'other shape')} ({sizes}{more}).",
-    ]
+    here = f"No two of the {total:,} chunks are alike."
+    if alike > 1:
+        here = f"{alike:,} of {total:,} chunks are alike but for the names of ranks: this one and "
+        here += f"{words.named('chunk', first.chunks[1:], 4)}."
+    return [here, f"Not drawn: {words.count(len(others), 'other shape')} ({sizes}{more})."]
 
 
 def _drawing(value: Dag, shape: Shape) -> Drawing:
     """What is drawn of a chunk's DAG."""
-    program, tasks = value.program, shape.tasks.tolist()
+    tasks = shape.tasks.tolist()
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(tasks)
     for task in tasks:
         graph.add_edges_from((p, task) for p in value.preds.row(task).tolist())
     everything = list(nx.topological_generations(graph))
-    ranks, chosen = _chosen(program, tasks)
+    ranks, chosen = _chosen(value.program, tasks)
     layers = [found for layer in everything if (found := sorted(chosen.intersection(layer)))]
     left_out = ""
     if len(chosen) < len(tasks):
-        left_out = f"Drawn: the {len(chosen)} transfers among {words.named('rank', ranks)}."
+        among = f"transfers among {words.named('rank', ranks)}" if ranks else "first transfers"
+        left_out = f"Drawn: the {len(chosen)} {among}."
         left_out += f" Left out: {len(tasks) - len(chosen):,} others of this chunk."
-    nodes: dict[str, Node] = {}
+    d = Drawing({}, [], {}, len(everything), left_out)
     name: dict[int, str] = {}
-    shown: list[list[str]] = []
-    cut = len(layers) - (LAYERS - HEAD - 1) if len(layers) > LAYERS else HEAD
+    cut = range(HEAD, len(layers) - (LAYERS - HEAD - 1)) if len(layers) > LAYERS else range(0)
     for i, layer in enumerate(layers):
-        if len(layers) > LAYERS and HEAD <= i < cut:
-            if i == HEAD:
-                left = sum(len(part) for part in layers[HEAD:cut])
-                text = f"… {cut - HEAD:,} layers, {left:,} transfers …"
-                nodes["cut"] = Node(text, None, text)
-                shown.append(["cut"])
-            name |= dict.fromkeys(layer, "cut")
+        if i not in cut:
+            name |= _layer(d, value.program, layer, f"rest {i}")
             continue
-        drawn = layer if len(layer) <= TALL else layer[: TALL - 1]
-        for task in drawn:
-            t = program.transfers[task]
-            op = Op(int(t["op"]))
-            text = f"{t['src']} → {t['dst']}"
-            tip = f"{_OPS[op][0]} {text}, step {t['step']}, line {t['line']}"
-            name[task] = str(task)
-            nodes[str(task)] = Node(text, op, tip)
-        shown.append([str(task) for task in drawn])
-        if rest := layer[len(drawn) :]:
-            nodes[f"rest {i}"] = Node(f"+ {len(rest):,} more", None, "not drawn one by one")
-            name |= dict.fromkeys(rest, f"rest {i}")
-            shown[-1].append(f"rest {i}")
-    edges: dict[tuple[str, str], bool] = {}
+        if i == cut.start:
+            left = sum(len(layers[k]) for k in cut)
+            text = f"… {len(cut):,} layers, {left:,} transfers …"
+            d.nodes["cut"] = Node(text, None, text)
+            d.layers.append(["cut"])
+        name |= dict.fromkeys(layer, "cut")
     for b in name:
         used = _flows(value, b)
         for a in graph.pred[b]:
             if a in name and name[a] != name[b]:
                 pair = name[a], name[b]
-                edges[pair] = edges.get(pair, False) or a in used
-    return Drawing(nodes, shown, edges, len(everything), left_out)
+                d.edges[pair] = d.edges.get(pair, False) or a in used
+    return d
+
+
+def _layer(d: Drawing, program: Program, layer: list[int], rest: str) -> dict[int, str]:
+    """Adds a layer; the node that each of its tasks became. `rest`: of those not drawn alone."""
+    drawn = layer if len(layer) <= TALL else layer[: TALL - 1]
+    name = dict.fromkeys(layer[len(drawn) :], rest)
+    for task in drawn:
+        t = program.transfers[task]
+        op, text = Op(int(t["op"])), f"{t['src']} → {t['dst']}"
+        tip = f"{_OPS[op][0]} {text}, step {t['step']}, line {t['line']}"
+        name[task] = str(task)
+        d.nodes[str(task)] = Node(text, op, tip)
+    d.layers.append([str(task) for task in drawn])
+    if len(drawn) < len(layer):
+        more = f"+ {len(layer) - len(drawn):,} more"
+        d.nodes[rest] = Node(more, None, "not drawn one by one")
+        d.layers[-1].append(rest)
+    return name
 
 
 def _chosen(program: Program, tasks: list[int]) -> tuple[list[int], set[int]]:

@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from drawn import EXAMPLES, compiled, texts
+from drawn import EXAMPLES, compiled, program, texts
 from hypothesis import given, settings
 
 from hccc import testing
@@ -99,3 +99,28 @@ def test_a_drawing_of_many_says_what_is_left_out() -> None:
     assert any("… " in x and " layers, " in x for x in shown)
     assert any(x.startswith("Drawn: the ") and "Left out: " in x for x in shown)
     assert len(picture.svg) < 60_000
+
+
+def test_chunks_that_are_not_alike_are_counted() -> None:
+    body = (
+        "for r in range(3):\n    transfer(3, r, 0, 3, recv)\n    if r != 1:\n"
+        "        transfer(1, r, 0, 1, recv)\n    if r != 2:\n        transfer(2, r, 0, 2, recv)\n"
+        "transfer(1, 3, 1, 1, recv)\ntransfer(0, 3, 1, 2, recv)\n"
+        "transfer(0, 1, 0, 0, recv)\ntransfer(1, 2, 1, 0, recv)\ntransfer(2, 3, 2, 0, recv)\n"
+    )
+    header = {"nRanks": 4, "nChannels": 1, "nWarps": 1, "AlgoName": "t", "OpType": "Allgather"}
+    stops = program(body, **header, GPUPerNode=4, NICPerNode=4)
+    sizes = sorted(len(shape.chunks) for shape in shapes(stops.dag))
+    assert sizes == [1, 1, 2]  # a star from a rank (twice), a star with a relay, a chain
+    shown = " ".join(texts(draw(stops.dag)))
+    assert "2 of 4 chunks are alike but for the names of ranks: this one and chunk 3." in shown
+    assert "Not drawn: 2 other shapes (1 chunk of 3 transfers, 1 chunk of 3 transfers)." in shown
+
+
+def test_a_star_of_many_is_cut() -> None:
+    body = "for r in range(99):\n    transfer(99, r, 0, 0, recv)"
+    header = {"nRanks": 100, "nChannels": 1, "nWarps": 1, "AlgoName": "t", "OpType": "Broadcast"}
+    stops = program(body, **header, GPUPerNode=100, NICPerNode=4, Root=99, nChunks=1)
+    shown = texts(draw(stops.dag))
+    assert any(x.startswith("+ ") and x.endswith(" more") for x in shown)
+    assert "Drawn: the 64 first transfers. Left out: 35 others of this chunk." in shown
