@@ -22,7 +22,7 @@ from hccc.synth.paths import costs, path
 
 MOST = 16  # circuits of one cluster: NCCL's channels are these and copies of them
 ROUNDS = 256  # times ranks, where one more circuit slows the others down
-SHARPNESS = 4
+SHARPNESS = 4  # of crowding: how much more the slowest count
 GAIN = 1.02  # more circuits must carry this much more
 COPIES = 2  # NCCL has every channel twice (`connect.cc`)
 CHANNELS = 32  # and, by default, about this many in all
@@ -97,19 +97,28 @@ def circuits(t: Topology) -> I4:
     """
     if len(t) == 1:
         return np.zeros((1, 1), np.int32)
-    hops, rng = _hops(t), np.random.default_rng(0)
-    found: list[I4] = []
-    best, most = np.zeros((0, len(t)), np.int32), 0.0
+    hops = _hops(t)
+    greedy, carried = _search(hops, 0)
+    hops.load[:] = 0
+    rerouted, more = _search(hops, max(2, ROUNDS // len(t)))
+    return rerouted if more > GAIN * carried else greedy
+
+
+def _search(hops: _Hops, rounds: int) -> tuple[I4, float]:
+    """As many circuits as carry more for it, and the GB/s of all together. Where one more carries
+    no more, all are found anew up to `rounds` times."""
+    rng, found = np.random.default_rng(0), list[I4]()
+    best, most = np.zeros((0, len(hops.topology)), np.int32), 0.0
     for count in range(1, _most(hops) + 1):
         found.append(_circuit(hops))
         hops.use(found[-1])
-        for _ in range(max(2, ROUNDS // len(t))):
+        for _ in range(rounds):
             if count * hops.rate > GAIN * most:
                 break
             found = _rerouted(hops, found, rng)
         if count * hops.rate > GAIN * most:
             best, most = np.stack(found), count * hops.rate
-    return best
+    return best, most
 
 
 def lanes(t: Topology, orders: I4) -> int:
