@@ -57,6 +57,11 @@ def width_of(text: str, points: float, *, bold: bool = False) -> float:
     return len(text) * points * _EM * (1.15 if bold else 1.0)
 
 
+def width_around(title: str, notes: Sequence[str]) -> float:
+    """The least width of a sheet with this heading and these notes, in inches."""
+    return 0.6 + max([width_of(title, 12, bold=True), *(width_of(n, 7.5) for n in notes)])
+
+
 @contextmanager
 def settings() -> Iterator[None]:
     """matplotlib as pictures want it, and quiet about characters that its font lacks."""

@@ -15,7 +15,7 @@ import numpy as np
 from hccc.ir.dag import SOURCE_INITIAL, Dag
 from hccc.ir.program import Op, Program
 from hccc.show import palette, words
-from hccc.show.canvas import Picture, Sheet, settings, width_of
+from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
 from hccc.show.shapes import Shape, shapes
 
 TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
@@ -64,7 +64,7 @@ def dag(value: Dag) -> Picture:
     says += f" {words.count(drawing.depth, 'layer')}"
     height = tall + 1.75 + 0.17 * len(lines)
     head = f"{name}: what each transfer of a chunk waits for"
-    sheet = Sheet(max(wide, width_of(head, 12, bold=True) + 0.6, 6.5), height)
+    sheet = Sheet(max(wide, width_around(head, lines), 6.5), height)
     sheet.heading(head, says)
     _legend(sheet, height - 0.82)
     down = height - 1.2 - max(y for _, y, _ in boxes.values())

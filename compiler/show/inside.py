@@ -219,5 +219,9 @@ def _bar_facts(t: Topology, bars: Sequence[list[int]]) -> Iterator[str]:
 def _link_facts(t: Topology, links: Sequence[int]) -> Iterator[str]:
     for same in gathered(links, lambda i: t.links[int(i)]):
         rate = t.links[int(same[0])]
-        text = f"{words.count(len(same), 'direct link')}, one way each: {words.rate(rate)}"
+        u, v = (int(t.local[x[same[0]]]) for x in (t.link_src, t.link_dst))
+        what = f"link from GPU {u} to GPU {v}: "
+        if len(same) > 1:
+            what = f"{len(same)} direct links, one way each: "
+        text = f"{what}{words.rate(rate)}"
         yield f"{text}; α {words.time(rate.alpha)}"

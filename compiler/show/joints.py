@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hccc.ir.topology import Topology
 from hccc.show import words
 from hccc.show.alike import gathered
+from hccc.show.fabric import Unit
 
 MOST = 8
 
@@ -23,9 +25,15 @@ class Joint:
     capacity: float
 
 
-def joints(t: Topology) -> tuple[list[Joint], list[str]]:
-    """The joints to draw, and notes about those left out. O(groups + links)."""
-    found = [*_switches(t), *_links(t)]
+def joints(t: Topology, nodes: Sequence[Unit]) -> tuple[list[Joint], list[str]]:
+    """The joints to draw, alike ones of the same boxes together, and notes about those left out.
+    O(groups + links)."""
+    place = {node: i for i, unit in enumerate(nodes) for node in unit.members}
+
+    def key(joint: Joint) -> tuple[object, ...]:
+        return place[joint.a], place[joint.b], joint.lines
+
+    found = [_together(same) for same in gathered([*_switches(t), *_links(t)], key)]
     shown = found[:MOST]
     notes = []
     if rest := found[MOST:]:
@@ -33,6 +41,14 @@ def joints(t: Topology) -> tuple[list[Joint], list[str]]:
         rates = ", ".join(f"{len(same)} of {same[0].lines[-1]}" for same in alike[:4])
         notes.append(f"Not drawn: {words.count(len(rest), 'more joint')} between nodes ({rates}).")
     return shown, notes
+
+
+def _together(same: list[Joint]) -> Joint:
+    """One joint for all of these."""
+    first = same[0]
+    if len(same) == 1:
+        return first
+    return replace(first, lines=(first.lines[0], f"{len(same)} alike, each:", *first.lines[1:]))
 
 
 def _switches(t: Topology) -> list[Joint]:

@@ -11,7 +11,7 @@ import numpy as np
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 from hccc.show import palette, words
-from hccc.show.canvas import Picture, Sheet, settings, width_of
+from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
 from hccc.show.grid import Row, grid
 
 ROWS, NUMBERED, BARS = 36, 40, 4000  # drawn at most: rows, columns with numbers, bars
@@ -38,7 +38,7 @@ def pipeline(value: Pipeline) -> Picture:
     )
     says += f" over {words.count(table.total, 'link')}; {100 * share:.0f} % of the grid is used"
     head = f"{name}: which link moves which chunk in which sub-pipeline"
-    width = max(left + cell * value.n_sub + 0.4, width_of(head, 12, bold=True) + 0.6)
+    width = max(left + cell * value.n_sub + 0.4, width_around(head, notes))
     height = 1.55 + ROW * max(len(rows), 1) + 0.17 * len(notes)
     sheet = Sheet(width, height)
     sheet.heading(head, says)

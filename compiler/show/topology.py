@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hccc.ir.topology import Topology
 from hccc.show import palette, words
 from hccc.show.alike import NodeKind, node_kinds, slower
-from hccc.show.canvas import Picture, Sheet, settings, width_of
+from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
 from hccc.show.fabric import Fabric, Unit, fabric
 from hccc.show.inside import COLUMN, Arc, Hub, Inside, Strip, inside
 from hccc.show.joints import Joint, joints
@@ -39,7 +39,7 @@ def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
     """A Topology drawn, `note` below it. O(its size); what is drawn is bounded."""
     kinds = node_kinds(t)
     net = fabric(t, kinds)
-    joined, notes = joints(t)
+    joined, notes = joints(t, net.tiers[0] if net else ())
     panels = [_Panel(t, kind, inside(t, kind.first), i) for i, kind in enumerate(kinds[:KINDS])]
     if more := kinds[KINDS:]:
         notes.append(f"Not drawn from the inside: {words.count(len(more), 'more kind')} of node.")
@@ -47,8 +47,8 @@ def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
     rows = _rows(panels)
     top = _Tiers(net, joined) if net else None
     title = f"{words.clean(name, 48)}: {_title(t)}"
-    widths = [top.width if top else 0.0, width_of(title, 12, bold=True)]
-    width = max([*widths, *(_row_width(row) for row in rows)]) + 2 * MARGIN
+    widths = [top.width if top else 0.0, *(_row_width(row) for row in rows)]
+    width = max(max(widths) + 2 * MARGIN, width_around(title, notes))
     height = sum(max(p.height for p in row) + GAP for row in rows) + (top.height if top else 0.0)
     height += 0.75 + 0.17 * len(notes) + 0.3
     sheet = Sheet(width, height)

@@ -107,6 +107,13 @@ def test_tiers_rails_and_joints() -> None:
     assert "Nothing crosses rails but the links inside nodes." in rails
     clos = texts(topology(site("resccl-topo4")))
     assert {"spine", "leaf1", "leaf2", "up 25 GB/s × 8"} <= set(clos)
+    pairs = "(" + ", ".join(f"node{i}" for i in range(1, 13)) + ")"
+    text = (
+        "define nodenum = 12\ndefine node1 = 12 * 1\n"
+        f"define internode = {pairs}\n"
+        "define interbandwidth = {switch => [((0), (0) >-> (8,1))]}\n"
+    )
+    assert "66 alike, each:" in texts(topology(_parsed(text)))
     joint = texts(topology(site("heteccl-fig10")))
     assert {"GPUs 0, 1 ↔ GPUs 0–3", "8 GB/s shared", "16 GB/s shared"} <= set(joint)
 
