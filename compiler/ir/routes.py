@@ -1,7 +1,8 @@
 """routes: what each transfer occupies on its way through a Topology, and how long it takes.
 
 All functions take src, dst: i4[n] and work in blocks of rows, so that memory beyond the result
-does not grow with n. O(n · SWITCH groups of one pair of nodes), plus O(n log links).
+does not grow with n. O(n · SWITCH groups of one pair of nodes), plus O(n log links); `resources`
+and `cost` look at every pair of ranks only once.
 
 A *resource* is a number: 2k and 2k + 1 for the two directions of shared group k, then the links,
 then the pairs of meshes and crossbars (never stored), then the lanes of leaves and spines.
@@ -19,6 +20,7 @@ from hccc.ir.arrays import B1, I4, I8, Csr, frozen
 from hccc.ir.topology import F8, US_PER_MB, Level, Topology, members
 
 BLOCK = 1 << 18  # rows at a time: a dozen temporaries that stay in cache
+PAIRS = 1 << 26  # tables of all pairs of ranks may have this many entries
 ROOM = 1 << 20  # resource numbers up to here are used as they are
 ABOVE = (Level.LEAF, Level.SPINE)
 
@@ -267,6 +269,21 @@ def _by_nodes(t: Topology) -> tuple[I8, I8, I8]:
     return keys, np.append(first, len(order)), order
 
 
+def _ways(t: Topology, src: I4, dst: I4) -> tuple[I4, I4, I4]:
+    """The pairs of ranks that occur, as src, dst, and the pair of every transfer: i4[n]."""
+    n = len(t)
+    key = src.astype(np.int64) * n + dst
+    if n * n > PAIRS:
+        pairs, way = np.unique(key, return_inverse=True)
+    else:
+        number = np.zeros(n * n, np.int32)
+        number[key] = 1
+        pairs = np.flatnonzero(number)
+        number[pairs] = np.arange(len(pairs), dtype=np.int32)
+        way = number[key]
+    return pairs // n, pairs % n, way
+
+
 def resources(t: Topology, src: I4, dst: I4) -> tuple[I4, I4]:
     """The two resources each transfer needs to itself in a sub-pipeline: i4[n] each.
 
@@ -274,22 +291,25 @@ def resources(t: Topology, src: I4, dst: I4) -> tuple[I4, I4]:
     that a way uses, those with the least capacity per rank that may want them (HPDS, ResCCL §4.3).
     """
     router = Router(t)
+    src, dst, way = _ways(t, src, dst)
     tx, rx = np.empty(len(src), np.int64), np.empty(len(src), np.int64)
     for rows, block in router.blocks(src, dst):
         tx[rows], rx[rows] = block.tx, block.rx
-    if router.n_resources > max(ROOM, 8 * len(src)):
+    if router.n_resources > max(ROOM, 8 * len(way)):
         dense = np.unique(np.concatenate([tx, rx]), return_inverse=True)[1]
         tx, rx = dense[: len(src)], dense[len(src) :]
-    return frozen(tx, np.int32), frozen(rx, np.int32)
+    return frozen(tx, np.int32)[way], frozen(rx, np.int32)[way]
 
 
 def cost(t: Topology, src: I4, dst: I4) -> F8:
     """µs that one micro-batch takes alone on each transfer's way: f8[n]; inf where none is."""
+    src, dst, way = _ways(t, src, dst)
     time = np.empty(len(src))
     for rows, block in Router(t).blocks(src, dst):
         with np.errstate(divide="ignore"):
             time[rows] = block.alpha + t.chunk / (block.bandwidth * US_PER_MB)
-    return time
+    found: F8 = time[way]
+    return found
 
 
 def unreachable(t: Topology, src: I4, dst: I4) -> I8:

@@ -8,9 +8,10 @@ Every primitive gets labels, in linear time, from which some answers follow at o
   happen before; a subtree is an interval of preorder numbers (Agrawal et al., SIGMOD 1989).
 - its place in a second forest where everyone's parent is the first primitive to wait for it.
 
-A chunk's way through a collective is a path in one of the two: a reduction has one consumer, a
-value one maker. Where it needs both, climbing from a in the second forest and from b in the first
-finds where they meet. Every answer but UNKNOWN is exact; `clocks` answers the rest.
+A chunk's way through a collective is a path in one of the two, after or before some steps in one
+block: a reduction has one consumer, a value one maker. Where it needs both, climbing from a in the
+second forest and from b in the first finds where they meet. Every answer but UNKNOWN is exact;
+`clocks` answers the rest.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numba import njit
 
 from hccc.ir.arrays import B1, I4, I8, U1, Csr
+from hccc.passes.grouping import group
 
 NO, YES, UNKNOWN = 0, 1, 2
 BLOCK, LEVEL, HEIGHT, MAKER, MADE, MADE_END, TAKER, TAKEN, TAKEN_END = range(9)
@@ -176,11 +178,50 @@ def _reaches(
 
 
 @njit(cache=True)
-def settle(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
-    """NO, YES or UNKNOWN for every pair: is a[q] b[q], or does it happen before it?
+def _walk_forest(
+    label: I4, parent: int, preorder: I4, ptr: I8, query: I4, block: I4, found: I4
+) -> None:
+    """found[q]: the nearest ancestor in block[q] of every q of query[ptr[i]:ptr[i + 1]], or -1.
 
-    Compares about `limit` labels in all, and at least a few for each pair.
+    Walks the forest and keeps, for every block, the last ancestor in it. O(n + questions).
     """
+    nearest = np.full(label[-1, BLOCK] + 1, -1, np.int32)
+    path, hidden = np.empty(len(label), np.int32), np.empty(len(label), np.int32)
+    depth = 0
+    for i in preorder:
+        while depth > 0 and path[depth - 1] != label[i, parent]:
+            depth -= 1
+            nearest[label[path[depth], BLOCK]] = hidden[depth]
+        path[depth], hidden[depth] = i, nearest[label[i, BLOCK]]
+        nearest[label[i, BLOCK]] = i
+        depth += 1
+        for q in query[ptr[i] : ptr[i + 1]]:
+            found[q] = nearest[block[q]]
+
+
+def _ancestors(label: I4, parent: int, number: int, of: I4, block: I4) -> I4:
+    """The nearest ancestor of of[q] that is in block[q], in one of the forests; or -1."""
+    preorder = np.empty(len(label), np.int32)
+    preorder[label[:, number]] = np.arange(len(label), dtype=np.int32)
+    ptr, query = group(of, len(label))
+    found = np.empty(len(of), np.int32)
+    _walk_forest(label, parent, preorder, ptr, query, block, found)
+    return found
+
+
+@njit(cache=True)
+def _at_once(label: I4, a: I4, b: I4) -> U1:
+    """What the labels of a[q] and b[q] alone tell."""
+    answer = np.empty(len(a), np.uint8)
+    for q in range(len(a)):
+        same = label[a[q], BLOCK] == label[b[q], BLOCK]
+        possible = a[q] <= b[q] if same else _above(label, a[q], b[q])
+        answer[q] = NO if not possible else YES if _seen(label, a[q], b[q]) else UNKNOWN
+    return answer
+
+
+@njit(cache=True)
+def _by_climbing(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
     climbed = np.empty(STEPS, np.int32)
     answer = np.empty(len(a), np.uint8)
     for q in range(len(a)):
@@ -188,6 +229,37 @@ def settle(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
         answer[q], tests = _reaches(label, ptr, pred, a[q], b[q], climbed, most)
         limit -= tests
     return answer
+
+
+def settle(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
+    """NO, YES or UNKNOWN for every pair: is a[q] b[q], or does it happen before it?
+
+    Compares about `limit` labels in all while climbing, and at least a few for each pair.
+    """
+    answer = _at_once(label, a, b)
+    left = np.flatnonzero(answer == UNKNOWN)
+    for way in (_through_makers, _through_takers):
+        if len(left):
+            shown = way(label, a[left], b[left])
+            answer[left[shown]] = YES
+            left = left[~shown]
+    if len(left):
+        answer[left] = _by_climbing(label, ptr, pred, a[left], b[left], limit)
+    return answer
+
+
+def _through_makers(label: I4, a: I4, b: I4) -> B1:
+    """Whether a's block runs, at or after a, an ancestor of b in the first forest."""
+    found = _ancestors(label, MAKER, MADE, b, label[a, BLOCK])
+    shown: B1 = found >= a
+    return shown
+
+
+def _through_takers(label: I4, a: I4, b: I4) -> B1:
+    """Whether b's block runs, at or before b, an ancestor of a in the second forest."""
+    found = _ancestors(label, TAKER, TAKEN, a, label[b, BLOCK])
+    shown: B1 = (found >= 0) & (found <= b)
+    return shown
 
 
 @njit(cache=True)

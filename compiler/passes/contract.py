@@ -5,26 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4, Csr
+from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.primitives import Buffer, Operands, Primitives
-from hccc.passes.grouping import graph
+from hccc.passes.grouping import distinct
 
 B1 = NDArray[np.bool_]
 
 
 def writers(p: Primitives) -> I4:
     """The primitive that made the owner's value each primitive starts from, or -1: i4[n]."""
-    row, pred = p.deps.owner(), p.deps.index
     where = np.where(p.dst.buffer == Buffer.QUEUE, -1, p.dst.rank)
-    mine = where[p.dst.ptr[pred]] == p.owner[row]
-    for extra in range(1, int(p.dst.counts().max())):
-        wide = p.dst.counts()[pred] > extra
-        at = np.minimum(p.dst.ptr[pred] + extra, len(where) - 1)
-        mine |= wide & (where[at] == p.owner[row])
-    writer = np.full(len(p), -1, np.int32)
-    np.maximum.at(writer, row[mine], pred[mine])
+    return _writers(p.owner, p.deps.ptr, p.deps.index, p.dst.ptr, where)
+
+
+@njit(cache=True)
+def _writers(owner: I4, ptr: I8, pred: I4, dst_ptr: I8, where: I4) -> I4:
+    writer = np.full(len(owner), -1, np.int32)
+    for i in range(len(owner)):
+        for k in range(ptr[i], ptr[i + 1]):
+            for d in range(dst_ptr[pred[k]], dst_ptr[pred[k] + 1]):
+                if where[d] == owner[i]:
+                    writer[i] = max(writer[i], pred[k])
     return writer
 
 
@@ -36,8 +40,6 @@ def contract(p: Primitives, rep: I4, keep_src: B1, keep_dst: B1) -> Primitives:
     new = np.full(len(p), -1, np.int32)
     new[kept] = np.arange(len(kept), dtype=np.int32)
     group = new[rep]
-    row, pred = group[p.deps.owner()], group[p.deps.index]
-    apart = row != pred
     return replace(
         p,
         owner=p.owner[kept],
@@ -47,22 +49,61 @@ def contract(p: Primitives, rep: I4, keep_src: B1, keep_dst: B1) -> Primitives:
         guard=p.guard[kept],
         src=_merge(p.src, group, keep_src, len(kept)),
         dst=_merge(p.dst, group, keep_dst, len(kept)),
-        deps=graph(row[apart], pred[apart], len(kept)),
-        tasks=_merge_tasks(p.tasks, group, len(kept)),
+        deps=Csr(*_merge_deps(p.deps.ptr, p.deps.index, group, len(kept))),
+        tasks=Csr(*_merge_rows(p.tasks.ptr, group, len(kept), p.tasks.index)),
     )
 
 
+@njit(cache=True)
+def _merge_deps(ptr: I8, pred: I4, group: I4, n: int) -> tuple[I8, I4]:
+    """The dependencies between groups, each once."""
+    fill = np.zeros(n + 1, np.int64)
+    for i in range(len(group)):
+        for k in range(ptr[i], ptr[i + 1]):
+            fill[group[i] + 1] += group[pred[k]] != group[i]
+    for g in range(n):
+        fill[g + 1] += fill[g]
+    index = np.empty(fill[n], np.int32)
+    for i in range(len(group)):
+        g = group[i]
+        for k in range(ptr[i], ptr[i + 1]):
+            if group[pred[k]] != g:
+                index[fill[g]] = group[pred[k]]
+                fill[g] += 1
+    return distinct(fill[:n], index)
+
+
+@njit(cache=True)
+def _merge_rows(ptr: I8, group: I4, n: int, values: I4) -> tuple[I8, I4]:
+    """The rows of each group, one after the other."""
+    new = np.zeros(n + 1, np.int64)
+    for i in range(len(group)):
+        new[group[i] + 1] += ptr[i + 1] - ptr[i]
+    for g in range(n):
+        new[g + 1] += new[g]
+    fill, merged = new[:-1].copy(), np.empty(len(values), np.int32)
+    for i in range(len(group)):
+        for k in range(ptr[i], ptr[i + 1]):
+            merged[fill[group[i]]] = values[k]
+            fill[group[i]] += 1
+    return new, merged
+
+
+@njit(cache=True)
+def _kept(ptr: I8, keep: B1) -> tuple[I8, I4]:
+    """The kept operands: where each row of them begins, and which they are."""
+    new, rows = np.zeros(len(ptr), np.int64), np.empty(keep.sum(), np.int32)
+    fill = 0
+    for i in range(len(ptr) - 1):
+        for k in range(ptr[i], ptr[i + 1]):
+            if keep[k]:
+                rows[fill] = k
+                fill += 1
+        new[i + 1] = fill
+    return new, rows
+
+
 def _merge(o: Operands, group: I4, keep: B1, n: int) -> Operands:
-    row = group[o.owner()][keep]
-    order = np.argsort(row, kind="stable")
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=ptr[1:])
-    return Operands(ptr, o.rank[keep][order], o.buffer[keep][order], o.slot[keep][order])
-
-
-def _merge_tasks(tasks: Csr, group: I4, n: int) -> Csr:
-    row = group[tasks.owner()]
-    order = np.argsort(row, kind="stable")
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n), out=ptr[1:])
-    return Csr(ptr, tasks.index[order])
+    ptr, rows = _kept(o.ptr, keep)
+    ptr, rows = _merge_rows(ptr, group, n, rows)
+    return Operands(ptr, o.rank[rows], o.buffer[rows], o.slot[rows])

@@ -14,9 +14,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8, U1
-from hccc.ir.program import Program
+from hccc.ir.program import TRANSFER, Program
 from hccc.passes.grouping import group
 
+FIELDS = TRANSFER.names or ()
+SRC, DST, STEP, OP = (FIELDS.index(name) for name in ("src", "dst", "step", "op"))
 OK, EMPTY_SOURCE, TWICE, EMPTY_TARGET, CLASH, MISSING = range(6)
 _READ, _REDUCE, _WRITE = 1, 2, 3
 _ONE = np.uint64(1)
@@ -33,7 +35,7 @@ class Outcome:
     rank: int
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _touch(state: Words, seen: I4, rank: int, chunk: int, start: int, single: bool) -> None:
     """Gives `rank` its initial contribution of `chunk` when the chunk first gets there."""
     if seen[rank] == chunk:
@@ -44,7 +46,7 @@ def _touch(state: Words, seen: I4, rank: int, chunk: int, start: int, single: bo
         state[rank, 0 if single else rank >> 6] = _ONE << np.uint64(0 if single else rank & 63)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int) -> int:
     """Notes an access; returns the row it clashes with in this step, or -1 (DESIGN §3)."""
     if stamp[rank] == step and (kind[rank] != k or k == _WRITE):
@@ -55,13 +57,13 @@ def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int
 
 
 @njit(cache=True)
-def _violation(state: Words, s: int, d: int, reduce: bool) -> int:
+def _violation(source: Words, target: Words, reduce: bool) -> int:
     """Whether a transfer reads nothing, reduces into nothing, or adds a contribution twice."""
-    some_s = some_d = overlap = False
-    for w in range(state.shape[1]):
-        some_s |= state[s, w] != 0
-        some_d |= state[d, w] != 0
-        overlap |= (state[s, w] & state[d, w]) != 0
+    some_s = some_d = overlap = np.uint64(0)
+    for w in range(len(source)):
+        some_s |= source[w]
+        some_d |= target[w]
+        overlap |= source[w] & target[w]
     if not some_s:
         return EMPTY_SOURCE
     if reduce and not some_d:
@@ -70,13 +72,12 @@ def _violation(state: Words, s: int, d: int, reduce: bool) -> int:
 
 
 @njit(cache=True)
-def _apply(state: Words, s: int, d: int, reduce: bool, full: Words) -> bool:
-    """Moves or merges the contributions; returns whether the destination is now complete."""
-    complete = True
-    for w in range(state.shape[1]):
-        state[d, w] = (state[d, w] | state[s, w]) if reduce else state[s, w]
-        complete &= state[d, w] == full[w]
-    return complete
+def _apply(source: Words, target: Words, reduce: bool) -> None:
+    """Moves or merges the contributions."""
+    if not reduce:
+        target[:] = 0
+    for w in range(len(source)):
+        target[w] |= source[w]
 
 
 @njit(cache=True)
@@ -87,18 +88,19 @@ def _missing(
     lo, hi = (0, len(seen)) if target < 0 else (target, target + 1)
     for r in range(lo, hi):
         _touch(state, seen, r, chunk, start, single)
-        for w in range(state.shape[1]):
-            if state[r, w] != full[w]:
-                return r
+        lacking, held = np.uint64(0), state[r]
+        for w in range(len(full)):
+            lacking |= held[w] ^ full[w]
+        if lacking:
+            return r
     return -1
 
 
 @njit(cache=True)
 def _run(
-    ptr: I8, rows: I4, src: I4, dst: I4, step: I4, op: I4, start: I4, target: I4, full: Words,
-    n_ranks: int, single: bool, final: U1,
+    ptr: I8, rows: I4, table: I4, start: I4, target: I4, full: Words, n_ranks: int, single: bool
 ) -> tuple[int, int, int, int]:  # fmt: skip
-    """Runs every chunk; fills `final`; returns (code, row or chunk, clashing row, rank)."""
+    """Runs every chunk: (code, row or chunk, clashing row, rank)."""
     state = np.zeros((n_ranks, len(full)), np.uint64)
     seen = np.full(n_ranks, -1, np.int32)
     stamp = np.full(n_ranks, -1, np.int32)
@@ -110,21 +112,21 @@ def _run(
         found = OK
         for k in range(ptr[c], ptr[c + 1]):
             i = rows[k]
-            s, d = src[i], dst[i]
+            s, d, step, reduces = table[i, SRC], table[i, DST], table[i, STEP], table[i, OP] == 1
             _touch(state, seen, s, c, start[c], single)
             _touch(state, seen, d, c, start[c], single)
-            clash = _access(stamp, kind, who, s, step[i], _READ, i)
+            clash = _access(stamp, kind, who, s, step, _READ, i)
             at = s
             if clash < 0:
                 at = d
-                clash = _access(stamp, kind, who, d, step[i], _REDUCE if op[i] else _WRITE, i)
-            found = CLASH if clash >= 0 else _violation(state, s, d, op[i] == 1)
+                clash = _access(stamp, kind, who, d, step, _REDUCE if reduces else _WRITE, i)
+            found = CLASH if clash >= 0 else _violation(state[s], state[d], reduces)
             if found != OK:
                 if i < bad:
                     code, bad, other = found, i, clash
                     where = s if found == EMPTY_SOURCE else at
                 break
-            final[i] = _apply(state, s, d, op[i] == 1, full) and not single and op[i] == 1
+            _apply(state[s], state[d], reduces)
         if found == OK and lost_chunk < 0:
             lost_rank = _missing(state, seen, c, start[c], target[c], full, single)
             lost_chunk = c if lost_rank >= 0 else -1
@@ -133,8 +135,13 @@ def _run(
     return code, bad, other, where
 
 
-def run(program: Program) -> tuple[Outcome, U1]:
-    """Runs `program` symbolically; also final u1[n]: rrc i completes its destination's value.
+def columns(program: Program) -> I4:
+    """The transfers as plain numbers, i4[n, 6]: what one needs of a row is in one place."""
+    return program.transfers.view(np.int32).reshape(len(program), len(FIELDS))
+
+
+def run(program: Program) -> Outcome:
+    """Runs `program` symbolically.
 
     The violation is the earliest in the table; a missing chunk is reported only when every
     transfer is sound. O(transfers · R/64 + chunks · R) time (R²/64 more where all ranks want
@@ -148,14 +155,34 @@ def run(program: Program) -> tuple[Outcome, U1]:
     target = np.full(c.n_chunks, -1, np.int32)
     if not c.all_want:
         target = c.target_of(chunks).astype(np.int32)
-    src, dst, step, op = (np.ascontiguousarray(t[k]) for k in ("src", "dst", "step", "op"))
-    ptr, rows = group(np.ascontiguousarray(t["chunk"]), c.n_chunks)
-    final = np.zeros(len(t), np.uint8)
+    ptr, rows = group(t["chunk"], c.n_chunks)
     full = full_set(c.n_ranks) if c.reduces else np.ones(1, np.uint64)
-    found = _run(
-        ptr, rows, src, dst, step, op, start, target, full, c.n_ranks, not c.reduces, final
-    )
-    return Outcome(*(int(x) for x in found)), final
+    found = _run(ptr, rows, columns(program), start, target, full, c.n_ranks, not c.reduces)
+    return Outcome(*(int(x) for x in found))
+
+
+@njit(cache=True)
+def _count(ptr: I8, rows: I4, table: I4, n_ranks: int) -> U1:
+    final = np.zeros(len(rows), np.uint8)
+    held = np.empty(n_ranks, np.int32)
+    for c in range(len(ptr) - 1):
+        held[:] = 1
+        for k in range(ptr[c], ptr[c + 1]):
+            i = rows[k]
+            s, d, reduces = table[i, SRC], table[i, DST], table[i, OP] == 1
+            held[d] = held[s] + (held[d] if reduces else 0)
+            final[i] = reduces and held[d] == n_ranks
+    return final
+
+
+def completing(program: Program) -> U1:
+    """Which transfers of a verified, reducing `program` complete their destination's value.
+
+    No contribution is ever added twice there, so counting them will do. O(transfers + chunks · R).
+    """
+    c = program.collective
+    ptr, rows = group(program.transfers["chunk"], c.n_chunks)
+    return _count(ptr, rows, columns(program), c.n_ranks)
 
 
 def full_set(n_ranks: int) -> Words:

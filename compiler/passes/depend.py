@@ -20,61 +20,64 @@ from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.program import Program
 from hccc.ir.routes import resources
 from hccc.ir.topology import Topology, uniform
-from hccc.passes.grouping import group
+from hccc.passes.contributions import DST, OP, SRC, columns
+from hccc.passes.grouping import group, sort_row
 
 
 @njit(cache=True)
-def _edges(
-    ptr: I8, rows: I4, src: I4, dst: I4, op: I4, overwrites: B1, n_ranks: int
-) -> tuple[I4, I8, I8, U1]:
-    """Predecessors of every task, as runs [begin, end) of one array, and the initial bits."""
+def _edges(ptr: I8, rows: I4, table: I4, overwrites: B1, n_ranks: int) -> tuple[I4, I8, U1]:
+    """Predecessors of every task, tasks in the order of `rows`; how many, by task; initial bits."""
     n = len(rows)
     edges = np.empty(3 * n + 1, np.int32)
-    begin, end = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    counts = np.zeros(n, np.int32)
     initial = np.zeros(n, np.uint8)
     writer = np.full(n_ranks, -1, np.int32)  # last task that changed the chunk at each rank
-    reader = np.full(n_ranks, -1, np.int32)  # head of the list of tasks that read it since
-    older = np.full(n, -1, np.int32)  # that list, by task
+    reader = np.full(n_ranks, -1, np.int32)  # head of the list of rows that read it since
+    older = np.full(n, -1, np.int32)  # that list, by row
     fill = 0
     for c in range(len(ptr) - 1):
         for k in range(ptr[c], ptr[c + 1]):
-            writer[src[rows[k]]] = writer[dst[rows[k]]] = -1
-            reader[src[rows[k]]] = reader[dst[rows[k]]] = -1
+            s, d = table[rows[k], SRC], table[rows[k], DST]
+            writer[s] = writer[d] = reader[s] = reader[d] = -1
         for k in range(ptr[c], ptr[c + 1]):
             i = rows[k]
-            s, d = src[i], dst[i]
-            begin[i] = fill
+            s, d, op = table[i, SRC], table[i, DST], table[i, OP]
+            begin = fill
             if writer[s] >= 0:
                 edges[fill] = writer[s]
                 fill += 1
             else:
                 initial[i] |= SOURCE_INITIAL
-            if writer[d] < 0 and op[i]:
+            if writer[d] < 0 and op:
                 initial[i] |= TARGET_INITIAL
-            if writer[d] >= 0 and (op[i] or reader[d] < 0):
+            if writer[d] >= 0 and (op or reader[d] < 0):
                 edges[fill] = writer[d]  # never the writer of s: a task writes one rank
                 fill += 1
             r = reader[d] if writer[d] >= 0 or overwrites[i] else -1
             while r >= 0:
-                if r != writer[s]:
-                    edges[fill] = r
+                if rows[r] != writer[s]:
+                    edges[fill] = rows[r]
                     fill += 1
                 r = older[r]
-            end[i] = fill
-            older[i], reader[s] = reader[s], i
+            counts[i] = fill - begin
+            older[k], reader[s] = reader[s], k
             writer[d], reader[d] = i, -1
-    return edges, begin, end, initial
+    return edges, counts, initial
 
 
 @njit(cache=True)
-def _pack(edges: I4, begin: I8, end: I8) -> tuple[I8, I4]:
-    """The runs in task order, each ascending."""
-    ptr = np.zeros(len(begin) + 1, np.int64)
-    for i in range(len(begin)):
-        ptr[i + 1] = ptr[i] + end[i] - begin[i]
+def _pack(edges: I4, counts: I4, rows: I4) -> tuple[I8, I4]:
+    """The predecessors in task order, each task's ascending."""
+    ptr = np.zeros(len(counts) + 1, np.int64)
+    for i in range(len(counts)):
+        ptr[i + 1] = ptr[i] + counts[i]
     index = np.empty(ptr[-1], np.int32)
-    for i in range(len(begin)):
-        index[ptr[i] : ptr[i + 1]] = np.sort(edges[begin[i] : end[i]])
+    begin = 0
+    for i in rows:
+        own = index[ptr[i] : ptr[i + 1]]
+        own[:] = edges[begin : begin + len(own)]
+        sort_row(own)
+        begin += len(own)
     return ptr, index
 
 
@@ -84,11 +87,11 @@ def depend(program: Program, topology: Topology | None = None) -> Dag:
     O(transfers + dependencies), plus a sort of the links.
     """
     t, c = program.transfers, program.collective
-    ptr, rows = group(np.ascontiguousarray(t["chunk"]), c.n_chunks)
-    src, dst, op = (np.ascontiguousarray(t[k]) for k in ("src", "dst", "op"))
+    ptr, rows = group(t["chunk"], c.n_chunks)
+    src, dst = t["src"], t["dst"]
     overwrites = c.wants(dst, t["chunk"]) & (not c.swaps_in_place)
-    edges, begin, end, initial = _edges(ptr, rows, src, dst, op, overwrites, c.n_ranks)
-    preds = Csr(*_pack(edges, begin, end))
+    edges, counts, initial = _edges(ptr, rows, columns(program), overwrites, c.n_ranks)
+    preds = Csr(*_pack(edges, counts, rows))
     if topology is None:
         topology = uniform(c.n_ranks, program.gpus_per_node, program.nics_per_node)
     return Dag(program, preds, initial, *resources(topology, src, dst), topology)

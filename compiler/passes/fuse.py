@@ -49,8 +49,16 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
 def _best(candidates: list[Primitives]) -> Primitives:
     """The candidate with the least traffic among the nearly fastest."""
     links = link_time(candidates[0])  # fusing moves no byte to another link
-    times = [max(links, timeline(p, connections(p).of).makespan) for p in candidates]
     traffic = [len(p.src.rank) + len(p.dst.rank) for p in candidates]
+
+    def time(p: Primitives) -> float:
+        return max(links, timeline(p, connections(p).of).makespan)
+
+    least = candidates[int(np.argmin(traffic))]
+    lasts = time(least)
+    if lasts == links:  # nothing can be faster
+        return least
+    times = [lasts if p is least else time(p) for p in candidates]
     near = [i for i, t in enumerate(times) if t <= NEAR * min(times)]
     return candidates[min(near, key=lambda i: (traffic[i], i))]
 
@@ -120,12 +128,14 @@ def _put_heads(rows: I4, key: I8, last_pred: I4, dests: I8, most: int) -> I4:
     return head
 
 
-def _last_pred(p: Primitives, besides: I4) -> I4:
+@njit(cache=True)
+def _last_pred(ptr: I8, pred: I4, besides: I4) -> I4:
     """The latest predecessor of each primitive other than `besides[i]`, or -1: i4[n]."""
-    row, pred = p.deps.owner(), p.deps.index
-    last = np.full(len(p), -1, np.int32)
-    other = pred != besides[row]
-    np.maximum.at(last, row[other], pred[other])
+    last = np.full(len(besides), -1, np.int32)
+    for i in range(len(besides)):
+        for k in range(ptr[i], ptr[i + 1]):
+            if pred[k] != besides[i]:
+                last[i] = max(last[i], pred[k])
     return last
 
 
@@ -139,7 +149,7 @@ def _multi_puts(p: Primitives) -> Primitives:
     rows = puts[order]
     change = np.diff(place[order]) | np.diff(writer[rows])
     key = np.concatenate([np.zeros(1, np.int64), np.cumsum(change != 0)])[: len(rows)]
-    last = _last_pred(p, np.full(len(p), -1, np.int32))
+    last = _last_pred(p.deps.ptr, p.deps.index, np.full(len(p), -1, np.int32))
     head = np.arange(len(p), dtype=np.int32)
     head[rows] = _put_heads(rows, key, last[rows], p.dst.counts()[rows], MAX_OPERANDS)
     keep_src = head[p.src.owner()] == p.src.owner()
@@ -152,7 +162,7 @@ def _results(p: Primitives) -> Primitives:
     dests = p.dst.counts()
     joins = (p.src.counts() == 1) & (writer >= 0)
     w = np.where(joins, writer, 0)
-    joins &= (p.src.counts()[w] > 1) & (_last_pred(p, writer) < w)
+    joins &= (p.src.counts()[w] > 1) & (_last_pred(p.deps.ptr, p.deps.index, writer) < w)
     joins &= dests + dests[w] <= MAX_OPERANDS
     rows = np.flatnonzero(joins)
     _, first = np.unique(writer[rows], return_index=True)  # one group of puts a reduction

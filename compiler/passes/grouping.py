@@ -24,22 +24,74 @@ def group(keys: I4, n_groups: int) -> tuple[I8, I4]:
     return ptr, rows
 
 
+@njit(cache=True)
+def _transposed(ptr: I8, index: I4, n: int) -> tuple[I8, I4]:
+    back = np.zeros(n + 1, np.int64)
+    for x in index:
+        back[x + 1] += 1
+    for x in range(n):
+        back[x + 1] += back[x]
+    fill = back[:-1].copy()
+    rows = np.empty(len(index), np.int32)
+    for i in range(n):
+        for x in index[ptr[i] : ptr[i + 1]]:
+            rows[fill[x]] = i
+            fill[x] += 1
+    return back, rows
+
+
 def transpose(graph: Csr) -> Csr:
     """Successors from predecessors (or back), each row ascending. O(n + edges)."""
-    ptr, rows = group(graph.index, len(graph))
-    return Csr(ptr, graph.owner()[rows])
+    return Csr(*_transposed(graph.ptr, graph.index, len(graph)))
+
+
+@njit(cache=True)
+def sort_row(values: I4) -> None:
+    """Sorts in place; most rows are short."""
+    if len(values) > 32:
+        values.sort()
+        return
+    for i in range(1, len(values)):
+        x, j = values[i], i
+        while j > 0 and values[j - 1] > x:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = x
+
+
+@njit(cache=True)
+def distinct(ends: I8, index: I4) -> tuple[I8, I4]:
+    """Rows `index[ends[r - 1]:ends[r]]` sorted and without repetition, as ptr and index.
+
+    Uses `index` up.
+    """
+    ptr = np.zeros(len(ends) + 1, np.int64)
+    lo, kept = 0, 0
+    for r in range(len(ends)):
+        sort_row(index[lo : ends[r]])
+        for k in range(lo, ends[r]):
+            if kept == ptr[r] or index[k] != index[kept - 1]:
+                index[kept] = index[k]
+                kept += 1
+        ptr[r + 1] = kept
+        lo = ends[r]
+    return ptr, index[:kept].copy()
+
+
+@njit(cache=True)
+def _graph(row: I4, value: I4, n_rows: int) -> tuple[I8, I4]:
+    fill = np.zeros(n_rows + 1, np.int64)
+    for r in row:
+        fill[r + 1] += 1
+    for r in range(n_rows):
+        fill[r + 1] += fill[r]
+    index = np.empty(len(row), np.int32)
+    for k in range(len(row)):
+        index[fill[row[k]]] = value[k]
+        fill[row[k]] += 1
+    return distinct(fill[:n_rows], index)
 
 
 def graph(row: I4, value: I4, n_rows: int) -> Csr:
-    """The graph of edges (row, value), each once, rows ascending. O(edges log edges).
-
-    Values must be less than `n_rows`. (np.unique's hashing is ten times slower here.)
-    """
-    width = max(n_rows, 1)
-    pairs = np.sort(row.astype(np.int64) * width + value)
-    new = np.ones(len(pairs), np.bool_)
-    new[1:] = pairs[1:] != pairs[:-1]
-    pairs = pairs[new]
-    ptr = np.zeros(n_rows + 1, np.int64)
-    np.cumsum(np.bincount(pairs // width, minlength=n_rows), out=ptr[1:])
-    return Csr(ptr, pairs % width)
+    """The graph of edges (row, value), each once, rows ascending. O(n + edges log row length)."""
+    return Csr(*_graph(row, value, n_rows))

@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
-from hccc.ir.arrays import B1, I4, I8
+from hccc.ir.arrays import B1, I4, I8, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Guard, Operands
+from hccc.ir.primitives import Buffer, Guard
+
+INPUT, OUTPUT, QUEUE = (int(b) for b in (Buffer.INPUT, Buffer.OUTPUT, Buffer.QUEUE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +61,16 @@ def locate(plan: Plan, *, in_place: bool) -> Locations:
     count = plan.n_ranks * w.rank + int(plan.queues.length.sum())
     start = np.full(count, -1, np.int32)
     start_rank, want = start.copy(), start.copy()
-    begin = _input(plan, w, holder, slot, in_place)
+    memory = _memory(plan, w, in_place)
+    buffer = np.full(len(slot), Buffer.INPUT, np.uint8)
+    begin = _keys(holder, buffer, slot, w.rank, *memory)
     start[begin], start_rank[begin] = chunk, holder
     if plan.collective.op is not OpType.CUSTOM:
         end, wanted = _wanted(plan, w)
         want[end] = wanted
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
-    return Locations(
-        _keys(plan, w, plan.src, in_place), _keys(plan, w, plan.dst, in_place), count,
-        start, start_rank, want, plan.guard != skipped,
-    )  # fmt: skip
+    src, dst = (_keys(o.rank, o.buffer, o.slot, w.rank, *memory) for o in (plan.src, plan.dst))
+    return Locations(src, dst, count, start, start_rank, want, plan.guard != skipped)
 
 
 def _widths(plan: Plan) -> _Widths:
@@ -102,32 +105,37 @@ def _wanted(plan: Plan, w: _Widths) -> tuple[I8, I8]:
     return rank * w.rank + w.input + slot, c.output_chunk(rank, slot)
 
 
-def _input(plan: Plan, w: _Widths, rank: I8, slot: I8, in_place: bool) -> I8:
-    """Keys of send slots: in place those of the receive slot in the same memory, if any."""
-    c = plan.collective
-    own = rank * w.rank + slot
-    if not in_place or c.op is OpType.CUSTOM:
-        return own
-    offset = np.array([c.alias_offset(r) for r in range(plan.n_ranks)], np.int64)
-    room = np.array([c.output_blocks(r) for r in range(plan.n_ranks)], np.int64)
-    other = slot + offset[rank]
-    shared = (other >= 0) & (other < room[rank] * c.chunks_per_block)
-    return np.where(shared, rank * w.rank + w.input + other, own)
-
-
-def _keys(plan: Plan, w: _Widths, o: Operands, in_place: bool) -> I4:
-    """The location of every operand."""
-    rank, slot = o.rank.astype(np.int64), o.slot.astype(np.int64)
+def _memory(plan: Plan, w: _Widths, in_place: bool) -> tuple[I8, I8, I8, I8]:
+    """What `_keys` needs to know: for each rank, where send slot 0 is in its receive buffer and
+    how many slots that has; where each region of a rank begins, and each queue."""
+    c, ranks = plan.collective, range(plan.n_ranks)
+    offset, room = np.zeros(plan.n_ranks, np.int64), np.zeros(plan.n_ranks, np.int64)
+    if in_place and c.op is not OpType.CUSTOM:
+        offset[:] = [c.alias_offset(r) for r in ranks]
+        room[:] = [c.output_blocks(r) * c.chunks_per_block for r in ranks]
     base: I8 = np.zeros(8, np.int64)
     base[[Buffer.OUTPUT, Buffer.SCRATCH, Buffer.STAGE]] = (
         w.input, w.input + w.output, w.input + w.output + w.scratch,
     )  # fmt: skip
-    keys = rank * w.rank + base[o.buffer] + slot
-    reads_input = o.buffer == Buffer.INPUT
     if not in_place:
-        reads_input = reads_input | (o.buffer == Buffer.STAGE)
-    keys[reads_input] = _input(plan, w, rank[reads_input], slot[reads_input], in_place)
-    queue = o.buffer == Buffer.QUEUE
-    first = plan.n_ranks * w.rank + np.cumsum(plan.queues.length) - plan.queues.length
-    keys[queue] = first[o.rank[queue]] + slot[queue]
-    return keys.astype(np.int32)
+        base[Buffer.STAGE] = base[Buffer.INPUT]
+    queue = plan.n_ranks * w.rank + np.cumsum(plan.queues.length, dtype=np.int64)
+    return offset, room, base, queue - plan.queues.length
+
+
+@njit(cache=True)
+def _keys(
+    rank: I4, buffer: U1, slot: I4, width: int, offset: I8, room: I8, base: I8, queue: I8
+) -> I4:
+    """The location of every operand. In place a send slot may be a receive slot's memory."""
+    keys = np.empty(len(rank), np.int32)
+    for k in range(len(rank)):
+        if buffer[k] == QUEUE:
+            keys[k] = queue[rank[k]] + slot[k]
+            continue
+        other = slot[k] + offset[rank[k]]
+        if buffer[k] == INPUT and 0 <= other < room[rank[k]]:
+            keys[k] = rank[k] * width + base[OUTPUT] + other
+        else:
+            keys[k] = rank[k] * width + base[buffer[k]] + slot[k]
+    return keys

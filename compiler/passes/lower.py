@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
-from hccc.passes.contributions import run
+from hccc.passes.contributions import completing
 
 
 def lower(pipeline: Pipeline, transport: Transport = Transport.DIRECT) -> Primitives:
@@ -26,14 +27,16 @@ def lower(pipeline: Pipeline, transport: Transport = Transport.DIRECT) -> Primit
 
 def _columns(dag: Dag, order: I4) -> tuple[I4, I4, I4, NDArray[np.bool_]]:
     """src, dst, chunk and is-rrc of the tasks in schedule order."""
-    t = dag.program.transfers[order]
-    src, dst, chunk = (np.ascontiguousarray(t[k]) for k in ("src", "dst", "chunk"))
-    return src, dst, chunk, t["op"] == 1
+    t = dag.program.transfers
+    src, dst, chunk, op = (t[k][order] for k in ("src", "dst", "chunk", "op"))
+    return src, dst, chunk, op == 1
 
 
 def _final(dag: Dag) -> U1:
     """Which tasks complete a value, in table order."""
-    return run(dag.program)[1] if dag.program.collective.reduces else np.zeros(len(dag), np.uint8)
+    return (
+        completing(dag.program) if dag.program.collective.reduces else np.zeros(len(dag), np.uint8)
+    )
 
 
 def _value(initial: NDArray[Any], bit: int) -> NDArray[np.uint8]:
@@ -63,13 +66,22 @@ def _direct(pipeline: Pipeline) -> Primitives:
 
 def _renumber(preds: Csr, order: I4) -> Csr:
     """Predecessors of each position as positions."""
+    return Csr(*_moved(preds.ptr, preds.index, order))
+
+
+@njit(cache=True)
+def _moved(ptr: I8, index: I4, order: I4) -> tuple[I8, I4]:
     position = np.empty(len(order), np.int32)
-    position[order] = np.arange(len(order), dtype=np.int32)
-    counts = preds.counts()[order]
-    ptr = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(counts, out=ptr[1:])
-    pick = np.repeat(preds.ptr[:-1][order] - ptr[:-1], counts) + np.arange(ptr[-1])
-    return Csr(ptr, position[preds.index[pick]])
+    for i in range(len(order)):
+        position[order[i]] = i
+    new_ptr, new = np.zeros(len(order) + 1, np.int64), np.empty(len(index), np.int32)
+    fill = 0
+    for i in range(len(order)):
+        for k in range(ptr[order[i]], ptr[order[i] + 1]):
+            new[fill] = position[index[k]]
+            fill += 1
+        new_ptr[i + 1] = fill
+    return new_ptr, new
 
 
 def _staged(pipeline: Pipeline) -> Primitives:

@@ -18,7 +18,6 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
 from hccc.passes.clocks import happens_before
 from hccc.passes.deadlock import execution_order
-from hccc.passes.grouping import group
 from hccc.passes.locations import Locations, locate
 from hccc.passes.proof import Proof
 from hccc.passes.waits import enforced, how, name
@@ -38,9 +37,6 @@ def race(plan: Plan) -> Proof:
     for in_place in plan.modes:
         where = locate(plan, in_place=in_place)
         a, b = _pairs(plan, where, order)
-        block = plan.block_of()
-        apart = block[a] != block[b]
-        a, b = a[apart], b[apart]
         ordered = happens_before(plan.tb_ptr, waits, order, a, b)
         if not ordered.all():
             i = int(np.flatnonzero(ordered == 0)[0])
@@ -67,44 +63,64 @@ def _inputs_constant(plan: Plan) -> None:
 
 
 def _pairs(plan: Plan, where: Locations, order: I4) -> tuple[I4, I4]:
-    """Pairs of primitives that must be ordered, earlier first."""
-    position = np.empty(len(plan), np.int64)
-    position[order] = np.arange(len(order))
-    active = where.active
-    src_row, dst_row = plan.src.owner(), plan.dst.owner()
-    keep_src, keep_dst = active[src_row], active[dst_row]
-    row = np.concatenate([src_row[keep_src], dst_row[keep_dst]])
-    location = np.concatenate([where.src[keep_src], where.dst[keep_dst]])
-    writes = np.zeros(len(row), np.bool_)
-    writes[int(keep_src.sum()) :] = True
-    by_time = np.argsort(position[row] * 2 + writes, kind="stable")
-    row, location, writes = row[by_time], location[by_time], writes[by_time]
-    ptr, access = group(location, where.count)
-    return _conflicts(ptr, access, row, writes)
+    """Pairs of primitives in different blocks that must be ordered, earlier first."""
+    ptr, access = _accesses(
+        order, where.active, plan.src.ptr, where.src, plan.dst.ptr, where.dst, where.count
+    )
+    return _conflicts(ptr, access, plan.block_of())
 
 
 @njit(cache=True)
-def _conflicts(ptr: I8, access: I4, row: I4, writes: B1) -> tuple[I4, I4]:
+def _accesses(
+    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, n_locations: int
+) -> tuple[I8, I4]:
+    """Who accesses each location, in the order of time: i for a read by primitive i, ~i for a
+    write. A primitive reads before it writes."""
+    ptr = np.zeros(n_locations + 1, np.int64)
+    for i in order:
+        if active[i]:
+            for x in src[src_ptr[i] : src_ptr[i + 1]]:
+                ptr[x + 1] += 1
+            for x in dst[dst_ptr[i] : dst_ptr[i + 1]]:
+                ptr[x + 1] += 1
+    for x in range(n_locations):
+        ptr[x + 1] += ptr[x]
+    fill = ptr[:-1].copy()
+    access = np.empty(ptr[-1], np.int32)
+    for i in order:
+        if active[i]:
+            for x in src[src_ptr[i] : src_ptr[i + 1]]:
+                access[fill[x]] = i
+                fill[x] += 1
+            for x in dst[dst_ptr[i] : dst_ptr[i + 1]]:
+                access[fill[x]] = ~i
+                fill[x] += 1
+    return ptr, access
+
+
+@njit(cache=True)
+def _conflicts(ptr: I8, access: I4, block: I4) -> tuple[I4, I4]:
     """Neighbouring conflicts of every location: at most two per access."""
     a, b = np.empty(2 * len(access), np.int32), np.empty(2 * len(access), np.int32)
     n = 0
     for location in range(len(ptr) - 1):
         writer, first_read = -1, ptr[location]
         for k in range(ptr[location], ptr[location + 1]):
-            i = row[access[k]]
-            if not writes[access[k]]:
-                if writer >= 0 and writer != i:
+            if access[k] >= 0:
+                i = access[k]
+                if writer >= 0 and block[writer] != block[i]:
                     a[n], b[n] = writer, i
                     n += 1
                 continue
-            reads = 0
+            i, others = ~access[k], 0
             for r in range(first_read, k):
-                if row[access[r]] != i:
-                    a[n], b[n] = row[access[r]], i
-                    n += 1
-                    reads += 1
-            if reads == 0 and writer >= 0 and writer != i:
+                if access[r] != i:
+                    others += 1
+                    if block[access[r]] != block[i]:
+                        a[n], b[n] = access[r], i
+                        n += 1
+            if others == 0 and writer >= 0 and block[writer] != block[i]:
                 a[n], b[n] = writer, i
                 n += 1
             writer, first_read = i, k + 1
-    return a[:n], b[:n]
+    return a[:n].copy(), b[:n].copy()

@@ -12,12 +12,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hccc.diagnostics import UserError, fail
-from hccc.ir.arrays import B1, I4, I8, U1
+from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.passes.contributions import full_set
 from hccc.passes.deadlock import execution_order
 from hccc.passes.locations import Locations, locate
+from hccc.passes.parts import parts
 from hccc.passes.proof import Proof
 from hccc.passes.waits import enforced, how, name
 
@@ -36,7 +37,8 @@ _WHY = {
 def result(plan: Plan) -> Proof:
     """Proves that `plan` computes its collective; it must have passed `deadlock` and `race`.
 
-    O(operands · R/64) time; the bitsets are run in word ranges so that they fit `STATE_BYTES`.
+    O(operands · R/64) time; bitsets of one part at a time (`parts`), mostly R²/8 bytes, run in word
+    ranges where they do not fit `STATE_BYTES`.
 
     Raises:
         UserError E306: a primitive combines wrong values; E307: a receive slot ends wrong.
@@ -57,11 +59,16 @@ def result(plan: Plan) -> Proof:
 def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:
     reduces = plan.collective.reduces
     full = full_set(plan.n_ranks) if reduces else np.ones(1, np.uint64)
-    span = max(1, min(len(full), STATE_BYTES // (8 * max(where.count, 1))))
+    split = parts(plan, where, order)
+    size = max(1, split.largest())
+    span = max(1, min(len(full), STATE_BYTES // (8 * size)))
+    turn = np.empty(len(plan), np.int32)
+    turn[order] = np.arange(len(order), dtype=np.int32)
     for lo in range(0, len(full), span):
         code, i = _execute(
-            order, where.active, plan.src.ptr, where.src, plan.dst.ptr, where.dst, plan.final,
-            where.start, where.start_rank, where.want, full[lo : lo + span], lo, reduces,
+            split.row_ptr, split.rows, split.place_ptr, split.places, split.local, turn,
+            plan.src.ptr, where.src, plan.dst.ptr, where.dst, plan.final,
+            where.start, where.start_rank, where.want, full[lo : lo + span], lo, reduces, size,
         )  # fmt: skip
         if code > 0:
             raise fail("E306", f"{how}, {name(plan, int(i))} {_WHY[int(code)]}")
@@ -91,56 +98,108 @@ def begin(start: I4, start_rank: I4, words: int, lo: int, reduces: bool) -> Word
 
 
 @njit(cache=True)
-def _combine(sources: I4, state: Words, held: I4, done: U1, value: Words) -> tuple[int, int, int]:
+def _reset(
+    places: I4, start: I4, start_rank: I4, lo: int, reduces: bool, state: Words, held: I4, done: U1
+) -> None:
+    """The bitsets of a part's locations at the start, words [lo, lo + words)."""
+    words = state.shape[1]
+    for j in range(len(places)):
+        state[j] = 0
+        held[j], done[j] = start[places[j]], 0
+        bit = start_rank[places[j]] if reduces else 0
+        if held[j] >= 0 and lo <= bit >> 6 < lo + words:
+            state[j, (bit >> 6) - lo] = np.uint64(1) << np.uint64(bit & 63)
+
+
+@njit(cache=True)
+def _combine(
+    sources: I4, local: I4, state: Words, held: I4, done: U1, value: Words
+) -> tuple[int, int, int]:
     """Combines the sources into `value`: (code, chunk, done)."""
+    first = local[sources[0]]
+    chunk, complete = held[first], done[first]
     value[:] = 0
-    chunk, complete = held[sources[0]], done[sources[0]]
-    for s in sources:
+    for x in sources:
+        s = local[x]
         if held[s] < 0:
             return EMPTY, 0, 0
         if held[s] != chunk:
             return MIXED, 0, 0
         if len(sources) > 1 and done[s]:
             return LATE, 0, 0
+        overlap = np.uint64(0)
         for w in range(len(value)):
-            if value[w] & state[s, w]:
-                return TWICE, 0, 0
+            overlap |= value[w] & state[s, w]
             value[w] |= state[s, w]
+        if overlap:
+            return TWICE, 0, 0
     return OK, chunk, complete
 
 
 @njit(cache=True)
-def _execute(
-    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, final: U1,
-    start: I4, start_rank: I4, want: I4, full: Words, lo: int, reduces: bool,
+def _differ(a: Words, b: Words) -> bool:
+    found = np.uint64(0)
+    for w in range(len(a)):
+        found |= a[w] ^ b[w]
+    return bool(found != 0)
+
+
+@njit(cache=True)
+def _run(
+    rows: I4, local: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, final: U1, full: Words,
+    state: Words, held: I4, done: U1, value: Words,
 ) -> tuple[int, int]:  # fmt: skip
-    """Runs the Plan on words [lo, lo + len(full)): (code, primitive), or (0, wrong location)."""
-    state = begin(start, start_rank, len(full), lo, reduces)
-    held = start.copy()
-    done = np.zeros(len(start), np.uint8)
-    value = np.zeros(len(full), np.uint64)
-    for i in order:
-        if not active[i]:
-            continue
-        code, chunk, complete = _combine(src[src_ptr[i] : src_ptr[i + 1]], state, held, done, value)
+    """Runs the primitives of a part: (code, primitive)."""
+    for i in rows:
+        sources = src[src_ptr[i] : src_ptr[i + 1]]
+        code, chunk, complete = _combine(sources, local, state, held, done, value)
         if code != OK:
             return code, i
         if final[i]:
             if complete:
                 return LATE, i
             complete = 1
-            for w in range(len(full)):
-                if value[w] != full[w]:
-                    return EARLY, i
+            if _differ(value, full):
+                return EARLY, i
         for k in range(dst_ptr[i], dst_ptr[i + 1]):
-            state[dst[k]] = value
-            held[dst[k]], done[dst[k]] = chunk, complete
-    for x in range(len(want)):
-        if want[x] < 0:
-            continue
-        if held[x] != want[x] or done[x] != reduces:
-            return OK, x
-        for w in range(len(full)):
-            if state[x, w] != full[w]:
-                return OK, x
+            d = local[dst[k]]
+            state[d] = value
+            held[d], done[d] = chunk, complete
     return OK, -1
+
+
+@njit(cache=True)
+def _execute(
+    row_ptr: I8, rows: I4, place_ptr: I8, places: I4, local: I4, turn: I4, src_ptr: I8, src: I4,
+    dst_ptr: I8, dst: I4, final: U1, start: I4, start_rank: I4, want: I4, full: Words, lo: int,
+    reduces: bool, size: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Runs the Plan on words [lo, lo + len(full)): (code, primitive), or (0, wrong location).
+
+    Of several, the primitive that runs first, or the first location.
+    """
+    state, held = np.empty((size, len(full)), np.uint64), np.empty(size, np.int32)
+    done, value = np.empty(size, np.uint8), np.empty(len(full), np.uint64)
+    bad, code, wrong = -1, OK, len(want)
+    for part in range(len(row_ptr) - 1):
+        here = places[place_ptr[part] : place_ptr[part + 1]]
+        _reset(here, start, start_rank, lo, reduces, state, held, done)
+        found, i = _run(
+            rows[row_ptr[part] : row_ptr[part + 1]], local, src_ptr, src, dst_ptr, dst, final,
+            full, state, held, done, value,
+        )  # fmt: skip
+        if found != OK:
+            if bad < 0 or turn[i] < turn[bad]:
+                bad, code = i, found
+            continue
+        for j in range(len(here)):
+            if want[here[j]] >= 0 and here[j] < wrong:
+                same = held[j] == want[here[j]] and done[j] == reduces
+                if not same or _differ(state[j], full):
+                    wrong = here[j]
+    if code != OK:
+        return code, bad
+    for x in range(wrong):  # where nothing is done, only what starts there can end there
+        if want[x] >= 0 and local[x] < 0 and (reduces or start[x] != want[x]):
+            return OK, x
+    return OK, wrong if wrong < len(want) else -1

@@ -31,8 +31,9 @@ def _by_flag(plan: Plan) -> tuple[I4, I4]:
     base = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.n_flags, dtype=np.int64)])
     poster = np.full(int(base[-1]), -1, np.int32)
     key = base[plan.posts.rank] + plan.posts.flag
-    if len(np.unique(key)) != len(key):
-        twice = int(key[np.argsort(key)][np.flatnonzero(np.diff(np.sort(key)) == 0)[0]])
+    times = np.bincount(key, minlength=1)
+    if times.max() > 1:
+        twice = int(np.argmax(times > 1))
         at = int(np.searchsorted(base, twice, side="right")) - 1
         raise fail("E301", f"flag {twice - base[at]} of rank {at} is raised by two primitives")
     poster[key] = plan.posts.owner()

@@ -54,7 +54,7 @@ MUTANTS = [
            "            if writer[s] >= 0:", "            initial[i] |= SOURCE_INITIAL\n"
            "            if writer[s] >= 0:"),
     Mutant("a changed target is taken from the send buffer", "depend",
-           "if writer[d] < 0 and op[i]:", "if op[i]:"),
+           "if writer[d] < 0 and op:", "if op:"),
     Mutant("an unchanged source is taken for changed", "depend",
            "initial[i] |= SOURCE_INITIAL", "pass"),
     Mutant("chains grow over readers in between", "fuse",
