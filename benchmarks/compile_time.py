@@ -1,17 +1,23 @@
-"""How long program → Plan takes, by phase, and how much memory (ResCCL Fig. 10a).
+"""How long program → Plan takes, by phase, how it grows, and how much memory (ResCCL Fig. 10a).
 
-    python benchmarks/compile_time.py [--ranks 32,256,1024] [--msccl-tools DIR]
+    python benchmarks/compile_time.py [--ranks 64,256,1024] [--large] [--msccl-tools DIR]
 
-Every row is a process of its own, run once to warm numba's cache and then measured. With a
-checkout of microsoft/msccl-tools (lxml installed) its ring AllReduce is timed beside hccc's.
+Every row is a process of its own. Seconds are CPU seconds (user + system of all threads): they
+are the same on a busy machine, and at least the wall time on an idle one. "load" is importing and
+loading compiled passes, which one compilation of 16 ranks does first. A phase's growth is the
+exponent x of time ~ transfers^x, fitted over the rows where it takes long enough to tell.
+--large adds 2,048 and 4,096 ranks: minutes, and about 10 GiB. With a checkout of
+microsoft/msccl-tools (lxml installed) its ring AllReduce is timed beside hccc's.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -22,6 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
+TOTALS = ("total", "without Proof", "wall")
+SHORTEST = 0.01  # seconds of a phase that can be compared
 MSCCL_RING = """
 import sys
 sys.setrecursionlimit(100000)
@@ -44,25 +52,49 @@ with MSCCLProgram("ring", fully_connected(size), AllReduce(size, size, True), 1)
 
 
 def measure(text: str) -> dict[str, float]:
-    """One compilation in this process: seconds by phase, cpu seconds, peak GiB."""
+    """One compilation in this process: CPU and peak memory by phase, wall seconds, GiB."""
     from hccc.diagnostics import Source
     from hccc.driver import Options, compile_text
 
+    spent: dict[str, float] = {}
+    peak: dict[str, float] = {}
+    running, since = "", time.process_time()
+
+    def enter(phase: str) -> None:
+        nonlocal running, since
+        now = time.process_time()
+        spent[running] = spent.get(running, 0.0) + now - since
+        peak[f"GiB after {running}"] = _peak()
+        running, since = phase, now
+
     begin = time.process_time()
-    stops = compile_text(Source("benchmark.rccl", text), Options())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    stops = compile_text(Source("benchmark.rccl", text), Options(), enter)
+    enter("")
     return {
-        **stops.seconds,
+        **spent,
+        **peak,
+        "wall": sum(stops.seconds.values()),
         "cpu": time.process_time() - begin,
-        "GiB": peak,
+        "GiB": _peak(),
         "transfers": len(stops.program),
         "primitives": len(stops.plan),
     }
 
 
-def in_process(text: str) -> dict[str, float]:
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def warm_measure(text: str) -> dict[str, float]:
+    """`measure` after loading all that it needs, which is "load"."""
+    measure(hierarchical_mesh("allreduce", 2, 8))
+    load = time.process_time()
+    return {**measure(text), "load": load}
+
+
+def in_process(text: str, how: str = "measure") -> dict[str, float]:
     """`measure` in a fresh process."""
-    run = [sys.executable, __file__, "--measure"]
+    run = [sys.executable, __file__, f"--{how}"]
     done = subprocess.run(run, input=text, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -81,21 +113,37 @@ def msccl_ring(checkout: Path, ranks: int) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def hm_table(ranks: list[int]) -> Table:
-    """The HM AllReduce at each size (nodes of 8)."""
-    table = Table(title="HM AllReduce, program to Plan: seconds (ResCCL: about 660 s at 1,024)")
-    columns = ("ranks", "transfers", "primitives", *PHASES, "total", "without Proof", "peak GiB")
-    for name in columns:
-        table.add_column(name, justify="right")
+def growth(rows: list[dict[str, float]], key: str) -> str:
+    """The exponent of `key` over transfers, by least squares, or nothing to tell it from."""
+    points = [(math.log(m["transfers"]), math.log(m[key])) for m in rows if m[key] >= SHORTEST]
+    if len(points) < 2:
+        return "-"
+    slope, _ = statistics.linear_regression(*zip(*points, strict=True))
+    return f"{slope:.2f}"
+
+
+def hm_tables(ranks: list[int]) -> list[Table]:
+    """The HM AllReduce at each size (nodes of 8): time, and memory."""
+    seconds = Table(
+        title="HM AllReduce, program to Plan: CPU seconds (ResCCL: about 660 s at 1,024)"
+    )
+    memory = Table(title="HM AllReduce, program to Plan: peak GiB so far, after each phase")
+    for name in ("ranks", "transfers", "primitives", "load", *PHASES, *TOTALS):
+        seconds.add_column(name, justify="right")
+    for name in ("ranks", *PHASES):
+        memory.add_column(name, justify="right")
+    rows = []
     for n in ranks:
-        m = in_process(hierarchical_mesh("allreduce", n // 8, 8))
-        spent = [m[p] for p in PHASES]
-        table.add_row(
-            str(n), f"{m['transfers']:,.0f}", f"{m['primitives']:,.0f}",
-            *(f"{s:.2f}" for s in spent), f"{sum(spent):.2f}", f"{sum(spent[:-1]):.2f}",
-            f"{m['GiB']:.2f}",
-        )  # fmt: skip
-    return table
+        m = in_process(hierarchical_mesh("allreduce", n // 8, 8), "warm-measure")
+        m["total"] = sum(m[p] for p in PHASES)
+        rows.append(m)
+        times = [m["load"], *(m[p] for p in PHASES), m["total"], m["total"] - m["Proof"], m["wall"]]
+        counts = (f"{n:,}", f"{m['transfers']:,.0f}", f"{m['primitives']:,.0f}")
+        seconds.add_row(*counts, *(f"{s:.2f}" for s in times))
+        memory.add_row(f"{n:,}", *(f"{m[f'GiB after {p}']:.2f}" for p in PHASES))
+    seconds.add_section()
+    seconds.add_row("growth", "", "", "", *(growth(rows, k) for k in (*PHASES, "total")))
+    return [seconds, memory]
 
 
 def ring_table(ranks: list[int], checkout: Path | None) -> Table:
@@ -114,18 +162,24 @@ def ring_table(ranks: list[int], checkout: Path | None) -> Table:
 def main() -> None:
     """Prints both tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--ranks", default="32,256,1024")
+    parser.add_argument("--ranks", default="64,256,1024")
+    parser.add_argument("--large", action="store_true", help="2,048 and 4,096 ranks too")
     parser.add_argument("--rings", default="8,32,64,128")
     parser.add_argument("--msccl-tools", type=Path)
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--warm-measure", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.measure:
-        print(json.dumps(measure(sys.stdin.read())))
+    if args.measure or args.warm_measure:
+        print(json.dumps((measure if args.measure else warm_measure)(sys.stdin.read())))
         return
     console = Console(width=140)
     in_process(hierarchical_mesh("allreduce", 2, 8))
-    console.print(hm_table([int(x) for x in args.ranks.split(",")]))
-    console.print(ring_table([int(x) for x in args.rings.split(",")], args.msccl_tools))
+    sizes = [int(x) for x in args.ranks.split(",")] + [2048, 4096] * args.large
+    for table in hm_tables(sizes):
+        console.print(table)
+    if args.rings:
+        rings = [int(x) for x in args.rings.split(",")]
+        console.print(ring_table(rings, args.msccl_tools))
 
 
 if __name__ == "__main__":
