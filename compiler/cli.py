@@ -1,6 +1,6 @@
 """cli: the commands. `hccc x.rccl -o DIR` compiles, `hccc check` proves, `hccc run` runs,
 `hccc fuzz` attacks, `hccc profile` measures this machine; those that predict are in
-`cli_predict`, the one that draws in `cli_show`, common options in `options`."""
+`cli_sim`, the one that draws in `cli_show`, common options in `options`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from hccc import __version__, cli_explain, cli_predict, cli_show, report
+from hccc import __version__, cli_explain, cli_show, cli_sim, report
 from hccc.command import DefaultGroup, Duration, Size, Words, execute
 from hccc.diagnostics import fail
 from hccc.options import (
@@ -235,7 +235,7 @@ def _emit(made: Made, name: str, dialect: str, protocol: str, in_place: bool | N
         sys.stdout.write(line + "\n")
 
 
-cli.add_command(cli_predict.sim)
+cli.add_command(cli_sim.sim)
 cli.add_command(cli_explain.explain)
 cli.add_command(cli_show.show)
 

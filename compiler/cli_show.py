@@ -11,10 +11,9 @@ import click
 from hccc import report
 from hccc.command import Size
 from hccc.diagnostics import fail
-from hccc.options import ROAD, road_options, walk
+from hccc.options import ROAD, compilation, road_options, walk
 
 if TYPE_CHECKING:
-    from hccc.driver import Options
     from hccc.road import Made
 
 OnPhase = Callable[[str], None]
@@ -54,7 +53,7 @@ def show(
         from hccc import picture
 
         cluster, words = chosen["cluster"], made_with(chosen)
-        wanted = picture.Wanted(output, what, size, trace, cluster, _how(chosen), words)
+        wanted = picture.Wanted(output, what, size, trace, cluster, compilation(chosen), words)
         wanted.check()
         if picture.is_cluster(algorithm):
             picture.show_cluster(algorithm, wanted)
@@ -72,7 +71,7 @@ def paged(file: Path | None, chosen: dict[str, Any]) -> Callable[[Made, OnPhase]
         return lambda made, on_phase: None
     if file.suffix.lower() != ".html":
         raise fail("E433", f"--report {file}: not .html", help="a report is a page: out.html")
-    options, how, cluster = made_with(chosen), _how(chosen), chosen["cluster"]
+    options, how, cluster = made_with(chosen), compilation(chosen), chosen["cluster"]
 
     def write(made: Made, on_phase: OnPhase) -> None:
         from hccc import picture
@@ -81,15 +80,6 @@ def paged(file: Path | None, chosen: dict[str, Any]) -> Callable[[Made, OnPhase]
         picture.show(made, wanted, on_phase)
 
     return write
-
-
-def _how(chosen: dict[str, Any]) -> Options:
-    """The options of a compilation, for the road."""
-    from hccc.driver import Options
-    from hccc.ir.primitives import Transport
-
-    kept = {name: value for name, value in chosen.items() if name != "reschedule"}
-    return Options(**{**kept, "transport": Transport[kept["transport"].upper()]})
 
 
 def made_with(chosen: dict[str, Any]) -> list[tuple[str, str]]:

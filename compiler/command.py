@@ -65,6 +65,16 @@ class Size(click.ParamType[int]):
         return size
 
 
+class MicroBatch(Size):
+    """Bytes, or `best` (None): whichever of several takes the least time."""
+
+    def convert(  # type: ignore[override]
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        """Bytes of `value`; None where it is `best`."""
+        return None if value == "best" else super().convert(value, param, ctx)
+
+
 class Duration(click.ParamType[float]):
     """Seconds: `30`, `30s`, `10m`, `1.5h`."""
 

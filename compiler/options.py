@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from hccc.command import Size
+from hccc.command import MicroBatch, Size
 
 if TYPE_CHECKING:
+    from hccc.driver import Options
     from hccc.road import Made
 
 TARGETS = ("cuda", "hip", "cpu")
@@ -119,6 +120,55 @@ def size_options(smallest: str, largest: str, factor: float = 4) -> Callable[[Co
     return add
 
 
+_CALL: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--micro-batch",
+        type=MicroBatch(),
+        default=0,
+        metavar="SIZE|best",
+        help="Bytes of a lane; 0: the cluster's chunk; best: of several.",
+    ),
+    click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all."),
+    click.option("--in-place", is_flag=True, help="Calls in place."),
+    click.option(
+        "--protocol",
+        type=click.Choice(["Simple", "LL", "LL128"]),
+        default="Simple",
+        help="Flags beside the data, or in every 16 or 128 bytes.",
+    ),
+    click.option("--launch", type=click.FloatRange(0), default=0, help="µs before the first step."),
+    click.option("--step", type=click.FloatRange(0), default=0, help="µs more of every step."),
+    click.option(
+        "--interpret", type=click.FloatRange(0), default=0, help="µs more, of an interpreter."
+    ),
+    click.option(
+        "--contention",
+        type=click.FloatRange(0),
+        default=0,
+        help="Capacity lost where thread blocks offer a link more than it takes (ResCCL Eq. 1).",
+    ),
+)
+CALL = (
+    "micro_batch", "window", "in_place", "protocol", "launch", "step", "interpret", "contention",
+)  # fmt: skip
+
+
+def call_options(command: Command) -> Command:
+    """How a simulated call is made: the fields of `predict.Call`."""
+    for option in reversed(_CALL):
+        command = option(command)
+    return command
+
+
+def compilation(chosen: dict[str, Any], *, prove: bool = True) -> Options:
+    """The options of ROAD as the driver takes them."""
+    from hccc.driver import Options
+    from hccc.ir.primitives import Transport
+
+    kept = {name: value for name, value in chosen.items() if name != "reschedule"}
+    return Options(**{**kept, "transport": Transport[kept["transport"].upper()], "prove": prove})
+
+
 def walk(
     algorithm: Path,
     options: dict[str, Any],
@@ -130,13 +180,10 @@ def walk(
     """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate."""
     on_phase("Starting")
     from hccc import road
-    from hccc.driver import Options
-    from hccc.ir.primitives import Transport
 
-    transport = Transport[options.pop("transport").upper()]
-    reschedule = options.pop("reschedule")
-    chosen = Options(transport=transport, prove=prove, **options)
-    return road.walk(algorithm, chosen, given_options(simulated), on_phase, reschedule=reschedule)
+    given, again = given_options(simulated), options["reschedule"]
+    how = compilation(options, prove=prove)
+    return road.walk(algorithm, how, given, on_phase, reschedule=again)
 
 
 def given_options(simulated: bool) -> list[str]:

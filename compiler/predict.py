@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hccc import report
-from hccc.diagnostics import fail
+from hccc import report, versus
+from hccc.diagnostics import UserError, fail
+from hccc.driver import Options
+from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang import cluster
 from hccc.sim import critical, usage
@@ -20,17 +22,17 @@ if TYPE_CHECKING:
     from hccc.road import Made
 
 OnPhase = Callable[[str], None]
+Adapt = Callable[[Request], Request]
 MOST_SIZES = 1000
+MICRO_BATCHES = tuple(1 << k for k in range(14, 23, 2))  # 16 KiB … 4 MiB
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The command line of `hccc sim`. Sizes in bytes, times in µs."""
+class Call:
+    """How a call is made, but its size. micro_batch: bytes, 0 the cluster's, None the best of
+    MICRO_BATCHES; times in µs."""
 
-    minbytes: int
-    maxbytes: int
-    stepfactor: float
-    micro_batch: int = 0
+    micro_batch: int | None = 0
     window: int = 0
     in_place: bool = False
     protocol: str = "Simple"
@@ -45,7 +47,33 @@ class Wanted:
             PROTOCOLS[self.protocol], launch=self.launch, step=self.step,
             interpret=self.interpret, contention=self.contention,
         )  # fmt: skip
-        return Request(size, self.micro_batch, self.window, self.in_place, costs)
+        return Request(size, self.micro_batch or 0, self.window, self.in_place, costs)
+
+    def settled(self, plan: Plan, topology: Topology, size: int) -> Request:
+        """The call of one size, with the best micro-batch where that is left open."""
+        if self.micro_batch is not None:
+            return self.request(size)
+        return self.simulate(prepare(plan, topology), size, lambda request: request).request
+
+    def simulate(self, machine: Machine, size: int, adapt: Adapt, *, free: bool = True) -> Run:
+        """One call. free: whether it may choose its micro-batch, where that is left open."""
+        request = adapt(self.request(size))
+        if self.micro_batch is not None or not free:
+            return simulate(machine, request)
+        tried = (simulate(machine, replace(request, micro_batch=m)) for m in MICRO_BATCHES)
+        return min(tried, key=lambda run: run.time)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The command line of `hccc sim`. Sizes in bytes; how: the options that made the plan."""
+
+    call: Call
+    minbytes: int
+    maxbytes: int
+    stepfactor: float
+    how: Options
+    vs: bool = False
 
     def sizes(self) -> Iterator[int]:
         """The sizes asked for, smallest first."""
@@ -55,15 +83,6 @@ class Wanted:
             size = max(int(size * self.stepfactor), size + 1)
             if size > self.maxbytes:
                 return
-
-
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """One way to run the collective: its name, the machine, what its runtime changes in a call."""
-
-    name: str
-    machine: Machine
-    adapt: Callable[[Request], Request] = field(default=lambda request: request)
 
 
 def check_given(file: Path | None) -> None:
@@ -78,43 +97,89 @@ def topology_of(made: Made, file: Path) -> Topology:
     return made.stops.dag.topology if made.stops else cluster.load(file)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rival:
+    """One way to run the collective on the cluster; adapt: a call as this way runs it; free:
+    whether calls may choose their micro-batch."""
+
+    name: str
+    note: str
+    machine: Machine
+    adapt: Adapt
+    free: bool = True
+
+
 def run(made: Made, wanted: Wanted, file: Path, as_json: bool, on_phase: OnPhase) -> str:
     """The table, or JSON. Raises UserError for what cannot be simulated."""
     topology = topology_of(made, file)
-    on_phase("Simulating")
-    rivals = [Rival("hccc", prepare(made.plan, topology))]
-    table = _Table(made, str(file), wanted, rivals)
+    rivals, missing = _rivals(made, topology, wanted, on_phase)
+    table = _Table(made, str(file), wanted, missing)
     for size in wanted.sizes():
         on_phase(f"Simulating {size:,} bytes")
-        request = wanted.request(size)
-        table.add([simulate(rival.machine, rival.adapt(request)) for rival in rivals])
+        table.add(list(_runs(rivals, wanted.call, size, missing)))
     return report.dumps(table.facts()) if as_json else "\n".join(table.text())
+
+
+def _rivals(
+    made: Made, topology: Topology, wanted: Wanted, on_phase: OnPhase
+) -> tuple[list[Rival], dict[str, str]]:
+    """hccc, and with `--vs` all others; and why there is no plan of those there is none of."""
+    rivals, missing = [], {}
+    if not wanted.vs:
+        machine = prepare(made.plan, topology)
+        return [Rival("hccc", "as compiled", machine, lambda request: request)], {}
+    for other in versus.alternatives(made, topology, wanted.how):
+        on_phase(f"Compiling: {other.name}")
+        try:
+            machine = prepare(other.plan(), topology)
+        except UserError as error:
+            if other.name == "hccc":
+                raise
+            missing[other.name] = error.problem.message
+            continue
+        rivals.append(Rival(other.name, other.note, machine, other.adapt, other.free))
+    return rivals, missing
+
+
+def _runs(
+    rivals: Sequence[Rival], call: Call, size: int, missing: dict[str, str]
+) -> Iterator[tuple[Rival, Run]]:
+    """What each rival takes; hccc's is first, and may not be missing."""
+    for rival in rivals:
+        try:
+            yield rival, call.simulate(rival.machine, size, rival.adapt, free=rival.free)
+        except UserError as error:
+            if rival is rivals[0]:
+                raise
+            missing[f"{rival.name}, {size:,} bytes"] = error.problem.message
 
 
 class _Table:
     """The rows as they come: one Run for each rival."""
 
-    def __init__(self, made: Made, cluster: str, wanted: Wanted, rivals: Sequence[Rival]) -> None:
+    def __init__(self, made: Made, cluster: str, wanted: Wanted, missing: dict[str, str]) -> None:
         self._made, self._cluster, self._wanted = made, cluster, wanted
-        self._rivals = list(rivals)
+        self._missing = missing
         self._rows: list[list[_Figures]] = []
+        self._notes: dict[str, str] = {}
         self._largest: list[str] = []
 
-    def add(self, runs: Sequence[Run]) -> None:
+    def add(self, runs: Sequence[tuple[Rival, Run]]) -> None:
         """One more size; of Runs only figures are kept."""
-        self._rows.append(
-            [_figures(r.name, run) for r, run in zip(self._rivals, runs, strict=True)]
-        )
-        self._largest = _critical_lines(runs[0])
+        self._rows.append([_figures(rival.name, run) for rival, run in runs])
+        self._notes |= {rival.name: rival.note for rival, _ in runs}
+        self._largest = _critical_lines(runs[0][1])
 
     def facts(self) -> report.Facts:
         """Everything, for JSON."""
         rows = [[asdict(figures) for figures in row] for row in self._rows]
+        vs = self._wanted.vs
         return {
             **report.plan_facts(self._made.plan),
             "cluster": self._cluster,
-            "request": asdict(self._wanted),
-            "results": [{**row[0], **({"vs": row[1:]} if len(row) > 1 else {})} for row in rows],
+            "call": asdict(self._wanted.call),
+            "results": [{**row[0], **({"vs": row[1:]} if vs else {})} for row in rows],
+            **({"notes": self._notes, "missing": self._missing} if vs else {}),
         }
 
     def text(self) -> Iterator[str]:
@@ -123,8 +188,11 @@ class _Table:
         yield f"# {report.title(self._made.plan)}, simulated on {self._cluster}"
         yield f"# minBytes {w.minbytes} maxBytes {w.maxbytes} step: {w.stepfactor:g}(factor)"
         yield "#"
-        yield from _rows(self._rows) if len(self._rivals) == 1 else _versus(self._rows)
+        yield from _versus(self._rows) if w.vs else _rows(self._rows)
         yield "#"
+        if w.vs:
+            yield from (f"# {name}: {note}" for name, note in self._notes.items())
+            yield from (f"# {name}: none, {why}" for name, why in self._missing.items())
         yield from self._largest
 
 
@@ -137,6 +205,7 @@ class _Figures:
     time: float
     algbw: float
     busbw: float
+    micro_batch: int
     micro_batches: int
     utilisation: float
     links: list[usage.Links]
@@ -147,16 +216,17 @@ class _Figures:
 def _figures(name: str, run: Run) -> _Figures:
     path = critical.breakdown(run, critical.critical_path(run))
     return _Figures(
-        name, run.size, run.time, run.algbw, run.busbw, run.batches,
+        name, run.size, run.time, run.algbw, run.busbw, round(run.payload), run.batches,
         usage.utilisation(run), usage.links(run), usage.blocks(run), path,
     )  # fmt: skip
 
 
 _HEAD = (
-    ("size", "time", "algbw", "busbw", "links", "busiest", "", "blocks", "busy", "idle", "most"),
-    ("(B)", "(us)", "(GB/s)", "(GB/s)", "(%)", "(%)", "", "/rank", "(%)", "(%)", "idle (%)"),
-)
-_LINE = "{:>13}  {:>10}  {:>7}  {:>7}  {:>6}  {:>7} {:<7} {:>7}  {:>6}  {:>6}  {:>8}"
+    ("size", "time", "algbw", "busbw", "micro-batch", "links", "busiest", "", "blocks", "busy",
+     "idle", "most"),
+    ("(B)", "(us)", "(GB/s)", "(GB/s)", "(B)", "(%)", "(%)", "", "/rank", "(%)", "(%)", "idle (%)"),
+)  # fmt: skip
+_LINE = "{:>13}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>7} {:<7} {:>6}  {:>6}  {:>6}  {:>8}"
 
 
 def _rows(rows: Sequence[Sequence[_Figures]]) -> Iterator[str]:
@@ -164,30 +234,33 @@ def _rows(rows: Sequence[Sequence[_Figures]]) -> Iterator[str]:
         yield ("#" + _LINE.format(*head)[1:]).rstrip()
     for (f,) in rows:
         top = f.links[0] if f.links else usage.Links("none", 0, 0.0, 0.0, "")
-        cells = (f.size, _us(f.time), f"{f.algbw:.2f}", f"{f.busbw:.2f}", _percent(f.utilisation))
+        cells = (f.size, _us(f.time), f"{f.algbw:.2f}", f"{f.busbw:.2f}", f.micro_batch)
+        shares = (_percent(f.utilisation), _percent(top.most), top.kind)
         b = f.blocks
-        idle = (_percent(b.busy), _percent(b.idle), _percent(b.most_idle))
-        yield _LINE.format(*cells, _percent(top.most), top.kind, b.per_rank, *idle)
+        idle = (b.per_rank, _percent(b.busy), _percent(b.idle), _percent(b.most_idle))
+        yield _LINE.format(*cells, *shares, *idle)
+
+
+_VERSUS = "{:>13}  {:<12}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}"
+_VERSUS_HEAD = (
+    ("size", "as", "time", "algbw", "busbw", "micro-batch", "links", "blocks", "idle", "most",
+     "of hccc's"),
+    ("(B)", "", "(us)", "(GB/s)", "(GB/s)", "(B)", "(%)", "/rank", "(%)", "idle (%)", "time"),
+)  # fmt: skip
 
 
 def _versus(rows: Sequence[Sequence[_Figures]]) -> Iterator[str]:
     """For every size a line each: time, bandwidth, how many times hccc's time it takes."""
-    line = "{:>13}  {:<18}  {:>10}  {:>7}  {:>7}  {:>6}  {:>7}  {:>8}  {:>6}  {:>9}"
-    heads = (
-        ("size", "as", "time", "algbw", "busbw", "links", "blocks", "idle", "most", "of hccc's"),
-        ("(B)", "", "(us)", "(GB/s)", "(GB/s)", "(%)", "/rank", "(%)", "(%)", "time"),
-    )
-    for head in heads:
-        yield ("#" + line.format(*head)[1:]).rstrip()
+    for head in _VERSUS_HEAD:
+        yield ("#" + _VERSUS.format(*head)[1:]).rstrip()
     for row in rows:
         for f in row:
-            cells = (f.name, _us(f.time), f"{f.algbw:.2f}", f"{f.busbw:.2f}")
+            cells = (f.name, _us(f.time), f"{f.algbw:.2f}", f"{f.busbw:.2f}", f.micro_batch)
             shares = (_percent(f.utilisation), f.blocks.per_rank)
             idle = (_percent(f.blocks.idle), _percent(f.blocks.most_idle))
             times = f.time / row[0].time if row[0].time else 1.0
-            yield line.format(
-                f.size if f is row[0] else "", *cells, *shares, *idle, f"{times:.2f}×"
-            )
+            size = f.size if f is row[0] else ""
+            yield _VERSUS.format(size, *cells, *shares, *idle, f"{times:.2f}×")
 
 
 def _critical_lines(run: Run) -> list[str]:

@@ -64,6 +64,11 @@ class Alternative:
     plan: Callable[[], Plan]
     adapt: Callable[[Request], Request]
 
+    @property
+    def free(self) -> bool:
+        """Whether its runtime takes any micro-batch: hccc's does."""
+        return self.adapt is _as_it_is
+
 
 def alternatives(made: Made, topology: Topology, options: Options) -> list[Alternative]:
     """hccc's own plan first, then all others that there are for its collective.
