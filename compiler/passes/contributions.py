@@ -18,7 +18,7 @@ from hccc.ir.program import TRANSFER, Program
 from hccc.passes.grouping import group
 
 FIELDS = TRANSFER.names or ()
-SRC, DST, STEP, OP = (FIELDS.index(name) for name in ("src", "dst", "step", "op"))
+SRC, DST, STEP, CHUNK, OP = map(FIELDS.index, ("src", "dst", "step", "chunk", "op"))
 OK, EMPTY_SOURCE, TWICE, EMPTY_TARGET, CLASH, MISSING = range(6)
 _READ, _REDUCE, _WRITE = 1, 2, 3
 _ONE = np.uint64(1)

@@ -7,6 +7,7 @@ copy of it in place. The proofs run once for each of the two.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard
 
+SLOTS = 1 << 20  # at a time: temporaries stay small
 INPUT, OUTPUT, QUEUE = (int(b) for b in (Buffer.INPUT, Buffer.OUTPUT, Buffer.QUEUE))
 
 
@@ -56,18 +58,16 @@ class Locations:
 
 def locate(plan: Plan, *, in_place: bool) -> Locations:
     """The Locations of `plan`. O(operands + slots)."""
-    w = _widths(plan)
-    holder, slot, chunk = _start(plan)
-    count = plan.n_ranks * w.rank + int(plan.queues.length.sum())
-    start = np.full(count, -1, np.int32)
-    start_rank, want = start.copy(), start.copy()
+    w, c = _widths(plan), plan.collective
     memory = _memory(plan, w, in_place)
-    buffer = np.full(len(slot), Buffer.INPUT, np.uint8)
-    begin = _keys(holder, buffer, slot, w.rank, *memory)
-    start[begin], start_rank[begin] = chunk, holder
-    if plan.collective.op is not OpType.CUSTOM:
-        end, wanted = _wanted(plan, w)
-        want[end] = wanted
+    count = plan.n_ranks * w.rank + int(plan.queues.length.sum())
+    start, start_rank, want = (np.full(count, -1, np.int32) for _ in range(3))
+    for rank, slot in _slots(plan, c.input_blocks):
+        begin = _keys(rank, np.full(len(slot), Buffer.INPUT, np.uint8), slot, w.rank, *memory)
+        start[begin], start_rank[begin] = c.input_chunk(rank, slot), rank
+    if c.op is not OpType.CUSTOM:
+        for rank, slot in _slots(plan, c.output_blocks):
+            want[rank * w.rank + w.input + slot] = c.output_chunk(rank, slot)
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
     src, dst = (_keys(o.rank, o.buffer, o.slot, w.rank, *memory) for o in (plan.src, plan.dst))
     return Locations(src, dst, count, start, start_rank, want, plan.guard != skipped)
@@ -83,26 +83,15 @@ def _widths(plan: Plan) -> _Widths:
     )
 
 
-def _slots(plan: Plan, blocks: list[int]) -> tuple[I8, I8]:
-    """(rank, slot) of every slot, blocks[r] blocks at rank r."""
-    counts = np.array(blocks, np.int64) * plan.collective.chunks_per_block
-    rank = np.repeat(np.arange(plan.n_ranks, dtype=np.int64), counts)
-    slot = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rank, slot
-
-
-def _start(plan: Plan) -> tuple[I8, I8, I8]:
-    """(rank, slot, chunk) of everything in send buffers."""
-    c = plan.collective
-    rank, slot = _slots(plan, [c.input_blocks(r) for r in range(plan.n_ranks)])
-    return rank, slot, c.input_chunk(rank, slot)
-
-
-def _wanted(plan: Plan, w: _Widths) -> tuple[I8, I8]:
-    """(key, chunk) of everything the receive buffers must end with."""
-    c = plan.collective
-    rank, slot = _slots(plan, [c.output_blocks(r) for r in range(plan.n_ranks)])
-    return rank * w.rank + w.input + slot, c.output_chunk(rank, slot)
+def _slots(plan: Plan, blocks: Callable[[int], int]) -> Iterator[tuple[I8, I8]]:
+    """(rank, slot) of every slot, `blocks(r)` blocks at rank r, some ranks at a time."""
+    per = plan.collective.chunks_per_block
+    counts = np.array([blocks(r) * per for r in range(plan.n_ranks)], np.int64)
+    step = max(1, SLOTS // max(1, int(counts.max(initial=0))))
+    for lo in range(0, plan.n_ranks, step):
+        some = counts[lo : lo + step]
+        rank = np.repeat(np.arange(lo, lo + len(some), dtype=np.int64), some)
+        yield rank, np.arange(len(rank)) - np.repeat(np.cumsum(some) - some, some)
 
 
 def _memory(plan: Plan, w: _Widths, in_place: bool) -> tuple[I8, I8, I8, I8]:

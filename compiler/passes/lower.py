@@ -17,7 +17,9 @@ from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
-from hccc.passes.contributions import completing
+from hccc.passes.contributions import CHUNK, DST, OP, SRC, columns, completing
+
+START, VALUE = int(Buffer.START), int(Buffer.VALUE)
 
 
 def lower(pipeline: Pipeline, transport: Transport = Transport.DIRECT) -> Primitives:
@@ -46,22 +48,38 @@ def _value(initial: NDArray[Any], bit: int) -> NDArray[np.uint8]:
 def _direct(pipeline: Pipeline) -> Primitives:
     dag, order = pipeline.dag, pipeline.order
     n = len(order)
-    src, dst, chunk, rrc = _columns(dag, order)
-    initial = dag.initial[order]
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(1 + rrc, out=ptr[1:])
-    rank, buffer = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.uint8)
-    rank[ptr[:-1][rrc]], buffer[ptr[:-1][rrc]] = dst[rrc], _value(initial, TARGET_INITIAL)[rrc]
-    rank[ptr[1:] - 1], buffer[ptr[1:] - 1] = src, _value(initial, SOURCE_INITIAL)
-    sources = Operands(ptr, rank, buffer, np.repeat(chunk, 1 + rrc))
+    owner, dst, chunk, *sources = _one_sided(columns(dag.program), dag.initial, order)
     ones = np.arange(n + 1, dtype=np.int64)
     targets = Operands(ones, dst, np.full(n, Buffer.VALUE, np.uint8), chunk)
     none = np.zeros(dag.program.collective.n_ranks, np.int32)
     return Primitives(
-        dag, Transport.DIRECT, np.where(rrc, dst, src), chunk, pipeline.sub_of_position(),
-        _final(dag)[order], np.zeros(n, np.uint8), sources, targets,
-        _renumber(dag.preds, order), Csr(ones, order), no_queues(), none, none,
+        dag, Transport.DIRECT, owner, chunk, pipeline.sub_of_position(), _final(dag)[order],
+        np.zeros(n, np.uint8), Operands(*sources), targets, _renumber(dag.preds, order),
+        Csr(ones, order), no_queues(), none, none,
     )  # fmt: skip
+
+
+@njit(cache=True)
+def _one_sided(table: I4, initial: U1, order: I4) -> tuple[I4, I4, I4, I8, I4, U1, I4]:
+    """Owner, destination and chunk of puts and get-reduces; ptr, rank, buffer, slot of sources."""
+    n = len(order)
+    owner, dst, chunk = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    ptr = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        ptr[i + 1] = ptr[i] + 1 + (table[order[i], OP] == 1)
+    rank, buffer = np.empty(ptr[n], np.int32), np.empty(ptr[n], np.uint8)
+    slot = np.empty(ptr[n], np.int32)
+    for i in range(n):
+        t, last = order[i], ptr[i + 1] - 1
+        reduces = table[t, OP] == 1
+        dst[i], chunk[i] = table[t, DST], table[t, CHUNK]
+        owner[i] = dst[i] if reduces else table[t, SRC]
+        if reduces:
+            rank[last - 1], slot[last - 1] = dst[i], chunk[i]
+            buffer[last - 1] = START if initial[t] & TARGET_INITIAL else VALUE
+        rank[last], slot[last] = table[t, SRC], chunk[i]
+        buffer[last] = START if initial[t] & SOURCE_INITIAL else VALUE
+    return owner, dst, chunk, ptr, rank, buffer, slot
 
 
 def _renumber(preds: Csr, order: I4) -> Csr:
