@@ -56,7 +56,7 @@ def _best(candidates: list[Primitives]) -> Primitives:
 
     least = candidates[int(np.argmin(traffic))]
     lasts = time(least)
-    if lasts == links:  # nothing can be faster
+    if lasts <= NEAR * links:  # nothing can be faster than the links
         return least
     times = [lasts if p is least else time(p) for p in candidates]
     near = [i for i, t in enumerate(times) if t <= NEAR * min(times)]
