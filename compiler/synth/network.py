@@ -182,15 +182,18 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> None:
     ends = 2 * (len(router.capacity) - t.first_switch)
     begin, end = arcs.new(ends), arcs.new(ends)
     k = t.first_switch + np.arange(ends) // 2
-    free = 2 * t.first_switch
-    arcs.add(begin, end, router.capacity[k], t.shared.alpha[k], free + np.arange(ends))
+    free = 2 * t.first_switch + np.arange(ends)
     if int((a * b).sum()) * 2 > PAIRS:
+        arcs.add(begin, end, router.capacity[k], t.shared.alpha[k], free)
         for side, way in ((t.side_a, 0), (t.side_b, 1)):
             arcs.free(side.index, begin[2 * side.owner() + way])
             arcs.free(end[2 * side.owner() + 1 - way], side.index)
         return
     src, dst = _pairs(t)
     owner, number = _only_switches(t, router, src, dst)
+    longest = np.ones(ends)  # a way's α is that of its slowest group: no chain's sum exceeds it
+    np.maximum.at(longest, number, np.bincount(owner, minlength=len(src))[owner])
+    arcs.add(begin, end, router.capacity[k], t.shared.alpha[k] / longest, free)
     group, back = number // 2, number % 2
     narrow = np.where(back == 0, a[group] - b[group], b[group] - a[group])
     order = np.lexsort((number, narrow, owner))

@@ -10,7 +10,7 @@ import pytest
 from commandline import Hccc
 
 from hccc import __version__, driver
-from hccc.cli import STOPS
+from hccc.options import STOPS
 from hccc.ir import plan_json
 from hccc.lang import transfer
 

@@ -279,3 +279,10 @@ def test_a_thousand_ranks(op):
     }
     found = algbw(t, op)
     assert found == pytest.approx(wanted.get(op, found))
+
+
+def test_a_chain_of_switch_groups_is_as_slow_as_its_slowest():
+    """A way's α is its slowest group's: what lies on two of them does not wait for both."""
+    way = "switch => [((0), (1) >-> (1.0, 1, 0.7)), ((1), (0) >-> (1.0, 1, 0.7))]"
+    t = cluster_of(f"define node1 = 2\ndefine bandwidth = {{{way}}}")
+    assert bound(t, Collective(OpType.BROADCAST, 2, 1), 0).time == pytest.approx(0.7)
