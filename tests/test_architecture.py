@@ -106,7 +106,10 @@ def test_readme_commands_exist(line: str) -> None:
         words = words[1:] if words[1] in cli.cli.commands else ["compile", *words[1:]]
         chosen = cli.cli.commands[words[0]]
         assert isinstance(chosen, click.Command)
-        program = Path(str(chosen.make_context(words[0], words[1:]).params["algorithm"]))
+        given = chosen.make_context(words[0], words[1:]).params
+        program = Path(str(given.get("algorithm", "")))
+        cluster = given.get("cluster")
+        assert cluster in (None, Path("here.cluster")) or (ROOT / cluster).is_file()
         assert (
             program.name == "wrong.rccl" or program.suffix != ".rccl" or (ROOT / program).is_file()
         )
