@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import combinations
 from pathlib import Path
 
@@ -211,26 +210,17 @@ def test_the_graph_agrees_on_what_is_reached(text: str) -> None:
     assert set(range(len(t))) <= component
 
 
-def test_512_gpus_parse_at_once() -> None:
-    path = next(path for path in EXAMPLES if path.stem == "syccl-h800-512")
-    load(path)  # imports and grammar tables
-    begin = time.perf_counter()
-    t = load(path)
-    assert time.perf_counter() - begin < 1
-    begin = time.perf_counter()
+def test_512_gpus_print_and_parse() -> None:
+    t = load(next(path for path in EXAMPLES if path.stem == "syccl-h800-512"))
+    assert len(t) == 512
     assert same(t, cluster(printed(t)))
-    assert time.perf_counter() - begin < 1
 
 
-def test_512_unlike_gpus_parse_at_once() -> None:
+def test_512_unlike_gpus_parse() -> None:
     node = "define bandwidth = {{direct => [{}]}}\ndefine nic = [((0..7) -> ({}, 1))]\n"
     pairs = ", ".join(f"(({u},{v}) -> (25,2))" for u in range(8) for v in range(8) if u != v)
     text = "".join(f"define node{i + 1} = 8\n{node.format(pairs, i + 1)}" for i in range(64))
-    cluster(FIG10)
-    begin = time.perf_counter()
-    t = cluster(text)
-    assert time.perf_counter() - begin < 2
-    assert len(t.links) == 64 * 56
+    assert len(cluster(text).links) == 64 * 56
 
 
 @settings(max_examples=200, deadline=None)

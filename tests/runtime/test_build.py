@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from programs import INCLUDE, PROGRAMS
+from handwritten import INCLUDE, PROGRAMS
 
 from hccc.diagnostics import UserError
 from hccc.runtime.build import Variant, build_all, build_library, find_compiler

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from programs import (
+from handwritten import (
     ALLGATHER,
     ALLREDUCE,
     MANY,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, pattern
+from handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, pattern
 
 from hccc.diagnostics import UserError
 from hccc.runtime.abi import Params

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from programs import STUCK, communicator
+from handwritten import STUCK, communicator
 
 from hccc.ir.collective import Collective, OpType
 from hccc.runtime.fault import Fault, LaunchError, WaitKind

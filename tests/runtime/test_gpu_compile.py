@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from programs import INCLUDE, PROGRAMS
+from handwritten import INCLUDE, PROGRAMS
 
 from hccc.runtime.layout import DTYPES, OPS
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import pytest
-from programs import INCLUDE, MESH, PROGRAMS, RING, STAGED
+from handwritten import INCLUDE, MESH, PROGRAMS, RING, STAGED
 
 from hccc.runtime.abi import Call, FaultRecord, Params, Rank
 from hccc.runtime.build import Variant, build_library

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from programs import INCLUDE, PROGRAMS
+from handwritten import INCLUDE, PROGRAMS
 
 
 def run_sanitized(directory: Path, *defines: str) -> subprocess.CompletedProcess[str]:
