@@ -1,0 +1,150 @@
+"""Backends of ResCCL's comparison, each the same algorithm on the same simulated cluster.
+
+| name        | is                                                                          |
+|-------------|-----------------------------------------------------------------------------|
+| ResCCL      | HPDS, task-level, state-based blocks, staged, unfused: as ResCCL has it      |
+| hccc        | hccc's default: HPDS, task-level, state-based blocks, one-sided, fused       |
+| NCCL ring   | of `hccc.versus`, as are all others                                          |
+| MSCCL       | algorithm-level, a block a connection, interpreted                           |
+| stage-level | MSCCL with a block a connection and stage: how it runs expert algorithms     |
+| round-robin | ResCCL, but scheduled round-robin                                            |
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from programs import EXAMPLES, hierarchical_mesh
+
+from hccc import driver, versus
+from hccc.diagnostics import Source
+from hccc.driver import Options
+from hccc.ir.collective import OpType
+from hccc.ir.primitives import Transport
+from hccc.ir.program import Program
+from hccc.ir.topology import Topology
+from hccc.lang import cluster, transfer
+from hccc.predict import MICRO_BATCHES, Adapt
+from hccc.road import Made
+from hccc.sim.machine import Machine, batches_of, pieces, prepare
+from hccc.sim.simulate import Request, Run, simulate
+from hccc.synth import bound
+from hccc.synth.ring import ring
+
+OPS = {
+    "AllGather": OpType.ALLGATHER,
+    "AllReduce": OpType.ALLREDUCE,
+    "ReduceScatter": OpType.REDUCESCATTER,
+}
+LANES = 4  # ResCCL Table 2: 4 instances of custom algorithms
+MOST_BATCHES = 512  # of a free micro-batch: smaller ones only take longer to simulate
+ONE_SERVER = "resccl-1-server"  # Table 1 alone has it: a server of Topo2
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What holds for every row. sizes, micro_batch: bytes; block: GB/s of a thread block, None
+    for what the clusters say."""
+
+    sizes: tuple[int, ...] = tuple(1 << k for k in range(23, 33))
+    micro_batch: int = 1 << 20
+    block: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One algorithm on one cluster. algorithm: "HM", hierarchical mesh, or "ring"."""
+
+    algorithm: str
+    op: str
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One backend running one Case. plain: it takes any micro-batch."""
+
+    machine: Machine
+    adapt: Adapt
+    plain: bool
+
+
+@dataclass
+class Bench:
+    """Compiles and simulates, each thing once. place: a folder for the clusters as set."""
+
+    setting: Setting
+    place: Path
+    _ways: dict[Case, dict[str, Way]] = field(default_factory=dict)
+    _limits: dict[tuple[str, str], bound.Limits] = field(default_factory=dict)
+    _runs: dict[tuple[Case, str, int, bool], Run] = field(default_factory=dict)
+
+    def cluster_file(self, name: str) -> Path:
+        """A cluster of the examples, with the setting's thread blocks."""
+        text = (EXAMPLES / "clusters" / f"{name.replace('1-server', 'topo2')}.cluster").read_text()
+        if name == ONE_SERVER:
+            text = text.replace("nodenum = 2", "nodenum = 1").replace("= 2 * 8", "= 8")
+        if self.setting.block is not None:
+            text = re.sub(r"block => [\d.]+", f"block => {self.setting.block:g}", text)
+        file = self.place / f"{name}.cluster"
+        file.write_text(text)
+        return file
+
+    def limits(self, case: Case) -> bound.Limits:
+        """What no schedule can beat."""
+        key = (case.op, case.cluster)
+        if key not in self._limits:
+            t = cluster.load(self.cluster_file(case.cluster))
+            self._limits[key] = bound.limits(t, OPS[case.op])
+        return self._limits[key]
+
+    def run(self, case: Case, backend: str, size: int, *, free: bool = False) -> Run:
+        """One call. free: with the best micro-batch instead of the setting's."""
+        key = (case, backend, size, free)
+        if key not in self._runs:
+            self._runs[key] = self._simulated(self.way(case, backend), size, free)
+        return self._runs[key]
+
+    def way(self, case: Case, backend: str) -> Way:
+        """How `backend` runs `case`."""
+        if case not in self._ways:
+            self._ways[case] = dict(self._compiled(case))
+        return self._ways[case][backend]
+
+    def _simulated(self, way: Way, size: int, free: bool) -> Run:
+        tried = {self.setting.micro_batch}
+        if free and way.plain:
+            tried |= {m for m in MICRO_BATCHES if _batches(way.machine, size, m) <= MOST_BATCHES}
+        runs = [simulate(way.machine, way.adapt(Request(size, m))) for m in sorted(tried)]
+        return min(runs, key=lambda run: run.time)
+
+    def _compiled(self, case: Case) -> Iterator[tuple[str, Way]]:
+        file = self.cluster_file(case.cluster)
+        t = cluster.load(file)
+        program = _program(case, t)
+        options = Options(transport=Transport.STAGED, fuse="none", cluster=file)
+        stops = driver.compile_program(program, options)
+        made = Made(stops.plan, stops, stops.proofs, stops.seconds)
+        for way in versus.alternatives(made, t, options):
+            name = "ResCCL" if way.name == "hccc" else way.name
+            yield name, Way(prepare(way.plan(), t), way.adapt, way.free)
+        plan = driver.compile_program(program, Options(cluster=file)).plan
+        yield "hccc", Way(prepare(plan, t), lambda request: request, True)
+
+
+def _batches(machine: Machine, size: int, micro_batch: int) -> int:
+    return batches_of(machine.plan, pieces(machine.plan, size)[0], micro_batch)[0]
+
+
+def _program(case: Case, t: Topology) -> Program:
+    if case.algorithm == "ring":
+        return ring(t, OPS[case.op], channels=LANES)
+    per_node = len(t) // t.n_nodes
+    text = hierarchical_mesh(case.op.lower(), t.n_nodes, per_node, LANES)
+    return transfer.parse(Source(f"hm_{case.op.lower()}.rccl", text))
