@@ -10,9 +10,9 @@ import pytest
 from commandline import Hccc
 
 from hccc import __version__, driver
-from hccc.options import STOPS
 from hccc.ir import plan_json
 from hccc.lang import transfer
+from hccc.options import STOPS
 
 RING = str(Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl")
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from handwritten import (
     ALLGATHER,
     ALLREDUCE,
@@ -19,6 +18,7 @@ from handwritten import (
     misaligned,
     pattern,
 )
+from numpy.typing import NDArray
 
 from hccc.diagnostics import UserError
 from hccc.ir.collective import Collective, OpType
