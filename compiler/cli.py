@@ -89,7 +89,7 @@ def compile_command(
     if (output is None) == (emit is None):
         message = "either -o DIR or --emit, not both" if emit else "say where to: -o DIR, or --emit"
         raise fail("E415", message, help="`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`")
-    paged = cli_show.paged(page, options)
+    paged = cli_show.paged(page, options, algorithm, output)
     with report.progress() as on_phase:
         made = walk(algorithm, options, on_phase, prove=emit not in STOPS[:3] or page is not None)
         files = _write(made, output, target, on_phase) if output else {}

@@ -54,7 +54,7 @@ def show(
 
         cluster, words = chosen["cluster"], made_with(chosen)
         wanted = picture.Wanted(output, what, size, trace, cluster, compilation(chosen), words)
-        wanted.check()
+        wanted.check(algorithm)
         if picture.is_cluster(algorithm):
             picture.show_cluster(algorithm, wanted)
             return _tell(wanted.output, None, as_json)
@@ -65,12 +65,20 @@ def show(
         report.phases(made.seconds)
 
 
-def paged(file: Path | None, chosen: dict[str, Any]) -> Callable[[Made, OnPhase], None]:
-    """What writes `--report FILE` once the plan is made; its name is looked at now."""
+def paged(
+    file: Path | None, chosen: dict[str, Any], algorithm: Path, output: Path | None
+) -> Callable[[Made, OnPhase], None]:
+    """What writes `--report FILE` once the plan is made; its name is looked at now.
+
+    output: the directory of kernels, which may become its directory."""
     if file is None:
         return lambda made, on_phase: None
     if file.suffix.lower() != ".html":
         raise fail("E433", f"--report {file}: not .html", help="a report is a page: out.html")
+    if file.parent != output:
+        from hccc.show.files import check_place
+
+        check_place(file, algorithm, chosen["cluster"])
     options, how, cluster = made_with(chosen), compilation(chosen), chosen["cluster"]
 
     def write(made: Made, on_phase: OnPhase) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 import sys
@@ -73,6 +74,21 @@ class MicroBatch(Size):
     ) -> int | None:
         """Bytes of `value`; None where it is `best`."""
         return None if value == "best" else super().convert(value, param, ctx)
+
+
+class Number(click.FloatRange):
+    """A number in a range: `nan` is in none."""
+
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """`value` as a float."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
 
 
 class Duration(click.ParamType[float]):

@@ -12,6 +12,7 @@ from hccc.driver import Options
 from hccc.gap import Gap, gap
 from hccc.ir.resource_names import names
 from hccc.predict import topology_of
+from hccc.show import words
 from hccc.sim import critical
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
@@ -119,7 +120,7 @@ class _Page:
         shares = ", ".join(
             f"{n} {_percent(us / total)} %" for n, us in longest if us > 5e-4 * total
         )
-        yield f"  critical path  {self.steps:,} steps: {shares}"
+        yield f"  critical path  {words.count(self.steps, 'step')}: {shares}"
 
     def _help(self) -> Iterator[str]:
         if self.changes is None:

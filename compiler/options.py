@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from hccc.command import MicroBatch, Size
+from hccc.command import MicroBatch, Number, Size
 
 if TYPE_CHECKING:
     from hccc.driver import Options
@@ -108,7 +108,7 @@ def size_options(smallest: str, largest: str, factor: float = 4) -> Callable[[Co
     def add(command: Command) -> Command:
         for option in (
             click.option(
-                "-f", "--stepfactor", type=click.FloatRange(1, min_open=True), default=factor,
+                "-f", "--stepfactor", type=Number(1, 1000, min_open=True), default=factor,
                 help="Between sizes.",
             ),
             click.option("-e", "--maxbytes", type=Size(), default=largest, help="Largest size."),
@@ -120,6 +120,7 @@ def size_options(smallest: str, largest: str, factor: float = 4) -> Callable[[Co
     return add
 
 
+_MICROSECONDS = Number(0, 1_000_000)
 _CALL: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--micro-batch",
@@ -136,14 +137,12 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         default="Simple",
         help="Flags beside the data, or in every 16 or 128 bytes.",
     ),
-    click.option("--launch", type=click.FloatRange(0), default=0, help="µs before the first step."),
-    click.option("--step", type=click.FloatRange(0), default=0, help="µs more of every step."),
-    click.option(
-        "--interpret", type=click.FloatRange(0), default=0, help="µs more, of an interpreter."
-    ),
+    click.option("--launch", type=_MICROSECONDS, default=0, help="µs before the first step."),
+    click.option("--step", type=_MICROSECONDS, default=0, help="µs more of every step."),
+    click.option("--interpret", type=_MICROSECONDS, default=0, help="µs more, of an interpreter."),
     click.option(
         "--contention",
-        type=click.FloatRange(0),
+        type=Number(0, 1000),
         default=0,
         help="Capacity lost where thread blocks offer a link more than it takes (ResCCL Eq. 1).",
     ),

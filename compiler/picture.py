@@ -22,7 +22,7 @@ from hccc.show import trace, words
 from hccc.show.bandwidth import bandwidth
 from hccc.show.canvas import Picture
 from hccc.show.dag import dag
-from hccc.show.files import write_whole
+from hccc.show.files import check_place, write_whole
 from hccc.show.html import Page, Proof, Table, html
 from hccc.show.pipeline import pipeline
 from hccc.show.timeline import timeline
@@ -55,13 +55,20 @@ class Wanted:
     how: Options | None = None
     options: Sequence[tuple[str, str]] = ()
 
-    def check(self) -> None:
-        """Raises E433 for a name that is no picture's: before any work."""
+    def check(self, algorithm: Path) -> None:
+        """Raises E431, E433 for names that cannot be written or are no picture's: before any work.
+
+        algorithm: the input, which stays as it is."""
         if self.output is None and self.trace is None:
             raise fail("E415", "say where to: -o FILE, or --trace FILE", help="`-o out.html`")
         if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
             help = "a picture is .svg, the page with all of them .html"
             raise fail("E433", f"-o {self.output}: neither .svg nor .html", help=help)
+        for path in (self.output, self.trace):
+            if path is not None:
+                check_place(path, algorithm, self.file)
+        if self.output and self.trace and self.output.resolve() == self.trace.resolve():
+            raise fail("E415", f"-o and --trace are both {self.output}", help="give two names")
 
 
 def is_cluster(path: Path) -> bool:

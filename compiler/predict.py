@@ -13,6 +13,7 @@ from hccc.driver import Options
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang import cluster
+from hccc.show import words
 from hccc.sim import critical, usage
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.machine import Machine, prepare
@@ -75,14 +76,15 @@ class Wanted:
     how: Options
     vs: bool = False
 
-    def sizes(self) -> Iterator[int]:
-        """The sizes asked for, smallest first."""
-        size = self.minbytes
-        for _ in range(MOST_SIZES):
-            yield size
-            size = max(int(size * self.stepfactor), size + 1)
-            if size > self.maxbytes:
-                return
+    def sizes(self) -> list[int]:
+        """The sizes asked for, smallest first; the smallest one in any case. E410 for too many."""
+        found = [self.minbytes]
+        while (size := max(int(found[-1] * self.stepfactor), found[-1] + 1)) <= self.maxbytes:
+            found.append(size)
+            if len(found) > MOST_SIZES:
+                message = f"-f {self.stepfactor:g}: more than {MOST_SIZES:,} sizes"
+                raise fail("E410", message, help="a larger -f, or a smaller -e")
+        return found
 
 
 def check_given(file: Path | None) -> None:
@@ -111,10 +113,11 @@ class Rival:
 
 def run(made: Made, wanted: Wanted, file: Path, as_json: bool, on_phase: OnPhase) -> str:
     """The table, or JSON. Raises UserError for what cannot be simulated."""
+    sizes = wanted.sizes()
     topology = topology_of(made, file)
     rivals, missing = _rivals(made, topology, wanted, on_phase)
     table = _Table(made, str(file), wanted, missing)
-    for size in wanted.sizes():
+    for size in sizes:
         on_phase(f"Simulating {size:,} bytes")
         table.add(list(_runs(rivals, wanted.call, size, missing)))
     return report.dumps(table.facts()) if as_json else "\n".join(table.text())
@@ -272,7 +275,7 @@ def _critical_lines(run: Run) -> list[str]:
         for name, us in sorted(parts.items(), key=lambda item: -item[1])
         if us > 0.0005 * total
     )
-    head = f"# critical path of {run.size:,} bytes: {len(path):,} steps"
+    head = f"# critical path of {run.size:,} bytes: {words.count(len(path), 'step')}"
     return [f"{head}; {shares}" if shares else head]
 
 

@@ -18,10 +18,12 @@ def reach(program: Program, topology: Topology) -> None:
     """
     wanted, have = program.collective.n_ranks, topology.n_ranks
     if wanted != have:
+        one = have == 1  # no program is for one rank
+        gpus, write = ("1 GPU", "") if one else (f"{have} GPUs", f"write it for nRanks={have}, or ")
         lost = f" ({len(topology.failed)} more failed)" if len(topology.failed) else ""
-        message = f"the program is for {wanted} ranks, the cluster has {have} GPUs{lost}"
+        message = f"the program is for {wanted} ranks, the cluster has {gpus}{lost}"
         span = program.origin.header("nRanks") if program.origin else None
-        raise fail("E130", message, span, help=f"write it for nRanks={have}, or another --cluster")
+        raise fail("E130", message, span, help=f"{write}another --cluster")
     src, dst = (np.ascontiguousarray(program.transfers[k]) for k in ("src", "dst"))
     bad = unreachable(topology, src, dst)
     if len(bad):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
@@ -19,7 +20,7 @@ def write_whole(path: Path, write: Callable[[TextIO], object]) -> None:
     Raises:
         UserError: E431 it cannot be written.
     """
-    try:
+    with _named_errors(path):
         if path.is_dir():
             raise IsADirectoryError(0, "it is a directory")
         if path.exists() and not path.is_file():
@@ -27,6 +28,29 @@ def write_whole(path: Path, write: Callable[[TextIO], object]) -> None:
                 write(file)
             return
         _replace(path.resolve(), write)
+
+
+def check_place(path: Path, *inputs: Path | None) -> None:
+    """What can be known before any work: `path` can be written, and is none of `inputs`.
+
+    Raises:
+        UserError: E431 otherwise.
+    """
+    with _named_errors(path):
+        if path.is_dir():
+            raise IsADirectoryError(0, "it is a directory")
+        if path.exists() and any(x and x.exists() and path.samefile(x) for x in inputs):
+            raise FileExistsError(0, "it is read, too")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(0, "there is no such directory")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise PermissionError(0, "permission denied")
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:  # ValueError: a null byte in a path
         reason = getattr(error, "strerror", None) or str(error)
         help = "give a file in a directory that can be written"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from hccc.diagnostics import fail
 
 
@@ -28,8 +30,8 @@ class Costs:
 
     def __post_init__(self) -> None:
         given = (self.launch, self.step, self.interpret, self.latency, self.contention)
-        if min(given) < 0 or not 0 < self.efficiency <= 1:
-            raise fail("E410", f"impossible costs: {self}", help="none may be negative")
+        if not all(0 <= x < np.inf for x in given) or not 0 < self.efficiency <= 1:
+            raise fail("E410", f"impossible costs: {self}", help="none may be negative or infinite")
 
 
 SIMPLE = Costs()

@@ -144,7 +144,8 @@ def _check(machine: Machine, request: Request) -> None:
     plan = machine.plan
     if request.in_place not in plan.modes:
         kind = "in" if request.in_place else "out of"
-        raise fail("E422", f"{plan.name} serves no calls {kind} place", help="the other kind")
+        help = "leave --in-place out" if request.in_place else "give --in-place"
+        raise fail("E422", f"{plan.name} serves no calls {kind} place", help=help)
     if plan.max_window and (request.window > plan.max_window):
         message = f"window {request.window}: {plan.name} is safe up to {plan.max_window}"
         raise fail("E422", message, help=f"--window {plan.max_window}")

@@ -86,6 +86,23 @@ def test_plans_have_no_dag(hccc: Hccc, tmp_path: Path) -> None:
     assert "fifo" in out.read_text(encoding="utf-8")
 
 
+def test_inputs_are_never_overwritten(hccc: Hccc, tmp_path: Path) -> None:
+    program, site = tmp_path / "in.svg", tmp_path / "in.html"
+    program.write_bytes(RING.read_bytes())
+    site.write_bytes(MI300X.read_bytes())
+    before = {path: path.read_bytes() for path in (program, site)}
+    for argv in (["show", program, "-o", program], ["show", site, "-o", site],
+                 ["show", program, "--cluster", site, "-o", site],
+                 ["show", program, "--cluster", site, "--trace", site],
+                 [program, "--cluster", site, "-o", tmp_path / "k", "--report", site]):  # fmt: skip
+        code, _, stderr = hccc(*argv)
+        assert code == 1 and "error[E431]" in stderr and "read, too" in stderr
+    same = tmp_path / "out.svg"
+    code, _, stderr = hccc("show", RING, "--cluster", MI300X, "-o", same, "--trace", same)
+    assert code == 1 and "error[E415]" in stderr
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize("name", ["out.pdf", "out", "out.svg.gz", ".svg"])
 def test_other_suffixes_are_refused_before_any_work(hccc: Hccc, tmp_path: Path, name: str) -> None:
     code, stdout, stderr = hccc("show", "no-such-file", "-o", tmp_path / name)
@@ -151,4 +168,10 @@ def test_a_compilation_reports(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc(RING, "--emit=dag", "--report", page)[0] == 0
     code, _, stderr = hccc(RING, "-o", tmp_path / "other", "--report", tmp_path / "x.pdf")
     assert code == 1 and "error[E433]" in stderr
+    nowhere = tmp_path / "no" / "x.html"
+    code, _, stderr = hccc(RING, "-o", tmp_path / "other", "--report", nowhere)
+    assert code == 1 and "error[E431]" in stderr
     assert not (tmp_path / "other").exists()
+    inside = tmp_path / "new" / "x.html"  # a directory that comes with the kernels
+    assert hccc(RING, "-o", inside.parent, "--target", "cpu", "--report", inside)[0] == 0
+    assert inside.exists()

@@ -1,0 +1,126 @@
+"""hccc sim: the table, JSON, rivals, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import ROOT, Hccc
+
+EXAMPLES = ROOT / "examples"
+RING, HM = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "hm_allreduce.rccl"
+CLUSTERS = EXAMPLES / "clusters"
+DGX, TOPO4 = CLUSTERS / "dgx-h100.cluster", CLUSTERS / "resccl-topo4.cluster"
+PAIR = ROOT / "tests" / "msccl" / "data" / "allreduce_pair_n2.xml"
+TWO = "define nodenum = 1\ndefine node1 = 2\ndefine bandwidth = {mesh => [((0..1) -> (25,1))]}\n"
+
+
+def simulated(hccc: Hccc, *argv: object) -> Any:
+    code, out, err = hccc("sim", *argv, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_the_table_says_what_json_says(hccc: Hccc) -> None:
+    argv = (RING, "--cluster", DGX, "-b", "1K", "-e", "1M", "-f", "32")
+    code, out, err = hccc("sim", *argv)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"# ring_allreduce: Allreduce over 8 ranks, simulated on {DGX}\n")
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    results = simulated(hccc, *argv)["results"]
+    assert [r["size"] for r in results] == [1 << 10, 1 << 15, 1 << 20]
+    for row, result in zip(rows, results, strict=True):
+        figures = (f"{result['time']:.2f}", f"{result['algbw']:.2f}", f"{result['busbw']:.2f}")
+        assert row[:4] == [str(result["size"]), *figures]
+    assert "critical path of 1,048,576 bytes: 13 steps" in out.splitlines()[-1]
+
+
+def test_figures_are_consistent(hccc: Hccc) -> None:
+    """Time grows with size, shares are shares, busbw is nccl-tests', the path is the time."""
+    last = 0.0
+    for r in simulated(hccc, HM, "--cluster", TOPO4, "-b", "0", "-e", "64M", "-f", "64")["results"]:
+        assert r["time"] >= last
+        last = r["time"]
+        assert r["algbw"] == pytest.approx(r["size"] / r["time"] / 1000)
+        assert r["busbw"] == pytest.approx(r["algbw"] * 2 * 31 / 32)
+        assert 0 <= r["utilisation"] <= max((x["most"] for x in r["links"]), default=0.0) <= 1
+        assert r["blocks"]["busy"] + r["blocks"]["idle"] == pytest.approx(1)
+        assert sum(r["critical_path"].values()) == pytest.approx(r["time"])
+
+
+def test_rivals_leave_hcccs_row_as_it_is(hccc: Hccc) -> None:
+    argv = (RING, "--cluster", DGX, "-b", "1M", "-e", "1M", "--channels", "4")
+    alone, beside = simulated(hccc, *argv), simulated(hccc, *argv, "--vs")
+    (row,) = beside["results"]
+    rivals = {r["name"]: r for r in row.pop("vs")}
+    assert row == alone["results"][0]
+    assert list(rivals) == ["NCCL ring", "NCCL tree", "MSCCL", "stage-level", "round-robin"]
+    assert beside["missing"] == {} and list(beside["notes"]) == ["hccc", *rivals]
+    text = hccc("sim", *argv, "--vs")[1]
+    assert f"{rivals['MSCCL']['time'] / row['time']:.2f}×" in text
+    assert "# NCCL tree: NCCL's double binary trees for this cluster" in text
+
+
+def test_the_best_micro_batch_is_the_best(hccc: Hccc) -> None:
+    argv = (HM, "--cluster", TOPO4, "-b", "64M", "-e", "64M")
+    (best,) = simulated(hccc, *argv, "--micro-batch", "best")["results"]
+    tried = [simulated(hccc, *argv, "--micro-batch", f"{16 << k}K") for k in range(0, 10, 2)]
+    assert best["time"] == min(t["results"][0]["time"] for t in tried)
+
+
+def test_plans_and_kernels_take_what_their_program_takes(hccc: Hccc, tmp_path: Path) -> None:
+    plan, call = tmp_path / "plan.json", ("--cluster", DGX, "-b", "1M", "-e", "1M")
+    plan.write_text(hccc(RING, "--cluster", DGX, "--emit=plan")[1])
+    assert hccc(RING, "--cluster", DGX, "-o", tmp_path / "kernels", "--target", "cpu")[0] == 0
+    wanted = simulated(hccc, RING, *call)["results"]
+    assert simulated(hccc, plan, *call)["results"] == wanted
+    assert simulated(hccc, tmp_path / "kernels", *call)["results"] == wanted
+
+
+def test_plans_of_one_kind_of_call(hccc: Hccc, tmp_path: Path) -> None:
+    site = tmp_path / "two.cluster"
+    site.write_text(TWO)
+    code, _, err = hccc("sim", PAIR, "--cluster", site, "-e", "1K")
+    assert code == 1 and "error[E422]" in err and "give --in-place" in err
+    assert len(simulated(hccc, PAIR, "--cluster", site, "-e", "1K", "--in-place")["results"]) == 1
+
+
+@pytest.mark.parametrize("option", ["--launch", "--step", "--interpret", "--contention", "-f"])
+@pytest.mark.parametrize("value", ["nan", "inf", "1e308", "-1"])
+def test_impossible_numbers(hccc: Hccc, option: str, value: str) -> None:
+    code, out, err = hccc("sim", RING, "--cluster", DGX, option, value, "--json")
+    assert code == 1 and option in json.loads(out)["error"]["message"]
+    assert err.startswith("error[E400]") and err.count("error") == 1
+
+
+REFUSED: dict[str, tuple[list[object], str]] = {
+    "no cluster": ([RING], "E424"),
+    "missing cluster": ([RING, "--cluster", "no-such-file"], "E401"),
+    "a program as cluster": ([RING, "--cluster", RING], "E030"),
+    "a cluster as program": ([DGX, "--cluster", DGX], "E010"),
+    "another number of ranks": ([RING, "--cluster", TOPO4], "E130"),
+    "too many sizes": ([RING, "--cluster", DGX, "-f", "1.00001"], "E410"),
+    "too many micro-batches": ([RING, "--cluster", DGX, "--micro-batch", "1", "-b", "1G"], "E422"),
+    "not a size": ([RING, "--cluster", DGX, "--micro-batch", "worst"], "E400"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(hccc: Hccc, case: str) -> None:
+    argv, error = REFUSED[case]
+    code, out, err = hccc("sim", *argv)
+    assert (code, out) == (1, "")
+    assert re.findall(r"error\[(E\d+)\]", err) == [error]
+
+
+def test_a_plan_of_another_number_of_ranks(hccc: Hccc, tmp_path: Path) -> None:
+    plan, one = tmp_path / "plan.json", tmp_path / "one.cluster"
+    plan.write_text(hccc(RING, "--emit=plan")[1])
+    code, _, err = hccc("sim", plan, "--cluster", TOPO4)
+    assert code == 1 and "error[E420]" in err
+    one.write_text("define nodenum = 1\ndefine node1 = 1\n")
+    code, _, err = hccc("sim", RING, "--cluster", one)
+    assert code == 1 and "the cluster has 1 GPU\n" in err and "nRanks=1," not in err
