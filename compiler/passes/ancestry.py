@@ -10,8 +10,8 @@ Every primitive gets labels, in linear time, from which some answers follow at o
 
 A chunk's way through a collective is a path in one of the two, after or before some steps in one
 block: a reduction has one consumer, a value one maker. Where it needs both, climbing from a in the
-second forest and from b in the first finds where they meet. Every answer but UNKNOWN is exact;
-`clocks` answers the rest.
+second forest and from b in the first finds where they meet. What is left is searched for, back from
+b among what level and height allow. Every answer but UNKNOWN is exact; `clocks` answers the rest.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ BLOCK, LEVEL, HEIGHT, MAKER, MADE, MADE_END, TAKER, TAKEN, TAKEN_END = range(9)
 STEPS = 1024  # how far to climb, in each forest
 TESTS = 1 << 16  # how many labels to compare for one answer
 FEW = 64  # and at least, when all is spent
+SEARCH = 1 << 15  # primitives that a search may find
+NONE = -2  # no edge; -1 is what precedes the first primitive's in its block
+SEARCHES = 256  # that may fail before the rest is left to clocks
 
 
 @njit(cache=True)
@@ -73,7 +76,7 @@ def _takers(label: I4, first: B1, ptr: I8, pred: I4) -> None:
 
 
 @njit(cache=True)
-def _intervals(label: I4, order: I4, parent: int, begin: int, end: int) -> None:
+def intervals(label: I4, order: I4, parent: int, begin: int, end: int) -> None:
     """Fills columns `begin` and `end` with each subtree's preorder numbers; parents come first."""
     size = np.ones(len(label), np.int32)
     for k in range(len(order) - 1, -1, -1):
@@ -102,8 +105,8 @@ def labels(tb_ptr: I8, preds: Csr, order: I4) -> I4:
     _levels(label, order, first, preds.ptr, preds.index)
     _heights(label, order, first, preds.ptr, preds.index)
     _takers(label, first, preds.ptr, preds.index)
-    _intervals(label, order, MAKER, MADE, MADE_END)
-    _intervals(label, order[::-1], TAKER, TAKEN, TAKEN_END)
+    intervals(label, order, MAKER, MADE, MADE_END)
+    intervals(label, order[::-1], TAKER, TAKEN, TAKEN_END)
     return label
 
 
@@ -175,6 +178,48 @@ def _reaches(
         y = label[y, MAKER]
         y = y if y >= 0 and _above(label, a, y) else -1
     return answer, tests
+
+
+@njit(cache=True)
+def _search(
+    label: I4, ptr: I8, pred: I4, a: int, b: int, but: int, mark: I8, stamp: int, stack: I4
+) -> int:
+    """Whether a is b or happens before it by other edges than `but`: back from b, through all that
+    may follow a; UNKNOWN where that is more than `stack` holds. `mark`: what has `stamp` was seen.
+    """
+    if a == b:
+        return YES
+    stack[0], waiting, found = b, 1, 1
+    while waiting > 0:
+        waiting -= 1
+        y = stack[waiting]
+        for k in range(ptr[y] - 1, ptr[y + 1]):
+            x = _previous(label, ptr, pred, y, k)
+            if x < 0 or mark[x] == stamp or (k == but and y == b):
+                continue
+            if _seen(label, a, x):
+                return YES
+            mark[x] = stamp
+            if _above(label, a, x):
+                if found == len(stack):
+                    return UNKNOWN
+                stack[waiting] = x
+                waiting += 1
+                found += 1
+    return NO
+
+
+@njit(cache=True)
+def by_searching(label: I4, ptr: I8, pred: I4, a: I4, b: I4, but: I8) -> U1:
+    """`_search` for every pair, until SEARCHES fail; but[q]: an edge to leave out, or NONE."""
+    mark, stack = np.zeros(len(label), np.int64), np.empty(SEARCH, np.int32)
+    answer = np.full(len(a), UNKNOWN, np.uint8)
+    failed = 0
+    for q in range(len(a)):
+        if failed < SEARCHES:
+            answer[q] = _search(label, ptr, pred, a[q], b[q], but[q], mark, q + 1, stack)
+            failed += answer[q] == UNKNOWN
+    return answer
 
 
 @njit(cache=True)
@@ -262,9 +307,17 @@ def _through_takers(label: I4, a: I4, b: I4) -> B1:
     return shown
 
 
-@njit(cache=True)
 def settle_edges(label: I4, ptr: I8, pred: I4, limit: int) -> U1:
     """NO, YES or UNKNOWN for every edge: do the other edges and program order imply it?"""
+    answer = _edges_by_climbing(label, ptr, pred, limit)
+    left = np.flatnonzero(answer == UNKNOWN)
+    b = np.searchsorted(ptr, left, side="right") - 1
+    answer[left] = by_searching(label, ptr, pred, pred[left], b.astype(np.int32), left)
+    return answer
+
+
+@njit(cache=True)
+def _edges_by_climbing(label: I4, ptr: I8, pred: I4, limit: int) -> U1:
     climbed = np.empty(STEPS, np.int32)
     answer = np.empty(len(pred), np.uint8)
     for b in range(len(label)):

@@ -14,8 +14,9 @@ import numpy as np
 from numba import njit, prange
 
 from hccc.ir.arrays import I4, I8, U1, Csr
-from hccc.passes.ancestry import NO, UNKNOWN, YES, labels, settle, settle_edges
+from hccc.passes.ancestry import NO, NONE, UNKNOWN, YES, by_searching, labels, settle, settle_edges
 from hccc.passes.grouping import group
+from hccc.passes.kin import among_kin
 
 COLUMNS = 64
 LANES = 2  # threads that take columns in turn; each needs a clock of its own
@@ -124,19 +125,33 @@ def _effort(tb_ptr: I8) -> int:
     return int(tb_ptr[-1]) * len(tb_ptr) // EFFORT
 
 
-def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
+def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, kin: I4) -> U1:
     """For every pair: is a[q] b[q], or does it happen before it? u1[q].
 
-    tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`.
+    tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`;
+    kin: i4[n] the chunk of each, or any other hint (`kin.among_kin`).
     """
     if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
         return _by_clock(tb_ptr, preds, order, a, b)
-    label = labels(tb_ptr, preds, order)
-    answer = settle(label, preds.ptr, preds.index, a, b, _effort(tb_ptr))
-    open_ = np.flatnonzero(answer == UNKNOWN)
-    if len(open_):
-        answer[open_] = _by_clock(tb_ptr, preds, order, a[open_], b[open_])
+    label, limit = labels(tb_ptr, preds, order), _effort(tb_ptr)
+    answer = settle(label, preds.ptr, preds.index, a, b, 0)
+    for more in (_along_kin, _searched):
+        left = np.flatnonzero(answer == UNKNOWN)
+        if len(left):
+            answer[left] = more(label, preds, order, a[left], b[left], kin, limit)
+    left = np.flatnonzero(answer == UNKNOWN)
+    if len(left):
+        answer[left] = _by_clock(tb_ptr, preds, order, a[left], b[left])
     return answer
+
+
+def _along_kin(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
+    other = among_kin(label, preds, order, kin)
+    return settle(other, preds.ptr, preds.index, a, b, limit)
+
+
+def _searched(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
+    return by_searching(label, preds.ptr, preds.index, a, b, np.full(len(a), NONE, np.int64))
 
 
 def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:

@@ -37,7 +37,7 @@ def race(plan: Plan) -> Proof:
     for in_place in plan.modes:
         where = locate(plan, in_place=in_place)
         a, b = _pairs(plan, where, order)
-        ordered = happens_before(plan.tb_ptr, waits, order, a, b)
+        ordered = happens_before(plan.tb_ptr, waits, order, a, b, plan.chunk)
         if not ordered.all():
             i = int(np.flatnonzero(ordered == 0)[0])
             raise fail(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hccc.ir.arrays import Csr, csr_from_pairs
 from hccc.passes import ancestry, clocks
 from hccc.passes.grouping import transpose
+from hccc.passes.kin import among_kin
 
 
 @st.composite
@@ -46,7 +47,8 @@ def check(tb_ptr, preds):
     after = nx.transitive_closure_dag(graph)
     n = len(preds)
     a, b = (x.ravel().astype(np.int32) for x in np.meshgrid(range(n), range(n)))
-    told = clocks.happens_before(tb_ptr, preds, order, a, b)
+    kin = np.arange(n, dtype=np.int32) % 3
+    told = clocks.happens_before(tb_ptr, preds, order, a, b, kin)
     for x, y, yes in zip(a.tolist(), b.tolist(), told.tolist(), strict=True):
         assert yes == (x == y or after.has_edge(x, y))
     reduced = nx.transitive_reduction(graph)
@@ -65,10 +67,22 @@ def test_they_agree_with_networkx(case):
 
 @settings(deadline=None)
 @given(orders())
-def test_clocks_alone_agree_with_networkx(case):
+def test_searching_alone_agrees_with_networkx(case):
     """Where the labels leave every question open."""
     open_ = ancestry.UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clocks, "settle", lambda _, p, q, a, b, x: np.full(len(a), open_))
+        patch.setattr(ancestry, "_edges_by_climbing", lambda _, p, q, x: np.full(len(q), open_))
+        check(*case)
+
+
+@settings(deadline=None)
+@given(orders())
+def test_clocks_alone_agree_with_networkx(case):
+    """Where labels and searches leave every question open."""
+    open_ = ancestry.UNKNOWN
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clocks, "by_searching", lambda _, p, q, a, b, x: np.full(len(a), open_))
         patch.setattr(clocks, "settle", lambda _, p, q, a, b, x: np.full(len(a), open_))
         patch.setattr(clocks, "settle_edges", lambda _, p, q, x: np.full(len(q), open_))
         check(*case)
@@ -87,8 +101,11 @@ def test_labels_never_claim_what_is_not_so():
         label = ancestry.labels(tb_ptr, preds, run_order(tb_ptr, preds))
         after = nx.transitive_closure_dag(graph_of(tb_ptr, preds))
         x, y = (z.ravel().astype(np.int32) for z in np.meshgrid(range(n), range(n)))
-        told = ancestry.settle(label, preds.ptr, preds.index, x, y, 0)
         truth = np.array([p == q or after.has_edge(p, q) for p, q in zip(x, y, strict=True)])
-        assert (truth[told == ancestry.YES]).all()
-        assert not truth[told == ancestry.NO].any()
-        assert (told != ancestry.UNKNOWN).mean() > 0.5
+        kinds = rng.integers(0, 4, n).astype(np.int32)
+        other = among_kin(label, preds, run_order(tb_ptr, preds), kinds)
+        for forests in (label, other):
+            told = ancestry.settle(forests, preds.ptr, preds.index, x, y, 0)
+            assert (truth[told == ancestry.YES]).all()
+            assert not truth[told == ancestry.NO].any()
+            assert (told != ancestry.UNKNOWN).mean() > 0.5
