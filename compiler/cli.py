@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -242,4 +243,7 @@ cli.add_command(cli_show.show)
 
 def main() -> NoReturn:
     """The entry point `hccc`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # none where it was closed
+            stream.reconfigure(errors="replace")
     sys.exit(execute(cli, sys.argv[1:]))

@@ -134,7 +134,8 @@ def execute(group: click.Group, argv: Sequence[str]) -> int:
     as_json = "--json" in argv
     try:
         code = group.main(list(argv), prog_name="hccc", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
         return _refuse(error.problem, as_json)
@@ -192,6 +193,8 @@ def _bug(error: Exception, as_json: bool) -> int:
 
 def _say(text: str) -> None:
     """To stderr, whatever characters the terminal can show."""
+    if sys.stderr is None:
+        return
     encoding = sys.stderr.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr)
 

@@ -17,23 +17,38 @@ from hccc.sim.fair import flow, join, leave, rebalance
 from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, TODO, State
 
 SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
+AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
+
+
+def run(s: State, lanes: float) -> int:
+    """Runs to the end; how many blocks never finish (0: none hangs)."""
+    left, stamp, now = _begin(s), 1, 0.0
+    while s.length[TODO] > 0 or s.length[HEAP] > 0:
+        left, now = _go_on(s, lanes, left, stamp, now)
+        stamp += AT_ONCE
+    return left
 
 
 @njit(cache=True)
-def run(s: State, lanes: float) -> int:
-    """Runs to the end; how many blocks never finish (0: none hangs)."""
-    left, stamp, now = len(s.block), 1, 0.0
+def _begin(s: State) -> int:
+    """Every block arrives; how many have anything to do."""
+    left = len(s.block)
     for b in range(len(s.block)):
         if s.block[b].prim == s.block[b].stop:
             left -= 1
         else:
             _arrive(s, b, 0.0)
-    while True:
+    return left
+
+
+@njit(cache=True)
+def _go_on(s: State, lanes: float, left: int, stamp: int, now: float) -> tuple[int, float]:
+    """AT_ONCE moments more, or all there are; (blocks not through, time)."""
+    for moment in range(AT_ONCE):
         left -= _try_all(s, lanes, now)
-        rebalance(s, now, stamp)
-        stamp += 1
+        rebalance(s, now, stamp + moment)
         if s.length[HEAP] == 0:
-            return left
+            break
         now = s.block[s.lists[HEAP, 0]].time
         limit = now * (1 + SAME_TIME) + SAME_TIME
         n_due = 0
@@ -42,6 +57,7 @@ def run(s: State, lanes: float) -> int:
             n_due += 1
         for i in range(n_due):
             _end(s, s.lists[DUE, i], now)
+    return left, now
 
 
 @njit(cache=True)

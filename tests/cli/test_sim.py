@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import ROOT, Hccc
+from commandline import COMMAND, ROOT, Hccc, environment, process
 
 EXAMPLES = ROOT / "examples"
 RING, HM = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "hm_allreduce.rccl"
@@ -124,3 +127,26 @@ def test_a_plan_of_another_number_of_ranks(hccc: Hccc, tmp_path: Path) -> None:
     one.write_text("define nodenum = 1\ndefine node1 = 1\n")
     code, _, err = hccc("sim", RING, "--cluster", one)
     assert code == 1 and "the cluster has 1 GPU\n" in err and "nRanks=1," not in err
+
+
+def test_an_interrupt_is_heard_while_simulating(hccc: Hccc) -> None:
+    argv = ["sim", str(RING), "--cluster", str(DGX), "-b", "1024G", "-e", "1024G"]
+    assert hccc("sim", RING, "--cluster", DGX, "-e", "1K")[0] == 0  # its loops are compiled
+    with subprocess.Popen(
+        [*COMMAND, *argv, "--micro-batch", "128K"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as running:  # fmt: skip
+        time.sleep(4)  # of minutes
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=30)
+        assert out == "" and not err.strip()
+        assert running.returncode == 130
+
+
+def test_stdout_of_any_encoding_and_none() -> None:
+    argv = ["sim", RING, "--cluster", DGX, "-e", "1K", "--vs"]
+    done = process(*argv, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "") and "1.00?" in done.stdout
+    shell = ["bash", "-c", 'exec "$@" >&-', "bash", *COMMAND, *map(str, argv)]
+    closed = subprocess.run(shell, stderr=subprocess.PIPE, env=environment(), timeout=120)
+    assert (closed.returncode, closed.stderr) == (0, b"")
