@@ -157,6 +157,8 @@ def execute(group: click.Group, argv: Sequence[str]) -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else EXIT_USER
     except Exception as error:
+        if "no locator available" in str(error):  # numba's RuntimeError
+            return _refuse(_uncached(), as_json)
         return _bug(error, as_json)
 
 
@@ -169,6 +171,14 @@ def _usage(error: click.ClickException) -> Problem:
 def _system(error: OSError) -> Problem:
     place = f"{error.filename}: " if error.filename else ""
     return Problem("E440", f"{place}{error.strerror or error}")
+
+
+def _uncached() -> Problem:
+    message = (
+        "nowhere to keep compiled loops: neither hccc's directory nor your home can be written"
+    )
+    help = "set NUMBA_CACHE_DIR to a directory that can be written"
+    return Problem("E442", message, help=help)
 
 
 def _refuse(problem: Problem, as_json: bool) -> int:
