@@ -28,7 +28,7 @@ from hccc.show.pipeline import pipeline
 from hccc.show.timeline import timeline
 from hccc.show.topology import topology
 from hccc.sim import critical, usage
-from hccc.sim.machine import Machine, prepare
+from hccc.sim.machine import Machine, check_ranks, prepare
 from hccc.sim.simulate import Request, Run, simulate
 
 OnPhase = Callable[[str], None]
@@ -141,7 +141,9 @@ class _Subject:
         if self.made.stops:
             return self.made.stops.dag.topology
         if self.wanted.file:
-            return cluster.load(self.wanted.file)
+            topology = cluster.load(self.wanted.file)
+            check_ranks(plan, topology)
+            return topology
         return uniform(plan.n_ranks, plan.gpus_per_node, plan.nics_per_node)
 
     def machine(self) -> Machine:

@@ -156,6 +156,8 @@ def _operands(plan: Plan) -> None:
             away = ~queue & (operands.rank != owner[row])
             message = "staged, but it touches another rank's memory"
             _none(field, away, operands, "E312", message)
+        idle = queue & (plan.guard[row] != Guard.ALWAYS)
+        _none(field, idle, operands, "E312", "a message is sent and taken in every kind of call")
     if not _may_reduce(plan):
         many = np.flatnonzero(plan.src.counts() > 1)
         if len(many):

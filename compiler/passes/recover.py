@@ -17,7 +17,7 @@ import numpy as np
 from hccc.diagnostics import fail
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer
+from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.program import TRANSFER, Op, Program
 from hccc.passes.deadlock import execution_order
 from hccc.passes.locations import locate
@@ -113,11 +113,15 @@ def recover(plan: Plan) -> Program:
     O(primitives · R/64) in Python: imported plans have thousands of primitives, not millions.
 
     Raises:
-        UserError E310: it keeps two values of one chunk at one rank, or its result is unknown.
+        UserError E310: it keeps two values of one chunk at one rank, its result is unknown, or it
+        is a direct plan.
     """
     c = plan.collective
     if c.op is OpType.CUSTOM:
         raise fail("E310", f"{plan.name} cannot be rescheduled: a custom collective has no name")
+    if plan.transport is Transport.DIRECT:
+        message = f"{plan.name} cannot be rescheduled: a direct plan has no messages to follow"
+        raise fail("E310", message, help="give the program it was compiled from")
     recovery = _Recovery(plan)
     held = _run(plan, recovery)
     for rank in range(c.n_ranks):

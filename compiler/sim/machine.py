@@ -54,16 +54,21 @@ class Machine:
         return found
 
 
+def check_ranks(plan: Plan, topology: Topology) -> None:
+    """Raises E420 where a plan has not as many ranks as the cluster has GPUs."""
+    if plan.n_ranks != len(topology):
+        ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
+        help = "simulate on a cluster of as many GPUs as the program has ranks"
+        raise fail("E420", f"{plan.name} has {ranks}", help=help)
+
+
 def prepare(plan: Plan, topology: Topology) -> Machine:
     """The tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
         UserError: E420 the numbers of ranks differ; E421 a primitive has no way to its operand.
     """
-    if plan.n_ranks != len(topology):
-        ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
-        help = "simulate on a cluster of as many GPUs as the program has ranks"
-        raise fail("E420", f"{plan.name} has {ranks}", help=help)
+    check_ranks(plan, topology)
     rank = plan.rank_of()
     k, d = plan.src.counts(), plan.dst.counts()
     device = topology.device[rank]

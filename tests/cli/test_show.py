@@ -175,3 +175,11 @@ def test_a_compilation_reports(hccc: Hccc, tmp_path: Path) -> None:
     inside = tmp_path / "new" / "x.html"  # a directory that comes with the kernels
     assert hccc(RING, "-o", inside.parent, "--target", "cpu", "--report", inside)[0] == 0
     assert inside.exists()
+
+
+def test_a_plan_is_drawn_on_a_cluster_of_its_size_only(hccc: Hccc, tmp_path: Path) -> None:
+    plan, out = tmp_path / "plan.json", tmp_path / "x.svg"
+    plan.write_text(hccc(RING, "--emit=plan")[1])
+    other = EXAMPLES / "clusters" / "resccl-topo4.cluster"
+    code, _, stderr = hccc("show", plan, "--cluster", other, "-o", out)
+    assert code == 1 and "8 ranks, the cluster 32 GPUs" in stderr and not out.exists()

@@ -150,3 +150,14 @@ def test_stdout_of_any_encoding_and_none() -> None:
     shell = ["bash", "-c", 'exec "$@" >&-', "bash", *COMMAND, *map(str, argv)]
     closed = subprocess.run(shell, stderr=subprocess.PIPE, env=environment(), timeout=120)
     assert (closed.returncode, closed.stderr) == (0, b"")
+
+
+def test_a_direct_plan_says_why_it_has_no_rivals(hccc: Hccc, tmp_path: Path) -> None:
+    """What runs the same algorithm needs the program; NCCL's rings do not."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(hccc(RING, "--emit=plan")[1])
+    code, stdout, _ = hccc(
+        "sim", plan, "--cluster", CLUSTERS / "mi300x.cluster", "-b", "1M", "-e", "1M", "--vs"
+    )
+    assert code == 0 and "NCCL ring" in stdout
+    assert "# MSCCL: none, ring_allreduce cannot be rescheduled: a direct plan" in stdout

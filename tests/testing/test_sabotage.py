@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
-from hccc.driver import prove
+from hccc.diagnostics import Source, UserError
+from hccc.driver import Options, compile_text, prove
 from hccc.ir import plan_check
 from hccc.ir.arrays import Csr
-from hccc.ir.primitives import Buffer, Guard
+from hccc.ir.primitives import Buffer, Guard, Transport
 from hccc.testing import correct_programs, exact_inputs, execute, expected, plans
 from hccc.testing.sabotage import (
     changed,
@@ -126,3 +126,15 @@ def test_no_fault_survives(fault, examples):
             assert_harmless(mutant, seeds=8)
 
     law()
+
+
+def test_a_message_that_only_some_calls_take_is_refused():
+    """Skipped, it would stay in its queue, and the next to send would wait for its slot."""
+    program = "ResCCLAlgo(nRanks=2, OpType='Allgather', GPUPerNode=2, NICPerNode=2):\n"
+    program += "    transfer(0, 1, 0, 0, recv)\n    transfer(1, 0, 0, 1, recv)\n"
+    plan = compile_text(Source("x", program), Options(transport=Transport.STAGED)).plan
+    takes = plan.src.owner()[plan.src.buffer == Buffer.QUEUE]
+    guard = plan.guard.copy()
+    guard[takes[0]] = Guard.IN_PLACE
+    with pytest.raises(UserError, match="in every kind of call"):
+        plan_check.check(replace(plan, guard=guard))
