@@ -27,9 +27,8 @@ class Machine:
     waits, posts: Csr[P] of flags numbered over all ranks; takes, gives: Csr[P] of queues, once a
     message; uses: Csr[P] of resources, weight: f8 how often a primitive's bytes cross each (all
     lanes together); alpha: f8[P] µs; move, combine: f8[P] µs per byte of a thread block and of a
-    reduction; core: i4[P] the resource that stands for the cores of the owner's node, or -1;
-    resource: i8[R] numbers as in `ir/routes`, then one -1 for each node with cores; capacity:
-    f8[R] GB/s, cores.
+    reduction; core: i4[P] the resource that stands for the core it runs on, or -1; resource: i8[R]
+    numbers as in `ir/routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core.
     """
 
     plan: Plan
@@ -75,9 +74,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     block = np.array([x.block for x in topology.devices])[device] * BYTES_PER_US
     reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
     uses, weight, alpha, resource, capacity = _ways(plan, topology, rank)
-    limited = np.flatnonzero(topology.cores > 0)
-    core_of = np.full(topology.n_nodes, -1, np.int32)
-    core_of[limited] = len(resource) + np.arange(len(limited))
+    cores = int(topology.cores.sum())
     base = np.concatenate([[0], np.cumsum(plan.n_flags)]).astype(np.int64)
     posts = Csr(plan.posts.ptr, base[plan.posts.rank] + plan.posts.flag)
     return Machine(
@@ -88,10 +85,27 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
         uses=uses, weight=weight, alpha=alpha,
         move=frozen((k + d) / 2 / block, np.float64),
         combine=frozen(np.maximum(k - 1, 0) / reduce, np.float64),
-        core=frozen(core_of[topology.node[rank]], np.int32),
-        resource=frozen(np.concatenate([resource, np.full(len(limited), -1)]), np.int64),
-        capacity=frozen(np.concatenate([capacity, topology.cores[limited]]), np.float64),
+        core=frozen(_cores(plan, topology, len(resource)), np.int32),
+        resource=frozen(np.concatenate([resource, np.full(cores, -1)]), np.int64),
+        capacity=frozen(np.concatenate([capacity, np.ones(cores)]), np.float64),
     )  # fmt: skip
+
+
+def _cores(plan: Plan, t: Topology, first: int) -> I4:
+    """The resource of the core that runs each primitive, or -1 where cores are no limit.
+
+    A node deals its thread blocks out in equal runs, rank by rank (`runtime/include/hccc/team.h`);
+    what shares a core takes turns.
+    """
+    widest = max(int(plan.n_tb.max(initial=1)), 1)
+    rank = plan.block_rank()
+    within = np.arange(len(rank)) - np.repeat(np.cumsum(plan.n_tb) - plan.n_tb, plan.n_tb)
+    node, size = t.node[rank], np.bincount(t.node, minlength=t.n_nodes)
+    place = (rank - t.first_rank[node]) * widest + within
+    core = place * t.cores[node] // (size[node] * widest)
+    base = first + np.cumsum(t.cores) - t.cores
+    block: I4 = np.where(t.cores[node] > 0, base[node] + core, -1)
+    return block[plan.block_of()]
 
 
 def _queues(operands: Operands) -> Csr:

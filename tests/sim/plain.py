@@ -81,9 +81,14 @@ def primitives(
                 uses[int(way.resource[r])] += 1
         device = t.devices[t.device[rank]]
         node = int(t.node[rank])
-        core = -1 - node if t.cores[node] else 0
-        if core:
-            capacity[core] = float(t.cores[node])
+        core = 0
+        if t.cores[node]:  # each core has an equal run of its node's blocks, rank by rank
+            mates = np.flatnonzero(t.node == node)
+            widest = int(plan.n_tb.max())
+            tb = int(plan.block_of()[i] - plan.n_tb[:rank].sum())
+            place = int(np.flatnonzero(mates == rank)[0]) * widest + tb
+            core = -1 - (1000 * node + place * int(t.cores[node]) // (len(mates) * widest))
+            capacity[core] = 1.0
         k, d = len(sources), len(targets)
         found.append(
             Primitive(
