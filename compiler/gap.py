@@ -30,8 +30,7 @@ import numpy as np
 
 from hccc.ir.arrays import I8
 from hccc.ir.resource_names import names
-from hccc.ir.topology import F8
-from hccc.sim.machine import BYTES_PER_US
+from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.sim.simulate import Run
 from hccc.synth.bound import Bound, Limits
 

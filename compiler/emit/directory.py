@@ -17,10 +17,10 @@ from secrets import token_hex
 
 from hccc.diagnostics import InternalError, fail
 from hccc.emit.library import DispatchView, library
-from hccc.emit.render import render
 from hccc.emit.source import text
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
+from hccc.render import render
 
 PLAN = "plan.json"
 _PLAN_BEGINS = b'{\n"hccc_plan"'  # see ir/plan_json.py

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hccc.emit.program import view
-from hccc.emit.render import render
 from hccc.emit.targets import CPU, CUDA, HIP, Target
 from hccc.ir.plan import Plan
+from hccc.render import render
 
 
 def cuda(plan: Plan) -> str:

@@ -51,6 +51,19 @@ class Csr:
         """The row each entry belongs to: i4[len(index)]."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.counts())
 
+    def take(self, rows: I8) -> Csr:
+        """The given rows, in the given order."""
+        ptr, pick = entries(self.ptr, rows)
+        return Csr(ptr, self.index[pick])
+
+
+def entries(ptr: I8, rows: I8) -> tuple[I8, I8]:
+    """Where the entries of `rows` are, row after row: (ptr of the taken rows, old entries)."""
+    counts = np.diff(ptr)[rows]
+    taken = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=taken[1:])
+    return taken, np.repeat(ptr[:-1][rows] - taken[:-1], counts) + np.arange(taken[-1])
+
 
 def csr_from_pairs(row: I4 | I8, value: NDArray[Any], n_rows: int) -> Csr:
     """Groups `value` by `row`, keeping the order given within a row. O(n log n) worst, stable."""

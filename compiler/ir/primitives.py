@@ -22,7 +22,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hccc.ir.arrays import I4, I8, U1, Csr, frozen
+from hccc.ir.arrays import I4, I8, U1, Csr, entries, frozen
 from hccc.ir.dag import Dag
 
 
@@ -81,10 +81,7 @@ class Operands:
 
     def take(self, rows: I4 | I8) -> Operands:
         """The given rows, in the given order."""
-        counts = self.counts()[rows]
-        ptr = np.zeros(len(counts) + 1, np.int64)
-        np.cumsum(counts, out=ptr[1:])
-        pick = np.repeat(self.ptr[:-1][rows] - ptr[:-1], counts) + np.arange(ptr[-1])
+        ptr, pick = entries(self.ptr, rows)
         return Operands(ptr, self.rank[pick], self.buffer[pick], self.slot[pick])
 
 

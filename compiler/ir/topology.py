@@ -41,6 +41,7 @@ from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 
 F8 = NDArray[np.float64]
 INTER_NODE_COST = 2.5  # ResCCL §4.3 measured that between nodes takes at least this much longer
+BYTES_PER_US = 1000.0  # of one GB/s
 US_PER_MB = 1000.0  # µs for one MB (10⁶ bytes) at 1 GB/s (10⁹ bytes/s)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from hccc.ir.arrays import I4, I8, U1, Csr
+from hccc.ir.arrays import I4, I8, U1, Csr, entries
 from hccc.passes.ancestry import NO, NONE, UNKNOWN, YES, by_searching, labels, settle, settle_edges
 from hccc.passes.grouping import group
 from hccc.passes.kin import among_kin
@@ -174,10 +174,8 @@ def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
 def _ways_round(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
     """Every (edge, primitive right before the edge's end other than its start)."""
     row = np.searchsorted(preds.ptr, edges, side="right") - 1
-    counts = preds.counts()[row]
-    edge = np.repeat(edges, counts)
-    begin = np.repeat(preds.ptr[row] - np.cumsum(counts) + counts, counts)
-    sibling = begin + np.arange(len(edge))
+    ptr, sibling = entries(preds.ptr, row)
+    edge = np.repeat(edges, np.diff(ptr))
     apart = sibling != edge
     inside = ~np.isin(row, tb_ptr[:-1])
     return (

@@ -16,12 +16,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, Csr
+from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
 from hccc.passes.clocks import topological
 from hccc.passes.contract import contract, writers
 from hccc.passes.fuse import MAX_OPERANDS, chains
 from hccc.passes.grouping import graph, transpose
+from hccc.passes.reorder import reorder
 
 
 def relay(p: Primitives) -> Primitives:
@@ -33,7 +34,7 @@ def relay(p: Primitives) -> Primitives:
         reduced = p
     merged = _only_read(_sent_on(reduced))
     order = _order(merged)
-    return p if len(order) < len(merged) else _permuted(merged, order)
+    return p if len(order) < len(merged) else reorder(merged, order)
 
 
 def _twice(o: Operands) -> bool:
@@ -106,26 +107,3 @@ def _order(p: Primitives) -> I4:
     succs = transpose(edges)
     single = np.arange(len(p) + 1, dtype=np.int64)
     return topological(single, edges.ptr, edges.index, succs.ptr, succs.index)
-
-
-def _permuted(p: Primitives, order: I4) -> Primitives:
-    """The primitives in another order."""
-    position = np.empty(len(p), np.int32)
-    position[order] = np.arange(len(p), dtype=np.int32)
-    counts = p.tasks.counts()[order]
-    begin = np.repeat(p.tasks.ptr[:-1][order] - np.cumsum(counts) + counts, counts)
-    tasks = Csr(
-        np.concatenate([[0], np.cumsum(counts)]), p.tasks.index[begin + np.arange(len(begin))]
-    )
-    return replace(
-        p,
-        owner=p.owner[order],
-        chunk=p.chunk[order],
-        sub=p.sub[order],
-        final=p.final[order],
-        guard=p.guard[order],
-        src=p.src.take(order),
-        dst=p.dst.take(order),
-        deps=graph(position[p.deps.owner()], position[p.deps.index], len(p)),
-        tasks=tasks,
-    )

@@ -10,12 +10,11 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hccc import __version__
+from hccc.render import environment
 from hccc.show.canvas import Picture, inline
 
 TEMPLATE = "show/report.html.jinja"
@@ -71,21 +70,8 @@ HEADINGS = {
 
 def html(page: Page) -> str:
     """The page's text."""
-    script = _environment().get_template("show/report.js.jinja").render()
+    script = environment(escape=True).get_template("show/report.js.jinja").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return _environment().get_template(TEMPLATE).render(
+    return environment(escape=True).get_template(TEMPLATE).render(
         it=page, headings=HEADINGS, script=Markup(script), digest=digest
     )  # fmt: skip
-
-
-@cache
-def _environment() -> Environment:
-    """As in emit/render, but everything is escaped."""
-    return Environment(
-        loader=PackageLoader("hccc", "templates"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=True,
-    )

@@ -11,8 +11,7 @@ from numba import njit
 
 from hccc.ir.arrays import I4, I8
 from hccc.ir.resource_names import KINDS, kinds
-from hccc.ir.topology import F8
-from hccc.sim.machine import BYTES_PER_US
+from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.sim.simulate import Run
 
 

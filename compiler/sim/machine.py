@@ -15,9 +15,7 @@ from hccc.ir.arrays import B1, I4, I8, Csr, frozen
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
 from hccc.ir.routes import routes
-from hccc.ir.topology import F8, Topology
-
-BYTES_PER_US = 1000.0  # of one GB/s
+from hccc.ir.topology import BYTES_PER_US, F8, Topology
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,12 +141,10 @@ def _ways(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
         raise fail("E421", message, help="another cluster, or a program that goes another way")
     alpha = np.zeros(len(plan))
     np.maximum.at(alpha, row, ways.alpha[at])
-    counts = ways.uses.counts()[at]
-    owner = np.repeat(row.astype(np.int64), counts)
-    first = np.repeat(ways.uses.ptr[:-1][at] - np.cumsum(counts) + counts, counts)
-    used = ways.uses.index[first + np.arange(int(counts.sum()))]
+    used = ways.uses.take(at)
+    owner = row[used.owner()].astype(np.int64)
     n_resources = max(len(ways.resource), 1)
-    kinds, times = np.unique(owner * n_resources + used, return_counts=True)
+    kinds, times = np.unique(owner * n_resources + used.index, return_counts=True)
     ptr = np.searchsorted(kinds // n_resources, np.arange(len(plan) + 1))
     weight = frozen(times * float(plan.channels), np.float64)
     return Csr(ptr, kinds % n_resources), weight, alpha, ways.resource, ways.capacity

@@ -13,10 +13,10 @@ import numpy as np
 from hccc.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen
 from hccc.ir.primitives import Guard
-from hccc.ir.topology import F8
+from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.sim import engine, state
 from hccc.sim.costs import SIMPLE, Costs
-from hccc.sim.machine import BYTES_PER_US, Machine, batches_of, pieces
+from hccc.sim.machine import Machine, batches_of, pieces
 from hccc.sim.state import State
 
 MOST_INSTANCES = 1 << 27  # 28 bytes each

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.ir.resource_names import KINDS, kinds, names
-from hccc.sim.machine import BYTES_PER_US
+from hccc.ir.topology import BYTES_PER_US
 from hccc.sim.simulate import Run
 
 

@@ -48,7 +48,7 @@ import numpy as np
 
 from hccc.ir.arrays import B1, I8, frozen
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.topology import F8, Topology
+from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.sim.costs import SIMPLE, Costs
 from hccc.synth.cuts import Flows, gathered, narrowest
 from hccc.synth.latency import Distances
@@ -56,7 +56,6 @@ from hccc.synth.naming import partition_name, set_name
 from hccc.synth.network import Network, colours, network
 from hccc.synth.parts import Parts, inflow, shown, weakest
 
-BYTES_PER_US = 1000.0  # of one GB/s
 OUTWARD = frozenset({OpType.REDUCESCATTER, OpType.SCATTER, OpType.REDUCE})
 SPREAD = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER})
 FUNNEL = frozenset({OpType.GATHER, OpType.SCATTER})

@@ -59,10 +59,7 @@ class _Hops:
 
     def use(self, order: I4, times: int = 1) -> None:
         """A circuit comes, or goes: times = -1."""
-        rows = self._rows(order)
-        counts = self.ways.uses.counts()[rows]
-        begin = np.repeat(self.ways.uses.ptr[rows] - np.cumsum(counts) + counts, counts)
-        used = self.ways.uses.index[begin + np.arange(len(begin))]
+        used = self.ways.uses.take(self._rows(order)).index
         self.load += times * np.bincount(used, minlength=len(self.load))
 
     def _rows(self, order: I4) -> I8:

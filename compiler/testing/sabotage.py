@@ -13,48 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I8, Csr
+from hccc.ir.arrays import Csr, entries
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Operands, Primitives
-from hccc.passes.grouping import graph
+from hccc.ir.primitives import Operands
 
 Rows = Sequence[int] | NDArray[Any]
-
-
-def _entries(ptr: I8, rows: NDArray[Any]) -> tuple[I8, I8]:
-    """The pointers and the old entries of `rows`, in the given order."""
-    pick = [k for r in rows for k in range(int(ptr[r]), int(ptr[r + 1]))]
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.diff(ptr)[rows])])
-    return starts, np.array(pick, np.int64)
-
-
-def _take(c: Csr, rows: NDArray[Any]) -> Csr:
-    ptr, pick = _entries(c.ptr, rows)
-    return Csr(ptr, c.index[pick])
-
-
-def reordered(p: Primitives, rows: Rows) -> Primitives:
-    """`p` with its rows in another order, and its dependencies along with them."""
-    order = np.asarray(rows)
-    of = np.argsort(order)
-    return replace(
-        p,
-        owner=p.owner[order],
-        chunk=p.chunk[order],
-        sub=p.sub[order],
-        final=p.final[order],
-        guard=p.guard[order],
-        src=p.src.take(order),
-        dst=p.dst.take(order),
-        deps=graph(of[p.deps.owner()], of[p.deps.index], len(p)),
-        tasks=_take(p.tasks, order),
-    )
 
 
 def permuted(plan: Plan, rows: Rows) -> Plan:
     """`plan` with its rows in another order, each with its waits and posts; blocks stay."""
     order = np.asarray(rows)
-    ptr, pick = _entries(plan.posts.ptr, order)
+    ptr, pick = entries(plan.posts.ptr, order)
     return replace(
         plan,
         chunk=plan.chunk[order],
@@ -64,7 +33,7 @@ def permuted(plan: Plan, rows: Rows) -> Plan:
         guard=plan.guard[order],
         src=plan.src.take(order),
         dst=plan.dst.take(order),
-        waits=_take(plan.waits, order),
+        waits=plan.waits.take(order),
         posts=Posts(ptr, plan.posts.rank[pick], plan.posts.flag[pick]),
     )
 

@@ -13,9 +13,10 @@ from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Blocks, Buffer, Guard, Operands, Queues, Transport
 from hccc.passes.deadlock import deadlock
 from hccc.passes.place import place
+from hccc.passes.reorder import reorder
 from hccc.passes.sync import sync
 from hccc.testing import Hang, Poison, exact_inputs, execute
-from hccc.testing.sabotage import changed, reordered, swapped_rows
+from hccc.testing.sabotage import changed, swapped_rows
 
 
 def code(plan):
@@ -37,7 +38,7 @@ def one_block_a_rank(p, order, slots=2):
     """`p` in the given order and then its local copies, every rank a single block."""
     p = place(p)
     order = [*order, *range(len(order), len(p))]
-    return sync(Blocks(reordered(p, order), np.zeros(len(p), np.int32)), "", slots)
+    return sync(Blocks(reorder(p, np.asarray(order)), np.zeros(len(p), np.int32)), "", slots)
 
 
 def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_rank=None):
