@@ -19,11 +19,11 @@ from hccc.emit.canonical import canonical
 from hccc.emit.directory import headers
 from hccc.emit.dispatch import Case
 from hccc.emit.program import Function, Table, view
-from hccc.emit.render import render
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.arrays import I8
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
+from hccc.render import render
 
 HEADER = Path(__file__).with_name("interpreter.h")
 SHARED_WORDS = 8192  # 32 KiB: two resident blocks and their data fit an SM many times over
