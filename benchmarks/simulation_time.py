@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ranks", default="64,256,1024")
     parser.add_argument("--size", type=int, default=1 << 30)
-    parser.add_argument("--micro-batch", type=int, default=0, help="0: the cluster's 1 MB")
+    parser.add_argument("--micro-batch", type=int, default=0, help="bytes; 0: the default")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.measure:

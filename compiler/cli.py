@@ -141,7 +141,7 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
 @click.option("-w", "--warmup-iters", type=click.IntRange(0), default=5, help="Launches before.")
 @click.option("-c", "--check", "checks", type=click.IntRange(0), default=1, help="0: no check.")
 @click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all.")
-@click.option("--micro-batch", type=Size(), default="256K", help="Bytes.")
+@click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
 @click.option("--workers", type=click.IntRange(0), default=0, help="CPU threads; 0: as useful.")
 @click.option("--timeout", type=click.FloatRange(0.001), default=30.0, help="Seconds a wait has.")

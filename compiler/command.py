@@ -25,7 +25,7 @@ from hccc import __version__
 from hccc.diagnostics import Problem, UserError
 
 EXIT_USER, EXIT_BUG, EXIT_INTERRUPTED = 1, 70, 130
-_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _LARGEST_SIZE = 1 << 40
 
 
@@ -57,12 +57,12 @@ class Size(click.ParamType[int]):
         """Bytes of `value`."""
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMG]?)(?:i?B)?", str(value), re.I | re.A)
+        match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([KMGT]?)(?:i?B)?", str(value), re.I | re.A)
         if not match:
             self.fail(f"{value!r} is not a size; write 8, 1K, 4M or 1G", param, ctx)
         size = int(float(match[1]) * (1 << _UNITS[match[2].upper()]))
         if size > _LARGEST_SIZE:
-            self.fail(f"{value!r} is more than {_LARGEST_SIZE >> 30}G", param, ctx)
+            self.fail(f"{value!r} is more than {_LARGEST_SIZE >> 40}T", param, ctx)
         return size
 
 

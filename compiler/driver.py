@@ -41,6 +41,7 @@ from hccc.passes.round_robin import round_robin
 from hccc.passes.schedule import schedule
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
+from hccc.sim.grain import with_grain
 
 SCHEDULERS = {"hpds": schedule, "round-robin": round_robin}
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
@@ -224,6 +225,9 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
     if options.prove:
         with clock.phase("Proof"):
             proofs += prove(plan)
+    if topology is not None:
+        with clock.phase("Lowering"):
+            plan = with_grain(plan, topology)
     return Stops(program, dag, pipeline, plan, proofs, clock.seconds)
 
 

@@ -22,9 +22,9 @@ from hccc.ir.topology import Topology
 from hccc.lang import cluster
 from hccc.probes import DTYPE
 from hccc.runtime.calibrate import FASTEST, Found, Work
-from hccc.runtime.layout import DEFAULT_MICRO_BATCH
 
 FIRST_LINE = "# Measured by `hccc profile`"
+CHUNK = 256 << 10  # bytes: what runs at large sizes are cut into
 SIZES = (8 << 20, 24 << 20, 64 << 20)  # bytes of all ranks' buffers: more than a core's cache
 
 
@@ -72,7 +72,7 @@ def text(p: Profile) -> str:
     rate = f"({_digits(max(link, f.block))}, 1, {_digits(f.alpha)})"
     lines = [
         *(f"# {line}" for said in _comments(p) for line in wrap(said, 98)),
-        f"define chunk = {DEFAULT_MICRO_BATCH}",
+        f"define chunk = {CHUNK}",
         "define nodenum = 1",
         f"define node1 = {p.ranks}",
         *([f"define cores = {p.cores}"] if p.cores else []),

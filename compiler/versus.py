@@ -51,6 +51,7 @@ from hccc.synth.tree import tree
 NCCL_SLOTS = 8  # NCCL_STEPS (NCCL src/include/device.h)
 NCCL_SLOT = 512 << 10  # bytes: NCCL's 4 MiB a connection in 8 steps
 MSCCL_SLOTS = 2  # MSCCL's Simple: 8 steps, 4 a message
+MSCCL_SLOT = 1 << 20  # bytes: the chunk of every backend that ResCCL §5 measured
 DECODE = 0.125  # µs a step: 0.1 to 0.15, of about 110 more instructions a warp (kernels.md)
 
 
@@ -85,7 +86,7 @@ def alternatives(made: Made, topology: Topology, options: Options) -> list[Alter
 
 def _nccl(plan: Plan, topology: Topology, options: Options) -> Iterator[Alternative]:
     c = plan.collective
-    adapt = partial(_slot_by_slot, slot=min(topology.chunk, NCCL_SLOT))
+    adapt = partial(_slot_by_slot, slot=NCCL_SLOT)
 
     def rings() -> Plan:
         program = ring(topology, c.op, c.root)
@@ -161,4 +162,4 @@ def _slot_by_slot(request: Request, slot: int) -> Request:
 
 def _interpreted(request: Request) -> Request:
     costs = replace(request.costs, interpret=request.costs.interpret or DECODE)
-    return replace(request, window=1, costs=costs)
+    return replace(_slot_by_slot(request, MSCCL_SLOT), costs=costs)

@@ -112,7 +112,7 @@ def _calls(run: Run) -> Iterator[Change]:
     def asked(name: str, option: str, other: Request) -> Change:
         return Change(name, option, lambda: run.machine, other)
 
-    micro = request.micro_batch or run.machine.topology.chunk
+    micro = 1 << max(0, int(run.payload).bit_length() - 1)
     for other in (micro // 4, micro // 2, 2 * micro, 4 * micro):
         if other >= 1 and not (run.batches == 1 and other > micro):
             name = f"micro-batches of {other:,} bytes"

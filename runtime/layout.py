@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.collective import Collective
+from hccc.ir.micro_batch import GRAIN, default_micro_batch
 from hccc.ir.plan import Plan
 
 ALIGNMENT = 16
 FLAG_STRIDE = 128
-DEFAULT_MICRO_BATCH = 1 << 18
 LARGEST_MICRO_BATCH = 1 << 30
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
@@ -63,12 +63,14 @@ class Shape:
     stage: int
     queues: int
     slots: int
+    grain: int = GRAIN
 
     def sizes(self, count: int, size: int, micro_batch: int = 0) -> Sizes:
-        """How `count` elements of `size` bytes are cut; `micro_batch` in bytes, 0 the default."""
+        """How `count` elements of `size` bytes are cut; `micro_batch` in bytes, 0 by the part."""
         pieces = self.sub * self.lanes
-        wanted = min(micro_batch if micro_batch > 0 else DEFAULT_MICRO_BATCH, LARGEST_MICRO_BATCH)
         part = round_up(-(-count // pieces), ALIGNMENT // size)
+        wanted = micro_batch if micro_batch > 0 else default_micro_batch(part * size, self.grain)
+        wanted = min(wanted, LARGEST_MICRO_BATCH)
         micro = min(round_up(wanted, ALIGNMENT) // size, part)
         return Sizes(part, micro, -(-part // micro) if micro else 0)
 
@@ -127,6 +129,7 @@ def shape_of(plan: Plan) -> Shape:
         stage=int(plan.stage_slots.max(initial=0)),
         queues=queues,
         slots=plan.queue_slots if queues else 1,
+        grain=plan.grain,
     )
 
 

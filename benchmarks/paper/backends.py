@@ -68,11 +68,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One backend running one Case. plain: it takes any micro-batch."""
+    """One backend running one Case. plain: it takes any micro-batch; chooses: by the size, where
+    it is not told."""
 
     machine: Machine
     adapt: Adapt
     plain: bool
+    chooses: bool = False
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Bench:
         return self._limits[key]
 
     def run(self, case: Case, backend: str, size: int, *, free: bool = False) -> Run:
-        """One call. free: with the best micro-batch instead of the setting's."""
+        """One call. free: with the best micro-batch instead of the setting's or the way's own."""
         key = (case, backend, size, free)
         if key not in self._runs:
             self._runs[key] = self._simulated(self.way(case, backend), size, free)
@@ -118,7 +120,7 @@ class Bench:
         return self._ways[case][backend]
 
     def _simulated(self, way: Way, size: int, free: bool) -> Run:
-        tried = {self.setting.micro_batch}
+        tried = {0 if way.chooses else self.setting.micro_batch}
         if free and way.plain:
             tried |= {m for m in MICRO_BATCHES if _batches(way.machine, size, m) <= MOST_BATCHES}
         runs = [simulate(way.machine, way.adapt(Request(size, m))) for m in sorted(tried)]
@@ -135,7 +137,7 @@ class Bench:
             name = "ResCCL" if way.name == "hccc" else way.name
             yield name, Way(prepare(way.plan(), t), way.adapt, way.free)
         plan = driver.compile_program(program, Options(cluster=file)).plan
-        yield "hccc", Way(prepare(plan, t), lambda request: request, True)
+        yield "hccc", Way(prepare(plan, t), lambda request: request, True, chooses=True)
 
 
 def _batches(machine: Machine, size: int, micro_batch: int) -> int:

@@ -30,7 +30,8 @@ FIGURES = {
 NOTE = """Times on MSCCL (algorithm-level) over times of ours, least to most over {first}–{last}.
 The schedules of TACCL and TE-CCL for these clusters, and the sketches they came of, are not
 published: what both backends run here are rings that hccc finds for the cluster, in {lanes}
-lanes; rings over one connection share its thread block. They compare backends, not synthesisers;
+lanes; rings over one connection share its thread block. *hccc* cuts by the size of the message, the
+others into micro-batches of {micro}. They compare backends, not synthesisers;
 rings are regular, so there is less for a scheduler to win than in a solver's schedule."""
 
 
@@ -38,7 +39,9 @@ def table(bench: Bench, name: str) -> Table:
     """The table of one figure."""
     title, claims = FIGURES[name]
     s = bench.setting
-    note = NOTE.format(first=human(s.sizes[0]), last=human(s.sizes[-1]), lanes=LANES)
+    note = NOTE.format(
+        first=human(s.sizes[0]), last=human(s.sizes[-1]), lanes=LANES, micro=human(s.micro_batch)
+    )
     columns = (
         "collective", "topology", "TACCL, published", "TE-CCL, published", "ring on ResCCL",
         "on hccc", "on hccc, best",

@@ -153,6 +153,7 @@ def shape(plan: Plan) -> dict[str, int]:
         "stage": int(plan.stage_slots.max()),
         "queues": queues,
         "slots": plan.queue_slots if queues else 1,
+        "grain": plan.grain,
     }
 
 

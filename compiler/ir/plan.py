@@ -24,6 +24,7 @@ import numpy as np
 
 from hccc.ir.arrays import I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective
+from hccc.ir.micro_batch import GRAIN
 from hccc.ir.primitives import Operands, Queues, Transport
 
 PLAN_VERSION = 1
@@ -83,6 +84,7 @@ class Plan:
     in_place: bool = True  # which of the two kinds of call it serves
     out_of_place: bool = True
     keeps_input: bool = True  # whether an out-of-place call leaves the send buffer as it was
+    grain: int = GRAIN  # bytes: how finely calls are cut that name no micro-batch (ir/micro_batch)
 
     def __post_init__(self) -> None:
         for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots"):

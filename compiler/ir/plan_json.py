@@ -23,6 +23,7 @@ import numpy as np
 from hccc.diagnostics import Source, Span, UserError, fail
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
@@ -67,6 +68,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "in_place": plan.in_place,
         "out_of_place": plan.out_of_place,
         "keeps_input": plan.keeps_input,
+        "grain": plan.grain,
         "accumulate": plan.accumulate,
     }  # fmt: skip
     for key, value in header.items():
@@ -224,5 +226,6 @@ def _plan(data: Any) -> Plan:
         in_place=data["in_place"],
         out_of_place=data["out_of_place"],
         keeps_input=data["keeps_input"],
+        grain=data.get("grain", GRAIN),
         **parts,
     )

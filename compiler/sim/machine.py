@@ -12,6 +12,7 @@ import numpy as np
 
 from hccc.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, Csr, frozen
+from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
 from hccc.ir.routes import routes
@@ -160,8 +161,10 @@ def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float, fl
     """(micro-batches, bytes of each, bytes of the last) of one lane's part of a chunk.
 
     As `runtime/layout.py` cuts it, but that all parts are alike: bytes are exact, not aligned.
+    micro_batch: bytes, 0 for the default of calls that name none.
     """
     parts = plan.collective.chunks_per_block * plan.channels
+    micro_batch = micro_batch or default_micro_batch(-(-block // parts), plan.grain)
     batches = max(1, -(-block // (parts * micro_batch)))
     micro = min(float(micro_batch), block / parts)
     return batches, micro, block / parts - (batches - 1) * micro

@@ -25,7 +25,7 @@ MOST_INSTANCES = 1 << 27  # 28 bytes each
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call. size: bytes, as nccl-tests counts (the larger of a rank's buffers); micro_batch:
-    bytes of a lane's part of a chunk, 0 for the cluster's `chunk`; window: micro-batches, 0 for
+    bytes of a lane's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
     all of them (task-level), 1 is algorithm-level execution."""
 
     size: int
@@ -119,7 +119,7 @@ def simulate(machine: Machine, request: Request) -> Run:
     plan = machine.plan
     _check(machine, request)
     block, size = pieces(plan, request.size)
-    batches, micro, last = batches_of(plan, block, request.micro_batch or machine.topology.chunk)
+    batches, micro, last = batches_of(plan, block, request.micro_batch)
     if len(plan) * batches > MOST_INSTANCES:
         what = f"{len(plan):,} primitives × {batches:,} micro-batches"
         raise fail("E422", f"{what} are too many to simulate", help="a larger --micro-batch")

@@ -75,7 +75,7 @@ def test_nothing_but_the_bound(tmp_path):
     """One transfer that fills its link: α and the bytes, as no schedule can beat."""
     plan = plan_of(header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n", tmp_path)
     t = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=FAST)
-    found = taken(plan, t, Request(1_000_000))
+    found = taken(plan, t, Request(1_000_000, 1_000_000))
     assert found.parts["bound"] == pytest.approx(12.0)
     assert sum(found.parts.values()) == pytest.approx(12.0)
     assert found.bottleneck.load == pytest.approx(10.0)
@@ -118,7 +118,7 @@ def test_uneven_links_are_imbalance(tmp_path):
     body += "    transfer(1, 2, 1, 0, recv)\n    transfer(1, 2, 1, 1, recv)\n"
     plan = plan_of(header(3, "Broadcast", 2) + body, tmp_path)
     t = uniform(3, 3, 1, link=Rate(100.0), device=FAST)
-    found = taken(plan, t, Request(1_000_000))
+    found = taken(plan, t, Request(1_000_000, 1_000_000))
     assert found.parts["bound"] == pytest.approx(5.0)  # out of rank 0 over both links
     assert found.parts["imbalance"] == pytest.approx(5.0)
     assert sum(found.parts.values()) == pytest.approx(found.run.time)
@@ -129,7 +129,7 @@ def test_pipelines_fill(tmp_path):
     body = "    transfer(0, 1, 0, 0, recv)\n    transfer(1, 2, 1, 0, recv)\n"
     plan = plan_of(header(3, "Broadcast", 1) + body, tmp_path)
     t = uniform(3, 3, 1, link=Rate(100.0), device=FAST)
-    whole = taken(plan, t, Request(1_000_000)).parts["fill and drain"]
+    whole = taken(plan, t, Request(1_000_000, 1_000_000)).parts["fill and drain"]
     tenth = taken(plan, t, Request(1_000_000, micro_batch=100_000)).parts["fill and drain"]
     assert whole == pytest.approx(10.0) and tenth == pytest.approx(1.0)
 
@@ -138,7 +138,7 @@ def test_changes_are_what_simulating_them_gives(tmp_path):
     text = header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n"
     plan = plan_of(text, tmp_path)
     t = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=FAST)
-    run = simulate(prepare(plan, t), Request(1_000_000))
+    run = simulate(prepare(plan, t), Request(1_000_000, 1_000_000))
     found = {c.name: c for c in what_if.outcomes(run, None, Options(), lambda _: None)}
     assert found["mesh links twice as fast"].time == pytest.approx(2 + 5)
     assert found["no latency (α = 0)"].time == pytest.approx(10)

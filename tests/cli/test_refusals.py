@@ -224,10 +224,10 @@ def test_sizes() -> None:
     def size(text: str) -> int:
         return command.Size().convert(text, None, None)
 
-    assert [size(t) for t in ("0", "8", "1K", "4M", "1G", "1.5k", "2KiB", "3MB")] == [
-        0, 8, 1024, 4 << 20, 1 << 30, 1536, 2048, 3 << 20,
+    assert [size(t) for t in ("0", "8", "1K", "4M", "1G", "1.5k", "2KiB", "3MB", "1T")] == [
+        0, 8, 1024, 4 << 20, 1 << 30, 1536, 2048, 3 << 20, 1 << 40,
     ]  # fmt: skip
-    for wrong in ("", "K", "-1", "1T", "1e3", "0x10", "١", "1 K", "nan"):
+    for wrong in ("", "K", "-1", "1.1T", "1P", "1e3", "0x10", "١", "1 K", "nan"):
         with pytest.raises(click.BadParameter):
             size(wrong)
 

@@ -25,7 +25,8 @@ def kernel_text(sources: int, destinations: int, inline: int) -> str:
     posts = ", ".join(f"hccc_post((b.rank + {i}) % 32, {i})" for i in range(destinations))
     mode = "HCCC_REDUCE | HCCC_FINAL" if sources > 1 else "HCCC_COPY"
     constants = {"RANKS": 32, "SUB": 8, "LANES": 2, "BLOCKS": 1, "THREADS": 512, "FLAGS": 32}
-    constants |= {"SCRATCH": 0, "STAGE": 0, "QUEUES": 0, "SLOTS": 1, "INLINE": inline}
+    constants |= {"SCRATCH": 0, "STAGE": 0, "QUEUES": 0, "SLOTS": 1, "GRAIN": 1 << 13}
+    constants["INLINE"] = inline
     defines = "\n".join(f"#define HCCC_{name} {value}" for name, value in constants.items())
     return f"""{defines}
 #include "hccc/device.h"

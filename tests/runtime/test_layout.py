@@ -33,10 +33,10 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def numbers(header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int) -> list[int]:
     """What C computes for one launch."""
     fields = (shape.ranks, shape.sub, shape.lanes, shape.blocks, shape.flags)
-    rest = (shape.scratch, shape.stage, shape.queues, shape.slots)
+    rest = (shape.scratch, shape.stage, shape.queues, shape.slots, shape.grain)
     out = (ctypes.c_longlong * 10)()
     header.sizes(
-        (ctypes.c_int * 9)(*fields, *rest),
+        (ctypes.c_int * 10)(*fields, *rest),
         ctypes.c_longlong(count),
         ctypes.c_int(size),
         ctypes.c_longlong(micro),
@@ -45,10 +45,14 @@ def numbers(header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int
     return list(out)
 
 
-@pytest.mark.parametrize("shape", [RING, MESH, STAGED, Shape(7, 3, 5, 2, 11, 4, 6, 9, 4)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [RING, MESH, STAGED, Shape(7, 3, 5, 2, 11, 4, 6, 9, 4, 99_999)], ids=str
+)
 def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
     for count, size, micro in itertools.product(
-        (0, 1, 7, 1000, 100003, 10**11), (1, 2, 4, 8), (0, 1, 100, 4096, 1 << 40)
+        (0, 1, 7, 1000, 100003, 1 << 22, (1 << 28) + 1, 10**11),
+        (1, 2, 4, 8),
+        (0, 1, 100, 4096, 1 << 40),
     ):
         cut = shape.sizes(count, size, micro)
         assert numbers(header, shape, count, size, micro) == [
@@ -74,6 +78,6 @@ def test_structures_agree(header: ctypes.CDLL) -> None:
 @pytest.mark.parametrize("name, shape", [("ring", RING), ("mesh", MESH), ("staged", STAGED)])
 def test_shapes_of_programs(name: str, shape: Shape) -> None:
     library = build_library(PROGRAMS / f"{name}_cpu.cpp", Variant("float32"), include=[INCLUDE])
-    out = (ctypes.c_int * 9)()
+    out = (ctypes.c_int * 10)()
     ctypes.CDLL(str(library)).shape_of_program(out)
     assert Shape(*out) == shape

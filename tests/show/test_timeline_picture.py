@@ -13,7 +13,7 @@ from hccc.sim.critical import critical_path
 
 
 def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
-    run = ran("ring_allreduce", "mi300x", 1 << 20)
+    run = ran("ring_allreduce", "mi300x", 1 << 20, 1 << 20)
     picture = timeline(run, "a note")
     bars = [tip for tip in tips(picture) if " busy" in tip]
     assert len(bars) == len(run.machine.plan)
@@ -24,7 +24,7 @@ def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
 
 
 def test_alike_ranks_are_drawn_once() -> None:
-    run = ran("hm_allreduce", "syccl-a100-32", 1 << 26)
+    run = ran("hm_allreduce", "syccl-a100-32", 1 << 26, 1 << 20)
     did, path = moves(run.machine.plan), critical_path(run)
     chosen = lanes(run, did, path, 20)
     shown = {lane.rank for lane in chosen.shown}

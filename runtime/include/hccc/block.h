@@ -2,7 +2,7 @@
 #pragma once
 
 constexpr hccc_shape hccc_this_shape = {HCCC_RANKS,   HCCC_SUB,   HCCC_LANES,  HCCC_BLOCKS, HCCC_FLAGS,
-                                        HCCC_SCRATCH, HCCC_STAGE, HCCC_QUEUES, HCCC_SLOTS};
+                                        HCCC_SCRATCH, HCCC_STAGE, HCCC_QUEUES, HCCC_SLOTS,  HCCC_GRAIN};
 
 static_assert((HCCC_SLOTS & (HCCC_SLOTS - 1)) == 0, "slots of a queue must be a power of two");
 

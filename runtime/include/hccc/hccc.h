@@ -51,7 +51,7 @@ typedef struct hccc_rank {
 /* One launch. Zero-initialise, then set `count`, `n_local` and whatever else differs. */
 typedef struct hccc_call {
   long long count;             /* elements in a block, as in NCCL */
-  long long micro_batch_bytes; /* 0: HCCC_DEFAULT_MICRO_BATCH */
+  long long micro_batch_bytes; /* 0: hccc_default_micro_batch */
   double timeout_s;            /* how long one wait may last; 0: 30 s */
   int in_place;                /* see the table of collectives for what that means */
   int window;                  /* micro-batches per window; 0: all of them */

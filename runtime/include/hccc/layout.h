@@ -26,13 +26,15 @@
 enum {
   HCCC_ALIGNMENT = 16,                 /* bytes of the widest load */
   HCCC_FLAG_STRIDE = 128,              /* bytes between flags: no two share a cache line */
-  HCCC_DEFAULT_MICRO_BATCH = 1 << 18,  /* bytes */
+  HCCC_SMALLEST_DEFAULT = 4 << 10,     /* bytes of a micro-batch that the call leaves open */
+  HCCC_LARGEST_DEFAULT = 4 << 20,
   HCCC_LARGEST_MICRO_BATCH = 1 << 30   /* bytes: offsets inside one fit 32 bits */
 };
 
 /* What a generated collective is made of: the HCCC_* constants of the same names. */
 typedef struct hccc_shape {
   int ranks, sub, lanes, blocks, flags, scratch, stage, queues, slots;
+  int grain; /* bytes: how finely calls are cut that name no micro-batch */
 } hccc_shape;
 
 /* One launch's sizes, in elements of `size` bytes. */
@@ -44,14 +46,24 @@ typedef struct hccc_sizes {
 
 HCCC_BOTH long long hccc_round_up(long long n, long long to) { return (n + to - 1) / to * to; }
 
+/* The micro-batch of a call that names none: the power of two next to the square root of the
+ * part's bytes times the grain (compiler/ir/micro_batch.py says why). */
+HCCC_BOTH long long hccc_default_micro_batch(long long part_bytes, int grain) {
+  const double wanted = (double)part_bytes * grain;
+  long long micro = HCCC_SMALLEST_DEFAULT;
+  while (micro < HCCC_LARGEST_DEFAULT && 2.0 * (double)micro * (double)micro < wanted) micro *= 2;
+  return micro;
+}
+
 HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
                                    long long micro_batch_bytes) {
   const long long step = HCCC_ALIGNMENT / size;
   const long long pieces = (long long)shape.sub * shape.lanes;
   hccc_sizes sizes;
-  if (micro_batch_bytes <= 0) micro_batch_bytes = HCCC_DEFAULT_MICRO_BATCH;
-  if (micro_batch_bytes > HCCC_LARGEST_MICRO_BATCH) micro_batch_bytes = HCCC_LARGEST_MICRO_BATCH;
   sizes.part = hccc_round_up((count + pieces - 1) / pieces, step);
+  if (micro_batch_bytes <= 0) 
+    micro_batch_bytes = hccc_default_micro_batch(sizes.part * size, shape.grain);
+  if (micro_batch_bytes > HCCC_LARGEST_MICRO_BATCH) micro_batch_bytes = HCCC_LARGEST_MICRO_BATCH;
   sizes.micro = hccc_round_up(micro_batch_bytes, HCCC_ALIGNMENT) / size;
   if (sizes.micro > sizes.part) sizes.micro = sizes.part;
   sizes.batches = sizes.micro ? (sizes.part + sizes.micro - 1) / sizes.micro : 0;

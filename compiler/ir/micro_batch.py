@@ -1,0 +1,24 @@
+"""micro_batch: how finely a launch cuts a lane's part of a chunk where the call does not say.
+
+A block that moves k parts in micro-batches of m bytes at B GB/s pays α for each, and filling and
+draining the pipeline takes f of them: k · part · (α/m + 1/B) + f · m/B µs, least where
+m² = part · (α · B · k/f). A plan's *grain*, in bytes, is the bracket: `sim/grain` finds it for a
+cluster, GRAIN is for plans that were made for none. `benchmarks/micro_batches.py` shows what this
+costs over the best micro-batch of every call.
+
+`runtime/include/hccc/layout.h` has the same rule; a test compares them.
+"""
+
+from __future__ import annotations
+
+GRAIN = 8 << 10
+SMALLEST, LARGEST = 4 << 10, 4 << 20  # micro-batches
+FINEST, COARSEST = 1 << 10, 1 << 30  # grains
+
+
+def default_micro_batch(part: int, grain: int = GRAIN) -> int:
+    """The power of two next to √(part · grain) by ratio, SMALLEST to LARGEST; all in bytes."""
+    micro, wanted = SMALLEST, float(part) * grain
+    while micro < LARGEST and 2.0 * micro * micro < wanted:
+        micro *= 2
+    return micro
