@@ -24,6 +24,7 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
+from hccc.ir.topology import Topology
 from hccc.lang import cluster, msccl_plan, msccl_xml, transfer
 from hccc.passes.allocate import ALLOCATORS, allocate
 from hccc.passes.deadlock import deadlock
@@ -31,6 +32,7 @@ from hccc.passes.depend import depend
 from hccc.passes.fifo import fifo, with_enough_slots
 from hccc.passes.fuse import LEVELS, fuse
 from hccc.passes.label import label
+from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.proof import Proof
@@ -41,9 +43,12 @@ from hccc.passes.round_robin import round_robin
 from hccc.passes.schedule import schedule
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
+from hccc.sim.choice import fastest
 from hccc.sim.grain import with_grain
 
-SCHEDULERS = {"hpds": schedule, "round-robin": round_robin}
+SCHEDULERS = {"hpds": schedule, "list": list_schedule, "round-robin": round_robin}
+TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
+MOST_TRIED = 1 << 15  # transfers
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
 OnPhase = Callable[[str], None]
 Ir = TypeVar("Ir")
@@ -53,7 +58,7 @@ Ir = TypeVar("Ir")
 class Options:
     """What a user may choose on the way. None keeps the program's header."""
 
-    scheduler: str = "hpds"
+    scheduler: str = "auto"
     allocator: str = "state"
     fuse: str = "auto"
     transport: Transport = Transport.DIRECT
@@ -67,7 +72,7 @@ class Options:
 
     def __post_init__(self) -> None:
         known = {
-            "scheduler": (self.scheduler, tuple(SCHEDULERS)),
+            "scheduler": (self.scheduler, ("auto", *SCHEDULERS)),
             "allocator": (self.allocator, ALLOCATORS),
             "fuse": (self.fuse, ("auto", *LEVELS)),
         }
@@ -80,8 +85,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Every stop of one walk down the road. `seconds`: by phase."""
+    """Every stop of one walk. scheduler: what made the Pipeline; seconds: by phase."""
 
+    scheduler: str
     program: Program
     dag: Dag
     pipeline: Pipeline
@@ -213,14 +219,11 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
         if topology is not None:
             reach(program, topology)
         dag = sound(depend(program, topology), dag_ir.check)
+    schedulers = _schedulers(options, dag, topology)
+    ways = [_lowered(dag, name, source, options, clock) for name in schedulers]
     with clock.phase("Scheduling"):
-        pipeline = sound(SCHEDULERS[options.scheduler](dag), pipeline_ir.check)
-    with clock.phase("Lowering"):
-        primitives = sound(lower(pipeline, options.transport), primitives_ir.check)
-        primitives = sound(fuse(primitives, options.fuse), primitives_ir.check)
-        primitives = sound(place(primitives), primitives_ir.check)
-        blocks = allocate(primitives, options.allocator, options.max_blocks)
-        plan = sync(blocks, source, options.slots)
+        chosen = fastest([plan for _, plan in ways], dag.topology)
+    pipeline, plan = ways[chosen]
     proofs: tuple[Proof, ...] = (_verified(program),)
     if options.prove:
         with clock.phase("Proof"):
@@ -228,7 +231,28 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
     if topology is not None:
         with clock.phase("Lowering"):
             plan = with_grain(plan, topology)
-    return Stops(program, dag, pipeline, plan, proofs, clock.seconds)
+    return Stops(schedulers[chosen], program, dag, pipeline, plan, proofs, clock.seconds)
+
+
+def _schedulers(options: Options, dag: Dag, topology: Topology | None) -> tuple[str, ...]:
+    """Which schedulers to try; without a cluster there is nothing to tell them apart by."""
+    if options.scheduler != "auto":
+        return (options.scheduler,)
+    return TRIED if topology is not None and len(dag) <= MOST_TRIED else TRIED[:1]
+
+
+def _lowered(
+    dag: Dag, scheduler: str, source: str, options: Options, clock: _Clock
+) -> tuple[Pipeline, Plan]:
+    sound = _keeps_invariants if options.verify_each else _unchecked
+    with clock.phase("Scheduling"):
+        pipeline = sound(SCHEDULERS[scheduler](dag), pipeline_ir.check)
+    with clock.phase("Lowering"):
+        primitives = sound(lower(pipeline, options.transport), primitives_ir.check)
+        primitives = sound(fuse(primitives, options.fuse), primitives_ir.check)
+        primitives = sound(place(primitives), primitives_ir.check)
+        blocks = allocate(primitives, options.allocator, options.max_blocks)
+        return pipeline, sync(blocks, source, options.slots)
 
 
 def _unchecked(ir: Ir, _: Callable[[Ir], list[str]]) -> Ir:

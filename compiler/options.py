@@ -41,9 +41,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 ROAD: dict[str, Any] = {
     "scheduler": click.option(
         "--scheduler",
-        type=click.Choice(["hpds", "round-robin"]),
-        default="hpds",
-        help="Order of the tasks: ResCCL's HPDS, or round-robin to compare.",
+        type=click.Choice(["auto", "hpds", "list", "round-robin"]),
+        default="auto",
+        help="Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
+        "on the --cluster; round-robin to compare.",
     ),
     "allocator": click.option(
         "--allocator",

@@ -67,6 +67,7 @@ def facts(made: Made) -> Facts:
     if made.stops:
         found["transfers"] = len(made.stops.program)
         found["sub_pipelines"] = made.stops.pipeline.n_sub
+        found["scheduler"] = made.stops.scheduler
     found["proofs"] = [{"name": p.name, "claim": p.claim, "detail": p.detail} for p in made.proofs]
     for name, (before, after) in made.changes.items():
         found.setdefault("rescheduled", {})[name] = {"before": before, "after": after}  # type: ignore[index]
@@ -88,10 +89,11 @@ def title(plan: Plan) -> str:
 def summary(made: Made, output: str, files: Mapping[str, int]) -> None:
     """What a compilation made, on stdout."""
     f = facts(made)
+    subs = f"{f['sub_pipelines']:,} ({f['scheduler']})" if made.stops else None
     each = f" in {f['channels']} channels" if f["channels"] != 1 else ""
     rows = {
         "transfers": f.get("transfers"),
-        "sub-pipelines": f.get("sub_pipelines"),
+        "sub-pipelines": subs,
         "thread blocks": f"{f['thread_blocks_per_rank']} per rank{each}",
         "primitives": f"{f['primitives']:,}, {f['transport']}",
         "flags": f"{f['flags_per_rank']} per rank and channel",

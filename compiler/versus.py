@@ -3,14 +3,16 @@
 On the same footing: the same cluster, call, and throughput of a thread block. What differs is what
 the others do (refs to kernels.md §1.1, §1.4; ResCCL §2.1):
 
-| alternative | algorithm | transport | slots | fused | thread blocks for each | window | decodes |
-|-------------|-----------|-----------|-------|-------|------------------------|--------|---------|
-| hccc        | this one  | given     | given | given | given                  | all    |         |
-| NCCL ring   | NCCL's    | staged    | 8     | yes   | channel                | 1      |         |
-| NCCL tree   | NCCL's    | staged    | 8     | yes   | channel, up and down   | 1      |         |
-| MSCCL       | this one  | staged    | 2     |       | connection             | 1      | yes     |
-| stage-level | this one  | staged    | 2     |       | connection and stage   | 1      | yes     |
-| round-robin | this one  | given     | given | given | given                  | all    |         |
+| alternative | algorithm | order | transp. | slots | fused | block for each     | window | decodes|
+|-------------|-----------|-------|---------|-------|-------|--------------------|--------|--------|
+| hccc        | this one  | given | given   | given | given | given              | all    |        |
+| NCCL ring   | NCCL's    | steps | staged  | 8     | yes   | channel            | 1      |        |
+| NCCL tree   | NCCL's    | steps | staged  | 8     | yes   | channel, direction | 1      |        |
+| MSCCL       | this one  | steps | staged  | 2     |       | connection         | 1      | yes    |
+| stage-level | this one  | steps | staged  | 2     |       | connection, stage  | 1      | yes    |
+| round-robin | this one  | steps | given   | given | given | given              | all    |        |
+
+Steps: in the order that the algorithm's author gave them, chunk by chunk in a circle.
 
 What any kernel pays for a micro-batch (polls, barriers, a fence: 1.5 to 2.5 µs) is in the α of a
 cluster, which was measured with such kernels; no alternative pays it twice.
@@ -125,6 +127,7 @@ def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options
 def _same_algorithm(made: Made, options: Options) -> Iterator[Alternative]:
     program = cache(lambda: made.stops.program if made.stops else recover(made.plan))
     header = replace(options, channels=None, warps=None, max_blocks=None)
+    header = replace(header, scheduler="round-robin")
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
     ways = (
         ("MSCCL", "this algorithm, algorithm-level, a block a connection, interpreted",
@@ -132,7 +135,7 @@ def _same_algorithm(made: Made, options: Options) -> Iterator[Alternative]:
         ("stage-level", "this algorithm, a block a connection and stage, interpreted",
          replace(staged, allocator="stage"), _interpreted),
         ("round-robin", "as compiled, but scheduled round-robin",
-         replace(header, scheduler="round-robin", max_blocks=options.max_blocks), _as_it_is),
+         replace(header, max_blocks=options.max_blocks), _as_it_is),
     )  # fmt: skip
     for name, note, chosen, adapt in ways:
         yield Alternative(name, note, cache(partial(_compiled, program, chosen)), adapt)

@@ -130,7 +130,7 @@ class Bench:
         file = self.cluster_file(case.cluster)
         t = cluster.load(file)
         program = _program(case, t)
-        options = Options(transport=Transport.STAGED, fuse="none", cluster=file)
+        options = Options("hpds", transport=Transport.STAGED, fuse="none", cluster=file)
         stops = driver.compile_program(program, options)
         made = Made(stops.plan, stops, stops.proofs, stops.seconds)
         for way in versus.alternatives(made, t, options):

@@ -254,7 +254,7 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
         for option in cli.check.params
         if isinstance(option.type, click.Choice)
     }
-    assert choices["scheduler"] == list(driver.SCHEDULERS)
+    assert choices["scheduler"] == ["auto", *driver.SCHEDULERS]
     assert sorted(choices["allocator"]) == sorted(ALLOCATORS)
     assert sorted(choices["fuse"]) == sorted(("auto", *LEVELS))
     assert choices["transport"] == [t.name.lower() for t in Transport]

@@ -18,6 +18,7 @@ from hccc.ir.routes import cost, resources, routes, unreachable
 from hccc.ir.topology import Level, Topology, uniform
 from hccc.lang import transfer
 from hccc.passes.depend import depend
+from hccc.passes.list_schedule import list_schedule
 from hccc.passes.reach import reach
 from hccc.passes.round_robin import round_robin
 from hccc.passes.schedule import schedule
@@ -118,7 +119,7 @@ def test_schedules_keep_their_invariants(text: str) -> None:
     program = transfer.parse(Source("p.rccl", text))
     reach(program, t)
     dag = depend(program, t)
-    for scheduler in (schedule, round_robin):
+    for scheduler in (schedule, list_schedule, round_robin):
         pipeline = scheduler(dag)
         assert pipeline_ir.check(pipeline) == []
         for begin, end in zip(pipeline.start[:-1], pipeline.start[1:], strict=True):

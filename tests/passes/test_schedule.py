@@ -1,4 +1,4 @@
-"""schedule and round_robin: linear extensions in sub-pipelines without link conflicts."""
+"""Schedulers make linear extensions, in sub-pipelines without link conflicts."""
 
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ from hccc.diagnostics import InternalError
 from hccc.ir import pipeline as pipeline_ir
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
+from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.round_robin import round_robin
@@ -29,7 +30,7 @@ def links(program, i):
     return [("send", *nic[0]), ("receive", *nic[1])]
 
 
-@pytest.mark.parametrize("pass_", [schedule, round_robin])
+@pytest.mark.parametrize("pass_", [schedule, list_schedule, round_robin])
 @pytest.mark.parametrize("p", [*SMALL.values(), *HM[:2], replace(HM[0], nics_per_node=2)])
 def test_sub_pipelines_are_free_of_link_conflicts(p, pass_):
     pipeline = pass_(depend(p))

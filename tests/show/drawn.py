@@ -31,7 +31,7 @@ def site(name: str) -> Topology:
 def compiled(name: str, on: str | None = None, fuse: str = "auto") -> Stops:
     """One of the example programs, by default for the cluster its header describes."""
     file = EXAMPLES / "clusters" / f"{on}.cluster" if on else None
-    options = Options(prove=False, cluster=file, fuse=fuse)
+    options = Options("hpds", prove=False, cluster=file, fuse=fuse)
     return compile_file(EXAMPLES / f"{name}.rccl", options)
 
 

@@ -1,0 +1,99 @@
+"""list_schedule: who goes first, and which of the schedulers is taken for a cluster."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from hccc import driver
+from hccc.diagnostics import Source, UserError
+from hccc.driver import Options
+from hccc.ir import pipeline as pipeline_ir
+from hccc.lang import transfer
+from hccc.passes.depend import depend
+from hccc.passes.heap import pop, push
+from hccc.passes.list_schedule import list_schedule
+from hccc.passes.reach import reach
+from hccc.passes.verify import verify
+from hccc.sim.choice import fastest
+from hccc.testing import correct_programs, topologies
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+CLUSTERS = EXAMPLES / "clusters"
+HEADER = (
+    'ResCCLAlgo(nRanks=4, nChannels=1, nWarps=16, AlgoName="a", OpType="Broadcast", '
+    "GPUPerNode=4, NICPerNode=4, nChunks=3):\n"
+)
+
+
+def dag_of(text):
+    header = HEADER.replace("Broadcast", "Broadcast")
+    return depend(verify(transfer.parse(Source("a.rccl", header + text))))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=40))
+def test_the_heap_sorts(keys):
+    key, heap = np.array(keys, np.float64), np.zeros(len(keys) + 1, np.int32)
+    for size, item in enumerate(np.random.default_rng(0).permutation(len(keys))):
+        push(heap, 1, size, item, key)
+    found = [pop(heap, 1, size, key) for size in range(len(keys), 0, -1)]
+    assert found == sorted(range(len(keys)), key=lambda i: (keys[i], i))
+
+
+@settings(max_examples=40, deadline=None)
+@given(correct_programs(), st.integers(1, 64))
+def test_it_is_a_pipeline(program, batches):
+    assert pipeline_ir.check(list_schedule(depend(verify(program)), batches)) == []
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_it_is_one_on_any_cluster(data):
+    program = data.draw(correct_programs(max_ranks=5, max_transfers=30))
+    n = program.collective.n_ranks
+    t = data.draw(topologies().filter(lambda t: t.n_ranks == n))
+    try:
+        reach(program, t)
+    except UserError:
+        assume(False)
+    assert pipeline_ir.check(list_schedule(depend(verify(program), t))) == []
+
+
+def test_what_most_hangs_on_goes_first():
+    """Three chunks leave rank 0 for rank 1 over one link; the last of them has two hops to go."""
+    star = [(0, dst, 0, chunk) for chunk in (0, 1) for dst in (1, 2, 3)]
+    chain = [(0, 1, 0, 2), (1, 3, 1, 2), (3, 2, 2, 2)]
+    dag = dag_of(
+        "".join(f"    transfer({s}, {d}, {k}, {c}, recv)\n" for s, d, k, c in star + chain)
+    )
+    t = dag.program.transfers
+    order = [i for i in list_schedule(dag).order if (t["src"][i], t["dst"][i]) == (0, 1)]
+    assert [int(t["chunk"][i]) for i in order] == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "site"),
+    [("hm_allreduce", "resccl-topo4"), ("hm_reducescatter", "resccl-topo4"),
+     ("ring_allreduce", "dgx-h100"), ("rhd_allreduce", "mi300x")],
+)  # fmt: skip
+def test_auto_is_the_faster(algorithm, site):
+    file, site = EXAMPLES / f"{algorithm}.rccl", CLUSTERS / f"{site}.cluster"
+    auto, *each = (
+        driver.compile_file(file, Options(name, cluster=site, prove=False))
+        for name in ("auto", *driver.TRIED)
+    )
+    best = fastest([stops.plan for stops in each], auto.dag.topology)
+    assert auto.scheduler == each[best].scheduler == driver.TRIED[best]
+    assert np.array_equal(auto.pipeline.order, each[best].pipeline.order)
+
+
+def test_four_nodes_are_filled_sooner_than_by_hpds():
+    file, site = EXAMPLES / "hm_reducescatter.rccl", CLUSTERS / "resccl-topo4.cluster"
+    assert driver.compile_file(file, Options(cluster=site)).scheduler == "list"
+
+
+def test_without_a_cluster_it_is_hpds():
+    assert driver.compile_file(EXAMPLES / "hm_reducescatter.rccl", Options()).scheduler == "hpds"
