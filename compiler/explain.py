@@ -93,7 +93,9 @@ class _Page:
         run, least = self.gap.run, self.gap.bound
         yield f"{report.title(self.made.plan)}, {run.size:,} bytes on {self.wanted.cluster}"
         rates = f"algbw {run.algbw:.2f}, busbw {run.busbw:.2f} GB/s"
-        yield f"  time         {_us(run.time)} µs, {rates}"
+        cut = f"{words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"
+        blocks = words.count(self.made.plan.blocks_per_rank, "thread block")
+        yield f"  time         {_us(run.time)} µs, {rates}; {cut}, {blocks} a rank"
         share = least.time / run.time if run.time else 1.0
         yield f"  lower bound  {_us(least.time)} µs, {_percent(share)} % of it: {_why(least)}"
         if (b := self.gap.bottleneck) is not None:
@@ -128,13 +130,15 @@ class _Page:
             yield f"  what would help: not tried, {count}; a smaller -b or larger --micro-batch"
             return
         better = [c for c in self.changes if c.saves > HELPS]
+        blocks = self.made.plan.blocks_per_rank
         if not better:
             yield f"  what would help: none of {len(self.changes)} changes saves {HELPS:.0%}"
             return
         yield f"  {'what would help':<34}{'µs':>12}{'saves':>8}"
         for c in better:
             name = f"{c.name}{_us(c.time):>{max(46 - len(c.name), 1)}}"
-            yield f"  {name}{_percent(c.saves):>7}%  {c.option}".rstrip()
+            other = f", {c.blocks} thread blocks a rank" if c.blocks != blocks else ""
+            yield f"  {name}{_percent(c.saves):>7}%  {c.option}{other}".rstrip()
 
 
 def _why(least: Bound) -> str:

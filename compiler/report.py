@@ -50,7 +50,7 @@ def plan_facts(plan: Plan) -> Facts:
         "transport": plan.transport.name.lower(),
         "channels": plan.channels,
         "warps": plan.warps,
-        "thread_blocks_per_rank": int(plan.n_tb.max()) * plan.channels,
+        "thread_blocks_per_rank": plan.blocks_per_rank,
         "thread_blocks": int(plan.n_tb.sum()) * plan.channels,
         "primitives": len(plan),
         "waits": len(plan.waits.index),

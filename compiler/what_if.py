@@ -41,12 +41,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a change comes to: µs, and the part of the time that it saves (below 0: loses)."""
+    """What a change comes to: µs, the part of the time that it saves (below 0: loses), and the
+    thread blocks of the rank that has most, all lanes."""
 
     name: str
     option: str
     time: float
     saves: float
+    blocks: int
 
 
 def outcomes(
@@ -59,10 +61,12 @@ def outcomes(
     for change in [*_hardware(run), *_calls(run), *_compilations(run, program, options)]:
         on_phase(f"Simulating: {change.name}")
         try:
-            time = simulate(change.machine(), change.request).time
+            machine = change.machine()
+            time = simulate(machine, change.request).time
         except UserError:  # this plan does not run so: a window too large, say
             continue
-        found.append(Outcome(change.name, change.option, time, 1 - time / run.time))
+        saves, blocks = 1 - time / run.time, machine.plan.blocks_per_rank
+        found.append(Outcome(change.name, change.option, time, saves, blocks))
     return sorted(found, key=lambda outcome: outcome.time)
 
 

@@ -106,6 +106,11 @@ class Plan:
         """How many ranks take part."""
         return self.collective.n_ranks
 
+    @property
+    def blocks_per_rank(self) -> int:
+        """Thread blocks of the rank that has most, all lanes."""
+        return int(self.n_tb.max(initial=0)) * self.channels
+
     def block_rank(self) -> I4:
         """The rank of every thread block: i4[T]."""
         return np.repeat(np.arange(self.n_ranks, dtype=np.int32), self.n_tb)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from hccc.diagnostics import UserError
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
-from hccc.sim.machine import prepare
+from hccc.sim.machine import prepare, size_of
 from hccc.sim.simulate import Request, simulate
 
 CALLS = ((16 << 10, 1), (256 << 10, 8), (4 << 20, 16))  # bytes of a lane's part, micro-batches
@@ -30,9 +30,8 @@ def fastest(plans: Sequence[Plan], topology: Topology) -> int:
 
 def _score(plan: Plan, topology: Topology) -> float:
     """The logarithm of the calls' mean time (geometric); inf where the plan hangs."""
-    machine, c = prepare(plan, topology), plan.collective
-    parts = plan.channels * c.chunks_per_block * c.most_blocks()
-    calls = [Request(part * parts, part // n, in_place=not plan.out_of_place) for part, n in CALLS]
+    machine, in_place = prepare(plan, topology), not plan.out_of_place
+    calls = [Request(size_of(plan, part), part // n, in_place=in_place) for part, n in CALLS]
     try:
         times = [simulate(machine, call).time for call in calls]
     except UserError:  # the deadlock proof says it better

@@ -13,7 +13,7 @@ import numpy as np
 from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
-from hccc.sim.machine import prepare
+from hccc.sim.machine import prepare, size_of
 from hccc.sim.simulate import Request, simulate
 
 PART = 1 << 20  # bytes of the calls that are simulated: of a lane's part of a chunk
@@ -29,8 +29,7 @@ def with_grain(plan: Plan, topology: Topology) -> Plan:
     if not 0 < len(plan) <= MOST:
         return plan
     machine = prepare(plan, topology)
-    collective = plan.collective
-    size = PART * plan.channels * collective.chunks_per_block * collective.most_blocks()
+    size = size_of(plan, PART)
     calls = [Request(size, -(-PART // n), in_place=not plan.out_of_place) for n in COUNTS]
     times = [simulate(machine, call).time for call in calls]
     terms = np.array([(1.0, n, 1.0 / n) for n in COUNTS])

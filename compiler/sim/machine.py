@@ -157,6 +157,12 @@ def pieces(plan: Plan, size: int) -> tuple[int, int]:
     return size // most, size // most * most
 
 
+def size_of(plan: Plan, part: int) -> int:
+    """Bytes of the call in which a lane's part of a chunk has `part` bytes."""
+    c = plan.collective
+    return part * plan.channels * c.chunks_per_block * c.most_blocks()
+
+
 def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float, float]:
     """(micro-batches, bytes of each, bytes of the last) of one lane's part of a chunk.
 

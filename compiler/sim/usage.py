@@ -59,7 +59,7 @@ def utilisation(run: Run) -> float:
 def blocks(run: Run) -> Blocks:
     """Thread blocks and how idle they were (ResCCL §5.4); all lanes are alike."""
     plan = run.machine.plan
-    per_rank = int(plan.n_tb.max(initial=0)) * plan.channels
+    per_rank = plan.blocks_per_rank
     lives = run.block_end > 0
     if not lives.any():
         return Blocks(per_rank, 0.0, 0.0, 0.0)

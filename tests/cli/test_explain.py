@@ -159,6 +159,7 @@ def test_changes_compile_programs_anew():
     four = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", replace(options, channels=4)).plan
     assert found["channels 4"].time == pytest.approx(simulate(prepare(four, t), request).time)
     assert found["channels 4"].option == "--channels 4"
+    assert found["channels 4"].blocks == four.blocks_per_rank == int(four.n_tb.max()) * 4
 
 
 def explained(hccc, *more):
