@@ -31,7 +31,7 @@ ALLOCATORS = ("state", "connection", "stage")
 def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = None) -> Blocks:
     """`p` in thread blocks; at most `max_blocks` a rank where given.
 
-    O(primitives + dependencies) for the two estimates, plus for each rank (blocks × intervals).
+    O(primitives + dependencies) for the two estimates, plus connections × intervals of each rank.
     """
     found = connections(p)
     if allocator == "stage" and len(p):
@@ -46,39 +46,37 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
 
 
 @njit(cache=True)
-def _merge_rank(
-    lo: int, hi: int, ptr: I8, rows: I4, start: F8, end: F8, touch: float, block: I4
-) -> None:
-    """First fit: every connection of one rank joins the first block that is idle whenever it
-    is active, but for µs `touch`. Intervals of a connection are sorted and disjoint."""
-    for c in range(lo, hi):
-        for b in range(lo, c + 1):
-            clash = False
-            for o in range(lo, c):
-                if block[o] != b or clash:
-                    continue
-                i, j = ptr[c], ptr[o]
-                while i < ptr[c + 1] and j < ptr[o + 1]:
-                    if end[rows[i]] <= start[rows[j]] + touch:
-                        i += 1
-                    elif end[rows[j]] <= start[rows[i]] + touch:
-                        j += 1
-                    else:
-                        clash = True
-                        break
-            if not clash:
-                block[c] = b
-                break
+def _overlap(ptr: I8, rows: I4, start: F8, end: F8, touch: float, c: int, o: int) -> bool:
+    """Whether connections c and o are active at once for more than µs `touch`. Their intervals
+    are sorted and disjoint."""
+    i, j = ptr[c], ptr[o]
+    while i < ptr[c + 1] and j < ptr[o + 1]:
+        if end[rows[i]] <= start[rows[j]] + touch:
+            i += 1
+        elif end[rows[j]] <= start[rows[i]] + touch:
+            j += 1
+        else:
+            return True
+    return False
 
 
 @njit(cache=True)
 def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
-    block = np.arange(len(rank)).astype(np.int32)
+    """First fit: every connection of a rank joins its first block that is idle whenever it is
+    active. `member[b]` is the last that joined block b, `before` the one that joined before it."""
+    block = np.empty(len(rank), np.int32)
+    member, before = np.full(len(rank), -1, np.int32), np.full(len(rank), -1, np.int32)
     lo = 0
-    for c in range(1, len(rank) + 1):
-        if c == len(rank) or rank[c] != rank[lo]:
-            _merge_rank(lo, c, ptr, rows, start, end, touch, block)
+    for c in range(len(rank)):
+        if rank[c] != rank[lo]:
             lo = c
+        for b in range(lo, c + 1):
+            o = member[b]
+            while o >= 0 and not _overlap(ptr, rows, start, end, touch, c, o):
+                o = before[o]
+            if o < 0:
+                block[c], before[c], member[b] = b, member[b], c
+                break
     return block
 
 

@@ -8,6 +8,8 @@ Where Alg. 1 leaves ties open, the chunk with the smaller id goes first.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -17,107 +19,131 @@ from hccc.ir.pipeline import Pipeline
 from hccc.passes.grouping import group, transpose
 
 
-@njit(cache=True)
-def _sift_up(heap: I8, at: int) -> None:
-    while at > 0 and heap[at] < heap[(at - 1) // 2]:
-        up = (at - 1) // 2
-        heap[at], heap[up] = heap[up], heap[at]
-        at = up
+class _Tasks(NamedTuple):
+    """ready: the ready tasks of chunk c are `ready[ptr[c]:ptr[c] + n_ready[c]]`; left: predecessors
+    not scheduled; used: the last sub-pipeline that used each resource."""
+
+    ptr: I8
+    ready: I4
+    n_ready: I8
+    left: I4
+    succ_ptr: I8
+    succ: I4
+    tx: I4
+    rx: I4
+    used: I4
+    order: I4
 
 
 @njit(cache=True)
-def _sift_down(heap: I8, n: int) -> None:
-    at = 0
-    while 2 * at + 1 < n:
-        least = 2 * at + 1
-        if least + 1 < n and heap[least + 1] < heap[least]:
-            least += 1
-        if heap[at] <= heap[least]:
-            return
-        heap[at], heap[least] = heap[least], heap[at]
-        at = least
+def _put(t: _Tasks, c: int, i: int) -> None:
+    t.ready[t.ptr[c] + t.n_ready[c]] = i
+    t.n_ready[c] += 1
 
 
 @njit(cache=True)
-def _take(
-    ready: I4, first: int, count: int, tx: I4, rx: I4, used: I4, sub: int, order: I4, done: int
-) -> tuple[int, int]:
-    """Moves a chunk's ready tasks whose resources are free into the order.
-
-    Returns (tasks left ready, tasks in the order); what stays keeps its order.
-    """
-    kept = 0
-    for k in range(first, first + count):
-        i = ready[k]
-        if used[tx[i]] != sub and used[rx[i]] != sub:
-            used[tx[i]] = used[rx[i]] = sub
-            order[done] = i
+def _serve(t: _Tasks, c: int, sub: int, done: int) -> int:
+    """Chunk c's ready tasks whose resources are free join the order, what they release is ready,
+    and what stays keeps its turn; how many tasks are in the order."""
+    first, n, before = t.ptr[c], t.n_ready[c], done
+    t.n_ready[c] = 0
+    for k in range(first, first + n):
+        i = t.ready[k]
+        if t.used[t.tx[i]] != sub and t.used[t.rx[i]] != sub:
+            t.used[t.tx[i]] = t.used[t.rx[i]] = sub
+            t.order[done] = i
             done += 1
         else:
-            ready[first + kept] = i
-            kept += 1
-    return kept, done
+            _put(t, c, i)
+    for k in range(before, done):
+        for e in range(t.succ_ptr[t.order[k]], t.succ_ptr[t.order[k] + 1]):
+            t.left[t.succ[e]] -= 1
+            if t.left[t.succ[e]] == 0:
+                _put(t, c, t.succ[e])
+    return done
 
 
 @njit(cache=True)
-def _hpds(
-    ptr: I8, chunk: I4, indegree: I4, succ_ptr: I8, succ: I4, tx: I4, rx: I4, n_resources: int
-) -> tuple[I4, I8]:
-    """Alg. 1: the order and where each sub-pipeline starts. `indegree` is used up."""
-    n, n_chunks = len(chunk), len(ptr) - 1
-    ready = np.empty(n, np.int32)  # ready tasks of chunk c: ready[ptr[c]:ptr[c] + count[c]]
-    count = np.zeros(n_chunks, np.int64)
-    for i in range(n):
-        if indegree[i] == 0:
-            ready[ptr[chunk[i]] + count[chunk[i]]] = i
-            count[chunk[i]] += 1
-    served = np.zeros(n_chunks, np.int64)  # minus the priority of Alg. 1
-    heap = np.empty(n_chunks, np.int64)
-    used = np.full(n_resources, -1, np.int32)
-    order, start = np.empty(n, np.int32), np.zeros(n + 1, np.int64)
-    done, sub = 0, 0
-    while done < n:
-        size = 0
-        for c in range(n_chunks):  # every flag is true again (line 7)
-            if count[c] > 0:
-                heap[size] = served[c] * n_chunks + c
-                size += 1
-                _sift_up(heap, size - 1)
-        while size > 0:
-            c = heap[0] % n_chunks
-            before = done
-            count[c], done = _take(ready, ptr[c], count[c], tx, rx, used, sub, order, done)
-            for k in range(before, done):
-                for e in range(succ_ptr[order[k]], succ_ptr[order[k] + 1]):
-                    indegree[succ[e]] -= 1
-                    if indegree[succ[e]] == 0:
-                        ready[ptr[c] + count[c]] = succ[e]
-                        count[c] += 1
-            if done > before and count[c] > 0:
-                served[c] += 1
-                heap[0] += n_chunks
+def _by_service(count: I8, served: I8) -> tuple[I8, I4]:
+    """Chunks with ready tasks, those served least first, then by id: rows of ptr a service."""
+    most = 0
+    for c in range(len(count)):
+        if count[c] > 0:
+            most = max(most, served[c])
+    ptr = np.zeros(most + 2, np.int64)
+    for c in range(len(count)):
+        if count[c] > 0:
+            ptr[served[c] + 1] += 1
+    ptr = np.cumsum(ptr)
+    fill, rows = ptr[:-1].copy(), np.empty(ptr[-1], np.int32)
+    for c in range(len(count)):
+        if count[c] > 0:
+            rows[fill[served[c]]] = c
+            fill[served[c]] += 1
+    return ptr, rows
+
+
+@njit(cache=True)
+def _sub_pipeline(t: _Tasks, served: I8, sub: int, done: int) -> int:
+    """One sub-pipeline: chunks take turns until none has a task left whose resources are free.
+
+    Chunks served `level` times are those that were before, and those that have just been.
+    """
+    ptr, rows = _by_service(t.n_ready, served)  # every flag is true again (line 7)
+    again, level = np.empty(0, np.int32), 0
+    while level < len(ptr) - 1 or len(again) > 0:
+        known = rows[ptr[level] : ptr[level + 1]] if level < len(ptr) - 1 else rows[:0]
+        if len(known) + len(again) == 0:
+            level += 1
+            continue
+        later, n_later, a, b = np.empty(len(known) + len(again), np.int32), 0, 0, 0
+        while a < len(known) or b < len(again):
+            if b == len(again) or (a < len(known) and known[a] < again[b]):
+                c, a = known[a], a + 1
             else:
-                served[c] += done > before
-                size -= 1
-                heap[0] = heap[size]
-            _sift_down(heap, size)
+                c, b = again[b], b + 1
+            before, done = done, _serve(t, c, sub, done)
+            if done > before:
+                served[c] += 1
+                if t.n_ready[c] > 0:
+                    later[n_later] = c
+                    n_later += 1
+        again, level = later[:n_later], level + 1
+    return done
+
+
+@njit(cache=True)
+def _hpds(t: _Tasks, chunk: I4) -> I8:
+    """Alg. 1: fills `t.order`; where each sub-pipeline starts."""
+    n = len(chunk)
+    for i in range(n):
+        if t.left[i] == 0:
+            _put(t, chunk[i], i)
+    served = np.zeros(len(t.n_ready), np.int64)  # minus the priority of Alg. 1
+    start, done, sub = np.zeros(n + 1, np.int64), 0, 0
+    while done < n:
+        done = _sub_pipeline(t, served, sub, done)
         sub += 1
         start[sub] = done
-    return order, start[: sub + 1]
+    return start[: sub + 1]
 
 
 def schedule(dag: Dag) -> Pipeline:
     """The HPDS Pipeline of `dag`.
 
-    O(n + dependencies + S · (chunks · log chunks + blocked)) for S sub-pipelines, `blocked`
-    being the ready tasks that wait for a busy resource. Dependencies stay within a chunk, which
-    is what lets one chunk's tasks be released without a look at the others.
+    O(n + dependencies + S · (chunks + blocked)) for S sub-pipelines, `blocked` being the ready
+    tasks that wait for a busy resource. Dependencies stay within a chunk, which is what lets one
+    chunk's tasks be released without a look at the others.
     """
     program = dag.program
     chunk = np.ascontiguousarray(program.transfers["chunk"])
     ptr, _ = group(chunk, program.collective.n_chunks)
     succs = transpose(dag.preds)
-    indegree = dag.preds.counts().astype(np.int32)
     n_resources = int(max(dag.tx.max(initial=0), dag.rx.max(initial=0))) + 1
-    order, start = _hpds(ptr, chunk, indegree, succs.ptr, succs.index, dag.tx, dag.rx, n_resources)
-    return Pipeline(dag, order, start)
+    tasks = _Tasks(
+        ptr, np.empty(len(dag), np.int32), np.zeros(len(ptr) - 1, np.int64),
+        dag.preds.counts().astype(np.int32), succs.ptr, succs.index, dag.tx, dag.rx,
+        np.full(n_resources, -1, np.int32), np.empty(len(dag), np.int32),
+    )  # fmt: skip
+    start = _hpds(tasks, chunk)
+    return Pipeline(dag, tasks.order, start)
