@@ -3,7 +3,7 @@
 | name        | is                                                                          |
 |-------------|-----------------------------------------------------------------------------|
 | ResCCL      | HPDS, task-level, state-based blocks, staged, unfused: as ResCCL has it      |
-| hccc        | hccc's default: HPDS, task-level, state-based blocks, one-sided, fused       |
+| hccc        | hccc's default: the faster order, micro-batches by size, one-sided, fused    |
 | NCCL ring   | of `hccc.versus`, as are all others                                          |
 | MSCCL       | algorithm-level, a block a connection, interpreted                           |
 | stage-level | MSCCL with a block a connection and stage: how it runs expert algorithms     |

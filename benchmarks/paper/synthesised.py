@@ -30,9 +30,9 @@ FIGURES = {
 NOTE = """Times on MSCCL (algorithm-level) over times of ours, least to most over {first}–{last}.
 The schedules of TACCL and TE-CCL for these clusters, and the sketches they came of, are not
 published: what both backends run here are rings that hccc finds for the cluster, in {lanes}
-lanes; rings over one connection share its thread block. *hccc* cuts by the size of the message, the
-others into micro-batches of {micro}. They compare backends, not synthesisers;
-rings are regular, so there is less for a scheduler to win than in a solver's schedule."""
+lanes; rings over one connection share its thread block. *hccc* cuts by the size of the message,
+the others into micro-batches of {micro}. They compare backends, not synthesisers; rings are
+regular, so there is less for a scheduler to win than in a solver's schedule."""
 
 
 def table(bench: Bench, name: str) -> Table:
