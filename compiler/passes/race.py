@@ -33,22 +33,20 @@ def race(plan: Plan) -> Proof:
     _inputs_constant(plan)
     waits = enforced(plan)
     order = execution_order(plan, waits)
-    checked = 0
-    for in_place in plan.modes:
-        where = locate(plan, in_place=in_place)
-        a, b = _pairs(plan, where, order)
-        ordered = happens_before(plan.tb_ptr, waits, order, a, b, plan.chunk)
-        if not ordered.all():
-            i = int(np.flatnonzero(ordered == 0)[0])
-            raise fail(
-                "E304",
-                f"nothing orders {name(plan, int(a[i]))} and {name(plan, int(b[i]))}, which "
-                f"touch the same memory {'in place' if in_place else 'out of place'}",
-                help="the second must wait for the first",
-            )
-        checked += len(a)
+    pairs = [_pairs(plan, locate(plan, in_place=mode), order) for mode in plan.modes]
+    a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+    ordered = happens_before(plan.tb_ptr, waits, order, a, b, plan.chunk)
+    if not ordered.all():
+        i = int(np.flatnonzero(ordered == 0)[0])
+        in_place = plan.modes[0 if i < len(pairs[0][0]) else 1]
+        raise fail(
+            "E304",
+            f"nothing orders {name(plan, int(a[i]))} and {name(plan, int(b[i]))}, which "
+            f"touch the same memory {'in place' if in_place else 'out of place'}",
+            help="the second must wait for the first",
+        )
     detail: dict[str, int | str] = {
-        "conflicting pairs across blocks": checked,
+        "conflicting pairs across blocks": len(a),
         "waits": len(plan.waits.index),
     }
     return Proof("race", f"every conflicting pair of accesses is ordered, {how(plan)}", detail)
