@@ -43,8 +43,6 @@ from hccc.passes.round_robin import round_robin
 from hccc.passes.schedule import schedule
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
-from hccc.sim.choice import fastest
-from hccc.sim.grain import with_grain
 
 SCHEDULERS = {"hpds": schedule, "list": list_schedule, "round-robin": round_robin}
 TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
@@ -209,7 +207,7 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
         channels=options.channels or program.channels,
         warps=options.warps or program.warps,
     )
-    sound = _keeps_invariants if options.verify_each else _unchecked
+    sound = _sound(options)
     topology = None
     if options.cluster is not None:
         with clock.phase("Parsing"):
@@ -221,14 +219,20 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
         dag = sound(depend(program, topology), dag_ir.check)
     schedulers = _schedulers(options, dag, topology)
     ways = [_lowered(dag, name, source, options, clock) for name in schedulers]
-    with clock.phase("Scheduling"):
-        chosen = fastest([plan for _, plan in ways], dag.topology)
+    chosen = 0
+    if len(ways) > 1:
+        from hccc.sim.choice import fastest  # the simulator takes its time to load
+
+        with clock.phase("Scheduling"):
+            chosen = fastest([plan for _, plan in ways], dag.topology)
     pipeline, plan = ways[chosen]
     proofs: tuple[Proof, ...] = (_verified(program),)
     if options.prove:
         with clock.phase("Proof"):
             proofs += prove(plan)
     if topology is not None:
+        from hccc.sim.grain import with_grain
+
         with clock.phase("Lowering"):
             plan = with_grain(plan, topology)
     return Stops(schedulers[chosen], program, dag, pipeline, plan, proofs, clock.seconds)
@@ -244,7 +248,7 @@ def _schedulers(options: Options, dag: Dag, topology: Topology | None) -> tuple[
 def _lowered(
     dag: Dag, scheduler: str, source: str, options: Options, clock: _Clock
 ) -> tuple[Pipeline, Plan]:
-    sound = _keeps_invariants if options.verify_each else _unchecked
+    sound = _sound(options)
     with clock.phase("Scheduling"):
         pipeline = sound(SCHEDULERS[scheduler](dag), pipeline_ir.check)
     with clock.phase("Lowering"):
@@ -253,6 +257,10 @@ def _lowered(
         primitives = sound(place(primitives), primitives_ir.check)
         blocks = allocate(primitives, options.allocator, options.max_blocks)
         return pipeline, sync(blocks, source, options.slots)
+
+
+def _sound(options: Options) -> Callable[[Ir, Callable[[Ir], list[str]]], Ir]:
+    return _keeps_invariants if options.verify_each else _unchecked
 
 
 def _unchecked(ir: Ir, _: Callable[[Ir], list[str]]) -> Ir:

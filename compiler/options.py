@@ -44,7 +44,7 @@ ROAD: dict[str, Any] = {
         type=click.Choice(["auto", "hpds", "list", "round-robin"]),
         default="auto",
         help="Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
-        "on the --cluster; round-robin to compare.",
+        "on the --cluster, up to 32,768 transfers, else HPDS; round-robin to compare.",
     ),
     "allocator": click.option(
         "--allocator",

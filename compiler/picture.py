@@ -92,7 +92,7 @@ def show_cluster(path: Path, wanted: Wanted) -> None:
     figures = [
         ("ranks", f"{len(t):,}"), ("nodes", f"{t.n_nodes:,}"),
         ("failed GPUs", f"{len(t.failed):,}"), ("direct links", f"{len(t.links):,}"),
-        ("shared groups", f"{len(t.shared):,}"), ("micro-batch", words.size(t.chunk)),
+        ("shared groups", f"{len(t.shared):,}"), ("chunk", words.size(t.chunk)),
     ]  # fmt: skip
     summary = f"The cluster that {path} describes."
     _write(wanted, picture, lambda: Page(path.stem, summary, figures=figures, pictures=[picture]))

@@ -24,7 +24,7 @@ from hccc.probes import DTYPE
 from hccc.runtime.calibrate import FASTEST, Found, Work
 
 FIRST_LINE = "# Measured by `hccc profile`"
-CHUNK = 256 << 10  # bytes: what runs at large sizes are cut into
+CHUNK = 256 << 10  # bytes of a micro-batch that costs are for
 SIZES = (8 << 20, 24 << 20, 64 << 20)  # bytes of all ranks' buffers: more than a core's cache
 
 

@@ -126,8 +126,7 @@ def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options
 
 def _same_algorithm(made: Made, options: Options) -> Iterator[Alternative]:
     program = cache(lambda: made.stops.program if made.stops else recover(made.plan))
-    header = replace(options, channels=None, warps=None, max_blocks=None)
-    header = replace(header, scheduler="round-robin")
+    header = replace(options, scheduler="round-robin", channels=None, warps=None, max_blocks=None)
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
     ways = (
         ("MSCCL", "this algorithm, algorithm-level, a block a connection, interpreted",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from hccc.ir.arrays import I4
-from hccc.passes.timeline import F8
+from hccc.ir.topology import F8
 
 
 @njit(cache=True)

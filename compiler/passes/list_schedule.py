@@ -19,9 +19,10 @@ from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 from hccc.ir.routes import cost
+from hccc.ir.topology import F8
 from hccc.passes.grouping import transpose
 from hccc.passes.heap import pop, push
-from hccc.passes.timeline import F8, MICRO_BATCHES
+from hccc.passes.timeline import MICRO_BATCHES
 
 
 class _Tasks(NamedTuple):

@@ -22,8 +22,6 @@ CLOSE = 0.01  # a later plan has to be this much faster
 def fastest(plans: Sequence[Plan], topology: Topology) -> int:
     """The index of the plan whose CALLS take least, by the product of their times; of those that
     are CLOSE the first, as of those that cannot run. O(instances of 25 micro-batches of each)."""
-    if len(plans) == 1:
-        return 0
     took = [_score(plan, topology) for plan in plans]
     return next(i for i, score in enumerate(took) if score <= min(took) + CLOSE)
 

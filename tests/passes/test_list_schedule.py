@@ -97,3 +97,11 @@ def test_four_nodes_are_filled_sooner_than_by_hpds():
 
 def test_without_a_cluster_it_is_hpds():
     assert driver.compile_file(EXAMPLES / "hm_reducescatter.rccl", Options()).scheduler == "hpds"
+
+
+def test_large_programs_are_not_tried_twice(monkeypatch):
+    file, site = EXAMPLES / "hm_reducescatter.rccl", CLUSTERS / "resccl-topo4.cluster"
+    monkeypatch.setattr(driver, "MOST_TRIED", 991)
+    assert driver.compile_file(file, Options(cluster=site, prove=False)).scheduler == "hpds"
+    monkeypatch.setattr(driver, "MOST_TRIED", 992)
+    assert driver.compile_file(file, Options(cluster=site, prove=False)).scheduler == "list"
