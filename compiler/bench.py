@@ -86,7 +86,7 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
         message = f"{plan.name} can run with --window 1 to {plan.max_window} only"
         raise fail("E426", message, help="its queues have no room for more")
     _fits(plan, max(schedule.sizes()), wanted)
-    ops = wanted.ops if plan.collective.reduces else wanted.ops[:1]
+    ops = _operations(plan, wanted)
     variants = [(dtype, op) for dtype in wanted.dtypes for op in ops]
     with _kernels(made, wanted.device) as place:
         with report.progress() as on_phase:
@@ -99,6 +99,16 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
                 table.add(perf.measure(plan.collective, dtype, op, size, schedule, *bound))
     table.finish()
     return table.wrong
+
+
+def _operations(plan: Plan, wanted: Wanted) -> tuple[str, ...]:
+    """The reductions to measure: one where nothing is reduced."""
+    if not plan.reduces:
+        return wanted.ops[:1]
+    if "avg" in wanted.ops and not plan.averages:
+        message = f"{plan.name} cannot average: a custom collective does not say where sums end"
+        raise fail("E453", message, help="-o sum")
+    return tuple(wanted.ops)
 
 
 def _devices(wanted: Wanted) -> list[str]:

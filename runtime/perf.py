@@ -4,7 +4,8 @@ A row is one size, type and reduction, out of place and in place. Time is the me
 launches, all ranks in each; algbw = size / time, busbw = algbw · the collective's bus factor
 (nccl-tests doc/PERFORMANCE.md). `size` is the larger of a rank's buffers in bytes, `count` the
 elements of a block. After the timed launches one more runs on fresh data, and every byte of
-every rank is compared: results, send buffers, and the guards around both.
+every rank is compared: results, send buffers, and the guards around both. (The results of a custom
+collective nobody knows.)
 """
 
 from __future__ import annotations
@@ -76,12 +77,17 @@ Bind = Callable[[Sequence[Memory], int, bool], Session]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One half of a row: µs, GB/s, GB/s, and wrong elements (None: not checked)."""
+    """One half of a row: µs, GB/s, GB/s, and wrong elements (None: not checked).
+
+    `outside`: where no result is known (custom collectives), elements of send buffers and of the
+    guards around all buffers that changed.
+    """
 
     time: float
     algbw: float
     busbw: float
     wrong: int | None
+    outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class Row:
     @property
     def wrong(self) -> int:
         """Wrong elements of both halves."""
-        return sum(half.wrong or 0 for half in self.halves)
+        return sum((half.wrong or 0) + half.outside for half in self.halves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +179,15 @@ def _half(
     if schedule.warmups:
         session.run(schedule.warmups)
     seconds = session.run(schedule.launches) / schedule.launches
-    wrong = None
-    if schedule.check and c.op is not OpType.CUSTOM:
-        wrong = _checked(p, memory, session, in_place, schedule.keeps_input)
+    wrong, outside = None, 0
+    if schedule.check:
+        changed = _checked(p, memory, session, in_place, schedule.keeps_input)
+        wrong, outside = (None, changed) if c.op is OpType.CUSTOM else (changed, 0)
     if schedule.check and binds[1]:
         other = binds[1](memory, p.count, in_place)
         wrong = (wrong or 0) + _differences(p, memory, session, other)
     algbw = size / seconds / 1e9 if seconds > 0 else 0.0
-    return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong)
+    return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong, outside)
 
 
 def _differences(p: Pattern, memory: Sequence[Memory], session: Session, reference: Session) -> int:
@@ -247,14 +254,17 @@ def _fill(p: Pattern, memory: Sequence[Memory], rough: bool = False) -> None:
 
 
 def wrong_elements(p: Pattern, memory: Sequence[Memory], keeps_input: bool = True) -> int:
-    """Elements of all ranks that are not what one launch on `p` leaves there."""
-    want = patterns.expected(p)
+    """Elements of all ranks that are not what one launch on `p` leaves there.
+
+    Receive buffers of a custom collective may hold anything.
+    """
+    want = None if p.collective.op is OpType.CUSTOM else patterns.expected(p)
 
     def compare(rank: int) -> int:
         image = memory[rank].like()
         patterns.poison(image.slab)
         image.send[...] = patterns.inputs(p, rank) if keeps_input else memory[rank].send
-        image.receive[...] = want.at(rank)
+        image.receive[...] = want.at(rank) if want else memory[rank].receive
         return patterns.wrong(memory[rank].slab, image.slab)
 
     return _each(p.collective, compare)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hccc.diagnostics import fail
-from hccc.ir.collective import Collective
+from hccc.ir.collective import Collective, OpType
 from hccc.runtime.build import Variant
 from hccc.runtime.layout import DTYPES, buffer_elements
 
@@ -61,8 +61,11 @@ class Request:
         return DTYPES[self.dtype].itemsize
 
     def variant(self, collective: Collective) -> Variant:
-        """The build that serves this launch. Moving bytes needs one build per width only."""
-        if collective.reduces:
+        """The build that serves this launch. Moving bytes needs one build per width only.
+
+        A custom collective may reduce, whatever it is called.
+        """
+        if collective.reduces or collective.op is OpType.CUSTOM:
             return Variant(self.dtype, self.op)
         return Variant(_BY_WIDTH[self.itemsize])
 

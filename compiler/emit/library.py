@@ -77,9 +77,9 @@ class DispatchView:
 def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
     """The view of one directory."""
     c, name = plan.collective, checked_name(plan)
-    # A custom collective may reduce whatever it is called, so its primitives decide.
-    reduces = c.reduces or bool(plan.src.counts().max(initial=0) > 1)
+    reduces = plan.reduces
     names = {d: d if reduces else s for d, s in STAND_IN.items()}
+    ops = tuple(op for op in OPS if plan.averages or op != "avg") if reduces else OPS[:1]
     return LibraryView(
         name=name,
         guard=f"HCCC_GENERATED_{name.upper()}_H",
@@ -93,12 +93,12 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         output_blocks=_blocks(c, c.output_blocks),
         names=tuple(names.items()),
         dtypes=tuple(dict.fromkeys(names.values())),
-        ops=OPS if reduces else OPS[:1],
-        entries=tuple(_entries(name, target, reduces) for target in targets),
+        ops=ops,
+        entries=tuple(_entries(name, target, reduces, ops) for target in targets),
     )
 
 
-def _entries(name: str, target: Target, reduces: bool) -> Entries:
+def _entries(name: str, target: Target, reduces: bool, ops: Sequence[str]) -> Entries:
     stream = [wrap.Text(f"{target.stream} stream")] if target.stream else []
     common = [wrap.Text("const hccc_rank* ranks"), wrap.Text("const hccc_call* call")]
     fault = [wrap.Text("hccc_fault* fault"), *stream]
@@ -106,7 +106,7 @@ def _entries(name: str, target: Target, reduces: bool) -> Entries:
     head = f"int {name}_{target.name}"
     by_type: list[str] = []
     for dtype in dict.fromkeys(STAND_IN if reduces else STAND_IN.values()):
-        for op in OPS if reduces else OPS[:1]:
+        for op in ops:
             arguments = (*common, *fault)
             by_type += wrap.wrap(wrap.Text(f"{head}_{dtype}_{op}", arguments), 0, ";")
     by_name = wrap.wrap(wrap.Text(head, (*common, *named, *fault)), 0)

@@ -16,10 +16,11 @@ each cut into `chunks_per_block` chunks:
 | Scatter       | r·S + j             | root           | r              | R at root / 1            |
 | Alltoall      | (s·R + d)·S + j     | s              | d              | R / R                    |
 | SendRecv      | s·S + j             | s              | (s + 1) mod R  | 1 / 1                    |
-| custom        | r·S + j             | r              | nobody         | 1 / 1                    |
+| custom        | r·B + j             | r              | nobody         | B / B, B = chunks / R    |
 
 R ranks, S chunks per block, 0 <= j < S. SendRecv is nccl-tests' sendrecv_perf.
-`custom` is MSCCL XML whose result only its author knows; programs cannot name it.
+`custom` is MSCCL XML whose result only its author knows; programs cannot name it. Its values may
+go from any slot to any other, so every chunk is a block of its own: all are of one length.
 In place means, as in NCCL, that the smaller user buffer lies inside the larger one (Allgather,
 Reducescatter, Gather, Scatter) or that both are the same memory (all others).
 """
@@ -87,10 +88,19 @@ class Collective:
     @property
     def chunks_per_block(self) -> int:
         """S: how many chunks make a block of `count` elements."""
+        if self.op is OpType.CUSTOM:
+            return 1
         return self.n_chunks // block_count(self.op, self.n_ranks)
+
+    @property
+    def chunks_per_rank(self) -> int:
+        """How many chunks start at each rank of a custom collective, and lie in its buffers."""
+        return self.n_chunks // self.n_ranks
 
     def source_of(self, chunk: I8) -> I8:
         """The rank a chunk starts at, for the collectives that do not reduce."""
+        if self.op is OpType.CUSTOM:
+            return np.asarray(chunk) // self.chunks_per_rank
         block = np.asarray(chunk) // self.chunks_per_block
         if self.op in (OpType.BROADCAST, OpType.SCATTER):
             return np.full_like(block, self.root)
@@ -127,8 +137,10 @@ class Collective:
     def input_slot(self, chunk: I8) -> I8:
         """Where in its holder's send buffer a chunk lies (in chunks from the start)."""
         chunk = np.asarray(chunk)
-        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV, OpType.CUSTOM):
+        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
             return chunk % self.chunks_per_block
+        if self.op is OpType.CUSTOM:
+            return chunk % self.chunks_per_rank
         if self.op is OpType.ALLTOALL:
             return chunk % (self.n_ranks * self.chunks_per_block)
         return chunk
@@ -144,8 +156,10 @@ class Collective:
 
     def input_chunk(self, rank: I8, slot: I8) -> I8:
         """The chunk in slot `slot` of `rank`'s send buffer: the inverse of `input_slot`."""
-        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV, OpType.CUSTOM):
+        if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
             return np.asarray(rank) * self.chunks_per_block + slot
+        if self.op is OpType.CUSTOM:
+            return np.asarray(rank) * self.chunks_per_rank + slot
         if self.op is OpType.ALLTOALL:
             return np.asarray(rank) * self.n_ranks * self.chunks_per_block + slot
         return np.asarray(slot) + np.zeros_like(rank)
@@ -163,6 +177,8 @@ class Collective:
 
     def input_blocks(self, rank: int) -> int:
         """Blocks of `count` elements in `rank`'s send buffer; 0 where NCCL ignores it."""
+        if self.op is OpType.CUSTOM:
+            return self.chunks_per_rank
         if self.op in (OpType.REDUCESCATTER, OpType.ALLTOALL):
             return self.n_ranks
         if self.op is OpType.SCATTER:
@@ -171,6 +187,8 @@ class Collective:
 
     def output_blocks(self, rank: int) -> int:
         """Blocks of `count` elements in `rank`'s receive buffer; 0 where NCCL ignores it."""
+        if self.op is OpType.CUSTOM:
+            return self.chunks_per_rank
         if self.op in (OpType.ALLGATHER, OpType.ALLTOALL):
             return self.n_ranks
         if self.op is OpType.GATHER:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.ir.arrays import I4, I8, U1, Csr, frozen
-from hccc.ir.collective import Collective
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.primitives import Operands, Queues, Transport
 
@@ -100,6 +100,16 @@ class Plan:
     def modes(self) -> tuple[bool, ...]:
         """The values of "in place" that it serves."""
         return (*[False] * self.out_of_place, *[True] * self.in_place)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether its primitives combine values: a custom collective may, whatever its name."""
+        return self.collective.reduces or bool(self.src.counts().max(initial=0) > 1)
+
+    @property
+    def averages(self) -> bool:
+        """Whether it says where a reduction is complete, which is where an average divides."""
+        return self.collective.op is not OpType.CUSTOM
 
     @property
     def n_ranks(self) -> int:

@@ -28,6 +28,7 @@ MAX_WARPS = 32
 MAX_QUEUE_SLOTS = 1 << 16
 MAX_TEXT = 1024
 MAX_CUSTOM_CHUNKS = 1 << 20
+MAX_IDLE_SLOTS = 1 << 20  # of scratch memory, over all ranks
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -158,6 +159,7 @@ def _operands(plan: Plan) -> None:
             _none(field, away, operands, "E312", message)
         idle = queue & (plan.guard[row] != Guard.ALWAYS)
         _none(field, idle, operands, "E312", "a message is sent and taken in every kind of call")
+        _length_fits(plan, field, operands)
     if not _may_reduce(plan):
         many = np.flatnonzero(plan.src.counts() > 1)
         if len(many):
@@ -169,6 +171,23 @@ def _operands(plan: Plan) -> None:
         _none("dst", written == Buffer.INPUT, plan.dst, "E312", "writes a send buffer")
     staged = (written == Buffer.STAGE) & (guard != Guard.IN_PLACE)
     _none("dst", staged, plan.dst, "E312", "out of place, STAGE is a send buffer")
+
+
+def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
+    """What a primitive moves is no longer than the slots of user buffers that it goes through.
+
+    A block's chunks get no longer from first to last (`layout.h`); scratch has room for any.
+    """
+    per = plan.collective.chunks_per_block
+    user = np.isin(operands.buffer, (Buffer.INPUT, Buffer.OUTPUT, Buffer.STAGE))
+    short = user & (operands.slot % per > plan.chunk[operands.owner()] % per)
+    if short.any():
+        k = int(np.argmax(short))
+        i = int(operands.owner()[k])
+        raise _at(
+            field, "E312", i, f"chunk {plan.chunk[i]} may be longer than slot {operands.slot[k]} "
+            f"of {Buffer(int(operands.buffer[k])).name}",
+        )  # fmt: skip
 
 
 def _may_reduce(plan: Plan) -> bool:
@@ -227,6 +246,8 @@ def _sizes(plan: Plan) -> None:
         there = plan.dst.buffer == buffer
         np.maximum.at(used, plan.dst.rank[there], plan.dst.slot[there] + np.int64(1))
         _within("E315", field, slots, used + 1)
+        idle = int(slots.sum(dtype=np.int64)) - int(there.sum())
+        _require(idle <= MAX_IDLE_SLOTS, "E315", f"{field}: {idle} slots that nothing writes")
 
 
 def _in_place_from_the_start(c: Collective) -> int:

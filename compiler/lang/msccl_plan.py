@@ -3,7 +3,8 @@
 Semantics (refs to msccl-formats.md §1.3-1.4): steps run in file order; a connection (src, dst,
 channel) is a queue; a step that receives combines the queue's message with its *local* operand,
 whatever the cross-rank fields say; `depid`/`deps` waits for the first signalling step of that
-block at or after the one named; a nop hands its dependency on. A step of `cnt` chunks becomes
+block at or after the one named, which in its own block must be one that comes before it; a nop
+hands its dependency on. A step of `cnt` chunks becomes
 `cnt` primitives of one line. The whole program repeats for every tile: window 1.
 """
 
@@ -111,6 +112,7 @@ class _Builder:
         self._count: list[int] = []
         self._rows = 0
         self._waits: list[tuple[int, int, ThreadBlock, Step]] = []  # (row, rank, block, step)
+        self._position: dict[int, int] = {}  # of the step that a waiting row is of, in its block
         self._tb_end = [0]
         self._n_tb = np.zeros(collective.n_ranks, np.int64)
         self._signalling: dict[tuple[int, int], list[int]] = {}
@@ -134,6 +136,8 @@ class _Builder:
                 pending.append(step)
             if step.kind == "nop":
                 continue
+            if pending:
+                self._position[self._rows] = position
             self._waits += [(self._rows, gpu.id, block, s) for s in pending]
             pending = []
             self._exchange(gpu, block, step)
@@ -329,10 +333,18 @@ class _Builder:
                 raise self._wrong(
                     "E516", f"depid={target}, but gpu {rank} has {len(blocks)} blocks", step
                 )
-            if target == block.id:
-                continue
             signals = self._signals(rank, blocks[target])
             at = bisect_left(signals, first)
+            if target == block.id:
+                position = self._position[row]
+                if at == len(signals) or signals[at] >= position:
+                    raise self._wrong(
+                        "E516",
+                        f"no step of its own block at or after {first} signals before step "
+                        f"{position}: this waits for ever",
+                        step,
+                    )
+                continue
             if at == len(signals):
                 raise self._wrong(
                     "E516",

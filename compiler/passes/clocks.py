@@ -147,6 +147,8 @@ def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, kin: I4) -> 
 
 def _along_kin(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
     other = among_kin(label, preds, order, kin)
+    if other is None:
+        return np.full(len(a), UNKNOWN, np.uint8)
     return settle(other, preds.ptr, preds.index, a, b, limit)
 
 

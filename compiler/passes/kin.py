@@ -76,13 +76,17 @@ def _offer(label: I4, maker: I4, taker: I4, y: int, z: int) -> None:
         taker[z] = y
 
 
-def among_kin(label: I4, preds: Csr, order: I4, kin: I4) -> I4:
+def among_kin(label: I4, preds: Csr, order: I4, kin: I4) -> I4 | None:
     """Labels like `label`, with other forests. kin: i4[n], the set (chunk) each primitive is of.
+
+    None where (block, kin, primitive) do not fit one 64-bit number.
 
     O(n log n + neighbours of its block for each primitive · log n + edges).
     """
-    other = label.copy()
     kinds, n = int(kin.max(initial=0)) + 1, len(label)
+    if (int(label[-1, BLOCK]) + 1) * kinds * n >= 1 << 63:
+        return None
+    other = label.copy()
     runs = (label[:, BLOCK].astype(np.int64) * kinds + kin) * n + np.arange(n)
     _parents(other, preds.ptr, preds.index, kin, np.sort(runs), kinds)
     intervals(other, order, MAKER, MADE, MADE_END)

@@ -19,24 +19,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard
 
 SLOTS = 1 << 20  # at a time: temporaries stay small
-INPUT, OUTPUT, QUEUE = (int(b) for b in (Buffer.INPUT, Buffer.OUTPUT, Buffer.QUEUE))
-
-
-@dataclass(frozen=True, slots=True)
-class _Widths:
-    """Slots of each region of a rank, the same at every rank (the largest).
-
-    Location = rank · rank_width + region offset + slot; queue messages follow all ranks.
-    """
-
-    input: int
-    output: int
-    scratch: int
-    stage: int
-
-    @property
-    def rank(self) -> int:
-        return self.input + self.output + self.scratch + self.stage
+INPUT, OUTPUT = int(Buffer.INPUT), int(Buffer.OUTPUT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,36 +40,26 @@ class Locations:
 
 
 def locate(plan: Plan, *, in_place: bool) -> Locations:
-    """The Locations of `plan`. O(operands + slots)."""
-    w, c = _widths(plan), plan.collective
-    memory = _memory(plan, w, in_place)
-    count = plan.n_ranks * w.rank + int(plan.queues.length.sum())
+    """The Locations of `plan`. O(operands + slots + messages + ranks)."""
+    c = plan.collective
+    base, count = _bases(plan, in_place)
+    offset, room = _aliases(plan, in_place)
     start, start_rank, want = (np.full(count, -1, np.int32) for _ in range(3))
     for rank, slot in _slots(plan, c.input_blocks):
-        begin = _keys(rank, np.full(len(slot), Buffer.INPUT, np.uint8), slot, w.rank, *memory)
+        buffer = np.full(len(slot), Buffer.INPUT, np.uint8)
+        begin = _keys(rank, buffer, slot, base, offset, room)
         start[begin], start_rank[begin] = c.input_chunk(rank, slot), rank
     if c.op is not OpType.CUSTOM:
         for rank, slot in _slots(plan, c.output_blocks):
-            want[rank * w.rank + w.input + slot] = c.output_chunk(rank, slot)
+            want[base[OUTPUT, rank] + slot] = c.output_chunk(rank, slot)
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
-    src, dst = (_keys(o.rank, o.buffer, o.slot, w.rank, *memory) for o in (plan.src, plan.dst))
+    src, dst = (_keys(o.rank, o.buffer, o.slot, base, offset, room) for o in (plan.src, plan.dst))
     return Locations(src, dst, count, start, start_rank, want, plan.guard != skipped)
-
-
-def _widths(plan: Plan) -> _Widths:
-    c, ranks = plan.collective, range(plan.n_ranks)
-    return _Widths(
-        max(c.input_blocks(r) for r in ranks) * c.chunks_per_block,
-        max(c.output_blocks(r) for r in ranks) * c.chunks_per_block,
-        int(plan.scratch_slots.max()),
-        int(plan.stage_slots.max()),
-    )
 
 
 def _slots(plan: Plan, blocks: Callable[[int], int]) -> Iterator[tuple[I8, I8]]:
     """(rank, slot) of every slot, `blocks(r)` blocks at rank r, some ranks at a time."""
-    per = plan.collective.chunks_per_block
-    counts = np.array([blocks(r) * per for r in range(plan.n_ranks)], np.int64)
+    counts = _counts(plan, blocks)
     step = max(1, SLOTS // max(1, int(counts.max(initial=0))))
     for lo in range(0, plan.n_ranks, step):
         some = counts[lo : lo + step]
@@ -94,37 +67,46 @@ def _slots(plan: Plan, blocks: Callable[[int], int]) -> Iterator[tuple[I8, I8]]:
         yield rank, np.arange(len(rank)) - np.repeat(np.cumsum(some) - some, some)
 
 
-def _memory(plan: Plan, w: _Widths, in_place: bool) -> tuple[I8, I8, I8, I8]:
-    """What `_keys` needs to know: for each rank, where send slot 0 is in its receive buffer and
-    how many slots that has; where each region of a rank begins, and each queue."""
-    c, ranks = plan.collective, range(plan.n_ranks)
-    offset, room = np.zeros(plan.n_ranks, np.int64), np.zeros(plan.n_ranks, np.int64)
-    if in_place and c.op is not OpType.CUSTOM:
-        offset[:] = [c.alias_offset(r) for r in ranks]
-        room[:] = [c.output_blocks(r) * c.chunks_per_block for r in ranks]
-    base: I8 = np.zeros(8, np.int64)
-    base[[Buffer.OUTPUT, Buffer.SCRATCH, Buffer.STAGE]] = (
-        w.input, w.input + w.output, w.input + w.output + w.scratch,
-    )  # fmt: skip
+def _counts(plan: Plan, blocks: Callable[[int], int]) -> I8:
+    """Slots of a user buffer at every rank: i8[n_ranks]."""
+    per = plan.collective.chunks_per_block
+    return np.array([blocks(r) * per for r in range(plan.n_ranks)], np.int64)
+
+
+def _bases(plan: Plan, in_place: bool) -> tuple[I8, int]:
+    """The location of slot 0 of each buffer of each rank and of each queue, i8[buffer, rank or
+    queue], and how many locations there are. Each rank has as many as its own slots."""
+    c, n = plan.collective, plan.n_ranks
+    regions = np.stack([
+        _counts(plan, c.input_blocks), _counts(plan, c.output_blocks), plan.scratch_slots,
+        plan.stage_slots if in_place else np.zeros(n, np.int64),
+    ]).astype(np.int64)  # fmt: skip
+    slots = np.concatenate([regions.T.ravel(), plan.queues.length.astype(np.int64)])
+    begin = np.cumsum(slots) - slots
+    base = np.zeros((len(Buffer), max(n, len(plan.queues))), np.int64)
+    base[: len(regions), :n] = begin[: regions.size].reshape(n, -1).T
     if not in_place:
         base[Buffer.STAGE] = base[Buffer.INPUT]
-    queue = plan.n_ranks * w.rank + np.cumsum(plan.queues.length, dtype=np.int64)
-    return offset, room, base, queue - plan.queues.length
+    base[Buffer.QUEUE, : len(plan.queues)] = begin[regions.size :]
+    return base, int(slots.sum())
+
+
+def _aliases(plan: Plan, in_place: bool) -> tuple[I8, I8]:
+    """For each rank, where send slot 0 is in its receive buffer, and how many slots that has."""
+    c, n = plan.collective, plan.n_ranks
+    if not in_place:
+        return np.zeros(n, np.int64), np.zeros(n, np.int64)
+    offset = np.array([c.alias_offset(r) for r in range(n)], np.int64)
+    return offset, _counts(plan, c.output_blocks)
 
 
 @njit(cache=True)
-def _keys(
-    rank: I4, buffer: U1, slot: I4, width: int, offset: I8, room: I8, base: I8, queue: I8
-) -> I4:
+def _keys(rank: I4, buffer: U1, slot: I4, base: I8, offset: I8, room: I8) -> I4:
     """The location of every operand. In place a send slot may be a receive slot's memory."""
     keys = np.empty(len(rank), np.int32)
     for k in range(len(rank)):
-        if buffer[k] == QUEUE:
-            keys[k] = queue[rank[k]] + slot[k]
-            continue
-        other = slot[k] + offset[rank[k]]
-        if buffer[k] == INPUT and 0 <= other < room[rank[k]]:
-            keys[k] = rank[k] * width + base[OUTPUT] + other
+        if buffer[k] == INPUT and 0 <= slot[k] + offset[rank[k]] < room[rank[k]]:
+            keys[k] = base[OUTPUT, rank[k]] + slot[k] + offset[rank[k]]
         else:
-            keys[k] = rank[k] * width + base[buffer[k]] + slot[k]
+            keys[k] = base[buffer[k], rank[k]] + slot[k]
     return keys

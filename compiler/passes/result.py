@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hccc.diagnostics import UserError, fail
-from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.arrays import B1, I4, I8, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.passes.contributions import full_set
@@ -24,18 +24,23 @@ from hccc.passes.waits import enforced, how, name
 
 Words = NDArray[np.uint64]
 STATE_BYTES = 1 << 29  # how much of the bitsets is held at once
-OK, EMPTY, MIXED, TWICE, EARLY, LATE = range(6)
+OK, EMPTY, MIXED, TWICE, EARLY, LATE, OTHER = range(7)
 _WHY = {
     EMPTY: "reads memory that holds nothing yet",
     MIXED: "combines two different chunks",
     TWICE: "adds a contribution that is already in the value",
     EARLY: "is marked as completing a value that is not complete",
     LATE: "combines or completes a value that was already complete",
+    OTHER: "moves another chunk than the plan says, and so perhaps another length",
 }
 
 
 def result(plan: Plan) -> Proof:
     """Proves that `plan` computes its collective; it must have passed `deadlock` and `race`.
+
+    Kernels take the length that a primitive moves from its `chunk`, so that must be the chunk it
+    moves; that every slot on its way is as long, `plan_check` knows. Of a custom collective, whose
+    chunks all have one length, only that nothing is read before it is written.
 
     O(operands · R/64) time; bitsets of one part at a time (`parts`), mostly R²/8 bytes, run in word
     ranges where they do not fit `STATE_BYTES`.
@@ -43,17 +48,45 @@ def result(plan: Plan) -> Proof:
     Raises:
         UserError E306: a primitive combines wrong values; E307: a receive slot ends wrong.
     """
-    if plan.collective.op is OpType.CUSTOM:
-        return Proof("result", "nothing: only its author knows what a custom collective must give")
     order = execution_order(plan, enforced(plan))
+    custom = plan.collective.op is OpType.CUSTOM
     for in_place in plan.modes:
         where = locate(plan, in_place=in_place)
-        _prove(plan, where, order, "in place" if in_place else "out of place")
+        proved = _nothing_empty if custom else _prove
+        proved(plan, where, order, "in place" if in_place else "out of place")
+    if custom:
+        claim = "nothing is read before it is written; more only a custom collective's author knows"
+        return Proof("result", claim, {"locations": where.count})
     detail: dict[str, int | str] = {
         "receive slots": int((where.want >= 0).sum()),
         "locations": where.count,
     }
     return Proof("result", f"every rank ends with the collective's result, {how(plan)}", detail)
+
+
+def _nothing_empty(plan: Plan, where: Locations, order: I4, how: str) -> None:
+    """Every read is of memory that held something when the call began, or that was written."""
+    i = _first_empty(
+        order, where.active, plan.src.ptr, where.src, plan.dst.ptr, where.dst, where.start >= 0
+    )
+    if i >= 0:
+        raise fail("E306", f"{how}, {name(plan, i)} {_WHY[EMPTY]}")
+
+
+@njit(cache=True)
+def _first_empty(
+    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, written: B1
+) -> int:
+    """The first primitive in `order` that reads a location not `written`, or -1."""
+    for i in order:
+        if not active[i]:
+            continue
+        for x in src[src_ptr[i] : src_ptr[i + 1]]:
+            if not written[x]:
+                return int(i)
+        for x in dst[dst_ptr[i] : dst_ptr[i + 1]]:
+            written[x] = True
+    return -1
 
 
 def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:
@@ -67,7 +100,7 @@ def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:
     for lo in range(0, len(full), span):
         code, i = _execute(
             split.row_ptr, split.rows, split.place_ptr, split.places, split.local, turn,
-            plan.src.ptr, where.src, plan.dst.ptr, where.dst, plan.final,
+            plan.src.ptr, where.src, plan.dst.ptr, where.dst, plan.final, plan.chunk,
             where.start, where.start_rank, where.want, full[lo : lo + span], lo, reduces, size,
         )  # fmt: skip
         if code > 0:
@@ -146,8 +179,8 @@ def _differ(a: Words, b: Words) -> bool:
 
 @njit(cache=True)
 def _run(
-    rows: I4, local: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, final: U1, full: Words,
-    state: Words, held: I4, done: U1, value: Words,
+    rows: I4, local: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, final: U1, said: I4,
+    full: Words, state: Words, held: I4, done: U1, value: Words,
 ) -> tuple[int, int]:  # fmt: skip
     """Runs the primitives of a part: (code, primitive)."""
     for i in rows:
@@ -155,6 +188,8 @@ def _run(
         code, chunk, complete = _combine(sources, local, state, held, done, value)
         if code != OK:
             return code, i
+        if chunk != said[i]:
+            return OTHER, i
         if final[i]:
             if complete:
                 return LATE, i
@@ -171,8 +206,8 @@ def _run(
 @njit(cache=True)
 def _execute(
     row_ptr: I8, rows: I4, place_ptr: I8, places: I4, local: I4, turn: I4, src_ptr: I8, src: I4,
-    dst_ptr: I8, dst: I4, final: U1, start: I4, start_rank: I4, want: I4, full: Words, lo: int,
-    reduces: bool, size: int,
+    dst_ptr: I8, dst: I4, final: U1, said: I4, start: I4, start_rank: I4, want: I4, full: Words,
+    lo: int, reduces: bool, size: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Runs the Plan on words [lo, lo + len(full)): (code, primitive), or (0, wrong location).
 
@@ -185,7 +220,7 @@ def _execute(
         here = places[place_ptr[part] : place_ptr[part + 1]]
         _reset(here, start, start_rank, lo, reduces, state, held, done)
         found, i = _run(
-            rows[row_ptr[part] : row_ptr[part + 1]], local, src_ptr, src, dst_ptr, dst, final,
+            rows[row_ptr[part] : row_ptr[part + 1]], local, src_ptr, src, dst_ptr, dst, final, said,
             full, state, held, done, value,
         )  # fmt: skip
         if found != OK:

@@ -4,8 +4,8 @@
   `topologies`, `cluster_texts`: hypothesis strategies (`strategies`, `clusters`);
 - `is_correct`, `run`, `expected`, `exact_inputs`: what a program means, in plain NumPy
   (`reference`);
-- `execute`, `replay`, `Hang`, `Poison`: a Plan run in any interleaving of its thread blocks, or
-  in a given one (`stepwise`);
+- `execute`, `launch`, `replay`, `Hang`, `Poison`, `Overrun`: a Plan run in any interleaving of its
+  thread blocks, or in a given one, with the lengths of a call of any count (`stepwise`);
 - `assert_correct`: says what is wrong with a program.
 
 Needs hypothesis (`pip install hccc[test]`).
@@ -16,7 +16,7 @@ from hccc.testing.clusters import texts as cluster_texts
 from hccc.testing.clusters import topologies
 from hccc.testing.mutate import MUTATIONS, Mutant
 from hccc.testing.reference import REDUCE_OPS, exact_inputs, expected, is_correct, run
-from hccc.testing.stepwise import Hang, Poison, execute, replay
+from hccc.testing.stepwise import Hang, Overrun, Poison, execute, launch, replay
 from hccc.testing.strategies import (
     collectives,
     correct_programs,
@@ -31,6 +31,7 @@ __all__ = [
     "REDUCE_OPS",
     "Hang",
     "Mutant",
+    "Overrun",
     "Poison",
     "assert_correct",
     "cluster_texts",
@@ -40,6 +41,7 @@ __all__ = [
     "execute",
     "expected",
     "is_correct",
+    "launch",
     "mutants",
     "options",
     "plans",

@@ -64,6 +64,7 @@ def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_ra
     q = np.array(queues, np.int32).reshape(-1, 3)
     flags = np.bincount([p[1] for p in posts], minlength=n_ranks) if posts else np.zeros(n_ranks)
     zero = np.zeros(n, np.int32)
+    queue_flag = 2 * np.arange(len(q)) + 100  # no post raises these
     return Plan(
         "hand", "", Collective(OpType.BROADCAST, n_ranks, 1), 1, 16, n_ranks, n_ranks,
         Transport.STAGED if len(q) else Transport.DIRECT, slots,
@@ -72,7 +73,7 @@ def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_ra
         Csr(wait_ptr, wait[:, 1] if len(wait) else []),
         Posts(post_ptr, *(post[:, 1:].T if len(post) else ([], []))),
         flags, np.zeros(n_ranks), np.zeros(n_ranks),
-        Queues(q[:, 0], q[:, 1], q[:, 2], q[:, 0] * 0, q[:, 0] * 0),
+        Queues(q[:, 0], q[:, 1], q[:, 2], queue_flag, queue_flag + 1),
     )  # fmt: skip
 
 

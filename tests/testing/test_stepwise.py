@@ -64,7 +64,7 @@ def test_a_full_queue_is_a_hang_and_names_it():
     rows = [(0, 1, 0, 0, RECV)]
     plan = plan_of(OpType.BROADCAST, 2, 1, rows, transport=Transport.STAGED, slots=2)
     last = int(plan.tb_ptr[np.flatnonzero(plan.block_rank() == 1)[0]])
-    waits = Csr(np.arange(len(plan) + 1) > last, np.zeros(1, np.int32))
+    waits = Csr(np.arange(len(plan) + 1) > last, np.array([7]))  # a flag that nothing raises
     deaf = replace(plan, waits=waits)
     x = exact_inputs(plan.collective, np.int64, (3,))
     with pytest.raises(Hang, match="a free slot in queue 0"):
