@@ -26,6 +26,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.lang import cluster, msccl_plan, msccl_xml, transfer
+from hccc.lang.msccl_xml import Algo
 from hccc.passes.allocate import ALLOCATORS, allocate
 from hccc.passes.deadlock import deadlock
 from hccc.passes.depend import depend
@@ -38,6 +39,7 @@ from hccc.passes.place import place
 from hccc.passes.proof import Proof
 from hccc.passes.race import race
 from hccc.passes.reach import reach
+from hccc.passes.relocate import relocate
 from hccc.passes.result import result
 from hccc.passes.round_robin import round_robin
 from hccc.passes.schedule import schedule
@@ -138,10 +140,14 @@ def import_msccl(path: Path | str) -> tuple[Plan, Proof]:
     The Plan gets the queue slots it needs to run here; MSCCL's own runtimes have a fixed number,
     which is why a schedule can be right and still hang there for long messages.
     """
-    algo = msccl_xml.load(path)
+    return imported(msccl_xml.load(path))
+
+
+def imported(algo: Algo) -> tuple[Plan, Proof]:
+    """As `import_msccl`, of what a file holds."""
     plan = label(msccl_plan.to_plan(algo))
     carried = fifo(plan, algo.protocol, algo.chunks_per_loop)
-    plan = with_enough_slots(plan)
+    plan = relocate(with_enough_slots(plan))
     limit = {
         "protocol": algo.protocol,
         "largest message": "none" if carried.hangs else carried.largest or "any",

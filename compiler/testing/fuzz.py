@@ -3,6 +3,9 @@
 - *result*: a correct program, compiled in a random way, proved, and executed step by step in a
   random interleaving gives what the reference executor gives;
 - *verdict*: `verify` accepts a mutated program exactly when the reference executor does;
+- *plan*: a plan file with something changed, in any field, is refused, or every call of it, of any
+  count, gives the collective's result all the same;
+- *xml*: MSCCL XML with something changed is refused, or gives what MSCCL's runtimes give;
 - *kernel*: the compiled CPU kernel gives the collective's result for a random type, operation,
   count, micro-batch and window, in and out of place.
 
@@ -12,10 +15,12 @@ seed s + k, which is how a finding is replayed.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -24,21 +29,27 @@ from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
-from hccc.driver import Options, compile_program
-from hccc.ir import plan_check
+from hccc.driver import Options, XmlOptions, compile_program, export_msccl
+from hccc.ir import plan_check, plan_json
 from hccc.ir.collective import OpType
+from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.passes.verify import verify
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import Request
 from hccc.testing.assertions import text
+from hccc.testing.judge import REFUSED, plan_verdict, xml_verdict
 from hccc.testing.kernels import wrong_elements
 from hccc.testing.mutate import Mutant
+from hccc.testing.mutate_plan import Choose, mutate_plan
+from hccc.testing.mutate_xml import mutate_xml
 from hccc.testing.reference import REDUCE_OPS, exact_inputs, is_correct, run
 from hccc.testing.stepwise import execute
 from hccc.testing.strategies import correct_programs, mutants, options
 
-ROUND = {"result": 40, "verdict": 60, "kernel": 2}
+ROUND = {"result": 40, "verdict": 60, "plan": 25, "xml": 25, "kernel": 2}
+MUTANTS = 8  # of one plan or XML file
+CALLS = 2  # of one mutant that is accepted
 LARGEST = 5000  # transfers of a program given: beyond, the step-wise executor takes minutes
 
 
@@ -164,6 +175,41 @@ def _same_verdict(mutant: Mutant) -> None:
     )
 
 
+def _plan(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
+    return st.tuples(programs, options(), st.integers(0, 2**32)), _sound_plans
+
+
+def _sound_plans(program: Program, way: Options, seed: int) -> None:
+    rng = Random(seed)
+    data = json.loads(plan_json.dumps(compile_program(program, way).plan))
+    for _ in range(MUTANTS):
+        mutant, what = mutate_plan(data, _from(rng))
+        found = plan_verdict(mutant, _from(rng), CALLS)
+        assert found in (REFUSED, None), f"a plan with another {what} is accepted: {found}"
+
+
+def _xml(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
+    return st.tuples(programs, st.integers(0, 2**32)), _sound_xml
+
+
+def _sound_xml(program: Program, seed: int) -> None:
+    rng = Random(seed)
+    way = Options(transport=Transport.STAGED, allocator="connection", prove=False)
+    form = XmlOptions(rng.choice(["executor", "msccl"]), in_place=rng.choice([True, False]))
+    try:
+        xml = export_msccl(compile_program(program, way).plan, form)
+    except UserError:
+        return  # not every plan has a form there
+    for _ in range(MUTANTS):
+        mutant, what = mutate_xml(xml, _from(rng))
+        found = xml_verdict(mutant, _from(rng), CALLS)
+        assert found in (REFUSED, None), f"XML with another {what} is accepted: {found}"
+
+
+def _from(rng: Random) -> Choose:
+    return lambda n: rng.randrange(n + 1) if n > 0 else 0
+
+
 def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
     requests = st.builds(
         Request,
@@ -184,4 +230,4 @@ def _right_kernel(program: Program, way: Options, request: Request) -> None:
     assert wrong == 0, f"the compiled kernel gives {wrong} wrong elements"
 
 
-_LAWS = {"result": _result, "verdict": _verdict, "kernel": _kernel}
+_LAWS = {"result": _result, "verdict": _verdict, "plan": _plan, "xml": _xml, "kernel": _kernel}

@@ -1,0 +1,161 @@
+"""judge: is a plan or XML file that hccc accepts right? Runs it and says what is wrong.
+
+Calls whose counts do not divide, of few elements or none, in all windows and several
+interleavings, in and out of place; each element is compared with the collective's definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hccc.diagnostics import Source, UserError
+from hccc.driver import check_plan, imported
+from hccc.ir import plan_json
+from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.plan import Plan
+from hccc.lang import msccl_xml
+from hccc.lang.msccl_xml import Algo
+from hccc.testing.msccl import Place, run_xml
+from hccc.testing.mutate_plan import Choose, PlanData, text
+from hccc.testing.reference import Data, exact_inputs, expected
+from hccc.testing.stepwise import Hang, Overrun, Poison, execute, launch
+
+REFUSED = "refused"
+COUNTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 23, 32, 61)
+MICRO_BATCHES = (16, 32, 64, 1 << 10)  # bytes
+WINDOWS = (None, 1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a Plan, as `stepwise.launch` takes it."""
+
+    count: int
+    micro_batch: int
+    window: int | None
+    in_place: bool
+    op: str
+    seed: int
+
+
+def drawn_call(plan: Plan, choose: Choose) -> Call:
+    """Some call that `plan` serves."""
+    op = ("sum", "avg", "max")[choose(2)] if plan.reduces and plan.averages else "sum"
+    return Call(
+        COUNTS[choose(len(COUNTS) - 1)],
+        MICRO_BATCHES[choose(len(MICRO_BATCHES) - 1)],
+        WINDOWS[choose(len(WINDOWS) - 1)],
+        plan.modes[choose(len(plan.modes) - 1)],
+        op,
+        choose(1 << 16),
+    )
+
+
+def fault(plan: Plan, call: Call) -> str | None:
+    """What goes wrong when `plan` runs as `call` says, or None.
+
+    A custom collective gives nobody knows what: it must give it in every interleaving.
+    """
+    x = _inputs(plan.collective, call)
+    try:
+        got = _launched(plan, call, x, call.seed)
+        if plan.collective.op is OpType.CUSTOM:
+            want = _launched(plan, call, x, call.seed + 1)
+        else:
+            want = _expected(plan.collective, call, x)
+    except (Hang, Poison, Overrun) as error:
+        return f"{call}: {type(error).__name__}: {error}"
+    for rank, (a, b) in enumerate(zip(got, want, strict=True)):
+        if not np.array_equal(a, b):
+            wrong = int(np.argmax(a != b))
+            return f"{call}: rank {rank} ends with {a[wrong]} at element {wrong}, not {b[wrong]}"
+    return None
+
+
+def first_fault(plan: Plan, choose: Choose, calls: int) -> str | None:
+    """The first fault of so many drawn calls of `plan`, or None."""
+    for _ in range(calls):
+        if found := fault(plan, drawn_call(plan, choose)):
+            return found
+    return None
+
+
+def plan_verdict(data: PlanData, choose: Choose, calls: int) -> str | None:
+    """REFUSED, what is wrong with a plan file that is accepted, or None for a right one."""
+    try:
+        plan = plan_json.loads(text(data))
+        check_plan(plan)
+    except UserError:
+        return REFUSED
+    return first_fault(plan, choose, calls)
+
+
+def xml_verdict(xml: str, choose: Choose, calls: int) -> str | None:
+    """REFUSED, what is wrong with an XML file that is accepted, or None for a right one."""
+    try:
+        algo = msccl_xml.parse(Source("mutant.xml", xml))
+        plan, _ = imported(algo)
+        check_plan(plan)
+    except UserError:
+        return REFUSED
+    return first_fault(plan, choose, calls) or xml_fault(algo, plan, choose(1 << 16))
+
+
+def _launched(plan: Plan, call: Call, x: list[Data], seed: int) -> list[Data]:
+    return launch(
+        plan, x, call.op, count=call.count, micro_batch=call.micro_batch, in_place=call.in_place,
+        window=call.window, seed=seed,
+    )  # fmt: skip
+
+
+def blocks_of(c: Collective) -> Collective:
+    """The same collective with one chunk a block."""
+    if c.op is OpType.CUSTOM:
+        return c
+    return replace(c, n_chunks=block_count(c.op, c.n_ranks))
+
+
+def _inputs(c: Collective, call: Call) -> list[Data]:
+    """Send buffers, flat: every element of every rank another."""
+    whole = exact_inputs(blocks_of(c), np.int32, (call.count,), seed=call.seed)
+    return [a.reshape(-1) for a in whole]
+
+
+def _expected(c: Collective, call: Call, x: list[Data]) -> list[Data]:
+    shaped = [a.reshape(-1, call.count) if call.count else a.reshape(0, 0) for a in x]
+    if not call.count:
+        return [np.zeros(0, np.int32) for _ in x]
+    whole = expected(blocks_of(c), shaped, call.op if c.reduces else "sum", np.int32)
+    return [a.reshape(-1) for a in whole]
+
+
+def xml_fault(algo: Algo, plan: Plan, seed: int) -> str | None:
+    """How an accepted XML file and its `plan` differ in what they do, or None.
+
+    Both run on chunks of one element: what MSCCL's runtimes do is defined for equal chunks only.
+    """
+    c = plan.collective
+    x = exact_inputs(c, np.int32, (1,), seed=seed)
+    for in_place in plan.modes:
+        try:
+            want = run_xml(algo, x, _aliased(c) if in_place else {}, seed)
+            got = execute(plan, x, in_place=in_place, window=plan.max_window or None, seed=seed)
+        except (Hang, Poison, Overrun, KeyError) as error:
+            return f"in place {in_place}: {type(error).__name__}: {error}"
+        for (rank, _, slot), value in want.items():
+            if slot < len(got[rank]) and got[rank][slot, 0] != value[0]:
+                return f"in place {in_place}: rank {rank} slot {slot}: not what MSCCL gives"
+    return None
+
+
+def _aliased(c: Collective) -> dict[Place, Place]:
+    """Send slots of a call in place that are receive slots."""
+    found: dict[Place, Place] = {}
+    for rank in range(c.n_ranks):
+        room = c.output_blocks(rank) * c.chunks_per_block
+        for slot in range(c.input_blocks(rank) * c.chunks_per_block):
+            if 0 <= slot + c.alias_offset(rank) < room:
+                found[rank, "i", slot] = (rank, "o", slot + c.alias_offset(rank))
+    return found

@@ -1,0 +1,182 @@
+"""Every field of the plan schema is bound: what a proof does not refuse changes nothing that counts.
+
+For each field, mutants of a few plans: the codes that refuse them are those of the table here, and
+what is accepted gives the collective's result on counts that do not divide. A new field of the
+schema fails here until somebody says what binds it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hccc.diagnostics import Source, UserError
+from hccc.driver import Options, check_plan, compile_text
+from hccc.emit import source
+from hccc.emit.targets import TARGETS
+from hccc.ir import plan_json
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.testing.judge import first_fault
+from hccc.testing.mutate_plan import Path as Field
+from hccc.testing.mutate_plan import PlanData, at, leaves, mutate_field, text
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+BASES = {  # examples, and how they are compiled: every buffer, guard and kind of operand
+    "ring_allreduce": Options(fuse="none", channels=2),
+    "ring_allgather": Options(transport=Transport.STAGED),
+    "direct_alltoall": Options(),
+    "direct_gather": Options(),
+    "sendrecv": Options(transport=Transport.STAGED),
+}
+MUTANTS = 12  # of a field of each plan
+RUN = 3  # of those that are accepted
+HEADER = {"E310"}
+SCHEMA = {"E407"}
+ROWS = {"E311", *SCHEMA}
+OPERANDS = {"E302", "E304", "E306", "E307", "E311", "E312", "E314", "E315", *SCHEMA}
+FLAGS = {"E301", "E302", "E303", "E304", "E313", "E314", *ROWS}
+QUEUES = {"E302", "E303", "E304", "E306", "E312", "E313", "E314", *ROWS}
+ORDER = {"E302", "E303", "E304", "E306", "E307", "E312", "E313", "E314", *ROWS}
+# What may refuse a change of each field.
+BOUND: dict[str, set[str]] = {
+    "hccc_plan": SCHEMA,
+    "collective.op": {*HEADER, *OPERANDS},
+    "collective.n_ranks": {*HEADER, *ROWS},
+    "collective.n_chunks": {*HEADER, *OPERANDS},
+    "collective.root": {*HEADER, *OPERANDS},
+    "transport": OPERANDS,
+    "queue_slots": {*HEADER, *SCHEMA},
+    "accumulate": HEADER,
+    "n_tb": ORDER,
+    "n_flags": FLAGS,
+    "scratch_slots": OPERANDS,
+    "stage_slots": OPERANDS,
+    "tb_ptr": ORDER,
+    "chunk": OPERANDS,
+    "final": {"E306", "E307", *ROWS},
+    "guard": OPERANDS,
+    "src.ptr": OPERANDS,
+    "src.rank": OPERANDS,
+    "src.buffer": OPERANDS,
+    "src.slot": OPERANDS,
+    "dst.ptr": OPERANDS,
+    "dst.rank": OPERANDS,
+    "dst.buffer": OPERANDS,
+    "dst.slot": OPERANDS,
+    "waits.ptr": FLAGS,
+    "waits.index": FLAGS,
+    "posts.ptr": FLAGS,
+    "posts.rank": FLAGS,
+    "posts.flag": FLAGS,
+    "queues.src": QUEUES,
+    "queues.dst": QUEUES,
+    "queues.length": QUEUES,
+    "queues.data_flag": QUEUES,
+    "queues.credit_flag": QUEUES,
+}
+# Only named or said in comments: the kernel's text stays, but for these.
+SAID = {"name", "source", "sub", "line"}
+# How a call is cut or launched: any value in range is as right as another.
+LAUNCH = {
+    "channels", "warps", "gpus_per_node", "nics_per_node", "max_window", "keeps_input", "grain",
+    "in_place", "out_of_place",
+}  # fmt: skip
+
+
+@cache
+def base(name: str) -> PlanData:
+    small = re.sub(r"=8\b", "=4", (EXAMPLES / f"{name}.rccl").read_text(encoding="utf-8"))
+    plan = compile_text(Source(name, small), BASES[name]).plan
+    data: PlanData = json.loads(plan_json.dumps(plan))
+    return data
+
+
+def refusal(data: PlanData) -> tuple[Plan | None, str]:
+    try:
+        plan = plan_json.loads(text(data))
+        check_plan(plan)
+    except UserError as error:
+        return None, error.problem.code
+    return plan, ""
+
+
+def kernel(plan: Plan) -> str:
+    """The CPU kernel without comments, and without the plan's name."""
+    cpu = next(t for t in TARGETS if t.name == "cpu")
+    bare = re.sub(r"//.*", "", source.text(plan, cpu))
+    return re.sub(rf"\b{plan.name}_", "NAME_", bare)
+
+
+def tried(field: Field) -> tuple[Counter[str], list[tuple[str, Plan]]]:
+    """The codes that refuse mutants of a field, and what was accepted, with its base's name."""
+    rng, codes, accepted = Random(".".join(field)), Counter[str](), []
+
+    def choose(n: int) -> int:
+        return rng.randrange(n + 1) if n > 0 else 0
+
+    for name in BASES:
+        for _ in range(MUTANTS):
+            data = mutate_field(base(name), field, choose)
+            if data is None or at(data, field) == at(base(name), field):
+                continue
+            plan, code = refusal(data)
+            codes[code] += 1
+            if plan is not None:
+                accepted.append((name, plan))
+    for _, plan in rng.sample(accepted, min(len(accepted), RUN * len(BASES))):
+        assert first_fault(plan, choose, 2) is None
+    return codes, accepted
+
+
+def test_the_tables_have_every_field_of_the_schema() -> None:
+    fields = [".".join(field) for field in leaves()]
+    assert sorted(fields) == sorted([*BOUND, *SAID, *LAUNCH])
+
+
+@pytest.mark.parametrize("name", sorted(BOUND))
+def test_a_change_is_refused_or_harmless(name: str) -> None:
+    codes, _ = tried(tuple(name.split(".")))
+    refused = set(codes) - {""}
+    assert refused and refused <= BOUND[name], codes
+
+
+@pytest.mark.parametrize("name", sorted(SAID))
+def test_a_change_of_words_leaves_the_kernel_as_it_is(name: str) -> None:
+    codes, accepted = tried((name,))
+    assert set(codes) - {""} <= {*HEADER, *ROWS}
+    assert accepted
+    for original, plan in accepted[::5]:
+        assert kernel(plan) == kernel(plan_json.loads(text(base(original))))
+
+
+@pytest.mark.parametrize("name", sorted(LAUNCH))
+def test_a_change_of_the_launch_is_in_range_or_refused(name: str) -> None:
+    codes, accepted = tried((name,))
+    assert set(codes) - {""} <= {*HEADER, *SCHEMA, "E303"}
+    assert accepted
+
+
+def test_a_chunk_said_to_be_another_is_seen_when_it_runs() -> None:
+    """What the proof refuses is wrong: these kernels move another length than the value has."""
+    rng = Random(3)
+
+    def choose(n: int) -> int:
+        return rng.randrange(n + 1) if n > 0 else 0
+
+    plan = plan_json.loads(text(base("ring_allreduce")))
+    chunk = plan.chunk.copy()
+    chunk[chunk == 3] = 2
+    found = first_fault(replace(plan, chunk=chunk), choose, 40)
+    assert found is not None and ("Overrun" in found or "Poison" in found or "ends with" in found)
+    chunk = plan.chunk.copy()
+    chunk[chunk == 0] = 3
+    found = first_fault(replace(plan, chunk=chunk), choose, 40)
+    assert found is not None
