@@ -18,7 +18,11 @@ PlanData = dict[str, Any]  # what `plan_json.dumps` writes
 Choose = Callable[[int], int]  # a number of 0..n
 
 _NUMBERS = (0, 1, 2, 3, 7, 8, 61, 1 << 10, (1 << 31) - 1)
-_TEXTS = {"name": ("other", "hccc", "Ring_2"), "source": ("x.rccl", "?"), "accumulate": ("float64",)}
+_TEXTS = {
+    "name": ("other", "hccc", "Ring_2"),
+    "source": ("x.rccl", "?"),
+    "accumulate": ("float64",),
+}
 
 
 def leaves() -> list[Path]:

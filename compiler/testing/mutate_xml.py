@@ -7,7 +7,6 @@ attribute, gives it another element's, or drops, doubles or exchanges steps of o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from hccc.testing.mutate_plan import Choose
 
@@ -68,19 +67,17 @@ def _other_steps(lines: list[str], choose: Choose) -> str:
     if not steps:
         return "no steps"
     k = steps[choose(len(steps) - 1)]
-    pair = [j for j in steps if _block(lines, j) == _block(lines, k)]
-    kind: Callable[[], None]
-    name, kind = (
-        ("dropped", lambda: lines.pop(k) and None),
-        ("doubled", lambda: lines.insert(k, lines[k])),
-        ("exchanged", lambda: _exchange(lines, k, pair[choose(len(pair) - 1)])),
-    )[choose(2)]
-    kind()
-    return f"line {k + 1} {name}"
-
-
-def _exchange(lines: list[str], a: int, b: int) -> None:
-    lines[a], lines[b] = lines[b], lines[a]
+    mates = [j for j in steps if _block(lines, j) == _block(lines, k)]
+    kind = choose(2)
+    if kind == 0:
+        del lines[k]
+        return f"line {k + 1} dropped"
+    if kind == 1:
+        lines.insert(k, lines[k])
+        return f"line {k + 1} doubled"
+    j = mates[choose(len(mates) - 1)]
+    lines[j], lines[k] = lines[k], lines[j]
+    return f"lines {j + 1} and {k + 1} exchanged"
 
 
 def _block(lines: list[str], k: int) -> int:

@@ -49,7 +49,7 @@ def test_a_given_program_is_mutated_and_run() -> None:
 
 
 def test_a_kernel_is_built_and_run() -> None:
-    code, out = hccc("--collective", "allgather", "--examples", "101", "--json")
+    code, out = hccc("--collective", "allgather", "--examples", "151", "--json")
     assert code == 0
     assert json.loads(out)["examples"]["kernel"] == 1
 

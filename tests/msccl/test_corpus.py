@@ -36,9 +36,12 @@ NEXT = {"fwd": -1, "bwd": 1}
 OWN = {  # file: (race, result, largest message)
     "allgather_deep_n2": (None, None, 2 * 6 * (2**21 // 3)),  # 6 chunks in 2 messages of 2 MiB
     "allreduce_pair_n2": (None, None, None),
+    "allreduce_parked_n2": (None, None, None),
     "allreduce_race_n3": ("E304", None, None),
     "allreduce_scratch_n3": (None, None, None),
     "alltoall_pair_n2": (None, None, None),
+    "custom_alias_n2": ("E304", None, None),
+    "custom_gather_n3": (None, None, None),
     "reducescatter_ring_n3": (None, None, None),
     "reducescatter_wrong_n3": (None, "E307", None),
 }

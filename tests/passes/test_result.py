@@ -8,7 +8,7 @@ from textbook import SMALL, SWEEP, few, lowered, mesh_allreduce, planned, verdic
 
 from hccc.diagnostics import UserError
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.primitives import Guard, Transport
+from hccc.ir.primitives import Buffer, Guard, Transport
 from hccc.passes.fuse import fuse
 from hccc.passes.result import result
 from hccc.testing.sabotage import changed, without_operand
@@ -123,3 +123,26 @@ def test_the_bitsets_may_be_run_in_parts(monkeypatch):
     final = plan.final.copy()
     final[i] = 0
     assert problem(replace(plan, final=final)).code in ("E306", "E307")
+
+
+@pytest.mark.parametrize("transport", Transport)
+def test_the_chunk_a_primitive_says_is_the_one_it_moves(transport):
+    """Kernels take the length from it."""
+    plan = planned(lowered(SMALL["ring allreduce"], transport))
+    for i in range(0, len(plan), 3):
+        chunk = plan.chunk.copy()
+        chunk[i] = (chunk[i] + 1) % plan.collective.n_chunks
+        found = problem(replace(plan, chunk=chunk))
+        assert found.code == "E306"
+        assert "another chunk" in found.message
+
+
+def test_a_custom_collective_reads_nothing_unwritten():
+    plan = planned(lowered(SMALL["broadcast"], Transport.DIRECT))
+    c = plan.collective
+    custom = replace(plan, collective=Collective(OpType.CUSTOM, c.n_ranks, c.n_ranks * c.n_chunks))
+    assert "nothing is read before it is written" in result(custom).claim
+    late = np.flatnonzero(custom.src.buffer == Buffer.INPUT)[0]
+    empty = changed(custom.src, late, buffer=Buffer.OUTPUT, slot=0)
+    found = problem(replace(custom, src=empty, in_place=False))
+    assert found.code == "E306" and "holds nothing yet" in found.message

@@ -266,3 +266,33 @@ def test_device_sessions_copy_there_and_back(dtype: str, in_place: bool) -> None
     assert perf.wrong_elements(p, memory) > 0
     session.get()
     assert perf.wrong_elements(p, memory) == 0
+
+
+def test_a_custom_collective_keeps_to_its_buffers() -> None:
+    """Its results nobody knows; guards and send buffers are looked at all the same."""
+    c = Collective(OpType.CUSTOM, 3, 6)
+
+    class Custom(Host):
+        def _launch(self) -> None:
+            for m in self.memory:
+                m.receive[...] = 7
+
+    def row(spoil: Spoil) -> perf.Row:
+        def bind(memory: Sequence[Memory], count: int, in_place: bool) -> Custom:
+            return Custom(c, memory, spoil)
+
+        return perf.measure(c, "int32", "sum", 4096, ONCE, bind)
+
+    def beside(memory: Sequence[Memory]) -> None:
+        m = memory[2]
+        m.slab[m.receive_at + m.receive_length] += 1
+
+    def sent(memory: Sequence[Memory]) -> None:
+        memory[1].send[3] ^= 1
+
+    good = row(_nothing)
+    assert [(half.wrong, half.outside) for half in good.halves] == [(None, 0), (None, 0)]
+    assert good.wrong == 0
+    assert [half.outside for half in row(beside).halves] == [1, 1]
+    assert row(beside).wrong == 2
+    assert [half.outside for half in row(sent).halves] == [1, 0]  # in place it is a receive buffer

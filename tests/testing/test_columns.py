@@ -1,4 +1,4 @@
-"""Every field of the plan schema is bound: what a proof does not refuse changes nothing that counts.
+"""Every field of the plan schema is bound: what no proof refuses changes nothing that counts.
 
 For each field, mutants of a few plans: the codes that refuse them are those of the table here, and
 what is accepted gives the collective's result on counts that do not divide. A new field of the
