@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
@@ -112,7 +112,7 @@ def _memory(plan: Plan, w: _Widths, in_place: bool) -> tuple[I8, I8, I8, I8]:
     return offset, room, base, queue - plan.queues.length
 
 
-@njit(cache=True)
+@njit
 def _keys(
     rank: I4, buffer: U1, slot: I4, width: int, offset: I8, room: I8, base: I8, queue: I8
 ) -> I4:
