@@ -25,16 +25,17 @@ SOURCES = sorted(
 
 # What each part may import besides itself (DESIGN §2); the modules of compiler/ itself join them.
 ALLOWED: dict[str, set[str]] = {
+    "compiled": set(),
     "diagnostics": set(),
     "render": set(),
     "ir": {"diagnostics"},
     "lang": {"diagnostics", "ir"},
-    "passes": {"diagnostics", "ir"},
+    "passes": {"compiled", "diagnostics", "ir"},
     "emit": {"diagnostics", "ir", "render"},
     "runtime": {"diagnostics", "ir"},
-    "sim": {"diagnostics", "ir"},
+    "sim": {"compiled", "diagnostics", "ir"},
     "show": {"diagnostics", "ir", "render", "sim"},
-    "synth": {"diagnostics", "ir", "sim"},
+    "synth": {"compiled", "diagnostics", "ir", "sim"},
 }
 LONGEST = 400
 
@@ -84,6 +85,19 @@ def test_files_stay_small_and_say_what_they_are(path: Path) -> None:
         return
     assert len(text.splitlines()) <= LONGEST
     assert ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_loops_are_compiled_in_one_manner(path: Path) -> None:
+    """Only `compiled` asks numba: there loops are kept on disk and let go of the interpreter."""
+    names = {
+        alias.name if isinstance(node, ast.Import) else node.module
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    asks = any((name or "").split(".")[0] == "numba" for name in names)
+    assert asks == (_part(path) == "compiled")
 
 
 def _console_commands() -> list[str]:

@@ -13,8 +13,8 @@ Stages have queues of their own: a queue's end is one block.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Blocks, Primitives
 from hccc.passes.connections import Connections, connections, split
@@ -45,7 +45,7 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
     return Blocks(p, _within_rank(found, block)[found.of])
 
 
-@njit(cache=True)
+@njit
 def _overlap(ptr: I8, rows: I4, start: F8, end: F8, touch: float, c: int, o: int) -> bool:
     """Whether connections c and o are active at once for more than µs `touch`. Their intervals
     are sorted and disjoint."""
@@ -60,7 +60,7 @@ def _overlap(ptr: I8, rows: I4, start: F8, end: F8, touch: float, c: int, o: int
     return False
 
 
-@njit(cache=True)
+@njit
 def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
     """First fit: every connection of a rank joins its first block that is idle whenever it is
     active. `member[b]` is the last that joined block b, `before` the one that joined before it."""

@@ -17,8 +17,8 @@ b among what level and height allow. Every answer but UNKNOWN is exact; `clocks`
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr
 from hccc.passes.grouping import group
 
@@ -32,7 +32,7 @@ NONE = -2  # no edge; -1 is what precedes the first primitive's in its block
 SEARCHES = 256  # that may fail before the rest is left to clocks
 
 
-@njit(cache=True)
+@njit
 def _levels(label: I4, order: I4, first: B1, ptr: I8, pred: I4) -> None:
     """Fills LEVEL, and MAKER: the latest primitive waited for, else the one before, else -1."""
     for i in order:
@@ -48,7 +48,7 @@ def _levels(label: I4, order: I4, first: B1, ptr: I8, pred: I4) -> None:
         label[i, LEVEL], label[i, MAKER] = level, maker
 
 
-@njit(cache=True)
+@njit
 def _heights(label: I4, order: I4, first: B1, ptr: I8, pred: I4) -> None:
     label[:, HEIGHT] = 0
     for k in range(len(order) - 1, -1, -1):
@@ -60,7 +60,7 @@ def _heights(label: I4, order: I4, first: B1, ptr: I8, pred: I4) -> None:
             label[pred[e], HEIGHT] = max(label[pred[e], HEIGHT], height)
 
 
-@njit(cache=True)
+@njit
 def _takers(label: I4, first: B1, ptr: I8, pred: I4) -> None:
     """Fills TAKER: the earliest primitive that waits for each, else the one after, else -1."""
     n = len(label)
@@ -75,7 +75,7 @@ def _takers(label: I4, first: B1, ptr: I8, pred: I4) -> None:
             label[i, TAKER] = i + 1
 
 
-@njit(cache=True)
+@njit
 def intervals(label: I4, order: I4, parent: int, begin: int, end: int) -> None:
     """Fills columns `begin` and `end` with each subtree's preorder numbers; parents come first."""
     size = np.ones(len(label), np.int32)
@@ -110,7 +110,7 @@ def labels(tb_ptr: I8, preds: Csr, order: I4) -> I4:
     return label
 
 
-@njit(cache=True)
+@njit
 def _seen(label: I4, a: int, b: int) -> bool:
     """Whether the labels alone show that a is b or happens before it."""
     if label[a, BLOCK] == label[b, BLOCK]:
@@ -120,7 +120,7 @@ def _seen(label: I4, a: int, b: int) -> bool:
     return bool(label[b, TAKEN] <= label[a, TAKEN] <= label[b, TAKEN_END])
 
 
-@njit(cache=True)
+@njit
 def _previous(label: I4, ptr: I8, pred: I4, b: int, k: int) -> int:
     """What b waits for by edge k, or for k = ptr[b] - 1 what its block runs before it; or -1."""
     if k >= ptr[b]:
@@ -128,13 +128,13 @@ def _previous(label: I4, ptr: I8, pred: I4, b: int, k: int) -> int:
     return b - 1 if b > 0 and label[b - 1, BLOCK] == label[b, BLOCK] else -1
 
 
-@njit(cache=True)
+@njit
 def _above(label: I4, a: int, b: int) -> bool:
     """Whether a may reach b, as far as level and height tell."""
     return bool(label[a, LEVEL] < label[b, LEVEL] and label[a, HEIGHT] > label[b, HEIGHT])
 
 
-@njit(cache=True)
+@njit
 def _climb(label: I4, a: int, b: int, climbed: I4) -> tuple[int, int, int]:
     """Climbs from both ends: (answer, how many of a's takers are in `climbed`, tests)."""
     m, y, count, tests = a, b, 0, 0
@@ -155,7 +155,7 @@ def _climb(label: I4, a: int, b: int, climbed: I4) -> tuple[int, int, int]:
     return UNKNOWN, count, tests
 
 
-@njit(cache=True)
+@njit
 def _reaches(
     label: I4, ptr: I8, pred: I4, a: int, b: int, climbed: I4, most: int
 ) -> tuple[int, int]:
@@ -180,7 +180,7 @@ def _reaches(
     return answer, tests
 
 
-@njit(cache=True)
+@njit
 def _search(
     label: I4, ptr: I8, pred: I4, a: int, b: int, but: int, mark: I8, stamp: int, stack: I4
 ) -> int:
@@ -209,7 +209,7 @@ def _search(
     return NO
 
 
-@njit(cache=True)
+@njit
 def by_searching(label: I4, ptr: I8, pred: I4, a: I4, b: I4, but: I8) -> U1:
     """`_search` for every pair, until SEARCHES fail; but[q]: an edge to leave out, or NONE."""
     mark, stack = np.zeros(len(label), np.int64), np.empty(SEARCH, np.int32)
@@ -222,7 +222,7 @@ def by_searching(label: I4, ptr: I8, pred: I4, a: I4, b: I4, but: I8) -> U1:
     return answer
 
 
-@njit(cache=True)
+@njit
 def _walk_forest(
     label: I4, parent: int, preorder: I4, ptr: I8, query: I4, block: I4, found: I4
 ) -> None:
@@ -254,7 +254,7 @@ def _ancestors(label: I4, parent: int, number: int, of: I4, block: I4) -> I4:
     return found
 
 
-@njit(cache=True)
+@njit
 def _at_once(label: I4, a: I4, b: I4) -> U1:
     """What the labels of a[q] and b[q] alone tell."""
     answer = np.empty(len(a), np.uint8)
@@ -265,7 +265,7 @@ def _at_once(label: I4, a: I4, b: I4) -> U1:
     return answer
 
 
-@njit(cache=True)
+@njit
 def _by_climbing(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
     climbed = np.empty(STEPS, np.int32)
     answer = np.empty(len(a), np.uint8)
@@ -316,7 +316,7 @@ def settle_edges(label: I4, ptr: I8, pred: I4, limit: int) -> U1:
     return answer
 
 
-@njit(cache=True)
+@njit
 def _edges_by_climbing(label: I4, ptr: I8, pred: I4, limit: int) -> U1:
     climbed = np.empty(STEPS, np.int32)
     answer = np.empty(len(pred), np.uint8)

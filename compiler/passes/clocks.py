@@ -11,8 +11,8 @@ O(its blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTE
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
 
+from hccc.compiled import njit, prange
 from hccc.ir.arrays import I4, I8, U1, Csr, entries
 from hccc.passes.ancestry import NO, NONE, UNKNOWN, YES, by_searching, labels, settle, settle_edges
 from hccc.passes.grouping import group
@@ -24,7 +24,7 @@ CLOCK_BYTES = 1 << 30
 EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
 
 
-@njit(cache=True)
+@njit
 def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I4:
     """Primitives in an order that respects blocks and edges; on a cycle, those before it.
 
@@ -65,7 +65,7 @@ def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I
     return order[:done]
 
 
-@njit(cache=True)
+@njit
 def _column(
     clock: I4, order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4,
     column: I4, width: int,
@@ -85,7 +85,7 @@ def _column(
             clock[i, column[b]] = position[i] + 1
 
 
-@njit(cache=True, parallel=True)
+@njit(parallel=True)
 def _before(
     order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4, starts: I4,
     query_ptr: I8, query: I4, a: I4, b: I4, columns: int, lanes: int,

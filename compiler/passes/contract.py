@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.primitives import Buffer, Operands, Primitives
 from hccc.passes.grouping import distinct
@@ -21,7 +21,7 @@ def writers(p: Primitives) -> I4:
     return _writers(p.owner, p.deps.ptr, p.deps.index, p.dst.ptr, where)
 
 
-@njit(cache=True)
+@njit
 def _writers(owner: I4, ptr: I8, pred: I4, dst_ptr: I8, where: I4) -> I4:
     writer = np.full(len(owner), -1, np.int32)
     for i in range(len(owner)):
@@ -54,7 +54,7 @@ def contract(p: Primitives, rep: I4, keep_src: B1, keep_dst: B1) -> Primitives:
     )
 
 
-@njit(cache=True)
+@njit
 def _merge_deps(ptr: I8, pred: I4, group: I4, n: int) -> tuple[I8, I4]:
     """The dependencies between groups, each once."""
     fill = np.zeros(n + 1, np.int64)
@@ -73,7 +73,7 @@ def _merge_deps(ptr: I8, pred: I4, group: I4, n: int) -> tuple[I8, I4]:
     return distinct(fill[:n], index)
 
 
-@njit(cache=True)
+@njit
 def _merge_rows(ptr: I8, group: I4, n: int, values: I4) -> tuple[I8, I4]:
     """The rows of each group, one after the other."""
     new = np.zeros(n + 1, np.int64)
@@ -89,7 +89,7 @@ def _merge_rows(ptr: I8, group: I4, n: int, values: I4) -> tuple[I8, I4]:
     return new, merged
 
 
-@njit(cache=True)
+@njit
 def _kept(ptr: I8, keep: B1) -> tuple[I8, I4]:
     """The kept operands: where each row of them begins, and which they are."""
     new, rows = np.zeros(len(ptr), np.int64), np.empty(keep.sum(), np.int32)

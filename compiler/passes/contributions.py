@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.program import TRANSFER, Program
 from hccc.passes.grouping import group
@@ -35,7 +35,7 @@ class Outcome:
     rank: int
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _touch(state: Words, seen: I4, rank: int, chunk: int, start: int, single: bool) -> None:
     """Gives `rank` its initial contribution of `chunk` when the chunk first gets there."""
     if seen[rank] == chunk:
@@ -46,7 +46,7 @@ def _touch(state: Words, seen: I4, rank: int, chunk: int, start: int, single: bo
         state[rank, 0 if single else rank >> 6] = _ONE << np.uint64(0 if single else rank & 63)
 
 
-@njit(cache=True, inline="always")
+@njit(inline="always")
 def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int) -> int:
     """Notes an access; returns the row it clashes with in this step, or -1 (DESIGN §3)."""
     if stamp[rank] == step and (kind[rank] != k or k == _WRITE):
@@ -56,7 +56,7 @@ def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int
     return -1
 
 
-@njit(cache=True)
+@njit
 def _violation(source: Words, target: Words, reduce: bool) -> int:
     """Whether a transfer reads nothing, reduces into nothing, or adds a contribution twice."""
     some_s = some_d = overlap = np.uint64(0)
@@ -71,7 +71,7 @@ def _violation(source: Words, target: Words, reduce: bool) -> int:
     return TWICE if reduce and overlap else OK
 
 
-@njit(cache=True)
+@njit
 def _apply(source: Words, target: Words, reduce: bool) -> None:
     """Moves or merges the contributions."""
     if not reduce:
@@ -80,7 +80,7 @@ def _apply(source: Words, target: Words, reduce: bool) -> None:
         target[w] |= source[w]
 
 
-@njit(cache=True)
+@njit
 def _missing(
     state: Words, seen: I4, chunk: int, start: int, target: int, full: Words, single: bool
 ) -> int:
@@ -96,7 +96,7 @@ def _missing(
     return -1
 
 
-@njit(cache=True)
+@njit
 def _run(
     ptr: I8, rows: I4, table: I4, start: I4, target: I4, full: Words, n_ranks: int, single: bool
 ) -> tuple[int, int, int, int]:  # fmt: skip
@@ -161,7 +161,7 @@ def run(program: Program) -> Outcome:
     return Outcome(*(int(x) for x in found))
 
 
-@njit(cache=True)
+@njit
 def _count(ptr: I8, rows: I4, table: I4, n_ranks: int) -> U1:
     final = np.zeros(len(rows), np.uint8)
     held = np.empty(n_ranks, np.int32)

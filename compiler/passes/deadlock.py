@@ -9,8 +9,8 @@ ends of every queue serve it in the same order, one slot is enough for any messa
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr, csr_from_pairs
 from hccc.ir.plan import Plan
@@ -100,7 +100,7 @@ def _one_tile(plan: Plan, waits: Csr) -> None:
         )
 
 
-@njit(cache=True)
+@njit
 def _groups(n: int, a: I4, b: I4) -> I4:
     """The first member of everyone's group, a[k] and b[k] being in one group: union-find."""
     root = np.arange(n).astype(np.int32)

@@ -13,8 +13,8 @@ aside), the first change need not wait for them.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.program import Program
@@ -24,7 +24,7 @@ from hccc.passes.contributions import DST, OP, SRC, columns
 from hccc.passes.grouping import group, sort_row
 
 
-@njit(cache=True)
+@njit
 def _edges(ptr: I8, rows: I4, table: I4, overwrites: B1, n_ranks: int) -> tuple[I4, I8, U1]:
     """Predecessors of every task, tasks in the order of `rows`; how many, by task; initial bits."""
     n = len(rows)
@@ -65,7 +65,7 @@ def _edges(ptr: I8, rows: I4, table: I4, overwrites: B1, n_ranks: int) -> tuple[
     return edges, counts, initial
 
 
-@njit(cache=True)
+@njit
 def _pack(edges: I4, counts: I4, rows: I4) -> tuple[I8, I4]:
     """The predecessors in task order, each task's ascending."""
     ptr = np.zeros(len(counts) + 1, np.int64)

@@ -7,8 +7,8 @@ when every primitive takes one.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
 from hccc.passes.deadlock import execution_order
@@ -23,7 +23,7 @@ def depth(plan: Plan) -> int:
     return _longest(execution_order(plan, waits), first, waits.ptr, waits.index)
 
 
-@njit(cache=True)
+@njit
 def _longest(order: I4, first: B1, ptr: I8, preds: I4) -> int:
     level = np.zeros(len(order), np.int64)
     longest = 0

@@ -13,9 +13,9 @@ Fusing saves memory traffic (8-rank AllReduce: 35N bytes to 16N) and costs paral
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.primitives import Primitives, Transport
 from hccc.passes.connections import connections
@@ -63,7 +63,7 @@ def _best(candidates: list[Primitives]) -> Primitives:
     return candidates[min(near, key=lambda i: (traffic[i], i))]
 
 
-@njit(cache=True)
+@njit
 def _chain_ends(
     reduces: U1, width: I4, owner: I4, writer: I4, succ_ptr: I8, succ: I4, most: int
 ) -> I4:
@@ -112,7 +112,7 @@ def chains(p: Primitives) -> Primitives:
     return contract(p, end, keep_src, end[p.dst.owner()] == p.dst.owner())
 
 
-@njit(cache=True)
+@njit
 def _put_heads(rows: I4, key: I8, last_pred: I4, dests: I8, most: int) -> I4:
     """The first put of the group of each of `rows` (sorted by key, then row)."""
     head = rows.copy()
@@ -128,7 +128,7 @@ def _put_heads(rows: I4, key: I8, last_pred: I4, dests: I8, most: int) -> I4:
     return head
 
 
-@njit(cache=True)
+@njit
 def _last_pred(ptr: I8, pred: I4, besides: I4) -> I4:
     """The latest predecessor of each primitive other than `besides[i]`, or -1: i4[n]."""
     last = np.full(len(besides), -1, np.int32)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr
 
 
-@njit(cache=True)
+@njit
 def group(keys: I4, n_groups: int) -> tuple[I8, I4]:
     """Rows of each key in order: ptr i8[n_groups + 1], rows i4[n]. Stable, O(n + n_groups)."""
     ptr = np.zeros(n_groups + 1, np.int64)
@@ -24,7 +24,7 @@ def group(keys: I4, n_groups: int) -> tuple[I8, I4]:
     return ptr, rows
 
 
-@njit(cache=True)
+@njit
 def _transposed(ptr: I8, index: I4, n: int) -> tuple[I8, I4]:
     back = np.zeros(n + 1, np.int64)
     for x in index:
@@ -45,7 +45,7 @@ def transpose(graph: Csr) -> Csr:
     return Csr(*_transposed(graph.ptr, graph.index, len(graph)))
 
 
-@njit(cache=True)
+@njit
 def sort_row(values: I4) -> None:
     """Sorts in place; most rows are short."""
     if len(values) > 32:
@@ -59,7 +59,7 @@ def sort_row(values: I4) -> None:
         values[j] = x
 
 
-@njit(cache=True)
+@njit
 def distinct(ends: I8, index: I4) -> tuple[I8, I4]:
     """Rows `index[ends[r - 1]:ends[r]]` sorted and without repetition, as ptr and index.
 
@@ -78,7 +78,7 @@ def distinct(ends: I8, index: I4) -> tuple[I8, I4]:
     return ptr, index[:kept].copy()
 
 
-@njit(cache=True)
+@njit
 def _graph(row: I4, value: I4, n_rows: int) -> tuple[I8, I4]:
     fill = np.zeros(n_rows + 1, np.int64)
     for r in row:

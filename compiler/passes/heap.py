@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from hccc.compiled import njit
 from hccc.ir.arrays import I4
 from hccc.ir.topology import F8
 
 
-@njit(cache=True)
+@njit
 def before(a: int, b: int, key: F8) -> bool:
     """Whether id a comes before id b: ties by id."""
     return bool(key[a] < key[b] or (key[a] == key[b] and a < b))
 
 
-@njit(cache=True)
+@njit
 def push(heap: I4, first: int, size: int, item: int, key: F8) -> None:
     """`item` joins the `size` ids from `heap[first]` on. O(log size)."""
     at = size
@@ -24,7 +23,7 @@ def push(heap: I4, first: int, size: int, item: int, key: F8) -> None:
     heap[first + at] = item
 
 
-@njit(cache=True)
+@njit
 def pop(heap: I4, first: int, size: int, key: F8) -> int:
     """The first of the `size` ids from `heap[first]` on, of which one less is left. O(log size)."""
     least, item = heap[first], heap[first + size - 1]

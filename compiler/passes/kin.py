@@ -9,8 +9,8 @@ blocks that its own block has waited for so far, the last of its kin that they h
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.passes.ancestry import (
     BLOCK,
@@ -27,7 +27,7 @@ from hccc.passes.ancestry import (
 NEIGHBOURS = 64  # blocks to remember for each
 
 
-@njit(cache=True)
+@njit
 def _parents(label: I4, ptr: I8, pred: I4, kin: I4, runs: I8, kinds: int) -> None:
     """Makers and takers of one's own kin. runs: i8[n], (block, kin, primitive) in one number each,
     sorted."""
@@ -55,7 +55,7 @@ def _parents(label: I4, ptr: I8, pred: I4, kin: I4, runs: I8, kinds: int) -> Non
         label[i, TAKER] = taker[i] if taker[i] >= 0 else label[i, TAKER]
 
 
-@njit(cache=True)
+@njit
 def _waited(block: I4, front: I4, count: int, other: int, upto: int) -> int:
     """A block has waited for primitive `upto` of block `other`; how many it remembers."""
     for c in range(count):
@@ -68,7 +68,7 @@ def _waited(block: I4, front: I4, count: int, other: int, upto: int) -> int:
     return count
 
 
-@njit(cache=True)
+@njit
 def _offer(label: I4, maker: I4, taker: I4, y: int, z: int) -> None:
     if maker[y] < 0 or label[z, LEVEL] > label[maker[y], LEVEL]:
         maker[y] = z

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.plan import Plan
 from hccc.passes.contributions import Words, full_set
@@ -31,7 +31,7 @@ def label(plan: Plan) -> Plan:
     return replace(plan, chunk=chunk, final=final if reduces else plan.final)
 
 
-@njit(cache=True)
+@njit
 def _run(
     order: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, start: I4, state: Words, full: Words
 ) -> tuple[I4, U1]:

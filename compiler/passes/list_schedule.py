@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
@@ -56,7 +56,7 @@ class _State(NamedTuple):
     order: I4
 
 
-@njit(cache=True)
+@njit
 def _upward(ptr: I8, succ: I4, unit: F8) -> F8:
     rank = np.zeros(len(unit))
     for i in range(len(unit) - 1, -1, -1):
@@ -66,20 +66,20 @@ def _upward(ptr: I8, succ: I4, unit: F8) -> F8:
     return rank
 
 
-@njit(cache=True)
+@njit
 def _event(s: _State, event: int, time: float) -> None:
     s.time[event] = time
     push(s.events, 0, s.size[0], event, s.time)
     s.size[0] += 1
 
 
-@njit(cache=True)
+@njit
 def _wait(s: _State, t: _Tasks, i: int, r: int) -> None:
     push(s.heap, s.room[r], s.waiting[r], i, t.rank)
     s.waiting[r] += 1
 
 
-@njit(cache=True)
+@njit
 def _serve(s: _State, t: _Tasks, r: int, now: float, batches: int) -> None:
     """The first of those that wait for resource r and that nothing else holds up begins."""
     while s.waiting[r] > 0 and not s.taken[r]:
@@ -92,7 +92,7 @@ def _serve(s: _State, t: _Tasks, r: int, now: float, batches: int) -> None:
             _begin(s, t, i, now, batches)
 
 
-@njit(cache=True)
+@njit
 def _begin(s: _State, t: _Tasks, i: int, now: float, batches: int) -> None:
     s.order[s.size[1]] = i
     s.size[1] += 1
@@ -110,7 +110,7 @@ def _begin(s: _State, t: _Tasks, i: int, now: float, batches: int) -> None:
             _event(s, j, s.time[j])
 
 
-@njit(cache=True)
+@njit
 def _list(s: _State, t: _Tasks, batches: int) -> None:
     """Fills `s.order`: tasks as they begin. Everything due at a time comes before who begins."""
     n = len(t.unit)
@@ -133,7 +133,7 @@ def _list(s: _State, t: _Tasks, batches: int) -> None:
             _serve(s, t, due[k], now, batches)
 
 
-@njit(cache=True)
+@njit
 def _levels(order: I4, ptr: I8, pred: I4, tx: I4, rx: I4, n_resources: int) -> I4:
     """The first sub-pipeline that each task can be in, behind its predecessors and resources."""
     last = np.full(n_resources, -1, np.int32)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
@@ -100,7 +100,7 @@ def _aliases(plan: Plan, in_place: bool) -> tuple[I8, I8]:
     return offset, _counts(plan, c.output_blocks)
 
 
-@njit(cache=True)
+@njit
 def _keys(rank: I4, buffer: U1, slot: I4, base: I8, offset: I8, room: I8) -> I4:
     """The location of every operand. In place a send slot may be a receive slot's memory."""
     keys = np.empty(len(rank), np.int32)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
@@ -59,7 +59,7 @@ def _direct(pipeline: Pipeline) -> Primitives:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@njit
 def _one_sided(table: I4, initial: U1, order: I4) -> tuple[I4, I4, I4, I8, I4, U1, I4]:
     """Owner, destination and chunk of puts and get-reduces; ptr, rank, buffer, slot of sources."""
     n = len(order)
@@ -87,7 +87,7 @@ def _renumber(preds: Csr, order: I4) -> Csr:
     return Csr(*_moved(preds.ptr, preds.index, order))
 
 
-@njit(cache=True)
+@njit
 def _moved(ptr: I8, index: I4, order: I4) -> tuple[I8, I4]:
     position = np.empty(len(order), np.int32)
     for i in range(len(order)):

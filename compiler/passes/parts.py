@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
 from hccc.passes.grouping import group
@@ -34,7 +34,7 @@ class Parts:
         return int(np.diff(self.place_ptr).max(initial=0))
 
 
-@njit(cache=True)
+@njit
 def _root(root: I4, x: int) -> int:
     while root[x] != x:
         root[x] = root[root[x]]
@@ -42,7 +42,7 @@ def _root(root: I4, x: int) -> int:
     return x
 
 
-@njit(cache=True)
+@njit
 def _join(
     chunk: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, root: I4, n_locations: int
 ) -> I4:
@@ -66,7 +66,7 @@ def _join(
     return home
 
 
-@njit(cache=True)
+@njit
 def _local(ptr: I8, places: I4, n_locations: int) -> I4:
     local = np.full(n_locations, -1, np.int32)
     for part in range(len(ptr) - 1):

@@ -10,8 +10,8 @@ compiler meant.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
@@ -68,7 +68,7 @@ def _pairs(plan: Plan, where: Locations, order: I4) -> tuple[I4, I4]:
     return _conflicts(ptr, access, plan.block_of())
 
 
-@njit(cache=True)
+@njit
 def _accesses(
     order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, n_locations: int
 ) -> tuple[I8, I4]:
@@ -96,7 +96,7 @@ def _accesses(
     return ptr, access
 
 
-@njit(cache=True)
+@njit
 def _conflicts(ptr: I8, access: I4, block: I4) -> tuple[I4, I4]:
     """Neighbouring conflicts of every location: at most two per access."""
     a, b = np.empty(2 * len(access), np.int32), np.empty(2 * len(access), np.int32)

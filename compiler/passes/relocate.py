@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
@@ -53,7 +53,7 @@ def _writers(plan: Plan, order: I4, in_place: bool) -> I4:
     return _last_writes(order, where.active, *ends, where.count)
 
 
-@njit(cache=True)
+@njit
 def _last_writes(
     order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, n_locations: int
 ) -> I4:

@@ -8,9 +8,9 @@ the Plan allows stands for all of them. Runs in place and out of place.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hccc.compiled import njit
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8, U1
 from hccc.ir.collective import OpType
@@ -73,7 +73,7 @@ def _nothing_empty(plan: Plan, where: Locations, order: I4, how: str) -> None:
         raise fail("E306", f"{how}, {name(plan, i)} {_WHY[EMPTY]}")
 
 
-@njit(cache=True)
+@njit
 def _first_empty(
     order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, written: B1
 ) -> int:
@@ -119,7 +119,7 @@ def _wrong_end(plan: Plan, where: Locations, location: int, how: str) -> UserErr
     )
 
 
-@njit(cache=True)
+@njit
 def begin(start: I4, start_rank: I4, words: int, lo: int, reduces: bool) -> Words:
     """The bitsets at the start, words [lo, lo + words): u8[locations, words]."""
     state = np.zeros((len(start), words), np.uint64)
@@ -130,7 +130,7 @@ def begin(start: I4, start_rank: I4, words: int, lo: int, reduces: bool) -> Word
     return state
 
 
-@njit(cache=True)
+@njit
 def _reset(
     places: I4, start: I4, start_rank: I4, lo: int, reduces: bool, state: Words, held: I4, done: U1
 ) -> None:
@@ -144,7 +144,7 @@ def _reset(
             state[j, (bit >> 6) - lo] = np.uint64(1) << np.uint64(bit & 63)
 
 
-@njit(cache=True)
+@njit
 def _combine(
     sources: I4, local: I4, state: Words, held: I4, done: U1, value: Words
 ) -> tuple[int, int, int]:
@@ -169,7 +169,7 @@ def _combine(
     return OK, chunk, complete
 
 
-@njit(cache=True)
+@njit
 def _differ(a: Words, b: Words) -> bool:
     found = np.uint64(0)
     for w in range(len(a)):
@@ -177,7 +177,7 @@ def _differ(a: Words, b: Words) -> bool:
     return bool(found != 0)
 
 
-@njit(cache=True)
+@njit
 def _run(
     rows: I4, local: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, final: U1, said: I4,
     full: Words, state: Words, held: I4, done: U1, value: Words,
@@ -203,7 +203,7 @@ def _run(
     return OK, -1
 
 
-@njit(cache=True)
+@njit
 def _execute(
     row_ptr: I8, rows: I4, place_ptr: I8, places: I4, local: I4, turn: I4, src_ptr: I8, src: I4,
     dst_ptr: I8, dst: I4, final: U1, said: I4, start: I4, start_rank: I4, want: I4, full: Words,

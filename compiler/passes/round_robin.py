@@ -8,15 +8,15 @@ share a resource with it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.passes.grouping import group
 
 
-@njit(cache=True)
+@njit
 def _circle(ptr: I8, rows: I4, tx: I4, rx: I4, n_resources: int) -> tuple[I4, I8]:
     n, n_chunks = len(rows), len(ptr) - 1
     used = np.full(n_resources, -1, np.int32)

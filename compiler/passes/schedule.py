@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
@@ -35,13 +35,13 @@ class _Tasks(NamedTuple):
     order: I4
 
 
-@njit(cache=True)
+@njit
 def _put(t: _Tasks, c: int, i: int) -> None:
     t.ready[t.ptr[c] + t.n_ready[c]] = i
     t.n_ready[c] += 1
 
 
-@njit(cache=True)
+@njit
 def _serve(t: _Tasks, c: int, sub: int, done: int) -> int:
     """Chunk c's ready tasks whose resources are free join the order, what they release is ready,
     and what stays keeps its turn; how many tasks are in the order."""
@@ -63,7 +63,7 @@ def _serve(t: _Tasks, c: int, sub: int, done: int) -> int:
     return done
 
 
-@njit(cache=True)
+@njit
 def _by_service(count: I8, served: I8) -> tuple[I8, I4]:
     """Chunks with ready tasks, those served least first, then by id: rows of ptr a service."""
     most = 0
@@ -83,7 +83,7 @@ def _by_service(count: I8, served: I8) -> tuple[I8, I4]:
     return ptr, rows
 
 
-@njit(cache=True)
+@njit
 def _sub_pipeline(t: _Tasks, served: I8, sub: int, done: int) -> int:
     """One sub-pipeline: chunks take turns until none has a task left whose resources are free.
 
@@ -112,7 +112,7 @@ def _sub_pipeline(t: _Tasks, served: I8, sub: int, done: int) -> int:
     return done
 
 
-@njit(cache=True)
+@njit
 def _hpds(t: _Tasks, chunk: I4) -> I8:
     """Alg. 1: fills `t.order`; where each sub-pipeline starts."""
     n = len(chunk)

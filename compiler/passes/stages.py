@@ -9,13 +9,13 @@ stage a thread block, which makes Table 3's counts.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.dag import Dag
 
 
-@njit(cache=True)
+@njit
 def _walk(ptr: I8, pred: I4, crosses: B1) -> I4:
     stage = np.zeros(len(crosses), np.int32)
     for i in range(len(crosses)):

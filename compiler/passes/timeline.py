@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Buffer, Operands, Primitives
 from hccc.ir.routes import cost, resources
@@ -33,7 +33,7 @@ class Timeline:
     makespan: float
 
 
-@njit(cache=True)
+@njit
 def _walk(block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, batches: int) -> tuple[F8, F8]:
     n = len(block)
     start, end = np.zeros(n), np.zeros(n)

@@ -7,8 +7,8 @@ the one before it in its thread block.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.resource_names import KINDS, kinds
 from hccc.ir.topology import BYTES_PER_US, F8
@@ -26,7 +26,7 @@ def critical_path(run: Run) -> I8:
     return _back(last, run.cause, first, stop, run.batches, run.window)[::-1]
 
 
-@njit(cache=True)
+@njit
 def _back(last: int, cause: I4, first: I8, stop: I8, batches: int, window: int) -> I8:
     path = np.zeros(len(cause), np.int64)
     n, i = 0, last
@@ -37,7 +37,7 @@ def _back(last: int, cause: I4, first: I8, stop: I8, batches: int, window: int) 
     return path[:n].copy()
 
 
-@njit(cache=True)
+@njit
 def _before(i: int, first: I8, stop: I8, batches: int, window: int) -> int:
     """The instance that its block did before instance i, or -1 for its first."""
     p, m = i // batches, i % batches

@@ -10,8 +10,7 @@ O(instances · (log blocks + what a change of rates reaches)).
 
 from __future__ import annotations
 
-from numba import njit
-
+from hccc.compiled import njit
 from hccc.sim.agenda import put, take
 from hccc.sim.fair import flow, join, leave, rebalance
 from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, TODO, State
@@ -29,7 +28,7 @@ def run(s: State, lanes: float) -> int:
     return left
 
 
-@njit(cache=True)
+@njit
 def _begin(s: State) -> int:
     """Every block arrives; how many have anything to do."""
     left = len(s.block)
@@ -41,7 +40,7 @@ def _begin(s: State) -> int:
     return left
 
 
-@njit(cache=True)
+@njit
 def _go_on(s: State, lanes: float, left: int, stamp: int, now: float) -> tuple[int, float]:
     """AT_ONCE moments more, or all there are; (blocks not through, time)."""
     for moment in range(AT_ONCE):
@@ -60,7 +59,7 @@ def _go_on(s: State, lanes: float, left: int, stamp: int, now: float) -> tuple[i
     return left, now
 
 
-@njit(cache=True)
+@njit
 def _arrive(s: State, b: int, now: float) -> None:
     """Block b has got to its next instance, and is to try it."""
     x = s.block[b]
@@ -69,13 +68,13 @@ def _arrive(s: State, b: int, now: float) -> None:
     _push(s, b)
 
 
-@njit(cache=True)
+@njit
 def _push(s: State, b: int) -> None:
     s.lists[TODO, s.length[TODO]] = b
     s.length[TODO] += 1
 
 
-@njit(cache=True)
+@njit
 def _try_all(s: State, lanes: float, now: float) -> int:
     """Every block that may be free tries its instance; how many blocks are through."""
     finished = 0
@@ -91,7 +90,7 @@ def _try_all(s: State, lanes: float, now: float) -> int:
     return finished
 
 
-@njit(cache=True)
+@njit
 def _blocked(s: State, b: int) -> bool:
     """Whether block b must wait; it then stands in line for what it waits for first."""
     p, m = s.block[b].prim, s.block[b].batch
@@ -117,14 +116,14 @@ def _blocked(s: State, b: int) -> bool:
     return False
 
 
-@njit(cache=True)
+@njit
 def _stand(s: State, b: int, line: int) -> bool:
     s.block[b].other = s.waiting[line]
     s.waiting[line] = b
     return True
 
 
-@njit(cache=True)
+@njit
 def _wake(s: State, line: int, instance: int) -> None:
     """All blocks in a line may try again; `instance` let them."""
     b = s.waiting[line]
@@ -135,7 +134,7 @@ def _wake(s: State, line: int, instance: int) -> None:
         b = s.block[b].other
 
 
-@njit(cache=True)
+@njit
 def _start(s: State, b: int, lanes: float, now: float) -> None:
     """Block b's waits are over: the fixed part begins."""
     x = s.block[b]
@@ -157,7 +156,7 @@ def _start(s: State, b: int, lanes: float, now: float) -> None:
         put(s, b, now + fixed)
 
 
-@njit(cache=True)
+@njit
 def _move(s: State, b: int, now: float) -> None:
     """Block b's bytes begin to move."""
     x = s.block[b]
@@ -175,7 +174,7 @@ def _move(s: State, b: int, now: float) -> None:
         join(s, b, here.core, here.core_weight, now)
 
 
-@njit(cache=True)
+@njit
 def _end(s: State, b: int, now: float) -> None:
     """Block b's action is over."""
     leave(s, b, now)
@@ -185,7 +184,7 @@ def _end(s: State, b: int, now: float) -> None:
         _finish(s, b, now)
 
 
-@njit(cache=True)
+@njit
 def _finish(s: State, b: int, now: float) -> None:
     """Block b's instance is done: flags, messages, and on to the next."""
     x = s.block[b]
@@ -206,7 +205,7 @@ def _finish(s: State, b: int, now: float) -> None:
     _advance(s, b, now)
 
 
-@njit(cache=True)
+@njit
 def _advance(s: State, b: int, now: float) -> None:
     """The loop nest: window → primitive → micro-batch."""
     x = s.block[b]

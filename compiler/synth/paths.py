@@ -7,15 +7,15 @@ ones go to the cheapest GPU left at every step.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from hccc.compiled import njit
 from hccc.ir.arrays import I8
 from hccc.ir.topology import F8
 
 EXACT = 10
 
 
-@njit(cache=True)
+@njit
 def _table(weight: F8, first: int) -> F8:
     """cost[s, v]: the cheapest path from `first` over exactly the GPUs of mask s that ends at v."""
     n = len(weight)
@@ -32,7 +32,7 @@ def _table(weight: F8, first: int) -> F8:
     return cost
 
 
-@njit(cache=True)
+@njit
 def _back(cost: F8, weight: F8, last: int) -> I8:
     """The path behind the table's entry for all GPUs and `last`; of equals the ascending one."""
     n = len(weight)
@@ -48,7 +48,7 @@ def _back(cost: F8, weight: F8, last: int) -> I8:
     return path
 
 
-@njit(cache=True)
+@njit
 def _greedy(weight: F8, first: int, last: int) -> I8:
     n = len(weight)
     path = np.full(n, last, np.int64)
@@ -65,7 +65,7 @@ def _greedy(weight: F8, first: int, last: int) -> I8:
     return path
 
 
-@njit(cache=True)
+@njit
 def _length(weight: F8, path: I8) -> float:
     total = 0.0
     for k in range(len(path) - 1):
@@ -73,7 +73,7 @@ def _length(weight: F8, path: I8) -> float:
     return total
 
 
-@njit(cache=True)
+@njit
 def costs(weight: F8) -> F8:
     """Of the path from u over all others to v: f8[n, n], inf where none was found.
 
@@ -91,7 +91,7 @@ def costs(weight: F8) -> F8:
     return found
 
 
-@njit(cache=True)
+@njit
 def path(weight: F8, first: int, last: int) -> I8:
     """The path that `costs` found from `first` to `last`: i8[n]."""
     if len(weight) > EXACT:
