@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,7 +20,8 @@ from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Buffer, Operands, Queues, Transport
+from hccc.ir.primitives import Buffer, Queues, Transport
+from hccc.lang.msccl_operands import Ends, Place
 from hccc.lang.msccl_xml import RECEIVES, SENDS, Algo, Gpu, Step, ThreadBlock
 
 COLLECTIVES = {
@@ -69,34 +69,6 @@ def _collective(algo: Algo) -> Collective:
     return Collective(op, n, total)
 
 
-Place = tuple[int, int, int]  # (rank or queue, buffer, slot)
-
-
-@dataclass(slots=True)
-class _Ends:
-    """One end of every step so far: its operands at the step's first chunk."""
-
-    width: list[int] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-
-    def add(self, places: list[Place]) -> None:
-        self.width.append(len(places))
-        self.places += places
-
-    def operands(self, counts: I8) -> Operands:
-        """A row for every chunk of every step; chunk k's slots are k further on."""
-        width = np.array(self.width, np.int64)
-        table = np.array(self.places, np.int64).reshape(-1, 3)
-        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.repeat(width, counts))])
-        times = width * counts
-        step = np.repeat(np.arange(len(width)), times)
-        within = np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)
-        chunk = within // width[step]
-        pick = (np.cumsum(width) - width)[step] + within - chunk * width[step]
-        rank, buffer, slot = table[pick].T
-        return Operands(ptr, rank, buffer, slot + chunk)
-
-
 class _Builder:
     """Collects primitives block by block, then joins queues and flags."""
 
@@ -107,7 +79,7 @@ class _Builder:
         self._received: dict[int, list[Step]] = {}
         self._server: dict[tuple[int, str], int] = {}  # (queue, end) -> thread block
         self._turns: dict[tuple[int, str], int] = {}
-        self._src, self._dst = _Ends(), _Ends()
+        self._src, self._dst = Ends(), Ends()
         self._line: list[int] = []  # of each step but nops, over all blocks
         self._count: list[int] = []
         self._rows = 0
@@ -299,7 +271,7 @@ class _Builder:
                 )
         return used
 
-    def _scratch_places(self, ends: _Ends) -> Iterator[tuple[int, int, int]]:
+    def _scratch_places(self, ends: Ends) -> Iterator[tuple[int, int, int]]:
         """(rank, slot, step) of every operand in scratch."""
         steps = np.repeat(np.arange(len(ends.width)), ends.width).tolist()
         for (rank, buffer, slot), step in zip(ends.places, steps, strict=True):

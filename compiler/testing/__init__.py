@@ -14,9 +14,10 @@ Needs hypothesis (`pip install hccc[test]`).
 from hccc.testing.assertions import assert_correct, text
 from hccc.testing.clusters import texts as cluster_texts
 from hccc.testing.clusters import topologies
+from hccc.testing.machine import Hang, Overrun, Poison
 from hccc.testing.mutate import MUTATIONS, Mutant
 from hccc.testing.reference import REDUCE_OPS, exact_inputs, expected, is_correct, run
-from hccc.testing.stepwise import Hang, Overrun, Poison, execute, launch, replay
+from hccc.testing.stepwise import execute, launch, replay
 from hccc.testing.strategies import (
     collectives,
     correct_programs,

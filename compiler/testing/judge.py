@@ -17,10 +17,11 @@ from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.lang import msccl_xml
 from hccc.lang.msccl_xml import Algo
+from hccc.testing.machine import Hang, Overrun, Poison
 from hccc.testing.msccl import Place, run_xml
 from hccc.testing.mutate_plan import Choose, PlanData, text
 from hccc.testing.reference import Data, exact_inputs, expected
-from hccc.testing.stepwise import Hang, Overrun, Poison, execute, launch
+from hccc.testing.stepwise import execute, launch
 
 REFUSED = "refused"
 COUNTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 23, 32, 61)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hccc.lang.msccl_xml import RECEIVES, SENDS, Algo, Step, ThreadBlock
+from hccc.testing.machine import Hang
 from hccc.testing.reference import Data
-from hccc.testing.stepwise import Hang
 
 Place = tuple[int, str, int]  # (rank, buffer, chunk)
 _READS = frozenset({"s", "cpy", "re", "rrc", "rrs", "rrcs"})

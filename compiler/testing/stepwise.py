@@ -1,12 +1,10 @@
 """stepwise: executes a Plan one (primitive, micro-batch) at a time, in any interleaving.
 
-What kernels do, in plain Python, for small plans. A call of `count` elements is cut into chunks,
-parts and micro-batches (`Cut`); memory is elements, buffers end where a user's would. Every thread
-block of every channel runs the loop nest window → primitive → micro-batch; a primitive waits for
-its flags, for its messages and for free slots of the queues it sends through, combines as many
-elements of its sources as its chunk has there, writes its destinations, and raises its flags.
-Which block advances next is drawn from a seed. Memory remembers what was written: reading anything
-else is an error, and so are an element outside a buffer and a state in which no block can advance.
+What kernels do, in plain Python, for small plans. Every thread block of every channel runs the loop
+nest window → primitive → micro-batch; a primitive waits for its flags, for its messages and for
+free slots of the queues it sends through, combines as many elements of its sources as its chunk has
+there, writes its destinations, and raises its flags (`machine`). Which block advances next is drawn
+from a seed; a state in which none can is an error.
 
 Shares nothing with the proofs: memory is aliased by NumPy views, order comes from running, sizes
 are stated again.
@@ -16,215 +14,32 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Guard, Operands
-from hccc.testing.reference import COMBINE, Data, average
-
-Address = tuple[int, int, int]  # (rank or queue, buffer, slot)
-_ALIGNMENT = 16  # bytes: parts and micro-batches are whole numbers of them
-
-
-class Hang(Exception):
-    """No thread block can advance, and not all have finished."""
-
-
-class Poison(Exception):
-    """Memory that was never written was read, or a receive slot was left unwritten."""
-
-
-class Overrun(Exception):
-    """An element outside a buffer was read or written, or a send buffer was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How a call is cut, in elements: blocks of `count` into chunks of `channels` parts of `part`,
-    a part into `batches` micro-batches of `micro` at most; only what is below `count` is moved."""
-
-    count: int
-    part: int
-    micro: int
-    batches: int
-    channels: int
-
-    @classmethod
-    def of(cls, plan: Plan, count: int, itemsize: int, micro_batch: int) -> Cut:
-        """The cut of a call with micro-batches of `micro_batch` bytes."""
-        pieces = plan.collective.chunks_per_block * plan.channels
-        part = _round_up(-(-count // pieces), _ALIGNMENT // itemsize)
-        micro = min(part, _round_up(micro_batch, _ALIGNMENT) // itemsize)
-        return cls(count, part, micro, -(-part // micro) if micro else 0, plan.channels)
-
-    def length(self, sub: int, channel: int, m: int) -> int:
-        """Elements of micro-batch `m` of a part of the block's chunk `sub`."""
-        part = min(self.part, self.count - (sub * self.channels + channel) * self.part)
-        return max(0, min(self.micro, part - m * self.micro))
-
-
-def _round_up(n: int, to: int) -> int:
-    return -(-n // to) * to
-
-
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """Memory: `data` of each element, and whether it was `written`."""
-
-    data: Data
-    written: NDArray[np.bool_]
-
-    @classmethod
-    def empty(cls, elements: int, dtype: Any) -> Cells:
-        """`elements` elements that hold nothing."""
-        return cls(np.zeros(elements, dtype), np.zeros(elements, np.bool_))
-
-    def view(self, first: int, count: int) -> Cells:
-        """`count` elements from `first`: the same memory."""
-        return Cells(self.data[first : first + count], self.written[first : first + count])
-
-
-@dataclass(frozen=True, slots=True)
-class Primitive:
-    """One row of the Plan with its operands as addresses. sub: its chunk's index in a block."""
-
-    row: int
-    rank: int
-    channel: int
-    sub: int
-    src: list[Address]
-    dst: list[Address]
-    waits: list[int]
-    posts: list[tuple[int, int]]
-    final: bool
-    active: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """A primitive's micro-batch `m` of the window [first, last)."""
-
-    p: Primitive
-    m: int
-    first: int
-    last: int
-
-
-@dataclass(slots=True)
-class _Machine:
-    """All ranks' memory and counters. Queue q's messages lie in slots, numbered modulo S."""
-
-    plan: Plan
-    cut: Cut
-    memory: dict[tuple[int, int], Cells]
-    op: str
-    flags: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    messages: dict[tuple[int, int, int], tuple[int, Data]] = field(default_factory=dict)
-
-    def blocked_by(self, t: _Turn) -> str | None:
-        """What a turn waits for, or None when it can run."""
-        p, q = t.p, self.plan.queues
-        for flag in p.waits:
-            if self._flag(p.rank, flag, p) <= t.m:
-                return f"flag {flag}"
-        for a in _queued(p.src):
-            if self._flag(p.rank, int(q.data_flag[a[0]]), p) <= self._number(a, t):
-                return f"a message in queue {a[0]}"
-        for a in _queued(p.dst):
-            taken = self._flag(p.rank, int(q.credit_flag[a[0]]), p)
-            if taken <= self._number(a, t) - self.plan.queue_slots:
-                return f"a free slot in queue {a[0]}"
-        return None
-
-    def execute(self, t: _Turn) -> None:
-        """Runs a turn."""
-        p, q = t.p, self.plan.queues
-        n = self.cut.length(p.sub, p.channel, t.m) if p.active else 0
-        values = [self._read(a, t, n) for a in p.src]
-        total = values[0]
-        for value in values[1:]:
-            total = COMBINE[self.op](total, value)
-        if p.final and self.op == "avg":
-            total = average(total, self.plan.n_ranks)
-        for a in p.dst:
-            self._write(a, t, total)
-        for rank, flag in p.posts:
-            self.flags[rank, flag, p.channel] = t.m + 1
-        for operands, end, flags in ((p.src, q.src, q.credit_flag), (p.dst, q.dst, q.data_flag)):
-            for a in _queued(operands):
-                counter = (int(end[a[0]]), int(flags[a[0]]), p.channel)
-                self.flags[counter] = self._number(a, t) + 1
-
-    def _flag(self, rank: int, flag: int, p: Primitive) -> int:
-        return self.flags.get((rank, flag, p.channel), 0)
-
-    def _number(self, a: Address, t: _Turn) -> int:
-        """The number of a message in its queue: turn by turn within a window."""
-        length = int(self.plan.queues.length[a[0]])
-        return t.first * length + a[2] * (t.last - t.first) + t.m - t.first
-
-    def _place(self, a: Address, t: _Turn, n: int) -> tuple[Cells, slice]:
-        """Where micro-batch `t.m` of an operand lies."""
-        rank, buffer, slot = a
-        cut, cells = self.cut, self.memory[rank, buffer]
-        per = self.plan.collective.chunks_per_block
-        if buffer == Buffer.SCRATCH or (buffer == Buffer.STAGE and self._staged(rank)):
-            at = slot * cut.channels * cut.part
-        else:
-            at = slot // per * cut.count + slot % per * cut.channels * cut.part
-        at += t.p.channel * cut.part + t.m * cut.micro
-        if n and not 0 <= at <= len(cells.data) - n:
-            where = f"{Buffer(buffer).name.lower()} slot {slot} of rank {rank}"
-            raise Overrun(f"primitive {t.p.row} micro-batch {t.m} leaves the buffer at {where}")
-        return cells, slice(at, at + n)
-
-    def _staged(self, rank: int) -> bool:
-        """Whether STAGE is memory of its own."""
-        return self.memory[rank, Buffer.STAGE] is not self.memory[rank, Buffer.INPUT]
-
-    def _read(self, a: Address, t: _Turn, n: int) -> Data:
-        if a[1] == Buffer.QUEUE:
-            number = self._number(a, t)
-            slot = (a[0], t.p.channel, number % self.plan.queue_slots)
-            found, value = self.messages.get(slot, (-1, np.zeros(0)))
-            if n and (found != number or len(value) < n):
-                what = f"primitive {t.p.row} micro-batch {t.m} reads message {number} of"
-                raise Poison(f"{what} queue {a[0]}, whose slot holds nothing of it")
-            return value[:n] if n else np.zeros(0, self._dtype())
-        cells, where = self._place(a, t, n)
-        if not cells.written[where].all():
-            what = f"{Buffer(a[1]).name.lower()} slot {a[2]} of rank {a[0]}"
-            raise Poison(f"primitive {t.p.row} micro-batch {t.m} reads {what}, which holds nothing")
-        return cells.data[where].copy()
-
-    def _write(self, a: Address, t: _Turn, value: Data) -> None:
-        if a[1] == Buffer.QUEUE:
-            number = self._number(a, t)
-            self.messages[a[0], t.p.channel, number % self.plan.queue_slots] = number, value
-            return
-        cells, where = self._place(a, t, len(value))
-        cells.data[where] = value
-        cells.written[where] = True
-
-    def _dtype(self) -> Any:
-        return next(iter(self.memory.values())).data.dtype
-
-
-def _queued(operands: list[Address]) -> list[Address]:
-    return [a for a in operands if a[1] == Buffer.QUEUE]
+from hccc.ir.primitives import Guard, Operands
+from hccc.testing.machine import (
+    Address,
+    Cut,
+    Hang,
+    Machine,
+    Primitive,
+    Turn,
+    machine_of,
+    outputs,
+)
+from hccc.testing.reference import Data
 
 
 @dataclass(slots=True)
 class _Block:
     """A thread block of a channel: what it still has to do, its next turn, and its priority."""
 
-    turns: Iterator[_Turn]
-    next: _Turn | None
+    turns: Iterator[Turn]
+    next: Turn | None
     priority: float = 0.0
 
 
@@ -249,7 +64,7 @@ def execute(
     """
     machine, kept = _small(plan, inputs, op, in_place)
     _interleave(machine, _blocks(machine, in_place, window), random.Random(seed))
-    return _by_slot(machine, _outputs(machine, kept))
+    return _by_slot(machine, outputs(machine, kept))
 
 
 def launch(
@@ -269,9 +84,9 @@ def launch(
     custom collective leaves unwritten is 0. The rest as `execute`.
     """
     machine_cut = Cut.of(plan, count, inputs[0].dtype.itemsize, micro_batch)
-    machine, kept = _machine(plan, inputs, op, in_place, machine_cut)
+    machine, kept = machine_of(plan, inputs, op, in_place, machine_cut)
     _interleave(machine, _blocks(machine, in_place, window), random.Random(seed))
-    return _outputs(machine, kept)
+    return outputs(machine, kept)
 
 
 def replay(
@@ -295,11 +110,11 @@ def replay(
     blocks = _blocks(machine, in_place, window)
     for time in np.unique(times):
         _run_until(machine, blocks, times, time)
-    return _by_slot(machine, _outputs(machine, kept))
+    return _by_slot(machine, outputs(machine, kept))
 
 
 def _run_until(
-    machine: _Machine, blocks: list[_Block], times: NDArray[np.float64], time: float
+    machine: Machine, blocks: list[_Block], times: NDArray[np.float64], time: float
 ) -> None:
     def due() -> list[_Block]:
         return [b for b in blocks if b.next and times[b.next.p.row, b.next.m] <= time]
@@ -311,7 +126,7 @@ def _run_until(
         _advance(machine, chosen)
 
 
-def _advance(machine: _Machine, block: _Block) -> None:
+def _advance(machine: Machine, block: _Block) -> None:
     assert block.next is not None
     machine.execute(block.next)
     block.next = next(block.turns, None)
@@ -319,70 +134,18 @@ def _advance(machine: _Machine, block: _Block) -> None:
 
 def _small(
     plan: Plan, inputs: Sequence[Data], op: str, in_place: bool
-) -> tuple[_Machine, list[Data] | None]:
+) -> tuple[Machine, list[Data] | None]:
     """A machine of one channel whose micro-batches have one element."""
     batches = max(np.shape(a)[1] for a in inputs)
     cut = Cut(plan.collective.chunks_per_block * batches, batches, 1, batches, 1)
-    return _machine(plan, [np.asarray(a).reshape(-1) for a in inputs], op, in_place, cut)
+    return machine_of(plan, [np.asarray(a).reshape(-1) for a in inputs], op, in_place, cut)
 
 
-def _by_slot(machine: _Machine, outputs: list[Data]) -> list[Data]:
+def _by_slot(machine: Machine, outputs: list[Data]) -> list[Data]:
     return [a.reshape(-1, max(1, machine.cut.batches)) for a in outputs]
 
 
-def _machine(
-    plan: Plan, inputs: Sequence[Data], op: str, in_place: bool, cut: Cut
-) -> tuple[_Machine, list[Data] | None]:
-    """All ranks' memory before the first turn, and what send buffers must still hold after."""
-    memory = {}
-    for rank in range(plan.n_ranks):
-        memory.update(_memory(plan, rank, inputs[rank], cut, in_place))
-    kept = [a.copy() for a in inputs] if plan.keeps_input and not in_place else None
-    return _Machine(plan, cut, memory, op), kept
-
-
-def _outputs(machine: _Machine, kept: list[Data] | None) -> list[Data]:
-    """Every rank's receive buffer, whole."""
-    for rank, sent in enumerate(kept or []):
-        if not np.array_equal(machine.memory[rank, Buffer.INPUT].data, sent):
-            raise Overrun(f"the send buffer of rank {rank} was written")
-    return [_output(machine, r) for r in range(machine.plan.n_ranks)]
-
-
-def _output(machine: _Machine, rank: int) -> Data:
-    cells, cut = machine.memory[rank, Buffer.OUTPUT], machine.cut
-    if machine.plan.collective.op is not OpType.CUSTOM and not cells.written.all():
-        at, per = int(np.argmin(cells.written)), machine.plan.collective.chunks_per_block
-        chunk = max(1, cut.channels * cut.part)
-        slot = at // cut.count * per + at % cut.count // chunk
-        raise Poison(f"receive slot {slot} of rank {rank} was never written at element {at}")
-    return cells.data.copy()
-
-
-def _memory(
-    plan: Plan, rank: int, sent: Data, cut: Cut, in_place: bool
-) -> dict[tuple[int, int], Cells]:
-    """The buffers of one rank; in place the smaller user buffer is a view of the larger."""
-    c = plan.collective
-    n_in, n_out = c.input_blocks(rank) * cut.count, c.output_blocks(rank) * cut.count
-    source, target = (Cells.empty(n, sent.dtype) for n in (n_in, n_out))
-    if in_place and n_in and n_out:
-        offset = c.alias_offset(rank) // c.chunks_per_block * cut.count
-        if offset >= 0 and n_out >= n_in:
-            source = target.view(offset, n_in)
-        else:
-            target = source.view(-offset, n_out)
-    source.data[:], source.written[:] = sent, True
-    chunk = cut.channels * cut.part
-    stage = Cells.empty(int(plan.stage_slots[rank]) * chunk, sent.dtype) if in_place else source
-    scratch = Cells.empty(int(plan.scratch_slots[rank]) * chunk, sent.dtype)
-    kinds = (Buffer.INPUT, Buffer.OUTPUT, Buffer.SCRATCH, Buffer.STAGE)
-    return {
-        (rank, k): cells for k, cells in zip(kinds, (source, target, scratch, stage), strict=True)
-    }
-
-
-def _blocks(machine: _Machine, in_place: bool, window: int | None) -> list[_Block]:
+def _blocks(machine: Machine, in_place: bool, window: int | None) -> list[_Block]:
     plan, batches = machine.plan, machine.cut.batches
     most = plan.max_window or max(1, batches)
     window = min(window or most, most)
@@ -396,12 +159,12 @@ def _blocks(machine: _Machine, in_place: bool, window: int | None) -> list[_Bloc
     return blocks
 
 
-def _loop_nest(mine: list[Primitive], batches: int, window: int) -> Iterator[_Turn]:
+def _loop_nest(mine: list[Primitive], batches: int, window: int) -> Iterator[Turn]:
     for first in range(0, batches, window):
         last = min(first + window, batches)
         for p in mine:
             for m in range(first, last):
-                yield _Turn(p, m, first, last)
+                yield Turn(p, m, first, last)
 
 
 def _primitives(plan: Plan, in_place: bool, channel: int) -> list[Primitive]:
@@ -435,7 +198,7 @@ def _posts(plan: Plan, i: int) -> list[tuple[int, int]]:
     return list(zip(plan.posts.rank[row].tolist(), plan.posts.flag[row].tolist(), strict=True))
 
 
-def _interleave(machine: _Machine, blocks: list[_Block], rng: random.Random) -> None:
+def _interleave(machine: Machine, blocks: list[_Block], rng: random.Random) -> None:
     """Always runs the free block of highest priority; priorities change at a drawn rate.
 
     A low rate starves some blocks for long, which finds what a fair order never shows.
@@ -456,7 +219,7 @@ def _interleave(machine: _Machine, blocks: list[_Block], rng: random.Random) -> 
             left.sort(key=lambda b: -b.priority)
 
 
-def _stuck(machine: _Machine, left: list[_Block]) -> str:
+def _stuck(machine: Machine, left: list[_Block]) -> str:
     waiting = [
         f"rank {t.p.rank} primitive {t.p.row} micro-batch {t.m} waits for {machine.blocked_by(t)}"
         for t in (b.next for b in left)
