@@ -1,7 +1,7 @@
 """fuzz: the laws of hccc on random programs, for as long as one likes (`hccc fuzz`).
 
 - *result*: a correct program, compiled in a random way, proved, and executed step by step in a
-  random interleaving gives what the reference executor gives;
+  random interleaving gives what the reference executor gives, for calls of any count too;
 - *verdict*: `verify` accepts a mutated program exactly when the reference executor does;
 - *plan*: a plan file with something changed, in any field, is refused, or every call of it, of any
   count, gives the collective's result all the same;
@@ -38,7 +38,7 @@ from hccc.passes.verify import verify
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import Request
 from hccc.testing.assertions import text
-from hccc.testing.judge import REFUSED, plan_verdict, xml_verdict
+from hccc.testing.judge import REFUSED, first_fault, plan_verdict, xml_verdict
 from hccc.testing.kernels import wrong_elements
 from hccc.testing.mutate import Mutant
 from hccc.testing.mutate_plan import Choose, mutate_plan
@@ -156,6 +156,8 @@ def _same_result(program: Program, way: Options, how: tuple[Any, ...]) -> None:
     got = execute(plan, x, op, in_place=in_place, window=window, seed=seed)
     for rank, (a, b) in enumerate(zip(got, want, strict=True)):
         assert np.array_equal(a, b), f"rank {rank} ends with other data than the reference"
+    found = first_fault(plan, _from(Random(seed)), CALLS)
+    assert found is None, found
 
 
 def _verdict(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:

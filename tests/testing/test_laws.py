@@ -3,6 +3,8 @@
 A few dozen examples always; `-m slow` runs thousands.
 """
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -27,6 +29,7 @@ from hccc.testing import (
     run,
     text,
 )
+from hccc.testing.judge import first_fault
 from hccc.testing.sabotage import without_wait
 
 SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -98,6 +101,14 @@ def test_any_way_down_the_road_gives_the_result(program, way, how):
     want = run(program, x, op, np.int64)
     got = execute(plan, x, op, in_place=in_place, window=window, seed=seed)
     assert same(got, want)
+
+
+@law(correct_programs(), options(), st.integers(0, 2**32), always=60, slow=1500)
+def test_a_call_of_any_count_gives_the_result(program, way, seed):
+    """Chunks, parts and micro-batches of every length, empty ones too, in several channels."""
+    rng = Random(seed)
+    plan = compile_program(program, way).plan
+    assert first_fault(plan, lambda n: rng.randrange(n + 1) if n > 0 else 0, 3) is None
 
 
 @law(correct_programs(max_ranks=5, max_transfers=24), options(), always=25, slow=150)
