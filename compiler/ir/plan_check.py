@@ -179,7 +179,9 @@ def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
     A block's chunks get no longer from first to last (`layout.h`); scratch has room for any.
     """
     per = plan.collective.chunks_per_block
-    user = np.isin(operands.buffer, (Buffer.INPUT, Buffer.OUTPUT, Buffer.STAGE))
+    if per == 1:
+        return
+    user = (operands.buffer != Buffer.SCRATCH) & (operands.buffer != Buffer.QUEUE)
     short = user & (operands.slot % per > plan.chunk[operands.owner()] % per)
     if short.any():
         k = int(np.argmax(short))

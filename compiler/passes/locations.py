@@ -7,7 +7,7 @@ copy of it in place. The proofs run once for each of the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,46 +41,44 @@ class Locations:
 
 def locate(plan: Plan, *, in_place: bool) -> Locations:
     """The Locations of `plan`. O(operands + slots + messages + ranks)."""
-    c = plan.collective
-    base, count = _bases(plan, in_place)
-    offset, room = _aliases(plan, in_place)
+    c, per = plan.collective, plan.collective.chunks_per_block
+    ins, outs = (
+        np.array([blocks(r) * per for r in range(plan.n_ranks)], np.int64)
+        for blocks in (c.input_blocks, c.output_blocks)
+    )
+    base, count = _bases(plan, ins, outs, in_place)
+    offset, room = _aliases(plan, outs, in_place)
     start, start_rank, want = (np.full(count, -1, np.int32) for _ in range(3))
-    for rank, slot in _slots(plan, c.input_blocks):
+    for rank, slot in _slots(ins):
         buffer = np.full(len(slot), Buffer.INPUT, np.uint8)
         begin = _keys(rank, buffer, slot, base, offset, room)
         start[begin], start_rank[begin] = c.input_chunk(rank, slot), rank
     if c.op is not OpType.CUSTOM:
-        for rank, slot in _slots(plan, c.output_blocks):
+        for rank, slot in _slots(outs):
             want[base[OUTPUT, rank] + slot] = c.output_chunk(rank, slot)
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
     src, dst = (_keys(o.rank, o.buffer, o.slot, base, offset, room) for o in (plan.src, plan.dst))
     return Locations(src, dst, count, start, start_rank, want, plan.guard != skipped)
 
 
-def _slots(plan: Plan, blocks: Callable[[int], int]) -> Iterator[tuple[I8, I8]]:
-    """(rank, slot) of every slot, `blocks(r)` blocks at rank r, some ranks at a time."""
-    counts = _counts(plan, blocks)
+def _slots(counts: I8) -> Iterator[tuple[I8, I8]]:
+    """(rank, slot) of every slot, `counts[r]` at rank r, some ranks at a time."""
     step = max(1, SLOTS // max(1, int(counts.max(initial=0))))
-    for lo in range(0, plan.n_ranks, step):
+    for lo in range(0, len(counts), step):
         some = counts[lo : lo + step]
         rank = np.repeat(np.arange(lo, lo + len(some), dtype=np.int64), some)
         yield rank, np.arange(len(rank)) - np.repeat(np.cumsum(some) - some, some)
 
 
-def _counts(plan: Plan, blocks: Callable[[int], int]) -> I8:
-    """Slots of a user buffer at every rank: i8[n_ranks]."""
-    per = plan.collective.chunks_per_block
-    return np.array([blocks(r) * per for r in range(plan.n_ranks)], np.int64)
-
-
-def _bases(plan: Plan, in_place: bool) -> tuple[I8, int]:
+def _bases(plan: Plan, ins: I8, outs: I8, in_place: bool) -> tuple[I8, int]:
     """The location of slot 0 of each buffer of each rank and of each queue, i8[buffer, rank or
-    queue], and how many locations there are. Each rank has as many as its own slots."""
-    c, n = plan.collective, plan.n_ranks
-    regions = np.stack([
-        _counts(plan, c.input_blocks), _counts(plan, c.output_blocks), plan.scratch_slots,
-        plan.stage_slots if in_place else np.zeros(n, np.int64),
-    ]).astype(np.int64)  # fmt: skip
+    queue], and how many locations there are. Each rank has as many as its own slots.
+
+    ins, outs: slots of its send and receive buffer, i8[n_ranks].
+    """
+    n = plan.n_ranks
+    stage = plan.stage_slots if in_place else np.zeros(n, np.int64)
+    regions = np.stack([ins, outs, plan.scratch_slots, stage]).astype(np.int64)
     slots = np.concatenate([regions.T.ravel(), plan.queues.length.astype(np.int64)])
     begin = np.cumsum(slots) - slots
     base = np.zeros((len(Buffer), max(n, len(plan.queues))), np.int64)
@@ -91,13 +89,13 @@ def _bases(plan: Plan, in_place: bool) -> tuple[I8, int]:
     return base, int(slots.sum())
 
 
-def _aliases(plan: Plan, in_place: bool) -> tuple[I8, I8]:
+def _aliases(plan: Plan, outs: I8, in_place: bool) -> tuple[I8, I8]:
     """For each rank, where send slot 0 is in its receive buffer, and how many slots that has."""
     c, n = plan.collective, plan.n_ranks
     if not in_place:
         return np.zeros(n, np.int64), np.zeros(n, np.int64)
     offset = np.array([c.alias_offset(r) for r in range(n)], np.int64)
-    return offset, _counts(plan, c.output_blocks)
+    return offset, outs
 
 
 @njit
