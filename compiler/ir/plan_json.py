@@ -174,6 +174,10 @@ def _validator() -> Any:
 def _validate(data: object, name: str) -> None:
     import fastjsonschema
 
+    help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
+    for field, value in _not_integers(data, schema()):
+        what = f"{field}: {json.dumps(value)[:40]} is not an integer"
+        raise fail("E407", f"{name}: {what}", help=help)
     if isinstance(data, dict) and data.get(_VERSION_KEY, PLAN_VERSION) != PLAN_VERSION:
         version = str(data[_VERSION_KEY])[:40]
         message = f"{name}: a plan of version {version}; this hccc reads version {PLAN_VERSION}"
@@ -183,9 +187,26 @@ def _validate(data: object, name: str) -> None:
     except fastjsonschema.JsonSchemaValueException as error:
         field = ".".join(str(part) for part in error.path[1:])
         message = error.message.removeprefix(error.name or "data").strip()
-        help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
         what = f"{field}: {message}" if field else f"not a plan: it {message}"
         raise fail("E407", f"{name}: {what}"[:400], help=help) from None
+
+
+def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """(field, value) where the schema wants an integer and JSON has `2.0`, `1e0` or `true`.
+
+    JSON Schema counts 2.0 as an integer, and Python counts `True` as 1. Columns are `_column`'s.
+    """
+    if not isinstance(data, dict):
+        return
+    for key, inner in kind.get("properties", {}).items():
+        if key not in data:
+            continue
+        if "$ref" in inner:
+            inner = schema()["definitions"][inner["$ref"].rsplit("/", 1)[-1]]
+        wants = inner.get("type") == "integer" or type(inner.get("const")) is int
+        if wants and isinstance(data[key], bool | float):
+            yield f"{path}{key}", data[key]
+        yield from _not_integers(data[key], inner, f"{path}{key}.")
 
 
 def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.ndarray[Any, Any]:
