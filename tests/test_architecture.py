@@ -27,9 +27,10 @@ SOURCES = sorted(
 ALLOWED: dict[str, set[str]] = {
     "compiled": set(),
     "diagnostics": set(),
+    "reading": {"diagnostics"},
     "render": set(),
-    "ir": {"diagnostics"},
-    "lang": {"diagnostics", "ir"},
+    "ir": {"diagnostics", "reading"},
+    "lang": {"diagnostics", "ir", "reading"},
     "passes": {"compiled", "diagnostics", "ir"},
     "emit": {"diagnostics", "ir", "render"},
     "runtime": {"diagnostics", "ir"},

@@ -82,7 +82,7 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
     names = {d: d if reduces else s for d, s in STAND_IN.items()}
     return LibraryView(
         name=name,
-        guard=f"HCCC_GENERATED_{name.upper()}_H",
+        guard=f"HCCC_GENERATED_{name}_H",  # as it is: names may differ in case alone
         version=__version__,
         source=safe_comment(plan.source),
         collective=describe(plan),

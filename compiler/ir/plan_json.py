@@ -27,6 +27,7 @@ from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
+from hccc.reading import read_text
 
 MAX_BYTES = 1 << 28  # a plan of 1,024 ranks and 2 million transfers needs a third of it
 _VERSION_KEY = "hccc_plan"
@@ -87,18 +88,7 @@ def _line(key: str, column: np.ndarray[Any, Any]) -> str:
 
 def load(path: Path | str) -> Plan:
     """The Plan in a file. Raises as `loads`, and `UserError` E401, E402, E404 for no such text."""
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise fail("E404", f"{path}: {size} bytes, more than the {MAX_BYTES} a plan may have")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise fail("E402", f"{path}: not text (byte {error.start} is not UTF-8)") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
-    return loads(text, str(path))
+    return loads(read_text(Path(path), MAX_BYTES), str(path))
 
 
 def loads(text: str, name: str = "plan") -> Plan:

@@ -148,7 +148,7 @@ def _raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(driver, "compile_file", broken)
+    monkeypatch.setattr(driver, "compile_text", broken)
 
 
 @pytest.mark.parametrize(
