@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -35,6 +36,7 @@ _SHAPE = {
     "ranks": "RANKS", "sub": "SUB", "lanes": "LANES", "blocks": "BLOCKS", "flags": "FLAGS",
     "scratch": "SCRATCH", "stage": "STAGE", "queues": "QUEUES", "slots": "SLOTS",
 }  # fmt: skip
+MOST_SIZES = 10_000  # of one `hccc run`
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
     if plan.max_window and wanted.window > plan.max_window:
         message = f"{plan.name} can run with --window 1 to {plan.max_window} only"
         raise fail("E426", message, help="its queues have no room for more")
-    _fits(plan, max(schedule.sizes()), wanted)
+    sizes = _bounded(plan, schedule, wanted)
     ops = wanted.ops if plan.collective.reduces else wanted.ops[:1]
     variants = [(dtype, op) for dtype in wanted.dtypes for op in ops]
     with _kernels(made, wanted.device) as place:
@@ -95,7 +97,7 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
         table = Table(plan, wanted.device, schedule, as_json)
         for dtype, op in variants:
             bound = [bind(dtype, op) for bind in binds]
-            for size in _sizes(plan, dtype, schedule):
+            for size in _sizes(plan, dtype, sizes):
                 table.add(perf.measure(plan.collective, dtype, op, size, schedule, *bound))
     table.finish()
     return table.wrong
@@ -142,10 +144,22 @@ def bound(
     return HostSession(built, request, memory)
 
 
-def _sizes(plan: Plan, dtype: str, schedule: Schedule) -> Iterator[int]:
+def _bounded(plan: Plan, schedule: Schedule, wanted: Wanted) -> list[int]:
+    """The sizes to measure. Raises UserError E429 for too large ones, E410 for too many."""
+    sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
+    if len(sizes) <= MOST_SIZES:
+        _fits(plan, sizes[-1], wanted)
+        return sizes
+    _fits(plan, schedule.largest, wanted)  # all but: no size is further from it than one step
+    option = f"-i {wanted.stepbytes}" if wanted.stepbytes else f"-f {wanted.stepfactor:g}"
+    help = f"a larger {option[:2]}, or a smaller -e"
+    raise fail("E410", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
+
+
+def _sizes(plan: Plan, dtype: str, sizes: Sequence[int]) -> Iterator[int]:
     """The sizes that differ once they are rounded down to whole elements."""
     counts: set[int] = set()
-    for size in schedule.sizes():
+    for size in sizes:
         count = perf.count_of(plan.collective, size, DTYPES[dtype].itemsize)
         if count not in counts:
             yield size

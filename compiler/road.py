@@ -86,7 +86,8 @@ def walk(
 ) -> Made:
     """Reads `path` and makes its Plan; a `Source` was read already.
 
-    given: options that would change how it is made. reschedule: raise MSCCL XML to a program and walk the road with that.
+    given: options that would change how it is made. reschedule: raise MSCCL XML
+    to a program and walk the road with that.
 
     Raises:
         UserError: anything wrong with the input; E416 for options that would have no effect.

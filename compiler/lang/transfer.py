@@ -36,10 +36,10 @@ from hccc.lang.evaluate import evaluate
 from hccc.lang.header import Header, check_header
 from hccc.lang.lanes import Chunk
 from hccc.lang.parse import parse_text
-from hccc.reading import read_text
 from hccc.lang.sink import FIELDS, STEP, Rows, Search, Sink
 from hccc.lang.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
 from hccc.lang.values import Fault
+from hccc.reading import read_text
 
 MAX_BYTES = 64 << 20
 SHOWN_LOOPS = 8

@@ -48,6 +48,16 @@ CASES: dict[str, tuple[list[str], str]] = {
     "dtype": (["run", RING, "-d", "float8"], "float8"),
     "reduction": (["run", RING, "-o", "xor"], "xor"),
     "too much memory": (["run", RING, "-b", "1000G"], "GB of memory"),
+    "too much memory in steps": (["run", RING, "-e", "1T", "-i", "1"], "GB of memory"),
+    "too much memory by a factor": (
+        ["run", RING, "-b", "1G", "-e", "1T", "-f", "1.000001"],
+        "GB of memory",
+    ),
+    "many sizes": (["run", RING, "-b", "1K", "-e", "1M", "-i", "1"], "more than 10,000 sizes"),
+    "many sizes by a factor": (
+        ["run", RING, "-b", "1K", "-e", "1M", "-f", "1.00001"],
+        "-f 1.00001: more than 10,000",
+    ),
     "option without effect": (["check", "{plan}", "--fuse=none"], "--fuse"),
     "stop before a plan": (["{plan}", "--emit=dag"], "dag"),
     "no kernels": (["run", "{cuda}"], "--target cpu"),
