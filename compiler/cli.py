@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hccc import __version__, cli_explain, cli_show, cli_sim, report
-from hccc.command import DefaultGroup, Duration, Size, Words, execute
+from hccc.command import DefaultGroup, Duration, Size, Words, execute, open_streams
 from hccc.diagnostics import fail
 from hccc.options import (
     CALLS,
@@ -243,7 +243,8 @@ cli.add_command(cli_show.show)
 
 def main() -> NoReturn:
     """The entry point `hccc`."""
+    open_streams()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # none where it was closed
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     sys.exit(execute(cli, sys.argv[1:]))
