@@ -112,10 +112,12 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     """Prove that ALGO (.rccl, a plan's .json, MSCCL XML, or a directory of kernels) is right.
 
     Proved are the collective's result, that nothing deadlocks, and that nothing races, for
-    every message size, in place and out of place.
+    every message size, in place and out of place. Of a directory it is the plan that is proved,
+    and its sources must be what that plan emits.
     """
     with report.progress() as on_phase:
         made = walk(algorithm, options, on_phase)
+        made = _compared(made, on_phase)
     if as_json:
         report.as_json(report.facts(made))
     else:
@@ -218,6 +220,12 @@ def profile(
     from hccc import profile as profiling
 
     profiling.run(profiling.Wanted(output, devices, ranks, seconds), as_json)
+
+
+def _compared(made: Made, on_phase: Callable[[str], None]) -> Made:
+    from hccc import road
+
+    return road.compared(made, on_phase)
 
 
 def _write(

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from hccc import driver
 from hccc.diagnostics import Source, fail
 from hccc.driver import Options, Stops, XmlOptions
 from hccc.emit import directory, mscclpp_json, source
+from hccc.emit.compare import Sources, compare
 from hccc.emit.targets import TARGETS
 from hccc.ir import dag, pipeline, plan_json, program
 from hccc.ir.plan import Plan
@@ -51,8 +52,9 @@ _MOST = {
 class Made:
     """A Plan and how it came about.
 
-    `stops` is None where the input was a plan already; `kernels` is the directory it came from;
-    `changes`: what rescheduling an imported plan did to it, before and after.
+    `stops` is None where the input was a plan already; `kernels` is the directory it came from,
+    `sources` what was found there (`compared`); `changes`: what rescheduling an imported plan did
+    to it, before and after.
     """
 
     plan: Plan
@@ -60,7 +62,13 @@ class Made:
     proofs: tuple[Proof, ...]
     seconds: dict[str, float]
     kernels: Path | None = None
+    sources: Sources | None = None
     changes: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def plan_file(self) -> Path | None:
+        """The plan's file in the directory it came from."""
+        return self.kernels / directory.PLAN if self.kernels else None
 
 
 def kind_of(text: str) -> Kind:
@@ -152,6 +160,18 @@ def _timed(phase: str, seconds: dict[str, float], on_phase: driver.OnPhase) -> I
     begin = time.perf_counter()
     yield
     seconds[phase] = time.perf_counter() - begin
+
+
+def compared(made: Made, on_phase: driver.OnPhase) -> Made:
+    """`made`, after its directory's files were held against what its plan emits.
+
+    Raises:
+        UserError: E427, E428 (`emit/compare`).
+    """
+    if made.kernels is None:
+        return made
+    with _timed("Emission", made.seconds, on_phase):
+        return replace(made, sources=compare(made.kernels, made.plan))
 
 
 def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:
