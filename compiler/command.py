@@ -186,8 +186,6 @@ def _outcome(group: click.Group, argv: Sequence[str], as_json: bool) -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else EXIT_USER
     except Exception as error:
-        if "no locator available" in str(error):  # numba's RuntimeError
-            return _refuse(_uncached(), as_json)
         return _bug(error, as_json)
 
 
@@ -202,14 +200,6 @@ def _system(error: OSError) -> Problem:
     if not place and not _flushed(sys.stdout):
         place = "standard output: "
     return Problem("E440", f"{place}{error.strerror or error}")
-
-
-def _uncached() -> Problem:
-    message = (
-        "nowhere to keep compiled loops: neither hccc's directory nor your home can be written"
-    )
-    help = "set NUMBA_CACHE_DIR to a directory that can be written"
-    return Problem("E442", message, help=help)
 
 
 def _refuse(problem: Problem, as_json: bool) -> int:

@@ -184,7 +184,6 @@ def test_bugs_show_a_traceback_on_request(hccc: Hccc, monkeypatch: pytest.Monkey
     [
         (MemoryError(), 1, "out of memory"),
         (OSError(28, "No space left on device", "/x/y"), 1, "/x/y: No space left"),
-        (RuntimeError("cannot cache function 'f': no locator available"), 1, "NUMBA_CACHE_DIR"),
         (KeyboardInterrupt(), 130, ""),
         (click.Abort(), 130, ""),
     ],
