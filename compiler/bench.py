@@ -6,11 +6,11 @@ measurement). Rows are printed as they are measured.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -18,6 +18,7 @@ import psutil  # type: ignore[import-untyped]
 from hccc import report
 from hccc.diagnostics import fail
 from hccc.emit import directory
+from hccc.emit.compare import compare_kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
@@ -25,16 +26,13 @@ from hccc.road import Made
 from hccc.runtime import perf
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator
-from hccc.runtime.layout import DTYPES, Shape, shape_of
+from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.perf import Bind, Memory, Schedule
 from hccc.runtime.request import Request
 from hccc.runtime.session import DeviceSession, HostSession
 from hccc.table import Table
 
-_SHAPE = {
-    "ranks": "RANKS", "sub": "SUB", "lanes": "LANES", "blocks": "BLOCKS", "flags": "FLAGS",
-    "scratch": "SCRATCH", "stage": "STAGE", "queues": "QUEUES", "slots": "SLOTS",
-}  # fmt: skip
+MOST_SIZES = 10_000  # of one `hccc run`
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +83,17 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
     if plan.max_window and wanted.window > plan.max_window:
         message = f"{plan.name} can run with --window 1 to {plan.max_window} only"
         raise fail("E426", message, help="its queues have no room for more")
-    _fits(plan, max(schedule.sizes()), wanted)
+    sizes = _bounded(plan, schedule, wanted)
     ops = _operations(plan, wanted)
     variants = [(dtype, op) for dtype in wanted.dtypes for op in ops]
-    with _kernels(made, wanted.device) as place:
+    with _kernels(made, _devices(wanted)) as place:
         with report.progress() as on_phase:
             on_phase("Building kernels")
             binds = [_binder(device, place, plan, wanted, variants) for device in _devices(wanted)]
         table = Table(plan, wanted.device, schedule, as_json)
         for dtype, op in variants:
             bound = [bind(dtype, op) for bind in binds]
-            for size in _sizes(plan, dtype, schedule):
+            for size in _sizes(plan, dtype, sizes):
                 table.add(perf.measure(plan.collective, dtype, op, size, schedule, *bound))
     table.finish()
     return table.wrong
@@ -121,7 +119,7 @@ def _binder(
     device: str, place: Path, plan: Plan, wanted: Wanted, variants: Sequence[tuple[str, str]]
 ) -> Callable[[str, str], Bind]:
     """Builds the kernels of `place` for a device; (dtype, reduction) → what binds memory."""
-    built = communicator(device, _source(place, plan, device), plan)
+    built = communicator(device, place / f"{plan.name}{_target(device).suffix}", plan)
     if isinstance(built, CpuCommunicator):
         built.build([wanted.request(dtype, op, 0, False) for dtype, op in variants])
     return lambda dtype, op: (
@@ -152,51 +150,46 @@ def bound(
     return HostSession(built, request, memory)
 
 
-def _sizes(plan: Plan, dtype: str, schedule: Schedule) -> Iterator[int]:
+def _bounded(plan: Plan, schedule: Schedule, wanted: Wanted) -> list[int]:
+    """The sizes to measure. Raises UserError E429 for too large ones, E410 for too many."""
+    sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
+    if len(sizes) <= MOST_SIZES:
+        _fits(plan, sizes[-1], wanted)
+        return sizes
+    _fits(plan, schedule.largest, wanted)  # all but: no size is further from it than one step
+    option = f"-i {wanted.stepbytes}" if wanted.stepbytes else f"-f {wanted.stepfactor:g}"
+    help = f"a larger {option[:2]}, or a smaller -e"
+    raise fail("E410", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
+
+
+def _sizes(plan: Plan, dtype: str, sizes: Sequence[int]) -> Iterator[int]:
     """The sizes that differ once they are rounded down to whole elements."""
     counts: set[int] = set()
-    for size in schedule.sizes():
+    for size in sizes:
         count = perf.count_of(plan.collective, size, DTYPES[dtype].itemsize)
         if count not in counts:
             yield size
         counts.add(count)
 
 
+def _target(device: str) -> Target:
+    return next(target for target in TARGETS if target.name == device)
+
+
 @contextmanager
-def _kernels(made: Made, device: str) -> Iterator[Path]:
-    """The directory of kernels given, or a temporary one."""
+def _kernels(made: Made, devices: Sequence[str]) -> Iterator[Path]:
+    """The directory of kernels given, if they are the plan's, or a temporary one."""
+    targets = [_target(device) for device in devices]
     if made.kernels:
+        for target in targets:
+            compare_kernels(made.kernels, made.plan, target)
         yield made.kernels
         return
-    targets = [target for target in TARGETS if target.name in (device, "cpu")]
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
         place = Path(temporary) / "kernels"
         text = plan_json.dumps(made.plan)
         directory.write(place, directory.files(made.plan, targets, text))
         yield place
-
-
-def _source(place: Path, plan: Plan, device: str) -> Path:
-    """The translation unit for a device, if it is `plan`'s."""
-    target = next(target for target in TARGETS if target.name == device)
-    source = place / f"{plan.name}{target.suffix}"
-    _belongs(source, shape_of(plan), target)
-    return source
-
-
-def _belongs(source: Path, shape: Shape, target: Target) -> None:
-    """Refuses sources of another plan: their buffers would not be those allocated here."""
-    try:
-        text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        help = f"compile with --target {target.name} too"
-        message = f"{source.parent}: no kernels for {target.title}"
-        raise fail("E427", message, help=help) from None
-    found = dict(re.findall(r"^#define HCCC_(\w+) (\d+)$", text, re.M | re.A))
-    for field, constant in _SHAPE.items():
-        if found.get(constant) != str(getattr(shape, field)):
-            message = f"{source} was not made from the {directory.PLAN} beside it"
-            raise fail("E428", message, help="compile the program again")
 
 
 def _fits(plan: Plan, size: int, wanted: Wanted) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hccc import __version__, cli_explain, cli_show, cli_sim, report
-from hccc.command import DefaultGroup, Duration, Size, Words, execute
+from hccc.command import DefaultGroup, Duration, Size, Words, execute, open_streams
 from hccc.diagnostics import fail
 from hccc.options import (
     CALLS,
@@ -112,10 +112,12 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     """Prove that ALGO (.rccl, a plan's .json, MSCCL XML, or a directory of kernels) is right.
 
     Proved are the collective's result, that nothing deadlocks, and that nothing races, for
-    every message size, in place and out of place.
+    every message size, in place and out of place. Of a directory it is the plan that is proved,
+    and its sources must be what that plan emits.
     """
     with report.progress() as on_phase:
         made = walk(algorithm, options, on_phase)
+        made = _compared(made, on_phase)
     if as_json:
         report.as_json(report.facts(made))
     else:
@@ -220,6 +222,12 @@ def profile(
     profiling.run(profiling.Wanted(output, devices, ranks, seconds), as_json)
 
 
+def _compared(made: Made, on_phase: Callable[[str], None]) -> Made:
+    from hccc import road
+
+    return road.compared(made, on_phase)
+
+
 def _write(
     made: Made, output: Path, targets: tuple[str, ...], on_phase: Callable[[str], None]
 ) -> dict[str, int]:
@@ -243,7 +251,8 @@ cli.add_command(cli_show.show)
 
 def main() -> NoReturn:
     """The entry point `hccc`."""
+    open_streams()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # none where it was closed
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     sys.exit(execute(cli, sys.argv[1:]))

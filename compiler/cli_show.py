@@ -50,15 +50,16 @@ def show(
     chosen = {name: options.pop(name) for name in ROAD}
     with report.progress() as on_phase:
         on_phase("Starting")
-        from hccc import picture
+        from hccc import picture, road
 
         cluster, words = chosen["cluster"], made_with(chosen)
         wanted = picture.Wanted(output, what, size, trace, cluster, compilation(chosen), words)
         wanted.check(algorithm)
-        if picture.is_cluster(algorithm):
-            picture.show_cluster(algorithm, wanted)
+        text = None if algorithm.is_dir() else road.read(algorithm)
+        if text and road.kind_of(text.text) is road.Kind.CLUSTER:
+            picture.show_cluster(text, wanted)
             return _tell(wanted.output, None, as_json)
-        made = walk(algorithm, chosen, on_phase, simulated=True)
+        made = walk(text or algorithm, chosen, on_phase, simulated=True)
         picture.show(made, wanted, on_phase)
     _tell(output, trace, as_json)
     if time_phases:

@@ -16,8 +16,9 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -129,13 +130,38 @@ class Words(click.ParamType[tuple[str, ...]]):
         return tuple(found)
 
 
+def open_streams() -> None:
+    """Makes streams of those that were closed: writing to stdout then fails, stderr takes all.
+
+    What is opened later must not get their numbers, or results would be written into it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest number that is free is this one
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
 def execute(group: click.Group, argv: Sequence[str]) -> int:
     """Runs the command line `argv`; returns the exit code and never raises."""
-    as_json = "--json" in argv
+    try:
+        return _outcome(group, argv, "--json" in argv)
+    except OSError:  # stdout can be written no more, and neither can what was to tell why
+        return EXIT_USER
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if not _flushed(stream):  # or the interpreter would try again, and exit with 120
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
+
+
+def _outcome(group: click.Group, argv: Sequence[str], as_json: bool) -> int:
     try:
         code = group.main(list(argv), prog_name="hccc", standalone_mode=False)
-        if sys.stdout:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
         return _refuse(error.problem, as_json)
@@ -144,21 +170,22 @@ def execute(group: click.Group, argv: Sequence[str]) -> int:
         return 0
     except click.ClickException as error:
         return _refuse(_usage(error), as_json)
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort as error:
+        if isinstance(error.__cause__, EOFError):  # click takes it for the end of a prompt's input
+            return _bug(error.__cause__, as_json)
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except MemoryError:
         help = "a smaller program, message or number of ranks needs less"
         return _refuse(Problem("E441", "out of memory", help=help), as_json)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return EXIT_USER
     except OSError as error:
         return _refuse(_system(error), as_json)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else EXIT_USER
     except Exception as error:
-        if "no locator available" in str(error):  # numba's RuntimeError
-            return _refuse(_uncached(), as_json)
         return _bug(error, as_json)
 
 
@@ -170,15 +197,9 @@ def _usage(error: click.ClickException) -> Problem:
 
 def _system(error: OSError) -> Problem:
     place = f"{error.filename}: " if error.filename else ""
+    if not place and not _flushed(sys.stdout):
+        place = "standard output: "
     return Problem("E440", f"{place}{error.strerror or error}")
-
-
-def _uncached() -> Problem:
-    message = (
-        "nowhere to keep compiled loops: neither hccc's directory nor your home can be written"
-    )
-    help = "set NUMBA_CACHE_DIR to a directory that can be written"
-    return Problem("E442", message, help=help)
 
 
 def _refuse(problem: Problem, as_json: bool) -> int:
@@ -202,11 +223,19 @@ def _bug(error: Exception, as_json: bool) -> int:
 
 
 def _say(text: str) -> None:
-    """To stderr, whatever characters the terminal can show."""
-    if sys.stderr is None:
-        return
+    """To stderr, whatever characters the terminal can show; to nobody where that is full."""
     encoding = sys.stderr.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+    with suppress(OSError):
+        print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+
+
+def _flushed(stream: TextIO) -> bool:
+    """Whether all that was written to `stream` got there."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _report(value: dict[str, object]) -> None:

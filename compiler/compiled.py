@@ -12,6 +12,8 @@ from typing import Literal, ParamSpec, TypeVar, overload
 import numba
 from numba import prange
 
+from hccc.loop_cache import keep
+
 __all__ = ["njit", "prange"]
 
 P = ParamSpec("P")
@@ -41,9 +43,8 @@ def njit(
     """
 
     def compiled(loop: Callable[P, R]) -> Callable[P, R]:
-        made: Callable[P, R] = numba.njit(cache=True, nogil=True, parallel=parallel, inline=inline)(
-            loop
-        )
+        made: Callable[P, R] = numba.njit(nogil=True, parallel=parallel, inline=inline)(loop)
+        keep(made)
         return made
 
     return compiled if loop is None else compiled(loop)

@@ -20,6 +20,7 @@ from hccc.ir import plan_check
 from hccc.ir import primitives as primitives_ir
 from hccc.ir import topology as topology_ir
 from hccc.ir.dag import Dag
+from hccc.ir.names import source_name
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -113,10 +114,7 @@ class _Clock:
 
 def compile_file(path: Path | str, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
     """Walks the road from a program file. Raises `UserError` for anything wrong with it."""
-    clock = _Clock(on_phase)
-    with clock.phase("Parsing"):
-        program = transfer.load(path)
-    return _walk(program, Path(path).name, options, clock)
+    return compile_text(transfer.read(path), options, on_phase)
 
 
 def compile_text(source: Source, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
@@ -124,7 +122,7 @@ def compile_text(source: Source, options: Options, on_phase: OnPhase = lambda _:
     clock = _Clock(on_phase)
     with clock.phase("Parsing"):
         program = transfer.parse(source)
-    return _walk(program, source.name, options, clock)
+    return _walk(program, Path(source.name).name, options, clock)
 
 
 def compile_program(
@@ -134,13 +132,13 @@ def compile_program(
     return _walk(program, program.name, options, _Clock(on_phase))
 
 
-def import_msccl(path: Path | str) -> tuple[Plan, Proof]:
-    """The Plan of an MSCCL XML file, and what its runtimes' FIFOs carry.
+def import_msccl(source: Source) -> tuple[Plan, Proof]:
+    """The Plan of an MSCCL XML text, and what its runtimes' FIFOs carry.
 
     The Plan gets the queue slots it needs to run here; MSCCL's own runtimes have a fixed number,
     which is why a schedule can be right and still hang there for long messages.
     """
-    return imported(msccl_xml.load(path))
+    return imported(msccl_xml.parse(source))
 
 
 def imported(algo: Algo) -> tuple[Plan, Proof]:
@@ -274,7 +272,7 @@ def _lowered(
         primitives = sound(fuse(primitives, options.fuse), primitives_ir.check)
         primitives = sound(place(primitives), primitives_ir.check)
         blocks = allocate(primitives, options.allocator, options.max_blocks)
-        return pipeline, sync(blocks, source, options.slots)
+        return pipeline, sync(blocks, source_name(source), options.slots)
 
 
 def _sound(options: Options) -> Callable[[Ir, Callable[[Ir], list[str]]], Ir]:

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from hccc.command import MicroBatch, Number, Size
 
 if TYPE_CHECKING:
+    from hccc.diagnostics import Source
     from hccc.driver import Options
     from hccc.road import Made
 
@@ -170,7 +171,7 @@ def compilation(chosen: dict[str, Any], *, prove: bool = True) -> Options:
 
 
 def walk(
-    algorithm: Path,
+    algorithm: Path | Source,
     options: dict[str, Any],
     on_phase: Callable[[str], None],
     *,

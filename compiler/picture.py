@@ -6,14 +6,13 @@ program everything, a plan that was made before no DAG and no pipeline; times ne
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from hccc import explain, report
-from hccc.diagnostics import UserError, fail
+from hccc.diagnostics import Source, UserError, fail
 from hccc.driver import Options
 from hccc.ir.topology import Topology, uniform
 from hccc.lang import cluster
@@ -37,7 +36,6 @@ SUFFIXES = (".svg", ".html")
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
 EXPLAINED = 20_000  # instances: an explanation is some thirty runs more
-_PEEK = 1 << 16
 _NO_CLUSTER = "Times are a cluster's: say which with --cluster FILE."
 _PLAN = "the input is a plan already: what it was made from is not in it."
 
@@ -71,31 +69,21 @@ class Wanted:
             raise fail("E415", f"-o and --trace are both {self.output}", help="give two names")
 
 
-def is_cluster(path: Path) -> bool:
-    """Whether a file is in the cluster language: its first word is `define`."""
-    try:
-        with path.open("rb") as file:
-            text = file.read(_PEEK).decode("utf-8", "replace").removeprefix("\ufeff")
-    except (OSError, ValueError):
-        return False
-    return re.match(r"(?:\s|#[^\n]*\n)*define\b", text) is not None
-
-
-def show_cluster(path: Path, wanted: Wanted) -> None:
+def show_cluster(source: Source, wanted: Wanted) -> None:
     """Draws a `.cluster`."""
     if wanted.what not in (None, "topology") or wanted.trace:
         what = "trace" if wanted.trace else wanted.what
         help = "give the program, and --cluster with this file"
-        raise fail("E434", f"{path}: a cluster has no {what}", help=help)
-    t = cluster.load(path)
-    picture = topology(t, path.stem)
+        raise fail("E434", f"{source.name}: a cluster has no {what}", help=help)
+    t, name = cluster.parse(source), Path(source.name).stem
+    picture = topology(t, name)
     figures = [
         ("ranks", f"{len(t):,}"), ("nodes", f"{t.n_nodes:,}"),
         ("failed GPUs", f"{len(t.failed):,}"), ("direct links", f"{len(t.links):,}"),
         ("shared groups", f"{len(t.shared):,}"), ("chunk", words.size(t.chunk)),
     ]  # fmt: skip
-    summary = f"The cluster that {path} describes."
-    _write(wanted, picture, lambda: Page(path.stem, summary, figures=figures, pictures=[picture]))
+    summary = f"The cluster that {source.name} describes."
+    _write(wanted, picture, lambda: Page(name, summary, figures=figures, pictures=[picture]))
 
 
 def show(made: Made, wanted: Wanted, on_phase: OnPhase) -> None:

@@ -69,6 +69,10 @@ def facts(made: Made) -> Facts:
         found["sub_pipelines"] = made.stops.pipeline.n_sub
         found["scheduler"] = made.stops.scheduler
     found["proofs"] = [{"name": p.name, "claim": p.claim, "detail": p.detail} for p in made.proofs]
+    if made.plan_file:
+        found["plan"] = str(made.plan_file)
+    if made.sources:
+        found["sources"] = {"files": made.sources.files, "targets": list(made.sources.targets)}
     for name, (before, after) in made.changes.items():
         found.setdefault("rescheduled", {})[name] = {"before": before, "after": after}  # type: ignore[index]
     return {**found, "seconds": made.seconds}
@@ -117,14 +121,22 @@ def changes(made: Made) -> None:
 
 def proofs(made: Made) -> None:
     """What was proved and over how much, on stdout."""
-    print(title(made.plan))
+    of = f" (proofs of {made.plan_file})" if made.plan_file else ""
+    print(f"{title(made.plan)}{of}")
     changes(made)
-    for proof in made.proofs:
-        over = ", ".join(
-            f"{value:,} {key}" if isinstance(value, int) else f"{key} {value}"
-            for key, value in proof.detail.items()
-        )
-        print(f"  {proof.name:<9} {proof.claim}\n  {'':<9} ({over})")
+    rows = [(proof.name, proof.claim, _figures(proof.detail)) for proof in made.proofs]
+    if made.sources:
+        claim = f"{made.sources.files:,} files are what this plan emits"
+        rows.append(("sources", claim, f"for {', '.join(made.sources.targets)}"))
+    for name, claim, over in rows:
+        print(f"  {name:<9} {claim}\n  {'':<9} ({over})")
+
+
+def _figures(detail: Mapping[str, int | str]) -> str:
+    return ", ".join(
+        f"{value:,} {key}" if isinstance(value, int) else f"{key} {value}"
+        for key, value in detail.items()
+    )
 
 
 def phases(seconds: Mapping[str, float]) -> None:

@@ -6,33 +6,55 @@ wrote. What a file holds tells it, not its name.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 
 from hccc import driver
-from hccc.diagnostics import fail
+from hccc.diagnostics import Source, fail
 from hccc.driver import Options, Stops, XmlOptions
 from hccc.emit import directory, mscclpp_json, source
+from hccc.emit.compare import Sources, compare
 from hccc.emit.targets import TARGETS
 from hccc.ir import dag, pipeline, plan_json, program
 from hccc.ir.plan import Plan
+from hccc.lang import cluster, msccl_xml, transfer
 from hccc.passes.depth import depth
 from hccc.passes.proof import Proof
 from hccc.passes.recover import recover
+from hccc.reading import HEAD, read_text
 
 PLAN_STOPS = ("plan", "cpu", "cuda", "hip")
-_PEEK = 4096
+
+
+class Kind(Enum):
+    """What a text is."""
+
+    PROGRAM = "program"
+    PLAN = "plan"
+    XML = "MSCCL XML"
+    CLUSTER = "cluster"
+
+
+_MOST = {
+    Kind.PROGRAM: transfer.MAX_BYTES,
+    Kind.PLAN: plan_json.MAX_BYTES,
+    Kind.XML: msccl_xml.MAX_BYTES,
+    Kind.CLUSTER: cluster.MAX_BYTES,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
     """A Plan and how it came about.
 
-    `stops` is None where the input was a plan already; `kernels` is the directory it came from;
-    `changes`: what rescheduling an imported plan did to it, before and after.
+    `stops` is None where the input was a plan already; `kernels` is the directory it came from,
+    `sources` what was found there (`compared`); `changes`: what rescheduling an imported plan did
+    to it, before and after.
     """
 
     plan: Plan
@@ -40,58 +62,88 @@ class Made:
     proofs: tuple[Proof, ...]
     seconds: dict[str, float]
     kernels: Path | None = None
+    sources: Sources | None = None
     changes: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def plan_file(self) -> Path | None:
+        """The plan's file in the directory it came from."""
+        return self.kernels / directory.PLAN if self.kernels else None
+
+
+def kind_of(text: str) -> Kind:
+    """What a text is, by how it begins: no program begins with a brace or an angle bracket."""
+    head = text[:HEAD]
+    if re.match(r"(?:\s|#[^\n]*\n)*define\b", head):
+        return Kind.CLUSTER
+    return {"{": Kind.PLAN, "<": Kind.XML}.get(head.lstrip()[:1], Kind.PROGRAM)
+
+
+def read(path: Path) -> Source:
+    """The text of a file of any kind, read once. Raises `UserError` E401, E402, E404."""
+    return Source(str(path), read_text(path, lambda head: _MOST[kind_of(head)]))
 
 
 def walk(
-    path: Path,
+    path: Path | Source,
     options: Options,
     given: Iterable[str],
     on_phase: driver.OnPhase,
     *,
     reschedule: bool = False,
 ) -> Made:
-    """Reads `path` and makes its Plan. `given`: options that would change how it is made.
+    """Reads `path` and makes its Plan; a `Source` was read already.
 
-    reschedule: raise MSCCL XML to a program and walk the road with that.
+    given: options that would change how it is made. reschedule: raise MSCCL XML
+    to a program and walk the road with that.
 
     Raises:
         UserError: anything wrong with the input; E416 for options that would have no effect.
     """
-    kernels = path if path.is_dir() else None
-    file = path / directory.PLAN if kernels else path
-    if kernels and not file.is_file():
-        raise fail(
-            "E401", f"{path}: a directory without {directory.PLAN}", help="`hccc ALGO -o DIR`"
-        )
-    first = b"{" if kernels else _first_byte(file)
+    kernels, text = (None, path) if isinstance(path, Source) else _found(path)
+    kind = Kind.PLAN if kernels else kind_of(text.text)
     if reschedule:
-        return _rescheduled(file, options, on_phase)
-    if first not in (b"{", b"<"):
-        stops = driver.compile_file(file, options, on_phase)
+        return _rescheduled(text, options, on_phase)
+    if kind not in (Kind.PLAN, Kind.XML):
+        stops = driver.compile_text(text, options, on_phase)
         return Made(stops.plan, stops, stops.proofs, stops.seconds)
     if names := ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given)):
         help = "give it when you compile the program"
-        raise fail("E416", f"{names} has no effect: {path} is compiled already", help=help)
+        place = kernels or text.name
+        raise fail("E416", f"{names} has no effect: {place} is compiled already", help=help)
     seconds: dict[str, float] = {}
     proofs: tuple[Proof, ...] = ()
     with _timed("Parsing", seconds, on_phase):
-        if first == b"<":
-            plan, carried = driver.import_msccl(file)
+        if kind is Kind.XML:
+            plan, carried = driver.import_msccl(text)
             proofs = (carried,)
         else:
-            plan = plan_json.load(file)
+            plan = plan_json.loads(text.text, text.name)
     if options.prove:
         with _timed("Proof", seconds, on_phase):
             proofs += driver.check_plan(plan)
     return Made(plan, None, proofs, seconds, kernels)
 
 
-def _rescheduled(file: Path, options: Options, on_phase: driver.OnPhase) -> Made:
+def _found(path: Path) -> tuple[Path | None, Source]:
+    """The directory of kernels, if `path` is one, and the text of what is compiled."""
+    if not path.is_dir():
+        return None, read(path)
+    file = path / directory.PLAN
+    if not file.is_file():
+        raise fail(
+            "E401", f"{path}: a directory without {directory.PLAN}", help="`hccc ALGO -o DIR`"
+        )
+    return path, Source(str(file), read_text(file, plan_json.MAX_BYTES))
+
+
+def _rescheduled(text: Source, options: Options, on_phase: driver.OnPhase) -> Made:
     """MSCCL XML, proved as it is, raised to a program, compiled like any other."""
-    if _first_byte(file) != b"<":
-        raise fail("E416", f"--reschedule: {file} is not MSCCL XML", help="programs always are")
-    before, _ = driver.import_msccl(file)
+    if kind_of(text.text) is not Kind.XML:
+        raise fail(
+            "E416", f"--reschedule: {text.name} is not MSCCL XML", help="programs always are"
+        )
+    before, _ = driver.import_msccl(text)
     driver.check_plan(before)
     stops = driver.compile_program(recover(before), options, on_phase)
     changes = {
@@ -102,21 +154,24 @@ def _rescheduled(file: Path, options: Options, on_phase: driver.OnPhase) -> Made
     return Made(stops.plan, stops, stops.proofs, stops.seconds, changes=changes)
 
 
-def _first_byte(path: Path) -> bytes:
-    """The first byte that is not blank: no program begins with a brace or an angle bracket."""
-    try:
-        with path.open("rb") as file:
-            return file.read(_PEEK).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-    except (OSError, ValueError):
-        return b""  # the language says what is wrong with it
-
-
 @contextmanager
 def _timed(phase: str, seconds: dict[str, float], on_phase: driver.OnPhase) -> Iterator[None]:
     on_phase(phase)
     begin = time.perf_counter()
     yield
     seconds[phase] = time.perf_counter() - begin
+
+
+def compared(made: Made, on_phase: driver.OnPhase) -> Made:
+    """`made`, after its directory's files were held against what its plan emits.
+
+    Raises:
+        UserError: E427, E428 (`emit/compare`).
+    """
+    if made.kernels is None:
+        return made
+    with _timed("Emission", made.seconds, on_phase):
+        return replace(made, sources=compare(made.kernels, made.plan))
 
 
 def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """Compiling a generated directory's CPU source to a shared library, once per dtype and op.
 
 Libraries are kept beside the source (or in a temporary directory when that is read-only), named
-by a hash of all sources, the compiler and its flags, so a changed file is never mistaken for
-what it was. The compiler gets its arguments as a list; names never reach a shell.
+by a hash of all sources, the compiler, its flags and the processor it compiles for, so a changed
+file is never mistaken for what it was, nor a library built on another machine for one that runs
+here. Their names also have a hash of what they hold: a library that was cut short is built again.
+The compiler gets its arguments as a list; names never reach a shell.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from secrets import token_hex
 
 from hccc.diagnostics import Note, UserError, fail
 from hccc.runtime.layout import DTYPES, OPS
@@ -66,6 +70,18 @@ def compiler_version(path: str) -> str:
     """The first line that the compiler says about itself; part of the cache key."""
     done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     return done.stdout.partition("\n")[0]
+
+
+@cache
+def processor(path: str) -> str:
+    """A hash of what `-march=native` means to the compiler here; part of the cache key.
+
+    The directory may be on a disk that several machines share. Every instruction set that the
+    compiler may use defines a macro; what else it knows of the processor changes only the speed.
+    """
+    command = [path, "-march=native", "-dM", "-E", "-x", "c++", os.devnull]
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    return hashlib.sha256(b"\n".join(sorted(done.stdout.splitlines()))).hexdigest()
 
 
 def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
@@ -132,16 +148,36 @@ def build_library(
     compiler = find_compiler()
     options = [*FLAGS, *variant.defines(), *flags]
     searched = [source.parent, *(path.resolve() for path in include)]
-    words = [source.name, compiler, compiler_version(compiler), *options]
-    name = f"{source.stem}-{variant.dtype}-{variant.op}-{digest_of(searched, words)}.so"
-    target = build_directory(source.parent) / name
-    if target.exists():
-        return target
-    made = target.with_suffix(f".{os.getpid()}.tmp")
+    words = [source.name, compiler, compiler_version(compiler), processor(compiler), *options]
+    name = f"{source.stem}-{variant.dtype}-{variant.op}-{digest_of(searched, words)}"
     search = [f"-I{path}" for path in searched]
-    run_compiler(source, [compiler, *options, *search, str(source), "-o", str(made)])
-    made.replace(target)  # at once: another process may be building the same
+    return kept(source, name, ".so", [compiler, *options, *search, str(source)])
+
+
+def kept(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
+    """What `command` (without `-o`) makes of `source`, unless it is there already.
+
+    The file is `name`-HASH`suffix`, where HASH is that of its content: whatever else has such a
+    name is damaged, and goes. Raises UserError E414.
+    """
+    place = build_directory(source.parent)
+    for path in place.glob(f"{name}-*{suffix}"):
+        with suppress(OSError):
+            if path.name == _named(name, suffix, path):
+                return path
+            path.unlink()
+    made = place / f"{name}.{token_hex(8)}.tmp"
+    try:
+        run_compiler(source, [*command, "-o", str(made)])
+        target = place / _named(name, suffix, made)
+        made.replace(target)  # at once: another process may be building the same
+    finally:
+        made.unlink(missing_ok=True)
     return target
+
+
+def _named(name: str, suffix: str, path: Path) -> str:
+    return f"{name}-{hashlib.sha256(path.read_bytes()).hexdigest()[:20]}{suffix}"
 
 
 def build_all(

@@ -23,7 +23,7 @@ import numpy as np
 from hccc.diagnostics import Note, UserError, fail
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import FaultRecord, Params, Rank
-from hccc.runtime.build import TIMEOUT_S, Variant, build_directory, digest_of, run_compiler
+from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
 from hccc.runtime.fault import Fault, LaunchError
 from hccc.runtime.layout import FLAG_STRIDE, Shape
 from hccc.runtime.request import Request, check_aliases, check_buffers
@@ -101,13 +101,7 @@ def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> 
         [command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT_S
     )
     words = [*command, hashlib.sha256(version.stdout.encode()).hexdigest()]
-    name = f"{source.stem}-{digest_of(searched, words)}.bin"
-    target = build_directory(source.parent) / name
-    if not target.exists():
-        made = target.with_suffix(".tmp")
-        run_compiler(source, [*command, "-o", str(made)])
-        made.replace(target)
-    return target
+    return kept(source, f"{source.stem}-{digest_of(searched, words)}", ".bin", command)
 
 
 def _check_grid(device: Device, kernel: Any, blocks: int, threads: int) -> None:

@@ -1,8 +1,9 @@
 """directory: Plan → files → a directory that builds on its own.
 
 Nothing is ever left half written: a new directory is made beside its place and renamed into it; in
-one that hccc made before, each file that differs is replaced by renaming, the others keep their
-times, so builds stay incremental. A directory with anybody else's files is refused.
+one that is there, each file that differs is replaced by renaming, the others keep their times, so
+builds stay incremental. One process writes at a time. A directory with anybody else's files is
+refused.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files as resources
 from pathlib import Path
 from secrets import token_hex
 
-from hccc.diagnostics import InternalError, fail
+from hccc.diagnostics import InternalError, UserError, fail
 from hccc.emit.library import DispatchView, library
+from hccc.emit.lock import locked
 from hccc.emit.source import text
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
@@ -56,18 +58,34 @@ def headers() -> Iterator[tuple[str, str]]:
 def write(directory: Path | str, made: Mapping[str, str]) -> list[Path]:
     """Writes the files, whole or not at all; returns those that are new or changed.
 
+    Whoever writes there at the same time comes before or after.
+
     Raises:
-        UserError: E430 the place is taken by something else, E431 it cannot be written.
+        UserError: E430 the place is taken by something else, E431 it cannot be written, E435
+        others write there all the time.
     """
-    place = Path(directory)
+    given = Path(directory)
     for name in made:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise InternalError(f"output file {name!r} is outside its directory")
-    with _named_errors(place):
-        if _is_empty(place):
-            return _create(place, made)
-        _check_ours(place, made)
-        return _update(place, made)
+    with _named_errors(given):
+        if given.is_symlink() and not given.exists():
+            raise _no_directory(given)
+        place = Path(os.path.realpath(given))
+        with locked(place.parent):
+            return [given / name for name in _put(place, made)]
+
+
+def _put(place: Path, made: Mapping[str, str]) -> list[str]:
+    """Writes the files into a directory that nobody else writes to; those new or changed."""
+    if not os.path.lexists(place):
+        return _create(place, made)
+    if not place.is_dir():
+        raise _no_directory(place)
+    if next(place.iterdir(), None) is None:
+        return _fill(place, made)
+    _check_ours(place, made)
+    return _update(place, made)
 
 
 @contextmanager
@@ -80,13 +98,8 @@ def _named_errors(place: Path) -> Iterator[None]:
         raise fail("E431", f"{place}: cannot be written: {reason}", help=help) from None
 
 
-def _is_empty(place: Path) -> bool:
-    """Whether nothing is there yet, or an empty directory."""
-    if place.is_dir():
-        return next(place.iterdir(), None) is None
-    if os.path.lexists(place):
-        raise fail("E430", f"{place}: exists and is not a directory", help="give -o another name")
-    return True
+def _no_directory(place: Path) -> UserError:
+    return fail("E430", f"{place}: exists and is not a directory", help="give -o another name")
 
 
 def _check_ours(place: Path, made: Mapping[str, str]) -> None:
@@ -106,26 +119,39 @@ def _check_ours(place: Path, made: Mapping[str, str]) -> None:
                 raise fail("E430", f"{path}: is in the way", help="remove it, or give -o another")
 
 
-def _create(place: Path, made: Mapping[str, str]) -> list[Path]:
+def _create(place: Path, made: Mapping[str, str]) -> list[str]:
     """A directory of its own, renamed into place when it is complete."""
-    above = [p for p in place.absolute().parents if not p.exists()]
-    beside = place.absolute().parent / f".{place.absolute().name[:64]}.{token_hex(8)}"
+    beside = place.parent / f".{place.name[:64]}.{token_hex(8)}"
     try:
-        place.absolute().parent.mkdir(parents=True, exist_ok=True)
         beside.mkdir()
         for name, body in made.items():
             _write_text(beside / name, body)
-        os.rename(beside, place.absolute())
+        os.rename(beside, place)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
-        for parent in above:
-            if parent.is_dir() and not any(parent.iterdir()):
-                parent.rmdir()
         raise
-    return [place / name for name in made]
+    return list(made)
 
 
-def _update(place: Path, made: Mapping[str, str]) -> list[Path]:
+def _fill(place: Path, made: Mapping[str, str]) -> list[str]:
+    """An empty directory stays what it is: a shell or a container may be in it.
+
+    The plan comes first: should the process be killed, it tells whose the directory is.
+    """
+    try:
+        _update(place, {name: body for name, body in made.items() if name == PLAN})
+        _update(place, made)
+    except BaseException:
+        for name in made:
+            (place / name).unlink(missing_ok=True)
+        for folder in {name.rpartition("/")[0] for name in made} - {""}:
+            with suppress(OSError):
+                (place / folder).rmdir()
+        raise
+    return list(made)
+
+
+def _update(place: Path, made: Mapping[str, str]) -> list[str]:
     """All changed files written beside their places first, then renamed, the plan last."""
     changed = [name for name, body in made.items() if not _holds(place / name, body)]
     changed.sort(key=lambda name: name == PLAN)
@@ -140,7 +166,7 @@ def _update(place: Path, made: Mapping[str, str]) -> list[Path]:
         for new in waiting.values():
             new.unlink(missing_ok=True)
         raise
-    return list(waiting)
+    return changed
 
 
 def _write_text(path: Path, body: str) -> None:

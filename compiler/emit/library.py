@@ -82,7 +82,7 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
     ops = tuple(op for op in OPS if plan.averages or op != "avg") if reduces else OPS[:1]
     return LibraryView(
         name=name,
-        guard=f"HCCC_GENERATED_{name.upper()}_H",
+        guard=f"HCCC_GENERATED_{name}_H",  # as it is: names may differ in case alone
         version=__version__,
         source=safe_comment(plan.source),
         collective=describe(plan),

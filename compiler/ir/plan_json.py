@@ -27,6 +27,7 @@ from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
+from hccc.reading import read_text
 
 MAX_BYTES = 1 << 28  # a plan of 1,024 ranks and 2 million transfers needs a third of it
 _VERSION_KEY = "hccc_plan"
@@ -87,18 +88,7 @@ def _line(key: str, column: np.ndarray[Any, Any]) -> str:
 
 def load(path: Path | str) -> Plan:
     """The Plan in a file. Raises as `loads`, and `UserError` E401, E402, E404 for no such text."""
-    path = Path(path)
-    try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise fail("E404", f"{path}: {size} bytes, more than the {MAX_BYTES} a plan may have")
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise fail("E402", f"{path}: not text (byte {error.start} is not UTF-8)") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
-    return loads(text, str(path))
+    return loads(read_text(Path(path), MAX_BYTES), str(path))
 
 
 def loads(text: str, name: str = "plan") -> Plan:
@@ -174,6 +164,10 @@ def _validator() -> Any:
 def _validate(data: object, name: str) -> None:
     import fastjsonschema
 
+    help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
+    for field, value in _not_integers(data, schema()):
+        what = f"{field}: {json.dumps(value)[:40]} is not an integer"
+        raise fail("E407", f"{name}: {what}", help=help)
     if isinstance(data, dict) and data.get(_VERSION_KEY, PLAN_VERSION) != PLAN_VERSION:
         version = str(data[_VERSION_KEY])[:40]
         message = f"{name}: a plan of version {version}; this hccc reads version {PLAN_VERSION}"
@@ -183,9 +177,26 @@ def _validate(data: object, name: str) -> None:
     except fastjsonschema.JsonSchemaValueException as error:
         field = ".".join(str(part) for part in error.path[1:])
         message = error.message.removeprefix(error.name or "data").strip()
-        help = "`hccc ALGO --emit=plan` prints one; hccc/ir/plan.schema.json describes it"
         what = f"{field}: {message}" if field else f"not a plan: it {message}"
         raise fail("E407", f"{name}: {what}"[:400], help=help) from None
+
+
+def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """(field, value) where the schema wants an integer and JSON has `2.0`, `1e0` or `true`.
+
+    JSON Schema counts 2.0 as an integer, and Python counts `True` as 1. Columns are `_column`'s.
+    """
+    if not isinstance(data, dict):
+        return
+    for key, inner in kind.get("properties", {}).items():
+        if key not in data:
+            continue
+        if "$ref" in inner:
+            inner = schema()["definitions"][inner["$ref"].rsplit("/", 1)[-1]]
+        wants = inner.get("type") == "integer" or type(inner.get("const")) is int
+        if wants and isinstance(data[key], bool | float):
+            yield f"{path}{key}", data[key]
+        yield from _not_integers(data[key], inner, f"{path}{key}.")
 
 
 def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.ndarray[Any, Any]:

@@ -56,8 +56,8 @@ from hccc.ir.topology_graph import apart
 from hccc.lang.cluster_build import build
 from hccc.lang.cluster_site import Site, read_site
 from hccc.lang.cluster_text import parse_defines
-from hccc.lang.reading import read_text
 from hccc.lang.syntax import Mistake
+from hccc.reading import read_text
 
 MAX_BYTES = 8 << 20
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.names import is_own
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.syntax import Algorithm, At, Mistake, Number, Pair, Text
 
@@ -119,6 +120,10 @@ class _Keys:
         if not IDENTIFIER.fullmatch(name):
             help = "use letters, digits and `_`, no digit first, at most 63 in all"
             message = f"AlgoName {clip(name)!a} cannot name a function"
+            raise Mistake("E012", message, self.at("AlgoName"), help)
+        if is_own(name):
+            message = f"AlgoName {name!a}: `hccc` and what begins with `hccc_` are hccc's own names"
+            help = "the kernels' C names begin with AlgoName: choose another"
             raise Mistake("E012", message, self.at("AlgoName"), help)
         return name
 

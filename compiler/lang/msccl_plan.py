@@ -19,6 +19,7 @@ import numpy as np
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.names import is_own, source_name
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Buffer, Queues, Transport
 from hccc.lang.msccl_operands import Ends, Place
@@ -209,7 +210,7 @@ class _Builder:
         counts = np.array(self._count, np.int64)
         return Plan(
             name=_identifier(self._algo.name),
-            source=self._algo.source.name,
+            source=source_name(self._algo.source.name),
             collective=self._c,
             channels=1,
             warps=16,
@@ -375,6 +376,8 @@ class _Builder:
 
 
 def _identifier(name: str) -> str:
-    """`name` as a C identifier."""
+    """`name` as a C identifier that is not one of hccc's own."""
     clean = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[:63] or "msccl"
+    if is_own(clean):
+        clean = f"msccl_{clean}"[:63]
     return clean if clean[0].isalpha() or clean[0] == "_" else f"a{clean}"[:63]

@@ -19,6 +19,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.sax import make_parser
 
 from hccc.diagnostics import Source, Span, UserError, fail
+from hccc.reading import read_text
 
 MAX_BYTES = 8 << 20  # 50 times the largest schedule known; a second to read
 MAX_ELEMENT = 1 << 16  # bytes from one `>` to the next
@@ -92,25 +93,16 @@ class Algo:
 
 
 def load(path: str | Path) -> Algo:
-    """The algorithm in a file. Raises `UserError`."""
-    try:
-        size = Path(path).stat().st_size
-        if size > MAX_BYTES:
-            raise _too_large(str(path), size)
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise fail("E404", f"{path} is not UTF-8 text") from None
-    except OSError as error:
-        raise fail("E401", f"cannot read {path}: {error.strerror}") from None
-    return parse(Source(str(path), text))
-
-
-def _too_large(name: str, size: int) -> UserError:
-    return fail("E405", f"{name}: {size} bytes are more than the {MAX_BYTES} hccc reads")
+    """The algorithm in a file. Raises as `parse`, and `UserError` E401, E402, E404."""
+    return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
 
 
 def parse(source: Source) -> Algo:
-    """The algorithm in a text. Raises `UserError` E50x. Linear in the text."""
+    """The algorithm in a text, linear in it.
+
+    Raises:
+        UserError: E402 not Unicode, E404 too large, E50x not the XML of an algorithm.
+    """
     handler = _Handler(source)
     parser: Any = make_parser()
     parser.forbid_dtd = True
@@ -134,9 +126,9 @@ def _input(source: Source) -> InputSource:
     try:
         data = source.text.encode()
     except UnicodeEncodeError:
-        raise fail("E404", f"{source.name} is not Unicode text") from None
+        raise fail("E402", f"{source.name} is not Unicode text") from None
     if len(data) > MAX_BYTES:
-        raise _too_large(source.name, len(data))
+        raise fail("E404", f"{source.name} is larger than {MAX_BYTES >> 20} MiB")
     if max(map(len, data.split(b">"))) > MAX_ELEMENT:
         raise fail("E502", f"{source.name}: {MAX_ELEMENT} bytes without the end of an element")
     found = InputSource()  # without a name: nothing is opened

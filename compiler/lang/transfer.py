@@ -36,10 +36,10 @@ from hccc.lang.evaluate import evaluate
 from hccc.lang.header import Header, check_header
 from hccc.lang.lanes import Chunk
 from hccc.lang.parse import parse_text
-from hccc.lang.reading import read_text
 from hccc.lang.sink import FIELDS, STEP, Rows, Search, Sink
 from hccc.lang.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
 from hccc.lang.values import Fault
+from hccc.reading import read_text
 
 MAX_BYTES = 64 << 20
 SHOWN_LOOPS = 8
@@ -47,7 +47,12 @@ SHOWN_LOOPS = 8
 
 def load(path: str | Path) -> Program:
     """The program in a file. Raises `UserError`, for files that are no text too."""
-    return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
+    return parse(read(path))
+
+
+def read(path: Path | str) -> Source:
+    """The text of a program file. Raises `UserError` E401, E402, E404."""
+    return Source(str(path), read_text(Path(path), MAX_BYTES))
 
 
 def parse(source: Source) -> Program:

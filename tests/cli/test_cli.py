@@ -106,6 +106,24 @@ def test_check_json(hccc: Hccc) -> None:
     assert all(proof["claim"] and proof["detail"] for proof in facts["proofs"])
 
 
+def test_check_of_a_directory_says_what_it_is_about(hccc: Hccc, tmp_path: Path) -> None:
+    kernels = tmp_path / "k"
+    assert hccc(RING, "-o", kernels, "--target=cpu,hip")[0] == 0
+    lines = hccc("check", kernels)[1].splitlines()
+    assert lines[0] == f"ring_allreduce: Allreduce over 8 ranks (proofs of {kernels}/plan.json)"
+    n = sum(path.is_file() for path in kernels.rglob("*")) - 1
+    assert lines[-2:] == [
+        f"  sources   {n} files are what this plan emits", "            (for cpu, hip)"
+    ]  # fmt: skip
+    facts = json.loads(hccc("check", kernels, "--json")[1])
+    assert facts["plan"] == f"{kernels}/plan.json"
+    assert facts["sources"] == {"files": n, "targets": ["cpu", "hip"]}
+    with (kernels / "ring_allreduce.hip").open("a") as file:
+        file.write("\n")
+    code, stdout, stderr = hccc("check", kernels)
+    assert (code, stdout) == (1, "") and "ring_allreduce.hip was not made from" in stderr
+
+
 def test_check_refuses_a_plan_without_one_of_its_waits(hccc: Hccc, tmp_path: Path) -> None:
     data = json.loads(hccc(RING, "--emit=plan")[1])
     flag = data["waits"]["index"].pop()

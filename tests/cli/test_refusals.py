@@ -48,6 +48,16 @@ CASES: dict[str, tuple[list[str], str]] = {
     "dtype": (["run", RING, "-d", "float8"], "float8"),
     "reduction": (["run", RING, "-o", "xor"], "xor"),
     "too much memory": (["run", RING, "-b", "1000G"], "GB of memory"),
+    "too much memory in steps": (["run", RING, "-e", "1T", "-i", "1"], "GB of memory"),
+    "too much memory by a factor": (
+        ["run", RING, "-b", "1G", "-e", "1T", "-f", "1.000001"],
+        "GB of memory",
+    ),
+    "many sizes": (["run", RING, "-b", "1K", "-e", "1M", "-i", "1"], "more than 10,000 sizes"),
+    "many sizes by a factor": (
+        ["run", RING, "-b", "1K", "-e", "1M", "-f", "1.00001"],
+        "-f 1.00001: more than 10,000",
+    ),
     "option without effect": (["check", "{plan}", "--fuse=none"], "--fuse"),
     "stop before a plan": (["{plan}", "--emit=dag"], "dag"),
     "no kernels": (["run", "{cuda}"], "--target cpu"),
@@ -148,7 +158,7 @@ def _raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def broken(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(driver, "compile_file", broken)
+    monkeypatch.setattr(driver, "compile_text", broken)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +184,6 @@ def test_bugs_show_a_traceback_on_request(hccc: Hccc, monkeypatch: pytest.Monkey
     [
         (MemoryError(), 1, "out of memory"),
         (OSError(28, "No space left on device", "/x/y"), 1, "/x/y: No space left"),
-        (RuntimeError("cannot cache function 'f': no locator available"), 1, "NUMBA_CACHE_DIR"),
         (KeyboardInterrupt(), 130, ""),
         (click.Abort(), 130, ""),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commandline import Hccc
 
-from hccc import table
+from hccc import bench, table
 from hccc.ir.collective import OpType
 from hccc.lang import transfer
 from hccc.runtime.perf import Row, Timing
@@ -71,6 +71,24 @@ def test_a_directory_runs_without_being_generated_again(hccc: Hccc, tmp_path: Pa
     assert [p.stat().st_mtime_ns for p in (kernels / "build").iterdir()] == [before]
 
 
+@pytest.fixture
+def edited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that somebody edited run, as if hccc had emitted them so."""
+    monkeypatch.setattr(bench, "compare_kernels", lambda *_: None)
+
+
+@pytest.mark.parametrize("file", ["ring_allreduce_cpu.cpp", "hccc/layout.h"])
+def test_edited_kernels_are_not_run(hccc: Hccc, tmp_path: Path, file: str) -> None:
+    kernels = tmp_path / "k"
+    assert hccc(RING, "-o", kernels, "--target=cpu")[0] == 0
+    with (kernels / file).open("a") as text:
+        text.write("// mine\n")
+    code, stdout, stderr = hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)
+    assert (code, stdout) == (1, "")
+    assert f"error[E428]: {kernels / file} was not made from the plan.json beside it" in stderr
+
+
+@pytest.mark.usefixtures("edited")
 def test_wrong_elements_fail(hccc: Hccc, tmp_path: Path) -> None:
     """Kernels that add the wrong neighbour's chunk: counted, and exit code 1."""
     kernels = tmp_path / "k"
@@ -85,6 +103,7 @@ def test_wrong_elements_fail(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc("run", kernels, "-b", "4K", "-e", "4K", "-c", "0", *SHORT)[0] == 0
 
 
+@pytest.mark.usefixtures("edited")
 def test_a_hang_ends_at_its_deadline(hccc: Hccc, tmp_path: Path) -> None:
     """Kernels that never raise one flag: an error that names the rank that waited."""
     kernels = tmp_path / "k"

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import multiprocessing
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import plans
 import pytest
 
 from hccc.diagnostics import InternalError, UserError
-from hccc.emit import directory, source
+from hccc.emit import directory, lock, source
 from hccc.emit.targets import CPU, TARGETS
 from hccc.ir import plan_json
 
 PLAN = plans.compiled(plans.ring_allreduce(4))
 FILES = directory.files(PLAN, TARGETS, plan_json.dumps(PLAN))
+
+
+OTHER = plans.compiled(plans.ring_allreduce(6))
+OTHER_FILES = directory.files(OTHER, TARGETS, plan_json.dumps(OTHER))
 
 
 def held(place: Path) -> dict[str, str]:
@@ -27,7 +36,7 @@ def refused(place: Path, code: str) -> UserError:
     with pytest.raises(UserError) as error:
         directory.write(place, FILES)
     assert error.value.problem.code == code
-    assert str(place.name) in error.value.problem.message
+    assert str(place.parent) in error.value.problem.message
     return error.value
 
 
@@ -89,6 +98,7 @@ def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None
 def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kernels").symlink_to(tmp_path / "gone")
     refused(tmp_path / "kernels", "E430")
+    assert not (tmp_path / "gone").exists()
 
 
 @pytest.mark.parametrize("name", ["ring.cu", "hccc"])
@@ -106,15 +116,17 @@ def test_a_link_or_directory_in_the_way_is_refused(tmp_path: Path, name: str) ->
     assert (place / "ring.h").read_text() == "old"
 
 
-@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("before", ["nothing", "empty", "kernels"])
 @pytest.mark.parametrize("after", [0, 3, 8])
 def test_a_failure_leaves_things_as_they_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool, after: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: int
 ) -> None:
     place = tmp_path / "deep" / "kernels"
-    if not fresh:
+    if before == "empty":
+        place.mkdir(parents=True)
+    elif before == "kernels":
         directory.write(place, dict.fromkeys(FILES, "old") | {"plan.json": FILES["plan.json"]})
-    before = held(tmp_path)
+    found = sorted(tmp_path.rglob("*")), held(tmp_path)
     calls = iter(range(100))
     real = Path.write_bytes
 
@@ -128,7 +140,7 @@ def test_a_failure_leaves_things_as_they_were(
     with pytest.raises(UserError, match="No space left") as error:
         directory.write(place, FILES)
     assert error.value.problem.code == "E431"
-    assert held(tmp_path) == before and (tmp_path / "deep").exists() == (not fresh)
+    assert (sorted(tmp_path.rglob("*")), held(tmp_path)) == found
 
 
 @pytest.mark.parametrize("place", ["a\0b", "/proc/hccc/kernels", "x" * 300])
@@ -143,3 +155,94 @@ def test_no_file_leaves_the_directory(tmp_path: Path, name: str) -> None:
     with pytest.raises(InternalError):
         directory.write(tmp_path / "kernels", {name: ""})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_a_directory_is_followed(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    for files in (FILES, OTHER_FILES):
+        directory.write(link, files)
+        assert link.is_symlink() and held(real) == files
+    assert sorted(os.listdir(tmp_path)) == ["link", "real"]
+
+
+def test_an_empty_directory_stays_the_same_directory(tmp_path: Path) -> None:
+    """A shell may be in it, or it may be mounted."""
+    tmp_path.chmod(0o750)
+    before = tmp_path.stat()
+    directory.write(tmp_path, FILES)
+    after = tmp_path.stat()
+    assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
+
+
+def _both(place: Path, rounds: int) -> None:
+    for _ in range(rounds):
+        directory.write(place, FILES)
+        directory.write(place, OTHER_FILES)
+
+
+def _fresh(place: Path, gate: Callable[[], object], files: dict[str, str]) -> None:
+    gate()
+    directory.write(place, files)
+
+
+def test_two_plans_are_never_mixed_in_one_directory(tmp_path: Path) -> None:
+    place = tmp_path / "kernels"
+    writers = [threading.Thread(target=_both, args=(place, 20)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        if place.exists():
+            with lock.locked(tmp_path):
+                assert held(place) in (FILES, OTHER_FILES)
+    assert held(place) == OTHER_FILES and os.listdir(tmp_path) == ["kernels"]
+
+
+def test_processes_that_make_one_directory_at_once_do_not_mix(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    for turn in range(15):
+        place = tmp_path / str(turn) / "deep" / "kernels"
+        gate = context.Barrier(4)
+        writers = [
+            context.Process(target=_fresh, args=(place, gate.wait, files))
+            for files in (FILES, OTHER_FILES) * 2
+        ]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(60)
+            assert writer.exitcode == 0
+        assert held(place) in (FILES, OTHER_FILES) and os.listdir(place.parent) == ["kernels"]
+
+
+def test_a_directory_that_others_write_to_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.05)
+    with lock.locked(tmp_path):
+        refused(tmp_path / "kernels", "E435")
+    assert os.listdir(tmp_path) == []
+    directory.write(tmp_path / "kernels", FILES)
+
+
+@pytest.mark.parametrize("reason", [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP])
+def test_where_directories_cannot_be_locked_a_file_stands_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    """As on NFS, whose locks are for files that can be written."""
+    real = fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), tmp_path.stat()):
+            raise OSError(reason, os.strerror(reason))
+        real(descriptor, operation)
+
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.05)
+    with lock.locked(tmp_path):
+        refused(tmp_path / "kernels", "E435")
+    directory.write(tmp_path / "kernels", FILES)
+    assert held(tmp_path / "kernels") == FILES

@@ -157,6 +157,37 @@ def test_one_wrong_value(path: tuple[str | int, ...], value: object, code: str, 
     assert "x.json" in error.problem.message
 
 
+def _integers(kind: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The path of every integer outside the columns."""
+    found: list[tuple[str, ...]] = []
+    for key, inner in kind.get("properties", {}).items():
+        inner = plan_json.schema()["definitions"].get(inner.get("$ref", "").split("/")[-1], inner)
+        if inner.get("type") == "integer" or inner.get("const") == 1:
+            found.append((*path, key))
+        found += _integers(inner, (*path, key))
+    return found
+
+
+@pytest.mark.parametrize("path", _integers(plan_json.schema()), ids=".".join)
+def test_integers_are_written_as_integers(path: tuple[str, ...]) -> None:
+    """JSON Schema takes 2.0 for an integer, and Python takes True for 1."""
+    data = data_of()
+    value = data
+    for key in path:
+        value = value[key]
+    for wrong in (float(value), True, False, 1e300):
+        _set(*path)(data, wrong)
+        problem = refused(data).problem
+        assert problem.code == "E407" and f"x.json: {'.'.join(path)}: " in problem.message
+
+
+@pytest.mark.parametrize("field", ["in_place", "out_of_place", "keeps_input"])
+@pytest.mark.parametrize("value", [0, 1, 1.0, "true", None])
+def test_truth_is_written_as_such(field: str, value: object) -> None:
+    error = refused(data_of() | {field: value})
+    assert error.problem.code == "E407" and field in error.problem.message
+
+
 @pytest.mark.parametrize(
     ("path", "value", "word"),
     [

@@ -172,7 +172,7 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "two blocks on a connection": ("E502", unmatched_messages),
     "text": ("E502", changed("<step", "now this <step")),
     "text for ever": ("E502", lambda: HEAD + "x" * (7 * MB) + "</algo>"),
-    "junk": ("E405", lambda: "junk" * (10 * MB // 4)),
+    "junk": ("E404", lambda: "junk" * (10 * MB // 4)),
     "smaller junk": ("E502", lambda: "junk" * MB),
     "junk in angle brackets": ("E501", lambda: "<>" * MB),
     "long attribute": ("E502", lambda: changed('name="', f'name="{"x" * (7 * MB)}')),
@@ -187,10 +187,10 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "many steps": ("E501", many_steps),
     "many chunks": ("E515", many_chunks),
     "nothing": ("E501", ""),
-    "zeros": ("E501", "\0" * 1000),
-    "not UTF-8": ("E404", GOOD.encode("utf-16")),
+    "zeros": ("E402", "\0" * 1000),
+    "not UTF-8": ("E402", GOOD.encode("utf-16")),
     "UTF-16 said, UTF-8 meant": ("E501", '<?xml version="1.0" encoding="utf-16"?' + GOOD),
-    "invalid UTF-8": ("E404", b"\xff\xfe\xfd" + GOOD.encode()),
+    "invalid UTF-8": ("E402", b"\xff\xfe\xfd" + GOOD.encode()),
 }  # fmt: skip
 CASES |= {f"cut at {part}/10": ("E501", GOOD[: len(GOOD) * part // 10]) for part in range(1, 10)}
 
@@ -229,5 +229,5 @@ def test_declared_encodings_do_not_matter(tmp_path: Path) -> None:
 
 
 def test_text_that_is_not_unicode() -> None:
-    with pytest.raises(Exception, match="E404"):
+    with pytest.raises(Exception, match="E402"):
         corpus.verdict(GOOD.replace("allreduce_pair", "\ud800"))

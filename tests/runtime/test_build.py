@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from handwritten import INCLUDE, PROGRAMS
 
 from hccc.diagnostics import UserError
+from hccc.runtime import build
 from hccc.runtime.build import Variant, build_all, build_library, find_compiler
 
 
@@ -29,6 +32,39 @@ def test_a_library_is_built_once(source: Path) -> None:
     header = source.parent / "hccc" / "types.h"
     header.write_text(header.read_text() + "\n// changed\n")
     assert build_library(source, Variant("int32")) != first
+
+
+@pytest.mark.parametrize("damage", [
+    lambda good: b"", lambda good: good[: len(good) // 2], lambda good: good[:-1],
+    lambda good: b"not a library" * 1000, lambda good: good[:-9] + b"something",
+])  # fmt: skip
+def test_a_damaged_library_is_built_again(source: Path, damage: Callable[[bytes], bytes]) -> None:
+    first = build_library(source, Variant("int32"))
+    first.write_bytes(damage(first.read_bytes()))
+    again = build_library(source, Variant("int32"))
+    ctypes.CDLL(str(again))
+    assert list(first.parent.iterdir()) == [again]
+
+
+def test_a_library_of_another_processor_is_not_used(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two machines that share a disk: `-march=native` means something else on each."""
+    first = build_library(source, Variant("int32"))
+    monkeypatch.setattr(build, "processor", lambda path: "another")
+    second = build_library(source, Variant("int32"))
+    assert first != second and first.exists()
+    monkeypatch.undo()
+    assert build_library(source, Variant("int32")) == first
+
+
+def test_the_processor_is_what_the_compiler_makes_of_it(tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"
+    known = build.processor(find_compiler())
+    assert known == build.processor(find_compiler())
+    compiler.write_text('#!/bin/sh\necho "#define __SSE9__ 1"\n')
+    compiler.chmod(0o755)
+    assert build.processor(str(compiler)) != known
 
 
 def test_several_variants_at_once(source: Path) -> None:

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hccc.diagnostics import Source
 from hccc.driver import check_plan, import_msccl
 from hccc.ir.plan import Plan
+from hccc.passes.proof import Proof
 from hccc.runtime.layout import buffer_elements
 from hccc.runtime.request import Request
 from hccc.testing.kernels import built
@@ -44,6 +46,10 @@ class Fenced:
         assert libc.mprotect(address, ctypes.c_size_t(PAGE), protection) == 0
 
 
+def imported(path: Path) -> tuple[Plan, Proof]:
+    return import_msccl(Source(path.name, path.read_text(encoding="utf-8")))
+
+
 def launched(plan: Plan, count: int, at_end: bool, host: object) -> list[NDArray[np.int32]]:
     sizes = [buffer_elements(plan.collective, r, count) for r in range(plan.n_ranks)]
     sends = [Fenced(n, at_end) for n, _ in sizes]
@@ -65,7 +71,7 @@ def gathers() -> Iterator[Path]:
 def test_a_custom_gather_is_right_at_every_count(path: Path) -> None:
     if not path.is_file():
         pytest.skip("the corpus of foreign schedules is not beside this repository")
-    plan, _ = import_msccl(path)
+    plan, _ = imported(path)
     check_plan(plan)
     with built(plan, Request(1, "int32")) as host:
         for count in COUNTS:
@@ -76,7 +82,7 @@ def test_a_custom_gather_is_right_at_every_count(path: Path) -> None:
 
 
 def test_a_parked_value_is_right_at_every_count() -> None:
-    plan, _ = import_msccl(OWN / "allreduce_parked_n2.xml")
+    plan, _ = imported(OWN / "allreduce_parked_n2.xml")
     with built(plan, Request(1, "int32")) as host:
         for count in COUNTS:
             for at_end in (True, False):

@@ -1,21 +1,33 @@
-"""reading: a language's file as text, or one clear error."""
+"""reading: a text that somebody gives, read once, and no further than its language goes.
+
+What is read may be a pipe or a device: it has no size beforehand, may never end, and cannot be
+read twice.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from hccc.diagnostics import fail
 
+HEAD = 1 << 16  # bytes that tell the language; comments may come first
 
-def read_text(path: Path, most: int) -> str:
+
+def read_text(path: Path, most: int | Callable[[str], int]) -> str:
     """The text of a file of at most `most` bytes, without a byte order mark.
+
+    most: a number, or what tells it from the first HEAD bytes, for files of several languages.
 
     Raises:
         UserError: E401 it cannot be read; E404 it is larger; E402 it is not UTF-8 text.
     """
     try:
         with path.open("rb") as file:
-            data = file.read(most + 1)
+            data = file.read(HEAD)
+            if not isinstance(most, int):
+                most = most(data.decode("utf-8-sig", "replace"))
+            data += file.read(most + 1 - len(data)) if len(data) <= most else b""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None

@@ -1,0 +1,27 @@
+"""names: what a Plan may be called, and how it may call what it came from.
+
+A Plan's name becomes part of C names and file names, its `source` stands in comments; both may
+come from anybody's file or file name.
+"""
+
+from __future__ import annotations
+
+MAX_SOURCE = 1024  # characters; `plan_check` and the schema hold plans to it
+OWN = "hccc"
+
+
+def is_own(name: str) -> bool:
+    """Whether a plan's C names would meet those of hccc's headers: `hccc` and `hccc_...`.
+
+    In any case of letters, for the headers' macros and for file systems that know only one.
+    """
+    return name.lower() == OWN or name.lower().startswith(f"{OWN}_")
+
+
+def source_name(name: str) -> str:
+    """`name`, a file's name or path, as a Plan's `source`: one printable line, not too long.
+
+    A longer one keeps its end, which has the file's own name.
+    """
+    clean = "".join(c if c.isprintable() else "_" for c in name)
+    return clean if len(clean) <= MAX_SOURCE else "..." + clean[3 - MAX_SOURCE :]

@@ -1,0 +1,181 @@
+"""loop_cache: compiled loops on disk, where a damaged or outdated file is only one that is missing.
+
+numba keeps what it compiles, but believes what it finds: a file cut short by a full disk is an
+error somewhere in its reader, one with other bytes in its machine code ends the process. It also
+asks of a loop's own file alone whether it has changed, not of the loops that were compiled into it,
+and two processes that fill the cache at once may give one name to two loops. Here each file has a
+digest of its content, of what it was compiled from, and of its key: types of the arguments,
+processor and its features, byte code. What does not fit is compiled and written again. The digest
+is against accidents; whoever can write the files can run what he likes anyway.
+
+Where numba keeps files is left to it: NUMBA_CACHE_DIR, `__pycache__`, or the user's cache. Where
+none of them can be written, loops are compiled in every process, which is told once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from secrets import token_hex
+from types import CodeType, ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache, NullCache
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
+
+_PACKAGE = __name__.partition(".")[0]
+_CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
+
+
+def keep(loop: Any) -> None:
+    """Makes `loop`, which numba made, load what it compiles from disk, and save it there."""
+    if not hasattr(loop, "_cache"):  # NUMBA_DISABLE_JIT
+        return
+    try:
+        loop._cache = _LoopCache(loop)
+    except (RuntimeError, OSError) as error:  # numba: "no locator available"
+        reason = error.strerror if isinstance(error, OSError) else None
+        loop._cache = _NoCache(reason or "neither hccc's directory nor your home can be written")
+
+
+class _LoopCache(FunctionCache):
+    """numba's cache of one loop, on files of its own."""
+
+    def __init__(self, loop: Dispatcher) -> None:
+        super().__init__(loop.py_func)  # type: ignore[no-untyped-call]
+        self._cache_file: Any = _Files(Path(self._cache_path), self._impl.filename_base, loop)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Saves what was compiled for `sig`, if that can be."""
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError as error:
+            _tell(error.strerror or str(error))
+
+
+class _NoCache(NullCache):
+    """For a loop that has no place for files."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        """Says that nothing is kept."""
+        _tell(self._reason)
+
+
+@cache
+def _tell(reason: str) -> None:
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(
+                f"note: compiled loops cannot be kept ({reason}), and are compiled at every start; "
+                "set NUMBA_CACHE_DIR to a directory that can be written",
+                file=sys.stderr,
+            )
+
+
+class _Files:
+    """The files of one loop: one for each set of argument types and processor.
+
+    A file is a SHA-256 digest (32 bytes) of the loop's stamp and the rest, which is pickled: the
+    key, and what numba makes of a compilation.
+    """
+
+    def __init__(self, place: Path, base: str, loop: Dispatcher) -> None:
+        self._place, self._base, self._loop = place, base, loop
+
+    def load(self, key: Any) -> Any:
+        """What was saved under `key`, or None."""
+        try:
+            data = self._path(key).read_bytes()
+        except OSError:
+            return None
+        digest, body = data[:32], data[32:]
+        if digest != self._digest(body):
+            return None
+        found, content = pickle.loads(body)
+        return content if found == key else None
+
+    def save(self, key: Any, content: Any) -> None:
+        """Keeps `content` under `key`, whole or not at all. Raises OSError."""
+        body: bytes = dumps((key, content))  # type: ignore[no-untyped-call]
+        path = self._path(key)
+        new = path.with_name(f"{path.name}.{token_hex(8)}.tmp")
+        try:
+            new.write_bytes(self._digest(body) + body)
+            os.replace(new, path)
+        finally:
+            new.unlink(missing_ok=True)
+
+    def flush(self) -> None:
+        """Forgets everything, as numba's does."""
+        for path in self._place.glob(f"{self._base}.*.loop"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, key: Any) -> Path:
+        """By types and processor, not by byte code: a changed loop takes the place of the old."""
+        name = hashlib.sha256(repr(key[:2]).encode()).hexdigest()[:16]
+        return self._place / f"{self._base}.{name}.loop"
+
+    def _digest(self, body: bytes) -> bytes:
+        return hashlib.sha256(stamp(self._loop) + body).digest()
+
+
+def stamp(loop: Dispatcher) -> bytes:
+    """A digest of all that `loop` is compiled from, as far as its key does not say it."""
+    parts = sorted(set(_origins(loop, set())))
+    words = (numba.__version__, np.__version__, sys.version, *parts)
+    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).digest()
+
+
+def _origins(loop: Dispatcher, seen: set[int]) -> Iterator[str]:
+    """Files, options and constants of `loop` and of the loops that it calls, wherever those are."""
+    seen.add(id(loop))
+    function: Any = loop.py_func
+    options = sorted(f"{key}={value!r}" for key, value in loop.targetoptions.items())
+    yield f"{function.__qualname__} of {_content(inspect.getfile(function))}: {', '.join(options)}"
+    names = sorted(set(_names(function.__code__)))
+    cells = (cell.cell_contents for cell in function.__closure__ or ())
+    known = function.__globals__ | dict(zip(function.__code__.co_freevars, cells, strict=True))
+    for name in names:
+        value = known.get(name)
+        if isinstance(value, Dispatcher):
+            if id(value) not in seen:
+                yield from _origins(value, seen)
+        elif isinstance(value, np.ndarray):
+            yield f"{name}: {value.dtype.str} {value.shape} {value.tobytes().hex()}"
+        elif isinstance(value, _CONSTANTS):
+            yield f"{name}: {value!r}"
+        else:  # a module, or a class such as an enumeration
+            place = value if isinstance(value, ModuleType) else inspect.getmodule(value)
+            if place is not None and place.__name__.partition(".")[0] == _PACKAGE:
+                yield f"{name} of {_content(str(place.__file__))}"
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The names that a function and those inside it use."""
+    yield from code.co_names
+    yield from code.co_freevars
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+@cache
+def _content(file: str) -> str:
+    """A digest of a source file; its path where it cannot be read (in an archive)."""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return file
