@@ -23,6 +23,7 @@ from hccc.emit.function import Fitter, Step, Tables, body, steps
 from hccc.emit.neighbours import Neighbours, neighbours
 from hccc.emit.shapes import Class, classes
 from hccc.emit.targets import Target
+from hccc.emit.width import INT, fits_int
 from hccc.ir.plan import Plan
 
 WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it
@@ -191,6 +192,8 @@ def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Functio
 
 def _table(name: str, lookup: Lookup, target: Target) -> Table:
     values = lookup.table
+    if not fits_int(values):
+        raise InternalError(f"{name} holds what is no int")
     kind = "short" if values.min() >= -(2**15) and values.max() < 2**15 else "int"
     dims = "".join(f"[{d}]" for d in values.shape)
     rows = values.reshape(-1, values.shape[-1]).tolist()
