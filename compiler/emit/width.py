@@ -155,7 +155,7 @@ class _Printer:
         if self.wide and first and (factor == 1 or negative):
             cast = f"static_cast<long long>({atom.text})"
             atom = _made(cast, (atom.low, atom.high), atom, wide=True)
-        elif factor != 1 and loose:
+        elif loose and (factor != 1 or negative):
             atom = _grouped(atom)
         atom = _negated(atom) if negative else atom
         return atom if factor == 1 else _times(atom, self._number(factor, first=True))
@@ -183,7 +183,9 @@ class _Printer:
             parts.append(_minus(axis, self._number(first)) if first else axis)
         text = self.name_table(atom) + "".join(f"[{p.text}]" for p in parts)
         inside = _made(text, _range(atom.table))
-        return Value(text, inside.low, inside.high, False, inside.fits and all(p.fits for p in parts))
+        return Value(
+            text, inside.low, inside.high, False, inside.fits and all(p.fits for p in parts)
+        )
 
 
 def _single(form: Sum) -> bool:

@@ -43,7 +43,9 @@ def made(plan: Plan, place: Path) -> Path:
     return place
 
 
-def library(plan: Plan, place: Path, cxx: str, dtype: str, op: str) -> Path:
+def library(
+    plan: Plan, place: Path, cxx: str, dtype: str, op: str, more: tuple[str, ...] = ()
+) -> Path:
     """One entry and the dispatcher as a shared library, with all warnings as errors."""
     made(plan, place)
     entry = f"ENTRY({dtype}, {op})"
@@ -51,7 +53,7 @@ def library(plan: Plan, place: Path, cxx: str, dtype: str, op: str) -> Path:
     sources = [f"{plan.name}_cpu.cpp", f"{plan.name}_cpu_dispatch.cpp"]
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
     chosen = [f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}"]
-    run(cxx, *flags, *chosen, *sources, "-o", "lib.so", cwd=place)
+    run(cxx, *flags, *more, *chosen, *sources, "-o", "lib.so", cwd=place)
     return place / "lib.so"
 
 
