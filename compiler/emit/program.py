@@ -23,7 +23,7 @@ from hccc.emit.function import Fitter, Step, Tables, body, steps
 from hccc.emit.neighbours import Neighbours, neighbours
 from hccc.emit.shapes import Class, classes
 from hccc.emit.targets import Target
-from hccc.emit.width import INT, fits_int
+from hccc.emit.width import fits_int
 from hccc.ir.plan import Plan
 
 WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it

@@ -23,7 +23,7 @@ RANKS = 3
 
 
 def scattered(chunks: int, turns: int, factor: int) -> Plan:
-    """Three ranks; in turn i each puts slot (factor · i) % chunks of its input to the next's output.
+    """Three ranks; each puts slot (factor · i) % chunks of its input to the next's output.
 
     With factor · turns > 2^31 the product does not fit an int, all slots do.
     """
