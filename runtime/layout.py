@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.collective import Collective
-from hccc.ir.micro_batch import GRAIN, default_micro_batch
+from hccc.ir.micro_batch import GRAIN, MOST_QUEUED_BATCHES, default_micro_batch
 from hccc.ir.plan import Plan
 
 ALIGNMENT = 16
 FLAG_STRIDE = 128
 LARGEST_MICRO_BATCH = 1 << 30
 MOST_BATCHES = (1 << 31) - 1  # micro-batches of a part: counters compare around 2^32
-MOST_QUEUED_BATCHES = 1 << 24  # the same where queues count several messages for each
 MOST_BLOCKS = 1 << 30  # thread blocks of one launch
 MOST_BYTES = 1 << 62  # of anything
 

@@ -165,8 +165,8 @@ def _admission(plan: Plan) -> list[str]:
         lines.append("if (call && call->in_place) return HCCC_BAD_ARGUMENT;")
     if not plan.out_of_place:
         lines.append("if (call && !call->in_place) return HCCC_BAD_ARGUMENT;")
-    if plan.max_window:
-        most = plan.max_window  # window 0 means all micro-batches
+    if plan.largest_window:
+        most = plan.largest_window  # window 0 means all micro-batches
         lines += [
             "hccc_call narrowed;",
             "if (call) {",

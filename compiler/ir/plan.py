@@ -24,7 +24,7 @@ import numpy as np
 
 from hccc.ir.arrays import I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective
-from hccc.ir.micro_batch import GRAIN
+from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import Operands, Queues, Transport
 
 PLAN_VERSION = 1
@@ -100,6 +100,19 @@ class Plan:
     def modes(self) -> tuple[bool, ...]:
         """The values of "in place" that it serves."""
         return (*[False] * self.out_of_place, *[True] * self.in_place)
+
+    @property
+    def largest_window(self) -> int:
+        """The largest window (micro-batches) it may run with, 0 for any.
+
+        Besides `max_window`: who waits may be a window's messages behind, which must be fewer
+        than what counters tell apart.
+        """
+        longest = int(self.queues.length.max(initial=0))
+        if longest * MOST_QUEUED_BATCHES < COUNTED:
+            return self.max_window
+        most = (COUNTED - 1) // longest
+        return min(self.max_window or most, most)
 
     @property
     def n_ranks(self) -> int:

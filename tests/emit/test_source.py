@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import plans
 import pytest
 
@@ -68,6 +69,16 @@ def test_entries_hold_calls_to_what_was_proved() -> None:
     bound = source.cpu(replace(plan, max_window=3, in_place=False))
     assert "narrowed.window = 3;" in bound
     assert "if (call && call->in_place) return HCCC_BAD_ARGUMENT;" in bound
+
+
+@pytest.mark.parametrize(("length", "most"), [(127, 0), (128, 2**24 - 1), (10**6, 2147)])
+def test_windows_are_narrowed_where_counters_would_pass_each_other(length: int, most: int) -> None:
+    plan = plans.compiled(plans.ring_allgather(2), transport=Transport.STAGED)
+    queues = replace(plan.queues, length=np.full(len(plan.queues), length))
+    long = replace(plan, queues=queues)
+    assert long.largest_window == most and replace(long, max_window=3).largest_window == 3
+    assert ("narrowed.window = " in source.cpu(long)) == bool(most)
+    assert f"narrowed.window = {most};" in source.cpu(long) or not most
 
 
 @pytest.mark.parametrize("name", ["", "1x", "a-b", "a b", "a\nb", "../x", "ä", "x" * 500, "a\n"])
