@@ -22,7 +22,6 @@ ALIGNMENT = 16
 FLAG_STRIDE = 128
 LARGEST_MICRO_BATCH = 1 << 30
 MOST_BATCHES = (1 << 31) - 1  # micro-batches of a part: counters compare around 2^32
-MOST_BLOCKS = 1 << 30  # thread blocks of one launch
 MOST_BYTES = 1 << 62  # of anything
 
 DTYPES: dict[str, np.dtype[np.generic]] = {

@@ -10,8 +10,9 @@ import numpy as np
 
 from hccc.diagnostics import fail
 from hccc.ir.collective import Collective
+from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.build import Variant
-from hccc.runtime.layout import DTYPES, MOST_BLOCKS, Shape, buffer_elements
+from hccc.runtime.layout import DTYPES, Shape, buffer_elements
 
 DEFAULT_TIMEOUT_S = 30.0
 INT = (1 << 31) - 1

@@ -134,9 +134,11 @@ def _fitter(plan: Plan, alike: Class, tables: Tables) -> Fitter:
 def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
     """What device.h wants defined before it is included."""
     calls = sum(len(s.calls) for s in found)
+    operands = int((plan.src.counts() + plan.dst.counts()).max())
     return (
         *((f"HCCC_{name.upper()}", value) for name, value in shape(plan).items()),
         ("HCCC_THREADS", plan.warps * WARP),
+        *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )
 

@@ -28,6 +28,7 @@ from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import Operands, Queues, Transport
 
 PLAN_VERSION = 1
+MOST_BLOCKS = 1 << 30  # thread blocks of one launch, all its ranks together
 
 
 @dataclass(frozen=True, slots=True, eq=False)

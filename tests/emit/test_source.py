@@ -10,7 +10,7 @@ import pytest
 
 from hccc.diagnostics import InternalError
 from hccc.emit import source
-from hccc.ir.primitives import Transport
+from hccc.ir.primitives import Operands, Transport
 
 GOLDEN = {
     "ring": plans.compiled(plans.ring_allreduce(4)),
@@ -69,6 +69,17 @@ def test_entries_hold_calls_to_what_was_proved() -> None:
     bound = source.cpu(replace(plan, max_window=3, in_place=False))
     assert "narrowed.window = 3;" in bound
     assert "if (call && call->in_place) return HCCC_BAD_ARGUMENT;" in bound
+
+
+def test_operands_beyond_two_for_every_rank_are_told() -> None:
+    plan = plans.compiled(plans.ring_allgather(2))
+    assert "HCCC_OPERANDS" not in source.cuda(plan)
+    wide = np.repeat(plan.dst.ptr[:-1], np.diff(plan.dst.ptr) + 8)
+    dst = Operands(
+        plan.dst.ptr + 8 * np.arange(len(plan) + 1),
+        plan.dst.rank[wide], plan.dst.buffer[wide], plan.dst.slot[wide],
+    )  # fmt: skip
+    assert "#define HCCC_OPERANDS 10\n" in source.cuda(replace(plan, dst=dst))
 
 
 @pytest.mark.parametrize(("length", "most"), [(127, 0), (128, 2**24 - 1), (10**6, 2147)])

@@ -155,3 +155,10 @@ def test_many_ranks_take_no_more_shared_memory_than_there_is(tmp_path: Path) -> 
     source = write(tmp_path, kernel_text(8, 8, inline=0, ranks=1 << 16))
     assert cuda_spills(source, "sm_80") <= 128
     assert hip_spills(source, "gfx90a") == 0
+
+
+def test_more_operands_than_two_for_every_rank(tmp_path: Path) -> None:
+    text = kernel_text(8, 8, inline=0, ranks=2)
+    source = write(tmp_path, f"#define HCCC_OPERANDS 16\n{text}")
+    assert cuda_spills(source, "sm_90") <= 128
+    assert hip_spills(source, "gfx942") == 0

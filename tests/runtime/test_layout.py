@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES
+from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.abi import Call, FaultRecord, Params, Rank
 from hccc.runtime.build import Variant, build_library
-from hccc.runtime.layout import MOST_BATCHES, MOST_BLOCKS, MOST_BYTES, Shape
+from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, Shape
 from hccc.runtime.request import Request
 
 
