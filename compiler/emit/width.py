@@ -139,7 +139,7 @@ class _Printer:
         if form.constant > 0 or not plus + minus:
             adds.append(self._number(form.constant, first=not adds))
         takes = [self._term(t) for t in minus[0 if adds else 1 :]]
-        if form.constant < 0 and form.terms:
+        if form.constant < 0 and plus + minus:
             takes.append(self._number(-form.constant))
         total = adds[0] if adds else self._term(minus[0], first=True, negative=True)
         for value in adds[1:]:

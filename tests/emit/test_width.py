@@ -122,19 +122,14 @@ def test_no_form_overflows(made: tuple[Form, Grid]) -> None:
 
 
 @given(forms())
-def test_what_fits_an_int_is_printed_as_ever(made: tuple[Form, Grid]) -> None:
+def test_what_fits_an_int_is_printed_as_people_write_it(made: tuple[Form, Grid]) -> None:
     form, grid = made
-    plain = text(form, lambda _: "t0")
     try:
-        expression, tables = printed(form, grid)
+        expression, _ = printed(form, grid)
     except InternalError:
         return
-    if expression != re.sub(r"t\d+", "t0", plain):
-        assert expression.startswith("static_cast<int>(") or len(tables) > 1
-    names = {a.name: 0 for a in grid.axes} | {"rank": 0}
-    if "LL" in expression:
-        assert expression.startswith("static_cast<int>(")
-    assert not names.keys() & tables.keys()
+    plain = re.sub(r"t\d+", "t0", expression) == text(form, lambda _: "t0")
+    assert plain or expression.startswith("static_cast<int>(")
 
 
 LONG_LOOP = Grid((Axis("rank", np.arange(2)), Axis("i", np.arange(99_999))))
