@@ -78,10 +78,11 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
     """
     plan = made.plan
     schedule = wanted.schedule(plan)
-    if plan.max_window and not wanted.window:
-        wanted = replace(wanted, window=plan.max_window)
-    if plan.max_window and wanted.window > plan.max_window:
-        message = f"{plan.name} can run with --window 1 to {plan.max_window} only"
+    most = plan.largest_window
+    if most and not wanted.window:
+        wanted = replace(wanted, window=most)
+    if most and wanted.window > most:
+        message = f"{plan.name} can run with --window 1 to {most} only"
         raise fail("E426", message, help="its queues have no room for more")
     sizes = _bounded(plan, schedule, wanted)
     ops = _operations(plan, wanted)

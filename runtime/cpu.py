@@ -17,7 +17,7 @@ from hccc.runtime.abi import Call, FaultRecord, Rank
 from hccc.runtime.build import Variant, build_all, build_library
 from hccc.runtime.fault import Fault, LaunchError
 from hccc.runtime.layout import FLAG_STRIDE, Shape
-from hccc.runtime.request import Request, check_aliases, check_buffers
+from hccc.runtime.request import INT, Request, check_aliases, check_buffers, check_shape, check_size
 
 OK, TIMEOUT, BAD_ARGUMENT, NO_MEMORY = range(4)
 
@@ -45,6 +45,7 @@ class CpuCommunicator:
         *,
         include: Sequence[Path] = (),
     ) -> None:
+        check_shape(shape)
         self.source = source
         self.name = name
         self.shape = shape
@@ -68,8 +69,10 @@ class CpuCommunicator:
         """Runs the collective and returns its seconds, without checks and the first build.
 
         `inputs[r]`, `outputs[r]`: rank r's buffers, None where the collective has none there.
-        Raises UserError E41x (build), E422 and E423 (buffers), LaunchError E420 (deadline).
+        Raises UserError E41x (build), E422 and E423 (buffers), E435 (too large), LaunchError E420
+        (deadline).
         """
+        check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
         send, receive = _addresses(inputs), _addresses(outputs)
         check_aliases(self.collective, request, send, receive)
@@ -122,8 +125,8 @@ def _call_of(request: Request, n_ranks: int) -> Call:
         micro_batch_bytes=request.micro_batch,
         timeout_s=request.timeout,
         in_place=request.in_place,
-        window=min(request.window, (1 << 31) - 1),
-        workers=request.workers,
+        window=min(request.window, INT),
+        workers=min(request.workers, INT),
         first_rank=0,
         n_local=n_ranks,
     )

@@ -26,7 +26,7 @@ from hccc.runtime.abi import FaultRecord, Params, Rank
 from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
 from hccc.runtime.fault import Fault, LaunchError
 from hccc.runtime.layout import FLAG_STRIDE, Shape
-from hccc.runtime.request import Request, check_aliases, check_buffers
+from hccc.runtime.request import INT, Request, check_aliases, check_buffers, check_shape, check_size
 
 KERNEL = "hccc_kernel"
 # hccc_clock: nanoseconds on NVIDIA; on AMD the constant counter of MI300 (others are slower,
@@ -137,6 +137,7 @@ class CudaCommunicator:
         *,
         include: Sequence[Path] = (),
     ) -> None:
+        check_shape(shape)
         self.source = source.resolve()
         self.shape = shape
         self.collective = collective
@@ -159,8 +160,9 @@ class CudaCommunicator:
 
         `inputs[r]`, `outputs[r]`: CuPy arrays of rank r, None where the collective has none
         there. bfloat16 may be passed as uint16. Raises UserError E414 (build), E422 and E423
-        (buffers), E432 (does not fit), LaunchError E420 (deadline).
+        (buffers), E432 (does not fit), E435 (too large), LaunchError E420 (deadline).
         """
+        check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
         send, receive = _addresses(inputs), _addresses(outputs)
         check_aliases(self.collective, request, send, receive)
@@ -233,10 +235,10 @@ class CudaCommunicator:
             fault=self._fault.data.ptr,
             count=request.count,
             part=sizes.part,
-            timeout=int(request.timeout * ticks),
+            timeout=request.ticks(ticks),
             micro=sizes.micro,
             batches=sizes.batches,
-            window=min(request.window or max(sizes.batches, 1), (1 << 32) - 1),
+            window=min(request.window or max(sizes.batches, 1), INT),
             first_rank=0,
             in_place=request.in_place,
         )

@@ -2,7 +2,8 @@
 
 A block of `count` elements is cut into `sub` chunks, a chunk into `lanes` parts, a part into
 micro-batches; parts and micro-batches are whole numbers of 16 bytes. A test compares every
-number with the C header.
+number with the C header. Numbers here have no bounds; `too_large` says which launches the header
+refuses because they have.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.collective import Collective
-from hccc.ir.micro_batch import GRAIN, default_micro_batch
+from hccc.ir.micro_batch import GRAIN, MOST_QUEUED_BATCHES, default_micro_batch
 from hccc.ir.plan import Plan
 
 ALIGNMENT = 16
 FLAG_STRIDE = 128
 LARGEST_MICRO_BATCH = 1 << 30
+MOST_BATCHES = (1 << 31) - 1  # micro-batches of a part: counters compare around 2^32
+MOST_BYTES = 1 << 62  # of anything
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
     "int8": np.dtype(np.int8),
@@ -79,6 +82,25 @@ class Shape:
         s = self.sizes(count, size, micro_batch)
         chunks = (self.scratch + self.stage) * self.lanes * s.part
         return (chunks + self.queues * self.lanes * self.slots * s.micro) * size
+
+    def too_large(self, count: int, size: int, micro_batch: int = 0) -> str | None:
+        """What of a launch does not fit where it is kept: None for what hccc_fits lets pass."""
+        s = self.sizes(count, size, micro_batch)
+        most = MOST_QUEUED_BATCHES if self.queues else MOST_BATCHES
+        furthest = (self.ranks * count + self.sub * self.lanes * s.part) * size
+        for what, value, limit in (
+            ("micro-batches in a part of a chunk", s.batches, most),
+            ("bytes in the buffers of all ranks", furthest, MOST_BYTES),
+            ("bytes of scratch", self.scratch_bytes(count, size, micro_batch), MOST_BYTES),
+        ):
+            if value > limit:
+                return f"{value:,} {what}, more than the {limit:,} that a launch may have"
+        return None
+
+    @property
+    def launch_blocks(self) -> int:
+        """Thread blocks of a launch of all ranks."""
+        return self.ranks * self.blocks * self.lanes
 
     @property
     def ready_at(self) -> int:

@@ -10,10 +10,12 @@ import numpy as np
 
 from hccc.diagnostics import fail
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.build import Variant
-from hccc.runtime.layout import DTYPES, buffer_elements
+from hccc.runtime.layout import DTYPES, Shape, buffer_elements
 
 DEFAULT_TIMEOUT_S = 30.0
+INT = (1 << 31) - 1
 _BY_WIDTH = {1: "uint8", 2: "float16", 4: "uint32", 8: "uint64"}
 
 
@@ -50,10 +52,18 @@ class Request:
     def __post_init__(self) -> None:
         Variant(self.dtype, self.op)
         for name in ("count", "micro_batch", "window", "workers"):
-            if not 0 <= getattr(self, name) < 1 << 62:
-                raise fail("E421", f"{name} must not be negative, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value < 0:
+                raise fail("E421", f"{name} must not be negative, got {value}")
+            if value >= 1 << 62:
+                raise fail("E421", f"{name} must be less than 2^62, got {value}")
         if not self.timeout > 0:
             raise fail("E421", f"timeout must be positive, got {self.timeout}")
+
+    def ticks(self, per_second: int) -> int:
+        """The timeout in ticks of a device's clock, as `hccc_ticks` has it."""
+        ticks = self.timeout * per_second
+        return int(ticks) if ticks < 1 << 62 else 1 << 62
 
     @property
     def itemsize(self) -> int:
@@ -68,6 +78,24 @@ class Request:
         if collective.reduces or collective.op is OpType.CUSTOM:
             return Variant(self.dtype, self.op)
         return Variant(_BY_WIDTH[self.itemsize])
+
+
+def check_shape(shape: Shape) -> None:
+    """Raises UserError E435 for more thread blocks than one launch may have."""
+    if shape.launch_blocks > MOST_BLOCKS:
+        counts = f"{shape.ranks} ranks of {shape.blocks} thread blocks in {shape.lanes} channels"
+        raise fail(
+            "E435",
+            f"{counts} are {shape.launch_blocks:,}, more than the {MOST_BLOCKS:,} of a launch",
+            help="use fewer channels or fewer thread blocks",
+        )
+
+
+def check_size(shape: Shape, request: Request) -> None:
+    """Raises UserError E435 where a number of the launch does not fit where kernels keep it."""
+    problem = shape.too_large(request.count, request.itemsize, request.micro_batch)
+    if problem:
+        raise fail("E435", problem, help="launch fewer elements, or with a larger micro-batch")
 
 
 def _check_dtype(array: Array, request: Request, what: str) -> None:

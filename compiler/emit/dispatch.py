@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.emit.fit import fit
-from hccc.emit.forms import Axis, Grid, text
+from hccc.emit.forms import Axis, Grid
 from hccc.emit.function import Tables
 from hccc.emit.shapes import Class
+from hccc.emit.width import code
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _switch(
     for k, (ranks, _) in enumerate(choice):
         which[list(ranks)] = k
     grid = Grid((Axis("b.rank", np.arange(n_ranks)),))
-    lines = [f"switch ({text(fit(which, grid, ()), tables.name)}) {{"]
+    lines = [f"switch ({code(fit(which, grid, ()), grid, tables.name)}) {{"]
     for k, (_, call) in enumerate(choice):
         lines += [f"  case {k}:", f"    return {call};"]
     return [*lines, "}", "return;"]

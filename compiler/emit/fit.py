@@ -30,6 +30,7 @@ from hccc.emit.forms import (
     cost,
     values,
 )
+from hccc.emit.width import INT, fits_int
 from hccc.ir.arrays import I8
 
 Group = tuple[int, ...]
@@ -42,8 +43,12 @@ def fit(v: I8, grid: Grid, moduli: Sequence[int]) -> Form:
     """The cheapest form found for `v` (i8[grid.shape]), equal to it everywhere.
 
     `moduli`: numbers that matter in the algorithm (ranks, GPUs per node, chunks, ...).
+    Raises InternalError for values that are no int: generated code has no other parameters.
     """
-    form = _fit(np.asarray(v, np.int64), grid, tuple(sorted({m for m in moduli if m > 1})), 2)
+    v = np.asarray(v, np.int64)
+    if not fits_int(v):
+        raise InternalError("a parameter of generated code does not fit an int")
+    form = _fit(v, grid, tuple(sorted({m for m in moduli if 1 < m <= INT})), 2)
     if not np.array_equal(values(form, grid), v):
         raise InternalError("a fitted expression differs from the values it stands for")
     return form
@@ -65,7 +70,7 @@ def _fit(v: I8, grid: Grid, moduli: tuple[int, ...], depth: int) -> Form:
 def _stages(v: I8, grid: Grid, moduli: tuple[int, ...], depth: int) -> Iterator[Iterator[Form]]:
     """Ever more general forms of `v`; the first stage always has one."""
     low, high = int(v.min()), int(v.max())
-    span = (*moduli, high - low + 1)
+    span = (*moduli, min(high - low + 1, INT))
     cycles = [(0, 0), *((m, 0 if low >= 0 and high < m else low) for m in span if high - low < m)]
     yield _sums(v, grid, cycles)
     if depth and low >= 0:
@@ -221,7 +226,9 @@ def _assemble(origin: int, terms: list[Term], grid: Grid, modulus: int, offset: 
         constant -= lowest // modulus * modulus
     if terms and isinstance(terms[-1].atom, Lookup):
         reduce = modulus if all(int(a.min()) >= 0 for a in arrays) else 0
-        constant, terms[-1] = 0, Term(1, _shifted(terms[-1].atom, constant, reduce))
+        shifted = _shifted(terms[-1].atom, constant, reduce)
+        if fits_int(shifted.table):
+            constant, terms[-1] = 0, Term(1, shifted)
     return Sum(constant, tuple(terms), modulus, offset)
 
 

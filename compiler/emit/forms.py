@@ -2,8 +2,8 @@
 
 A Form says what an integer parameter of a primitive is as a function of the coordinates of the
 thread block and of the loop: `(rank + 7 - i) % 8`, `node * 4 + (local + 1) % 4`, `flags[rank][i]`.
-It prints as C (`text`) and evaluates over a whole grid (`values`), so that a fit is always checked
-against what it replaces. Operands of `/` and `%` are never negative, so C and Python agree.
+It evaluates over a whole grid (`values`), so that a fit is always checked against what it replaces,
+and prints as C (`width`). Operands of `/` and `%` are never negative, so C and Python agree.
 """
 
 from __future__ import annotations
@@ -58,12 +58,6 @@ class Coord:
     div: int = 1
     rem: int = 0
 
-    def text(self) -> str:
-        """As C."""
-        if self.rem:
-            return f"{self.axis} % {self.rem}"
-        return f"{self.axis} / {self.div}" if self.div > 1 else self.axis
-
     def of(self, x: I8) -> I8:
         """The coordinate for axis values `x`."""
         return x % self.rem if self.rem else x // self.div
@@ -76,12 +70,6 @@ class Lookup:
     axes: tuple[str, ...]
     first: tuple[int, ...]
     table: I8
-
-    def text(self, name: str) -> str:
-        """As C, with the table called `name`."""
-        return name + "".join(
-            f"[{a} - {f}]" if f else f"[{a}]" for a, f in zip(self.axes, self.first, strict=True)
-        )
 
     def key(self) -> tuple[object, ...]:
         """Equal for equal tables."""
@@ -153,54 +141,6 @@ def names(form: Form) -> set[str]:
     for t in form.terms:
         found |= set(t.atom.axes) if isinstance(t.atom, Lookup) else {t.atom.axis}
     return found
-
-
-def text(form: Form, name_table: NameTable) -> str:
-    """The form as a C expression of type int; never needs parentheses inside a call."""
-    if isinstance(form, Split):
-        high = form.high
-        simple = isinstance(high, Sum) and not high.modulus and _single(high)
-        left = text(high, name_table)
-        left = left if simple else f"({left})"
-        right = text(form.low, name_table)
-        return f"{left} * {form.base}" + ("" if right == "0" else f" + {right}")
-    inner = _sum_text(form, name_table)
-    if form.modulus:
-        inner = f"{inner if _plain(form) else f'({inner})'} % {form.modulus}"
-        return f"{form.offset} + {inner}" if form.offset else inner
-    return inner
-
-
-def _single(form: Sum) -> bool:
-    """Whether the form is one factor that binds as tightly as `*`."""
-    return len(form.terms) + bool(form.constant) == 1 and not form.offset
-
-
-def _plain(form: Sum) -> bool:
-    """Whether the form is one bare name."""
-    return len(form.terms) == 1 and form.terms[0].factor == 1 and not form.constant
-
-
-def _term_text(term: Term, name_table: NameTable) -> str:
-    atom, factor = term.atom, abs(term.factor)
-    bare = atom.text(name_table(atom)) if isinstance(atom, Lookup) else atom.text()
-    if factor == 1:
-        return bare
-    loose = isinstance(atom, Coord) and atom.div + atom.rem > 1
-    return f"({bare}) * {factor}" if loose else f"{bare} * {factor}"
-
-
-def _sum_text(form: Sum, name_table: NameTable) -> str:
-    """Positive terms first, then the constant, then what is taken off."""
-    plus = [_term_text(t, name_table) for t in form.terms if t.factor > 0]
-    minus = [_term_text(t, name_table) for t in form.terms if t.factor < 0]
-    if form.constant > 0 or not plus + minus:
-        plus.append(str(form.constant))
-    elif form.constant < 0:
-        minus.append(str(-form.constant))
-    head = " + ".join(plus)
-    tail = "".join(f" - {m}" for m in minus)
-    return head + tail if plus else f"-{minus[0]}" + "".join(f" - {m}" for m in minus[1:])
 
 
 def values(form: Form, grid: Grid) -> I8:

@@ -15,10 +15,11 @@ import numpy as np
 from hccc.emit import wrap
 from hccc.emit.calls import Argument, Call, Caller, Number
 from hccc.emit.fit import fit
-from hccc.emit.forms import Axis, Form, Grid, Lookup, cost, names, text
+from hccc.emit.forms import Axis, Form, Grid, Lookup, cost, names
 from hccc.emit.loops import Run
 from hccc.emit.segments import pieces
 from hccc.emit.shapes import Class
+from hccc.emit.width import code, text
 from hccc.ir.arrays import I8
 
 LINES_NAMED = 4  # source lines listed at a primitive
@@ -126,7 +127,8 @@ class Fitter:
             return argument
         form = self.form(argument.values, run)
         reads = frozenset(names(form))
-        return Named(argument.name, text(form, self.tables.name), "i" in reads, reads)
+        value = code(form, self.grid(run), self.tables.name)
+        return Named(argument.name, value, "i" in reads, reads)
 
     def _comment(self, run: Run, q: int, source: str) -> str:
         """`ring.rccl:14, sub-pipelines 0-6, chunk (rank + 7 - i) % 8: reduce 2 sources`."""

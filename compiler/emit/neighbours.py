@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.emit.canonical import turn
 from hccc.emit.fit import fit
-from hccc.emit.forms import Axis, Form, Grid, names, text
+from hccc.emit.forms import Axis, Form, Grid, names
 from hccc.emit.function import Tables
 from hccc.emit.shapes import rank_axes
+from hccc.emit.width import INT, code
 from hccc.ir.arrays import I8
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
@@ -54,23 +56,26 @@ def neighbours(plan: Plan, moduli: tuple[int, ...], tables: Tables) -> Neighbour
     axes, gpus = rank_axes(tuple(range(n)), plan)
     grid = Grid(axes, gpus)
     count = fit(counts.reshape(grid.shape), grid, moduli)
-    first = _body(count, "return {};", gpus, tables)
+    first = _body(count, grid, "return {};", tables)
     parameters = "int rank" if names(count) else "int"
     if not len(a):
         return Neighbours(parameters, first, ("return rank + i;",))
     if counts.min() == counts.max():
         wide = Grid((*axes, Axis("i", np.arange(counts[0]))), gpus)
         item = fit(b.reshape(wide.shape), wide, moduli)
-        return Neighbours(parameters, first, _body(item, "return {};", gpus, tables))
+        return Neighbours(parameters, first, _body(item, wide, "return {};", tables))
     start = fit((np.cumsum(counts) - counts).reshape(grid.shape), grid, moduli)
-    listed = fit(b, Grid((Axis("at", np.arange(len(b))),)), moduli)
-    at = _body(start, "const int at = {} + i;", gpus, tables)
-    return Neighbours(parameters, first, (*at, *_body(listed, "return {};", gpus, tables)))
+    if len(b) > INT:
+        raise InternalError("more pairs of neighbours than an int counts")
+    places = Grid((Axis("at", np.arange(len(b))),))
+    listed = fit(b, places, moduli)
+    at = _body(start, grid, "const int at = {} + i;", tables)
+    return Neighbours(parameters, first, (*at, *_body(listed, places, "return {};", tables)))
 
 
-def _body(form: Form, statement: str, gpus: int, tables: Tables) -> tuple[str, ...]:
+def _body(form: Form, grid: Grid, statement: str, tables: Tables) -> tuple[str, ...]:
     """A statement of the form's value, after the coordinates it reads."""
     reads = names(form)
-    lines = [f"const int node = rank / {gpus};"] if "node" in reads else []
-    lines += [f"const int local = rank % {gpus};"] if "local" in reads else []
-    return (*lines, statement.format(text(form, tables.name)))
+    lines = [f"const int node = rank / {grid.gpus};"] if "node" in reads else []
+    lines += [f"const int local = rank % {grid.gpus};"] if "local" in reads else []
+    return (*lines, statement.format(code(form, grid, tables.name)))

@@ -23,6 +23,7 @@ from hccc.emit.function import Fitter, Step, Tables, body, steps
 from hccc.emit.neighbours import Neighbours, neighbours
 from hccc.emit.shapes import Class, classes
 from hccc.emit.targets import Target
+from hccc.emit.width import fits_int
 from hccc.ir.plan import Plan
 
 WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it
@@ -133,9 +134,11 @@ def _fitter(plan: Plan, alike: Class, tables: Tables) -> Fitter:
 def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
     """What device.h wants defined before it is included."""
     calls = sum(len(s.calls) for s in found)
+    operands = int((plan.src.counts() + plan.dst.counts()).max())
     return (
         *((f"HCCC_{name.upper()}", value) for name, value in shape(plan).items()),
         ("HCCC_THREADS", plan.warps * WARP),
+        *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )
 
@@ -164,8 +167,8 @@ def _admission(plan: Plan) -> list[str]:
         lines.append("if (call && call->in_place) return HCCC_BAD_ARGUMENT;")
     if not plan.out_of_place:
         lines.append("if (call && !call->in_place) return HCCC_BAD_ARGUMENT;")
-    if plan.max_window:
-        most = plan.max_window  # window 0 means all micro-batches
+    if plan.largest_window:
+        most = plan.largest_window  # window 0 means all micro-batches
         lines += [
             "hccc_call narrowed;",
             "if (call) {",
@@ -191,6 +194,8 @@ def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Functio
 
 def _table(name: str, lookup: Lookup, target: Target) -> Table:
     values = lookup.table
+    if not fits_int(values):
+        raise InternalError(f"{name} holds what is no int")
     kind = "short" if values.min() >= -(2**15) and values.max() < 2**15 else "int"
     dims = "".join(f"[{d}]" for d in values.shape)
     rows = values.reshape(-1, values.shape[-1]).tolist()

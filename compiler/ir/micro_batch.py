@@ -14,6 +14,8 @@ from __future__ import annotations
 GRAIN = 8 << 10
 SMALLEST, LARGEST = 4 << 10, 4 << 20  # micro-batches
 FINEST, COARSEST = 1 << 10, 1 << 30  # grains
+COUNTED = 1 << 31  # messages: a queue's counters are told apart around 2^32
+MOST_QUEUED_BATCHES = 1 << 24  # micro-batches of a launch whose messages go through queues
 
 
 def default_micro_batch(part: int, grain: int = GRAIN) -> int:

@@ -24,10 +24,11 @@ import numpy as np
 
 from hccc.ir.arrays import I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.micro_batch import GRAIN
+from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import Operands, Queues, Transport
 
 PLAN_VERSION = 1
+MOST_BLOCKS = 1 << 30  # thread blocks of one launch, all its ranks together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +111,19 @@ class Plan:
     def averages(self) -> bool:
         """Whether it says where a reduction is complete, which is where an average divides."""
         return self.collective.op is not OpType.CUSTOM
+
+    @property
+    def largest_window(self) -> int:
+        """The largest window (micro-batches) it may run with, 0 for any.
+
+        Besides `max_window`: who waits may be a window's messages behind, which must be fewer
+        than what counters tell apart.
+        """
+        longest = int(self.queues.length.max(initial=0))
+        if longest * MOST_QUEUED_BATCHES < COUNTED:
+            return self.max_window
+        most = (COUNTED - 1) // longest
+        return min(self.max_window or most, most)
 
     @property
     def n_ranks(self) -> int:

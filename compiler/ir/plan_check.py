@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I8
 from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.names import is_own
-from hccc.ir.plan import Plan
+from hccc.ir.plan import MOST_BLOCKS, Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
 
 MAX_RANKS = 1 << 16
@@ -30,6 +31,8 @@ MAX_QUEUE_SLOTS = 1 << 16
 MAX_TEXT = 1024
 MAX_CUSTOM_CHUNKS = 1 << 20
 MAX_IDLE_SLOTS = 1 << 20  # of scratch memory, over all ranks
+MAX_OPERANDS = 512  # of a primitive: a block keeps where they are on its stack or in shared memory
+INT = 2**31 - 1  # rows, slots and windows are ints in tables and in generated code
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -38,11 +41,13 @@ def check(plan: Plan) -> None:
 
     Raises:
         UserError E310: a header value; E311: rows that do not fit together; E312: an operand
-        outside its buffer; E313: flags; E314: queues; E315: sizes nothing in the Plan needs.
+        outside its buffer; E313: flags; E314: queues; E315: sizes nothing in the Plan needs;
+        E316: more than generated code has room for.
     """
     _header(plan)
     _rows(plan)
     _columns(plan)
+    _limits(plan)
     _operands(plan)
     _sizes(plan)
     _queues(plan)
@@ -63,13 +68,15 @@ def _header(plan: Plan) -> None:
     _require(fits, "E310", f"source: not one printable line of at most {MAX_TEXT} characters")
     limits = {
         "collective.n_ranks": (c.n_ranks, 2, MAX_RANKS),
-        "collective.n_chunks": (c.n_chunks, 1, 2**31 - 1),
-        "collective.root": (c.root, 0, c.n_ranks - 1),
+        "collective.n_chunks": (c.n_chunks, 1, INT),
+        "collective.root": (c.root, 0, c.n_ranks - 1 if c.rooted else 0),
         "channels": (plan.channels, 1, MAX_CHANNELS),
         "warps": (plan.warps, 1, MAX_WARPS),
         "gpus_per_node": (plan.gpus_per_node, 1, MAX_RANKS),
         "nics_per_node": (plan.nics_per_node, 1, MAX_RANKS),
         "queue_slots": (plan.queue_slots, 1, MAX_QUEUE_SLOTS),
+        "max_window": (plan.max_window, 0, INT),
+        "grain": (plan.grain, FINEST, COARSEST),
     }
     for field, (value, low, high) in limits.items():
         _require(low <= value <= high, "E310", f"{field}: {value} is not in {low}..{high}")
@@ -130,6 +137,27 @@ def _within(code: str, field: str, column: NDArray[Any], below: Any) -> None:
         top = int(np.broadcast_to(below, column.shape)[i]) - 1
         room = f"0..{top}" if top >= 0 else "what there is: nothing"
         raise fail(code, f"{field}[{i}]: {column[i]} is not in {room}")
+
+
+def _limits(plan: Plan) -> None:
+    """Rows and slots are ints, blocks fit a launch, and operands the room a block has for them."""
+    operands = plan.src.counts() + plan.dst.counts()
+    for field, rows in (
+        ("chunk", len(plan)),
+        ("src.rank, dst.rank", int(operands.sum())),
+        ("waits.index", len(plan.waits.index)),
+        ("posts.rank", len(plan.posts.rank)),
+    ):
+        _require(rows <= INT, "E316", f"{field}: {rows} entries, more than {INT}")
+    most = int(operands.argmax())
+    if operands[most] > MAX_OPERANDS:
+        many = f"{operands[most]} sources and destinations, more than {MAX_OPERANDS}"
+        raise _at("src, dst", "E316", most, many)
+    n_tb = int(plan.n_tb.max())
+    blocks = f"n_tb: {n_tb} thread blocks in {plan.channels} channels"
+    _require(n_tb * plan.channels <= MOST_BLOCKS, "E316", f"{blocks}, more than {MOST_BLOCKS}")
+    slots = int((plan.scratch_slots.astype(np.int64) + plan.stage_slots).max())
+    _require(slots <= INT, "E316", f"scratch_slots: {slots} with stage_slots, more than {INT}")
 
 
 def _columns(plan: Plan) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
-from hccc.ir import plan_json
+from hccc.ir import plan_check, plan_json
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.runtime.patterns import Pattern
@@ -43,7 +43,9 @@ def made(plan: Plan, place: Path) -> Path:
     return place
 
 
-def library(plan: Plan, place: Path, cxx: str, dtype: str, op: str) -> Path:
+def library(
+    plan: Plan, place: Path, cxx: str, dtype: str, op: str, more: tuple[str, ...] = ()
+) -> Path:
     """One entry and the dispatcher as a shared library, with all warnings as errors."""
     made(plan, place)
     entry = f"ENTRY({dtype}, {op})"
@@ -51,7 +53,7 @@ def library(plan: Plan, place: Path, cxx: str, dtype: str, op: str) -> Path:
     sources = [f"{plan.name}_cpu.cpp", f"{plan.name}_cpu_dispatch.cpp"]
     flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
     chosen = [f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}"]
-    run(cxx, *flags, *chosen, *sources, "-o", "lib.so", cwd=place)
+    run(cxx, *flags, *more, *chosen, *sources, "-o", "lib.so", cwd=place)
     return place / "lib.so"
 
 
@@ -65,6 +67,17 @@ def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: 
             p = Pattern(plan.collective, dtype, "sum", count, seed)
             assert world.wrong(p, in_place=in_place, micro_batch_bytes=256) == 0
             assert world.wrong(p, in_place=in_place, micro_batch_bytes=256, window=1) == 0
+
+
+@pytest.mark.parametrize("gpus", [1, 3, 5, 8, 9, 1 << 16])
+def test_nodes_that_do_not_divide_the_ranks(gpus: int, tmp_path: Path, cxx: str) -> None:
+    """A program's header refuses them, a plan from elsewhere may have them: a hint, no more."""
+    for case in ("hierarchical", "allgather"):
+        plan = replace(CASES[case], gpus_per_node=gpus)
+        plan_check.check(plan)
+        world = launch.World(library(plan, tmp_path / case, cxx, "uint32", "sum"), plan)
+        p = Pattern(plan.collective, "uint32", "sum", 1000)
+        assert world.wrong(p, micro_batch_bytes=256) == 0
 
 
 def test_what_a_plan_does_not_serve_is_refused(tmp_path: Path, cxx: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+import cints
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hccc.emit.fit import fit
-from hccc.emit.forms import Axis, Form, Grid, Lookup, cost, text
+from hccc.emit.forms import Axis, Form, Grid, Lookup, cost
+from hccc.emit.width import code, text
 from hccc.ir.arrays import I8
 
 MODULI = (2, 3, 4, 12)
@@ -24,49 +24,22 @@ def grid(nodes: int, gpus: int, tbs: int, turns: int) -> Grid:
 
 
 def evaluated(form: Form, g: Grid) -> I8:
-    """The form's text at every point, by C's rules: `/` and `%` truncate."""
+    """The form's code at every point, by C's rules."""
     tables: dict[str, Lookup] = {}
 
     def name(lookup: Lookup) -> str:
         tables[f"t{len(tables)}"] = lookup
         return f"t{len(tables) - 1}"
 
-    expression = text(form, name)
+    expression = code(form, g, name)
     names = {n: lookup.table for n, lookup in tables.items()}
-    code = compile(re.sub(r"(?<![\w\])])(\d+)", r"C(\1)", expression), "form", "eval")
     out = np.empty(g.shape, np.int64)
     for point in np.ndindex(g.shape):
-        here = {a.name: C(int(a.values[k])) for a, k in zip(g.axes, point, strict=True)}
+        here = {a.name: int(a.values[k]) for a, k in zip(g.axes, point, strict=True)}
         if g.gpus:
-            here["rank"] = C(here["node"] * g.gpus + here["local"])
-        out[point] = int(eval(code, {"C": C, **names, **here}))
+            here["rank"] = here["node"] * g.gpus + here["local"]
+        out[point] = cints.evaluate(expression, {**names, **here})
     return out
-
-
-class C(int):
-    """An int that divides as C's does, and refuses what C leaves to chance or to the sign."""
-
-    def __add__(self, other: int) -> C:
-        return C(int(self) + int(other))
-
-    def __sub__(self, other: int) -> C:
-        return C(int(self) - int(other))
-
-    def __mul__(self, other: int) -> C:
-        return C(int(self) * int(other))
-
-    def __neg__(self) -> C:
-        return C(-int(self))
-
-    def __truediv__(self, other: int) -> C:
-        assert self >= 0 and other > 0
-        return C(int(self) // int(other))
-
-    def __mod__(self, other: int) -> C:
-        assert self >= 0 and other > 0
-        return C(int(self) % int(other))
-
-    __radd__ = __add__
 
 
 def check(v: I8, g: Grid) -> Form:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import plans
 import pytest
 
 from hccc.diagnostics import InternalError
 from hccc.emit import source
-from hccc.ir.primitives import Transport
+from hccc.ir.primitives import Operands, Transport
 
 GOLDEN = {
     "ring": plans.compiled(plans.ring_allreduce(4)),
@@ -68,6 +69,27 @@ def test_entries_hold_calls_to_what_was_proved() -> None:
     bound = source.cpu(replace(plan, max_window=3, in_place=False))
     assert "narrowed.window = 3;" in bound
     assert "if (call && call->in_place) return HCCC_BAD_ARGUMENT;" in bound
+
+
+def test_operands_beyond_two_for_every_rank_are_told() -> None:
+    plan = plans.compiled(plans.ring_allgather(2))
+    assert "HCCC_OPERANDS" not in source.cuda(plan)
+    wide = np.repeat(plan.dst.ptr[:-1], np.diff(plan.dst.ptr) + 8)
+    dst = Operands(
+        plan.dst.ptr + 8 * np.arange(len(plan) + 1),
+        plan.dst.rank[wide], plan.dst.buffer[wide], plan.dst.slot[wide],
+    )  # fmt: skip
+    assert "#define HCCC_OPERANDS 10\n" in source.cuda(replace(plan, dst=dst))
+
+
+@pytest.mark.parametrize(("length", "most"), [(127, 0), (128, 2**24 - 1), (10**6, 2147)])
+def test_windows_are_narrowed_where_counters_would_pass_each_other(length: int, most: int) -> None:
+    plan = plans.compiled(plans.ring_allgather(2), transport=Transport.STAGED)
+    queues = replace(plan.queues, length=np.full(len(plan.queues), length))
+    long = replace(plan, queues=queues)
+    assert long.largest_window == most and replace(long, max_window=3).largest_window == 3
+    assert ("narrowed.window = " in source.cpu(long)) == bool(most)
+    assert f"narrowed.window = {most};" in source.cpu(long) or not most
 
 
 @pytest.mark.parametrize("name", ["", "1x", "a-b", "a b", "a\nb", "../x", "ä", "x" * 500, "a\n"])

@@ -17,14 +17,14 @@ CUDA = ["sm_80", "sm_90"]
 HIP = ["gfx90a", "gfx942"]
 
 
-def kernel_text(sources: int, destinations: int, inline: int) -> str:
-    """A kernel of one primitive with so many operands, on 32 ranks."""
+def kernel_text(sources: int, destinations: int, inline: int, ranks: int = 32) -> str:
+    """A kernel of one primitive with so many operands, all of them at 32 ranks."""
     operands = ", ".join(f"hccc_input(b, (b.rank + {i}) % 32, {i})" for i in range(sources))
     results = ", ".join(f"hccc_output(b, (b.rank + {i}) % 32, 1)" for i in range(destinations))
     waits = ", ".join(str(i) for i in range(min(sources, 8)))
     posts = ", ".join(f"hccc_post((b.rank + {i}) % 32, {i})" for i in range(destinations))
     mode = "HCCC_REDUCE | HCCC_FINAL" if sources > 1 else "HCCC_COPY"
-    constants = {"RANKS": 32, "SUB": 8, "LANES": 2, "BLOCKS": 1, "THREADS": 512, "FLAGS": 32}
+    constants = {"RANKS": ranks, "SUB": 8, "LANES": 2, "BLOCKS": 1, "THREADS": 512, "FLAGS": 32}
     constants |= {"SCRATCH": 0, "STAGE": 0, "QUEUES": 0, "SLOTS": 1, "GRAIN": 1 << 13}
     constants["INLINE"] = inline
     defines = "\n".join(f"#define HCCC_{name} {value}" for name, value in constants.items())
@@ -149,3 +149,16 @@ def test_cpu_build_has_no_warnings() -> None:
         for program in ("ring", "mesh", "staged", "many", "stuck"):
             flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
             run([path, *flags, f"-I{INCLUDE}", str(PROGRAMS / f"{program}_cpu.cpp")])
+
+
+def test_many_ranks_take_no_more_shared_memory_than_there_is(tmp_path: Path) -> None:
+    source = write(tmp_path, kernel_text(8, 8, inline=0, ranks=1 << 16))
+    assert cuda_spills(source, "sm_80") <= 128
+    assert hip_spills(source, "gfx90a") == 0
+
+
+def test_more_operands_than_two_for_every_rank(tmp_path: Path) -> None:
+    text = kernel_text(8, 8, inline=0, ranks=2)
+    source = write(tmp_path, f"#define HCCC_OPERANDS 16\n{text}")
+    assert cuda_spills(source, "sm_90") <= 128
+    assert hip_spills(source, "gfx942") == 0

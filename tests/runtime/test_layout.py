@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import shutil
 import subprocess
 
 import pytest
-from handwritten import INCLUDE, MESH, PROGRAMS, RING, STAGED
+from handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hccc.diagnostics import UserError
+from hccc.ir.micro_batch import MOST_QUEUED_BATCHES
+from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.abi import Call, FaultRecord, Params, Rank
 from hccc.runtime.build import Variant, build_library
-from hccc.runtime.layout import Shape
+from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, Shape
+from hccc.runtime.request import Request
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +88,118 @@ def test_shapes_of_programs(name: str, shape: Shape) -> None:
     out = (ctypes.c_int * 10)()
     ctypes.CDLL(str(library)).shape_of_program(out)
     assert Shape(*out) == shape
+
+
+INT = (1 << 31) - 1
+large = st.integers(0, 9) | st.integers(0, INT) | st.just(INT)
+shapes = st.builds(
+    Shape,
+    *[st.integers(1, 9) | st.integers(1, INT) | st.just(INT)] * 4,
+    *[large] * 4,
+    st.sampled_from([1, 2, 1 << 16, 1 << 30]),
+    st.integers(1024, 1 << 30),
+)
+counts = st.integers(0, 99) | st.integers(0, 62).map(lambda k: 1 << k) | st.integers(0, 2**63 - 1)
+
+
+def c_shape(shape: Shape) -> ctypes.Array[ctypes.c_int]:
+    """The shape as C has it."""
+    first = (shape.ranks, shape.sub, shape.lanes, shape.blocks, shape.flags)
+    rest = (shape.scratch, shape.stage, shape.queues, shape.slots, shape.grain)
+    return (ctypes.c_int * 10)(*first, *rest)
+
+
+def refused(header: ctypes.CDLL, shape: Shape, size: int, **call: float) -> int:
+    """The status of a call of all ranks."""
+    values = {"n_local": shape.ranks, **call}
+    return int(header.checked(c_shape(shape), size, ctypes.byref(Call(**values))))
+
+
+@given(shapes, counts, st.sampled_from([1, 2, 4, 8]), st.integers(0, 9) | counts)
+def test_what_is_too_large_agrees(
+    header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int
+) -> None:
+    problem = shape.too_large(count, size, micro)
+    found = numbers(header, shape, count, size, micro)
+    scratch, flags = shape.scratch_bytes(count, size, micro), shape.flag_bytes
+    assert found[3] == (scratch if scratch <= MOST_BYTES else -1)
+    assert found[4] == (flags if flags <= MOST_BYTES else -1)
+    if not problem:
+        cut = shape.sizes(count, size, micro)
+        assert found[:3] == [cut.part, cut.micro, cut.batches]
+    status = refused(header, shape, size, count=count, micro_batch_bytes=micro)
+    fits = problem is None and shape.launch_blocks <= MOST_BLOCKS
+    assert status == (0 if fits else 4), problem
+
+
+@given(st.integers(-3, 99) | counts, st.integers(-3, 99) | counts, st.sampled_from([0, 1, 8]))
+def test_buffer_bytes_do_not_wrap(header: ctypes.CDLL, blocks: int, count: int, size: int) -> None:
+    header.buffer_bytes.restype = ctypes.c_longlong
+    header.buffer_bytes.argtypes = [ctypes.c_longlong, ctypes.c_longlong, ctypes.c_int]
+    exact = blocks * count * size
+    good = min(blocks, count) >= 0 and size and exact <= MOST_BYTES
+    assert header.buffer_bytes(blocks, count, size) == (exact if good else -1)
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        ({"count": 1 << 36, "micro_batch_bytes": 16}, 4),  # 2^31 micro-batches and more
+        ({"count": (1 << 33) - 8, "micro_batch_bytes": 16}, 0),
+        ({"count": 1 << 62}, 4),
+        ({"count": -1}, 2),
+        ({"micro_batch_bytes": -1}, 2),
+        ({"timeout_s": -1.0}, 2),
+        ({"timeout_s": math.nan}, 2),
+        ({"timeout_s": math.inf}, 0),
+        ({"window": -1}, 2),
+        ({"first_rank": 2, "n_local": 1}, 2),
+        ({"first_rank": INT, "n_local": INT}, 2),
+        ({"n_local": INT}, 2),
+        ({"n_local": 0}, 2),
+    ],
+)
+def test_calls_that_are_refused(header: ctypes.CDLL, call: dict[str, float], status: int) -> None:
+    assert refused(header, Shape(2, 1, 1, 1, 0, 0, 0, 0, 1), 4, **call) == status
+
+
+def test_more_blocks_than_a_launch_has_are_refused(header: ctypes.CDLL) -> None:
+    shape = Shape(1 << 16, 1, 64, 1 << 16, 0, 0, 0, 0, 1)
+    assert refused(header, shape, 4, count=1) == 4
+    assert refused(header, shape, 4, count=1, n_local=256) == 0
+    assert refused(header, shape, 4, count=1, n_local=257) == 4
+
+
+@given(st.floats(0, allow_nan=False) | st.just(math.inf), st.sampled_from([10**8, 10**9]))
+def test_timeouts_agree(header: ctypes.CDLL, seconds: float, per_second: int) -> None:
+    header.ticks.restype = ctypes.c_ulonglong
+    header.ticks.argtypes = [ctypes.c_double, ctypes.c_double]
+    if seconds > 0:
+        wanted = Request(1, "float32", timeout=seconds).ticks(per_second)
+        assert header.ticks(seconds, per_second) == wanted <= 1 << 62
+
+
+def test_limits_agree(header: ctypes.CDLL) -> None:
+    out = (ctypes.c_longlong * 4)()
+    header.limits(out)
+    assert list(out) == [MOST_BATCHES, MOST_QUEUED_BATCHES, MOST_BLOCKS, MOST_BYTES]
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(1 << 40, "int8", micro_batch=1), "micro-batches in a part of a chunk"),
+        (Request(1 << 61, "float64"), "micro-batches in a part"),
+    ],
+)
+def test_a_launch_too_large_asks_for_no_memory(request_: Request, message: str) -> None:
+    ring = communicator("ring", RING, ALLREDUCE)
+    with pytest.raises(UserError, match=message) as caught:
+        ring.launch([], [], request_)
+    assert caught.value.problem.code == "E435" and not ring._scratch[0].size
+
+
+def test_a_shape_with_too_many_blocks_asks_for_no_memory() -> None:
+    with pytest.raises(UserError, match="4,294,967,296") as caught:
+        communicator("ring", Shape(2, 1, 2, INT // 2 + 1, 0, 0, 0, 0, 1, 4 << 20), ALLREDUCE)
+    assert caught.value.problem.code == "E435"

@@ -5,6 +5,8 @@ constexpr hccc_shape hccc_this_shape = {HCCC_RANKS,   HCCC_SUB,   HCCC_LANES,  H
                                         HCCC_SCRATCH, HCCC_STAGE, HCCC_QUEUES, HCCC_SLOTS,  HCCC_GRAIN};
 
 static_assert((HCCC_SLOTS & (HCCC_SLOTS - 1)) == 0, "slots of a queue must be a power of two");
+static_assert(1LL * HCCC_BLOCKS * HCCC_LANES <= HCCC_MOST_BLOCKS, "too many thread blocks a rank");
+static_assert(1LL * HCCC_SCRATCH + HCCC_STAGE <= 0x7fffffff, "too many scratch slots");
 
 // One thread block of one launch.
 struct hccc_block {

@@ -24,7 +24,7 @@ static void hccc_cpu_block(void* params, int index) {
 // Runs ranks [first_rank, first_rank + n_local) to their ends. Returns an hccc_status.
 static inline int hccc_cpu_launch(const hccc_rank* ranks, const hccc_call* call,
                                   hccc_fault* fault) {
-  const int bad = hccc_check_call(hccc_this_shape, ranks, call, fault);
+  const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), ranks, call, fault);
   if (bad) return bad;
   *fault = hccc_fault{};
   hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), ranks, call, fault, 1e9);

@@ -10,7 +10,10 @@ constexpr int hccc_loads = sizeof(hccc_T) == 1 ? 2 : 4;  // loads of 16 bytes in
 
 // Pointers beyond this many live in shared memory instead of registers.
 constexpr int hccc_register_pointers = 3;
-constexpr int hccc_board_size = 2 * HCCC_RANKS + 4;
+#ifndef HCCC_OPERANDS  // of the primitive that has most
+#define HCCC_OPERANDS (HCCC_RANKS < 254 ? 2 * HCCC_RANKS + 4 : 512)
+#endif
+constexpr int hccc_board_size = HCCC_OPERANDS;
 static HCCC_SHARED hccc_T* hccc_shared_board[hccc_board_size];
 
 // Where K sources and then D destinations are. Set before a barrier, read after it.
@@ -24,7 +27,7 @@ struct hccc_places {
 
 template <int K, int D>
 struct hccc_places<K, D, false> {
-  static_assert(K + D <= hccc_board_size, "more operands than two for every rank");
+  static_assert(K + D <= hccc_board_size, "more operands than HCCC_OPERANDS");
   HCCC_FN bool sets(int i) { return hccc_thread() == i % hccc_threads; }
   HCCC_METHOD void set(int i, hccc_T* at) { hccc_shared_board[i] = at; }
   HCCC_METHOD hccc_T* at(int i) const { return hccc_shared_board[i]; }

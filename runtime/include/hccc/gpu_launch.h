@@ -51,7 +51,7 @@ static inline long long hccc_resident_blocks(const void* kernel) {
 // is done when the stream is, and `fault` then says whether it succeeded.
 static inline int hccc_gpu_launch(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
                                   HCCC_GPU(Stream_t) stream) {
-  const int bad = hccc_check_call(hccc_this_shape, ranks, call, fault);
+  const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), ranks, call, fault);
   if (bad) return bad;
   if (!HCCC_SYSTEM_SCOPE && call->n_local != HCCC_RANKS) return HCCC_BAD_ARGUMENT;
   const void* kernel = reinterpret_cast<const void*>(HCCC_KERNEL_NAME);

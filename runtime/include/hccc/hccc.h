@@ -22,9 +22,10 @@
 enum hccc_status {
   HCCC_OK = 0,
   HCCC_TIMEOUT = 1,      /* a wait passed its deadline: hccc_fault says which */
-  HCCC_BAD_ARGUMENT = 2, /* a null table, a negative size, ranks out of range */
+  HCCC_BAD_ARGUMENT = 2, /* a null table, a negative size or time, ranks out of range */
   HCCC_NO_MEMORY = 3,    /* stacks or threads could not be had */
-  HCCC_TOO_LARGE = 4,    /* the grid does not fit on the device at once */
+  HCCC_TOO_LARGE = 4,    /* the grid does not fit on the device at once, or a size of the launch
+                          * does not fit its type: layout.h, HCCC_MOST_* */
   HCCC_DEVICE = 5        /* the driver refused; ask it for its last error */
 };
 
@@ -52,7 +53,7 @@ typedef struct hccc_rank {
 typedef struct hccc_call {
   long long count;             /* elements in a block, as in NCCL */
   long long micro_batch_bytes; /* 0: hccc_default_micro_batch */
-  double timeout_s;            /* how long one wait may last; 0: 30 s */
+  double timeout_s;            /* how long one wait may last; 0: 30 s; may be infinite */
   int in_place;                /* see the table of collectives for what that means */
   int window;                  /* micro-batches per window; 0: all of them */
   int workers;                 /* CPU threads; 0: as many as are useful */

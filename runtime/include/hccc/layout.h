@@ -28,8 +28,14 @@ enum {
   HCCC_FLAG_STRIDE = 128,              /* bytes between flags: no two share a cache line */
   HCCC_SMALLEST_DEFAULT = 4 << 10,     /* bytes of a micro-batch that the call leaves open */
   HCCC_LARGEST_DEFAULT = 4 << 20,
-  HCCC_LARGEST_MICRO_BATCH = 1 << 30   /* bytes: offsets inside one fit 32 bits */
+  HCCC_LARGEST_MICRO_BATCH = 1 << 30,  /* bytes: offsets inside one fit 32 bits */
+  HCCC_MOST_BATCHES = 0x7fffffff,      /* micro-batches of a part: counters compare around 2^32 */
+  HCCC_MOST_QUEUED_BATCHES = 1 << 24,  /* the same where queues count several messages for each */
+  HCCC_MOST_BLOCKS = 1 << 30           /* thread blocks of one launch, all its ranks together */
 };
+
+/* The most bytes that anything of a launch may come to, so that sums of two fit a long long. */
+#define HCCC_MOST_BYTES (1LL << 62)
 
 /* What a generated collective is made of: the HCCC_* constants of the same names. */
 typedef struct hccc_shape {
@@ -46,6 +52,18 @@ typedef struct hccc_sizes {
 
 HCCC_BOTH long long hccc_round_up(long long n, long long to) { return (n + to - 1) / to * to; }
 
+/* a + b and a * b of numbers from 0 to HCCC_MOST_BYTES + 1, which is also what stands for more. */
+HCCC_BOTH long long hccc_plus(long long a, long long b) {
+  return a > HCCC_MOST_BYTES - b ? HCCC_MOST_BYTES + 1 : a + b;
+}
+
+HCCC_BOTH long long hccc_times(long long a, long long b) {
+  return b && a > HCCC_MOST_BYTES / b ? HCCC_MOST_BYTES + 1 : a * b;
+}
+
+/* Bytes as they are told: -1 for too many. */
+HCCC_BOTH long long hccc_told(long long bytes) { return bytes > HCCC_MOST_BYTES ? -1 : bytes; }
+
 /* The micro-batch of a call that names none: the power of two next to the square root of the
  * part's bytes times the grain (compiler/ir/micro_batch.py says why). */
 HCCC_BOTH long long hccc_default_micro_batch(long long part_bytes, int grain) {
@@ -55,14 +73,17 @@ HCCC_BOTH long long hccc_default_micro_batch(long long part_bytes, int grain) {
   return micro;
 }
 
+/* `count` is not negative, `size` a power of two to 16. A part beyond HCCC_MOST_BYTES elements is
+ * HCCC_MOST_BYTES + 1. */
 HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
                                    long long micro_batch_bytes) {
   const long long step = HCCC_ALIGNMENT / size;
   const long long pieces = (long long)shape.sub * shape.lanes;
   hccc_sizes sizes;
-  sizes.part = hccc_round_up((count + pieces - 1) / pieces, step);
-  if (micro_batch_bytes <= 0) 
-    micro_batch_bytes = hccc_default_micro_batch(sizes.part * size, shape.grain);
+  sizes.part = count / pieces + (count % pieces > 0);
+  sizes.part = sizes.part > HCCC_MOST_BYTES ? HCCC_MOST_BYTES + 1 : hccc_round_up(sizes.part, step);
+  if (micro_batch_bytes <= 0)
+    micro_batch_bytes = hccc_default_micro_batch(hccc_times(sizes.part, size), shape.grain);
   if (micro_batch_bytes > HCCC_LARGEST_MICRO_BATCH) micro_batch_bytes = HCCC_LARGEST_MICRO_BATCH;
   sizes.micro = hccc_round_up(micro_batch_bytes, HCCC_ALIGNMENT) / size;
   if (sizes.micro > sizes.part) sizes.micro = sizes.part;
@@ -70,18 +91,25 @@ HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
   return sizes;
 }
 
-/* Bytes of a rank's scratch memory. */
+/* Bytes of a rank's scratch memory; -1 for a call that hccc_check_call refuses. */
 HCCC_BOTH long long hccc_scratch_bytes(hccc_shape shape, long long count, int size,
                                        long long micro_batch_bytes) {
-  const hccc_sizes s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
-  const long long chunks = (long long)(shape.scratch + shape.stage) * shape.lanes * s.part;
-  const long long messages = (long long)shape.queues * shape.lanes * shape.slots * s.micro;
-  return (chunks + messages) * size;
+  hccc_sizes s;
+  long long chunks, messages;
+  if (count < 0 || size < 1 || size > HCCC_ALIGNMENT) return -1;
+  s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
+  chunks = hccc_times((long long)shape.scratch + shape.stage, shape.lanes);
+  messages = hccc_times((long long)shape.queues * shape.lanes, shape.slots);
+  chunks = hccc_times(chunks, s.part);
+  messages = hccc_times(messages, s.micro);
+  return hccc_told(hccc_times(hccc_plus(chunks, messages), size));
 }
 
-/* Bytes of a user buffer of so many blocks (a collective's input or output at one rank). */
+/* Bytes of a user buffer of so many blocks (a collective's input or output at one rank); -1 for a
+ * negative or too large one. */
 HCCC_BOTH long long hccc_buffer_bytes(long long blocks, long long count, int size) {
-  return blocks * count * size;
+  if (blocks < 0 || count < 0 || size < 1) return -1;
+  return hccc_told(hccc_times(hccc_times(blocks, count), size));
 }
 
 /* Where the groups of counters begin, in counters. */
@@ -93,9 +121,22 @@ HCCC_BOTH long long hccc_state_at(hccc_shape s) {
   return hccc_finished_at(s) + (long long)s.blocks * s.lanes;
 }
 
-/* Bytes of a rank's flags. They do not depend on the message. */
+/* Bytes of a rank's flags; -1 for too many. They do not depend on the message. */
 HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
-  return (hccc_state_at(s) + (long long)s.blocks * s.lanes) * HCCC_FLAG_STRIDE;
+  const long long blocks = hccc_times(2LL * s.blocks, s.lanes);
+  const long long counters = hccc_plus(hccc_ready_at(s) + 2LL * s.ranks + 1, blocks);
+  return hccc_told(hccc_times(counters, HCCC_FLAG_STRIDE));
+}
+
+/* Whether every number of a launch fits where it is kept, and every place can be computed: the
+ * last chunk's place also where that chunk is empty. */
+HCCC_BOTH int hccc_fits(hccc_shape shape, long long count, int size, long long micro_batch_bytes) {
+  const hccc_sizes s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
+  const int most = shape.queues ? HCCC_MOST_QUEUED_BATCHES : HCCC_MOST_BATCHES;
+  const long long chunks = hccc_times((long long)shape.sub * shape.lanes, s.part);
+  const long long furthest = hccc_plus(hccc_times(shape.ranks, count), chunks);
+  return s.batches <= most && hccc_times(furthest, size) <= HCCC_MOST_BYTES &&
+         hccc_scratch_bytes(shape, count, size, micro_batch_bytes) >= 0;
 }
 
 /* The kernel's argument, passed by value: everything about a launch that all blocks share. */
@@ -112,17 +153,23 @@ typedef struct hccc_params {
   int in_place;
 } hccc_params;
 
+/* How long one wait may last, in ticks; twice that still fits. */
+HCCC_BOTH unsigned long long hccc_ticks(double seconds, double ticks_per_second) {
+  const double ticks = (seconds > 0 ? seconds : 30) * ticks_per_second;
+  return ticks < (double)HCCC_MOST_BYTES ? (unsigned long long)ticks : 1ULL << 62;
+}
+
+/* Of a call that hccc_check_call lets pass. */
 HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_rank *ranks,
                                      const hccc_call *call, hccc_fault *fault,
                                      double ticks_per_second) {
   const hccc_sizes s = hccc_sizes_of(shape, call->count, size, call->micro_batch_bytes);
-  const double timeout = call->timeout_s > 0 ? call->timeout_s : 30;
   hccc_params p;
   p.ranks = ranks;
   p.fault = fault;
   p.count = call->count;
   p.part = s.part;
-  p.timeout = (unsigned long long)(timeout * ticks_per_second);
+  p.timeout = hccc_ticks(call->timeout_s, ticks_per_second);
   p.micro = (unsigned)s.micro;
   p.batches = (unsigned)s.batches;
   p.window = call->window > 0 ? (unsigned)call->window : s.batches ? (unsigned)s.batches : 1u;
@@ -131,12 +178,17 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_rank
   return p;
 }
 
-/* Whether a call can be launched at all. */
-HCCC_BOTH int hccc_check_call(hccc_shape shape, const hccc_rank *ranks, const hccc_call *call,
-                              const hccc_fault *fault) {
+/* Whether a call can be launched at all, with elements of `size` bytes. */
+HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_rank *ranks,
+                              const hccc_call *call, const hccc_fault *fault) {
+  long long blocks;
   if (!ranks || !call || !fault || call->count < 0 || call->window < 0) return HCCC_BAD_ARGUMENT;
+  if (call->micro_batch_bytes < 0 || !(call->timeout_s >= 0)) return HCCC_BAD_ARGUMENT;
   if (call->first_rank < 0 || call->n_local < 1) return HCCC_BAD_ARGUMENT;
-  return call->n_local <= shape.ranks - call->first_rank ? HCCC_OK : HCCC_BAD_ARGUMENT;
+  if (call->n_local > shape.ranks - call->first_rank) return HCCC_BAD_ARGUMENT;
+  blocks = hccc_times((long long)shape.blocks * shape.lanes, call->n_local);
+  if (blocks > HCCC_MOST_BLOCKS) return HCCC_TOO_LARGE;
+  return hccc_fits(shape, call->count, size, call->micro_batch_bytes) ? HCCC_OK : HCCC_TOO_LARGE;
 }
 
 #endif

@@ -1,0 +1,79 @@
+"""Plans made in memory: header values that the schema never saw, and limits of generated code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_plan_json import _text
+
+from hccc.diagnostics import UserError
+from hccc.ir import plan_check, plan_json
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Operands, Transport
+
+
+def plan() -> Plan:
+    """A ring of eight ranks."""
+    return plan_json.loads(_text("ring_allreduce", Transport.DIRECT))
+
+
+def complaint(broken: Plan) -> tuple[str, str]:
+    """The code and the text of what is wrong."""
+    with pytest.raises(UserError) as caught:
+        plan_check.check(broken)
+    return caught.value.problem.code, caught.value.problem.message
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("max_window", -1, "max_window: -1 is not in 0..2147483647"),
+        ("max_window", 2**31, "max_window: 2147483648"),
+        ("grain", 1023, "grain: 1023 is not in 1024..1073741824"),
+        ("grain", 2**30 + 1, "grain: 1073741825"),
+        ("channels", 65, "channels: 65 is not in 1..64"),
+        ("warps", 33, "warps: 33"),
+        ("queue_slots", 1 << 17, "queue_slots: 131072"),
+        ("gpus_per_node", 0, "gpus_per_node: 0"),
+    ],
+)
+def test_header_values(field: str, value: int, wanted: str) -> None:
+    changes: dict[str, Any] = {field: value}
+    code, message = complaint(replace(plan(), **changes))
+    assert code == "E310" and wanted in message
+
+
+def test_a_collective_without_a_root_has_root_0() -> None:
+    made = plan()
+    rooted = replace(made, collective=replace(made.collective, root=1))
+    assert complaint(rooted) == ("E310", "collective.root: 1 is not in 0..0")
+
+
+def test_operands_of_a_primitive_are_limited() -> None:
+    made = plan()
+    many, row = plan_check.MAX_OPERANDS, 5
+    ptr = made.src.ptr.copy()
+    ptr[row + 1 :] += many - int(made.src.counts()[row])
+    pick = np.repeat(made.src.ptr[:-1], np.diff(ptr))
+    src = Operands(ptr, made.src.rank[pick], made.src.buffer[pick], made.src.slot[pick])
+    code, message = complaint(replace(made, src=src))
+    assert code == "E316" and f"primitive 5: {many + 1} sources and destinations" in message
+
+
+def test_thread_blocks_of_a_rank_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = replace(plan(), channels=64)
+    n = int(made.n_tb.max())
+    monkeypatch.setattr(plan_check, "MOST_BLOCKS", 64 * n)
+    plan_check.check(made)
+    monkeypatch.setattr(plan_check, "MOST_BLOCKS", 64 * n - 1)
+    code, message = complaint(made)
+    assert code == "E316" and f"n_tb: {n} thread blocks in 64 channels" in message
+
+
+def test_slots_of_a_rank_are_ints() -> None:
+    slots = np.full(8, 2**30)
+    code, message = complaint(replace(plan(), scratch_slots=slots, stage_slots=slots))
+    assert code == "E316" and "scratch_slots: 2147483648 with stage_slots" in message
