@@ -103,10 +103,18 @@ def loads(text: str, name: str = "plan") -> Plan:
     try:
         plan = _plan(data)
         check(plan)
+        _accumulates_so(plan, data["accumulate"])
     except UserError as error:
         problem = error.problem
         raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None
     return plan
+
+
+def _accumulates_so(plan: Plan, said: str) -> None:
+    """What a plan says of its sums must be what kernels made of it do."""
+    if said != plan.accumulate:
+        message = f"accumulate: {said[:80]!r}, but this hccc keeps sums in {plan.accumulate}"
+        raise fail("E310", message, help="compile it again from its source")
 
 
 def _json(text: str, name: str) -> object:

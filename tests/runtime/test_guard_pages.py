@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +60,10 @@ def launched(plan: Plan, count: int, at_end: bool, host: object) -> list[NDArray
     return [f.array.copy() for f in receives]
 
 
-def gathers() -> Iterator[Path]:
-    """Custom schedules that gather at rank 0."""
-    yield OWN / "custom_gather_n3.xml"
-    yield CORPUS / "DGX1_Gather_root_0.xml"
+GATHERS = [OWN / "custom_gather_n3.xml", CORPUS / "DGX1_Gather_root_0.xml"]  # at rank 0
 
 
-@pytest.mark.parametrize("path", gathers(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", GATHERS, ids=lambda p: p.stem)
 def test_a_custom_gather_is_right_at_every_count(path: Path) -> None:
     if not path.is_file():
         pytest.skip("the corpus of foreign schedules is not beside this repository")
