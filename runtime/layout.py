@@ -23,6 +23,7 @@ FLAG_STRIDE = 128
 LARGEST_MICRO_BATCH = 1 << 30
 MOST_BATCHES = (1 << 31) - 1  # micro-batches of a part: counters compare around 2^32
 MOST_BYTES = 1 << 62  # of anything
+MOST_USER_BLOCKS = 1 << 20  # blocks of `count` elements in a user buffer
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
     "int8": np.dtype(np.int8),
@@ -87,10 +88,10 @@ class Shape:
         """What of a launch does not fit where it is kept: None for what hccc_fits lets pass."""
         s = self.sizes(count, size, micro_batch)
         most = MOST_QUEUED_BATCHES if self.queues else MOST_BATCHES
-        furthest = (self.ranks * count + self.sub * self.lanes * s.part) * size
+        furthest = (MOST_USER_BLOCKS * count + self.sub * self.lanes * s.part) * size
         for what, value, limit in (
             ("micro-batches in a part of a chunk", s.batches, most),
-            ("bytes in the buffers of all ranks", furthest, MOST_BYTES),
+            (f"bytes in a buffer of {MOST_USER_BLOCKS:,} blocks", furthest, MOST_BYTES),
             ("bytes of scratch", self.scratch_bytes(count, size, micro_batch), MOST_BYTES),
         ):
             if value > limit:

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from hccc.diagnostics import UserError
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES
 from hccc.ir.plan import MOST_BLOCKS
+from hccc.ir.plan_check import MAX_CUSTOM_CHUNKS, MAX_RANKS
 from hccc.runtime.abi import Call, FaultRecord, Params, Rank
 from hccc.runtime.build import Variant, build_library
-from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, Shape
+from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, Shape
 from hccc.runtime.request import Request
 
 
@@ -180,9 +181,11 @@ def test_timeouts_agree(header: ctypes.CDLL, seconds: float, per_second: int) ->
 
 
 def test_limits_agree(header: ctypes.CDLL) -> None:
-    out = (ctypes.c_longlong * 4)()
+    out = (ctypes.c_longlong * 5)()
     header.limits(out)
-    assert list(out) == [MOST_BATCHES, MOST_QUEUED_BATCHES, MOST_BLOCKS, MOST_BYTES]
+    most = [MOST_BATCHES, MOST_QUEUED_BATCHES, MOST_BLOCKS, MOST_BYTES, MOST_USER_BLOCKS]
+    assert list(out) == most
+    assert max(MAX_RANKS, MAX_CUSTOM_CHUNKS) <= MOST_USER_BLOCKS
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ enum {
   HCCC_LARGEST_MICRO_BATCH = 1 << 30,  /* bytes: offsets inside one fit 32 bits */
   HCCC_MOST_BATCHES = 0x7fffffff,      /* micro-batches of a part: counters compare around 2^32 */
   HCCC_MOST_QUEUED_BATCHES = 1 << 24,  /* the same where queues count several messages for each */
-  HCCC_MOST_BLOCKS = 1 << 30           /* thread blocks of one launch, all its ranks together */
+  HCCC_MOST_BLOCKS = 1 << 30,          /* thread blocks of one launch, all its ranks together */
+  HCCC_MOST_USER_BLOCKS = 1 << 20      /* blocks of `count` elements in a user buffer */
 };
 
 /* The most bytes that anything of a launch may come to, so that sums of two fit a long long. */
@@ -134,7 +135,7 @@ HCCC_BOTH int hccc_fits(hccc_shape shape, long long count, int size, long long m
   const hccc_sizes s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
   const int most = shape.queues ? HCCC_MOST_QUEUED_BATCHES : HCCC_MOST_BATCHES;
   const long long chunks = hccc_times((long long)shape.sub * shape.lanes, s.part);
-  const long long furthest = hccc_plus(hccc_times(shape.ranks, count), chunks);
+  const long long furthest = hccc_plus(hccc_times(HCCC_MOST_USER_BLOCKS, count), chunks);
   return s.batches <= most && hccc_times(furthest, size) <= HCCC_MOST_BYTES &&
          hccc_scratch_bytes(shape, count, size, micro_batch_bytes) >= 0;
 }

@@ -35,6 +35,7 @@ void limits(long long *out) {
   out[1] = HCCC_MOST_QUEUED_BATCHES;
   out[2] = HCCC_MOST_BLOCKS;
   out[3] = HCCC_MOST_BYTES;
+  out[4] = HCCC_MOST_USER_BLOCKS;
 }
 
 void structure_sizes(int *out) {
