@@ -259,6 +259,7 @@ def _sizes(plan: Plan) -> None:
     if custom and plan.collective.n_chunks > most:
         raise fail("E315", f"collective.n_chunks: {plan.collective.n_chunks} is more than {most}")
     room = _room(plan)
+    _require(int(room.sum()) <= INT, "E316", f"slots of all buffers and queues: more than {INT}")
     outputs, inputs = int(room[Buffer.OUTPUT].sum()), int(room[Buffer.INPUT].sum())
     writes = plan.dst.buffer == Buffer.OUTPUT
     reads = (plan.src.buffer == Buffer.INPUT) | (plan.src.buffer == Buffer.STAGE)
