@@ -69,7 +69,7 @@ class CpuCommunicator:
         """Runs the collective and returns its seconds, without checks and the first build.
 
         `inputs[r]`, `outputs[r]`: rank r's buffers, None where the collective has none there.
-        Raises UserError E41x (build), E422 and E423 (buffers), E435 (too large), LaunchError E420
+        Raises UserError E41x (build), E422 and E423 (buffers), E454 (too large), LaunchError E420
         (deadline).
         """
         check_size(self.shape, request)

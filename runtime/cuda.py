@@ -160,7 +160,7 @@ class CudaCommunicator:
 
         `inputs[r]`, `outputs[r]`: CuPy arrays of rank r, None where the collective has none
         there. bfloat16 may be passed as uint16. Raises UserError E414 (build), E422 and E423
-        (buffers), E432 (does not fit), E435 (too large), LaunchError E420 (deadline).
+        (buffers), E432 (does not fit), E454 (too large), LaunchError E420 (deadline).
         """
         check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)

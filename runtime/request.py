@@ -81,21 +81,21 @@ class Request:
 
 
 def check_shape(shape: Shape) -> None:
-    """Raises UserError E435 for more thread blocks than one launch may have."""
+    """Raises UserError E454 for more thread blocks than one launch may have."""
     if shape.launch_blocks > MOST_BLOCKS:
         counts = f"{shape.ranks} ranks of {shape.blocks} thread blocks in {shape.lanes} channels"
         raise fail(
-            "E435",
+            "E454",
             f"{counts} are {shape.launch_blocks:,}, more than the {MOST_BLOCKS:,} of a launch",
             help="use fewer channels or fewer thread blocks",
         )
 
 
 def check_size(shape: Shape, request: Request) -> None:
-    """Raises UserError E435 where a number of the launch does not fit where kernels keep it."""
+    """Raises UserError E454 where a number of the launch does not fit where kernels keep it."""
     problem = shape.too_large(request.count, request.itemsize, request.micro_batch)
     if problem:
-        raise fail("E435", problem, help="launch fewer elements, or with a larger micro-batch")
+        raise fail("E454", problem, help="launch fewer elements, or with a larger micro-batch")
 
 
 def _check_dtype(array: Array, request: Request, what: str) -> None:

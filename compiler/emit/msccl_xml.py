@@ -29,6 +29,7 @@ MAX_ELEMENTS = 4096  # that the runtimes keep for a rank
 MAX_CHILDREN = 1024  # of one element
 UNBOUNDED = 1 << 40  # bytes, where a dialect has no word for it
 WITH_SCRATCH = 1 << 27  # msccl allocates for maxBytes at once: its own default
+_FEWER_BLOCKS = "compile with --allocator state or connection, or with fewer --channels"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _EVERYWHERE = {
     OpType.ALLREDUCE: "allreduce",
@@ -103,7 +104,7 @@ def dumps(
     _early_limits(plan, d, in_place)
     ranks = steps(plan, in_place)
     found = channels(plan, ranks)
-    _limit(d, "channels", found.count * plan.channels, d.channels)
+    _limit(d, "channels", found.count * plan.channels, d.channels, "fewer --channels")
     for rank, blocks in enumerate(ranks):
         _limits(plan, d, rank, blocks)
     used = max(scratch_chunks(plan, r, in_place) for r in range(plan.n_ranks))
@@ -156,9 +157,10 @@ def _words(in_place: bool) -> str:
     return "in place" if in_place else "out of place"
 
 
-def _limit(d: Dialect, what: str, value: int, most: int) -> None:
+def _limit(d: Dialect, what: str, value: int, most: int, help: str | None = None) -> None:
     if value > most:
-        raise fail("E523", f"{value} {what}; the {d.name} dialect's runtimes take {most}")
+        message = f"{value} {what}; the {d.name} dialect's runtimes take {most}"
+        raise fail("E523", message, help=help)
 
 
 def _early_limits(plan: Plan, d: Dialect, in_place: bool | None) -> None:
@@ -182,7 +184,7 @@ def scratch_chunks(plan: Plan, rank: int, in_place: bool | None) -> int:
 
 def _limits(plan: Plan, d: Dialect, rank: int, blocks: list[Block]) -> None:
     k = plan.channels
-    _limit(d, f"thread blocks at rank {rank}", len(blocks) * k, d.blocks)
+    _limit(d, f"thread blocks at rank {rank}", len(blocks) * k, d.blocks, _FEWER_BLOCKS)
     total = 1 + plan.n_ranks
     for b, block in enumerate(blocks):
         length = block.length()

@@ -8,14 +8,22 @@ from __future__ import annotations
 
 MAX_SOURCE = 1024  # characters; `plan_check` and the schema hold plans to it
 OWN = "hccc"
+CMAKES = frozenset({
+    "ALL_BUILD", "INSTALL", "ZERO_CHECK", "all", "clean", "edit_cache", "help", "install",
+    "preinstall", "rebuild_cache",
+})  # fmt: skip
 
 
-def is_own(name: str) -> bool:
-    """Whether a plan's C names would meet those of hccc's headers: `hccc` and `hccc_...`.
+def objection(name: str) -> str | None:
+    """Why a plan may not have a name that C would take; None where it may.
 
-    In any case of letters, for the headers' macros and for file systems that know only one.
+    Its C names would meet those of hccc's headers: `hccc` and `hccc_...`, in any case of letters
+    for the headers' macros and for file systems that know only one. Or its CMake target would be
+    one that every project has.
     """
-    return name.lower() == OWN or name.lower().startswith(f"{OWN}_")
+    if name.lower() == OWN or name.lower().startswith(f"{OWN}_"):
+        return "`hccc` and what begins with `hccc_` are hccc's own names"
+    return f"`{name}` is a target of every CMake project" if name in CMAKES else None
 
 
 def source_name(name: str) -> str:

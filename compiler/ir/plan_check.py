@@ -20,7 +20,7 @@ from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I8
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.micro_batch import COARSEST, FINEST
-from hccc.ir.names import is_own
+from hccc.ir.names import objection
 from hccc.ir.plan import MOST_BLOCKS, Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
 
@@ -62,8 +62,8 @@ def _require(good: bool | np.bool_, code: str, message: str) -> None:
 def _header(plan: Plan) -> None:
     c = plan.collective
     _require(_NAME.fullmatch(plan.name) is not None, "E310", "name: not an identifier of C")
-    own = "name: `hccc` and what begins with `hccc_` are hccc's own names"
-    _require(not is_own(plan.name), "E310", own)
+    why = objection(plan.name)
+    _require(why is None, "E310", f"name: {why}")
     fits = len(plan.source) <= MAX_TEXT and plan.source.isprintable()
     _require(fits, "E310", f"source: not one printable line of at most {MAX_TEXT} characters")
     limits = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
-from hccc.ir.names import is_own
+from hccc.ir.names import objection
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.syntax import Algorithm, At, Mistake, Number, Pair, Text
 
@@ -121,10 +121,9 @@ class _Keys:
             help = "use letters, digits and `_`, no digit first, at most 63 in all"
             message = f"AlgoName {clip(name)!a} cannot name a function"
             raise Mistake("E012", message, self.at("AlgoName"), help)
-        if is_own(name):
-            message = f"AlgoName {name!a}: `hccc` and what begins with `hccc_` are hccc's own names"
+        if why := objection(name):
             help = "the kernels' C names begin with AlgoName: choose another"
-            raise Mistake("E012", message, self.at("AlgoName"), help)
+            raise Mistake("E012", f"AlgoName {name!a}: {why}", self.at("AlgoName"), help)
         return name
 
     def op_type(self) -> OpType:

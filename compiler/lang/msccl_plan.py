@@ -19,7 +19,7 @@ import numpy as np
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType, block_count
-from hccc.ir.names import is_own, source_name
+from hccc.ir.names import objection, source_name
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Buffer, Queues, Transport
 from hccc.lang.msccl_operands import Ends, Place
@@ -376,8 +376,8 @@ class _Builder:
 
 
 def _identifier(name: str) -> str:
-    """`name` as a C identifier that is not one of hccc's own."""
+    """`name` as a C identifier that a Plan may have."""
     clean = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[:63] or "msccl"
-    if is_own(clean):
+    if objection(clean):
         clean = f"msccl_{clean}"[:63]
     return clean if clean[0].isalpha() or clean[0] == "_" else f"a{clean}"[:63]

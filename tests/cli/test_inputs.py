@@ -119,9 +119,9 @@ def test_a_long_path_keeps_its_end(
     assert len(source) == 1024 and source.endswith(f"{'d' * 200}/ring.xml")
 
 
-@pytest.mark.parametrize("name", ["hccc", "HCCC", "hccc_shape", "Hccc_x"])
-def test_names_of_hccc_are_no_algorithms(hccc: Hccc, tmp_path: Path, name: str) -> None:
-    """They would meet hccc's own C names."""
+@pytest.mark.parametrize("name", ["hccc", "HCCC", "hccc_shape", "Hccc_x", "clean", "install"])
+def test_names_that_are_taken_are_no_algorithms(hccc: Hccc, tmp_path: Path, name: str) -> None:
+    """They would meet hccc's own C names, or targets that CMake has in every project."""
     program, plan, xml = (tmp_path / n for n in ("p.rccl", "p.json", "p.xml"))
     program.write_text(RING.read_text().replace('"ring_allreduce"', f'"{name}"'))
     plan.write_text(hccc(RING, "--emit=plan")[1].replace('"ring_allreduce"', f'"{name}"'))

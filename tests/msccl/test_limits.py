@@ -127,6 +127,17 @@ def test_blocks_and_channels(n: int, k: int, dialect: str, what: str) -> None:
     refused("E523", what, plan(DIRECT_GATHER, "Allgather", n, k=k), dialect)
 
 
+def test_a_thread_block_for_each_stage_can_be_too_many() -> None:
+    """120 of them: the msccl dialect takes 216, the other 64."""
+    made = driver.compile_file(
+        EXAMPLES / "hm_allreduce.rccl",
+        driver.Options(transport=Transport.STAGED, allocator="stage", prove=False),
+    ).plan
+    runtime.load(msccl_xml.dumps(made, "msccl", True), "msccl")
+    refused("E523", "120 thread blocks at rank 0", made, "executor")
+    refused("E523", "--allocator state or connection", made, "executor")
+
+
 def test_many_peers_take_more_channels() -> None:
     """A runtime holds 32 senders of a rank on a channel."""
     algo = runtime.load(

@@ -199,10 +199,10 @@ def test_a_launch_too_large_asks_for_no_memory(request_: Request, message: str) 
     ring = communicator("ring", RING, ALLREDUCE)
     with pytest.raises(UserError, match=message) as caught:
         ring.launch([], [], request_)
-    assert caught.value.problem.code == "E435" and not ring._scratch[0].size
+    assert caught.value.problem.code == "E454" and not ring._scratch[0].size
 
 
 def test_a_shape_with_too_many_blocks_asks_for_no_memory() -> None:
     with pytest.raises(UserError, match="4,294,967,296") as caught:
         communicator("ring", Shape(2, 1, 2, INT // 2 + 1, 0, 0, 0, 0, 1, 4 << 20), ALLREDUCE)
-    assert caught.value.problem.code == "E435"
+    assert caught.value.problem.code == "E454"
