@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from math import gcd
+from math import gcd, prod
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
+from hccc.diagnostics import InternalError, fail
 from hccc.emit.forms import (
     Axis,
     Coord,
@@ -36,6 +36,7 @@ from hccc.ir.arrays import I8
 Group = tuple[int, ...]
 LOOK = 4  # places along each axis looked at before all are
 LOOP = "i"  # the loop's axis
+LARGEST_TABLE = 1 << 24  # entries, holes included
 MANY_ROOTS = 64  # solutions of a * x = b (mod m) tried before giving up
 
 
@@ -208,10 +209,18 @@ def _two_lines(axis: Axis, part: I8, modulus: int) -> list[Term] | None:
 
 
 def _table(axes: Sequence[Axis], part: I8) -> Lookup:
-    """A table of `part`, indexed by the axes' values."""
+    """A table of `part`, indexed by the axes' values.
+
+    Raises UserError E317 where that would be nearly all holes and larger than what anybody builds.
+    """
     first = tuple(int(a.values[0]) for a in axes)
     last = tuple(int(a.values[-1]) for a in axes)
-    table = np.zeros([b - a + 1 for a, b in zip(first, last, strict=True)], np.int64)
+    shape = [b - a + 1 for a, b in zip(first, last, strict=True)]
+    if prod(shape) > max(LARGEST_TABLE, part.size):
+        message = f"a table of {prod(shape):,} entries, {part.size:,} of them used, for kernels"
+        help = "give the ranks that take part numbers that follow each other"
+        raise fail("E317", message, help=help)
+    table = np.zeros(shape, np.int64)
     table[np.ix_(*[a.values - f for a, f in zip(axes, first, strict=True)])] = part
     return Lookup(tuple(a.name for a in axes), first, table)
 

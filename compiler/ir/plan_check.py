@@ -259,7 +259,6 @@ def _sizes(plan: Plan) -> None:
     if custom and plan.collective.n_chunks > most:
         raise fail("E315", f"collective.n_chunks: {plan.collective.n_chunks} is more than {most}")
     room = _room(plan)
-    _require(int(room.sum()) <= INT, "E316", f"slots of all buffers and queues: more than {INT}")
     outputs, inputs = int(room[Buffer.OUTPUT].sum()), int(room[Buffer.INPUT].sum())
     writes = plan.dst.buffer == Buffer.OUTPUT
     reads = (plan.src.buffer == Buffer.INPUT) | (plan.src.buffer == Buffer.STAGE)
@@ -282,6 +281,7 @@ def _sizes(plan: Plan) -> None:
         _within("E315", field, slots, used + 1)
         idle = int(slots.sum(dtype=np.int64)) - int(there.sum())
         _require(idle <= MAX_IDLE_SLOTS, "E315", f"{field}: {idle} slots that nothing writes")
+    _require(int(room.sum()) <= INT, "E316", f"slots of all buffers and queues: more than {INT}")
 
 
 def _in_place_from_the_start(c: Collective) -> int:

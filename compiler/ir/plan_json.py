@@ -103,15 +103,16 @@ def loads(text: str, name: str = "plan") -> Plan:
     try:
         plan = _plan(data)
         check(plan)
-        _accumulates_so(plan, data["accumulate"])
+        _accumulates_so(plan, data)
     except UserError as error:
         problem = error.problem
         raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None
     return plan
 
 
-def _accumulates_so(plan: Plan, said: str) -> None:
+def _accumulates_so(plan: Plan, data: Any) -> None:
     """What a plan says of its sums must be what kernels made of it do."""
+    said: str = data["accumulate"]
     if said != plan.accumulate:
         message = f"accumulate: {said[:80]!r}, but this hccc keeps sums in {plan.accumulate}"
         raise fail("E310", message, help="compile it again from its source")

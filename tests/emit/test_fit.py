@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from hccc.diagnostics import UserError
 from hccc.emit.fit import fit
 from hccc.emit.forms import Axis, Form, Grid, Lookup, cost
 from hccc.emit.width import code, text
@@ -108,3 +109,13 @@ def test_reads_as_a_person_would_write(v: I8, wanted: str) -> None:
     form = fit(v, FULL, (2, G, R))
     assert text(form, lambda _: "table") == wanted
     assert np.array_equal(evaluated(form, FULL), v)
+
+
+def test_a_table_of_holes_is_refused() -> None:
+    """Two ranks far apart, with nothing regular between their blocks and loop turns."""
+    ranks = Axis("rank", np.array([0, (1 << 16) - 1]))
+    far = Grid((ranks, Axis("tb", np.arange(64)), Axis("i", np.arange(64))))
+    noise = np.random.default_rng(1).integers(0, 1 << 20, far.shape)
+    with pytest.raises(UserError, match="8,192 of them used") as caught:
+        fit(noise, far, MODULI)
+    assert caught.value.problem.code == "E317"
