@@ -19,9 +19,8 @@ from hccc import report
 from hccc.diagnostics import fail
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS, Target
-from hccc.ir import plan_json
 from hccc.ir.plan import Plan
-from hccc.road import Made
+from hccc.road import Made, kernels
 from hccc.runtime import perf
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator
@@ -161,8 +160,7 @@ def _kernels(made: Made, device: str) -> Iterator[Path]:
     targets = [target for target in TARGETS if target.name in (device, "cpu")]
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
         place = Path(temporary) / "kernels"
-        text = plan_json.dumps(made.plan)
-        directory.write(place, directory.files(made.plan, targets, text))
+        directory.write(place, kernels(made.plan, targets))
         yield place
 
 

@@ -7,7 +7,7 @@ a thread in one of them keeps no other thread from running.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numba
 from numba import prange
@@ -43,10 +43,11 @@ def njit(
     allocates: whether the loop makes arrays. One that does not need not count references, which
     takes most of the time of short functions with many arrays.
     """
+    compiler: Any = numba.njit
     options = {} if allocates or not hasattr(DefaultOptions, "_nrt") else {"_nrt": False}
 
     def compiled(loop: Callable[P, R]) -> Callable[P, R]:
-        made: Callable[P, R] = numba.njit(
+        made: Callable[P, R] = compiler(
             cache=True, nogil=True, parallel=parallel, inline=inline, **options
         )(loop)
         return made

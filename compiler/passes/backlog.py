@@ -70,12 +70,13 @@ class Backlogs(NamedTuple):
 def backlogs(n: int, n_chunks: int, n_resources: int) -> Backlogs:
     """No backlogs yet, of n tasks. Memory is touched where there are some: ≤ 68 bytes a task."""
     most = min(2 * n, n_chunks * n_resources)
-    tasks = (np.empty(n, np.int32) for _ in range(5))
-    logs = (np.empty(most, t) for t in (np.int32, np.int32, np.int64, np.int32, np.int32))
+    turn, left, right, tx, rx = (np.empty(n, np.int32) for _ in range(5))
+    first, at, before, after = (np.empty(most, np.int32) for _ in range(4))
+    waiting, last = (np.full(n_resources, -1, np.int32) for _ in range(2))
     return Backlogs(
-        *tasks, *logs, np.full(n_resources, -1, np.int32), np.full(n_chunks, -1, np.int32),
-        np.empty(n_chunks, np.int32), np.zeros(3, np.int64), np.zeros(n_chunks, np.uint8),
-        np.full(n_resources, -1, np.int32),
+        tx, rx, turn, left, right, first, at, np.empty(most, np.int64), before, after, waiting,
+        np.full(n_chunks, -1, np.int32), np.empty(n_chunks, np.int32), np.zeros(3, np.int64),
+        np.zeros(n_chunks, np.uint8), last,
     )  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hccc.compiled import njit
-
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
@@ -32,11 +31,11 @@ VISIT = 32  # what serving a chunk costs, in looks at a task
 
 class _Ready(NamedTuple):
     """tasks: those of chunk c that are ready and not in a backlog, longest first, are
-    `tasks[ptr[c]:ptr[c] + count[c]]`; vain: looks in vain not paid for by tasks scheduled; left:
+    `tasks[ptr[c]:ptr[c] + n[c]]`; vain: looks in vain not paid for by tasks scheduled; left:
     predecessors that are not scheduled."""
 
     tasks: I4
-    count: I4
+    n: I4
     vain: I8
     left: I4
     succ_ptr: I8
@@ -46,16 +45,16 @@ class _Ready(NamedTuple):
 
 @njit(allocates=False)
 def _put(t: Tasks, ready: _Ready, c: int, i: int) -> None:
-    ready.tasks[t.ptr[c] + ready.count[c]] = i
-    ready.count[c] += 1
+    ready.tasks[t.ptr[c] + ready.n[c]] = i
+    ready.n[c] += 1
 
 
 @njit(allocates=False)
 def _look(t: Tasks, ready: _Ready, c: int, sub: int, done: int) -> int:
     """Chunk c's ready tasks whose resources are free join the order, and the others stay; how
     many tasks are in the order."""
-    first, n = t.ptr[c], ready.count[c]
-    ready.count[c] = 0
+    first, n = t.ptr[c], ready.n[c]
+    ready.n[c] = 0
     for k in range(first, first + n):
         i = ready.tasks[k]
         if t.used[t.tx[i]] != sub and t.used[t.rx[i]] != sub:
@@ -75,11 +74,11 @@ def _serve(t: Tasks, ready: _Ready, b: Backlogs, c: int, sub: int, done: int) ->
     if b.offered[c] >= 0:
         done = take(t, b, c, sub, done)
     done = _look(t, ready, c, sub, done)
-    n = ready.count[c]
+    n = ready.n[c]
     ready.vain[c] = max(0, ready.vain[c] + VISIT + n - ready.patience * (done - before))
     if n > 0 and ready.vain[c] > ready.patience * n:
         keep(t, b, c, ready.tasks[t.ptr[c] : t.ptr[c] + n], sub)
-        ready.vain[c] = ready.count[c] = 0
+        ready.vain[c] = ready.n[c] = 0
     for k in range(before, done):
         for e in range(ready.succ_ptr[t.order[k]], ready.succ_ptr[t.order[k] + 1]):
             ready.left[ready.succ[e]] -= 1
@@ -113,10 +112,10 @@ def _sub_pipeline(
         found = _serve(t, ready, b, c, sub, done)
         if found > done:
             t.served[c] += 1
-            if ready.count[c] > 0:
+            if ready.n[c] > 0:
                 again[n_again] = c
                 n_again += 1
-        elif ready.count[c] > 0:
+        elif ready.n[c] > 0:
             blocked[n_blocked] = c
             n_blocked += 1
         done = found
@@ -130,7 +129,7 @@ def _hpds(t: Tasks, ready: _Ready, b: Backlogs) -> I8:
     for i in range(n):
         if ready.left[i] == 0:
             _put(t, ready, t.chunk[i], i)
-    waiting = np.flatnonzero(ready.count).astype(np.int32)
+    waiting = np.flatnonzero(ready.n).astype(np.int32)
     n_waiting, blocked = len(waiting), waiting.copy()
     again = np.empty(len(t.used), np.int32)
     start, done, sub = np.zeros(n + 1, np.int64), 0, 0
@@ -149,7 +148,7 @@ def _hpds(t: Tasks, ready: _Ready, b: Backlogs) -> I8:
 
 
 def schedule(dag: Dag, patience: int = PATIENCE) -> Pipeline:
-    """The HPDS Pipeline of `dag`. """
+    """The HPDS Pipeline of `dag`."""
     program = dag.program
     n_chunks = program.collective.n_chunks
     chunk = np.ascontiguousarray(program.transfers["chunk"])
