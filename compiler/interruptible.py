@@ -61,8 +61,8 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         work = _Work(lambda: function(*args, **kwargs))
         thread = threading.Thread(target=work.run, name=function.__name__, daemon=True)
-        thread.start()
         try:
+            thread.start()
             while not work.done.wait(LOOK):
                 pass
         except BaseException:
