@@ -74,7 +74,12 @@ def _interrupted(running: subprocess.Popen[str], place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", PLACES)
+QUICK = ("schedule", "race", "MSCCL XML", "files", "explain")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in PLACES]
+)
 def test_an_interrupt_is_heard(name: str, tmp_path: Path) -> None:
     where, argv = PLACES[name]
     given = [str(a).replace(OUT, str(tmp_path / "out")) for a in argv]

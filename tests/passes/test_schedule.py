@@ -207,7 +207,7 @@ def test_hpds_is_algorithm_1_for_any_larger_table(p):
 @pytest.mark.parametrize(
     "p",
     [
-        one_link(3000), one_link_many_chunks(1500), one_to_all(3000), gather(1500), alltoall(48),
+        one_link(3000), one_link_many_chunks(400), one_to_all(3000), gather(400), alltoall(48),
         replace(alltoall(48), gpus_per_node=8, nics_per_node=4), flat_broadcast(48),
         hm_allreduce(8, 8),
     ],
