@@ -20,9 +20,8 @@ from hccc.diagnostics import fail
 from hccc.emit import directory
 from hccc.emit.compare import compare_kernels
 from hccc.emit.targets import TARGETS, Target
-from hccc.ir import plan_json
 from hccc.ir.plan import Plan
-from hccc.road import Made
+from hccc.road import Made, kernels
 from hccc.runtime import perf
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator
@@ -188,8 +187,7 @@ def _kernels(made: Made, devices: Sequence[str]) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
         place = Path(temporary) / "kernels"
-        text = plan_json.dumps(made.plan)
-        directory.write(place, directory.files(made.plan, targets, text))
+        directory.write(place, kernels(made.plan, targets))
         yield place
 
 

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from hccc import __version__, cli_explain, cli_show, cli_sim, report
-from hccc.command import DefaultGroup, Duration, Size, Words, execute, open_streams
+from hccc.command import (
+    EXIT_INTERRUPTED,
+    DefaultGroup,
+    Duration,
+    Size,
+    Words,
+    execute,
+    leave,
+    open_streams,
+)
 from hccc.diagnostics import fail
 from hccc.options import (
     CALLS,
@@ -255,4 +264,7 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.exit(execute(cli, sys.argv[1:]))
+    code = execute(cli, sys.argv[1:])
+    if code == EXIT_INTERRUPTED:
+        leave(code)  # a computation that is left to itself may not let the interpreter end
+    sys.exit(code)

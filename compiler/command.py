@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -187,6 +187,15 @@ def _outcome(group: click.Group, argv: Sequence[str], as_json: bool) -> int:
         return error.code if isinstance(error.code, int) else EXIT_USER
     except Exception as error:
         return _bug(error, as_json)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process at once, whatever other threads are doing."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream:
+                stream.flush()
+    os._exit(code)
 
 
 def _usage(error: click.ClickException) -> Problem:

@@ -7,10 +7,11 @@ a thread in one of them keeps no other thread from running.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numba
 from numba import prange
+from numba.core.options import DefaultOptions
 
 from hccc.loop_cache import keep
 
@@ -26,7 +27,7 @@ def njit(loop: Callable[P, R], /) -> Callable[P, R]: ...
 
 @overload
 def njit(
-    *, parallel: bool = False, inline: Literal["never", "always"] = "never"
+    *, parallel: bool = False, inline: Literal["never", "always"] = "never", allocates: bool = True
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -36,14 +37,21 @@ def njit(
     *,
     parallel: bool = False,
     inline: Literal["never", "always"] = "never",
+    allocates: bool = True,
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
     """Compiles `loop` at its first call for each set of argument types: `@njit`, or with options.
 
-    parallel: `prange` runs in several threads; inline: "always" puts the loop into its callers.
+    parallel: `prange` runs in several threads; inline: "always" puts the loop into its callers;
+    allocates: whether the loop makes arrays. One that does not need not count references, which
+    takes most of the time of short functions with many arrays.
     """
+    compiler: Any = numba.njit
+    options = {} if allocates or not hasattr(DefaultOptions, "_nrt") else {"_nrt": False}
 
     def compiled(loop: Callable[P, R]) -> Callable[P, R]:
-        made: Callable[P, R] = numba.njit(nogil=True, parallel=parallel, inline=inline)(loop)
+        made: Callable[P, R] = compiler(nogil=True, parallel=parallel, inline=inline, **options)(
+            loop
+        )
         keep(made)
         return made
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from hccc.diagnostics import InternalError, Source, fail
 from hccc.emit import msccl_xml as msccl_writer
+from hccc.interruptible import interruptible
 from hccc.ir import dag as dag_ir
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir import plan_check
@@ -112,11 +113,13 @@ class _Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
 
 
+@interruptible
 def compile_file(path: Path | str, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
     """Walks the road from a program file. Raises `UserError` for anything wrong with it."""
     return compile_text(transfer.read(path), options, on_phase)
 
 
+@interruptible
 def compile_text(source: Source, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
     """Walks the road from a program's text."""
     clock = _Clock(on_phase)
@@ -125,6 +128,7 @@ def compile_text(source: Source, options: Options, on_phase: OnPhase = lambda _:
     return _walk(program, Path(source.name).name, options, clock)
 
 
+@interruptible
 def compile_program(
     program: Program, options: Options, on_phase: OnPhase = lambda _: None
 ) -> Stops:
@@ -132,6 +136,7 @@ def compile_program(
     return _walk(program, program.name, options, _Clock(on_phase))
 
 
+@interruptible
 def import_msccl(source: Source) -> tuple[Plan, Proof]:
     """The Plan of an MSCCL XML text, and what its runtimes' FIFOs carry.
 
@@ -179,6 +184,7 @@ class XmlOptions:
     max_bytes: int | None = None
 
 
+@interruptible
 def export_msccl(plan: Plan, options: XmlOptions) -> str:
     """`plan` as MSCCL XML whose size window is what the runtime's FIFOs carry.
 
@@ -202,6 +208,7 @@ def _xml(plan: Plan, options: XmlOptions, largest: int | None) -> str:
     )
 
 
+@interruptible
 def check_plan(plan: Plan) -> tuple[Proof, ...]:
     """All proofs over a Plan, whoever made it.
 

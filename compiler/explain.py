@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hccc import report, what_if
 from hccc.driver import Options
 from hccc.gap import Gap, gap
+from hccc.interruptible import interruptible
 from hccc.ir.resource_names import names
 from hccc.predict import topology_of
 from hccc.show import words
@@ -35,6 +36,7 @@ class Wanted:
     options: Options
 
 
+@interruptible
 def run(made: Made, wanted: Wanted, as_json: bool, on_phase: Callable[[str], None]) -> str:
     """The page, or JSON. Raises UserError for what cannot be simulated."""
     t = topology_of(made, wanted.cluster)

@@ -14,6 +14,7 @@ from pathlib import Path
 from hccc import explain, report
 from hccc.diagnostics import Source, UserError, fail
 from hccc.driver import Options
+from hccc.interruptible import interruptible
 from hccc.ir.topology import Topology, uniform
 from hccc.lang import cluster
 from hccc.road import Made
@@ -75,8 +76,8 @@ def show_cluster(source: Source, wanted: Wanted) -> None:
         what = "trace" if wanted.trace else wanted.what
         help = "give the program, and --cluster with this file"
         raise fail("E434", f"{source.name}: a cluster has no {what}", help=help)
-    t, name = cluster.parse(source), Path(source.name).stem
-    picture = topology(t, name)
+    t, name = interruptible(cluster.parse)(source), Path(source.name).stem
+    picture = interruptible(topology)(t, name)
     figures = [
         ("ranks", f"{len(t):,}"), ("nodes", f"{t.n_nodes:,}"),
         ("failed GPUs", f"{len(t.failed):,}"), ("direct links", f"{len(t.links):,}"),
@@ -143,6 +144,7 @@ class _Subject:
             self._machine = prepare(self.made.plan, self.where)
         return self._machine
 
+    @interruptible
     def run(self, size: int = 0) -> Run:
         """The simulated call, by default of the size asked for."""
         if size and size != self.wanted.size:
@@ -154,6 +156,7 @@ class _Subject:
     def _request(self, size: int) -> Request:
         return Request(size, in_place=not self.made.plan.out_of_place)
 
+    @interruptible
     def picture(self, what: str) -> Picture:
         """One picture. Raises E434 where there cannot be one."""
         stops = self.made.stops
@@ -170,6 +173,7 @@ class _Subject:
             raise fail("E434", f"no {what}: {_PLAN.rstrip('.')}", help="show the program instead")
         return dag(stops.dag) if what == "dag" else pipeline(stops.pipeline)
 
+    @interruptible
     def page(self, pictures: Sequence[Picture] = ()) -> Page:
         """The report; with `pictures`, of those only."""
         plan, wanted = self.made.plan, self.wanted

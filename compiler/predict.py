@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hccc import report, versus
 from hccc.diagnostics import UserError, fail
 from hccc.driver import Options
+from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang import cluster
@@ -50,6 +51,7 @@ class Call:
         )  # fmt: skip
         return Request(size, self.micro_batch or 0, self.window, self.in_place, costs)
 
+    @interruptible
     def settled(self, plan: Plan, topology: Topology, size: int) -> Request:
         """The call of one size, with the best micro-batch where that is left open."""
         if self.micro_batch is not None:
@@ -94,6 +96,7 @@ def check_given(file: Path | None) -> None:
         raise fail("E424", message, help="examples/clusters has forty")
 
 
+@interruptible
 def topology_of(made: Made, file: Path) -> Topology:
     """The cluster to simulate on."""
     return made.stops.dag.topology if made.stops else cluster.load(file)
@@ -111,6 +114,7 @@ class Rival:
     free: bool = True
 
 
+@interruptible
 def run(made: Made, wanted: Wanted, file: Path, as_json: bool, on_phase: OnPhase) -> str:
     """The table, or JSON. Raises UserError for what cannot be simulated."""
     sizes = wanted.sizes()

@@ -19,7 +19,8 @@ from hccc.diagnostics import Source, fail
 from hccc.driver import Options, Stops, XmlOptions
 from hccc.emit import directory, mscclpp_json, source
 from hccc.emit.compare import Sources, compare
-from hccc.emit.targets import TARGETS
+from hccc.emit.targets import TARGETS, Target
+from hccc.interruptible import interruptible
 from hccc.ir import dag, pipeline, plan_json, program
 from hccc.ir.plan import Plan
 from hccc.lang import cluster, msccl_xml, transfer
@@ -84,6 +85,7 @@ def read(path: Path) -> Source:
     return Source(str(path), read_text(path, lambda head: _MOST[kind_of(head)]))
 
 
+@interruptible
 def walk(
     path: Path | Source,
     options: Options,
@@ -171,7 +173,7 @@ def compared(made: Made, on_phase: driver.OnPhase) -> Made:
     if made.kernels is None:
         return made
     with _timed("Emission", made.seconds, on_phase):
-        return replace(made, sources=compare(made.kernels, made.plan))
+        return replace(made, sources=interruptible(compare)(made.kernels, made.plan))
 
 
 def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:
@@ -181,10 +183,10 @@ def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:
     elif name == "mscclpp-json":
         yield _mscclpp(made.plan, xml.in_place).removesuffix("\n")
     elif name == "plan":
-        yield plan_json.dumps(made.plan).removesuffix("\n")
+        yield interruptible(plan_json.dumps)(made.plan).removesuffix("\n")
     elif name in PLAN_STOPS:
         emit = {"cpu": source.cpu, "cuda": source.cuda, "hip": source.hip}[name]
-        yield emit(made.plan).removesuffix("\n")
+        yield interruptible(emit)(made.plan).removesuffix("\n")
     elif made.stops is None:
         raise fail("E416", f"--emit={name}: the input is a plan, which comes later on the road")
     elif name == "program":
@@ -198,7 +200,7 @@ def stop(made: Made, name: str, xml: XmlOptions) -> Iterator[str]:
 def _mscclpp(plan: Plan, in_place: bool | None) -> str:
     if in_place is None:
         raise fail("E524", "an MSCCL++ plan is for calls in place or out of place")
-    return mscclpp_json.dumps(plan, in_place)
+    return interruptible(mscclpp_json.dumps)(plan, in_place)
 
 
 def write(
@@ -207,6 +209,12 @@ def write(
     """Writes the kernels of `made` into `output`; all its files and their bytes."""
     with _timed("Emission", made.seconds, on_phase):
         wanted = [target for target in TARGETS if target.name in targets]
-        files = directory.files(made.plan, wanted, plan_json.dumps(made.plan))
+        files = kernels(made.plan, wanted)
         directory.write(output, files)
     return {name: len(text.encode()) for name, text in files.items()}
+
+
+@interruptible
+def kernels(plan: Plan, targets: Sequence[Target]) -> dict[str, str]:
+    """All files of the directory of kernels of `plan`."""
+    return directory.files(plan, targets, plan_json.dumps(plan))

@@ -3,7 +3,12 @@
 Source: ResCCL §4.3, Alg. 1. A sub-pipeline takes tasks whose predecessors are all scheduled and
 whose resources no task of the same sub-pipeline uses. Chunks take turns: the chunk that has been
 served least goes first, so that a chunk's next task does not wait right behind its last one.
-Where Alg. 1 leaves ties open, the chunk with the smaller id goes first.
+Where Alg. 1 leaves ties open, the chunk with the smaller id goes first, and of its tasks the one
+that was ready first.
+
+A chunk looks through its ready tasks when it is served, which is the fastest way while most of
+them are not blocked for long. Where it looks in vain too often (PATIENCE), the tasks that are
+blocked wait at the resource instead (`backlog`), until it is their turn there.
 """
 
 from __future__ import annotations
@@ -16,134 +21,148 @@ from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
+from hccc.passes.backlog import OFFERS, TURNS, Backlogs, Tasks, backlogs, keep, release, take
 from hccc.passes.grouping import group, transpose
+from hccc.passes.heap import before, pop
+
+PATIENCE = 256  # looks in vain for each task that is scheduled or sent to wait: both cost as much
+VISIT = 32  # what serving a chunk costs, in looks at a task
 
 
-class _Tasks(NamedTuple):
-    """ready: the ready tasks of chunk c are `ready[ptr[c]:ptr[c] + n_ready[c]]`; left: predecessors
-    not scheduled; used: the last sub-pipeline that used each resource."""
+class _Ready(NamedTuple):
+    """tasks: those of chunk c that are ready and not in a backlog, longest first, are
+    `tasks[ptr[c]:ptr[c] + n[c]]`; vain: looks in vain not paid for by tasks scheduled; left:
+    predecessors that are not scheduled."""
 
-    ptr: I8
-    ready: I4
-    n_ready: I8
+    tasks: I4
+    n: I4
+    vain: I8
     left: I4
     succ_ptr: I8
     succ: I4
-    tx: I4
-    rx: I4
-    used: I4
-    order: I4
+    patience: int
 
 
-@njit
-def _put(t: _Tasks, c: int, i: int) -> None:
-    t.ready[t.ptr[c] + t.n_ready[c]] = i
-    t.n_ready[c] += 1
+@njit(allocates=False)
+def _put(t: Tasks, ready: _Ready, c: int, i: int) -> None:
+    ready.tasks[t.ptr[c] + ready.n[c]] = i
+    ready.n[c] += 1
 
 
-@njit
-def _serve(t: _Tasks, c: int, sub: int, done: int) -> int:
-    """Chunk c's ready tasks whose resources are free join the order, what they release is ready,
-    and what stays keeps its turn; how many tasks are in the order."""
-    first, n, before = t.ptr[c], t.n_ready[c], done
-    t.n_ready[c] = 0
+@njit(allocates=False)
+def _look(t: Tasks, ready: _Ready, c: int, sub: int, done: int) -> int:
+    """Chunk c's ready tasks whose resources are free join the order, and the others stay; how
+    many tasks are in the order."""
+    first, n = t.ptr[c], ready.n[c]
+    ready.n[c] = 0
     for k in range(first, first + n):
-        i = t.ready[k]
+        i = ready.tasks[k]
         if t.used[t.tx[i]] != sub and t.used[t.rx[i]] != sub:
             t.used[t.tx[i]] = t.used[t.rx[i]] = sub
             t.order[done] = i
             done += 1
         else:
-            _put(t, c, i)
-    for k in range(before, done):
-        for e in range(t.succ_ptr[t.order[k]], t.succ_ptr[t.order[k] + 1]):
-            t.left[t.succ[e]] -= 1
-            if t.left[t.succ[e]] == 0:
-                _put(t, c, t.succ[e])
+            _put(t, ready, c, i)
     return done
 
 
-@njit
-def _by_service(count: I8, served: I8) -> tuple[I8, I4]:
-    """Chunks with ready tasks, those served least first, then by id: rows of ptr a service."""
-    most = 0
-    for c in range(len(count)):
-        if count[c] > 0:
-            most = max(most, served[c])
-    ptr = np.zeros(most + 2, np.int64)
-    for c in range(len(count)):
-        if count[c] > 0:
-            ptr[served[c] + 1] += 1
-    ptr = np.cumsum(ptr)
-    fill, rows = ptr[:-1].copy(), np.empty(ptr[-1], np.int32)
-    for c in range(len(count)):
-        if count[c] > 0:
-            rows[fill[served[c]]] = c
-            fill[served[c]] += 1
-    return ptr, rows
+@njit(allocates=False)
+def _serve(t: Tasks, ready: _Ready, b: Backlogs, c: int, sub: int, done: int) -> int:
+    """Chunk c's ready tasks whose resources are free join the order, first those of backlogs, and
+    what they release is ready; how many tasks are in the order."""
+    before = done
+    if b.offered[c] >= 0:
+        done = take(t, b, c, sub, done)
+    done = _look(t, ready, c, sub, done)
+    n = ready.n[c]
+    ready.vain[c] = max(0, ready.vain[c] + VISIT + n - ready.patience * (done - before))
+    if n > 0 and ready.vain[c] > ready.patience * n:
+        keep(t, b, c, ready.tasks[t.ptr[c] : t.ptr[c] + n], sub)
+        ready.vain[c] = ready.n[c] = 0
+    for k in range(before, done):
+        for e in range(ready.succ_ptr[t.order[k]], ready.succ_ptr[t.order[k] + 1]):
+            ready.left[ready.succ[e]] -= 1
+            if ready.left[ready.succ[e]] == 0:
+                _put(t, ready, c, ready.succ[e])
+    return done
 
 
-@njit
-def _sub_pipeline(t: _Tasks, served: I8, sub: int, done: int) -> int:
+@njit(allocates=False)
+def _sub_pipeline(
+    t: Tasks, ready: _Ready, b: Backlogs, waiting: I4, again: I4, blocked: I4, sub: int, done: int
+) -> tuple[int, int]:
     """One sub-pipeline: chunks take turns until none has a task left whose resources are free.
 
-    Chunks served `level` times are those that were before, and those that have just been.
+    waiting: the chunks with ready tasks, those served least first, then by id; `blocked` becomes
+    what of them there is after it; again: those served, in order too, since each goes up by one.
+    How many are blocked, and how many tasks are in the order.
     """
-    ptr, rows = _by_service(t.n_ready, served)  # every flag is true again (line 7)
-    again, level = np.empty(0, np.int32), 0
-    while level < len(ptr) - 1 or len(again) > 0:
-        known = rows[ptr[level] : ptr[level + 1]] if level < len(ptr) - 1 else rows[:0]
-        if len(known) + len(again) == 0:
-            level += 1
-            continue
-        later, n_later, a, b = np.empty(len(known) + len(again), np.int32), 0, 0, 0
-        while a < len(known) or b < len(again):
-            if b == len(again) or (a < len(known) and known[a] < again[b]):
-                c, a = known[a], a + 1
-            else:
-                c, b = again[b], b + 1
-            before, done = done, _serve(t, c, sub, done)
-            if done > before:
-                served[c] += 1
-                if t.n_ready[c] > 0:
-                    later[n_later] = c
-                    n_later += 1
-        again, level = later[:n_later], level + 1
-    return done
+    n_again, n_blocked, x, y = 0, 0, 0, 0
+    while x < len(waiting) or y < n_again or b.size[OFFERS] > 0:
+        c = waiting[x] if x < len(waiting) else -1
+        if y < n_again and (c < 0 or before(again[y], c, t.served)):
+            c = again[y]
+        if b.size[OFFERS] > 0 and (c < 0 or before(b.offers[0], c, t.served)):
+            c = b.offers[0]
+        x += x < len(waiting) and waiting[x] == c
+        y += y < n_again and again[y] == c
+        if b.size[OFFERS] > 0 and b.offers[0] == c:
+            pop(b.offers, 0, b.size[OFFERS], t.served)
+            b.size[OFFERS] -= 1
+        found = _serve(t, ready, b, c, sub, done)
+        if found > done:
+            t.served[c] += 1
+            if ready.n[c] > 0:
+                again[n_again] = c
+                n_again += 1
+        elif ready.n[c] > 0:
+            blocked[n_blocked] = c
+            n_blocked += 1
+        done = found
+    return n_blocked, done
 
 
 @njit
-def _hpds(t: _Tasks, chunk: I4) -> I8:
+def _hpds(t: Tasks, ready: _Ready, b: Backlogs) -> I8:
     """Alg. 1: fills `t.order`; where each sub-pipeline starts."""
-    n = len(chunk)
+    n = len(t.order)
     for i in range(n):
-        if t.left[i] == 0:
-            _put(t, chunk[i], i)
-    served = np.zeros(len(t.n_ready), np.int64)  # minus the priority of Alg. 1
+        if ready.left[i] == 0:
+            _put(t, ready, t.chunk[i], i)
+    waiting = np.flatnonzero(ready.n).astype(np.int32)
+    n_waiting, blocked = len(waiting), waiting.copy()
+    again = np.empty(len(t.used), np.int32)
     start, done, sub = np.zeros(n + 1, np.int64), 0, 0
     while done < n:
-        done = _sub_pipeline(t, served, sub, done)
+        if b.size[TURNS] > 0:
+            for k in range(start[sub - 1], done):
+                i = t.order[k]
+                release(t, b, t.tx[i])
+                if t.rx[i] != t.tx[i]:
+                    release(t, b, t.rx[i])
+        n_waiting, done = _sub_pipeline(t, ready, b, waiting[:n_waiting], again, blocked, sub, done)
+        waiting, blocked = blocked, waiting
         sub += 1
         start[sub] = done
     return start[: sub + 1]
 
 
-def schedule(dag: Dag) -> Pipeline:
-    """The HPDS Pipeline of `dag`.
-
-    O(n + dependencies + S · (chunks + blocked)) for S sub-pipelines, `blocked` being the ready
-    tasks that wait for a busy resource. Dependencies stay within a chunk, which is what lets one
-    chunk's tasks be released without a look at the others.
-    """
+def schedule(dag: Dag, patience: int = PATIENCE) -> Pipeline:
+    """The HPDS Pipeline of `dag`."""
     program = dag.program
+    n_chunks = program.collective.n_chunks
     chunk = np.ascontiguousarray(program.transfers["chunk"])
-    ptr, _ = group(chunk, program.collective.n_chunks)
+    ptr, rows = group(chunk, n_chunks)
     succs = transpose(dag.preds)
     n_resources = int(max(dag.tx.max(initial=0), dag.rx.max(initial=0))) + 1
-    tasks = _Tasks(
-        ptr, np.empty(len(dag), np.int32), np.zeros(len(ptr) - 1, np.int64),
-        dag.preds.counts().astype(np.int32), succs.ptr, succs.index, dag.tx, dag.rx,
-        np.full(n_resources, -1, np.int32), np.empty(len(dag), np.int32),
+    tasks = Tasks(
+        ptr, rows, chunk, dag.tx, dag.rx, np.full(n_resources, -1, np.int32),
+        np.zeros(n_chunks, np.int64), np.empty(len(dag), np.int32),
     )  # fmt: skip
-    start = _hpds(tasks, chunk)
+    ready = _Ready(
+        np.empty(len(dag), np.int32), np.zeros(n_chunks, np.int32), np.zeros(n_chunks, np.int64),
+        dag.preds.counts().astype(np.int32), succs.ptr, succs.index,
+        patience,
+    )  # fmt: skip
+    start = _hpds(tasks, ready, backlogs(len(dag), n_chunks, n_resources))
     return Pipeline(dag, tasks.order, start)

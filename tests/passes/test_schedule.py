@@ -1,20 +1,47 @@
 """Schedulers make linear extensions, in sub-pipelines without link conflicts."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from textbook import SMALL, SWEEP, few, hm_allgather, hm_allreduce, planned, verdict, works
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from textbook import (
+    RECV,
+    RRC,
+    SMALL,
+    SWEEP,
+    all_pairs,
+    all_to_one,
+    alltoall,
+    few,
+    flat_broadcast,
+    gather,
+    hm_allgather,
+    hm_allreduce,
+    hpds,
+    one_link,
+    one_link_many_chunks,
+    one_to_all,
+    planned,
+    program,
+    verdict,
+    works,
+)
 
 from hccc.diagnostics import InternalError
 from hccc.ir import pipeline as pipeline_ir
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.dag import Dag
+from hccc.ir.program import TRANSFER, Program
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.round_robin import round_robin
-from hccc.passes.schedule import schedule
+from hccc.passes.schedule import PATIENCE, schedule
 from hccc.passes.sync import sync
 
 HM = [f(n, g) for f in (hm_allreduce, hm_allgather) for n, g in [(2, 4), (2, 8), (4, 4), (4, 8)]]
@@ -111,3 +138,92 @@ def test_hpds_is_work_conserving():
 def test_every_schedule_gives_the_result(name):
     for pass_ in (schedule, round_robin):
         assert works(planned(lower(pass_(depend(SMALL[name])))))
+
+
+# Looks in vain before tasks wait at a resource: the schedule is the same for all of them.
+PATIENCES = (0, 1, 3, PATIENCE, 1 << 30)
+SHAPES = {
+    "one link": one_link(40),
+    "one link, many chunks": one_link_many_chunks(40),
+    "one to all": one_to_all(40),
+    "all to one": all_to_one(40),
+    "gather": gather(40),
+    "flat broadcast": flat_broadcast(12),
+    "alltoall": alltoall(12),
+    "alltoall of nodes": replace(alltoall(12), gpus_per_node=1, nics_per_node=1),
+    "alltoall, shared nics": replace(alltoall(12), gpus_per_node=4, nics_per_node=2),
+    "hm allreduce": hm_allreduce(4, 4),
+    "hm allreduce, one nic": replace(hm_allreduce(4, 4), nics_per_node=1),
+    "hm allgather": hm_allgather(4, 4),
+    "all pairs": all_pairs(16),
+}
+
+
+def assert_hpds(dag, patiences=PATIENCES):
+    want = hpds(dag)
+    for patience in patiences:
+        found = schedule(dag, patience)
+        assert [found.order[a:b].tolist() for a, b in pairwise(found.start)] == want
+
+
+@pytest.mark.parametrize("p", [*SMALL.values(), *SHAPES.values()], ids=[*SMALL, *SHAPES])
+def test_hpds_is_algorithm_1(p):
+    assert_hpds(p if isinstance(p, Dag) else depend(p))
+
+
+@st.composite
+def tables(draw, most):
+    """Programs of any transfers, right or wrong, on nodes that share NICs."""
+    per_node = draw(st.sampled_from([1, 2, 4]))
+    ranks, chunks = per_node * draw(st.integers(2, 4)), draw(st.integers(1, 6))
+    rows = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, ranks - 1), st.integers(1, ranks - 1), st.integers(0, 12),
+                st.integers(0, chunks - 1), st.sampled_from([RECV, RRC]),
+            ),
+            min_size=1, max_size=most,
+        )
+    )  # fmt: skip
+    rows = [(src, (src + by) % ranks, *rest) for src, by, *rest in rows]
+    nics = draw(st.sampled_from([n for n in (1, 2, 4) if n <= per_node]))
+    return program(OpType.ALLREDUCE, ranks, chunks, rows, gpus=per_node, nics=nics)
+
+
+@settings(deadline=None)
+@given(tables(60))
+def test_hpds_is_algorithm_1_for_any_table(p):
+    assert_hpds(depend(p))
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(tables(400))
+def test_hpds_is_algorithm_1_for_any_larger_table(p):
+    assert_hpds(depend(p))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "p",
+    [
+        one_link(3000), one_link_many_chunks(400), one_to_all(3000), gather(400), alltoall(48),
+        replace(alltoall(48), gpus_per_node=8, nics_per_node=4), flat_broadcast(48),
+        hm_allreduce(8, 8),
+    ],
+)  # fmt: skip
+def test_hpds_is_algorithm_1_for_larger_shapes(p):
+    assert_hpds(depend(p))
+
+
+@pytest.mark.parametrize("shape", [(1 << 17, 1), (1, 1 << 17)], ids=str)
+def test_hpds_takes_time_in_proportion(shape):
+    """Minutes where a sub-pipeline looks at every chunk, every blocked task, or every service."""
+    steps, chunks = shape
+    table = np.zeros(max(shape), TRANSFER)
+    table["dst"] = 1
+    table["step" if steps > 1 else "chunk"] = np.arange(len(table))
+    c = Collective(OpType.BROADCAST, 2, chunks, 0)
+    pipeline = schedule(depend(Program("link", c, 1, 16, 2, 2, table)))
+    assert np.array_equal(pipeline.order, np.arange(len(table)))
+    assert pipeline.n_sub == len(table)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +17,7 @@ from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import TRANSFER, Program
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
+from hccc.passes.grouping import transpose
 from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.schedule import schedule
@@ -118,6 +122,41 @@ def broadcast(r):
     return program(OpType.BROADCAST, r, 2, rows)
 
 
+def one_link(n):
+    """Every transfer of one chunk over one link, each after the one before."""
+    return program(OpType.BROADCAST, 2, 1, [(0, 1, i, 0, RECV) for i in range(n)])
+
+
+def one_link_many_chunks(n):
+    return program(OpType.BROADCAST, 2, n, [(0, 1, 0, i, RECV) for i in range(n)])
+
+
+def one_to_all(r):
+    return program(OpType.BROADCAST, r, 1, [(0, d, 0, 0, RECV) for d in range(1, r)], gpus=1)
+
+
+def all_to_one(r):
+    return program(OpType.REDUCE, r, 1, [(s, 0, s, 0, RRC) for s in range(1, r)], gpus=1)
+
+
+def gather(r):
+    return program(OpType.GATHER, r, r, [(s, 0, 0, s, RECV) for s in range(1, r)], gpus=1)
+
+
+def flat_broadcast(r):
+    """The root sends each of r chunks to everybody: one chunk never waits for another."""
+    rows = [(0, d, 0, c, RECV) for d in range(1, r) for c in range(r)]
+    return program(OpType.BROADCAST, r, r, rows, gpus=1)
+
+
+def all_pairs(r):
+    """A Dag that no program has: all pairs of ranks in one chunk, no task after another."""
+    dag = depend(replace(alltoall(r), gpus_per_node=1, nics_per_node=1))
+    together = dag.program.transfers.copy()
+    together["chunk"] = 0
+    return replace(dag, program=replace(dag.program, transfers=together))
+
+
 SMALL = {
     "ring allgather": ring_allgather(4),
     "ring reducescatter": ring_reducescatter(4),
@@ -129,6 +168,44 @@ SMALL = {
     "sendrecv": sendrecv(4),
     "broadcast": broadcast(4),
 }
+
+
+def hpds(dag):
+    """ResCCL Alg. 1 by the letter: the sub-pipelines, lists of tasks.
+
+    Of the chunks with ready tasks the one served least goes first, then the one with the smaller
+    id; it takes every ready task, longest ready first, whose resources the sub-pipeline does not
+    use; what that releases may go in the same sub-pipeline when the chunk's turn comes again.
+    """
+    chunk = dag.program.transfers["chunk"].tolist()
+    left = dag.preds.counts().tolist()
+    succs = transpose(dag.preds)
+    ready, served, pipelines = defaultdict(list), defaultdict(int), []
+    for i in range(len(dag)):
+        if left[i] == 0:
+            ready[chunk[i]].append(i)
+    while any(ready.values()):
+        pipelines.append([])
+        used, in_turn = set(), {c for c in ready if ready[c]}
+        while in_turn:
+            c = min(in_turn, key=lambda c: (served[c], c))
+            taken = []
+            for i in ready[c]:
+                needs = {int(dag.tx[i]), int(dag.rx[i])}
+                if not needs & used:
+                    used |= needs
+                    taken.append(i)
+            ready[c] = [i for i in ready[c] if i not in set(taken)]
+            for i in taken:
+                for j in succs.row(i).tolist():
+                    left[j] -= 1
+                    if left[j] == 0:
+                        ready[c].append(j)
+            if not taken or not ready[c]:
+                in_turn.remove(c)
+            served[c] += bool(taken)
+            pipelines[-1] += taken
+    return pipelines
 
 
 def lowered(p: Program, transport: Transport = Transport.DIRECT) -> Primitives:

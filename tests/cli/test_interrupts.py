@@ -1,0 +1,147 @@
+"""Ctrl-C ends every command at once, whatever compiled code is doing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from commandline import COMMAND, ROOT, environment
+
+from hccc.interruptible import interruptible
+
+EXAMPLES = ROOT / "examples"
+HM, DGX = EXAMPLES / "hm_allreduce.rccl", EXAMPLES / "clusters" / "dgx-h100.cluster"
+RING = EXAMPLES / "ring_allreduce.rccl"
+XML = ROOT / "tests" / "msccl" / "data" / "allreduce_pair_n2.xml"
+# In place of a pass: one call of native code that takes a day, and hears nothing meanwhile.
+LONG = """
+import hashlib, importlib, sys
+from functools import reduce
+def long(*args, **kwargs):
+    print("here", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", (1 << 31) - 1)
+where, name = sys.argv.pop(1).split(":")
+*path, name = name.split(".")
+holder = reduce(getattr, path, importlib.import_module("hccc." + where))
+if isinstance(holder, dict):
+    holder.update(dict.fromkeys(holder, long))
+else:
+    setattr(holder, name, long)
+from hccc.cli import main
+main()
+"""
+OUT = "OUT"  # a name that a test replaces
+CHECK = ("check", RING)
+PLACES = {
+    "parsing": ("driver:transfer.load", CHECK),
+    "verify": ("driver:verify", CHECK),
+    "depend": ("driver:depend", CHECK),
+    "schedule": ("driver:SCHEDULERS.all", CHECK),
+    "lower": ("driver:lower", CHECK),
+    "fuse": ("driver:fuse", CHECK),
+    "place": ("driver:place", CHECK),
+    "allocate": ("driver:allocate", CHECK),
+    "sync": ("driver:sync", CHECK),
+    "deadlock": ("driver:deadlock", CHECK),
+    "race": ("driver:race", CHECK),
+    "result": ("driver:result", CHECK),
+    "files": ("emit.directory:files", (RING, "-o", OUT)),
+    "emit plan": ("ir.plan_json:dumps", (RING, "--emit=plan")),
+    "emit kernels": ("emit.source:cpu", (RING, "--emit=cpu")),
+    "emit XML": ("driver:_xml", (RING, "--emit=msccl-xml", "--transport", "staged")),
+    "MSCCL XML": ("driver:fifo", ("check", XML)),
+    "reschedule": ("road:recover", ("check", XML, "--reschedule")),
+    "run": ("emit.directory:files", ("run", RING)),
+    "simulate": ("sim.engine:run", ("sim", RING, "--cluster", DGX)),
+    "fastest": ("sim.engine:run", ("check", RING, "--cluster", DGX)),
+    "explain": ("explain:limits", ("explain", RING, "--cluster", DGX)),
+    "timeline": ("picture:timeline", ("show", RING, "--cluster", DGX, "-o", f"{OUT}.html")),
+    "topology": ("picture:topology", ("show", DGX, "-o", f"{OUT}.svg")),
+}
+
+
+def _interrupted(running: subprocess.Popen[str], place: Path) -> None:
+    """Presses Ctrl-C and looks at what `running` leaves."""
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert (out, err.strip()) == ("", "")
+    assert list(place.iterdir()) == []
+
+
+QUICK = ("schedule", "race", "MSCCL XML", "files", "explain")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in PLACES]
+)
+def test_an_interrupt_is_heard(name: str, tmp_path: Path) -> None:
+    where, argv = PLACES[name]
+    given = [str(a).replace(OUT, str(tmp_path / "out")) for a in argv]
+    with subprocess.Popen(
+        [sys.executable, "-c", LONG, where, *given],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        assert running.stdout.readline() == "here\n"
+        time.sleep(0.1)
+        _interrupted(running, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0])
+def test_an_interrupt_is_heard_in_a_large_program(seconds: float, tmp_path: Path) -> None:
+    text = HM.read_text().replace("nRanks=32", "nRanks=2048").replace("nNodes = 4", "nNodes = 256")
+    large = tmp_path / "in" / "large.rccl"
+    large.parent.mkdir()
+    large.write_text(text)
+    (tmp_path / "out").mkdir()
+    with subprocess.Popen(
+        [*COMMAND, str(large), "-o", str(tmp_path / "out" / "kernels")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as running:  # fmt: skip
+        time.sleep(seconds)
+        _interrupted(running, tmp_path / "out")
+
+
+def test_errors_come_through_with_their_traceback() -> None:
+    def fails(x: int) -> int:
+        raise ValueError(x)
+
+    with pytest.raises(ValueError) as raised:
+        interruptible(fails)(3)
+    assert raised.traceback[-1].name == "fails"
+
+
+def test_other_threads_compute_themselves() -> None:
+    inner = interruptible(threading.get_ident)
+    outer = interruptible(lambda: (threading.get_ident(), inner()))
+    assert len(set(outer())) == 1
+    assert inner() != threading.get_ident()
+
+
+def test_what_is_interrupted_does_not_go_on() -> None:
+    """The interpreter's next step ends it: nobody wants its result."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def computes() -> None:
+        begun.set()
+        try:
+            for _ in range(10_000):
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    def presses() -> None:
+        begun.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=presses, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(computes)()
+    assert ended.wait(20)
