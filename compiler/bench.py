@@ -20,6 +20,7 @@ from hccc.diagnostics import fail
 from hccc.emit import directory
 from hccc.emit.compare import compare_kernels
 from hccc.emit.targets import TARGETS, Target
+from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.road import Made, kernels
 from hccc.runtime import perf
@@ -91,10 +92,11 @@ def run(made: Made, wanted: Wanted, as_json: bool) -> int:
             on_phase("Building kernels")
             binds = [_binder(device, place, plan, wanted, variants) for device in _devices(wanted)]
         table = Table(plan, wanted.device, schedule, as_json)
+        measure = interruptible(perf.measure)
         for dtype, op in variants:
             bound = [bind(dtype, op) for bind in binds]
             for size in _sizes(plan, dtype, sizes):
-                table.add(perf.measure(plan.collective, dtype, op, size, schedule, *bound))
+                table.add(measure(plan.collective, dtype, op, size, schedule, *bound))
     table.finish()
     return table.wrong
 
