@@ -70,3 +70,14 @@ def test_a_schedule_is_proved_as_it_was_written_too() -> None:
     algo = msccl_xml.parse(Source("racing.xml", racing))
     with pytest.raises(UserError, match="nothing orders"):
         imported(algo)
+
+
+def test_a_value_that_ends_in_the_wrong_slot_is_not_moved_out_of_the_way() -> None:
+    """In scratch it would leave what was there before, which is right."""
+    text = (DATA / "allreduce_parked_n2.xml").read_text(encoding="utf-8")
+    last = '      <step s="7" type="cpy" srcbuf="o" srcoff="0" dstbuf="o" dstoff="1" cnt="1" '
+    last += 'depid="-1" deps="-1" hasdep="0"/>\n    </tb>'
+    algo = msccl_xml.parse(Source("spoilt.xml", text.replace("    </tb>", last, 1)))
+    with pytest.raises(UserError) as caught:
+        imported(algo)
+    assert caught.value.problem.code in ("E306", "E307")
