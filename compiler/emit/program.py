@@ -24,6 +24,7 @@ from hccc.emit.neighbours import Neighbours, neighbours
 from hccc.emit.shapes import Class, classes
 from hccc.emit.targets import Target
 from hccc.emit.width import fits_int
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 
 WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it
@@ -117,6 +118,8 @@ def interesting(plan: Plan) -> tuple[int, ...]:
     n, g, c = plan.n_ranks, max(1, plan.gpus_per_node), plan.collective
     per = c.chunks_per_block
     found = {n, g, n // g, c.n_chunks, per, per * g, n * per}
+    if c.op is OpType.CUSTOM:
+        found.add(c.chunks_per_rank)
     return tuple(sorted(m for m in found if m > 1))
 
 

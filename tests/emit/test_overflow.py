@@ -57,17 +57,19 @@ def test_a_product_beyond_int_reaches_the_right_slots(
     built = library(plan, tmp_path / "k", cxx, "uint32", "sum", SANITIZE)
     assert f"i * {factor}LL" in (tmp_path / "k" / "scattered_cpu.cpp").read_text()
     world = launch.World(built, plan)
-    count, size = 4 * chunks, 4  # 16 bytes a chunk
-    inputs = [launch.aligned(count * size).view(np.uint32) for _ in range(RANKS)]
-    outputs = [launch.aligned(count * size).view(np.uint32) for _ in range(RANKS)]
+    count, size = 4, 4  # 16 bytes a chunk, which is a block
+    inputs, outputs = (
+        [launch.aligned(chunks * count * size).view(np.uint32) for _ in range(RANKS)]
+        for _ in range(2)
+    )
     for rank in range(RANKS):
-        inputs[rank][:] = np.arange(count) * RANKS + rank
+        inputs[rank][:] = np.arange(chunks * count) * RANKS + rank
     rows = zip(inputs, outputs, world.flags, strict=True)
     addresses = [(i.ctypes.data, o.ctypes.data, 0, f.ctypes.data) for i, o, f in rows]
     ranks = (launch.Rank * RANKS)(*[launch.Rank(*row) for row in addresses])
     call = launch.CallArguments(count=count, timeout_s=20, n_local=RANKS)
     assert world.entry(ranks, byref(call), b"uint32", None, byref(launch.Fault())) == 0
-    moved = np.isin(np.arange(chunks), np.arange(turns) * factor % chunks).repeat(4)
+    moved = np.isin(np.arange(chunks), np.arange(turns) * factor % chunks).repeat(count)
     for rank in range(RANKS):
         assert np.array_equal(outputs[rank], np.where(moved, inputs[rank - 1], 0))
     assert "runtime error" not in capfd.readouterr().err

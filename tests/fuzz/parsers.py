@@ -23,8 +23,9 @@ from random import Random
 from types import FrameType
 
 from hccc.diagnostics import Source, UserError
+from hccc.driver import imported
 from hccc.ir import plan_check
-from hccc.lang import msccl_plan, msccl_xml, transfer
+from hccc.lang import msccl_xml, transfer
 
 from . import grammar
 
@@ -85,7 +86,7 @@ def read(kind: str, data: bytes) -> str:
         if kind == "rccl":
             transfer.parse(source)
             return "accepted"
-        plan = msccl_plan.to_plan(msccl_xml.parse(source))
+        plan, _ = imported(msccl_xml.parse(source))
     except UserError as error:
         return error.problem.code
     try:
