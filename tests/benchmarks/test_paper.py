@@ -74,6 +74,7 @@ def test_no_speed_up_beats_the_bound(tmp_path: Path) -> None:
         assert all(best >= hccc for hccc, best in zip(found["hccc"], found["best"], strict=True))
 
 
+@pytest.mark.slow
 def test_every_row_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     run_command("--table", "1", "--sizes", "8", "--json")
     facts = json.loads(capsys.readouterr().out)

@@ -28,7 +28,7 @@ def redirected(argv: str, streams: str, **more: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("argv", [f"check --json {RING}", f"{RING} --emit=plan", "--help"])
 def test_a_full_stdout_is_one_error(argv: str, unbuffered: str) -> None:
     code, stderr = redirected(argv, "> /dev/full", PYTHONUNBUFFERED=unbuffered)
@@ -46,13 +46,14 @@ def test_a_closed_stdout_is_one_error(argv: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "streams", ["2> /dev/full", "2>&-", "> /dev/full 2> /dev/full", ">&- 2>&-"]
+    "streams",
+    ["2>&-", *(pytest.param(s, marks=pytest.mark.slow) for s in ("2> /dev/full", ">&- 2>&-"))],
 )
 def test_an_error_that_cannot_be_told_is_still_one(streams: str) -> None:
     assert redirected("check --json nothing", streams) == (1, "")
 
 
-@pytest.mark.parametrize("streams", ["2> /dev/full", "2>&-"])
+@pytest.mark.parametrize("streams", [pytest.param("2> /dev/full", marks=pytest.mark.slow), "2>&-"])
 def test_stderr_is_not_needed(streams: str) -> None:
     assert redirected(f"check {RING}", streams) == (0, "")
 
