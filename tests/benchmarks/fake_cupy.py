@@ -7,6 +7,7 @@ import ctypes
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,6 +24,9 @@ extern "C" int fake_launch(hccc_params* p, int x, int y, int threads) {
   return hccc_run_team(hccc_cpu_block, p, x * y, 2);
 }
 """
+
+
+_NUMBERS = count()
 
 
 class Pointer:
@@ -86,7 +90,8 @@ class RawKernel:
     def kernel(self) -> Callable[..., None]:
         """cupy.cuda.Function; compiles at first use."""
         if self._function is None:
-            source = self._place / f"kernel{id(self)}.cpp"
+            # Never the same name twice: dlopen would give the library it has under that name.
+            source = self._place / f"kernel{next(_NUMBERS)}.cpp"
             source.write_text(self._code + ENTRY, encoding="utf-8")
             library = source.with_suffix(".so")
             flags = ["-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
