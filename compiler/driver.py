@@ -147,7 +147,7 @@ def import_msccl(source: Source) -> tuple[Plan, Proof]:
 
 
 def imported(algo: Algo) -> tuple[Plan, Proof]:
-    """As `import_msccl`, of what a file holds."""
+    """The Plan of a parsed MSCCL XML text; the rest as `import_msccl`."""
     plan = label(msccl_plan.to_plan(algo))
     carried = fifo(plan, algo.protocol, algo.chunks_per_loop)
     plan = _roomy(with_enough_slots(plan))

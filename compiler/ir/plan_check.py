@@ -222,6 +222,7 @@ def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
         raise _at(
             field, "E312", i, f"chunk {plan.chunk[i]} may be longer than slot {operands.slot[k]} "
             f"of {Buffer(int(operands.buffer[k])).name}",
+            "keep it in a slot of the same place in its block, or in scratch memory",
         )  # fmt: skip
 
 
@@ -246,8 +247,8 @@ def _room(plan: Plan) -> I8:
     return room
 
 
-def _at(field: str, code: str, primitive: int, message: str) -> UserError:
-    return fail(code, f"{field}: primitive {primitive}: {message}")
+def _at(field: str, code: str, primitive: int, message: str, help: str | None = None) -> UserError:
+    return fail(code, f"{field}: primitive {primitive}: {message}", help=help)
 
 
 def _none(field: str, bad: B1, operands: Operands, code: str, message: str) -> None:

@@ -53,7 +53,8 @@ def _run(
             other = held[src[k]]
             if other >= 0 and (name < 0 or other % per > name % per):
                 name = other
-        chunk[i] = name if name >= 0 else chunk[i]
+        if name >= 0:
+            chunk[i] = name
         final[i] = src_ptr[i + 1] - src_ptr[i] > 1 and np.all(value == full)
         for k in range(dst_ptr[i], dst_ptr[i + 1]):
             state[dst[k]] = value

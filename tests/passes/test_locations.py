@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,10 @@ from hccc.diagnostics import Source
 from hccc.driver import Options, compile_text
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
 from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer, Operands
 from hccc.passes.kin import among_kin
 from hccc.passes.locations import locate
 from hccc.passes.waits import enforced
-from hccc.testing.grow import program
 
 
 def gather(n: int) -> Plan:
@@ -28,20 +30,18 @@ def test_only_the_root_has_many() -> None:
     assert locate(plan, in_place=True).count == 2 * 300
 
 
+@pytest.mark.parametrize("op", [OpType.SENDRECV, OpType.CUSTOM])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_custom_buffers_are_one_memory_in_place(in_place: bool) -> None:
-    p = program(Collective(OpType.ALLGATHER, 3, 6), [(0, 1, 0, 0, 0)], 3, 3)
-    plan = compile_text(
-        Source("x", "ResCCLAlgo(nRanks=2, OpType='SendRecv'):\n  transfer(0, 1, 0, 0, recv)\n"
-               "  transfer(1, 0, 0, 1, recv)\n"),
-        Options(),
-    ).plan  # fmt: skip
-    assert len(p) == 1
-    where = locate(plan, in_place=in_place)
-    shared = np.intersect1d(where.start[where.start >= 0], where.want[where.want >= 0])
-    assert len(shared) == 2
-    at = np.flatnonzero(where.start >= 0)
-    assert ((where.want[at] >= 0).all()) == in_place
+def test_buffers_are_one_memory_in_place_only(op: OpType, in_place: bool) -> None:
+    """A rank's send and receive slot are one location in place, two out of place."""
+    n = 3
+    slot = np.zeros(2 * n, np.int32)
+    buffer = np.repeat([Buffer.INPUT, Buffer.OUTPUT], n)
+    operands = Operands(np.array([0, 2 * n]), np.tile(np.arange(n), 2), buffer, slot)
+    plan = replace(gather(n), collective=Collective(op, n, n), src=operands, dst=operands)
+    sends, receives = np.split(locate(plan, in_place=in_place).src, 2)
+    assert (sends == receives).all() == in_place
+    assert len({*sends.tolist(), *receives.tolist()}) == (n if in_place else 2 * n)
 
 
 @pytest.mark.parametrize("op", PROGRAMMABLE)
@@ -50,8 +50,6 @@ def test_every_start_and_every_end_has_its_location(op: OpType) -> None:
     c = Collective(op, n, 2 * n * n if op is OpType.ALLTOALL else 2 * n)
     starts = sum(c.input_blocks(r) * c.chunks_per_block for r in range(n))
     ends = sum(c.output_blocks(r) * c.chunks_per_block for r in range(n))
-    from dataclasses import replace
-
     plan = replace(gather(3), collective=c)
     where = locate(plan, in_place=False)
     assert (where.start >= 0).sum() == starts and (where.want >= 0).sum() == ends
