@@ -24,18 +24,19 @@ from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
-from hccc import bench
 from hccc.diagnostics import Source
 from hccc.driver import Options, compile_file, compile_text
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir.plan import Plan
-from hccc.probes import Pool
-from hccc.profile import profile
-from hccc.profile_file import Profile
-from hccc.runtime import calibrate, perf
-from hccc.runtime.calibrate import Case, Work
+from hccc.launch import measure as bench
+from hccc.profile import calibrate
+from hccc.profile.calibrate import Case, Work
+from hccc.profile.cluster_file import Profile
+from hccc.profile.measure import profile
+from hccc.profile.probes import Pool
 from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.measure import perf
 from hccc.runtime.request import Request
 from hccc.sim import costs, simulate
 from hccc.sim.machine import prepare

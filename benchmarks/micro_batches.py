@@ -24,10 +24,10 @@ from hccc import driver
 from hccc.diagnostics import Source
 from hccc.driver import Options, Stops
 from hccc.ir.collective import OpType
-from hccc.lang import cluster
+from hccc.lang.cluster import load as cluster
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, simulate
-from hccc.synth.ring import ring
+from hccc.synth.builtin.ring import ring
 
 MESHES = (("resccl-topo1", 2, 4), ("resccl-topo2", 2, 8), ("resccl-topo3", 4, 4),
           ("resccl-topo4", 4, 8), ("resccl-v100-topo4", 4, 8), ("syccl-a100-16", 2, 8))  # fmt: skip

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from hccc.diagnostics import InternalError, Source, fail
-from hccc.emit import msccl_xml as msccl_writer
+from hccc.emit.msccl import xml as msccl_writer
+from hccc.interop import msccl_plan
+from hccc.interop.label import label
+from hccc.interop.relocate import relocate
 from hccc.interruptible import interruptible
 from hccc.ir import dag as dag_ir
 from hccc.ir import pipeline as pipeline_ir
@@ -27,28 +30,28 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
-from hccc.lang import cluster, msccl_plan, msccl_xml, transfer
-from hccc.lang.msccl_xml import Algo
+from hccc.lang.cluster import load as cluster
+from hccc.lang.msccl import load as msccl_xml
+from hccc.lang.msccl.load import Algo
+from hccc.lang.transfer import load as transfer
 from hccc.passes.allocate import ALLOCATORS, allocate
-from hccc.passes.deadlock import deadlock
+from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
-from hccc.passes.fifo import fifo, with_enough_slots
 from hccc.passes.fuse import LEVELS, fuse
-from hccc.passes.label import label
+from hccc.passes.hpds import hpds
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
 from hccc.passes.place import place
-from hccc.passes.proof import Proof
-from hccc.passes.race import race
-from hccc.passes.reach import reach
-from hccc.passes.relocate import relocate
-from hccc.passes.result import result
 from hccc.passes.round_robin import round_robin
-from hccc.passes.schedule import schedule
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
+from hccc.proofs.deadlock import deadlock
+from hccc.proofs.fifo import fifo, with_enough_slots
+from hccc.proofs.proof import Proof
+from hccc.proofs.race import race
+from hccc.proofs.result import result
 
-SCHEDULERS = {"hpds": schedule, "list": list_schedule, "round-robin": round_robin}
+SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
 TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
 MOST_TRIED = 1 << 15  # transfers
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
@@ -238,7 +241,7 @@ def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Sto
     with clock.phase("Analysis"):
         program = verify(program)
         if topology is not None:
-            reach(program, topology)
+            check_reachable(program, topology)
         dag = sound(depend(program, topology), dag_ir.check)
     schedulers = _schedulers(options, dag, topology)
     ways = [_lowered(dag, name, source, options, clock) for name in schedulers]

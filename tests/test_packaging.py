@@ -61,7 +61,12 @@ def test_the_wheel_is_the_tree(wheel: set[str]) -> None:
 
 
 def test_data_files_are_there(wheel: set[str]) -> None:
-    for name in ("py.typed", "lang/transfer.lark", "ir/plan.schema.json", "templates/kernel.jinja"):
+    for name in (
+        "py.typed",
+        "lang/transfer/transfer.lark",
+        "ir/plan.schema.json",
+        "templates/kernel.jinja",
+    ):
         assert f"hccc/{name}" in wheel
     assert "hccc/runtime/include/hccc/device.h" in wheel
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from hccc.emit import wrap
-from hccc.emit.calls import incoming
-from hccc.emit.canonical import canonical
 from hccc.emit.directory import headers
-from hccc.emit.dispatch import Case
-from hccc.emit.program import Function, Table, view
+from hccc.emit.kernels import wrap
+from hccc.emit.kernels.calls import incoming
+from hccc.emit.kernels.canonical import canonical
+from hccc.emit.kernels.dispatch import Case
+from hccc.emit.kernels.view import Function, Table, view
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.arrays import I8
 from hccc.ir.plan import Plan

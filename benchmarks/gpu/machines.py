@@ -22,9 +22,9 @@ from hccc.ir.plan import Plan
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator, build_binary, compile_command, find_device
 from hccc.runtime.layout import shape_of
-from hccc.runtime.perf import Bind, Memory
+from hccc.runtime.measure.perf import Bind, Memory
+from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.request import Request
-from hccc.runtime.session import DeviceSession, HostSession
 
 Arrays = Sequence[Any]
 STALL = 1 << 30  # bytes of the copy that launches queue up behind

@@ -24,9 +24,9 @@ from timing import GRACE, Budget, race, summary, watchdog
 
 from hccc.diagnostics import UserError
 from hccc.ir.plan import Plan
-from hccc.runtime import perf
 from hccc.runtime.fault import LaunchError
-from hccc.runtime.perf import Schedule
+from hccc.runtime.measure import perf
+from hccc.runtime.measure.perf import Schedule
 from hccc.runtime.request import Request
 
 RESULTS = Path(__file__).parent / "results"

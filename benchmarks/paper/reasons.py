@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.gap import gap
 from hccc.ir.topology import F8
+from hccc.predict.gap import gap
 from hccc.sim import usage
 from hccc.sim.simulate import Run
 from hccc.synth.bound import Limits

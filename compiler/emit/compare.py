@@ -14,7 +14,7 @@ from pathlib import Path
 from hccc import __version__
 from hccc.diagnostics import UserError, fail
 from hccc.emit.directory import PLAN, files, headers
-from hccc.emit.source import text
+from hccc.emit.kernels.source import text
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
 

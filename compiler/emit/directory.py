@@ -17,10 +17,10 @@ from pathlib import Path
 from secrets import token_hex
 
 from hccc.diagnostics import InternalError, UserError, fail
-from hccc.emit.library import DispatchView, library
-from hccc.emit.lock import locked
-from hccc.emit.source import text
+from hccc.emit.kernels.library import DispatchView, library
+from hccc.emit.kernels.source import text
 from hccc.emit.targets import TARGETS, Target
+from hccc.files.lock import locked
 from hccc.ir.plan import Plan
 from hccc.render import render
 

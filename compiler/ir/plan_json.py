@@ -21,13 +21,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hccc.diagnostics import Source, Span, UserError, fail
+from hccc.files.reading import read_text
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
-from hccc.reading import read_text
 
 MAX_BYTES = 1 << 28  # a plan of 1,024 ranks and 2 million transfers needs a third of it
 _VERSION_KEY = "hccc_plan"

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from lark import Token
 
-from hccc.lang.syntax import At, Mistake
+from hccc.lang.transfer.syntax import At, Mistake
 
 WORDS = {
     "_NEWLINE": "the end of the line",

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.compiled import njit
+from hccc.analysis.connections import Connections, connections, split
+from hccc.analysis.estimate import F8, estimate
+from hccc.analysis.grouping import group
+from hccc.analysis.stages import stages
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Blocks, Primitives
-from hccc.passes.connections import Connections, connections, split
-from hccc.passes.grouping import group
+from hccc.jit.compiled import njit
 from hccc.passes.requeue import requeue
-from hccc.passes.stages import stages
-from hccc.passes.timeline import F8, timeline
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
@@ -82,10 +82,10 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
 
 def _state_based(p: Primitives, found: Connections) -> I4:
     """The block of each connection, idle connections sharing one."""
-    apart = timeline(p, found.of)
+    apart = estimate(p, found.of)
     ptr, rows = group(found.of, len(found.rank))
     block = _merge(found.rank, ptr, rows, apart.start, apart.end, TOUCH * apart.makespan)
-    merged = timeline(p, block[found.of])
+    merged = estimate(p, block[found.of])
     if merged.makespan > SLACK * apart.makespan:
         return np.arange(len(found.rank), dtype=np.int32)
     return block

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.compiled import njit
+from hccc.analysis.grouping import distinct
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.primitives import Buffer, Operands, Primitives
-from hccc.passes.grouping import distinct
+from hccc.jit.compiled import njit
 
 B1 = NDArray[np.bool_]
 

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.compiled import njit
+from hccc.analysis.contributions import DST, OP, SRC, columns
+from hccc.analysis.grouping import group, sort_row
 from hccc.ir.arrays import B1, I4, I8, U1, Csr
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.program import Program
-from hccc.ir.routes import resources
 from hccc.ir.topology import Topology, uniform
-from hccc.passes.contributions import DST, OP, SRC, columns
-from hccc.passes.grouping import group, sort_row
+from hccc.jit.compiled import njit
+from hccc.network.routes import resources
 
 
 @njit

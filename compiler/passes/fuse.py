@@ -15,13 +15,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.compiled import njit
+from hccc.analysis.connections import connections
+from hccc.analysis.estimate import estimate, link_time
+from hccc.analysis.grouping import transpose
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.primitives import Primitives, Transport
-from hccc.passes.connections import connections
+from hccc.jit.compiled import njit
 from hccc.passes.contract import contract, writers
-from hccc.passes.grouping import transpose
-from hccc.passes.timeline import link_time, timeline
 
 MAX_OPERANDS = 16  # sources or destinations of one primitive: what bodies keep in registers
 LEVELS = ("none", "reduce", "full")
@@ -52,7 +52,7 @@ def _best(candidates: list[Primitives]) -> Primitives:
     traffic = [len(p.src.rank) + len(p.dst.rank) for p in candidates]
 
     def time(p: Primitives) -> float:
-        return max(links, timeline(p, connections(p).of).makespan)
+        return max(links, estimate(p, connections(p).of).makespan)
 
     least = candidates[int(np.argmin(traffic))]
     lasts = time(least)

@@ -13,16 +13,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.compiled import njit
+from hccc.analysis.estimate import MICRO_BATCHES
+from hccc.analysis.grouping import transpose
+from hccc.analysis.heap import pop, push
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
-from hccc.ir.routes import cost
 from hccc.ir.topology import F8
-from hccc.passes.grouping import transpose
-from hccc.passes.heap import pop, push
-from hccc.passes.timeline import MICRO_BATCHES
+from hccc.jit.compiled import njit
+from hccc.network.routes import cost
 
 
 class _Tasks(NamedTuple):

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.compiled import njit
+from hccc.analysis.contributions import CHUNK, DST, OP, SRC, columns, completing
 from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
-from hccc.passes.contributions import CHUNK, DST, OP, SRC, columns, completing
+from hccc.jit.compiled import njit
 
 START, VALUE = int(Buffer.START), int(Buffer.VALUE)
 

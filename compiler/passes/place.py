@@ -14,11 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from hccc.analysis.grouping import graph
 from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
-from hccc.passes.grouping import graph
 
 
 def place(p: Primitives) -> Primitives:

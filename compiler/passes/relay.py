@@ -16,12 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from hccc.analysis.clocks import topological
+from hccc.analysis.grouping import graph, transpose
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
-from hccc.passes.clocks import topological
 from hccc.passes.contract import contract, writers
 from hccc.passes.fuse import MAX_OPERANDS, chains
-from hccc.passes.grouping import graph, transpose
 from hccc.passes.reorder import reorder
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from hccc.analysis.grouping import graph
 from hccc.ir.arrays import I4
 from hccc.ir.primitives import Primitives
-from hccc.passes.grouping import graph
 
 
 def reorder(p: Primitives, order: I4) -> Primitives:

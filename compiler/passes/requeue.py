@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from hccc.analysis.grouping import group
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
-from hccc.passes.grouping import group
 
 
 def requeue(p: Primitives, part: I4) -> Primitives:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.compiled import njit
+from hccc.analysis.grouping import group
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
-from hccc.passes.grouping import group
+from hccc.jit.compiled import njit
 
 
 @njit

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hccc.analysis.clocks import implied_edges, topological
+from hccc.analysis.grouping import graph, transpose
 from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Blocks, Primitives, Queues, Transport
-from hccc.passes.clocks import implied_edges, topological
-from hccc.passes.grouping import graph, transpose
 
 
 @dataclass(frozen=True, slots=True, eq=False)

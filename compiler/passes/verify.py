@@ -6,10 +6,7 @@ concerned in plain Python to name what it clashes with (DESIGN §6, "The right r
 
 from __future__ import annotations
 
-from hccc.diagnostics import InternalError, Note, Problem, UserError
-from hccc.ir.collective import Collective
-from hccc.ir.program import Op, Program
-from hccc.passes.contributions import (
+from hccc.analysis.contributions import (
     CLASH,
     EMPTY_SOURCE,
     EMPTY_TARGET,
@@ -19,6 +16,9 @@ from hccc.passes.contributions import (
     Outcome,
     run,
 )
+from hccc.diagnostics import InternalError, Note, Problem, UserError
+from hccc.ir.collective import Collective
+from hccc.ir.program import Op, Program
 
 _SHOWN_RANKS = 8
 

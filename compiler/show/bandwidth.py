@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from hccc.show import palette, words
+from hccc import text as words
+from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
+from hccc import text as words
 from hccc.ir.dag import SOURCE_INITIAL, Dag
 from hccc.ir.program import Op, Program
-from hccc.show import palette, words
+from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
-from hccc.show.shapes import Shape, shapes
+from hccc.show.chunk_classes import Shape, shapes
 
 TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
 HEAD = 8

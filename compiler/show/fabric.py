@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hccc import text as words
 from hccc.ir.topology import Level, Rate, Topology
-from hccc.show import words
-from hccc.show.alike import NodeKind, gathered, in_runs, slower
+from hccc.show.node_classes import NodeKind, gathered, in_runs, slower
 
 FEW = 8  # units of a tier that are drawn one by one
 TANGLE = 24  # edges of nodes that are drawn one by one

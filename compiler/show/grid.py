@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc import text as words
 from hccc.ir.arrays import I8
 from hccc.ir.pipeline import Pipeline
-from hccc.show import words
 
 
 @dataclass(frozen=True, slots=True, eq=False)

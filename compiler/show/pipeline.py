@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc import text as words
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
-from hccc.show import palette, words
+from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
 from hccc.show.grid import Row, grid
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from hccc import text as words
 from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8
-from hccc.show import palette, words
+from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_of
-from hccc.show.lanes import Lane, Lanes, lanes
-from hccc.show.moves import LOOKS, Kind, Moves, Spans, moves, spans
+from hccc.show.primitive_text import LOOKS, Kind, Moves, Spans, moves, spans
+from hccc.show.rows import Lane, Lanes, lanes
 from hccc.sim.critical import critical_path
 from hccc.sim.simulate import Run
 

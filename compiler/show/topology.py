@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hccc import text as words
 from hccc.ir.topology import Topology
-from hccc.show import palette, words
-from hccc.show.alike import NodeKind, node_kinds, slower
+from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
 from hccc.show.fabric import Fabric, Unit, fabric
-from hccc.show.inside import COLUMN, Arc, Hub, Inside, Strip, inside
-from hccc.show.joints import Joint, joints
+from hccc.show.inter_node_links import Joint, joints
+from hccc.show.node_classes import NodeKind, node_kinds, slower
+from hccc.show.node_view import COLUMN, Arc, Hub, Inside, Strip, inside
 
 MARGIN, GAP, LINE = 0.3, 0.22, 0.15
 WIDEST = 13.5  # inches; what is wider goes into the next row

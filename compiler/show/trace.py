@@ -16,8 +16,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from hccc.ir.resource_names import names
-from hccc.show.moves import LOOKS, Kind, Moves, moves, spans
+from hccc.network.resource_names import names
+from hccc.show.primitive_text import LOOKS, Kind, Moves, moves, spans
 from hccc.sim.simulate import Run
 
 Event = dict[str, Any]

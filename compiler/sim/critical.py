@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.compiled import njit
 from hccc.ir.arrays import I4, I8
-from hccc.ir.resource_names import KINDS, kinds
 from hccc.ir.topology import BYTES_PER_US, F8
+from hccc.jit.compiled import njit
+from hccc.network.resource_names import KINDS, kinds
 from hccc.sim.simulate import Run
 
 

@@ -10,7 +10,7 @@ O(instances · (log blocks + what a change of rates reaches)).
 
 from __future__ import annotations
 
-from hccc.compiled import njit
+from hccc.jit.compiled import njit
 from hccc.sim.agenda import put, take
 from hccc.sim.fair import flow, join, leave, rebalance
 from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, TODO, State

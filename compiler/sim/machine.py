@@ -15,8 +15,8 @@ from hccc.ir.arrays import B1, I4, I8, Csr, frozen
 from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
-from hccc.ir.routes import routes
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
+from hccc.network.routes import routes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

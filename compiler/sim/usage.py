@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.resource_names import KINDS, kinds, names
 from hccc.ir.topology import BYTES_PER_US
+from hccc.network.resource_names import KINDS, kinds, names
 from hccc.sim.simulate import Run
 
 

@@ -49,12 +49,12 @@ import numpy as np
 from hccc.ir.arrays import B1, I8, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
+from hccc.network.cuts import Flows, gathered, narrowest
+from hccc.network.flow import Network, colours, network
+from hccc.network.latency import Distances
+from hccc.network.partitions import Partitions, inflow, shown, weakest
+from hccc.network.set_names import partition_name, set_name
 from hccc.sim.costs import SIMPLE, Costs
-from hccc.synth.cuts import Flows, gathered, narrowest
-from hccc.synth.latency import Distances
-from hccc.synth.naming import partition_name, set_name
-from hccc.synth.network import Network, colours, network
-from hccc.synth.parts import Parts, inflow, shown, weakest
 
 OUTWARD = frozenset({OpType.REDUCESCATTER, OpType.SCATTER, OpType.REDUCE})
 SPREAD = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER})
@@ -210,7 +210,7 @@ def _allreduce(t: Topology, net: Network, distances: Distances) -> tuple[float, 
     return distances.between(parts.label), _between(t, parts)
 
 
-def _between(t: Topology, parts: Parts) -> Cut:
+def _between(t: Topology, parts: Partitions) -> Cut:
     rows = [np.flatnonzero(parts.label == part).tolist() for part in range(parts.count)]
     name = f"between {partition_name(t, parts.label)}"
     share = 2.0 * (parts.count - 1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
 from hccc.ir.topology import Topology
-from hccc.lang.cluster import parse
+from hccc.lang.cluster.load import parse
 
 APART = "E135"
 SPEED = st.tuples(st.floats(0.001, 1e5), st.integers(1, 9), st.none() | st.floats(0, 1e3)).map(

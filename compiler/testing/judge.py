@@ -15,8 +15,8 @@ from hccc.driver import check_plan, imported
 from hccc.ir import plan_json
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan
-from hccc.lang import msccl_xml
-from hccc.lang.msccl_xml import Algo
+from hccc.lang.msccl import load as msccl_xml
+from hccc.lang.msccl.load import Algo
 from hccc.testing.machine import Hang, Overrun, Poison
 from hccc.testing.msccl import Place, run_xml
 from hccc.testing.mutate_plan import Choose, PlanData, text

@@ -15,12 +15,12 @@ from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
-from hccc.runtime import perf
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
-from hccc.runtime.patterns import Pattern
+from hccc.runtime.measure import perf
+from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.measure.session import HostSession
 from hccc.runtime.request import Request
-from hccc.runtime.session import HostSession
 
 
 def wrong_elements(plan: Plan, request: Request) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hccc.lang.msccl_xml import RECEIVES, SENDS, Algo, Step, ThreadBlock
+from hccc.lang.msccl.load import RECEIVES, SENDS, Algo, Step, ThreadBlock
 from hccc.testing.machine import Hang
 from hccc.testing.reference import Data
 

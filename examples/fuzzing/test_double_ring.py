@@ -9,7 +9,7 @@ from hccc.diagnostics import Source, UserError
 from hccc.driver import Options, compile_program
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
-from hccc.lang import transfer
+from hccc.lang.transfer import load as transfer
 from hccc.passes.verify import verify
 from hccc.testing import (
     assert_correct,

@@ -12,9 +12,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_cupy import fake_cupy
 
 from hccc.runtime.request import Request
+from tests.benchmarks.fake_cupy import fake_cupy
 
 
 @pytest.fixture

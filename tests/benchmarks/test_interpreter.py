@@ -17,10 +17,10 @@ from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.runtime import patterns, perf
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
-from hccc.runtime.patterns import Array, Pattern
+from hccc.runtime.measure import patterns, perf
+from hccc.runtime.measure.patterns import Array, Pattern
 from hccc.runtime.request import Request
 
 OPTIONS = {

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hccc import cli, command
+from hccc.cli import execute as command
+from hccc.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
 Hccc = Callable[..., tuple[int, str, str]]
-COMMAND = [sys.executable, "-c", "from hccc.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from hccc.cli.main import main; main()"]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from commandline import hccc
+from tests.cli.commandline import hccc
 
 __all__ = ["hccc"]

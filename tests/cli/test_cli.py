@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import Hccc
 
 from hccc import __version__, driver
+from hccc.cli.options import STOPS
 from hccc.ir import plan_json
-from hccc.lang import transfer
-from hccc.options import STOPS
+from hccc.lang.transfer import load as transfer
+from tests.cli.commandline import Hccc
 
 RING = str(Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl")
 

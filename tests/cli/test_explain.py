@@ -6,18 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import ROOT
 
-from hccc import driver, what_if
+from hccc import driver
 from hccc.diagnostics import Source, UserError
 from hccc.driver import Options
-from hccc.gap import PARTS, gap
 from hccc.ir.topology import Device, Rate, uniform
-from hccc.lang import cluster
+from hccc.lang.cluster import load as cluster
+from hccc.predict import what_if
+from hccc.predict.gap import PARTS, gap
 from hccc.sim.costs import LL128, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import limits
+from tests.cli.commandline import ROOT
 
 EXAMPLES = ROOT / "examples"
 CLUSTERS = ("dgx-h100", "mi300x", "resccl-topo1", "resccl-v100-topo1", "resccl-topo4",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hccc.cli import cli
+from hccc.cli.main import cli
 from hccc.diagnostics import Source
-from hccc.lang import transfer
+from hccc.lang.transfer import load as transfer
 from hccc.testing import fuzz, is_correct
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rhd_allreduce.rccl"

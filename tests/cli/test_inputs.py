@@ -10,10 +10,10 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
-from commandline import Hccc
 
-from hccc import road
+from hccc import inputs as road
 from hccc.ir import plan_json
+from tests.cli.commandline import Hccc
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RING = EXAMPLES / "ring_allreduce.rccl"

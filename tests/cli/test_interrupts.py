@@ -10,14 +10,14 @@ import time
 from pathlib import Path
 
 import pytest
-from commandline import COMMAND, ROOT, environment
 
 from hccc.interruptible import interruptible
+from tests.cli.commandline import COMMAND, ROOT, environment
 
 EXAMPLES = ROOT / "examples"
 HM, DGX = EXAMPLES / "hm_allreduce.rccl", EXAMPLES / "clusters" / "dgx-h100.cluster"
 RING = EXAMPLES / "ring_allreduce.rccl"
-XML = ROOT / "tests" / "msccl" / "data" / "allreduce_pair_n2.xml"
+XML = ROOT / "tests" / "interop" / "data" / "allreduce_pair_n2.xml"
 # In place of a pass: one call of native code that takes a day, and hears nothing meanwhile.
 LONG = """
 import hashlib, importlib, sys
@@ -32,7 +32,7 @@ if isinstance(holder, dict):
     holder.update(dict.fromkeys(holder, long))
 else:
     setattr(holder, name, long)
-from hccc.cli import main
+from hccc.cli.main import main
 main()
 """
 OUT = "OUT"  # a name that a test replaces
@@ -52,16 +52,16 @@ PLACES = {
     "result": ("driver:result", CHECK),
     "files": ("emit.directory:files", (RING, "-o", OUT)),
     "emit plan": ("ir.plan_json:dumps", (RING, "--emit=plan")),
-    "emit kernels": ("emit.source:cpu", (RING, "--emit=cpu")),
+    "emit kernels": ("emit.kernels.source:cpu", (RING, "--emit=cpu")),
     "emit XML": ("driver:_xml", (RING, "--emit=msccl-xml", "--transport", "staged")),
     "MSCCL XML": ("driver:fifo", ("check", XML)),
-    "reschedule": ("road:recover", ("check", XML, "--reschedule")),
+    "reschedule": ("inputs:raise_program", ("check", XML, "--reschedule")),
     "run": ("emit.directory:files", ("run", RING)),
     "simulate": ("sim.engine:run", ("sim", RING, "--cluster", DGX)),
     "fastest": ("sim.engine:run", ("check", RING, "--cluster", DGX)),
-    "explain": ("explain:limits", ("explain", RING, "--cluster", DGX)),
-    "timeline": ("picture:timeline", ("show", RING, "--cluster", DGX, "-o", f"{OUT}.html")),
-    "topology": ("picture:topology", ("show", DGX, "-o", f"{OUT}.svg")),
+    "explain": ("predict.explanation:limits", ("explain", RING, "--cluster", DGX)),
+    "timeline": ("show.page:timeline", ("show", RING, "--cluster", DGX, "-o", f"{OUT}.html")),
+    "topology": ("show.page:topology", ("show", DGX, "-o", f"{OUT}.svg")),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hccc.cli import cli
+from hccc.cli.main import cli
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STAGED = ["--transport", "staged", "--allocator", "connection"]

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commandline import ROOT, Hccc
 
-from hccc import profile_file
 from hccc.diagnostics import UserError
 from hccc.ir.topology import check
-from hccc.lang.cluster import load
-from hccc.runtime.calibrate import Found
+from hccc.lang.cluster.load import load
+from hccc.profile import cluster_file as profile_file
+from hccc.profile.calibrate import Found
+from tests.cli.commandline import ROOT, Hccc
 
 QUICK = ["--ranks", "4", "--time", "0.01"]
 MADE = profile_file.Profile(

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import click
 import pytest
-from commandline import COMMAND, Hccc, environment, process
 
-from hccc import cli, command, driver, options
+from hccc import driver
+from hccc.cli import main as cli
+from hccc.cli import options, types
 from hccc.diagnostics import InternalError
+from tests.cli.commandline import COMMAND, Hccc, environment, process
 
 ROOT = Path(__file__).parents[2]
 RING = str(ROOT / "examples" / "ring_allreduce.rccl")
@@ -138,8 +140,8 @@ def test_help(hccc: Hccc, argv: list[str]) -> None:
 def test_help_and_version_load_nothing_heavy() -> None:
     program = (
         "import sys\n"
-        "from hccc import cli, command\n"
-        "command.execute(cli.cli, ['run', '--help'])\n"
+        "from hccc.cli import execute, main\n"
+        "execute.execute(main.cli, ['run', '--help'])\n"
         "heavy = {'numpy', 'numba', 'lark', 'rich', 'jinja2', 'networkx'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)\n"
     )
@@ -231,7 +233,7 @@ def test_stderr_of_any_encoding() -> None:
 
 def test_sizes() -> None:
     def size(text: str) -> int:
-        return command.Size().convert(text, None, None)
+        return types.Size().convert(text, None, None)
 
     assert [size(t) for t in ("0", "8", "1K", "4M", "1G", "1.5k", "2KiB", "3MB", "1T")] == [
         0, 8, 1024, 4 << 20, 1 << 30, 1536, 2048, 3 << 20, 1 << 40,
@@ -242,7 +244,7 @@ def test_sizes() -> None:
 
 
 def test_words() -> None:
-    words = command.Words(options.DTYPES, options.NCCL_NAMES)
+    words = types.Words(options.DTYPES, options.NCCL_NAMES)
     assert words.convert("float,half,float32", None, None) == ("float32", "float16")
     assert words.convert("all", None, None) == options.DTYPES
 

@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from commandline import Hccc
 
-from hccc import bench, table
+from hccc.cli import tables as table
 from hccc.ir.collective import OpType
-from hccc.lang import transfer
-from hccc.runtime.perf import Row, Timing
+from hccc.lang.transfer import load as transfer
+from hccc.launch import measure as bench
+from hccc.runtime.measure.perf import Row, Timing
+from tests.cli.commandline import Hccc
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.rccl"))
 RING = next(path for path in EXAMPLES if path.stem == "ring_allreduce")

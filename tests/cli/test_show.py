@@ -7,7 +7,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from commandline import Hccc
+
+from tests.cli.commandline import Hccc
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RING = EXAMPLES / "ring_allreduce.rccl"

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import COMMAND, ROOT, Hccc, environment, process
+
+from tests.cli.commandline import COMMAND, ROOT, Hccc, environment, process
 
 EXAMPLES = ROOT / "examples"
 RING, HM = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "hm_allreduce.rccl"
 CLUSTERS = EXAMPLES / "clusters"
 DGX, TOPO4 = CLUSTERS / "dgx-h100.cluster", CLUSTERS / "resccl-topo4.cluster"
-PAIR = ROOT / "tests" / "msccl" / "data" / "allreduce_pair_n2.xml"
+PAIR = ROOT / "tests" / "interop" / "data" / "allreduce_pair_n2.xml"
 TWO = "define nodenum = 1\ndefine node1 = 2\ndefine bandwidth = {mesh => [((0..1) -> (25,1))]}\n"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 import pytest
-from commandline import COMMAND, Hccc, environment
 
-from hccc import cli_sim
+from hccc.cli import sim as cli_sim
+from tests.cli.commandline import COMMAND, Hccc, environment
 
 RING = Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl"
 FULL = Path("/dev/full")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.plan import Plan
-from hccc.runtime import patterns
 from hccc.runtime.layout import shape_of
+from hccc.runtime.measure import patterns
 
 
 class Rank(Structure):

@@ -16,9 +16,9 @@ from hccc.ir.program import TRANSFER, Program
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
+from hccc.passes.hpds import hpds
 from hccc.passes.lower import lower
 from hccc.passes.place import place
-from hccc.passes.schedule import schedule
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 
@@ -108,6 +108,6 @@ def compiled(
     slots: int = 2,
 ) -> Plan:
     """The Plan of a Program."""
-    pipeline: Pipeline = schedule(depend(verify(p)))
+    pipeline: Pipeline = hpds(depend(verify(p)))
     primitives = place(fuse(lower(pipeline, transport), level))
     return sync(allocate(primitives, allocator, None), source, slots)

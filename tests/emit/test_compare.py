@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import plans
 import pytest
 
 from hccc import __version__
@@ -12,6 +11,7 @@ from hccc.diagnostics import Problem, UserError
 from hccc.emit import compare, directory
 from hccc.emit.targets import CPU, CUDA, HIP, TARGETS
 from hccc.ir import plan_json
+from tests.emit import plans
 
 PLAN = plans.compiled(plans.ring_allreduce(4))
 TEXT = plan_json.dumps(PLAN)

@@ -10,13 +10,15 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import plans
 import pytest
 
 from hccc.diagnostics import InternalError, UserError
-from hccc.emit import directory, lock, source
+from hccc.emit import directory
+from hccc.emit.kernels import source
 from hccc.emit.targets import CPU, TARGETS
+from hccc.files import lock
 from hccc.ir import plan_json
+from tests.emit import plans
 
 PLAN = plans.compiled(plans.ring_allreduce(4))
 FILES = directory.files(PLAN, TARGETS, plan_json.dumps(PLAN))

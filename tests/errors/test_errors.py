@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hccc.diagnostics import Problem, UserError
-from hccc.lang.transfer import load
+from hccc.lang.transfer.load import load
 
 HERE = Path(__file__).parent
 HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):\n'

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from hccc import driver
-from hccc.cli import cli
+from hccc.cli.main import cli
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json

@@ -25,7 +25,8 @@ from types import FrameType
 from hccc.diagnostics import Source, UserError
 from hccc.driver import imported
 from hccc.ir import plan_check
-from hccc.lang import msccl_xml, transfer
+from hccc.lang.msccl import load as msccl_xml
+from hccc.lang.transfer import load as transfer
 
 from . import grammar
 
@@ -41,7 +42,7 @@ SMALL = 20_000  # bytes of a seed
 UNPROVED = ("E315", "several sources where nothing is reduced", "may be longer than slot")
 SEEDS = {
     "rccl": ("examples/*.rccl", "tests/errors/*.rccl"),
-    "xml": ("tests/msccl/data/*.xml", "../shared/corpus/*/*.xml"),
+    "xml": ("tests/interop/data/*.xml", "../shared/corpus/*/*.xml"),
 }
 
 

@@ -37,7 +37,7 @@ from hccc.testing.mutate_plan import Choose, mutate_plan, text
 from hccc.testing.mutate_xml import mutate_xml
 
 ROOT = Path(__file__).resolve().parents[2]
-XML = ("tests/msccl/data/*.xml", "../shared/corpus/*/*.xml")
+XML = ("tests/interop/data/*.xml", "../shared/corpus/*/*.xml")
 SMALL = 12_000  # bytes of a file to change
 BATCH = 250  # mutants between two looks at the clock, all of a few dozen bases
 BASES = 24

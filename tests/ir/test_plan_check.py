@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_plan_json import _text
 
 from hccc.diagnostics import UserError
 from hccc.ir import plan_check, plan_json
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Operands, Transport
+from tests.ir.test_plan_json import _text
 
 
 def plan() -> Plan:

@@ -4,7 +4,17 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from textbook import (
+
+from hccc.analysis.connections import connections
+from hccc.analysis.estimate import estimate
+from hccc.ir.primitives import Transport
+from hccc.passes import allocate as allocate_module
+from hccc.passes.allocate import SLACK, allocate
+from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.place import place
+from hccc.passes.sync import sync
+from hccc.testing.sabotage import permuted, swapped_rows
+from tests.passes.textbook import (
     SMALL,
     SWEEP,
     few,
@@ -16,16 +26,6 @@ from textbook import (
     verdict,
     works,
 )
-
-from hccc.ir.primitives import Transport
-from hccc.passes import allocate as allocate_module
-from hccc.passes.allocate import SLACK, allocate
-from hccc.passes.connections import connections
-from hccc.passes.fuse import LEVELS, fuse
-from hccc.passes.place import place
-from hccc.passes.sync import sync
-from hccc.passes.timeline import timeline
-from hccc.testing.sabotage import permuted, swapped_rows
 
 TABLE_3 = [(2, 4, 8), (2, 8, 16), (4, 4, 8), (4, 8, 16)]  # ResCCL Table 3: nodes, GPUs, blocks
 MSCCL = [(2, 4, 14), (2, 8, 30), (4, 4, 14), (4, 8, 30)]
@@ -41,7 +41,7 @@ def blocks_per_rank(p, blocks):
 
 def makespan(p, blocks):
     """The estimate with blocks numbered over all ranks."""
-    return timeline(p, (p.owner * (blocks.tb.max() + 1) + blocks.tb).astype(np.int32)).makespan
+    return estimate(p, (p.owner * (blocks.tb.max() + 1) + blocks.tb).astype(np.int32)).makespan
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "auto"])

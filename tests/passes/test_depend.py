@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from textbook import RECV, RRC, SMALL, SWEEP, few, planned, program, verdict, works
 
 from hccc.ir import dag as dag_ir
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Transport
 from hccc.passes.depend import depend
+from hccc.passes.hpds import hpds
 from hccc.passes.lower import lower
-from hccc.passes.schedule import schedule
 from hccc.testing.sabotage import without_edge
+from tests.passes.textbook import RECV, RRC, SMALL, SWEEP, few, planned, program, verdict, works
 
 
 def edges(dag):
@@ -69,7 +69,7 @@ def test_no_dropped_edge_survives(name, transport, most):
     refused = 0
     edges = few(range(len(dag.preds.index)), most)
     for k in edges:
-        plan = planned(lower(schedule(without(dag, k)), transport))
+        plan = planned(lower(hpds(without(dag, k)), transport))
         if verdict(plan) is None:
             assert works(plan), f"edge {k} of {name}"
         else:

@@ -4,7 +4,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from textbook import (
+
+from hccc.ir import primitives as primitives_ir
+from hccc.ir.collective import OpType
+from hccc.ir.primitives import Transport
+from hccc.passes import fuse as fuse_module
+from hccc.passes.contract import contract
+from hccc.passes.fuse import LEVELS, fuse
+from tests.passes.textbook import (
     RECV,
     RRC,
     SMALL,
@@ -18,13 +25,6 @@ from textbook import (
     verdict,
     works,
 )
-
-from hccc.ir import primitives as primitives_ir
-from hccc.ir.collective import OpType
-from hccc.ir.primitives import Transport
-from hccc.passes import fuse as fuse_module
-from hccc.passes.contract import contract
-from hccc.passes.fuse import LEVELS, fuse
 
 
 def shapes(p):

@@ -4,14 +4,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from textbook import RECV, RRC, SMALL, SWEEP, few, lowered, made, planned, program, verdict
 
 from hccc.ir import primitives as primitives_ir
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Buffer, Transport
 from hccc.passes.depend import depend
+from hccc.passes.hpds import hpds
 from hccc.passes.lower import lower
-from hccc.passes.schedule import schedule
+from tests.passes.textbook import (
+    RECV,
+    RRC,
+    SMALL,
+    SWEEP,
+    few,
+    lowered,
+    made,
+    planned,
+    program,
+    verdict,
+)
 
 PAIR = program(OpType.ALLREDUCE, 2, 1, [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV)])
 
@@ -68,6 +79,6 @@ def test_no_wrong_version_survives(name, transport, most):
     for i, bit in few(faults, most):
         initial = dag.initial.copy()
         initial[i] ^= bit
-        wrong = lower(schedule(replace(dag, initial=initial)), transport)
+        wrong = lower(hpds(replace(dag, initial=initial)), transport)
         plan = made(lambda wrong=wrong: planned(wrong))
         assert plan is None or verdict(plan) in ("E304", "E306", "E307", "E312"), (i, bit)

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from textbook import (
+
+from hccc.ir.collective import OpType
+from hccc.ir.primitives import Buffer, Guard
+from hccc.passes.allocate import allocate
+from hccc.passes.place import place
+from hccc.passes.sync import sync
+from hccc.testing.sabotage import changed
+from tests.passes.textbook import (
     RECV,
     RRC,
     SMALL,
@@ -19,13 +26,6 @@ from textbook import (
     verdict,
     works,
 )
-
-from hccc.ir.collective import OpType
-from hccc.ir.primitives import Buffer, Guard
-from hccc.passes.allocate import allocate
-from hccc.passes.place import place
-from hccc.passes.sync import sync
-from hccc.testing.sabotage import changed
 
 # Rank 2 relays in both: values that nobody wants there.
 RELAYED = program(

@@ -7,17 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from textbook import (
-    RECV,
-    RRC,
-    SMALL,
-    lowered,
-    program,
-    ring_allreduce,
-    ring_reducescatter,
-    verdict,
-    works,
-)
 
 from hccc.ir import primitives as primitives_ir
 from hccc.ir.collective import OpType
@@ -34,6 +23,17 @@ from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 from hccc.testing import correct_programs
+from tests.passes.textbook import (
+    RECV,
+    RRC,
+    SMALL,
+    lowered,
+    program,
+    ring_allreduce,
+    ring_reducescatter,
+    verdict,
+    works,
+)
 
 
 def shapes(p: Primitives) -> Counter[tuple[int, int]]:

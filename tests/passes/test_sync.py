@@ -5,17 +5,26 @@ from dataclasses import replace
 import networkx as nx
 import numpy as np
 import pytest
-from textbook import SMALL, SWEEP, alltoall, few, lowered, mesh_allreduce, verdict, works
 
+from hccc.analysis.waits import enforced
 from hccc.diagnostics import InternalError, UserError
 from hccc.ir.primitives import Blocks, Transport
 from hccc.passes.allocate import allocate
 from hccc.passes.fuse import fuse
 from hccc.passes.place import place
-from hccc.passes.race import race
 from hccc.passes.sync import sync
-from hccc.passes.waits import enforced
+from hccc.proofs.race import race
 from hccc.testing.sabotage import without_edge, without_wait
+from tests.passes.textbook import (
+    SMALL,
+    SWEEP,
+    alltoall,
+    few,
+    lowered,
+    mesh_allreduce,
+    verdict,
+    works,
+)
 
 WAYS = [
     (Transport.DIRECT, "none", "connection"),

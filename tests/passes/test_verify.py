@@ -1,11 +1,11 @@
 """verify accepts what performs its collective, and names culprit and clash otherwise."""
 
 import pytest
-from textbook import RECV, RRC, SMALL, hm_allreduce, program
 
 from hccc.diagnostics import UserError
 from hccc.ir.collective import OpType
 from hccc.passes.verify import verify
+from tests.passes.textbook import RECV, RRC, SMALL, hm_allreduce, program
 
 
 def problem(*args, **kwargs):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hccc.analysis.grouping import transpose
 from hccc.diagnostics import InternalError, UserError
 from hccc.driver import prove
 from hccc.ir import plan_check
@@ -17,10 +18,9 @@ from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import TRANSFER, Program
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
-from hccc.passes.grouping import transpose
+from hccc.passes.hpds import hpds
 from hccc.passes.lower import lower
 from hccc.passes.place import place
-from hccc.passes.schedule import schedule
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 from hccc.testing import exact_inputs, execute, expected
@@ -170,7 +170,7 @@ SMALL = {
 }
 
 
-def hpds(dag):
+def alg_1(dag):
     """ResCCL Alg. 1 by the letter: the sub-pipelines, lists of tasks.
 
     Of the chunks with ready tasks the one served least goes first, then the one with the smaller
@@ -210,7 +210,7 @@ def hpds(dag):
 
 def lowered(p: Program, transport: Transport = Transport.DIRECT) -> Primitives:
     """`p` as primitives in HPDS order, nothing fused."""
-    return lower(schedule(depend(verify(p))), transport)
+    return lower(hpds(depend(verify(p))), transport)
 
 
 def planned(p: Primitives, allocator: str = "connection", slots: int = 2) -> Plan:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from handwritten import INCLUDE, PROGRAMS
 
 from hccc.diagnostics import UserError
 from hccc.runtime import build
 from hccc.runtime.build import Variant, build_all, build_library, find_compiler
+from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 
 @pytest.fixture

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handwritten import (
+from numpy.typing import NDArray
+
+from hccc.diagnostics import UserError
+from hccc.ir.collective import Collective, OpType
+from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.layout import DTYPES, OPS
+from hccc.runtime.request import Request
+from tests.runtime.handwritten import (
     ALLGATHER,
     ALLREDUCE,
     MANY,
@@ -18,13 +25,6 @@ from handwritten import (
     misaligned,
     pattern,
 )
-from numpy.typing import NDArray
-
-from hccc.diagnostics import UserError
-from hccc.ir.collective import Collective, OpType
-from hccc.runtime.cpu import CpuCommunicator
-from hccc.runtime.layout import DTYPES, OPS
-from hccc.runtime.request import Request
 
 COUNTS = (0, 1, 7, 1000, 100003)
 WINDOWS = (1, 3, 0)

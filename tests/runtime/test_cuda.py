@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, pattern
 
 from hccc.diagnostics import UserError
 from hccc.runtime.abi import Params
@@ -27,6 +26,7 @@ from hccc.runtime.cuda import (
 )
 from hccc.runtime.layout import Shape
 from hccc.runtime.request import Request
+from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, pattern
 
 
 def device(**changes: Any) -> Device:

@@ -7,11 +7,11 @@ import time
 
 import numpy as np
 import pytest
-from handwritten import STUCK, communicator
 
 from hccc.ir.collective import Collective, OpType
 from hccc.runtime.fault import Fault, LaunchError, WaitKind
 from hccc.runtime.request import Request
+from tests.runtime.handwritten import STUCK, communicator
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from handwritten import INCLUDE, PROGRAMS
 
 from hccc.runtime.layout import DTYPES, OPS
+from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]
 CUDA = ["sm_80", "sm_90"]

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from hccc.diagnostics import Source
 from hccc.driver import check_plan, import_msccl
 from hccc.ir.plan import Plan
-from hccc.passes.proof import Proof
+from hccc.proofs.proof import Proof
 from hccc.runtime.layout import buffer_elements
 from hccc.runtime.request import Request
 from hccc.testing.kernels import built
 
 ROOT = Path(__file__).resolve().parents[2]
-OWN = ROOT / "tests" / "msccl" / "data"
+OWN = ROOT / "tests" / "interop" / "data"
 CORPUS = ROOT.parent / "shared" / "corpus" / "sccl_xml"  # CI has it beside the clone
 PAGE = mmap.PAGESIZE
 COUNTS = [*range(20), 31, 61, 62, 1023]

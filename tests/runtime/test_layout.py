@@ -9,7 +9,6 @@ import shutil
 import subprocess
 
 import pytest
-from handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from hccc.runtime.abi import Call, FaultRecord, Params, Rank
 from hccc.runtime.build import Variant, build_library
 from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, Shape
 from hccc.runtime.request import Request
+from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 
 
 @pytest.fixture(scope="module")

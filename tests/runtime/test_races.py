@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from handwritten import INCLUDE, PROGRAMS
+
+from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 
 def run_sanitized(directory: Path, *defines: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from hccc.diagnostics import Source
 from hccc.driver import Options, Stops, compile_file, compile_text
 from hccc.ir.topology import Topology
-from hccc.lang import cluster
+from hccc.lang.cluster import load as cluster
 from hccc.show.canvas import Picture
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn import compiled, ran, site
 from matplotlib.image import imread
 
 from hccc.ir.topology import Device
@@ -20,6 +19,7 @@ from hccc.show.html import Page, Proof, Table, html
 from hccc.show.pipeline import pipeline
 from hccc.show.timeline import timeline
 from hccc.show.topology import topology
+from tests.show.drawn import compiled, ran, site
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chrome"))), None)
 EVIL = "<script>document.documentElement.dataset.evil = 1</script><img src=x onerror=alert(1)>"

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
-from drawn import compiled, texts, tips
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc import testing
 from hccc.ir.program import Program
 from hccc.passes.depend import depend
-from hccc.passes.schedule import schedule
+from hccc.passes.hpds import hpds
 from hccc.passes.verify import verify
 from hccc.show.grid import grid
 from hccc.show.pipeline import pipeline
+from tests.show.drawn import compiled, texts, tips
 
 
 @given(testing.correct_programs(), st.sampled_from([0, 1000]))
 @settings(max_examples=30, deadline=None)
 def test_the_grid_has_every_use_of_every_link(program: Program, one_by_one: int) -> None:
-    value = schedule(depend(verify(program), None))
+    value = hpds(depend(verify(program), None))
     dag = value.dag
     table = grid(value, one_by_one)
     used = np.unique(np.concatenate([dag.tx, dag.rx]))

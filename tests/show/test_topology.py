@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawn import CLUSTERS, site, texts, tips
 from hypothesis import given, settings
 
 from hccc import testing
 from hccc.diagnostics import Source
 from hccc.ir.topology import Device, Level, Topology, uniform
-from hccc.lang import cluster
-from hccc.show.alike import node_kinds, slower
+from hccc.lang.cluster import load as cluster
 from hccc.show.fabric import fabric
+from hccc.show.node_classes import node_kinds, slower
 from hccc.show.topology import topology
+from tests.show.drawn import CLUSTERS, site, texts, tips
 
 BIG = """
 define nodenum = 128

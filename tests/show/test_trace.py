@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from drawn import ran
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from hccc.show import trace
 from hccc.show.timeline import timeline
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
+from tests.show.drawn import ran
 
 Event = dict[str, Any]
 

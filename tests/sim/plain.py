@@ -1,7 +1,7 @@
 """A second simulator, plain and slow: everything is computed anew at every event.
 
 Shares with `hccc.sim` only what a Plan is, and the routes of a Topology (which have a reference
-of their own in tests/cluster).
+of their own in tests/network).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard
-from hccc.ir.routes import routes
 from hccc.ir.topology import Topology
+from hccc.network.routes import routes
 from hccc.sim.costs import Costs
 
 

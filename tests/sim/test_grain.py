@@ -10,7 +10,7 @@ from hccc.diagnostics import Source
 from hccc.driver import Options
 from hccc.ir.micro_batch import COARSEST, FINEST, GRAIN
 from hccc.ir.topology import Device, Rate, uniform
-from hccc.lang import cluster
+from hccc.lang.cluster import load as cluster
 from hccc.sim.grain import with_grain
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
-from plain import times
 
 from hccc.diagnostics import UserError
 from hccc.driver import compile_program
@@ -23,6 +22,7 @@ from hccc.testing import (
     text,
     topologies,
 )
+from tests.sim.plain import times
 
 COSTS = st.builds(
     Costs,

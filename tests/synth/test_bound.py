@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from hccc.diagnostics import UserError
 from hccc.driver import Options, compile_program
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
-from hccc.ir.resource_names import names
-from hccc.ir.routes import routes
 from hccc.ir.topology import Rate, uniform
-from hccc.lang import cluster
+from hccc.lang.cluster import load as cluster
+from hccc.network import flow as network_module
+from hccc.network.flow import Network, network
+from hccc.network.resource_names import names
+from hccc.network.routes import routes
 from hccc.sim.costs import LL, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
-from hccc.synth import network as network_module
 from hccc.synth.bound import bound, limits
-from hccc.synth.network import Network, network
 from hccc.testing import cluster_texts, correct_programs
 from hccc.testing.clusters import cluster as cluster_of
 

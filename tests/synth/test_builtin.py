@@ -12,13 +12,13 @@ from hccc.diagnostics import UserError
 from hccc.driver import Options, compile_program
 from hccc.ir.collective import OpType
 from hccc.ir.program import Op, Program
-from hccc.ir.routes import routes, unreachable
 from hccc.ir.topology import Level, Topology, uniform
-from hccc.lang import cluster
+from hccc.lang.cluster import load as cluster
+from hccc.network.routes import routes, unreachable
 from hccc.passes.verify import verify
-from hccc.synth.circuits import circuits, lanes, shares
-from hccc.synth.ring import OPS, count_of, ring
-from hccc.synth.tree import binary, double, tree
+from hccc.synth.builtin.circuits import circuits, lanes, shares
+from hccc.synth.builtin.ring import OPS, count_of, ring
+from hccc.synth.builtin.tree import binary, double, tree
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 SMALL = [

@@ -19,7 +19,7 @@ import pytest
 
 from hccc.diagnostics import Source, UserError
 from hccc.driver import Options, check_plan, compile_text
-from hccc.emit import source
+from hccc.emit.kernels import source
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan

@@ -11,19 +11,20 @@ import pytest
 
 from hccc.diagnostics import Source, UserError
 from hccc.driver import Options, XmlOptions, check_plan, compile_file, export_msccl, imported
+from hccc.interop import msccl_plan
+from hccc.interop.label import label
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
-from hccc.lang import msccl_plan, msccl_xml
-from hccc.lang.msccl_xml import Algo
-from hccc.passes.fifo import with_enough_slots
-from hccc.passes.label import label
+from hccc.lang.msccl import load as msccl_xml
+from hccc.lang.msccl.load import Algo
+from hccc.proofs.fifo import with_enough_slots
 from hccc.testing import Hang, Poison, exact_inputs, launch
 from hccc.testing.judge import COUNTS, Call, fault, first_fault, xml_fault
 from hccc.testing.msccl import run_xml
 from hccc.testing.mutate_xml import mutate_xml
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests" / "msccl" / "data"
+DATA = ROOT / "tests" / "interop" / "data"
 
 
 def chooser(seed: int):

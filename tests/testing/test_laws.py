@@ -14,8 +14,8 @@ from hccc.diagnostics import UserError
 from hccc.driver import compile_program
 from hccc.ir import plan_check
 from hccc.ir.collective import PROGRAMMABLE
-from hccc.passes.race import race
 from hccc.passes.verify import verify
+from hccc.proofs.race import race
 from hccc.testing import (
     REDUCE_OPS,
     collectives,

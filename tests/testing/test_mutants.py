@@ -145,11 +145,15 @@ def head_of(end):
 
 def mutated(m: Mutant) -> types.ModuleType:
     """The pass's module with its one change, in plain Python."""
-    original = importlib.import_module(f"hccc.passes.{m.module}")
+    room = "analysis" if m.module in ("clocks", "ancestry") else "passes"
+    original = importlib.import_module(f"hccc.{room}.{m.module}")
     text = inspect.getsource(original)
     assert text.count(m.old) == 1, f"{m.module}: {text.count(m.old)} places say {m.old!r}"
     text = text.replace(m.old, m.new)
-    for line in ("from hccc.compiled import njit, prange\n", "from hccc.compiled import njit\n"):
+    for line in (
+        "from hccc.jit.compiled import njit, prange\n",
+        "from hccc.jit.compiled import njit\n",
+    ):
         text = text.replace(line, HEAD)
     module = types.ModuleType(f"mutant_{m.module}")
     sys.modules[module.__name__] = module  # dataclasses look there

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hccc.diagnostics import Source
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import same
-from hccc.lang import transfer
+from hccc.lang.transfer import load as transfer
 from hccc.testing import (
     MUTATIONS,
     assert_correct,

@@ -1,0 +1,1 @@
+"""Analyses: functions that read an IR and change none."""

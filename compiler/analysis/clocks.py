@@ -1,0 +1,195 @@
+"""clocks: does primitive a happen before primitive b? Vector clocks over thread blocks.
+
+`sync` and the race proof both rest on this. The order is: program order within a thread block,
+and an edge from a post to each wait for it. `ancestry` answers what it can from labels, which for
+collectives is nearly all. For the others, the clock of b has, for every block that one of them
+starts in, how many of its primitives happen before b, or are b. Those blocks are taken a few
+columns at a time. Time: O(primitives + edges + questions), and for what `ancestry` leaves open
+O(its blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTES of it for clocks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hccc.analysis.ancestry import (
+    NO,
+    NONE,
+    UNKNOWN,
+    YES,
+    by_searching,
+    labels,
+    settle,
+    settle_edges,
+)
+from hccc.analysis.chunk_forests import among_kin
+from hccc.analysis.grouping import group
+from hccc.ir.arrays import I4, I8, U1, Csr, entries
+from hccc.jit.compiled import njit, prange
+
+COLUMNS = 64
+LANES = 2  # threads that take columns in turn; each needs a clock of its own
+CLOCK_BYTES = 1 << 30
+EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
+
+
+@njit
+def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I4:
+    """Primitives in an order that respects blocks and edges; on a cycle, those before it.
+
+    The blocks take turns, as they would on a machine. O(n + edges).
+    """
+    n = tb_ptr[-1]
+    waiting = np.zeros(n, np.int32)
+    for i in range(n):
+        waiting[i] = pred_ptr[i + 1] - pred_ptr[i]
+    n_blocks = len(tb_ptr) - 1
+    head = tb_ptr[:-1].copy()  # next primitive of each block
+    block = np.empty(n, np.int32)
+    queue = np.empty(max(n_blocks, 1), np.int32)  # blocks whose next primitive can run, a ring
+    front, ready = 0, 0
+    for b in range(n_blocks):
+        block[tb_ptr[b] : tb_ptr[b + 1]] = b
+        if tb_ptr[b] < tb_ptr[b + 1] and waiting[tb_ptr[b]] == 0:
+            queue[ready] = b
+            ready += 1
+    order = np.empty(n, np.int32)
+    done = 0
+    while ready > 0:
+        b = queue[front]
+        front, ready = (front + 1) % n_blocks, ready - 1
+        i = head[b]
+        head[b] += 1
+        order[done] = i
+        done += 1
+        for k in range(succ_ptr[i], succ_ptr[i + 1]):
+            s = succ[k]
+            waiting[s] -= 1
+            if waiting[s] == 0 and head[block[s]] == s and block[s] != b:
+                queue[(front + ready) % n_blocks] = block[s]
+                ready += 1
+        if head[b] < tb_ptr[b + 1] and waiting[head[b]] == 0:
+            queue[(front + ready) % n_blocks] = b
+            ready += 1
+    return order[:done]
+
+
+@njit
+def _column(
+    clock: I4, order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4,
+    column: I4, width: int,
+) -> None:  # fmt: skip
+    """Fills clock[i, column[b]]: how many primitives of block b are at or before i."""
+    for i in order:
+        b = block[i]
+        if i > first[b]:
+            clock[i, :width] = clock[i - 1, :width]
+        else:
+            clock[i, :width] = 0
+        for k in range(pred_ptr[i], pred_ptr[i + 1]):
+            p = pred[k]
+            for c in range(width):
+                clock[i, c] = max(clock[i, c], clock[p, c])
+        if column[b] >= 0:
+            clock[i, column[b]] = position[i] + 1
+
+
+@njit(parallel=True)
+def _before(
+    order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4, starts: I4,
+    query_ptr: I8, query: I4, a: I4, b: I4, columns: int, lanes: int,
+) -> U1:  # fmt: skip
+    """For every query: is a[q] b[q], or before it? Query k is one of those from `starts[k]`."""
+    n_groups = (len(starts) + columns - 1) // columns
+    answer = np.zeros(len(a), np.uint8)
+    for lane in prange(lanes):
+        clock = np.zeros((len(block), columns), np.int32)
+        column = np.full(len(first), -1, np.int32)
+        for g in range(lane, n_groups, lanes):
+            lo, hi = g * columns, min(len(starts), (g + 1) * columns)
+            column[starts[lo:hi]] = np.arange(hi - lo)
+            _column(clock, order, block, position, first, pred_ptr, pred, column, hi - lo)
+            for k in range(query_ptr[lo], query_ptr[hi]):
+                q = query[k]
+                answer[q] = clock[b[q], column[block[a[q]]]] > position[a[q]]
+            column[starts[lo:hi]] = -1
+    return answer
+
+
+def _by_clock(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
+    """For every pair: is a[q] b[q], or does it happen before it? u1[q]."""
+    block = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
+    position = (np.arange(len(block)) - tb_ptr[:-1][block]).astype(np.int32)
+    starts, which = np.unique(block[a], return_inverse=True)
+    query_ptr, query = group(which, len(starts))
+    fitting = CLOCK_BYTES // (4 * LANES * max(1, len(block)))
+    columns = max(1, min(COLUMNS, len(starts), fitting))
+    return _before(
+        order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index, starts, query_ptr,
+        query, a, b, columns, LANES,
+    )  # fmt: skip
+
+
+def _effort(tb_ptr: I8) -> int:
+    return int(tb_ptr[-1]) * len(tb_ptr) // EFFORT
+
+
+def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, kin: I4) -> U1:
+    """For every pair: is a[q] b[q], or does it happen before it? u1[q].
+
+    tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`;
+    kin: i4[n] the chunk of each, or any other hint (`kin.among_kin`).
+    """
+    if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
+        return _by_clock(tb_ptr, preds, order, a, b)
+    label, limit = labels(tb_ptr, preds, order), _effort(tb_ptr)
+    answer = settle(label, preds.ptr, preds.index, a, b, 0)
+    for more in (_along_kin, _searched):
+        left = np.flatnonzero(answer == UNKNOWN)
+        if len(left):
+            answer[left] = more(label, preds, order, a[left], b[left], kin, limit)
+    left = np.flatnonzero(answer == UNKNOWN)
+    if len(left):
+        answer[left] = _by_clock(tb_ptr, preds, order, a[left], b[left])
+    return answer
+
+
+def _along_kin(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
+    other = among_kin(label, preds, order, kin)
+    if other is None:
+        return np.full(len(a), UNKNOWN, np.uint8)
+    return settle(other, preds.ptr, preds.index, a, b, limit)
+
+
+def _searched(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
+    return by_searching(label, preds.ptr, preds.index, a, b, np.full(len(a), NONE, np.int64))
+
+
+def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
+    """For every edge of `preds`: is it implied by the others and program order? u1[edges].
+
+    All implied edges can go at once: the rest is the transitive reduction, which for an acyclic
+    graph is unique.
+    """
+    label = labels(tb_ptr, preds, order)
+    answer = settle_edges(label, preds.ptr, preds.index, _effort(tb_ptr))
+    open_ = np.flatnonzero(answer == UNKNOWN)
+    if len(open_):
+        edge, other = _ways_round(tb_ptr, preds, open_)
+        reached = _by_clock(tb_ptr, preds, order, preds.index[edge], other)
+        answer[open_] = NO
+        answer[edge[reached == YES]] = YES
+    return answer
+
+
+def _ways_round(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
+    """Every (edge, primitive right before the edge's end other than its start)."""
+    row = np.searchsorted(preds.ptr, edges, side="right") - 1
+    ptr, sibling = entries(preds.ptr, row)
+    edge = np.repeat(edges, np.diff(ptr))
+    apart = sibling != edge
+    inside = ~np.isin(row, tb_ptr[:-1])
+    return (
+        np.concatenate([edge[apart], edges[inside]]),
+        np.concatenate([preds.index[sibling[apart]], (row[inside] - 1).astype(np.int32)]),
+    )

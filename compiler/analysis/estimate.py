@@ -1,0 +1,104 @@
+"""estimate: when each primitive would run, by the topology's cost model. Not the simulator.
+
+`fuse` and `allocate` need to compare choices; this estimate is enough for that and linear.
+Task-level execution (ResCCL §3): a primitive runs all micro-batches, its successors follow one
+micro-batch behind. A primitive takes as long as the slowest link it uses, or as its block needs to
+read and write, and longer by γ for every source that it reduces (α + cβ + cγ, HeteCCL §4.2).
+Lanes share links; each has thread blocks of its own, which move and reduce its part of a chunk.
+Time is the topology's: µs, or without a cluster one intra-node chunk transfer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import I4, I8
+from hccc.ir.primitives import Buffer, Operands, Primitives
+from hccc.jit.compiled import njit
+from hccc.network.routes import cost, resources
+
+MICRO_BATCHES = 16  # enough for the steady state to outweigh the fill
+F8 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimate:
+    """Start and end of every primitive, f8[n], and when the last one ends."""
+
+    start: F8
+    end: F8
+    makespan: float
+
+
+@njit
+def _walk(block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, batches: int) -> tuple[F8, F8]:
+    n = len(block)
+    start, end = np.zeros(n), np.zeros(n)
+    free = np.zeros(n_blocks)
+    for i in range(n):
+        first, last = free[block[i]], 0.0
+        for k in range(dep_ptr[i], dep_ptr[i + 1]):
+            p = dep[k]
+            first = max(first, start[p] + unit[p])
+            last = max(last, end[p])
+        start[i] = first
+        end[i] = max(first + batches * unit[i], last + unit[i])
+        free[block[i]] = end[i]
+    return start, end
+
+
+def remote(p: Primitives) -> tuple[I4, I4, I4]:
+    """Every link use: (primitive, from rank, to rank), i4[m] each, sorted by primitive."""
+    parts = [_crossing(p, p.src, reads=True), _crossing(p, p.dst, reads=False)]
+    row, src, dst = (np.concatenate(x) for x in zip(*parts, strict=True))
+    order = np.argsort(row, kind="stable")
+    return row[order], src[order], dst[order]
+
+
+def _crossing(p: Primitives, operands: Operands, *, reads: bool) -> tuple[I4, I4, I4]:
+    """The operands that another rank's memory serves: (primitive, from, to)."""
+    row = operands.owner()
+    queue = operands.buffer == Buffer.QUEUE
+    if queue.any():
+        if reads:  # the sender's store crosses the link, not the receiver's load
+            empty = np.zeros(0, np.int32)
+            return empty, empty, empty
+        q = operands.rank[queue]
+        return row[queue], p.queues.src[q], p.queues.dst[q]
+    owner = p.owner[row]
+    away = operands.rank != owner
+    here, there = owner[away], operands.rank[away]
+    return (row[away], there, here) if reads else (row[away], here, there)
+
+
+def estimate(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Estimate:
+    """Estimates `p` with primitive i in thread block `block[i]` (numbered over all ranks).
+
+    Links are shared freely: what they add is `link_time`. O(primitives + dependencies).
+    """
+    row, src, dst = remote(p)
+    topology = p.dag.topology
+    sources, destinations = p.src.counts(), p.dst.counts()
+    lanes = p.dag.program.channels
+    copies = (sources + destinations) / 2  # a copy reads once and writes once
+    unit = topology.block_cost()[p.owner] * copies / lanes
+    np.maximum.at(unit, row, cost(topology, src, dst))
+    unit += topology.reduce_cost()[p.owner] * (sources - 1) / lanes
+    n_blocks = int(block.max()) + 1 if len(block) else 0
+    start, end = _walk(block, n_blocks, unit, p.deps.ptr, p.deps.index, batches)
+    return Estimate(start, end, float(end.max(initial=0.0)))
+
+
+def link_time(p: Primitives, batches: int = MICRO_BATCHES) -> float:
+    """How long the busiest link is in use: no allocation is faster. O(link uses)."""
+    _, src, dst = remote(p)
+    topology = p.dag.topology
+    time = cost(topology, src, dst) * batches
+    tx, rx = resources(topology, src, dst)
+    load = np.zeros(1 + int(max(tx.max(initial=0), rx.max(initial=0))))
+    for used, busy in ((tx, time), (rx, np.where(tx == rx, 0.0, time))):
+        load += np.bincount(used, busy, len(load))
+    return float(load.max(initial=0.0))

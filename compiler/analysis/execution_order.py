@@ -1,0 +1,17 @@
+"""execution_order: the primitives of a Plan in one order in which they can run."""
+
+from __future__ import annotations
+
+from hccc.analysis.clocks import topological
+from hccc.analysis.grouping import transpose
+from hccc.ir.arrays import I4, Csr
+from hccc.ir.plan import Plan
+
+
+def execution_order(plan: Plan, waits: Csr) -> I4:
+    """Primitives in one order they can run in; shorter than the Plan when they cannot.
+
+    O(primitives + waits). waits: `analysis/waits.enforced(plan)`.
+    """
+    succs = transpose(waits)
+    return topological(plan.tb_ptr, waits.ptr, waits.index, succs.ptr, succs.index)

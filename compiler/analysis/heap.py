@@ -1,0 +1,63 @@
+"""heap: heaps of ids, least key first, for compiled loops: binary ones in slices of an array, and
+skew ones of linked ids."""
+
+from __future__ import annotations
+
+from hccc.ir.arrays import I4, I8
+from hccc.ir.topology import F8
+from hccc.jit.compiled import njit
+
+
+@njit(allocates=False)
+def before(a: int, b: int, key: F8 | I8) -> bool:
+    """Whether id a comes before id b: ties by id."""
+    return bool(key[a] < key[b] or (key[a] == key[b] and a < b))
+
+
+@njit(allocates=False)
+def push(heap: I4, first: int, size: int, item: int, key: F8 | I8) -> None:
+    """`item` joins the `size` ids from `heap[first]` on. O(log size)."""
+    at = size
+    while at > 0 and before(item, heap[first + (at - 1) // 2], key):
+        heap[first + at] = heap[first + (at - 1) // 2]
+        at = (at - 1) // 2
+    heap[first + at] = item
+
+
+@njit(allocates=False)
+def pop(heap: I4, first: int, size: int, key: F8 | I8) -> int:
+    """The first of the `size` ids from `heap[first]` on, of which one less is left. O(log size)."""
+    least, item = heap[first], heap[first + size - 1]
+    at, size = 0, size - 1
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and before(heap[first + child + 1], heap[first + child], key):
+            child += 1
+        if before(item, heap[first + child], key):
+            break
+        heap[first + at] = heap[first + child]
+        at = child
+    if size > 0:
+        heap[first + at] = item
+    return int(least)
+
+
+@njit(allocates=False)
+def meld(a: int, b: int, key: I8, left: I4, right: I4) -> int:
+    """The root of two skew heaps of ids as one, least key first; -1 is the empty heap.
+
+    A heap without its root is `meld(left[root], right[root], ...)`. O(log size), amortized.
+    """
+    if a < 0 or b < 0:
+        return max(a, b)
+    if key[b] < key[a]:
+        a, b = b, a
+    root = a
+    while right[a] >= 0:
+        c = right[a]
+        if key[b] < key[c]:
+            b, c = c, b
+        right[a], left[a] = left[a], c
+        a = c
+    right[a], left[a] = left[a], b
+    return root

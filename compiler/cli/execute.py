@@ -1,0 +1,166 @@
+"""execute: the manners of the command line, whatever the commands do.
+
+- `hccc x.rccl ...` means `hccc compile x.rccl ...`.
+- Results go to stdout, everything else to stderr; with `--json` an error is also a JSON object
+  on stdout.
+- Exit codes: 0; 1 for anything the user can mend; 70 for a bug in hccc; 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+import click
+
+from hccc import __version__
+from hccc.diagnostics import Problem, UserError
+
+EXIT_USER, EXIT_BUG, EXIT_INTERRUPTED = 1, 70, 130
+
+
+class DefaultGroup(click.Group):
+    """A group whose command `default` may be left out."""
+
+    default = "compile"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts the default command in front of arguments that name none."""
+        known = {*self.commands, "-h", "--help", "--version"}
+        if args and args[0] not in known:
+            self._mistyped(ctx, args[0])
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _mistyped(self, ctx: click.Context, word: str) -> None:
+        close = difflib.get_close_matches(word, self.commands, 1, 0.7)
+        if close and not Path(word).exists():
+            raise click.UsageError(f"no file and no command {word!r}; is it {close[0]!r}?", ctx)
+
+
+def open_streams() -> None:
+    """Makes streams of those that were closed: writing to stdout then fails, stderr takes all.
+
+    What is opened later must not get their numbers, or results would be written into it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest number that is free is this one
+            os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def execute(group: click.Group, argv: Sequence[str]) -> int:
+    """Runs the command line `argv`; returns the exit code and never raises."""
+    try:
+        return _outcome(group, argv, "--json" in argv)
+    except OSError:  # stdout can be written no more, and neither can what was to tell why
+        return EXIT_USER
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if not _flushed(stream):  # or the interpreter would try again, and exit with 120
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
+
+
+def _outcome(group: click.Group, argv: Sequence[str], as_json: bool) -> int:
+    try:
+        code = group.main(list(argv), prog_name="hccc", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except UserError as error:
+        return _refuse(error.problem, as_json)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        return _refuse(_usage(error), as_json)
+    except click.Abort as error:
+        if isinstance(error.__cause__, EOFError):  # click takes it for the end of a prompt's input
+            return _bug(error.__cause__, as_json)
+        return EXIT_INTERRUPTED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except MemoryError:
+        help = "a smaller program, message or number of ranks needs less"
+        return _refuse(Problem("E441", "out of memory", help=help), as_json)
+    except BrokenPipeError:
+        return EXIT_USER
+    except OSError as error:
+        return _refuse(_system(error), as_json)
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else EXIT_USER
+    except Exception as error:
+        return _bug(error, as_json)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process at once, whatever other threads are doing."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream:
+                stream.flush()
+    os._exit(code)
+
+
+def _usage(error: click.ClickException) -> Problem:
+    context = getattr(error, "ctx", None)
+    help = f"`{context.command_path} --help` lists what there is" if context else None
+    return Problem("E400", " ".join(error.format_message().split()), help=help)
+
+
+def _system(error: OSError) -> Problem:
+    place = f"{error.filename}: " if error.filename else ""
+    if not place and not _flushed(sys.stdout):
+        place = "standard output: "
+    return Problem("E440", f"{place}{error.strerror or error}")
+
+
+def _refuse(problem: Problem, as_json: bool) -> int:
+    _say(problem.render())
+    if as_json:
+        _report({"error": problem.as_json()})
+    return EXIT_USER
+
+
+def _bug(error: Exception, as_json: bool) -> int:
+    if os.environ.get("HCCC_DEBUG"):
+        traceback.print_exc()
+    summary = f"{type(error).__name__}: {error}"
+    _say(
+        f"internal error: this is a bug in hccc {__version__}: {summary}\n"
+        "help: please report it with the command and its input; HCCC_DEBUG=1 prints a traceback"
+    )
+    if as_json:
+        _report({"error": {"code": "internal", "message": summary}})
+    return EXIT_BUG
+
+
+def _say(text: str) -> None:
+    """To stderr, whatever characters the terminal can show; to nobody where that is full."""
+    encoding = sys.stderr.encoding or "utf-8"
+    with suppress(OSError):
+        print(text.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+
+
+def _flushed(stream: TextIO) -> bool:
+    """Whether all that was written to `stream` got there."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _report(value: dict[str, object]) -> None:
+    print(json.dumps(value, indent=2))

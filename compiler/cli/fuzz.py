@@ -1,0 +1,160 @@
+"""`hccc fuzz`: runs the laws of `hccc.testing.fuzz` and tells what came of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hccc.cli import report
+from hccc.cli.options import COLLECTIVES, json_option
+from hccc.cli.types import Duration, Words
+from hccc.diagnostics import fail
+
+if TYPE_CHECKING:
+    from hccc.ir.collective import OpType
+    from hccc.ir.program import Program
+    from hccc.testing.fuzz import Finding, OnRound, Tally
+
+
+@click.command(short_help="Attack hccc, or one ALGO, with random programs and runs.")
+@click.argument("algorithm", type=click.Path(path_type=Path), metavar="[ALGO]", required=False)
+@click.option("--collective", type=Words(COLLECTIVES), help="Random programs of this one only.")
+@click.option("--examples", type=click.IntRange(1), help="How many; 1,000 without --time.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same examples.")
+@click.option("--time", "seconds", type=Duration(), help="How long: 30s, 10m, 1h.")
+@click.option("--kernels/--no-kernels", default=True, help="Also build and run CPU kernels.")
+@json_option
+def fuzz(
+    algorithm: Path | None,
+    collective: tuple[str, ...] | None,
+    examples: int | None,
+    seed: int,
+    seconds: float | None,
+    kernels: bool,
+    as_json: bool,
+) -> None:
+    """Attack hccc with random programs, or ALGO with random mutations, ways and runs.
+
+    What it finds is shrunk and printed as a program, with the command that replays it; the exit
+    code is then 1.
+    """
+
+    budget = examples if examples or seconds else 1000
+    wanted = FuzzOptions(algorithm, collective, budget, seed, seconds, kernels)
+    found = run(wanted, as_json)
+    click.get_current_context().exit(1 if found else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FuzzOptions:
+    """The options of `hccc fuzz`."""
+
+    algorithm: Path | None
+    collectives: tuple[str, ...] | None
+    examples: int | None
+    seed: int
+    seconds: float | None
+    kernels: bool
+
+
+def run(wanted: FuzzOptions, as_json: bool) -> bool:
+    """Fuzzes what is `wanted`; returns whether a law was broken."""
+    try:
+        from hccc.testing import fuzz as laws
+    except ModuleNotFoundError as error:
+        raise fail("E451", f"fuzzing needs {error.name}", help="pip install 'hccc[test]'") from None
+
+    subject = _subject(wanted)
+    with _progress(wanted) as on_round:
+        tally = laws.fuzz(
+            subject,
+            examples=wanted.examples,
+            seconds=wanted.seconds,
+            seed=wanted.seed,
+            on_round=on_round,
+            kernels=wanted.kernels,
+        )
+    if as_json:
+        report.as_json(_facts(tally, wanted))
+    else:
+        _tell(tally, wanted)
+    return tally.finding is not None
+
+
+def _subject(wanted: FuzzOptions) -> Program | OpType | None:
+    if wanted.algorithm and wanted.collectives:
+        raise fail("E415", "either ALGO or --collective, not both")
+    from hccc.ir.collective import OpType
+    from hccc.lang.transfer import load as transfer
+    from hccc.testing.fuzz import LARGEST
+
+    if wanted.collectives:
+        if len(wanted.collectives) > 1:
+            raise fail("E415", "--collective takes one; without it all are tried")
+        return next(op for op in OpType if op.value.lower() == wanted.collectives[0])
+    if wanted.algorithm is None:
+        return None
+    program = transfer.load(wanted.algorithm)
+    if len(program) > LARGEST:
+        message = f"{wanted.algorithm} has {len(program):,} transfers, more than {LARGEST:,}"
+        help = "make nRanks smaller: most mistakes show with a few ranks"
+        raise fail("E415", message, help=help)
+    return program
+
+
+@contextmanager
+def _progress(wanted: FuzzOptions) -> Iterator[OnRound]:
+    """A status line on stderr while it is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("fuzzing") as status:
+        yield lambda tally: status.update(f"fuzzing: {_counts(tally)}, round {tally.rounds}")
+
+
+def _counts(tally: Tally) -> str:
+    total = sum(tally.examples.values())
+    each = ", ".join(f"{n:,} {law}" for law, n in tally.examples.items())
+    return f"{total:,} examples ({each})"
+
+
+def replay(finding: Finding, wanted: FuzzOptions) -> str:
+    """The command that finds it again, in its first round."""
+    subject = f" {wanted.algorithm}" if wanted.algorithm else ""
+    if wanted.collectives:
+        subject = f" --collective {wanted.collectives[0]}"
+    from hccc.testing.fuzz import ROUND
+
+    flag = "" if wanted.kernels else " --no-kernels"
+    return f"hccc fuzz{subject} --seed {finding.seed} --examples {sum(ROUND.values())}{flag}"
+
+
+def _tell(tally: Tally, wanted: FuzzOptions) -> None:
+    if tally.finding is None:
+        print(f"nothing found: {_counts(tally)}, seed {wanted.seed}")
+        return
+    finding = tally.finding
+    print(f"# after {_counts(tally)}: the law of the {finding.law} is broken")
+    for line in (*finding.reason.splitlines(), *([finding.way] if finding.way else [])):
+        print(f"# {line}")
+    print(f"# replay: {replay(finding, wanted)}")
+    print(finding.lines(), end="")
+
+
+def _facts(tally: Tally, wanted: FuzzOptions) -> report.Facts:
+    found: report.Facts = {"examples": dict(tally.examples), "rounds": tally.rounds}
+    found |= {"seed": wanted.seed, "finding": None}
+    if f := tally.finding:
+        found["finding"] = {
+            "law": f.law, "reason": f.reason, "way": f.way, "program": f.lines(),
+            "replay": replay(f, wanted),
+        }  # fmt: skip
+    return found

@@ -1,0 +1,46 @@
+"""The group of all commands, and the entry point `hccc`: `hccc x.rccl -o DIR` compiles."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import NoReturn
+
+import click
+
+from hccc import __version__
+from hccc.cli.check import check
+from hccc.cli.compile import compile_command
+from hccc.cli.execute import EXIT_INTERRUPTED, DefaultGroup, execute, leave, open_streams
+from hccc.cli.explain import explain
+from hccc.cli.fuzz import fuzz
+from hccc.cli.options import HELP
+from hccc.cli.profile import profile
+from hccc.cli.run import run
+from hccc.cli.show import show
+from hccc.cli.sim import sim
+
+
+@click.group(cls=DefaultGroup, context_settings=HELP, no_args_is_help=True)
+@click.version_option(__version__, prog_name="hccc", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Compiles collective-communication algorithms into proved CUDA, HIP and CPU kernels.
+
+    `hccc ALGO -o DIR` is short for `hccc compile ALGO -o DIR`.
+    """
+
+
+for _command in (compile_command, check, run, fuzz, profile, sim, explain, show):
+    cli.add_command(_command)
+
+
+def main() -> NoReturn:
+    """The entry point `hccc`."""
+    open_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    code = execute(cli, sys.argv[1:])
+    if code == EXIT_INTERRUPTED:
+        leave(code)  # a computation that is left to itself may not let the interpreter end
+    sys.exit(code)

@@ -1,0 +1,62 @@
+"""`hccc run`: all ranks on real data, checked and timed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hccc.cli import report
+from hccc.cli.options import (
+    DTYPES,
+    NCCL_NAMES,
+    OPS,
+    ROAD,
+    algorithm_argument,
+    road_options,
+    size_options,
+    walk,
+)
+from hccc.cli.types import Size, Words
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.command(short_help="Run all ranks of ALGO on real data, and check and time it.")
+@algorithm_argument
+@size_options("1K", "1M")
+@click.option("-i", "--stepbytes", type=Size(), help="Between sizes, instead of a factor.")
+@click.option(
+    "-d",
+    "--datatype",
+    "dtypes",
+    type=Words(DTYPES, NCCL_NAMES),
+    default="float32",
+    help="Comma list of types, or all.",
+)
+@click.option("-o", "--op", "ops", type=Words(OPS), default="sum", help="Comma list, or all.")
+@click.option("-n", "--iters", type=click.IntRange(1), default=20, help="Timed launches.")
+@click.option("-w", "--warmup-iters", type=click.IntRange(0), default=5, help="Launches before.")
+@click.option("-c", "--check", "checks", type=click.IntRange(0), default=1, help="0: no check.")
+@click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all.")
+@click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
+@click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
+@click.option("--workers", type=click.IntRange(0), default=0, help="CPU threads; 0: as useful.")
+@click.option("--timeout", type=click.FloatRange(0.001), default=30.0, help="Seconds a wait has.")
+@road_options
+def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
+    """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
+
+    Prints the table of nccl-tests. Exits with 1 if any element is wrong.
+    """
+    with report.progress() as on_phase:
+        made = walk(algorithm, {name: options[name] for name in ROAD}, on_phase)
+    from hccc.launch import measure as bench
+
+    wanted = bench.Wanted(**{k: v for k, v in options.items() if k not in ROAD})
+    wrong = bench.run(made, wanted, as_json)
+    if time_phases:
+        report.phases(made.seconds)
+    click.get_current_context().exit(1 if wrong else 0)

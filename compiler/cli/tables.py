@@ -1,0 +1,134 @@
+"""table: measurements as nccl-tests prints them, and as its `-J` reports them.
+
+Column widths, rounding and names are those of nccl-tests' `src/util.cu`, so that whatever reads
+its output reads this.
+"""
+
+from __future__ import annotations
+
+from hccc.cli import report
+from hccc.ir.plan import Plan
+from hccc.runtime.measure.perf import Row, Schedule, Timing
+
+NCCL_TYPE = {"float16": "half", "float32": "float", "float64": "double"}
+JSON_VERSION = 3  # of nccl-tests' report
+_HALF = "  {:>7}  {:>6}  {:>6}  {:>6}"
+_COLUMNS = ("time", "algbw", "busbw", "#wrong")
+_UNITS = ("(us)", "(GB/s)", "(GB/s)", "")
+
+
+class Table:
+    """Prints rows as they come, or collects them for JSON."""
+
+    def __init__(self, plan: Plan, device: str, schedule: Schedule, as_json: bool) -> None:
+        self._plan, self._device, self._schedule = plan, device, schedule
+        self._as_json = as_json
+        self._rows: list[Row] = []
+        if not as_json:
+            print("\n".join(self._header()))
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements of all rows."""
+        return sum(row.wrong for row in self._rows)
+
+    def add(self, row: Row) -> None:
+        """One more row."""
+        self._rows.append(row)
+        if not self._as_json:
+            print(line(row), flush=True)
+
+    def finish(self) -> None:
+        """The footer; or everything, as JSON."""
+        if self._as_json:
+            report.as_json(self._json())
+            return
+        print(f"# {'Out of bounds values':<20} : {self.wrong} {'FAILED' if self.wrong else 'OK'}")
+        print(f"# {'Avg bus bandwidth':<20} : {self._average():g} ")
+        print("#")
+
+    def _average(self) -> float:
+        halves = [half.busbw for row in self._rows for half in row.halves]
+        return sum(halves) / len(halves) if halves else 0.0
+
+    def _header(self) -> list[str]:
+        s = self._schedule
+        step = f"{s.factor:g}(factor)" if s.factor else f"{s.step}(bytes)"
+        name = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}"
+        blank = name.format("", "", "", "", "")
+        return [
+            f"# {report.title(self._plan)}, on {self._device}",
+            f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
+            f"iters: {s.launches} validation: {int(s.check)}",
+            "#",
+            f"{blank}           out-of-place                       in-place          ",
+            name.format("size", "count", "type", "redop", "root") + _HALF.format(*_COLUMNS) * 2,
+            name.format("(B)", "(elements)", "", "", "") + _HALF.format(*_UNITS) * 2,
+        ]
+
+    def _json(self) -> dict[str, object]:
+        s = self._schedule
+        return {
+            "version": JSON_VERSION,
+            "config": {
+                "name": self._plan.name,
+                "collective": self._plan.collective.op.value,
+                "ranks": self._plan.n_ranks,
+                "device": self._device,
+                "minimum_bytes": s.smallest,
+                "maximum_bytes": s.largest,
+                **({"step_factor": s.factor} if s.factor else {"step_bytes": s.step}),
+                "warmup_iters": s.warmups,
+                "iterations": s.launches,
+                "validation": int(s.check),
+            },
+            "results": [_row_json(row) for row in self._rows],
+            "out_of_bounds": {"count": self.wrong, "okay": self.wrong == 0},
+            "average_bus_bandwidth": {"bandwidth": self._average(), "okay": "unchecked"},
+        }
+
+
+def line(row: Row) -> str:
+    """One row of the table."""
+    kind = NCCL_TYPE.get(row.dtype, row.dtype)
+    start = f"{row.size:>12}  {row.count:>12}  {kind:>8}  {row.redop:>6}  {row.root:>6}"
+    return start + _half(row.out_of_place) + _half(row.in_place)
+
+
+def _half(half: Timing | None) -> str:
+    if half is None:
+        return _HALF.format("N/A", "N/A", "N/A", "N/A")
+    wrong = "N/A" if half.wrong is None else f"{half.wrong:g}"
+    return _HALF.format(_fit(half.time, 7), _fit(half.algbw, 6), _fit(half.busbw, 6), wrong)
+
+
+def _fit(value: float, width: int) -> str:
+    """As many digits as fit, like nccl-tests' getFloatStr."""
+    for digits in (2, 1, 0):
+        text = f"{value:{width}.{digits}f}"
+        if len(text) <= width:
+            return text
+    return f"{value:.{1 if width >= 7 else 0}e}"
+
+
+def _row_json(row: Row) -> dict[str, object]:
+    return {
+        "size": row.size,
+        "count": row.count,
+        "type": NCCL_TYPE.get(row.dtype, row.dtype),
+        "redop": row.redop,
+        "root": row.root,
+        "out_of_place": _half_json(row.out_of_place),
+        "in_place": _half_json(row.in_place),
+    }
+
+
+def _half_json(half: Timing | None) -> dict[str, object] | None:
+    if half is None:
+        return None
+    return {
+        "time": half.time,
+        "alg_bw": half.algbw,
+        "bus_bw": half.busbw,
+        "nwrong": half.wrong,
+    }

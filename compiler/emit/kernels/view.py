@@ -1,0 +1,223 @@
+"""program: Plan → the one value that the kernel templates print.
+
+Each class of alike thread blocks (`shapes`) becomes a function: its repeats become loops (`loops`,
+`segments`), its numbers expressions or tables (`fit`), its primitives calls (`calls`, `function`).
+Time is linear in the plan's primitives, in NumPy; the text's size is that of the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc import __version__
+from hccc.diagnostics import InternalError
+from hccc.emit.kernels import wrap
+from hccc.emit.kernels.calls import Caller, incoming
+from hccc.emit.kernels.canonical import canonical
+from hccc.emit.kernels.classes import Class, classes
+from hccc.emit.kernels.dispatch import Case, cases
+from hccc.emit.kernels.forms import Lookup
+from hccc.emit.kernels.function import Fitter, Step, Tables, body, steps
+from hccc.emit.kernels.neighbours import Neighbours, neighbours
+from hccc.emit.kernels.width import fits_int
+from hccc.emit.targets import Target
+from hccc.ir.collective import OpType
+from hccc.ir.plan import Plan
+
+WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it
+# Above, bodies go out of line: what the calls keep alive then spills around them (at most 60 bytes
+# seen), not inside their loops (up to 1 KB seen), and nvcc is two to three times faster.
+INLINE_CALLS = 2
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}", re.ASCII)
+LONGEST_SOURCE = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One class of thread blocks."""
+
+    name: str
+    parameters: str
+    comment: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One lookup table: `type name[dims] = { lines };`."""
+
+    declaration: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramView:
+    """What `kernel.jinja` prints for one target."""
+
+    target: Target
+    version: str
+    name: str
+    source: str
+    collective: str
+    accumulate: str
+    constants: tuple[tuple[str, int], ...]
+    tables: tuple[Table, ...]
+    functions: tuple[Function, ...]
+    cases: tuple[Case, ...]
+    neighbours: Neighbours
+    admission: tuple[str, ...]
+
+
+def checked_name(plan: Plan) -> str:
+    """The plan's name, which reaches paths and source. Raises InternalError if it may not."""
+    if not NAME.fullmatch(plan.name):
+        raise InternalError(f"plan name {plan.name!r} is not a C identifier")
+    return plan.name
+
+
+def safe_comment(text: str) -> str:
+    """`text` as it may stand in a comment: one line, printable, no end of comment, no path."""
+    last = re.split(r"[/\\]", text)[-1]
+    clean = "".join(c if c.isprintable() and c != "?" else "_" for c in last)
+    return clean.replace("*/", "__").replace("/*", "__")[:LONGEST_SOURCE]
+
+
+def view(plan: Plan, target: Target) -> ProgramView:
+    """The values of one target's translation unit. Tables and functions are those of `plan`."""
+    name, plan = checked_name(plan), canonical(plan)
+    source = safe_comment(plan.source)
+    tables = Tables()
+    made = [
+        (alike, f"{name}_blocks{k}", steps(_fitter(plan, alike, tables), source))
+        for k, alike in enumerate(classes(plan))
+    ]
+    moduli = interesting(plan)
+    dispatch = cases([(a, n) for a, n, _ in made], plan.n_ranks, plan.gpus_per_node, tables)
+    near = neighbours(plan, moduli, tables)
+    return ProgramView(
+        target=target,
+        version=__version__,
+        name=name,
+        source=source,
+        collective=describe(plan),
+        accumulate=plan.accumulate,
+        constants=_constants(plan, [s for _, _, found in made for s in found]),
+        tables=tuple(_table(n, t, target) for n, t in tables.by_key.values()),
+        functions=tuple(_function(plan, a, n, found) for a, n, found in made),
+        cases=dispatch,
+        neighbours=near,
+        admission=tuple(_admission(plan)),
+    )
+
+
+def interesting(plan: Plan) -> tuple[int, ...]:
+    """Numbers that chunk, rank and slot arithmetic is likely to be modulo of."""
+    n, g, c = plan.n_ranks, max(1, plan.gpus_per_node), plan.collective
+    per = c.chunks_per_block
+    found = {n, g, n // g, c.n_chunks, per, per * g, n * per}
+    if c.op is OpType.CUSTOM:
+        found.add(c.chunks_per_rank)
+    return tuple(sorted(m for m in found if m > 1))
+
+
+def describe(plan: Plan) -> str:
+    """`Allreduce of 8 ranks, 8 chunks`."""
+    c = plan.collective
+    root = f" at rank {c.root}" if c.rooted else ""
+    return f"{c.op.value} of {c.n_ranks} ranks{root}, {c.n_chunks} chunks"
+
+
+def _fitter(plan: Plan, alike: Class, tables: Tables) -> Fitter:
+    return Fitter(Caller(plan, incoming(plan)), alike, interesting(plan), tables, {})
+
+
+def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
+    """What device.h wants defined before it is included."""
+    calls = sum(len(s.calls) for s in found)
+    operands = int((plan.src.counts() + plan.dst.counts()).max())
+    return (
+        *((f"HCCC_{name.upper()}", value) for name, value in shape(plan).items()),
+        ("HCCC_THREADS", plan.warps * WARP),
+        *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
+        ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
+    )
+
+
+def shape(plan: Plan) -> dict[str, int]:
+    """The fields of `hccc_shape` in layout.h, in its order."""
+    queues = max(incoming(plan).tolist(), default=-1) + 1
+    return {
+        "ranks": plan.n_ranks,
+        "sub": plan.collective.chunks_per_block,
+        "lanes": plan.channels,
+        "blocks": max(1, int(plan.n_tb.max())),
+        "flags": int(plan.n_flags.max()),
+        "scratch": int(plan.scratch_slots.max()),
+        "stage": int(plan.stage_slots.max()),
+        "queues": queues,
+        "slots": plan.queue_slots if queues else 1,
+        "grain": plan.grain,
+    }
+
+
+def _admission(plan: Plan) -> list[str]:
+    """C that keeps an entry's call to what the plan was proved for."""
+    lines = []
+    if not plan.in_place:
+        lines.append("if (call && call->in_place) return HCCC_BAD_ARGUMENT;")
+    if not plan.out_of_place:
+        lines.append("if (call && !call->in_place) return HCCC_BAD_ARGUMENT;")
+    if plan.largest_window:
+        most = plan.largest_window  # window 0 means all micro-batches
+        lines += [
+            "hccc_call narrowed;",
+            "if (call) {",
+            "  narrowed = *call;",
+            f"  if (!call->window || call->window > {most}) narrowed.window = {most};",
+            "  call = &narrowed;",
+            "}",
+        ]
+    return lines
+
+
+def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Function:
+    ranks = f"{len(alike.ranks)} ranks" if len(alike.ranks) > 1 else f"rank {alike.ranks[0]}"
+    ranks = "all ranks" if len(alike.ranks) == plan.n_ranks > 1 else ranks
+    tbs = np.unique(alike.tbs).tolist()
+    blocks = ("block " if len(tbs) == 1 else "blocks ") + ", ".join(map(str, tbs[:8]))
+    more = ", ..." if len(tbs) > 8 else ""
+    n = len(alike.shapes)
+    comment = f"Thread {blocks}{more} of {ranks}: {n} primitive{'s' if n > 1 else ''}."
+    parameters = "hccc_block& b, int turn" if alike.by_turn else "hccc_block& b"
+    return Function(name, parameters, comment, tuple(body(found, plan.gpus_per_node)))
+
+
+def _table(name: str, lookup: Lookup, target: Target) -> Table:
+    values = lookup.table
+    if not fits_int(values):
+        raise InternalError(f"{name} holds what is no int")
+    kind = "short" if values.min() >= -(2**15) and values.max() < 2**15 else "int"
+    dims = "".join(f"[{d}]" for d in values.shape)
+    rows = values.reshape(-1, values.shape[-1]).tolist()
+    lines = wrap.table(rows[0], 4) if values.ndim == 1 else _rows(rows, values.shape[:-1])
+    return Table(f"{target.constant} {kind} {name}{dims}", tuple(lines))
+
+
+def _rows(rows: list[list[int]], outer: tuple[int, ...]) -> list[str]:
+    """Nested initializer lists; `outer`: all dimensions but the last."""
+    lines: list[str] = []
+    for k, row in enumerate(rows):
+        opened = closed = 0
+        step = 1
+        for size in reversed(outer[1:]):
+            step *= size
+            opened += k % step == 0
+            closed += (k + 1) % step == 0
+        packed = wrap.table(row, 5)
+        packed[0] = " " * 4 + "{" * opened + "{" + packed[0].lstrip()
+        packed[-1] += "}" + "}" * closed + ("," if k + 1 < len(rows) else "")
+        lines += packed
+    return lines

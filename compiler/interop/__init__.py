@@ -1,0 +1,1 @@
+"""Plans from other tools' schedules, and back: MSCCL in and out."""

@@ -1,0 +1,62 @@
+"""label: fills in what an imported Plan does not say: each primitive's chunk, and which
+reductions complete a value. Reads both off a symbolic run that forgives; `result` then proves.
+
+A primitive that combines several chunks, or memory that holds nothing, gets the chunk that is
+shortest: what it does is wrong, and `result` says so, but it leaves no buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hccc.analysis.contributions import Words, full_set
+from hccc.analysis.execution_order import execution_order
+from hccc.analysis.locations import locate
+from hccc.analysis.waits import enforced
+from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.plan import Plan
+from hccc.jit.compiled import njit
+from hccc.proofs.result import begin
+
+
+def label(plan: Plan) -> Plan:
+    """`plan` with `chunk` and `final`. O(operands · R/64) time, O(locations · R/8) bytes."""
+    order = execution_order(plan, enforced(plan))
+    where = locate(plan, in_place=plan.in_place)
+    reduces = plan.collective.reduces
+    full = full_set(plan.n_ranks) if reduces else np.ones(1, np.uint64)
+    state = begin(where.start, where.start_rank, len(full), 0, reduces)
+    c = plan.collective
+    chunk, final = _run(
+        order, plan.src.ptr, where.src, plan.dst.ptr, where.dst, where.start, state, full,
+        c.n_chunks, c.chunks_per_block,
+    )  # fmt: skip
+    return replace(plan, chunk=chunk, final=final if reduces else plan.final)
+
+
+@njit
+def _run(
+    order: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, start: I4, state: Words, full: Words,
+    n_chunks: int, per: int,
+) -> tuple[I4, U1]:  # fmt: skip
+    n = len(src_ptr) - 1
+    chunk, final = np.full(n, n_chunks - 1, np.int32), np.zeros(n, np.uint8)
+    held = start.copy()
+    value = np.zeros(len(full), np.uint64)
+    for i in order:
+        value[:] = 0
+        name = -1
+        for k in range(src_ptr[i], src_ptr[i + 1]):
+            value |= state[src[k]]
+            other = held[src[k]]
+            if other >= 0 and (name < 0 or other % per > name % per):
+                name = other
+        if name >= 0:
+            chunk[i] = name
+        final[i] = src_ptr[i + 1] - src_ptr[i] > 1 and np.all(value == full)
+        for k in range(dst_ptr[i], dst_ptr[i + 1]):
+            state[dst[k]] = value
+            held[dst[k]] = name
+    return chunk, final

@@ -1,0 +1,1 @@
+"""The cluster language (`.cluster`): text to Topology, and back."""

@@ -1,0 +1,377 @@
+"""Site to Topology: every kind of node once, repeated as arrays; then what failed is left out.
+
+The order of groups is what makes printing and parsing exact: node by node the ports, then node by
+node the NICs, then leaves, spines, SWITCH groups within nodes, SWITCH groups between nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I4, I8, Csr
+from hccc.ir.topology import F8, Device, Level, Rate, Rates, Topology
+from hccc.lang.cluster.site import Between, Degraded, Entry, Kind, Site, Tier
+from hccc.lang.transfer.syntax import Mistake
+
+
+@dataclass(slots=True)
+class _Many:
+    """Rows that are gathered kind by kind: ids and the rate of each."""
+
+    ids: list[I8] = field(default_factory=list)
+    rate: list[F8] = field(default_factory=list)
+
+    def add(self, ids: I8, made: Sequence[Rate], repeat: int) -> None:
+        """`ids`: any rows; `made`: a rate per entry, for each of `repeat` nodes."""
+        self.ids.append(ids)
+        self.rate.append(np.tile(np.array(made, np.float64).reshape(-1, 3), (repeat, 1)))
+
+    def rates(self) -> Rates:
+        """All rates, in order."""
+        table = np.concatenate([np.zeros((0, 3)), *self.rate])
+        return _rates(table)
+
+
+def build(site: Site) -> Topology:
+    """The Topology of a site. Raises `Mistake`. Linear in its links, ranks and group members."""
+    return _Builder(site).topology()
+
+
+class _Builder:
+    """GPUs are numbered over all nodes, failed ones too, until `_living` renumbers."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        kinds = site.kinds
+        self.sizes = np.repeat([k.size for k in kinds], [k.count for k in kinds])
+        self.first = np.concatenate([[0], np.cumsum(self.sizes)])
+        n = int(self.first[-1])
+        self.n = n
+        self.node = np.repeat(np.arange(site.n_nodes), self.sizes)
+        self.local = np.arange(n) - self.first[self.node]
+        self.port, self.domain = np.full((4, n), -1), np.full((4, n), -1)
+        self.mesh, self.meshes, self.links, self.shared = np.full(n, -1), _Many(), _Many(), _Many()
+        self.level: list[I8] = []
+        self.a: list[tuple[I8, I8]] = []  # (group, GPU) rows of side A, and of side B
+        self.b: list[tuple[I8, I8]] = []
+        self.nic_number: I8 = np.zeros(0, np.int64)
+        self.groups: dict[tuple[str, int], int] = {}  # kind or tier -> its first group
+
+    def topology(self) -> Topology:
+        """All parts, in the order that the module promises."""
+        for level, what in ((Level.PORT, "port"), (Level.NIC, "nic")):
+            for i, kind in enumerate(self.site.kinds):
+                self._ports(i, kind, level, kind.entries(what))
+        for kind in self.site.kinds:
+            self._links(kind)
+        self._tiers()
+        first_switch = self._n_groups()
+        for i, kind in enumerate(self.site.kinds):
+            self._switches(i, kind, first_switch)
+        for between in self.site.between:
+            self._between(between, first_switch)
+        links = self._degrade()
+        return self._assemble(*links)
+
+    def _n_groups(self) -> int:
+        return sum(map(len, self.level))
+
+    def _nodes(self, kind: Kind) -> I8:
+        """The first GPU of each node of a kind: i8[count, 1]."""
+        return self.first[kind.first : kind.first + kind.count, None]
+
+    def _groups(self, level: Level, made: Sequence[Rate], repeat: int) -> I8:
+        """New groups: their numbers, i8[repeat, len(made)]."""
+        begin = self._n_groups()
+        count = repeat * len(made)
+        self.level.append(np.full(count, level))
+        self.shared.add(np.zeros((0, 2), np.int64), made, repeat)
+        return begin + np.arange(count).reshape(repeat, len(made))
+
+    def _ports(self, i: int, kind: Kind, level: Level, made: list[Entry]) -> None:
+        """A port of its own for every GPU named, or a NIC for all of an entry."""
+        if not made:
+            return
+        own = level is Level.PORT
+        rates = [e.rate for e in made for _ in (e.a if own else [0])]
+        groups = self._groups(level, rates, kind.count)
+        self.groups[level.name.lower(), i] = int(groups[0, 0])
+        gpus = np.array([gpu for e in made for gpu in e.a])
+        column = (
+            np.arange(len(gpus))
+            if own
+            else np.repeat(np.arange(len(made)), [len(e.a) for e in made])
+        )
+        at = self._nodes(kind) + gpus
+        self.port[level, at] = groups[:, column]
+        self.domain[level, at] = self.node[at]
+
+    def _links(self, kind: Kind) -> None:
+        """Direct links, and meshes, of all nodes of a kind."""
+        if made := kind.entries("direct"):
+            ends = np.array([(*e.a, *e.b) for e in made])
+            both = self._nodes(kind)[:, :, None] + ends[None]
+            self.links.add(both.reshape(-1, 2), [e.rate for e in made], kind.count)
+        made = kind.entries("mesh")
+        begin = sum(map(len, self.meshes.rate))
+        for j, entry in enumerate(made):
+            at = self._nodes(kind) + np.array(entry.a)
+            self.mesh[at] = begin + np.arange(kind.count)[:, None] * len(made) + j
+        if made:
+            self.meshes.add(np.zeros((0, 2), np.int64), [e.rate for e in made], kind.count)
+
+    def _switches(self, i: int, kind: Kind, first_switch: int) -> None:
+        if not (made := kind.entries("switch")):
+            return
+        groups = self._groups(Level.SWITCH, [e.rate for e in made], kind.count) - first_switch
+        self.groups["switch", i] = int(groups[0, 0]) + first_switch
+        self._sides(groups, self._nodes(kind), self._nodes(kind), made)
+
+    def _sides(self, groups: I8, first_a: I8, first_b: I8, made: list[Entry]) -> None:
+        """The members of groups i8[repeat, entries], whose sides begin at these GPUs."""
+        for j, entry in enumerate(made):
+            for into, first, gpus in ((self.a, first_a, entry.a), (self.b, first_b, entry.b)):
+                group = np.repeat(groups[:, j], len(gpus))
+                into.append((group, (first + np.array(gpus)).ravel()))
+
+    def _between(self, between: Between, first_switch: int) -> None:
+        """Every pair of the nodes, in the order they are named."""
+        pairs = np.array(list(combinations(between.nodes, 2)))
+        x, y = self.first[pairs[:, 0], None], self.first[pairs[:, 1], None]
+        made = _resolved(between, "direct", self.site)
+        if made:
+            ends = np.stack([x + [e.a[0] for e in made], y + [e.b[0] for e in made]], axis=2)
+            self.links.add(ends.reshape(-1, 2), [e.rate for e in made], len(pairs))
+        if made := _resolved(between, "switch", self.site):
+            groups = self._groups(Level.SWITCH, [e.rate for e in made], len(pairs)) - first_switch
+            self._sides(groups, x, y, made)
+
+    def _tiers(self) -> None:
+        """Leaves and spines; without any, one switch joins all NICs."""
+        wired = self.port[Level.NIC] >= 0
+        self.domain[Level.LEAF, wired] = self.domain[Level.SPINE, wired] = 0
+        if not self.site.leaves:
+            return
+        self.domain[Level.LEAF] = -1
+        self.nic_number = self._nic_number()
+        for number, tier in enumerate(self.site.leaves):
+            below = self._below_leaf(tier)
+            if (self.domain[Level.LEAF, below] >= 0).any():
+                raise Mistake("E134", "a NIC here is below another leaf already", tier.at)
+            self._tier(Level.LEAF, number, tier, below)
+        for gpu in np.flatnonzero(wired & (self.domain[Level.LEAF] < 0)):
+            where = f"node{self.node[gpu] + 1}"
+            message = f"the NIC of GPU {self.local[gpu]} of {where} is below no leaf"
+            raise Mistake("E135", message, self.site.kind(int(self.node[gpu])).at)
+        self._spines(wired)
+
+    def _spines(self, wired: B1) -> None:
+        if not self.site.spines:
+            return
+        self.domain[Level.SPINE] = -1
+        for number, tier in enumerate(self.site.spines):
+            below = np.isin(self.domain[Level.LEAF], tier.below[0][0]) & wired
+            if (self.domain[Level.SPINE, below] >= 0).any():
+                raise Mistake("E134", "a leaf here is below another spine already", tier.at)
+            self._tier(Level.SPINE, number, tier, below)
+        for leaf in np.unique(self.domain[Level.LEAF, wired & (self.domain[Level.SPINE] < 0)]):
+            tier = self.site.leaves[leaf]
+            raise Mistake("E135", f"leaf{leaf + 1} is below no spine", tier.at)
+
+    def _below_leaf(self, tier: Tier) -> B1:
+        below, numbers = np.zeros(self.n, np.bool_), self.nic_number
+        for nodes, nics in tier.below:
+            mine = np.isin(self.node, nodes) & (self.port[Level.NIC] >= 0)
+            below |= mine if nics is None else mine & np.isin(numbers, nics)
+        if not below.any():
+            raise Mistake("E134", "no NIC is below this leaf", tier.at, "`define nic` comes before")
+        return below
+
+    def _nic_number(self) -> I8:
+        """The number of each GPU's NIC in its node; -1 without one."""
+        first, group = np.zeros(self.n, np.int64), self.port[Level.NIC]
+        for i, kind in enumerate(self.site.kinds):
+            if ("nic", i) in self.groups:
+                count = len(kind.made["nic"])
+                mine = slice(self.first[kind.first], self.first[kind.first + kind.count])
+                first[mine] = self.groups["nic", i] + (self.node[mine] - kind.first) * count
+        return np.where(group >= 0, group - first, -1)
+
+    def _tier(self, level: Level, number: int, tier: Tier, below: B1) -> None:
+        self.domain[level, below] = number
+        if (s := tier.uplinks) is not None:
+            default = self.site.outside[level.name.lower()]
+            rate = Rate(s.bandwidth, s.lanes, default if s.alpha is None else s.alpha)
+            group = self._groups(level, [rate], 1)
+            self.groups[level.name.lower(), number] = int(group[0, 0])
+            self.port[level, below] = group[0, 0]
+
+    def _degrade(self) -> tuple[I8, Rates, Rates]:
+        """Links and groups with what `define degraded` says put in place."""
+        table, (key, wires) = _table(self.shared.rates()), self._sorted_links()
+        meshes = self.meshes.rates()
+        slow: dict[int, list[float]] = {}
+        for entry in self.site.degraded:
+            if entry.what != "direct":
+                for group in self._affected(entry):
+                    table[group] = _slowed(entry, table[group, 2])
+                continue
+            u, v = (int(self.first[entry.number]) + gpu for gpu in entry.which or [])
+            at, name = int(np.searchsorted(key, u * self.n + v)), u * self.n + v
+            if at < len(key) and key[at] == name:
+                wires[at] = _slowed(entry, wires[at, 2])
+            elif self.mesh[u] >= 0 and self.mesh[u] == self.mesh[v]:
+                # A direct link goes before the mesh, whose other links stay as they are.
+                slow[name] = _slowed(entry, meshes.alpha[self.mesh[u]])
+            else:
+                message = f"there is no link from {self._gpu(u)} to {self._gpu(v)}"
+                raise Mistake("E132", message, entry.at)
+        key = np.concatenate([key, np.array(list(slow), np.int64)])
+        wires = np.concatenate([wires, np.array(list(slow.values())).reshape(-1, 3)])
+        order = np.argsort(key, kind="stable")
+        ends = np.stack([key // self.n, key % self.n], axis=1)
+        return ends[order], _rates(wires[order]), _rates(table)
+
+    def _sorted_links(self) -> tuple[I8, F8]:
+        """Direct links by source and destination: source · n + destination, and their rates."""
+        ends = np.concatenate([np.zeros((0, 2), np.int64), *self.links.ids])
+        key = ends[:, 0] * self.n + ends[:, 1]
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        if (again := np.flatnonzero(key[1:] == key[:-1])).size:
+            u, v = divmod(int(key[again[0]]), self.n)
+            message = f"the link from {self._gpu(u)} to {self._gpu(v)} is there twice"
+            raise Mistake("E134", message, self.site.kind(int(self.node[u])).at)
+        return key, _table(self.links.rates())[order]
+
+    def _gpu(self, gpu: int) -> str:
+        return f"GPU {self.local[gpu]} of node{self.node[gpu] + 1}"
+
+    def _affected(self, entry: Degraded) -> list[int]:
+        """The groups that an entry is about."""
+        if entry.what in ("leaf", "spine"):
+            if (entry.what, entry.number) not in self.groups:
+                raise Mistake("E132", f"this {entry.what} has no uplinks", entry.at)
+            return [self.groups[entry.what, entry.number]]
+        i = self.site.kind_number(entry.number)
+        kind = self.site.kinds[i]
+        if (entry.what, i) not in self.groups:
+            raise Mistake("E132", f"node{entry.number + 1} has no {entry.what}", entry.at)
+        if entry.what == "port":
+            gpus = slice(self.first[entry.number], self.first[entry.number + 1])
+            ports = self.port[Level.PORT, gpus]
+            ports = ports if entry.which is None else ports[entry.which]
+            return [int(p) for p in ports if p >= 0]
+        count = len(kind.made[entry.what])
+        first = self.groups[entry.what, i] + (entry.number - kind.first) * count
+        return [first + k for k in (range(count) if entry.which is None else entry.which)]
+
+    def _assemble(self, ends: I8, links: Rates, shared: Rates) -> Topology:
+        """The Topology of the GPUs that work: without the groups that none of them uses."""
+        alive, failed = self._alive()
+        rank = np.cumsum(alive) - 1
+        stays = alive[ends[:, 0]] & alive[ends[:, 1]]
+        mesh, meshes = _dense(self.mesh[alive], self.meshes.rates(), least=2)
+        sides = [_side(rows, alive, rank) for rows in (self.a, self.b)]
+        level = np.concatenate([np.zeros(0, np.int64), *self.level])
+        n_switch = int(np.count_nonzero(level == Level.SWITCH))
+        used = np.zeros(len(level), np.bool_)
+        port = self.port[:, alive]
+        used[port[port >= 0]] = True
+        full = [np.bincount(group, minlength=n_switch) > 0 for group, _ in sides]
+        switch = full[0] & full[1]
+        used[len(level) - n_switch :] = switch
+        number = np.cumsum(used) - 1
+        kept = [_kept(group, gpu, switch) for group, gpu in sides]
+        devices, device = self._devices(alive)
+        return Topology(
+            devices=devices, node=self.node[alive], local=self.local[alive], device=device,
+            node_size=self.sizes, failed=failed,
+            link_src=rank[ends[stays, 0]], link_dst=rank[ends[stays, 1]],
+            links=_pick(links, stays), mesh=mesh, meshes=meshes,
+            level=level[used], shared=_pick(shared, used),
+            port=np.where(port >= 0, number[port] if len(number) else -1, -1),
+            domain=np.stack([_compressed(row) if i != Level.NIC else row
+                             for i, row in enumerate(self.domain[:, alive])]),
+            side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
+            cores=np.repeat([k.cores for k in self.site.kinds], [k.count for k in self.site.kinds]),
+        )  # fmt: skip
+
+    def _alive(self) -> tuple[B1, I8]:
+        alive = np.ones(self.n, np.bool_)
+        for node, gpu, at in self.site.failed:
+            if not alive[self.first[node] + gpu]:
+                raise Mistake("E134", f"GPU {gpu} of node{node + 1} failed twice", at)
+            alive[self.first[node] + gpu] = False
+        if not alive.any():
+            raise Mistake("E135", "every GPU failed", self.site.failed[-1][2])
+        dead = np.flatnonzero(~alive)
+        return alive, np.stack([self.node[dead], self.local[dead]], axis=1)
+
+    def _devices(self, alive: B1) -> tuple[tuple[Device, ...], I8]:
+        kinds = self.site.kinds
+        devices = tuple(dict.fromkeys(kind.device for kind in kinds))
+        row = [devices.index(kind.device) for kind in kinds]
+        of_node = np.repeat(row, [kind.count for kind in kinds])
+        used, device = np.unique(of_node[self.node[alive]], return_inverse=True)
+        return tuple(devices[i] for i in used), device
+
+
+def _resolved(between: Between, what: str, site: Site) -> list[Entry]:
+    default = site.outside[what]
+    return [
+        Entry(a, b, Rate(s.bandwidth, s.lanes, default if s.alpha is None else s.alpha), s.at)
+        for a, b, s in between.made.get(what, [])
+    ]
+
+
+def _slowed(entry: Degraded, alpha: float) -> list[float]:
+    """The row of a rate that is degraded; it keeps its latency unless the file says otherwise."""
+    s = entry.speed
+    return [s.bandwidth, s.lanes, float(alpha) if s.alpha is None else s.alpha]
+
+
+def _table(rates: Rates) -> F8:
+    return np.stack([rates.bandwidth, rates.lanes, rates.alpha], axis=1)
+
+
+def _rates(table: F8) -> Rates:
+    return Rates(table[:, 0], table[:, 1].astype(np.int32), table[:, 2])
+
+
+def _pick(rates: Rates, rows: B1) -> Rates:
+    return Rates(rates.bandwidth[rows], rates.lanes[rows], rates.alpha[rows])
+
+
+def _compressed(domain: I4) -> I8:
+    """Domains numbered without gaps, in their order."""
+    kept = np.unique(domain[domain >= 0])
+    return np.where(domain >= 0, np.searchsorted(kept, domain), -1)
+
+
+def _dense(mesh: I8, meshes: Rates, least: int) -> tuple[I8, Rates]:
+    """Meshes that still have `least` members, numbered without gaps."""
+    stays = np.bincount(mesh[mesh >= 0], minlength=len(meshes)) >= least
+    number = np.where(stays, np.cumsum(stays) - 1, -1)
+    kept = np.where(mesh >= 0, number[mesh], -1) if len(number) else mesh
+    return kept, _pick(meshes, stays)
+
+
+def _side(rows: list[tuple[I8, I8]], alive: B1, rank: I8) -> tuple[I8, I8]:
+    """(group, rank) of the members that work."""
+    group = np.concatenate([np.zeros(0, np.int64), *(g for g, _ in rows)])
+    gpu = np.concatenate([np.zeros(0, np.int64), *(g for _, g in rows)])
+    stays = alive[gpu]
+    return group[stays], rank[gpu[stays]]
+
+
+def _kept(group: I8, rank: I8, stays: B1) -> Csr:
+    """The members of the groups that stay, group by group."""
+    group, rank = group[stays[group]], rank[stays[group]]
+    order = np.lexsort((rank, group))
+    counts = np.bincount(group, minlength=len(stays))[stays]
+    return Csr(np.concatenate([[0], np.cumsum(counts)]), rank[order])

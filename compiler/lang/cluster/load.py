@@ -1,0 +1,94 @@
+"""The cluster language (`.cluster`, DESIGN §4; HeteCCL App. A, Fig. 10): text to Topology.
+
+    define nodenum = 2
+    define node1 = 2
+    define bandwidth = {direct => [((0,1) -> (25,2)), ((1,0) -> (25,2))]}
+    define node2 = 4
+    define bandwidth = {switch => [((0,1), (2,3) >-> (16,1))], direct => [...]}
+    define internode = (node1, node2)
+    define interbandwidth = {switch => [((0,1), (0,1,2,3) >-> (8,1))]}
+
+Of the paper: `(u,v) -> (GB/s, links)` is a link from u to v; `(A),(B) >-> (GB/s, links)` is a
+resource that all transfers between A and B share, each way with its whole capacity, except those
+that have a direct link. Ids are those of the node, between nodes those of the two nodes named.
+`define bandwidth` is about the node defined last. Ranks are numbered node by node.
+
+Extensions, all `define NAME = ...`; those marked * are about the node defined last, or before any
+node about all nodes:
+
+| `node1 = 64 * 8`             | 64 nodes of 8 GPUs: node1 to node64, all with what follows     |
+| `bandwidth` with `mesh`      | `[((0..3) -> (150,1))]`: a link between every two, each way     |
+| `bandwidth` with `port`      | `[((0..7) -> (450,1))]`: each has a port into one crossbar      |
+| `nic`                        | `[((0,1) -> (50,1)), ...]`: GPUs that share a NIC               |
+| `device` *                   | `{vendor =>, name =>, reduce =>, block =>}`: GB/s of a reduction|
+|                              | (1/γ), GB/s that one thread block copies                        |
+| `cores` *                    | thread blocks of a node that run at once; more take turns       |
+| `latency` *                  | `{direct => 0.7, mesh =>, switch =>, port =>, nic =>}`: α in µs |
+| `interlatency`               | `{direct =>, switch =>, leaf =>, spine =>}`                     |
+| `leaf`                       | `[((node1, node2) -> (25,16)), ...]`: NICs below a switch, and  |
+|                              | its uplinks; `(node1, (0,1), node2, (0))` names NICs            |
+| `rail`                       | `[(0) -> (50,64), (1), ...]`: a leaf of NIC i of every node;    |
+|                              | without uplinks nothing crosses rails                           |
+| `spine`                      | `[((leaf1, leaf2) -> (100,8)), ...]`: leaves below a spine      |
+| `internode` of many          | every pair of the nodes named                                   |
+| `chunk = 1 MiB`              | S_chunk: the micro-batch that costs are given for               |
+| `failed`                     | `[(node1, 3)]`: GPUs that are no ranks; the others move up      |
+| `degraded`                   | `[((node2, nic, 0) -> (2.25,1))]`: also `(node2, nic)`, `(node1,|
+|                              | port, 3)`, `(node1, switch, 0)`, `(node1, direct, 0, 1)`, (leaf1)|
+
+Everywhere: `0..7` and `node1..node4` are ranges, `#` begins a comment, line breaks mean nothing, a
+third number of a rate is its α, `(25)` or 25 is one link. Without `leaf` and `rail` all NICs hang
+on one switch that nothing slows down; without `spine` so do all leaves.
+
+Defaults where a file is silent: α 0.7 µs within a node (NVLink of an NDv2 in the topologies that
+TE-CCL, SIGCOMM'24, released; TACCL's, NSDI'23, have 0.3) and 2.6 µs between nodes (InfiniBand in
+both), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s (ResCCL Fig. 4: four fill
+25 GB/s); reductions 300 GB/s (a third of a V100's memory bandwidth).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hccc.diagnostics import Source
+from hccc.files.reading import read_text
+from hccc.ir.topology import Topology
+from hccc.lang.cluster.build import build
+from hccc.lang.cluster.site import Site, read_site
+from hccc.lang.cluster.text import parse_defines
+from hccc.lang.transfer.syntax import Mistake
+from hccc.network.graph import apart
+
+MAX_BYTES = 8 << 20
+
+
+def load(path: str | Path) -> Topology:
+    """The cluster in a file. Raises `UserError`, for files that are no text too."""
+    return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
+
+
+def parse(source: Source) -> Topology:
+    """The cluster in a text. Raises `UserError`. Linear in the text and what it describes."""
+    try:
+        if not source.text.strip("\ufeff \t\r\n"):
+            help = "a cluster begins with `define nodenum = 2`"
+            raise Mistake("E403", f"{source.name} is empty", help=help)
+        site = read_site(parse_defines(source.text.removeprefix("\ufeff")))
+        topology = build(site)
+        _check_reach(topology, site)
+    except Mistake as mistake:
+        raise mistake.in_source(source) from None
+    return topology
+
+
+def _check_reach(t: Topology, site: Site) -> None:
+    if (pair := apart(t)) is None:
+        return
+    u, v = pair
+    lost = v if u == 0 else u
+    where, start = (f"GPU {t.local[x]} of node{t.node[x] + 1}" for x in (lost, 0))
+    way = f"cannot be reached from {start}" if u == 0 else f"cannot reach {start}"
+    help = "`define nic`, or `define internode` and `interbandwidth`, join nodes"
+    inside = t.node[u] == t.node[v]
+    at = site.kind(int(t.node[lost])).at
+    raise Mistake("E135", f"{where} {way}", at, None if inside else help)

@@ -1,0 +1,153 @@
+"""A Topology printed in the cluster language; parsing it gives the same Topology.
+
+Alike nodes in a row are one `N * size`. Every rate has its α with it, so nothing depends on the
+language's defaults. O(size of the Topology).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import numpy as np
+
+from hccc.ir.topology import Level, Topology
+from hccc.lang.cluster.printer_internode import between
+from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate, runs, side_nodes
+
+Member = tuple[int, tuple[int, ...] | None]  # a node, and which of its NICs (None: all)
+
+
+def lines(t: Topology) -> Iterator[str]:
+    """The Topology, a `define` a line."""
+    yield f"define chunk = {t.chunk}"
+    yield f"define nodenum = {t.n_nodes}"
+    number = 0
+    for text, same in groupby(nodes(t)):
+        count = sum(1 for _ in same)
+        size, *rest = text
+        yield f"define node{number + 1} = {f'{count} * ' if count > 1 else ''}{size}"
+        yield from rest
+        number += count
+    yield from _tiers(t)
+    yield from between(t)
+    if len(t.failed):
+        yield f"define failed = [{', '.join(_failed(t))}]"
+
+
+def _failed(t: Topology) -> Iterator[str]:
+    """Of every node: its GPUs that failed."""
+    for node, rows in groupby(t.failed.tolist(), key=lambda row: row[0]):
+        yield f"(node{node + 1}, {numbers([gpu for _, gpu in rows])})"
+
+
+def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
+    """Per node: its size, and the lines about it. Nodes with equal texts are alike inside."""
+    first = t.first_rank.tolist()
+    link = np.searchsorted(t.link_src, t.first_rank).tolist()
+    a_node, b_node = side_nodes(t)
+    inner = np.flatnonzero(a_node == b_node)
+    switch = np.searchsorted(a_node[inner], np.arange(t.n_nodes + 1)).tolist()
+    for node in range(t.n_nodes):
+        ranks = range(first[node], first[node + 1])
+        kinds = {
+            "direct": list(_direct(t, node, range(link[node], link[node + 1]))),
+            "mesh": list(_meshes(t, ranks)),
+            "port": list(_ports(t, ranks)),
+            "switch": [joint(t, k) for k in inner[switch[node] : switch[node + 1]].tolist()],
+        }
+        given = [f"{kind} => [{', '.join(made)}]" for kind, made in kinds.items() if made]
+        text = [str(t.node_size[node])]
+        if ranks:
+            text.append(_device(t, ranks[0]))
+        if t.cores[node]:
+            text.append(f"define cores = {t.cores[node]}")
+        if given:
+            text.append(f"define bandwidth = {{{', '.join(given)}}}")
+        if nics := [f"({ids(t, on)} -> {rate(t.shared[k])})" for k, on in _nics(t, ranks)]:
+            text.append(f"define nic = [{', '.join(nics)}]")
+        yield tuple(text)
+
+
+def _device(t: Topology, rank: int) -> str:
+    d = t.devices[t.device[rank]]
+    speeds = f"reduce => {number(d.reduce)}, block => {number(d.block)}"
+    return f'define device = {{vendor => "{d.vendor}", name => "{d.name}", {speeds}}}'
+
+
+def _direct(t: Topology, node: int, links: range) -> Iterator[str]:
+    for i in links:
+        u, v = int(t.link_src[i]), int(t.link_dst[i])
+        if t.node[v] == node:
+            yield f"(({t.local[u]},{t.local[v]}) -> {rate(t.links[i])})"
+
+
+def _meshes(t: Topology, ranks: range) -> Iterator[str]:
+    mesh = t.mesh[ranks.start : ranks.stop]
+    for m in np.unique(mesh[mesh >= 0]).tolist():
+        members = np.flatnonzero(mesh == m) + ranks.start
+        yield f"({ids(t, members.tolist())} -> {rate(t.meshes[m])})"
+
+
+def _ports(t: Topology, ranks: range) -> Iterator[str]:
+    """In the order of the groups; runs of ascending GPUs with one rate are one entry."""
+    port = t.port[Level.PORT]
+    run: list[int] = []
+    for rank in sorted((r for r in ranks if port[r] >= 0), key=lambda r: int(port[r])):
+        speed = t.shared[port[rank]]
+        if run and (rank < run[-1] or t.shared[port[run[-1]]] != speed):
+            yield f"({ids(t, run)} -> {rate(t.shared[port[run[-1]]])})"
+            run = []
+        run.append(rank)
+    if run:
+        yield f"({ids(t, run)} -> {rate(t.shared[port[run[-1]]])})"
+
+
+def _nics(t: Topology, ranks: range) -> list[tuple[int, list[int]]]:
+    """The NICs of a node, as they are numbered there: (group, ranks)."""
+    nic = t.port[Level.NIC, ranks.start : ranks.stop]
+    return [
+        (k, (np.flatnonzero(nic == k) + ranks.start).tolist())
+        for k in np.unique(nic[nic >= 0]).tolist()
+    ]
+
+
+def _tiers(t: Topology) -> Iterator[str]:
+    leaf, spine = t.domain[Level.LEAF], t.domain[Level.SPINE]
+    up = t.port[Level.LEAF]
+    if leaf.max(initial=-1) < 1 and (up < 0).all():
+        return
+    below: dict[int, list[Member]] = {}
+    first = t.first_rank.tolist()
+    for node in range(t.n_nodes):
+        nics = [int(leaf[on[0]]) for _, on in _nics(t, range(first[node], first[node + 1]))]
+        for name in sorted(set(nics)):
+            mine = tuple(i for i, at in enumerate(nics) if at == name)
+            below.setdefault(name, []).append((node, mine if len(mine) < len(nics) else None))
+    entries = []
+    for name in sorted(below):
+        rank = int(np.flatnonzero(leaf == name)[0])
+        entries.append(_tier(_members(below[name]), t, int(up[rank])))
+    yield f"define leaf = [{', '.join(entries)}]"
+    top = t.port[Level.SPINE]
+    if spine.max(initial=-1) < 1 and (top < 0).all():
+        return
+    entries = []
+    for name in range(int(spine.max()) + 1):
+        on = np.flatnonzero(spine == name)
+        leaves = ", ".join(runs("leaf", np.unique(leaf[on]).tolist()))
+        entries.append(_tier(leaves, t, int(top[on[0]])))
+    yield f"define spine = [{', '.join(entries)}]"
+
+
+def _tier(below: str, t: Topology, group: int) -> str:
+    return f"({below})" if group < 0 else f"(({below}) -> {rate(t.shared[group])})"
+
+
+def _members(members: Iterable[Member]) -> str:
+    text = []
+    for nics, run in groupby(members, key=lambda m: m[1]):
+        text.append(f"({', '.join(runs('node', [node for node, _ in run]))})")
+        if nics is not None:
+            text.append(f"({', '.join(map(str, nics))})")
+    return ", ".join(text)

@@ -1,0 +1,382 @@
+"""Cluster statements to a `Site`: what each `define` means, before there are any arrays."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hccc.ir.topology import Device, Rate
+from hccc.lang.cluster.entries import (
+    Made,
+    alike,
+    is_ids,
+    joint,
+    one_id,
+    parts,
+    refuse_repetition,
+    uplinks_of,
+)
+from hccc.lang.cluster.shapes import (
+    MAX_ALPHA,
+    MAX_RATE,
+    Speed,
+    arrow,
+    entries,
+    ids,
+    integer,
+    mapping,
+    name,
+    number,
+    numbered,
+    one,
+    size,
+    speed,
+)
+from hccc.lang.cluster.text import Arrow, Define, Group, Times, Value, Word
+from hccc.lang.complaint import clip, did_you_mean
+from hccc.lang.transfer.syntax import At, Mistake
+
+MAX_RANKS = 1 << 16
+MAX_TIERS = 4096
+MAX_CORES = 1 << 20
+MAX_ENTRIES = 1 << 20  # links, and members of shared groups, that one file may make
+INSIDE = {"direct": 0.7, "mesh": 0.7, "switch": 0.7, "port": 0.7, "nic": 2.6}
+OUTSIDE = {"direct": 2.6, "switch": 2.6, "leaf": 0.5, "spine": 0.5}
+TARGETS = ("nic", "port", "switch", "direct")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One link or resource: a and b are its two sides, or b is empty."""
+
+    a: list[int]
+    b: list[int]
+    rate: Rate
+    at: At
+
+
+@dataclass(slots=True)
+class Kind:
+    """`count` nodes alike, the first being node `first` (from 0)."""
+
+    first: int
+    count: int
+    size: int
+    at: At
+    device: Device
+    latency: dict[str, float]
+    cores: int = 0  # thread blocks that run at once; 0: no limit
+    made: dict[str, list[Made]] = field(default_factory=dict)
+
+    def entries(self, what: str) -> list[Entry]:
+        """All of one kind of link, with the latency that holds at the end of the file."""
+        return [_entry(a, b, s, self.latency[what]) for a, b, s in self.made.get(what, [])]
+
+
+@dataclass(slots=True)
+class Between:
+    """Links and resources between the nodes of one `define internode`."""
+
+    nodes: list[int]
+    at: At
+    made: dict[str, list[Made]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A leaf or spine: what is below it (nodes and NICs, or leaves) and its uplinks, if any."""
+
+    below: list[tuple[list[int], list[int] | None]]
+    uplinks: Speed | None
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """One thing that is slower than its kind: `(node2, nic, 0) -> (2.25, 1)`."""
+
+    what: str
+    number: int  # of the node, leaf or spine, from 0
+    which: list[int] | None
+    speed: Speed
+    at: At
+
+
+@dataclass(slots=True)
+class Site:
+    """A whole cluster file."""
+
+    kinds: list[Kind] = field(default_factory=list)
+    between: list[Between] = field(default_factory=list)
+    leaves: list[Tier] = field(default_factory=list)
+    spines: list[Tier] = field(default_factory=list)
+    failed: list[tuple[int, int, At]] = field(default_factory=list)
+    degraded: list[Degraded] = field(default_factory=list)
+    outside: dict[str, float] = field(default_factory=lambda: dict(OUTSIDE))
+    chunk: int = 1 << 20
+    n_nodes: int = 0
+
+    def kind_number(self, node: int) -> int:
+        """Which of `kinds` node number `node` is of."""
+        return bisect_right(self.kinds, node, key=lambda kind: kind.first) - 1
+
+    def kind(self, node: int) -> Kind:
+        """The kind of node number `node`."""
+        return self.kinds[self.kind_number(node)]
+
+
+def _entry(a: list[int], b: list[int], s: Speed, alpha: float) -> Entry:
+    return Entry(a, b, Rate(s.bandwidth, s.lanes, alpha if s.alpha is None else s.alpha), s.at)
+
+
+def read_site(defines: list[Define]) -> Site:
+    """What the statements say together. Raises `Mistake`."""
+    reader = _Reader()
+    for define in defines:
+        reader.read(define)
+    return reader.finish()
+
+
+class _Reader:
+    """Reads statements one after the other; those about a node are about the last one."""
+
+    def __init__(self) -> None:
+        self.site = Site()
+        self.device, self.latency, self.cores = Device(), dict(INSIDE), 0
+        self.nodenum: tuple[int, At] | None = None
+        self.ranks = self.made = self.most_nics = 0
+        self.once: set[str] = set()
+        self.readers: dict[str, Callable[[Define], None]] = {
+            "nodenum": self._nodenum, "chunk": self._chunk, "device": self._device,
+            "cores": self._cores, "latency": self._latency,
+            "bandwidth": self._bandwidth, "nic": self._nic,
+            "internode": self._internode, "interbandwidth": self._interbandwidth,
+            "interlatency": self._interlatency, "rail": self._rail, "leaf": self._leaf,
+            "spine": self._spine, "failed": self._failed, "degraded": self._degraded,
+        }  # fmt: skip
+
+    def read(self, define: Define) -> None:
+        """One statement."""
+        if reader := self.readers.get(define.name):
+            reader(define)
+        elif define.name.startswith("node"):
+            self._node(define)
+        else:
+            near = did_you_mean(define.name, self.readers)
+            help = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(self.readers)}"
+            message = f"`{clip(define.name)}` cannot be defined"
+            raise Mistake("E033", message, define.at, help)
+
+    def finish(self) -> Site:
+        """The site, once all statements are read."""
+        if not self.site.kinds:
+            raise Mistake("E034", "no node is defined", None, "`define node1 = 8` has 8 GPUs")
+        if self.nodenum and self.nodenum[0] != self.site.n_nodes:
+            wanted, at = self.nodenum
+            message = f"nodenum is {wanted}, but {self.site.n_nodes} nodes are defined"
+            raise Mistake("E136", message, at)
+        return self.site
+
+    def _first(self, define: Define) -> None:
+        if define.name in self.once:
+            raise Mistake("E134", f"`{define.name}` is defined twice", define.at)
+        self.once.add(define.name)
+
+    def _last_node(self, define: Define) -> Kind:
+        if not self.site.kinds:
+            message = f"`{define.name}` belongs to a node, and none is defined before it"
+            raise Mistake("E034", message, define.at, "put it after `define node1 = ...`")
+        return self.site.kinds[-1]
+
+    def _count(self, more: int, at: At) -> None:
+        self.made += more
+        if self.made > MAX_ENTRIES:
+            message = f"up to here there are more than {MAX_ENTRIES:,} links and group members"
+            raise Mistake(
+                "E137", message, at, "`mesh`, `port` and `nic` describe many links at once"
+            )
+
+    def _nodenum(self, define: Define) -> None:
+        self._first(define)
+        self.nodenum = integer(define.value, "nodenum", 1, MAX_RANKS), define.value.at
+
+    def _chunk(self, define: Define) -> None:
+        self._first(define)
+        self.site.chunk = size(define.value)
+
+    def _node(self, define: Define) -> None:
+        expected = f"node{self.site.n_nodes + 1}"
+        if define.name != expected:
+            message = f"the next node is {expected}, not `{clip(define.name)}`"
+            raise Mistake("E134", message, define.at, "nodes are numbered in order, from node1")
+        value, count = define.value, 1
+        if isinstance(value, Times):
+            count = integer(value.count, "the number of nodes", 1, MAX_RANKS)
+            value = value.what
+        gpus = integer(value, "the number of GPUs", 1, MAX_RANKS)
+        self.ranks += count * gpus
+        if self.ranks > MAX_RANKS:
+            raise Mistake("E137", f"more than {MAX_RANKS:,} GPUs", define.value.at)
+        latency = dict(self.latency)
+        kind = Kind(self.site.n_nodes, count, gpus, define.at, self.device, latency, self.cores)
+        self.site.kinds.append(kind)
+        self.site.n_nodes += count
+
+    def _device(self, define: Define) -> None:
+        given = mapping(define.value, ("vendor", "name", "reduce", "block"), "device")
+        old = self.site.kinds[-1].device if self.site.kinds else self.device
+        device = Device(
+            name(given["vendor"], "a vendor") if "vendor" in given else old.vendor,
+            name(given["name"], "a device") if "name" in given else old.name,
+            number(given["reduce"], "reduce", MAX_RATE) if "reduce" in given else old.reduce,
+            number(given["block"], "block", MAX_RATE) if "block" in given else old.block,
+        )
+        if self.site.kinds:
+            self.site.kinds[-1].device = device
+        else:
+            self.device = device
+
+    def _latency(self, define: Define) -> None:
+        into = self.site.kinds[-1].latency if self.site.kinds else self.latency
+        for key, value in mapping(define.value, tuple(INSIDE), "latency").items():
+            into[key] = number(value, "a latency", MAX_ALPHA, zero=True)
+
+    def _cores(self, define: Define) -> None:
+        count = integer(define.value, "the number of cores", 1, MAX_CORES)
+        if self.site.kinds:
+            self.site.kinds[-1].cores = count
+        else:
+            self.cores = count
+
+    def _interlatency(self, define: Define) -> None:
+        self._first(define)
+        for key, value in mapping(define.value, tuple(OUTSIDE), "interlatency").items():
+            self.site.outside[key] = number(value, "a latency", MAX_ALPHA, zero=True)
+
+    def _bandwidth(self, define: Define) -> None:
+        node = self._last_node(define)
+        keys = ("direct", "switch", "mesh", "port")
+        for key, value in mapping(define.value, keys, "bandwidth").items():
+            if key in node.made:
+                raise Mistake("E134", f"`{key}` of this node is there twice", value.at)
+            node.made[key] = made = []
+            for entry in entries(value):
+                if key in ("direct", "switch"):
+                    made.append(joint(entry, key, node.size, node.size))
+                else:
+                    made.append(alike(entry, node.size))
+                cost = 1 if key == "direct" else len(made[-1][0]) + len(made[-1][1])
+                self._count(node.count * cost, entry.at)
+            refuse_repetition(key, made)
+
+    def _nic(self, define: Define) -> None:
+        node = self._last_node(define)
+        if "nic" in node.made:
+            raise Mistake("E134", "the NICs of this node are there twice", define.at)
+        node.made["nic"] = made = []
+        for entry in entries(define.value):
+            made.append(alike(entry, node.size))
+            self._count(len(made[-1][0]), entry.at)
+        refuse_repetition("nic", node.made["nic"])
+        self.most_nics = max(self.most_nics, len(node.made["nic"]))
+
+    def _internode(self, define: Define) -> None:
+        nodes = numbered(define.value, "node", self.site.n_nodes)
+        if len(nodes) < 2:
+            raise Mistake("E035", "internode joins two nodes or more", define.value.at)
+        self._count(len(nodes), define.at)
+        self.site.between.append(Between(nodes, define.at))
+
+    def _interbandwidth(self, define: Define) -> None:
+        if not self.site.between or self.site.between[-1].made:
+            message = "`interbandwidth` belongs to an `internode`, and none stands before it"
+            raise Mistake("E034", message, define.at, "`define internode = (node1, node2)`")
+        between = self.site.between[-1]
+        if len(between.nodes) > 2048:
+            raise Mistake("E137", "this is for at most 2,048 nodes; use `define nic`", define.at)
+        sizes = [self.site.kind(node).size for node in between.nodes]
+        left, right = min(sizes[:-1]), min(sizes[1:])
+        pairs = len(sizes) * (len(sizes) - 1) // 2
+        for key, value in mapping(define.value, ("direct", "switch"), "interbandwidth").items():
+            between.made[key] = [joint(e, key, left, right) for e in entries(value)]
+            for a, b, s in between.made[key]:
+                self._count(pairs * (1 if key == "direct" else len(a) + len(b)), s.at)
+
+    def _rail(self, define: Define) -> None:
+        self._tiers(define)
+        everywhere = list(range(self.site.n_nodes))
+        for entry in entries(define.value):
+            below, uplinks = uplinks_of(entry)
+            tier = Tier([(everywhere, self._nics(below))], uplinks, entry.at)
+            self._add_tier(self.site.leaves, tier)
+
+    def _leaf(self, define: Define) -> None:
+        self._tiers(define)
+        for entry in entries(define.value):
+            below, uplinks = uplinks_of(entry)
+            named: list[tuple[list[int], list[int] | None]] = []
+            for item in parts(below):
+                if named and named[-1][1] is None and is_ids(item):
+                    named[-1] = named[-1][0], self._nics(item)
+                else:
+                    named.append((numbered(item, "node", self.site.n_nodes), None))
+                    self._count(len(named[-1][0]), entry.at)
+            self._add_tier(self.site.leaves, Tier(named, uplinks, entry.at))
+
+    def _nics(self, value: Value) -> list[int]:
+        return ids(value, "NIC", self.most_nics, of="a node")
+
+    def _add_tier(self, tiers: list[Tier], tier: Tier) -> None:
+        tiers.append(tier)
+        if len(tiers) > MAX_TIERS:
+            raise Mistake("E137", f"there are more than {MAX_TIERS:,} of these", tier.at)
+
+    def _tiers(self, define: Define) -> None:
+        self._last_node(define)
+        if self.once & {"rail", "leaf"}:
+            raise Mistake("E134", "the leaves of this cluster are there twice", define.at)
+        self.once.add(define.name)
+
+    def _spine(self, define: Define) -> None:
+        self._first(define)
+        for entry in entries(define.value):
+            below, uplinks = uplinks_of(entry)
+            leaves = numbered(below, "leaf", len(self.site.leaves))
+            self._add_tier(self.site.spines, Tier([(leaves, None)], uplinks, entry.at))
+
+    def _failed(self, define: Define) -> None:
+        for entry in entries(define.value):
+            found = parts(entry)
+            if len(found) < 2:
+                raise Mistake("E035", "write `(node1, 3)` for GPU 3 of node1", entry.at)
+            node = one(found[0], "node", self.site.n_nodes)
+            group = Group(tuple(found[1:]), entry.at)
+            gpus = ids(group, "GPU", self.site.kind(node).size, of=f"node{node + 1}")
+            self._count(len(gpus), entry.at)
+            self.site.failed += [(node, gpu, entry.at) for gpu in gpus]
+
+    def _degraded(self, define: Define) -> None:
+        for entry in entries(define.value):
+            found = arrow(entry, "->", "(node2, nic, 0) -> (2.25, 1)")
+            self.site.degraded.append(self._target(found, parts(found.left)))
+
+    def _target(self, entry: Arrow, named: list[Value]) -> Degraded:
+        first, slow = named[0], speed(entry.right)
+        tier = first.text.rstrip("0123456789") if isinstance(first, Word) else ""
+        if tier in ("leaf", "spine") and len(named) == 1:
+            have = self.site.leaves if tier == "leaf" else self.site.spines
+            return Degraded(tier, one(first, tier, len(have)), None, slow, entry.at)
+        node = one(first, "node", self.site.n_nodes)
+        what = named[1].text if len(named) > 1 and isinstance(named[1], Word) else ""
+        if what not in TARGETS:
+            help = f"write `(node1, what, ...)` with {', '.join(TARGETS)}"
+            raise Mistake("E035", "this does not say what is degraded", entry.at, help)
+        kind = self.site.kind(node)
+        bound = kind.size if what in ("port", "direct") else len(kind.made.get(what, []))
+        which = [one_id(part, what, bound, node) for part in named[2:]] or None
+        if what == "direct" and (which is None or len(which) != 2 or which[0] == which[1]):
+            raise Mistake("E035", "a link is named `(node1, direct, 0, 1)`", entry.at)
+        if bound == 0:
+            raise Mistake("E132", f"node{node + 1} has no {what}", entry.at)
+        return Degraded(what, node, which, slow, entry.at)

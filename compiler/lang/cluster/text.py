@@ -1,0 +1,314 @@
+"""Cluster text to `Define`s: words, then lark's LALR tables, as for the transfer language.
+
+Nothing here recurses; brackets nest at most `MAX_BRACKETS` deep, so what walks the values may.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lark import Lark, Token, Transformer, UnexpectedToken
+from lark.lexer import Lexer
+
+from hccc.lang.complaint import clip
+from hccc.lang.transfer.syntax import At, Mistake
+
+MAX_TOKENS = 1 << 18
+MAX_BRACKETS = 32
+MAX_DIGITS = 32
+TOKEN = re.compile(
+    r"""(?P<skip>[ \t\f\r\n]+|\#[^\n]*)
+      | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_]))
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<string>"[^"\n]*"|'[^'\n]*')
+      | (?P<op>>->|->|=>|\.\.|[=*,()\[\]{}])""",
+    re.VERBOSE,
+)
+OPERATORS = {
+    **{"=": "_ASSIGN", "=>": "_FAT", "->": "ARROW", ">->": "ARROW", "..": "_DOTS", "*": "_STAR"},
+    **{"(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", "{": "LBRACE", "}": "RBRACE"},
+    ",": "_COMMA",
+}
+CLOSES = {")": "(", "]": "[", "}": "{"}
+SAID = {
+    "_DEFINE": "`define`",
+    "_ASSIGN": "`=`",
+    "_FAT": "`=>`",
+    "ARROW": "`->` or `>->`",
+    "_COMMA": "`,`",
+    "RPAR": "`)`",
+    "RSQB": "`]`",
+    "RBRACE": "`}`",
+    "NAME": "a name",
+    "$END": "the end of the file",
+}
+A_VALUE = {"NUMBER", "NAME", "STRING", "LPAR", "LSQB", "LBRACE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    """A number as written; `whole` where it is an integer."""
+
+    value: float
+    whole: bool
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number with a unit, `1 MB`."""
+
+    value: float
+    unit: str
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name, or a text in quotes."""
+
+    text: str
+    quoted: bool
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """`first .. last`, both included."""
+
+    first: Value
+    last: Value
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """`count * what`."""
+
+    count: Value
+    what: Value
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`(a, b, …)`."""
+
+    items: Sequence[Value]
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """`left -> right`, or `left >-> right` (`shared`)."""
+
+    left: Value
+    right: Value
+    shared: bool
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """`[a, b, …]`."""
+
+    items: Sequence[Value]
+    at: At
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """`{key => value, …}`."""
+
+    pairs: Sequence[tuple[Word, Value]]
+    at: At
+
+
+Value = Num | Measure | Word | Range | Times | Group | Arrow | List | Map
+
+
+@dataclass(frozen=True, slots=True)
+class Define:
+    """`define name = value`."""
+
+    name: str
+    at: At
+    value: Value
+
+
+def parse_defines(text: str) -> list[Define]:
+    """The statements of a whole cluster file. Raises `Mistake`. Linear in the text."""
+    parser = _parser().parse_interactive("")
+    before: Token | None = None
+    try:
+        for token in _tokens(text):
+            parser.feed_token(token)
+            before = token
+        defines: list[Define] = parser.feed_eof(before)  # type: ignore[no-untyped-call]
+    except UnexpectedToken as error:
+        accepts: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
+        raise _complaint(error.token, before, accepts) from None
+    return defines
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    pos, line, start, count = 0, 1, 0, 0
+    opened: list[Token] = []
+    while pos < len(text):
+        match = TOKEN.match(text, pos)
+        if match is None:
+            raise _stray(text, pos, At(line, pos - start + 1, pos - start + 2))
+        value, kind, begin = match.group(), match.lastgroup or "", pos
+        pos = match.end()
+        if kind == "skip":
+            if newlines := value.count("\n"):
+                line, start = line + newlines, begin + value.rindex("\n") + 1
+            continue
+        token = _token(value, kind, line, begin - start + 1)
+        _brackets(token, opened)
+        count += 1
+        if count > MAX_TOKENS:
+            raise Mistake(
+                "E037", f"this file is too long: more than {MAX_TOKENS:,} words", _at(token)
+            )
+        yield token
+    if opened:
+        raise Mistake("E032", f"this `{opened[-1]}` is never closed", _at(opened[-1]))
+
+
+def _token(value: str, kind: str, line: int, column: int) -> Token:
+    at = At(line, column, column + len(value))
+    if kind == "number" and len(value) > MAX_DIGITS:
+        raise Mistake("E036", "this number has too many digits", at)
+    name = "_DEFINE" if value == "define" else "NAME"
+    kinds = {"number": "NUMBER", "name": name, "string": "STRING"}
+    return Token(kinds.get(kind) or OPERATORS[value], value, None, line, column, line, at.end)
+
+
+def _brackets(token: Token, opened: list[Token]) -> None:
+    """Keeps the brackets that are open; says which closing one is wrong."""
+    if token in CLOSES.values():
+        opened.append(token)
+        if len(opened) > MAX_BRACKETS:
+            message = f"brackets nest more than {MAX_BRACKETS} deep"
+            raise Mistake("E037", message, _at(token))
+    elif token in CLOSES:
+        if not opened:
+            raise Mistake("E032", f"this `{token}` closes nothing", _at(token))
+        if opened.pop() != CLOSES[str(token)]:
+            raise Mistake("E032", f"this `{token}` closes another kind of bracket", _at(token))
+    elif token.type == "_DEFINE" and opened:
+        message = f"this `{opened[-1]}` is never closed"
+        raise Mistake("E032", message, _at(opened[-1]), "the next `define` begins inside it")
+
+
+def _stray(text: str, pos: int, at: At) -> Mistake:
+    char = text[pos]
+    if char in "\"'":
+        return Mistake("E031", "this text does not end on its line", at)
+    if char.isascii() and char.isdigit():
+        word = re.match(r"[0-9A-Za-z_]+", text[pos:])
+        shown = clip(word.group() if word else char)
+        at = At(at.line, at.column, at.column + len(shown))
+        return Mistake("E031", f"`{shown}` is neither a number nor a name", at)
+    help = "no bandwidth, latency or id is negative" if char == "-" else None
+    shown = char if char.isprintable() else f"U+{ord(char):04X}"
+    return Mistake("E031", f"`{shown}` is not in the cluster language", at, help)
+
+
+def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake:
+    """What is wrong with `token` after `before`, where only `accepts` may stand."""
+    found = "the end of the file" if token.type == "$END" else f"`{clip(token)}`"
+    if before is None:
+        help = "for example `define nodenum = 2`"
+        return Mistake("E030", f"a cluster is a list of `define`s, not {found}", _at(token), help)
+    if "_DEFINE" in accepts and token.type == "NAME":
+        return Mistake("E030", f"every statement begins with `define`, not {found}", _at(token))
+    wanted = [word for kind, word in SAID.items() if kind in accepts - A_VALUE]
+    if accepts >= A_VALUE:
+        wanted.insert(0, "a value")
+    elif "NAME" in accepts:
+        wanted.insert(0, "a name")
+    said = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if wanted[1:] else wanted)
+    return Mistake("E030", f"expected {said or 'nothing more'}, found {found}", _at(token))
+
+
+def _at(token: Token) -> At:
+    line, column = token.line or 1, token.column or 1
+    return At(line, column, column + max(1, len(token) if token.type != "$END" else 1))
+
+
+class _NoLexer(Lexer):
+    """Tokens are fed by hand; lark's own lexers would want patterns for them."""
+
+    def __init__(self, _conf: object) -> None: ...
+
+    def lex(self, *_: object) -> Any:
+        """No tokens of its own."""
+        return iter(())
+
+
+@cache
+def _parser() -> Lark:
+    return Lark.open_from_package(
+        "hccc.lang.cluster",
+        "cluster.lark",
+        parser="lalr",
+        lexer=_NoLexer,
+        transformer=_Builder(),
+        maybe_placeholders=False,
+    )
+
+
+class _Builder(Transformer[Token, Any]):
+    """What each rule of cluster.lark becomes; a method per alias."""
+
+    def start(self, items: list[Define]) -> list[Define]:
+        return items
+
+    def define(self, items: list[Any]) -> Define:
+        return Define(str(items[0]), _at(items[0]), items[1])
+
+    def number(self, items: list[Token]) -> Num:
+        return Num(float(items[0]), str(items[0]).isdecimal(), _at(items[0]))
+
+    def measure(self, items: list[Token]) -> Measure:
+        return Measure(float(items[0]), str(items[1]), _at(items[0]).to(_at(items[1])))
+
+    def word(self, items: list[Token]) -> Word:
+        return Word(str(items[0]), False, _at(items[0]))
+
+    def string(self, items: list[Token]) -> Word:
+        return Word(str(items[0])[1:-1], True, _at(items[0]))
+
+    def range(self, items: list[Any]) -> Range:
+        return Range(items[0], items[1], items[0].at.to(items[1].at))
+
+    def times(self, items: list[Any]) -> Times:
+        return Times(items[0], items[1], items[0].at.to(items[1].at))
+
+    def arrow(self, items: list[Any]) -> Arrow:
+        left, sign, right = items
+        return Arrow(left, right, sign == ">->", left.at.to(right.at))
+
+    def group(self, items: list[Any]) -> Group:
+        return Group(tuple(items[1:-1]), _at(items[0]).to(_at(items[-1])))
+
+    def pointed(self, items: list[Any]) -> Arrow:
+        at = _at(items[0]).to(_at(items[-1]))
+        left, sign, right = items[1:-3], items[-3], items[-2]
+        whole = left[0] if len(left) == 1 else Group(tuple(left), left[0].at.to(left[-1].at))
+        return Arrow(whole, right, sign == ">->", at)
+
+    def bracket(self, items: list[Any]) -> List:
+        return List(tuple(items[1:-1]), _at(items[0]).to(_at(items[-1])))
+
+    def pair(self, items: list[Any]) -> tuple[Word, Value]:
+        return Word(str(items[0]), False, _at(items[0])), items[1]
+
+    def map(self, items: list[Any]) -> Map:
+        return Map(tuple(items[1:-1]), _at(items[0]).to(_at(items[-1])))

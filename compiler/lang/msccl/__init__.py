@@ -1,0 +1,1 @@
+"""MSCCL XML: text to a checked table of steps."""

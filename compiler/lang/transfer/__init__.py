@@ -1,0 +1,1 @@
+"""The transfer language (`.rccl`): text to Program."""

@@ -1,0 +1,84 @@
+"""What every transfer must satisfy where it is made: ranks, chunk and step in range."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hccc.ir.arrays import I8
+from hccc.ir.collective import Collective
+from hccc.lang.transfer.syntax import At, Table, Transfer
+from hccc.lang.transfer.values import Fault, Value, bounds, first, lane_value, tight
+
+MAX_STEP = 2**31 - 1
+
+
+def check_transfer(stmt: Transfer, values: Sequence[Value], collective: Collective) -> None:
+    """Raises `Fault` for the first lane with a bad rank, chunk or step."""
+    if stmt.reduces and not collective.reduces:
+        raise _no_reduction(collective).placed(stmt.op_at)
+    src, dst, _, _ = values
+    for (code, what, end), value, arg in zip(_limits(collective), values, stmt.args, strict=True):
+        _check_range(code, what, value, end, arg.at)
+    (low, high), (other_low, other_high) = bounds(src), bounds(dst)
+    if low <= other_high and other_low <= high:
+        same = np.atleast_1d(np.equal(_raw(src), _raw(dst)))
+        if same.any():
+            raise _to_itself(src, first(same)).placed(stmt.at)
+
+
+def _raw(value: Value) -> int | I8:
+    return value if isinstance(value, int) else value.data
+
+
+def _limits(collective: Collective) -> list[tuple[str, str, int]]:
+    ranks = ("E105", "rank", collective.n_ranks)
+    return [ranks, ranks, ("E108", "step", MAX_STEP + 1), ("E106", "chunk", collective.n_chunks)]
+
+
+def _no_reduction(collective: Collective) -> Fault:
+    message = f"{collective.op.value} does not reduce, so nothing can be transferred with rrc"
+    return Fault(0, "E109", message, "use recv")
+
+
+def _to_itself(rank: Value, lane: int) -> Fault:
+    return Fault(lane, "E107", f"rank {lane_value(rank, lane)} transfers to itself")
+
+
+def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
+    low, high = bounds(value)
+    if low >= 0 and high < end:
+        return
+    low, high = bounds(tight(value))
+    if low >= 0 and high < end:
+        return
+    data = np.atleast_1d(np.asarray(_raw(value)))
+    lane = first((data < 0) | (data >= end))
+    message = f"{what} {lane_value(value, lane)} is not in 0..{end - 1}"
+    raise Fault(lane, code, message).placed(at)
+
+
+def check_table(table: Table, collective: Collective) -> None:
+    """The same for a table. Raises `Fault` for its first bad row."""
+    src, dst, _, _, op = table.columns.T
+    bad = src == dst
+    for (_, _, end), column in zip(_limits(collective), table.columns.T, strict=False):
+        bad |= column >= end
+    if not collective.reduces:
+        bad |= op == 1
+    if bad.any():
+        raise _row_fault(table, first(bad), collective)
+
+
+def _row_fault(table: Table, row: int, collective: Collective) -> Fault:
+    places = table.places(row)
+    values: list[Value] = [int(x) for x in table.columns[row]]
+    if values[4] == 1 and not collective.reduces:
+        return _no_reduction(collective).placed(places[4])
+    for (code, what, end), value, at in zip(_limits(collective), values, places, strict=False):
+        try:
+            _check_range(code, what, value, end, at)
+        except Fault as fault:
+            return fault
+    return _to_itself(values[0], 0).placed(places[0].to(places[4]))

@@ -1,0 +1,164 @@
+"""The header of a program: what its keys mean and what they may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.names import objection
+from hccc.lang.complaint import clip, did_you_mean
+from hccc.lang.transfer.syntax import Algorithm, At, Mistake, Number, Pair, Text
+
+KEYS = (
+    "nRanks",
+    "nChannels",
+    "nWarps",
+    "AlgoName",
+    "OpType",
+    "GPUPerNode",
+    "NICPerNode",
+    "nChunks",
+    "Root",
+)
+MAX_RANKS = 1 << 16
+MAX_CHUNKS = 1 << 26
+MAX_CHANNELS = 64
+MAX_WARPS = 32
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A checked header; defaults filled in."""
+
+    name: str
+    collective: Collective
+    channels: int
+    warps: int
+    gpus_per_node: int
+    nics_per_node: int
+
+    def variables(self) -> dict[str, int]:
+        """The values that a program's body can read."""
+        c = self.collective
+        values = {
+            "nRanks": c.n_ranks,
+            "nChannels": self.channels,
+            "nWarps": self.warps,
+            "GPUPerNode": self.gpus_per_node,
+            "NICPerNode": self.nics_per_node,
+            "nChunks": c.n_chunks,
+        }
+        return {**values, "Root": c.root} if c.rooted else values
+
+
+def check_header(algorithm: Algorithm) -> Header:
+    """The header of a program. Raises `Mistake` at the first wrong key or value."""
+    keys = _Keys(algorithm.pairs, algorithm.at)
+    n_ranks = keys.integer("nRanks", None, 2, MAX_RANKS)
+    op = keys.op_type()
+    gpus = keys.integer("GPUPerNode", n_ranks, 1, n_ranks)
+    if n_ranks % gpus:
+        message = f"nRanks={n_ranks} is not a multiple of GPUPerNode={gpus}"
+        raise Mistake("E012", message, keys.at("GPUPerNode"))
+    return Header(
+        name=keys.name(),
+        collective=Collective(op, n_ranks, keys.chunks(op, n_ranks), keys.root(op, n_ranks)),
+        channels=keys.integer("nChannels", 1, 1, MAX_CHANNELS),
+        warps=keys.integer("nWarps", 16, 1, MAX_WARPS),
+        gpus_per_node=gpus,
+        nics_per_node=keys.integer("NICPerNode", gpus, 1, gpus),
+    )
+
+
+class _Keys:
+    def __init__(self, pairs: Sequence[Pair], at: At) -> None:
+        self._at = at
+        self._pairs: dict[str, Pair] = {}
+        for pair in pairs:
+            if pair.key not in KEYS:
+                raise _unknown_key(pair)
+            if pair.key in self._pairs:
+                raise Mistake("E010", f"{pair.key} is given twice", pair.key_at)
+            self._pairs[pair.key] = pair
+
+    def at(self, key: str) -> At:
+        """Where a key's value is, or else the header's name."""
+        return self._pairs[key].value.at if key in self._pairs else self._at
+
+    def _required(self, key: str) -> Pair:
+        if key not in self._pairs:
+            message = f"the header does not say {key}"
+            example = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):'
+            raise Mistake("E011", message, self._at, f"for example `{example}`")
+        return self._pairs[key]
+
+    def integer(self, key: str, default: int | None, low: int, high: int) -> int:
+        """The value of an integer key, within low..high."""
+        if key not in self._pairs and default is not None:
+            return default
+        match self._required(key).value:
+            case Number(value) if low <= value <= high:
+                return value
+            case Number(value):
+                raise Mistake("E012", f"{key}={value} is not in {low}..{high}", self.at(key))
+        raise Mistake("E012", f"{key} must be a plain integer", self.at(key))
+
+    def _text(self, key: str) -> str:
+        match self._required(key).value:
+            case Text(value):
+                return value
+        raise Mistake("E012", f"{key} must be a string in quotes", self.at(key))
+
+    def name(self) -> str:
+        """AlgoName, which becomes part of file and function names."""
+        if "AlgoName" not in self._pairs:
+            return "algo"
+        name = self._text("AlgoName")
+        if not IDENTIFIER.fullmatch(name):
+            help = "use letters, digits and `_`, no digit first, at most 63 in all"
+            message = f"AlgoName {clip(name)!a} cannot name a function"
+            raise Mistake("E012", message, self.at("AlgoName"), help)
+        if why := objection(name):
+            help = "the kernels' C names begin with AlgoName: choose another"
+            raise Mistake("E012", f"AlgoName {name!a}: {why}", self.at("AlgoName"), help)
+        return name
+
+    def op_type(self) -> OpType:
+        """OpType, in any case."""
+        text = self._text("OpType")
+        by_name = {op.value.lower(): op for op in PROGRAMMABLE}
+        if text.lower() in by_name:
+            return by_name[text.lower()]
+        near = did_you_mean(text.lower(), by_name)
+        known = ", ".join(op.value for op in PROGRAMMABLE)
+        help = f"did you mean {by_name[near[0]].value}?" if near else f"one of {known}"
+        message = f"there is no collective {clip(text)!a}"
+        raise Mistake("E012", message, self.at("OpType"), help)
+
+    def chunks(self, op: OpType, n_ranks: int) -> int:
+        """nChunks, or as few as the collective can be cut into but one a rank."""
+        blocks = block_count(op, n_ranks)
+        chunks = self.integer("nChunks", max(n_ranks, blocks), 1, MAX_CHUNKS)
+        if chunks > MAX_CHUNKS:
+            message = f"{op.value} over {n_ranks} ranks needs more than {MAX_CHUNKS:,} chunks"
+            raise Mistake("E012", message, self.at("nRanks"))
+        if chunks % blocks:
+            message = f"nChunks={chunks} is not a multiple of {blocks}, the blocks of {op.value}"
+            raise Mistake("E012", message, self.at("nChunks"))
+        return chunks
+
+    def root(self, op: OpType, n_ranks: int) -> int:
+        """Root; only rooted collectives have one."""
+        if op not in ROOTED and "Root" in self._pairs:
+            raise Mistake("E012", f"{op.value} has no root", self._pairs["Root"].key_at)
+        return self.integer("Root", 0, 0, n_ranks - 1)
+
+
+def _unknown_key(pair: Pair) -> Mistake:
+    near = did_you_mean(pair.key, KEYS)
+    hint = f"did you mean {near[0]}? " if near else ""
+    help = f"{hint}the keys are {', '.join(KEYS)}"
+    return Mistake("E010", f"the header has no key `{clip(pair.key)}`", pair.key_at, help)

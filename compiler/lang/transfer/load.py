@@ -1,0 +1,185 @@
+"""The transfer language (`.rccl`, DESIGN §3; ResCCL Fig. 14): text to Program.
+
+    def ResCCLAlgo(nRanks=4, AlgoName="ring", OpType="Allgather"):
+        for r in range(nRanks):
+            for s in range(nRanks - 1):
+                transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)
+
+Of the paper: the header, assignment, `for ... in range(first, end, stride)`, `transfer`,
+`+ - * / %` and parentheses. Extensions: `if`, `elif`, `else`; comparisons (not chained); `and`,
+`or`, `not`; `// ** ^ & | ~ << >>`; `min` and `max` of two or more; `True` and `False`; `0x` and
+`1_000`; the header keys nChunks and Root, and all collectives of `ir/collective.py`. Header keys
+are variables of the body: nRanks, nChannels, nWarps, GPUPerNode, NICPerNode, nChunks, Root.
+
+Meaning is Python's, with these differences: every number is a signed 64-bit integer and overflow
+is an error; `/` is exact and a remainder is an error; shifts are by 0 to 63 bits; comparisons,
+`and`, `or` and `not` yield 0 or 1 (`and`, `or` evaluate their right side only where it matters).
+
+Defaults: nChannels=1, nWarps=16, AlgoName="algo", GPUPerNode=nRanks, NICPerNode=GPUPerNode, Root=0,
+nChunks=nRanks (Alltoall: nRanks * nRanks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.diagnostics import Source, Span, UserError
+from hccc.files.reading import read_text
+from hccc.ir.arrays import I4, I8
+from hccc.ir.program import TRANSFER, Program
+from hccc.lang.transfer.evaluate import evaluate
+from hccc.lang.transfer.header import Header, check_header
+from hccc.lang.transfer.iterations import Chunk
+from hccc.lang.transfer.parse import parse_text
+from hccc.lang.transfer.sink import FIELDS, STEP, Rows, Search, Sink
+from hccc.lang.transfer.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
+from hccc.lang.transfer.values import Fault
+
+MAX_BYTES = 64 << 20
+SHOWN_LOOPS = 8
+
+
+def load(path: str | Path) -> Program:
+    """The program in a file. Raises `UserError`, for files that are no text too."""
+    return parse(read(path))
+
+
+def read(path: Path | str) -> Source:
+    """The text of a program file. Raises `UserError` E401, E402, E404."""
+    return Source(str(path), read_text(Path(path), MAX_BYTES))
+
+
+def parse(source: Source) -> Program:
+    """The program in a text. Raises `UserError`. Linear in the text and the transfers it makes."""
+    try:
+        algorithm = _algorithm(source)
+        header = check_header(algorithm)
+        chunks = _run(algorithm, header, Rows())
+    except Mistake as mistake:
+        raise _error(mistake, source) from None
+    table = _by_step(chunks)
+    return Program(
+        header.name,
+        header.collective,
+        header.channels,
+        header.warps,
+        header.gpus_per_node,
+        header.nics_per_node,
+        table,
+        TextOrigin(source, table),
+    )
+
+
+def _algorithm(source: Source) -> Algorithm:
+    if not source.text.strip("\ufeff \t\r\n"):
+        help = "a program begins with `ResCCLAlgo(nRanks=..., OpType=...):`"
+        raise Mistake("E403", f"{source.name} is empty", help=help)
+    return parse_text(source.text)
+
+
+def _run(algorithm: Algorithm, header: Header, sink: Sink) -> list[Chunk]:
+    return evaluate(algorithm.body, header.variables(), header.collective, sink)
+
+
+def _error(mistake: Mistake, source: Source) -> UserError:
+    if isinstance(mistake, Fault) and mistake.loops:
+        loops = mistake.loops[-SHOWN_LOOPS:]
+        mistake.message += f" ({', '.join(f'{name}={value}' for name, value in loops)})"
+    return mistake.in_source(source)
+
+
+def _by_step(chunks: list[Chunk]) -> NDArray[Any]:
+    """All rows in one table, stably sorted by step; gives up each chunk as it is copied."""
+    rows = [chunk.rows for chunk in reversed(chunks)]
+    chunks.clear()
+    steps = [np.zeros(0, np.int32), *(part[:, STEP] for part in reversed(rows))]
+    place = _places(np.concatenate(steps))
+    table = np.empty((len(place), len(FIELDS)), np.int32)
+    begin = 0
+    while rows:
+        part = rows.pop()
+        table[place[begin : begin + len(part)]] = part
+        begin += len(part)
+    return table.view(TRANSFER).reshape(len(table))
+
+
+def _places(step: I4) -> I4:
+    """Where each row goes in a stable sort by step. Radix sorts by 16 bits at a time."""
+    order: I8 = np.argsort(step.astype(np.uint16), kind="stable")
+    if len(step) and step.max() >= 1 << 16:
+        order = order[np.argsort((step[order] >> 16).astype(np.uint16), kind="stable")]
+    place = np.empty(len(step), np.int32)
+    place[order] = np.arange(len(step), dtype=np.int32)
+    return place
+
+
+@dataclass(slots=True, eq=False)
+class TextOrigin:
+    """Where a Program's transfers stand in its text. Finds them by running the text again."""
+
+    _source: Source
+    _table: NDArray[Any] | None
+    _found: dict[int, tuple[Span | None, dict[str, int]]] = field(default_factory=dict)
+
+    def __getstate__(self) -> Source:
+        # The Program has the table too; evaluating again is cheaper than storing it twice.
+        return self._source
+
+    def __setstate__(self, source: Source) -> None:
+        self._source, self._table, self._found = source, None, {}
+
+    def place(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
+        """The span and the loop values of row `transfer`, by evaluating the program again."""
+        if transfer not in self._found:
+            self._found[transfer] = self._find(transfer)
+        return self._found[transfer]
+
+    def header(self, key: str) -> Span | None:
+        """The span of a header key's value; of the header's name for a key that is not there."""
+        algorithm = parse_text(self._source.text)
+        values = {pair.key: pair.value.at for pair in algorithm.pairs}
+        return values.get(key, algorithm.at).span(self._source)
+
+    def _find(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
+        table = self._table if self._table is not None else parse(self._source).transfers
+        row = table[transfer]
+        earlier = int(np.count_nonzero(table[:transfer] == row))
+        algorithm = parse_text(self._source.text)
+        found = _statement(algorithm.body, int(row["line"]))
+        if found is None:
+            return None, {}
+        at, loops = found
+        wanted = (int(row["src"]), int(row["dst"]), int(row["step"]), int(row["chunk"]))
+        search = Search(wanted, int(row["line"]))
+        chunks = _run(algorithm, check_header(algorithm), search)
+        values = np.concatenate([chunk.rows for chunk in chunks])[earlier]
+        return at.span(self._source), dict(zip(loops, values.tolist(), strict=True))
+
+
+def _statement(block: Sequence[Stmt], line: int) -> tuple[At, list[str]] | None:
+    """The transfer at `line`, and the variables of the loops around it, outermost first."""
+    for stmt in block:
+        match stmt:
+            case Transfer(at=at) if at.line == line:
+                return at, []
+            case Table() if stmt.line[0] <= line <= stmt.line[-1]:
+                places = stmt.places(line - int(stmt.line[0]))
+                return At(line, stmt.at.column, places[-1].end + 1), []
+            case For(target=target, body=body):
+                found = _statement(body, line)
+                if found:
+                    return found[0], [target, *found[1]]
+            case If(branches=branches, otherwise=otherwise):
+                for inner in (*(b for _, b in branches), otherwise):
+                    found = _statement(inner, line)
+                    if found:
+                        return found
+            case _:
+                pass
+    return None

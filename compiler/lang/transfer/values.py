@@ -1,0 +1,358 @@
+"""Checked 64-bit integers: one for all lanes (`int`), or one a lane (`Ints`).
+
+Every `Ints` knows bounds of its numbers. When the bounds of a result fit 64 bits nothing is
+checked, so an operation is one pass over the data; when they might not, the exact bounds are
+taken, and only when even those might not is every lane looked at.
+
+A failing operation raises `Fault` with the first lane it fails in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I8
+from hccc.lang.transfer.syntax import At, Mistake
+
+LOW, HIGH = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ints:
+    """One integer a lane: data i8[lanes]; low <= data <= high, not necessarily reached."""
+
+    data: I8
+    low: int
+    high: int
+
+
+Value = int | Ints
+
+
+class Fault(Mistake):
+    """A mistake in one lane. `loops` collects (name, value) of loops around it, outermost first."""
+
+    def __init__(self, lane: int, code: str, message: str, help: str | None = None) -> None:
+        super().__init__(code, message, None, help)
+        self.lane = lane
+        self.loops: list[tuple[str, int]] = []
+
+    def placed(self, at: At) -> Fault:
+        """This fault, at `at` unless it has a place already."""
+        self.at = self.at or at
+        return self
+
+
+def bounds(value: Value) -> tuple[int, int]:
+    """Known bounds of a value."""
+    return (value, value) if isinstance(value, int) else (value.low, value.high)
+
+
+def lane_value(value: Value, lane: int) -> int:
+    """The value in one lane."""
+    return value if isinstance(value, int) else int(value.data[lane])
+
+
+def take(value: Value, lanes: I8 | slice) -> Value:
+    """The value in the given lanes."""
+    return value if isinstance(value, int) else Ints(value.data[lanes], value.low, value.high)
+
+
+def tight(value: Value) -> Value:
+    """The value with its exact bounds."""
+    if isinstance(value, int):
+        return value
+    return Ints(value.data, int(value.data.min()), int(value.data.max()))
+
+
+def truth(value: Value) -> bool | B1:
+    """Whether a value is nonzero."""
+    return value != 0 if isinstance(value, int) else np.not_equal(value.data, 0)
+
+
+def as_array(value: Value, lanes: int) -> I8:
+    """The value in every lane: i8[lanes]."""
+    return np.full(lanes, value, np.int64) if isinstance(value, int) else value.data
+
+
+def first(bad: B1) -> int:
+    """The first lane where `bad` holds, which it must somewhere."""
+    return int(np.argmax(bad))
+
+
+def _raw(value: Value) -> int | I8:
+    return value if isinstance(value, int) else value.data
+
+
+def _show(op: str, a: Value, b: Value, lane: int) -> str:
+    return f"{lane_value(a, lane)} {op} {lane_value(b, lane)}"
+
+
+def _overflow(op: str, a: Value, b: Value, lane: int) -> Fault:
+    return Fault(lane, "E103", f"{_show(op, a, b, lane)} does not fit in 64 bits")
+
+
+def _corners(f: Callable[[int, int], int], a: Value, b: Value) -> tuple[int, int]:
+    """Bounds of a function that is monotone in each argument."""
+    (a0, a1), (b0, b1) = bounds(a), bounds(b)
+    values = f(a0, b0), f(a0, b1), f(a1, b0), f(a1, b1)
+    return min(values), max(values)
+
+
+def _fits(low: int, high: int) -> bool:
+    return low >= LOW and high <= HIGH
+
+
+def _linear(
+    op: str,
+    exact: Callable[[int, int], int],
+    wrapping: Callable[..., I8],
+    a: Value,
+    b: Value,
+) -> Value:
+    """`+ - *`: exact by bounds if possible, else lane by lane where it looks dangerous."""
+    if isinstance(a, int) and isinstance(b, int):
+        result = exact(a, b)
+        if not _fits(result, result):
+            raise _overflow(op, a, b, 0)
+        return result
+    low, high = _corners(exact, a, b)
+    if not _fits(low, high):
+        a, b = tight(a), tight(b)
+        low, high = _corners(exact, a, b)
+    if not _fits(low, high):
+        _find_overflow(op, exact, wrapping, a, b)
+        low, high = max(low, LOW), min(high, HIGH)
+    return Ints(wrapping(_raw(a), _raw(b)), low, high)
+
+
+def _find_overflow(
+    op: str, exact: Callable[[int, int], int], wrapping: Callable[..., I8], a: Value, b: Value
+) -> None:
+    left, right = (np.asarray(_raw(x), np.float64) for x in (a, b))
+    for lane in np.flatnonzero(np.abs(wrapping(left, right)) > 2.0**62.99).tolist():
+        result = exact(lane_value(a, lane), lane_value(b, lane))
+        if not _fits(result, result):
+            raise _overflow(op, a, b, lane)
+
+
+def add(a: Value, b: Value) -> Value:
+    """a + b."""
+    return _linear("+", int.__add__, np.add, a, b)
+
+
+def subtract(a: Value, b: Value) -> Value:
+    """a - b."""
+    return _linear("-", int.__sub__, np.subtract, a, b)
+
+
+def multiply(a: Value, b: Value) -> Value:
+    """a * b."""
+    return _linear("*", int.__mul__, np.multiply, a, b)
+
+
+def _check_divisor(op: str, a: Value, b: Value) -> None:
+    low, high = bounds(b)
+    if low > 0 or high < 0:
+        return
+    zero = np.equal(_raw(b), 0)
+    if np.any(zero):
+        lane = first(np.atleast_1d(zero))
+        raise Fault(lane, "E110", f"{_show(op, a, b, lane)} divides by zero")
+
+
+def _check_quotient(op: str, a: Value, b: Value) -> None:
+    """The one quotient that overflows is -2**63 / -1."""
+    if bounds(a)[0] == LOW and bounds(b)[0] <= -1 <= bounds(b)[1]:
+        bad = np.atleast_1d(np.equal(_raw(a), LOW) & np.equal(_raw(b), -1))
+        if bad.any():
+            raise _overflow(op, a, b, first(bad))
+
+
+def floor_divide(a: Value, b: Value, op: str = "//") -> Value:
+    """a // b, rounded down as in Python."""
+    _check_divisor(op, a, b)
+    _check_quotient(op, a, b)
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    if isinstance(b, int) and b > 0:
+        low, high = bounds(a)[0] // b, bounds(a)[1] // b
+    else:
+        most = max(map(abs, bounds(a)))
+        low, high = max(-most, LOW), min(most, HIGH)
+    return Ints(np.floor_divide(_raw(a), _raw(b)), low, high)
+
+
+def modulo(a: Value, b: Value) -> Value:
+    """a % b, with b's sign as in Python."""
+    _check_divisor("%", a, b)
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b
+    if isinstance(b, int) and b > 0:
+        return _modulo_positive(a, b)
+    low, high = bounds(b)
+    # x86 traps on -2**63 % -1, so -1 is replaced by 1, which leaves 0 as well.
+    divisor = np.where(np.equal(_raw(b), -1), 1, _raw(b))
+    return Ints(np.remainder(_raw(a), divisor), min(low + 1, 0), max(high - 1, 0))
+
+
+def _modulo_positive(a: Value, b: int) -> Value:
+    low, high = bounds(a)
+    if low >= 0 and high < b:
+        return a
+    data = np.asarray(_raw(a))
+    if b & (b - 1) == 0:
+        return Ints(data & (b - 1), 0, b - 1)
+    # NumPy divides by a scalar with multiplications, but has no such remainder.
+    return Ints(data - np.floor_divide(data, b) * b, 0, b - 1)
+
+
+def divide(a: Value, b: Value) -> Value:
+    """a / b, which must leave no remainder."""
+    result = floor_divide(a, b, "/")
+    if isinstance(a, int) and isinstance(b, int) and a % b == 0:
+        return result
+    rest = np.atleast_1d(np.not_equal(np.multiply(_raw(result), _raw(b)), _raw(a)))
+    if rest.any():
+        lane = first(rest)
+        raise Fault(
+            lane,
+            "E102",
+            f"{_show('/', a, b, lane)} leaves a remainder",
+            "`/` is exact; use `//` to round down",
+        )
+    return result
+
+
+def power(a: Value, b: Value) -> Value:
+    """a ** b for b >= 0; 0 ** 0 is 1."""
+    if bounds(b)[0] < 0:
+        negative = np.atleast_1d(np.less(_raw(b), 0))
+        if negative.any():
+            lane = first(negative)
+            raise Fault(lane, "E111", f"{_show('**', a, b, lane)}: the exponent is negative")
+    # Beyond 2 the exponents of 0, 1 and -1 matter only by parity; of others, beyond 64 not at all.
+    base, exponent = np.asarray(_raw(a)), np.asarray(_raw(b))
+    small = np.where(exponent == 0, 0, 2 - exponent % 2)
+    times: I8 = np.where((base >= -1) & (base <= 1), small, np.minimum(exponent, 64))
+    if isinstance(a, int) and isinstance(b, int):
+        result = int(a ** int(times))
+        if not _fits(result, result):
+            raise _overflow("**", a, b, 0)
+        return result
+    return _repeated(a, b, times)
+
+
+def _repeated(a: Value, b: Value, times: I8) -> Value:
+    result: Value = 1
+    for done in range(int(times.max())):
+        factor = Ints(
+            np.where(times > done, _raw(a), 1), min(bounds(a)[0], 1), max(bounds(a)[1], 1)
+        )
+        try:
+            result = multiply(result, factor)
+        except Fault as fault:
+            raise _overflow("**", a, b, fault.lane) from None
+    return result if isinstance(result, Ints) else Ints(np.ones(times.shape, np.int64), 1, 1)
+
+
+def _check_shift(op: str, a: Value, b: Value) -> None:
+    low, high = bounds(b)
+    if low < 0 or high > 63:
+        bad = np.atleast_1d(np.less(_raw(b), 0) | np.greater(_raw(b), 63))
+        if bad.any():
+            lane = first(bad)
+            message = f"{_show(op, a, b, lane)}: a shift is by 0 to 63 bits"
+            raise Fault(lane, "E111", message)
+
+
+def shift_left(a: Value, b: Value) -> Value:
+    """a << b."""
+    _check_shift("<<", a, b)
+    if isinstance(a, int) and isinstance(b, int):
+        if not _fits(a << b, a << b):
+            raise _overflow("<<", a, b, 0)
+        return a << b
+    result = np.left_shift(_raw(a), _raw(b))
+    lost = np.right_shift(result, _raw(b)) != _raw(a)
+    if lost.any():
+        raise _overflow("<<", a, b, first(lost))
+    return tight(Ints(result, LOW, HIGH))
+
+
+def shift_right(a: Value, b: Value) -> Value:
+    """a >> b, rounding down."""
+    _check_shift(">>", a, b)
+    if isinstance(a, int) and isinstance(b, int):
+        return a >> b
+    low, high = bounds(a)
+    return Ints(np.right_shift(_raw(a), _raw(b)), min(low, 0), max(high, 0))
+
+
+def _bitwise(exact: Callable[[int, int], int], ufunc: Callable[..., I8]) -> Callable[..., Value]:
+    def operation(a: Value, b: Value) -> Value:
+        if isinstance(a, int) and isinstance(b, int):
+            return exact(a, b)
+        both = (*bounds(a), *bounds(b))
+        bits = max(x.bit_length() for x in both)
+        low = 0 if min(both) >= 0 else max(-(1 << bits), LOW)
+        return Ints(ufunc(_raw(a), _raw(b)), low, min((1 << bits) - 1, HIGH))
+
+    return operation
+
+
+def _compare(exact: Callable[[int, int], bool], ufunc: Callable[..., B1]) -> Callable[..., Value]:
+    def operation(a: Value, b: Value) -> Value:
+        if isinstance(a, int) and isinstance(b, int):
+            return int(exact(a, b))
+        return Ints(ufunc(_raw(a), _raw(b)).astype(np.int64), 0, 1)
+
+    return operation
+
+
+def _select(exact: Callable[[int, int], int], ufunc: Callable[..., I8]) -> Callable[..., Value]:
+    def operation(a: Value, b: Value) -> Value:
+        if isinstance(a, int) and isinstance(b, int):
+            return exact(a, b)
+        (a0, a1), (b0, b1) = bounds(a), bounds(b)
+        return Ints(ufunc(_raw(a), _raw(b)), exact(a0, b0), exact(a1, b1))
+
+    return operation
+
+
+def negate(a: Value) -> Value:
+    """-a."""
+    return subtract(0, a)
+
+
+def invert(a: Value) -> Value:
+    """~a, which always fits."""
+    return subtract(-1, a)
+
+
+minimum = _select(min, np.minimum)
+maximum = _select(max, np.maximum)
+
+BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "//": floor_divide,
+    "%": modulo,
+    "**": power,
+    "<<": shift_left,
+    ">>": shift_right,
+    "&": _bitwise(int.__and__, np.bitwise_and),
+    "|": _bitwise(int.__or__, np.bitwise_or),
+    "^": _bitwise(int.__xor__, np.bitwise_xor),
+    "==": _compare(int.__eq__, np.equal),
+    "!=": _compare(int.__ne__, np.not_equal),
+    "<": _compare(int.__lt__, np.less),
+    "<=": _compare(int.__le__, np.less_equal),
+    ">": _compare(int.__gt__, np.greater),
+    ">=": _compare(int.__ge__, np.greater_equal),
+}

@@ -1,0 +1,1 @@
+"""Building and launching a Plan's kernels on the devices of this machine."""

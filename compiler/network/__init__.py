@@ -1,0 +1,1 @@
+"""What the simulator, the passes and synthesis ask of a Topology."""

@@ -1,0 +1,257 @@
+"""network: a Topology as a flow network, in which every way is a path.
+
+Vertices are the ranks, then hubs (crossbars, leaves, spines, the core) and the ends of what several
+ways share; arcs have a capacity and a latency, each direction its own. A rank's own port or NIC is
+an arc to its hub; what several use is an arc that all their ways share.
+
+The network is a *relaxation*: every way of `ir/routes` is a path from its source to its
+destination that crosses only resources the way uses, each with no more than half of its ports'
+latency at either end. What the network cannot carry, nor be faster than, no schedule can. It gives
+away only: two GPUs of a node may meet at a NIC's switch; a pair with a link of its own may also
+go by switches; a pair that goes by a hub is not held by SWITCH groups besides; of ports with
+unequal latencies the mean counts, not the larger; the links of meshes too large for `PAIRS` arcs
+are divided freely among a rank's peers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I4, I8, frozen
+from hccc.ir.topology import F8, Level, Topology
+from hccc.network.graph import HUBS, Edges, spokes
+from hccc.network.routes import Router, routes
+
+PAIRS = 1 << 17  # arcs for the links of meshes and for SWITCH groups, one a pair
+ROUNDS = 64  # of colour refinement; a rank's colour reaches all others in fewer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """`ranks` of `vertices` are ranks, and come first. Arcs: tail, head i8[m]; capacity f8[m] GB/s
+    (inf: free); alpha f8[m] µs; resource i8[m] as numbered in `ir/routes`, -1 for none."""
+
+    ranks: int
+    vertices: int
+    tail: I8
+    head: I8
+    capacity: F8
+    alpha: F8
+    resource: I8
+
+    def reversed(self) -> Network:
+        """Every arc the other way."""
+        return Network(
+            self.ranks, self.vertices, self.head, self.tail,
+            self.capacity, self.alpha, self.resource,
+        )  # fmt: skip
+
+    def crossing(self, inside: B1) -> B1:
+        """The arcs that lead into a set of vertices: b1[m]."""
+        into: B1 = ~inside[self.tail] & inside[self.head]
+        return into
+
+    def contracted(self, label: I8) -> Network:
+        """The network whose ranks are groups of ranks. label: i8[ranks], 0 to groups - 1."""
+        groups = int(label.max()) + 1
+        hubs = np.arange(self.vertices - self.ranks) + groups
+        name = np.concatenate([label, hubs])
+        tail, head = name[self.tail], name[self.head]
+        kept = tail != head
+        return Network(
+            groups, groups + len(hubs), tail[kept], head[kept],
+            self.capacity[kept], self.alpha[kept], self.resource[kept],
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Arcs:
+    """Arcs while they are gathered; `vertices` so far."""
+
+    vertices: int
+    rows: list[tuple[I8, I8, F8, F8, I8]] = field(default_factory=list)
+
+    def add(self, tail: I8, head: I8, capacity: F8, alpha: F8, resource: I8) -> None:
+        """Arcs, whose columns are broadcast to one length."""
+        columns = np.broadcast_arrays(tail, head, capacity, alpha, resource)
+        self.rows.append(tuple(columns))  # type: ignore[arg-type]
+
+    def free(self, tail: I8, head: I8) -> None:
+        """Arcs that hold nothing up, each once."""
+        pairs = np.unique(np.stack([tail, head], axis=1), axis=0)
+        self.add(pairs[:, 0], pairs[:, 1], np.inf, 0.0, -1)  # type: ignore[arg-type]
+
+    def new(self, count: int) -> I8:
+        """New vertices."""
+        self.vertices += count
+        return np.arange(self.vertices - count, self.vertices)
+
+    def network(self, ranks: int) -> Network:
+        tail, head, capacity, alpha, resource = (
+            np.concatenate(column) if self.rows else np.zeros(0)
+            for column in (zip(*self.rows, strict=True) if self.rows else ((),) * 5)
+        )
+        return Network(
+            ranks, self.vertices,
+            frozen(tail, np.int64), frozen(head, np.int64), frozen(capacity, np.float64),
+            frozen(alpha, np.float64), frozen(resource, np.int64),
+        )  # fmt: skip
+
+
+def network(t: Topology) -> Network:
+    """The flow network of a Topology. O(ranks + links + pairs of meshes and SWITCH groups)."""
+    router = Router(t)
+    arcs = _Arcs(len(t))
+    arcs.add(
+        t.link_src, t.link_dst, router.links, t.links.alpha,
+        router.first_link + np.arange(len(t.links)),
+    )  # fmt: skip
+    _meshes(t, router, arcs)
+    base, names = {"rank": 0}, [e for e in spokes(t) if e.above not in ("mesh", "switch")]
+    for name in HUBS:
+        most = [int(e.hub.max(initial=-1)) for e in names if e.above == name]
+        most += [int(e.member.max(initial=-1)) for e in names if e.below == name]
+        base[name] = int(arcs.new(max(most, default=-1) + 1).min(initial=arcs.vertices))
+    for edges in names:
+        _shared(t, arcs, edges, base)
+    _switches(t, router, arcs)
+    return arcs.network(len(t))
+
+
+def _meshes(t: Topology, router: Router, arcs: _Arcs) -> None:
+    """The links between every two ranks of a mesh that have none of their own."""
+    size = router.mesh_size.astype(np.int64)
+    if int((size * (size - 1)).sum()) > PAIRS:
+        rank = np.flatnonzero(t.mesh >= 0)
+        mesh, hub = t.mesh[rank], arcs.new(len(size))[t.mesh[rank]]
+        capacity, alpha = router.meshes[mesh] * (size[mesh] - 1), t.meshes.alpha[mesh] / 2
+        none = np.full(len(rank), -1)
+        arcs.add(rank, hub, capacity, alpha, none)
+        arcs.add(hub, rank, capacity, alpha, none)
+        return
+    order = np.argsort(t.mesh, kind="stable")[np.count_nonzero(t.mesh < 0) :]
+    first = np.cumsum(size) - size
+    of = np.repeat(np.arange(len(size)), size**2)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(size**2) - size**2, size**2)
+    u, v = order[first[of] + place // size[of]], order[first[of] + place % size[of]]
+    own = (u != v) & ~np.isin(u * len(t) + v, router.link_key)
+    of, place = of[own], place[own]
+    arcs.add(u[own], v[own], router.meshes[of], t.meshes.alpha[of], router.mesh_base[of] + place)
+
+
+def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int]) -> None:
+    """Ports, NICs or uplinks: one arc where one vertex uses it, else one between two new ends."""
+    member, hub = e.member.astype(np.int64) + base[e.below], e.hub.astype(np.int64) + base[e.above]
+    if e.above == "port":
+        meshed = _all_in_one_mesh(t, e)
+        member, hub, rate = member[~meshed], hub[~meshed], e.rate[~meshed]
+    else:
+        rate = e.rate
+    group, at, users = np.unique(rate, return_inverse=True, return_counts=True)
+    capacity, alpha = t.shared.capacity[group], t.shared.alpha[group] / 2
+    for way in (0, 1):
+        tail, head = (member, hub) if way == 0 else (hub, member)
+        alone = users[at] == 1
+        k = at[alone]
+        arcs.add(tail[alone], head[alone], capacity[k], alpha[k], 2 * group[k] + way)
+        many = np.flatnonzero(users > 1)
+        begin, end = np.zeros(len(group), np.int64), np.zeros(len(group), np.int64)
+        begin[many], end[many] = arcs.new(len(many)), arcs.new(len(many))
+        arcs.add(begin[many], end[many], capacity[many], alpha[many], 2 * group[many] + way)
+        arcs.free(tail[~alone], begin[at[~alone]])
+        arcs.free(end[at[~alone]], head[~alone])
+
+
+def _all_in_one_mesh(t: Topology, e: Edges) -> B1:
+    """Ranks on a crossbar that carries nothing: all on it are in one mesh, which comes first."""
+    n = int(e.hub.max(initial=-1)) + 1
+    low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, -1, np.int64)
+    np.minimum.at(low, e.hub, t.mesh[e.member])
+    np.maximum.at(high, e.hub, t.mesh[e.member])
+    one: B1 = ((low == high) & (low >= 0))[e.hub]
+    return one
+
+
+def _switches(t: Topology, router: Router, arcs: _Arcs) -> None:
+    """Pairs that only SWITCH groups join: a chain through all of theirs, narrow sides outside."""
+    a, b = t.side_a.counts(), t.side_b.counts()
+    if not len(a):
+        return
+    ends = 2 * (len(router.capacity) - t.first_switch)
+    begin, end = arcs.new(ends), arcs.new(ends)
+    k = t.first_switch + np.arange(ends) // 2
+    free = 2 * t.first_switch + np.arange(ends)
+    if int((a * b).sum()) * 2 > PAIRS:
+        arcs.add(begin, end, router.capacity[k], t.shared.alpha[k], free)
+        for side, way in ((t.side_a, 0), (t.side_b, 1)):
+            arcs.free(side.index, begin[2 * side.owner() + way])
+            arcs.free(end[2 * side.owner() + 1 - way], side.index)
+        return
+    src, dst = _pairs(t)
+    owner, number = _only_switches(t, router, src, dst)
+    longest = np.ones(ends)  # a way's α is that of its slowest group: no chain's sum exceeds it
+    np.maximum.at(longest, number, np.bincount(owner, minlength=len(src))[owner])
+    arcs.add(begin, end, router.capacity[k], t.shared.alpha[k] / longest, free)
+    group, back = number // 2, number % 2
+    narrow = np.where(back == 0, a[group] - b[group], b[group] - a[group])
+    order = np.lexsort((number, narrow, owner))
+    owner, number = owner[order], number[order]
+    another = owner[1:] != owner[:-1]
+    first, last = np.r_[True, another][: len(owner)], np.r_[another, True][: len(owner)]
+    arcs.free(src[owner[first]], begin[number[first]])
+    arcs.free(end[number[last]], dst[owner[last]])
+    arcs.free(end[number[:-1][~another]], begin[number[1:][~another]])
+
+
+def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I8]:
+    """The SWITCH groups of the pairs that use nothing else: (pair, 2 · group + way)."""
+    found = routes(t, src, dst)
+    owner, number = found.uses.owner(), found.resource[found.uses.index]
+    groups = np.minimum(number // 2, len(t.level) - 1)
+    switch = (number < router.first_link) & (t.level[groups] == Level.SWITCH)
+    only = np.ones(len(src), np.bool_)
+    only[owner[~switch]] = False
+    chosen = only[owner]
+    return owner[chosen], number[chosen] - 2 * t.first_switch
+
+
+def _pairs(t: Topology) -> tuple[I4, I4]:
+    """All (source, destination) with a SWITCH group between, each once."""
+    a, b = t.side_a.counts(), t.side_b.counts()
+    of = np.repeat(np.arange(len(a)), a * b)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(a * b) - a * b, a * b)
+    u = t.side_a.index[t.side_a.ptr[of] + place // b[of]].astype(np.int64)
+    v = t.side_b.index[t.side_b.ptr[of] + place % b[of]].astype(np.int64)
+    key = np.unique(np.concatenate([u * len(t) + v, v * len(t) + u]))
+    return (key // len(t)).astype(np.int32), (key % len(t)).astype(np.int32)
+
+
+def colours(net: Network, marked: I8 | None = None) -> I8:
+    """A number for each rank, alike for ranks that colour refinement cannot tell apart: i8[ranks].
+
+    marked: i8[ranks] what tells ranks apart to begin with. Symmetric ranks always are alike.
+    """
+    start = np.zeros(net.vertices, np.uint64)
+    start[: net.ranks] = 1 if marked is None else marked + 2
+    arc = _mixed(_mixed(net.capacity.view(np.uint64)) + net.alpha.view(np.uint64))
+    colour: I8 = _mixed(start)
+    kinds = 0
+    for _ in range(ROUNDS):
+        out, into = np.zeros_like(colour), np.zeros_like(colour)
+        np.add.at(out, net.tail, _mixed(arc + colour[net.head]))
+        np.add.at(into, net.head, _mixed(arc ^ colour[net.tail]))
+        colour = _mixed(colour + _mixed(out) * np.uint64(3) + into)
+        if (found := len(np.unique(colour))) == kinds:
+            break
+        kinds = found
+    return np.unique(colour[: net.ranks], return_inverse=True)[1]
+
+
+def _mixed(x: I8) -> I8:
+    """splitmix64's finaliser: a hash, element by element."""
+    x = x.astype(np.uint64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,160 @@
+"""partitions: partitions of the ranks with little capacity between their parts.
+
+What an Allreduce waits for (`bound`): of a partition into m parts, the capacity between parts over
+m − 1, at its least. f(S), what leads into a set S, is submodular, so that least is found exactly,
+by Newton's method over truncations of f (Dilworth; Cunningham 1985): O(ranks) cuts a step. That is
+done up to EXACT ranks, or for nodes up to EXACT of them; of more, the partitions that the topology
+shows are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import I8
+from hccc.ir.topology import F8, Level, Topology
+from hccc.network.cuts import Flows
+from hccc.network.flow import Network
+
+EXACT = 64
+Inflow = Callable[[Network], tuple[F8, I8]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partitions:
+    """A partition. label: i8[ranks] 0 to count - 1; capacity: GB/s between parts, at most;
+    resources: what that is the capacity of, numbered as in `ir/routes`."""
+
+    label: I8
+    count: int
+    capacity: float
+    resources: I8
+
+    @property
+    def ratio(self) -> float:
+        """GB/s between parts for each part but one."""
+        return self.capacity / (self.count - 1)
+
+
+def shown(t: Topology) -> Iterator[I8]:
+    """The partitions that a topology shows, each a label i8[ranks]: ranks, those that share a NIC,
+    a crossbar or a mesh, nodes, leaves, spines."""
+    rank = np.arange(len(t))
+    domains = [t.domain[level] for level in (Level.PORT, Level.LEAF, Level.SPINE)]
+    for of in (rank, t.port[Level.NIC], t.mesh, t.node, *domains):
+        label = np.unique(np.where(of < 0, rank + len(t) * 2, of), return_inverse=True)[1]
+        if label.max() > 0:
+            yield label
+
+
+def inflow(net: Network) -> tuple[F8, I8]:
+    """GB/s that lead into each rank, at most: f8[ranks], and the arcs that do. A hub that only the
+    rank leads to is with it, and so is one from which a free arc leads to it; the others are
+    outside. O(arcs log arcs)."""
+    owner = _owned(net)
+    tail, head = owner[net.tail], owner[net.head]
+    free = np.isinf(net.capacity) & (head < net.ranks)
+    own = np.arange(net.ranks)
+    x, p = np.concatenate([tail[free], own]), np.concatenate([head[free], own])
+    key = np.unique(x * net.ranks + p)
+    x, p = key // net.ranks, key % net.ranks  # vertex x is with rank p
+    first, last = np.searchsorted(x, head), np.searchsorted(x, head, side="right")
+    count = last - first
+    arc = np.repeat(np.arange(len(head)), count)
+    rank = p[np.arange(len(arc)) + np.repeat(first - np.cumsum(count) + count, count)]
+    inner = np.isin(tail[arc] * net.ranks + rank, key)
+    rank, arc = rank[~inner], arc[~inner]
+    return np.bincount(rank, net.capacity[arc], net.ranks).astype(np.float64), arc
+
+
+def _owned(net: Network) -> I8:
+    """Every vertex, or the rank that alone leads to it, over others that it alone leads to; but
+    not one from which a free arc leads elsewhere."""
+    owner = np.arange(net.vertices)
+    while True:
+        low, high = np.full(net.vertices, net.vertices), np.full(net.vertices, -1)
+        np.minimum.at(low, net.head, owner[net.tail])
+        np.maximum.at(high, net.head, owner[net.tail])
+        new = np.where((low == high) & (high < net.ranks), high, owner)
+        new[: net.ranks] = owner[: net.ranks]
+        if np.array_equal(new, owner):
+            break
+        owner = new
+    free = np.isinf(net.capacity)
+    tail, head = net.tail[free], net.head[free]
+    while len(away := tail[(owner[tail] != owner[head]) & (owner[tail] != tail)]):
+        owner[away] = away
+    return owner
+
+
+def least_inflow(net: Network) -> tuple[F8, I8]:
+    """`inflow` with hubs where they are best, by a cut for each rank."""
+    flows, given = Flows(net), np.full(net.ranks, np.inf)
+    cuts = [flows.to(rank, given) for rank in range(net.ranks)]
+    arcs = [np.flatnonzero(net.crossing(inside)) for _, inside in cuts]
+    return np.array([capacity for capacity, _ in cuts]), np.concatenate(arcs)
+
+
+def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partitions:
+    """A partition and the capacity between its parts: whatever passes leads into one and out of
+    one; and it is at most what leads into and out of all parts but one."""
+    small = net.contracted(label)
+    (into, entering), (out, leaving) = into_each(small), into_each(small.reversed())
+    both = into + out
+    least, arcs = min(
+        (float(into.sum()), entering),
+        (float(out.sum()), leaving),
+        (float(both.sum() - both.max()), np.concatenate([entering, leaving])),
+        key=lambda choice: choice[0],
+    )
+    numbers = small.resource[arcs]
+    return Partitions(label, small.ranks, least, np.unique(numbers[numbers >= 0]))
+
+
+def weakest(t: Topology, net: Network) -> Partitions:
+    """The partition with the least ratio of those compared; exact as the module says."""
+    found = [measured(net, label) for label in shown(t)]
+    best = min(found, key=lambda parts: parts.ratio)
+    node = np.unique(t.node, return_inverse=True)[1]
+    for atoms in (np.arange(len(t)), node):
+        if 1 < int(atoms.max()) + 1 <= EXACT:
+            small = net.contracted(atoms)
+            for way in (small, small.reversed()):
+                best = _narrowed(way, best, atoms, net)
+            break
+    return best
+
+
+def _narrowed(small: Network, best: Partitions, atoms: I8, net: Network) -> Partitions:
+    """`best`, or a partition of the ranks of `small` with a smaller ratio."""
+    flows = Flows(small)
+    while True:
+        label = _truncated(flows, best.ratio)
+        if label.max() == 0:
+            return best
+        found = measured(net, label[atoms], least_inflow)
+        if found.ratio >= best.ratio * (1 - 1e-9):
+            return best
+        best = found
+
+
+def _truncated(flows: Flows, price: float) -> I8:
+    """The partition with the least sum of (what leads into a part) - price: a label.
+
+    Rank by rank: the greatest x with x(S) <= f(S) - price for all sets S of ranks so far; sets
+    where that is tight are joined. O(ranks) cuts.
+    """
+    n = flows.net.ranks
+    x, label = np.zeros(n), np.arange(n)
+    for v in range(n):
+        given, taken = np.maximum(-x, 0.0), np.maximum(x, 0.0)
+        given[v:], taken[v:] = np.inf, 0.0
+        given[v], taken[v] = 0.0, np.inf
+        least, inside = flows.cut(given, taken)
+        x[v] = least - taken[:v].sum() - price
+        tight = np.unique(label[: v + 1][inside[: v + 1]])
+        label[: v + 1][np.isin(label[: v + 1], tight)] = label[v]
+    return np.unique(label, return_inverse=True)[1]

@@ -1,0 +1,100 @@
+"""resource_names: what the resources of `ir/routes` are called, for people."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.arrays import I4, I8
+from hccc.ir.topology import Level, Topology
+from hccc.network.routes import Router
+
+# What a resource can be; the first five are Levels.
+KINDS = ("port", "NIC", "leaf", "spine", "switch", "link", "mesh")
+LINK, MESH = 5, 6
+
+
+def kinds(t: Topology, resource: I8) -> I4:
+    """Which of KINDS each resource is: i4[R]."""
+    router = Router(t)
+    groups = np.append(t.level, 0)[np.minimum(resource // 2, len(t.shared))].astype(np.int32)
+    first_pair = router.first_link + len(t.links)
+    link = np.where(resource < first_pair, LINK, MESH)
+    return np.where(resource < router.first_link, groups, link).astype(np.int32)
+
+
+def names(t: Topology, resource: I8) -> list[str]:
+    """`NIC 1 of node2, out`, `port of rank 5, in`, `link 0 → 1`. O(R + ranks)."""
+    router = Router(t)
+    group = _groups(t)
+    found = []
+    for number, kind in zip(resource.tolist(), kinds(t, resource).tolist(), strict=True):
+        if kind < LINK:
+            k, back = divmod(number, 2)
+            found.append(f"{group[k]}{_way(kind, back)}")
+        elif kind == LINK:
+            at = number - router.first_link
+            found.append(f"link {t.link_src[at]} → {t.link_dst[at]}")
+        else:
+            found.append(_mesh_pair(t, router, number))
+    return found
+
+
+def _way(kind: int, back: int) -> str:
+    if kind == Level.SWITCH:
+        return ", B to A" if back else ", A to B"
+    return ", in" if back else ", out"
+
+
+def _groups(t: Topology) -> list[str]:
+    """Every shared group: its kind, its number within what it belongs to, and where."""
+    found = [""] * len(t.shared)
+    for level in (Level.PORT, Level.NIC, Level.LEAF, Level.SPINE):
+        ports, first = np.unique(t.port[level], return_index=True)
+        used = ports >= 0
+        for k, place, rank in zip(ports[used], _place(t, level, first[used]), first[used],
+                                  strict=True):  # fmt: skip
+            found[k] = _group(t, level, int(place), int(rank))
+    for i in range(len(t.side_a)):
+        a, b = t.side_a.row(i), t.side_b.row(i)
+        found[t.first_switch + i] = f"switch {i} between {_ranks(a)} and {_ranks(b)}"
+    return found
+
+
+def _place(t: Topology, level: Level, rank: I8) -> NDArray[np.int64]:
+    """The place of each group among those of its node, of the same level; `rank`: its first."""
+    order = np.argsort(rank, kind="stable")
+    node = t.node[rank[order]]
+    place = np.empty(len(rank), np.int64)
+    place[order] = np.arange(len(rank)) - np.searchsorted(node, node)
+    return place
+
+
+def _group(t: Topology, level: Level, place: int, rank: int) -> str:
+    match level:
+        case Level.PORT:
+            return f"port of rank {rank}"
+        case Level.NIC:
+            return f"NIC {place} of node{t.node[rank] + 1}"
+        case Level.LEAF:
+            return f"uplink of leaf{t.domain[Level.LEAF][rank] + 1}"
+        case _:
+            return f"uplink of spine{t.domain[Level.SPINE][rank] + 1}"
+
+
+def _mesh_pair(t: Topology, router: Router, number: int) -> str:
+    mesh = int(np.searchsorted(router.mesh_base, number, side="right")) - 1
+    u, v = divmod(number - int(router.mesh_base[mesh]), int(router.mesh_size[mesh]))
+    ranks = np.flatnonzero(t.mesh == mesh)
+    place = router.mesh_place[ranks]
+    return f"link {ranks[place == u][0]} → {ranks[place == v][0]}"
+
+
+def _ranks(ranks: I4) -> str:
+    """`ranks 0-3`, `rank 7`, `ranks 0, 2`."""
+    r = [int(x) for x in ranks]
+    if len(r) == 1:
+        return f"rank {r[0]}"
+    if r == list(range(r[0], r[-1] + 1)):
+        return f"ranks {r[0]}-{r[-1]}"
+    return "ranks " + ", ".join(map(str, r))

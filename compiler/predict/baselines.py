@@ -1,0 +1,167 @@
+"""versus: what else could run a collective: NCCL's rings and trees, an algorithm as MSCCL would.
+
+On the same footing: the same cluster, call, and throughput of a thread block. What differs is what
+the others do (refs to kernels.md §1.1, §1.4; ResCCL §2.1):
+
+| alternative | algorithm | order | transp. | slots | fused | block for each     | window | decodes|
+|-------------|-----------|-------|---------|-------|-------|--------------------|--------|--------|
+| hccc        | this one  | given | given   | given | given | given              | all    |        |
+| NCCL ring   | NCCL's    | steps | staged  | 8     | yes   | channel            | 1      |        |
+| NCCL tree   | NCCL's    | steps | staged  | 8     | yes   | channel, direction | 1      |        |
+| MSCCL       | this one  | steps | staged  | 2     |       | connection         | 1      | yes    |
+| stage-level | this one  | steps | staged  | 2     |       | connection, stage  | 1      | yes    |
+| round-robin | this one  | steps | given   | given | given | given              | all    |        |
+
+Steps: in the order that the algorithm's author gave them, chunk by chunk in a circle.
+
+What any kernel pays for a micro-batch (polls, barriers, a fence: 1.5 to 2.5 µs) is in the α of a
+cluster, which was measured with such kernels; no alternative pays it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+
+from hccc import driver
+from hccc.driver import Options
+from hccc.inputs import Made
+from hccc.interop.raise_program import raise_program
+from hccc.ir.arrays import I4
+from hccc.ir.collective import OpType
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.ir.program import Op, Program
+from hccc.ir.topology import Topology
+from hccc.passes.allocate import by_task, channels
+from hccc.passes.depend import depend
+from hccc.passes.lower import lower
+from hccc.passes.place import place
+from hccc.passes.relay import relay
+from hccc.passes.requeue import requeue
+from hccc.passes.round_robin import round_robin
+from hccc.passes.sync import sync
+from hccc.passes.verify import verify
+from hccc.proofs.deadlock import deadlock
+from hccc.sim.simulate import Request
+from hccc.synth.builtin.ring import OPS, count_of, ring
+from hccc.synth.builtin.tree import tree
+
+NCCL_SLOTS = 8  # NCCL_STEPS (NCCL src/include/device.h)
+NCCL_SLOT = 512 << 10  # bytes: NCCL's 4 MiB a connection in 8 steps
+MSCCL_SLOTS = 2  # MSCCL's Simple: 8 steps, 4 a message
+MSCCL_SLOT = 1 << 20  # bytes: the chunk of every backend that ResCCL §5 measured
+DECODE = 0.125  # µs a step: 0.1 to 0.15, of about 110 more instructions a warp (kernels.md)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way to run the collective. plan: makes its Plan, once, proved not to hang; adapt: a call
+    as this way runs it; note: how it differs, in a line."""
+
+    name: str
+    note: str
+    plan: Callable[[], Plan]
+    adapt: Callable[[Request], Request]
+
+    @property
+    def free(self) -> bool:
+        """Whether its runtime takes any micro-batch: hccc's does."""
+        return self.adapt is _as_it_is
+
+
+def alternatives(made: Made, topology: Topology, options: Options) -> list[Alternative]:
+    """hccc's own plan first, then all others that there are for its collective.
+
+    Nothing is made before it is asked for; making one may raise UserError: no ring joins the
+    cluster (E451), or an imported plan cannot be raised to a program (E310).
+    """
+    found = [Alternative("hccc", "as compiled", lambda: made.plan, _as_it_is)]
+    found += _nccl(made.plan, topology, options)
+    if made.plan.collective.op is not OpType.CUSTOM:
+        found += _same_algorithm(made, options)
+    return found
+
+
+def _nccl(plan: Plan, topology: Topology, options: Options) -> Iterator[Alternative]:
+    c = plan.collective
+    adapt = partial(_slot_by_slot, slot=NCCL_SLOT)
+
+    def rings() -> Plan:
+        program = ring(topology, c.op, c.root)
+        return _as_nccl(program, topology, _ring_channel(program), options)
+
+    def trees() -> Plan:
+        program = tree(topology)
+        return _as_nccl(program, topology, _tree_channel(program), options)
+
+    if c.op in OPS:
+        yield Alternative("NCCL ring", "NCCL's rings for this cluster", cache(rings), adapt)
+    if c.op is OpType.ALLREDUCE:
+        note = "NCCL's double binary trees for this cluster"
+        yield Alternative("NCCL tree", note, cache(trees), adapt)
+
+
+def _ring_channel(program: Program) -> I4:
+    return np.asarray(program.transfers["chunk"] % count_of(program))
+
+
+def _tree_channel(program: Program) -> I4:
+    """One part of a block's threads reduces up a tree, the other copies down (runTreeSplit)."""
+    t = program.transfers
+    return np.asarray(2 * t["chunk"] + (t["op"] == Op.RECV))
+
+
+def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options) -> Plan:
+    """The road as NCCL would go it. channel: i4[transfers], whose thread block a transfer is."""
+    pipeline = round_robin(depend(verify(program), topology))
+    staged = lower(pipeline, Transport.STAGED)
+    staged = requeue(staged, by_task(staged, channel))  # channels do not wait for each other
+    blocks = channels(place(relay(staged)), channel)
+    return _proved(replace(sync(blocks, "NCCL", NCCL_SLOTS), max_window=1), options)
+
+
+def _same_algorithm(made: Made, options: Options) -> Iterator[Alternative]:
+    program = cache(lambda: made.stops.program if made.stops else raise_program(made.plan))
+    header = replace(options, scheduler="round-robin", channels=None, warps=None, max_blocks=None)
+    staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
+    ways = (
+        ("MSCCL", "this algorithm, algorithm-level, a block a connection, interpreted",
+         replace(staged, allocator="connection"), _interpreted),
+        ("stage-level", "this algorithm, a block a connection and stage, interpreted",
+         replace(staged, allocator="stage"), _interpreted),
+        ("round-robin", "as compiled, but scheduled round-robin",
+         replace(header, max_blocks=options.max_blocks), _as_it_is),
+    )  # fmt: skip
+    for name, note, chosen, adapt in ways:
+        yield Alternative(name, note, cache(partial(_compiled, program, chosen)), adapt)
+
+
+def _compiled(program: Callable[[], Program], options: Options) -> Plan:
+    plan = driver.compile_program(program(), options).plan
+    return plan if options.prove else _proved(plan, options)
+
+
+def _proved(plan: Plan, options: Options) -> Plan:
+    """`plan`, which cannot hang, and is right where proofs are wanted."""
+    if options.prove:
+        driver.prove(plan)
+    else:
+        deadlock(plan)
+    return plan
+
+
+def _as_it_is(request: Request) -> Request:
+    return request
+
+
+def _slot_by_slot(request: Request, slot: int) -> Request:
+    return replace(request, window=1, micro_batch=request.micro_batch or slot)
+
+
+def _interpreted(request: Request) -> Request:
+    costs = replace(request.costs, interpret=request.costs.interpret or DECODE)
+    return replace(_slot_by_slot(request, MSCCL_SLOT), costs=costs)

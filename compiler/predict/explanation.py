@@ -1,0 +1,187 @@
+"""explain: `hccc explain`: why a plan takes the time it takes on a cluster, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hccc import text as words
+from hccc.cli import report
+from hccc.driver import Options
+from hccc.interruptible import interruptible
+from hccc.network.resource_names import names
+from hccc.predict import what_if
+from hccc.predict.gap import Gap, gap
+from hccc.predict.simulation import topology_of
+from hccc.sim import critical
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.synth.bound import Bound, limits
+
+if TYPE_CHECKING:
+    from hccc.inputs import Made
+
+HELPS = 0.02  # of the time: less is not worth a line
+MOST_INSTANCES = 1 << 22  # beyond that about thirty more runs would take minutes
+SHOWN = 3  # resources of a cut
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The command line of `hccc explain`; `options`: how the plan was made."""
+
+    request: Request
+    cluster: Path
+    options: Options
+
+
+@interruptible
+def run(made: Made, wanted: Wanted, as_json: bool, on_phase: Callable[[str], None]) -> str:
+    """The page, or JSON. Raises UserError for what cannot be simulated."""
+    t = topology_of(made, wanted.cluster)
+    machine = prepare(made.plan, t)
+    on_phase("Simulating")
+    found = simulate(machine, wanted.request)
+    on_phase("Looking for the narrowest cut")
+    c = made.plan.collective
+    taken = gap(found, limits(t, c.op, c.root))
+    changes: list[what_if.Outcome] | None = None
+    if len(found.end) <= MOST_INSTANCES:
+        program = made.stops.program if made.stops else None
+        changes = what_if.outcomes(found, program, wanted.options, on_phase)
+    path = critical.critical_path(found)
+    page = _Page(made, wanted, taken, changes, len(path), critical.breakdown(found, path))
+    return report.dumps(page.facts()) if as_json else "\n".join(page.text())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Page:
+    """All that there is to say. changes: None where there are too many instances for them."""
+
+    made: Made
+    wanted: Wanted
+    gap: Gap
+    changes: list[what_if.Outcome] | None
+    steps: int
+    path: dict[str, float]
+
+    def facts(self) -> report.Facts:
+        """Everything, for JSON."""
+        run, least = self.gap.run, self.gap.bound
+        cut = least.cut
+        return {
+            **report.plan_facts(self.made.plan),
+            "cluster": str(self.wanted.cluster),
+            "size": run.size, "time": run.time, "algbw": run.algbw, "busbw": run.busbw,
+            "micro_batches": run.batches,
+            "bound": {
+                "time": least.time, "latency": least.latency, "head": least.head,
+                "bandwidth": least.bandwidth, "binding": least.binding,
+                "cut": None if cut is None else {
+                    "name": cut.name, "share": cut.share, "capacity": cut.capacity,
+                    "parts": cut.parts,
+                    "resources": names(run.machine.topology, cut.resources),
+                },
+            },
+            "bottleneck": asdict(self.gap.bottleneck) if self.gap.bottleneck else None,
+            "parts": self.gap.parts,
+            "critical_path": {"steps": self.steps, **self.path},
+            "what_if": None if self.changes is None else [asdict(c) for c in self.changes],
+        }  # fmt: skip
+
+    def text(self) -> Iterator[str]:
+        """The page."""
+        run, least = self.gap.run, self.gap.bound
+        yield f"{report.title(self.made.plan)}, {run.size:,} bytes on {self.wanted.cluster}"
+        rates = f"algbw {run.algbw:.2f}, busbw {run.busbw:.2f} GB/s"
+        cut = f"{words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"
+        blocks = words.count(self.made.plan.blocks_per_rank, "thread block")
+        yield f"  time         {_us(run.time)} µs, {rates}; {cut}, {blocks} a rank"
+        share = least.time / run.time if run.time else 1.0
+        yield f"  lower bound  {_us(least.time)} µs, {_percent(share)} % of it: {_why(least)}"
+        if (b := self.gap.bottleneck) is not None:
+            took = f"{_us(b.load)} µs at its {b.capacity:g} GB/s, in use for {_us(b.active)} µs"
+            yield f"  bottleneck   {b.name}: {_bytes(b.bytes)}, {took}"
+        yield ""
+        yield from self._parts()
+        yield ""
+        yield from self._critical()
+        yield ""
+        yield from self._help()
+
+    def _parts(self) -> Iterator[str]:
+        yield f"  {'where the time goes':<20}{'µs':>12}{'%':>7}"
+        why = _reasons(self.gap)
+        for name, us in self.gap.parts.items():
+            if us >= 0.0005 * self.gap.run.time:
+                share = _percent(us / self.gap.run.time)
+                yield f"  {name:<20}{_us(us):>12}{share:>7}  {why.get(name, '')}".rstrip()
+
+    def _critical(self) -> Iterator[str]:
+        total = sum(self.path.values()) or 1.0
+        longest = sorted(self.path.items(), key=lambda item: -item[1])
+        shares = ", ".join(
+            f"{n} {_percent(us / total)} %" for n, us in longest if us > 5e-4 * total
+        )
+        yield f"  critical path  {words.count(self.steps, 'step')}: {shares}"
+
+    def _help(self) -> Iterator[str]:
+        if self.changes is None:
+            count = f"{len(self.gap.run.end):,} steps to simulate for each"
+            yield f"  what would help: not tried, {count}; a smaller -b or larger --micro-batch"
+            return
+        better = [c for c in self.changes if c.saves > HELPS]
+        blocks = self.made.plan.blocks_per_rank
+        if not better:
+            yield f"  what would help: none of {len(self.changes)} changes saves {HELPS:.0%}"
+            return
+        yield f"  {'what would help':<34}{'µs':>12}{'saves':>8}"
+        for c in better:
+            name = f"{c.name}{_us(c.time):>{max(46 - len(c.name), 1)}}"
+            other = f", {c.blocks} thread blocks a rank" if c.blocks != blocks else ""
+            yield f"  {name}{_percent(c.saves):>7}%  {c.option}{other}".rstrip()
+
+
+def _why(least: Bound) -> str:
+    """What the lower bound is made of."""
+    cut = least.cut
+    if cut is None or least.latency >= least.head + least.bandwidth:
+        return f"{least.latency:.2f} µs of latency over the longest shortest way"
+    what = f"{_bytes(cut.share * least.size)} {cut.name} at {cut.capacity:g} GB/s"
+    return f"{what}; latency alone {_us(least.latency)} µs"
+
+
+def _reasons(g: Gap) -> dict[str, str]:
+    """What each part is, in figures."""
+    b, cut = g.bottleneck, g.bound.cut
+    reasons = {"bound": "no schedule takes less", "launch": "before the first step"}
+    if b is None or cut is None:
+        return reasons
+    few = f"{b.flight:.1f} transfers at a time, whose blocks move {b.offered:.1f} GB/s at most"
+    held = f"{b.flight:.1f} transfers at a time: uneven over time, or other links hold them up"
+    scarce = b.offered < b.capacity
+    edge = g.run.time - g.run.request.costs.launch - b.end
+    return reasons | {
+        "extra bytes": f"more goes {cut.name} than must",
+        "imbalance": f"{b.name} has more to carry than the cut on average",
+        "below capacity": few if scarce else held,
+        "bubbles": "nothing crosses the bottleneck, between its first byte and its last",
+        "fill and drain": f"before its first byte {_us(b.begin)}, after its last {_us(edge)} µs",
+    }
+
+
+def _bytes(size: float) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.4g} {unit}"
+    return f"{size:.4g} B"
+
+
+def _us(time: float) -> str:
+    return f"{time:,.2f}" if time < 1e6 else f"{time:,.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"

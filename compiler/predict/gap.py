@@ -1,0 +1,130 @@
+"""gap: where the time of a Run goes that no schedule would need.
+
+The time of a Run is taken apart by its *bottleneck*, the link or shared group whose bytes take
+longest at its full capacity. Each mark is the largest of the one before and of a figure that the
+Run cannot be below; each part is what a mark adds to the one before it, so parts are never negative
+and add up to the time:
+
+| part               | up to                                                                    |
+|--------------------|--------------------------------------------------------------------------|
+| `launch`           | what a launch takes, first of all                                        |
+| `bound`            | what no schedule beats (`synth/bound`)                                   |
+| `extra bytes`      | all bytes over the bound's cut, at the capacity of the cut               |
+| `imbalance`        | the bottleneck's bytes, at the capacity of the bottleneck                |
+| `below capacity`   | the time during which anything crossed the bottleneck                    |
+| `bubbles`          | the time from the first byte over it to the last one                     |
+| `fill and drain`   | the whole time: before the first byte over it, and after the last one    |
+
+To each of the four in the middle is added the latency of the bound's first byte, as far as the
+bottleneck's first byte waits for that long: it is in the bound, and no part of the filling.
+
+Thread blocks, reductions and a runtime's steps are not in the bound: they show as transfers that
+run below capacity, bubbles, fill and drain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import I8
+from hccc.ir.topology import BYTES_PER_US, F8
+from hccc.network.resource_names import names
+from hccc.sim.simulate import Run
+from hccc.synth.bound import Bound, Limits
+
+PARTS = (
+    "launch", "bound", "extra bytes", "imbalance", "below capacity", "bubbles", "fill and drain",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bottleneck:
+    """The busiest resource of a Run. capacity: GB/s; load: µs that its bytes take at capacity;
+    active: µs during which anything crossed it; begin, end: µs after the launch, of the first byte
+    and the last; flight: transfers on it at a time while it is active, on average; offered: GB/s
+    that the thread blocks of those could move."""
+
+    name: str
+    capacity: float
+    bytes: float
+    load: float
+    active: float
+    begin: float
+    end: float
+    flight: float
+    offered: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gap:
+    """A Run taken apart. parts: µs by name, in the order of PARTS; their sum is the Run's time."""
+
+    run: Run
+    bound: Bound
+    bottleneck: Bottleneck | None
+    parts: dict[str, float]
+
+
+def gap(run: Run, limits: Limits) -> Gap:
+    """Takes `run` apart. O(resources + uses + instances of the bottleneck)."""
+    least = limits.at(run.size, run.request.costs)
+    busiest = _bottleneck(run)
+    launch = run.request.costs.launch
+    marks = np.array([least.time, 0.0, 0.0, 0.0, 0.0])
+    if busiest is not None:
+        span = busiest.end - busiest.begin
+        head = min(least.head, busiest.begin)
+        marks[1:] = head + np.array([_over_cut(run, least), busiest.load, busiest.active, span])
+    whole = run.time - launch
+    reached = np.maximum.accumulate(np.minimum([0.0, *marks, whole], whole))
+    parts = dict(zip(PARTS, [launch, *np.diff(reached).tolist()], strict=True))
+    return Gap(run, least, busiest, parts)
+
+
+def _bottleneck(run: Run) -> Bottleneck | None:
+    machine = run.machine
+    load = np.where(machine.links, run.carried / (machine.capacity * BYTES_PER_US), 0.0)
+    if not load.any():
+        return None
+    k = int(load.argmax())
+    p, weight = _users(run, k)
+    begin, end = _moving(run, p)
+    took, active = (end - begin).sum(axis=1), float(run.active[k])
+    offered = float((took * weight / machine.move[p]).sum())
+    return Bottleneck(
+        name=names(machine.topology, machine.resource[[k]])[0],
+        capacity=float(machine.capacity[k]), bytes=float(run.carried[k]), load=float(load[k]),
+        active=active, begin=float(begin.min()), end=float(end.max()),
+        flight=machine.plan.channels * float(took.sum()) / active,
+        offered=offered / active / BYTES_PER_US,
+    )  # fmt: skip
+
+
+def _users(run: Run, k: int) -> tuple[I8, F8]:
+    """The primitives whose bytes cross resource k, and bytes on it for a byte of theirs."""
+    uses = run.machine.uses
+    at = np.flatnonzero(uses.index == k)
+    p, weight = uses.owner()[at], run.machine.weight[at] / run.request.costs.efficiency
+    moves = run.moves[p]
+    return p[moves], weight[moves]
+
+
+def _moving(run: Run, p: I8) -> tuple[F8, F8]:
+    """When the bytes of primitives began and ceased to move: f8[len(p), micro-batches] µs."""
+    machine, costs = run.machine, run.request.costs
+    size = np.full(run.batches, run.payload)
+    size[-1] = run.last
+    fixed = machine.alpha[p] * costs.latency + costs.step + costs.interpret
+    ready, end = (x.reshape(-1, run.batches)[p] for x in (run.ready, run.end))
+    begin = ready + fixed[:, None] + machine.combine[p][:, None] * size
+    return np.minimum(begin, end), end
+
+
+def _over_cut(run: Run, bound: Bound) -> float:
+    """µs that what crossed the bound's cut takes at the capacity of the cut."""
+    if bound.cut is None:
+        return 0.0
+    mine = np.isin(run.machine.resource, bound.cut.resources)
+    return float(run.carried[mine].sum()) / (bound.cut.capacity * BYTES_PER_US)

@@ -1,0 +1,160 @@
+"""what_if: the same call again with one thing changed: hardware, the call, or the compilation.
+
+Nothing is guessed: every change is simulated, and compiled first where it needs that. A change of
+hardware keeps the plan that was made for the cluster as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from hccc import driver
+from hccc.diagnostics import UserError
+from hccc.driver import Options
+from hccc.ir.program import Program
+from hccc.ir.topology import Rates, Topology
+from hccc.network.resource_names import KINDS, LINK, MESH, kinds
+from hccc.passes.allocate import ALLOCATORS
+from hccc.passes.fuse import LEVELS
+from hccc.sim.costs import PROTOCOLS
+from hccc.sim.machine import Machine, prepare
+from hccc.sim.simulate import Request, Run, simulate
+
+FREE = 1e9  # GB/s of what costs nothing
+MANY = {"port": "ports", "NIC": "NICs", "leaf": "leaf uplinks", "spine": "spine uplinks",
+        "switch": "switch groups", "link": "links", "mesh": "mesh links"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is changed: what, how to ask for it (empty: buy it), and what then runs."""
+
+    name: str
+    option: str
+    machine: Callable[[], Machine]
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a change comes to: µs, the part of the time that it saves (below 0: loses), and the
+    thread blocks of the rank that has most, all lanes."""
+
+    name: str
+    option: str
+    time: float
+    saves: float
+    blocks: int
+
+
+def outcomes(
+    run: Run, program: Program | None, options: Options, on_phase: Callable[[str], None]
+) -> list[Outcome]:
+    """Every change, simulated, the best first. Those that cannot run so are left out.
+
+    program: what is compiled anew, with `options`; None for a plan, which stays as it is."""
+    found = []
+    for change in [*_hardware(run), *_calls(run), *_compilations(run, program, options)]:
+        on_phase(f"Simulating: {change.name}")
+        try:
+            machine = change.machine()
+            time = simulate(machine, change.request).time
+        except UserError:  # this plan does not run so: a window too large, say
+            continue
+        saves, blocks = 1 - time / run.time, machine.plan.blocks_per_rank
+        found.append(Outcome(change.name, change.option, time, saves, blocks))
+    return sorted(found, key=lambda outcome: outcome.time)
+
+
+def _hardware(run: Run) -> Iterator[Change]:
+    """Twice the bandwidth of each kind of link in use, and nodes that cost less."""
+    machine = run.machine
+    plan, t = machine.plan, machine.topology
+
+    def on(name: str, better: Topology) -> Change:
+        return Change(name, "", lambda: prepare(plan, better), run.request)
+
+    used = machine.resource[machine.links & (run.carried > 0)]
+    for kind in np.unique(kinds(t, used)).tolist():
+        yield on(f"{MANY[KINDS[kind]]} twice as fast", _doubled(t, kind))
+    slow = [replace(device, block=2 * device.block) for device in t.devices]
+    yield on("thread blocks twice as fast", replace(t, devices=tuple(slow)))
+    free = [replace(device, reduce=FREE) for device in t.devices]
+    if plan.collective.reduces:
+        yield on("reductions free (γ = 0)", replace(t, devices=tuple(free)))
+    if (t.cores > 0).any():
+        yield on("twice the cores", replace(t, cores=2 * t.cores))
+    links, meshes, shared = map(_prompt, (t.links, t.meshes, t.shared))
+    yield on("no latency (α = 0)", replace(t, links=links, meshes=meshes, shared=shared))
+
+
+def _doubled(t: Topology, kind: int) -> Topology:
+    """The Topology with links of one kind (of `resource_names`) twice as fast."""
+    if kind == LINK:
+        return replace(t, links=_faster(t.links, np.full(len(t.links), 2.0)))
+    if kind == MESH:
+        return replace(t, meshes=_faster(t.meshes, np.full(len(t.meshes), 2.0)))
+    return replace(t, shared=_faster(t.shared, np.where(t.level == kind, 2.0, 1.0)))
+
+
+def _faster(rates: Rates, times: np.ndarray) -> Rates:
+    return Rates(rates.bandwidth * times, rates.lanes, rates.alpha)
+
+
+def _prompt(rates: Rates) -> Rates:
+    return Rates(rates.bandwidth, rates.lanes, np.zeros(len(rates)))
+
+
+def _calls(run: Run) -> Iterator[Change]:
+    """Other micro-batches, windows and protocols."""
+    request = run.request
+
+    def asked(name: str, option: str, other: Request) -> Change:
+        return Change(name, option, lambda: run.machine, other)
+
+    micro = 1 << max(0, int(run.payload).bit_length() - 1)
+    for other in (micro // 4, micro // 2, 2 * micro, 4 * micro):
+        if other >= 1 and not (run.batches == 1 and other > micro):
+            name = f"micro-batches of {other:,} bytes"
+            yield asked(name, f"--micro-batch {other}", replace(request, micro_batch=other))
+    windows = {1: "one micro-batch at a time", 4: "four micro-batches at a time",
+               0: "all micro-batches at a time"}  # fmt: skip
+    for window, name in windows.items():
+        if (min(window, run.batches) or run.batches) != run.window:
+            yield asked(name, f"--window {window}", replace(request, window=window))
+    for name, costs in PROTOCOLS.items():
+        now = request.costs
+        other_costs = replace(now, efficiency=costs.efficiency, latency=costs.latency)
+        if other_costs != now:
+            yield asked(
+                f"protocol {name}", f"--protocol {name}", replace(request, costs=other_costs)
+            )
+
+
+def _compilations(run: Run, program: Program | None, options: Options) -> Iterator[Change]:
+    """More or fewer lanes, other fusion, other order, other thread blocks."""
+    if program is None:
+        return
+    options = replace(options, prove=False)
+    channels = run.machine.plan.channels
+    choices: list[tuple[str, str, Sequence[object]]] = [
+        ("channels", "--channels", [n for n in (channels // 2, 2 * channels, 4 * channels) if n]),
+        ("fuse", "--fuse", LEVELS),
+        ("scheduler", "--scheduler", tuple(driver.SCHEDULERS)),
+        ("allocator", "--allocator", ALLOCATORS),
+    ]
+    for field, option, values in choices:
+        for value in values:
+            if value == getattr(options, field) or (field == "channels" and int(str(value)) > 64):
+                continue
+            other = replace(options, **{field: value})  # type: ignore[arg-type]
+            made = partial(_compiled, program, other, run.machine.topology)
+            yield Change(f"{field} {value}", f"{option} {value}", made, run.request)
+
+
+def _compiled(program: Program, options: Options, t: Topology) -> Machine:
+    return prepare(driver.compile_program(program, options).plan, t)

@@ -1,0 +1,181 @@
+"""profile_file: what `hccc profile` measured, as a cluster file that tells how.
+
+Files are written whole or not at all, and never over one that it did not write itself.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from textwrap import wrap
+
+import numpy as np
+
+from hccc import __version__
+from hccc.diagnostics import Source, fail
+from hccc.ir.topology import Topology
+from hccc.lang.cluster import load as cluster
+from hccc.profile.calibrate import FASTEST, Found, Work
+from hccc.profile.probes import DTYPE
+
+FIRST_LINE = "# Measured by `hccc profile`"
+CHUNK = 256 << 10  # bytes of a micro-batch that costs are for
+SIZES = (8 << 20, 24 << 20, 64 << 20)  # bytes of all ranks' buffers: more than a core's cache
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was measured on one device. vendor, name: its; tools: what built the kernels; cores:
+    that blocks share, 0 on a GPU; total: GB/s that all ranks copy at once; kinds, rounds, launches,
+    seconds: how much was launched; spread: by how much the median launch is slower than the time
+    that counts (a part, in the median over kinds); error_small, error_large: `Found.error`."""
+
+    device: str
+    vendor: str
+    name: str
+    tools: str
+    ranks: int
+    cores: int
+    found: Found
+    total: float
+    kinds: int
+    rounds: int
+    launches: int
+    spread: float
+    error_small: float
+    error_large: float
+    seconds: float
+    date: str
+
+    @property
+    def topology(self) -> Topology:
+        """The machine as a cluster of one node."""
+        return cluster.parse(Source(f"{self.device}.cluster", text(self)))
+
+    def overhead(self, blocks: int, cores: int = 1) -> float:
+        """µs that a launch of so many thread blocks on so many cores takes besides primitives."""
+        return self.found.overhead(Work(0, cores, blocks, 0, 0, 0))
+
+
+def text(p: Profile) -> str:
+    """The cluster file: how each number was measured, and the machine as one node."""
+    told = re.sub(r"[^A-Za-z0-9 ._+-]+", " ", re.sub(r"\((R|TM)\)", "", p.name))
+    name = " ".join(told.split()).lstrip(" ._+-")[:64] or p.device
+    f = p.found
+    speeds = f"reduce => {_digits(f.reduce)}, block => {_digits(f.block)}"
+    link, kind = (p.total, "mesh") if p.cores else (p.total / p.ranks, "port")
+    rate = f"({_digits(max(link, f.block))}, 1, {_digits(f.alpha)})"
+    lines = [
+        *(f"# {line}" for said in _comments(p) for line in wrap(said, 98)),
+        f"define chunk = {CHUNK}",
+        "define nodenum = 1",
+        f"define node1 = {p.ranks}",
+        *([f"define cores = {p.cores}"] if p.cores else []),
+        f'define device = {{vendor => "{p.vendor}", name => "{name}", {speeds}}}',
+        f"define bandwidth = {{{kind} => [((0..{p.ranks - 1}) -> {rate})]}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _comments(p: Profile) -> Iterator[str]:
+    """Paragraphs: the machine, the samples, each number, and what is not there."""
+    f = p.found
+    cores = f"{p.cores} cores" if p.cores else "one GPU"
+    yield f"{FIRST_LINE.removeprefix('# ')} {__version__} on {p.date}: {p.name}, {cores}."
+    yield f"{platform.system()} {platform.release()}; kernels built by {p.tools}."
+    yield (
+        f"{p.launches:,} launches of {p.kinds} kinds, {DTYPE} sums over {p.ranks} ranks, in "
+        f"{p.rounds} rounds and {p.seconds:g} s. Of each kind the lower decile counts; "
+        f"the median is {p.spread:.0%} more."
+    )
+    yield (
+        f"α {_digits(f.alpha)} µs: what one more primitive takes in launches of {16 * p.ranks} "
+        f"bytes a rank, which all numbers here together explain within {p.error_small:.0%}."
+    )
+    least, most = (size // p.ranks / 2**20 for size in (SIZES[0], SIZES[-1]))
+    none = ", here none" if f.reduce >= FASTEST else ""
+    yield (
+        f"block, reduce: what copies and reductions of {least:g} to {most:g} MiB a rank take "
+        f"besides, explained within {p.error_large:.0%}; reduce is what one source more adds to "
+        f"its copy{none}. What caches hold is faster."
+    )
+    link = "and so does one link" if p.cores else "of which the port of each has its part"
+    yield (
+        f"links: all ranks at once copy {_digits(p.total)} GB/s, {link}, but no less than one "
+        "thread block."
+    )
+    cores = f", on all cores {_digits(f.wake)} µs" if p.cores > 1 else ""
+    yield (
+        f"A launch itself takes {_digits(f.launch)} µs, {_digits(f.entry)} µs for each thread "
+        f"block{cores}: that is not in the numbers below (`hccc sim --launch`)."
+    )
+    if p.cores > 1:
+        yield "Launches of up to 4 MiB in all run on one core: they are as if cores were 1."
+    yield "Links to other machines (NICs, switches) cannot be measured on one: none are here."
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, never in powers of ten."""
+    return np.format_float_positional(value, 3, fractional=False, trim="-")
+
+
+def summary(p: Profile) -> str:
+    f = p.found
+    rows = {
+        "α": f"{_digits(f.alpha)} µs a primitive and micro-batch",
+        "block": f"{_digits(f.block)} GB/s; all ranks at once {_digits(p.total)} GB/s",
+        "reduce": "nothing besides its copy"
+        if f.reduce >= FASTEST
+        else f"{_digits(f.reduce)} GB/s a source more",
+        "launch": f"{_digits(f.launch)} µs, {_digits(f.entry)} µs a thread block"
+        + (f", {_digits(f.wake)} µs for all {p.cores} cores" if p.cores > 1 else ""),
+        "samples": f"{p.launches:,} in {p.rounds} rounds; the median is {p.spread:.0%} slower",
+        "explained": f"small launches within {p.error_small:.0%}, large {p.error_large:.0%}",
+    }
+    return "\n".join(f"  {key:<9} {value}" for key, value in rows.items())
+
+
+def place(output: Path, device: str, devices: Sequence[str]) -> Path:
+    """FILE, or FILE-cpu, FILE-cuda where there are several."""
+    return output.with_stem(f"{output.stem}-{device}") if len(devices) > 1 else output
+
+
+def check_free(paths: Sequence[Path]) -> None:
+    """Raises UserError E430 for files that are not ours, E431 where none can be written."""
+    for path in paths:
+        if os.path.lexists(path) and not _ours(path):
+            message = f"{path} is there already, and no file of `hccc profile`"
+            raise fail("E430", message, help="give -o another name, or remove it")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            message = f"{path}: {path.parent} is no directory that can be written"
+            raise fail("E431", message, help="give -o another place")
+
+
+def write(files: Mapping[Path, str]) -> None:
+    """All files whole, or none. Raises UserError E431."""
+    waiting = {path.with_name(f".{path.name[:64]}.{token_hex(8)}"): path for path in files}
+    try:
+        for new, path in waiting.items():
+            new.write_text(files[path], encoding="utf-8")
+        for new, path in waiting.items():
+            os.replace(new, path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"{', '.join(map(str, files))}: cannot be written: {reason}"
+        raise fail("E431", message, help="give -o another place") from None
+    finally:
+        for new in waiting:
+            new.unlink(missing_ok=True)
+
+
+def _ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(FIRST_LINE)) == FIRST_LINE.encode()
+    except OSError:
+        return False

@@ -1,0 +1,162 @@
+"""profile: `hccc profile`: measures this machine and writes it as a cluster.
+
+What is launched are kernels of small programs (`probes`) that walked the whole road, launched as
+`hccc run` does. All ranks are on this machine: on a host fibers that share its cores, on a GPU
+thread blocks of one grid. So links are copies within its memory; what only several machines have
+(NICs, switches) cannot be measured here and is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from hccc.cli import report
+from hccc.diagnostics import UserError, fail
+from hccc.emit import directory
+from hccc.emit.targets import TARGETS
+from hccc.ir import plan_json
+from hccc.ir.plan import Plan
+from hccc.launch import measure as bench
+from hccc.profile import calibrate
+from hccc.profile.cluster_file import SIZES, Profile, check_free, place, summary, text, write
+from hccc.profile.probes import DTYPE, EXCHANGE, PROBES, Built, Pool, Probe, case, cases
+from hccc.runtime.build import compiler_version, find_compiler
+from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cuda import find_device
+from hccc.runtime.request import Request
+
+VENDORS = {"cpu": "cpu", "cuda": "nvidia", "hip": "amd"}
+OnPhase = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options of `hccc profile`. devices: None for those present; seconds: of launches, on
+    each device."""
+
+    output: Path | None
+    devices: tuple[str, ...] | None
+    ranks: int
+    seconds: float
+
+
+def run(wanted: Wanted, as_json: bool) -> None:
+    """Measures the devices wanted, one after the other, and writes or prints their clusters.
+
+    Raises:
+        UserError: a device is not there, kernels cannot be built, the file cannot be written.
+    """
+    devices = _devices(wanted)
+    if len(devices) > 1 and wanted.output is None and not as_json:
+        named = ", ".join(devices)
+        raise fail("E415", f"there are several devices: {named}", help="--device one, or -o FILE")
+    for device in devices:
+        _machine(device)  # says now what is missing
+    paths = [place(wanted.output, d, devices) for d in devices] if wanted.output else []
+    check_free(paths)
+    with report.progress() as on_phase:
+        profiles = [profile(d, wanted.ranks, wanted.seconds, on_phase) for d in devices]
+    files = {path: text(p) for path, p in zip(paths, profiles, strict=False)}
+    write(files)
+    if as_json:
+        facts = [asdict(p) | {"cluster": text(p)} for p in profiles]
+        report.as_json({"profiles": facts, "files": [str(path) for path in files]})
+    elif files:
+        for path, p in zip(files, profiles, strict=True):
+            print(f"{p.name} → {path}\n{summary(p)}")
+    else:
+        print(text(profiles[0]), end="")
+
+
+def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda _: None) -> Profile:
+    """Measures one device with so many ranks, launching for so many seconds."""
+    name, tools, cores, units = _machine(device)
+    small, sizes = 16 * ranks, [size // ranks for size in SIZES]
+    with _built(device, ranks, max(1, units // ranks), on_phase) as (built, crowd):
+        pool = Pool(ranks, sizes[-1])
+        kinds = cases(built, cores, small, sizes, pool)
+        everyone = case(*crowd, sizes[-1], cores, pool)
+        on_phase(f"Measuring {device}")
+        rounds = calibrate.measure(
+            [*kinds, everyone], seconds, lambda n: on_phase(f"Measuring {device}: {n} rounds")
+        )
+    found = calibrate.fit(kinds, small)
+    few = [kind for kind in kinds if kind.work.size <= small]
+    many = [kind for kind in kinds if kind.work.size > small]
+    kinds.append(everyone)
+    return Profile(
+        device=device, vendor=VENDORS[device], name=name, tools=tools, ranks=ranks, cores=cores,
+        found=found, total=ranks * everyone.work.size / everyone.time * 1e-3,
+        kinds=len(kinds), rounds=rounds, launches=sum(len(kind.samples) for kind in kinds),
+        spread=float(np.median([kind.spread for kind in kinds])),
+        error_small=found.error(few), error_large=found.error(many), seconds=seconds,
+        date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+    )  # fmt: skip
+
+
+@contextmanager
+def _built(
+    device: str, ranks: int, lanes: int, on_phase: OnPhase
+) -> Iterator[tuple[list[tuple[Probe, Plan, Built]], tuple[Probe, Plan, Built]]]:
+    """Kernels of the probes, and of copies at once in so many lanes, in a temporary directory."""
+    on_phase(f"Building kernels for {device}")
+    plans = [(probe, probe.plan(ranks)) for probe in PROBES]
+    if lanes > 1:
+        plans.append((EXCHANGE, EXCHANGE.plan(ranks, lanes)))
+    targets = [target for target in TARGETS if target.name == device]
+    with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
+
+        def build(i: int) -> tuple[Probe, Plan, Built]:
+            probe, plan = plans[i]
+            kernels = Path(temporary) / f"{i}"
+            directory.write(kernels, directory.files(plan, targets, plan_json.dumps(plan)))
+            source = kernels / f"{plan.name}{targets[0].suffix}"
+            built = bench.communicator(device, source, plan)
+            if isinstance(built, CpuCommunicator):
+                built.build([Request(0, DTYPE)])
+            return probe, plan, built
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            built = list(pool.map(build, range(len(plans))))
+        yield built[: len(PROBES)], built[-1]
+
+
+def _devices(wanted: Wanted) -> tuple[str, ...]:
+    if wanted.devices:
+        return wanted.devices
+    try:
+        return ("cpu", "hip" if find_device().hip else "cuda")
+    except UserError:
+        return ("cpu",)
+
+
+def _machine(device: str) -> tuple[str, str, int, int]:
+    """Its name, what builds its kernels, the cores that blocks share, the units they lie on."""
+    if device == "cpu":
+        compiler = compiler_version(find_compiler())
+        return _cpu_name(), compiler, len(os.sched_getaffinity(0)), 1
+    gpu = find_device()
+    runtime = gpu.cupy.cuda.runtime
+    raw = runtime.getDeviceProperties(runtime.getDevice())["name"]
+    name = raw.decode() if isinstance(raw, bytes) else str(raw)
+    return name, f"CuPy {gpu.cupy.__version__}, {gpu.arch}", 0, gpu.units
+
+
+def _cpu_name() -> str:
+    try:
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        info = ""
+    match = re.search(r"^model name\s*:\s*(.+)$", info, re.M)
+    return match[1].strip() if match else platform.processor() or platform.machine()

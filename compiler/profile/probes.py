@@ -1,0 +1,148 @@
+"""probes: the small programs whose kernels `hccc profile` launches, and the work they do.
+
+Each has one kind of primitive, so that what a launch takes says what that kind costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hccc.diagnostics import Source
+from hccc.driver import Options, compile_text
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Guard
+from hccc.launch import measure as bench
+from hccc.profile.calibrate import Case, Work
+from hccc.runtime.cpu import CpuCommunicator, aligned_zeros
+from hccc.runtime.cuda import CudaCommunicator
+from hccc.runtime.layout import shape_of
+from hccc.runtime.measure import perf
+from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.request import Request
+
+DTYPE, ITEM = "float32", 4
+Built = CpuCommunicator | CudaCommunicator
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One program. `turns`: how often all ranks have their turn in its longest chain of primitives,
+    0: the chain is one primitive; alike: whether that chain's primitives are all of one kind."""
+
+    name: str
+    says: str
+    op: str
+    body: str
+    turns: int
+    fuse: str = "none"
+    in_place: bool = True
+    alike: bool = True
+
+    def plan(self, ranks: int, channels: int = 1) -> Plan:
+        """Its Plan, made as any program's."""
+        chunks = "" if self.op == "SendRecv" or not self.alike else ", nChunks=1"
+        header = f'nRanks={ranks}, AlgoName="{self.name}", OpType="{self.op}"{chunks}'
+        text = f"ResCCLAlgo({header}):\n    for r in range(nRanks):\n{self.body}"
+        options = Options(fuse=self.fuse, channels=channels)
+        return compile_text(Source(f"{self.name}.rccl", text), options).plan
+
+    def depth(self, ranks: int) -> int:
+        """The primitives of its longest chain."""
+        return max(1, self.turns * (ranks - 1))
+
+
+RELAY = Probe(
+    "relay", "copies one after the other", "Broadcast",
+    "        if r < nRanks - 1:\n            transfer(r, r + 1, r, 0, recv)\n", 1,
+)  # fmt: skip
+COLLECT = Probe(
+    "collect", "reductions one after the other", "Reduce",
+    "        if r > 0:\n            transfer(r, r - 1, nRanks - r, 0, rrc)\n", 1,
+)  # fmt: skip
+STAR = Probe(
+    "star", "one reduction of all ranks", "Reduce",
+    "        if r > 0:\n            transfer(r, 0, r, 0, rrc)\n", 0, fuse="full",
+)  # fmt: skip
+RING = Probe(
+    "ring", "the ring AllReduce", "Allreduce",
+    "        for s in range(nRanks - 1):\n"
+    "            transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, rrc)\n"
+    "            transfer(r, (r + 1) % nRanks, nRanks - 1 + s, (r + 1 - s) % nRanks, recv)\n",
+    2, alike=False,
+)  # fmt: skip
+EXCHANGE = Probe(
+    "exchange", "copies at once, one a rank", "SendRecv",
+    "        transfer(r, (r + 1) % nRanks, 0, r, recv)\n", 0, in_place=False,
+)  # fmt: skip
+PROBES = (RELAY, COLLECT, STAR, RING, EXCHANGE)
+
+
+class Pool:
+    """Memory that kinds of launches share, so that none finds its own cold for lack of use."""
+
+    def __init__(self, ranks: int, size: int) -> None:
+        """Room for buffers of up to `size` bytes, two at each rank."""
+        room = 2 * size + (1 << 14)  # guards between them, and the beginning of a page
+        self._bytes = [aligned_zeros(room) for _ in range(ranks)]
+        for memory in self._bytes:
+            memory.fill(0)  # touched
+
+    def memory(self, plan: Plan, count: int, in_place: bool) -> list[perf.Memory]:
+        """All ranks' buffers for blocks of `count` elements."""
+        pattern = Pattern(plan.collective, DTYPE, "sum", count)
+        layout = [perf.allocate(pattern, rank, in_place) for rank in range(plan.n_ranks)]
+        return [
+            replace(m, slab=memory[: m.slab.nbytes].view(m.slab.dtype))
+            for m, memory in zip(layout, self._bytes, strict=True)
+        ]
+
+
+def case(probe: Probe, plan: Plan, built: Built, size: int, cores: int, pool: Pool) -> Case:
+    """A kind of launch of `size` bytes a rank on so many cores (0: a GPU)."""
+    request = Request(size // ITEM, DTYPE, in_place=probe.in_place, workers=cores)
+    memory = pool.memory(plan, request.count, probe.in_place)
+    session = bench.bound(built, request, memory)
+    session.put()
+    return Case(probe.name, work(probe, plan, size, cores), session)
+
+
+def work(probe: Probe, plan: Plan, size: int, cores: int) -> Work:
+    """What a launch does: all primitives on a host, the longest chain on a GPU (cores 0)."""
+    skipped = Guard.OUT_OF_PLACE if probe.in_place else Guard.IN_PLACE
+    moves = plan.guard != skipped
+    k, d = plan.src.counts()[moves], plan.dst.counts()[moves]
+    batches = shape_of(plan).sizes(size // ITEM, ITEM).batches
+    chunk = size / plan.collective.chunks_per_block
+    moved, combined = (k + d) / 2 * chunk, (k - 1) * chunk
+    if cores:
+        steps = len(moved) * batches
+        return Work(size, cores, int(plan.n_tb.sum()), steps, moved.sum(), combined.sum())
+    # Micro-batch m of a primitive follows m - 1 of it and m of the one before.
+    steps = probe.depth(plan.n_ranks) + batches - 1
+    each = steps / batches / plan.channels
+    return Work(size, 1, 0, steps, float(np.mean(moved)) * each, float(np.mean(combined)) * each)
+
+
+def cases(
+    built: Sequence[tuple[Probe, Plan, Built]],
+    cores: int,
+    small: int,
+    sizes: Sequence[int],
+    pool: Pool,
+) -> list[Case]:
+    """All kinds of launches that the costs are found from; `cores` of the host, 0: a GPU.
+
+    On one core all are told apart; on all cores only independent copies are, for chains leave
+    cores idle. Of a GPU's large launches only chains of one kind are told apart.
+    """
+    made = []
+    for probe, plan, communicator in built:
+        for size in (small, *sizes):
+            if cores or probe.alike or size == small:
+                made.append(case(probe, plan, communicator, size, min(cores, 1), pool))
+            if cores > 1 and probe is EXCHANGE:
+                made.append(case(probe, plan, communicator, size, cores, pool))
+    return made

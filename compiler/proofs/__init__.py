@@ -1,0 +1,1 @@
+"""The proofs over a Plan: each returns what holds, or raises what does not."""

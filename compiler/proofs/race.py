@@ -1,0 +1,124 @@
+"""race: no two accesses to one location conflict unless something orders them (DESIGN §6).
+
+For every location, in one order the Plan allows: each read must happen after the write before
+it, each write after the reads (or, without any, the write) before it. If all of these are
+ordered by program order and waits, then every order the Plan allows is the same one, and no
+interleaving can race. Runs in place and out of place; reads what the Plan enforces, not what the
+compiler meant.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hccc.analysis.clocks import happens_before
+from hccc.analysis.execution_order import execution_order
+from hccc.analysis.locations import Locations, locate
+from hccc.analysis.waits import enforced, how, name
+from hccc.diagnostics import fail
+from hccc.ir.arrays import B1, I4, I8
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer
+from hccc.jit.compiled import njit
+from hccc.proofs.proof import Proof
+
+
+def race(plan: Plan) -> Proof:
+    """Proves that `plan` has no race; it must have passed `deadlock`. Time: see `clocks`.
+
+    Raises:
+        UserError E304: two primitives touch one location unordered; E305: the send buffer would
+        be written out of place.
+    """
+    _inputs_constant(plan)
+    waits = enforced(plan)
+    order = execution_order(plan, waits)
+    pairs = [_pairs(plan, locate(plan, in_place=mode), order) for mode in plan.modes]
+    a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+    ordered = happens_before(plan.tb_ptr, waits, order, a, b, plan.chunk)
+    if not ordered.all():
+        i = int(np.flatnonzero(ordered == 0)[0])
+        in_place = plan.modes[0 if i < len(pairs[0][0]) else 1]
+        raise fail(
+            "E304",
+            f"nothing orders {name(plan, int(a[i]))} and {name(plan, int(b[i]))}, which "
+            f"touch the same memory {'in place' if in_place else 'out of place'}",
+            help="the second must wait for the first",
+        )
+    detail: dict[str, int | str] = {
+        "conflicting pairs across blocks": len(a),
+        "waits": len(plan.waits.index),
+    }
+    return Proof("race", f"every conflicting pair of accesses is ordered, {how(plan)}", detail)
+
+
+def _inputs_constant(plan: Plan) -> None:
+    """NCCL's send buffers are const; imported plans may say that theirs are not."""
+    wrong = (plan.dst.buffer == Buffer.INPUT) & plan.keeps_input
+    if wrong.any():
+        i = int(plan.dst.owner()[wrong][0])
+        raise fail("E305", f"{name(plan, i)} writes the send buffer")
+
+
+def _pairs(plan: Plan, where: Locations, order: I4) -> tuple[I4, I4]:
+    """Pairs of primitives in different blocks that must be ordered, earlier first."""
+    ptr, access = _accesses(
+        order, where.active, plan.src.ptr, where.src, plan.dst.ptr, where.dst, where.count
+    )
+    return _conflicts(ptr, access, plan.block_of())
+
+
+@njit
+def _accesses(
+    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, n_locations: int
+) -> tuple[I8, I4]:
+    """Who accesses each location, in the order of time: i for a read by primitive i, ~i for a
+    write. A primitive reads before it writes."""
+    ptr = np.zeros(n_locations + 1, np.int64)
+    for i in order:
+        if active[i]:
+            for x in src[src_ptr[i] : src_ptr[i + 1]]:
+                ptr[x + 1] += 1
+            for x in dst[dst_ptr[i] : dst_ptr[i + 1]]:
+                ptr[x + 1] += 1
+    for x in range(n_locations):
+        ptr[x + 1] += ptr[x]
+    fill = ptr[:-1].copy()
+    access = np.empty(ptr[-1], np.int32)
+    for i in order:
+        if active[i]:
+            for x in src[src_ptr[i] : src_ptr[i + 1]]:
+                access[fill[x]] = i
+                fill[x] += 1
+            for x in dst[dst_ptr[i] : dst_ptr[i + 1]]:
+                access[fill[x]] = ~i
+                fill[x] += 1
+    return ptr, access
+
+
+@njit
+def _conflicts(ptr: I8, access: I4, block: I4) -> tuple[I4, I4]:
+    """Neighbouring conflicts of every location: at most two per access."""
+    a, b = np.empty(2 * len(access), np.int32), np.empty(2 * len(access), np.int32)
+    n = 0
+    for location in range(len(ptr) - 1):
+        writer, first_read = -1, ptr[location]
+        for k in range(ptr[location], ptr[location + 1]):
+            if access[k] >= 0:
+                i = access[k]
+                if writer >= 0 and block[writer] != block[i]:
+                    a[n], b[n] = writer, i
+                    n += 1
+                continue
+            i, others = ~access[k], 0
+            for r in range(first_read, k):
+                if access[r] != i:
+                    others += 1
+                    if block[access[r]] != block[i]:
+                        a[n], b[n] = access[r], i
+                        n += 1
+            if others == 0 and writer >= 0 and block[writer] != block[i]:
+                a[n], b[n] = writer, i
+                n += 1
+            writer, first_read = i, k + 1
+    return a[:n].copy(), b[:n].copy()

@@ -1,0 +1,1 @@
+"""NCCL's algorithms as Programs for a Topology."""

@@ -1,0 +1,253 @@
+"""circuits: orders of all ranks in which every hop has a way, for rings and trees.
+
+NCCL searches each node for channels that enter by one NIC, pass all GPUs and leave by a NIC
+(`src/graph/search.cc`), and joins them node by node (`connect.cc`); on rails odd nodes swap a
+channel's NICs, so that it stays on its rail. Here one shortest-path pass over the nodes chooses,
+for each circuit, where it enters and leaves every node; a hop costs its time if all circuits so
+far and this one used it at once, which spreads circuits over NICs and links and keeps them on
+rails where leaving costs. Circuits are added as long as they carry more together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.arrays import I4, I8
+from hccc.ir.topology import F8, US_PER_MB, Topology
+from hccc.network.routes import Routes, routes
+from hccc.synth.builtin.paths import costs, path
+
+MOST = 16  # circuits of one cluster: NCCL's channels are these and copies of them
+ROUNDS = 256  # times ranks, where one more circuit slows the others down
+SHARPNESS = 4  # of crowding: how much more the slowest count
+GAIN = 1.02  # more circuits must carry this much more
+COPIES = 2  # NCCL has every channel twice (`connect.cc`)
+CHANNELS = 32  # and, by default, about this many in all
+
+
+@dataclass(slots=True, eq=False)
+class _Hops:
+    """All pairs of one node's GPUs, and of GPUs of a node and of the next.
+
+    Rows of `ways`: node k's pairs begin at inside[k], those to the next node at across[k], both
+    row-major. load: f8[R] how many circuits use each resource.
+    """
+
+    topology: Topology
+    ways: Routes
+    inside: I8
+    across: I8
+    load: F8
+
+    @property
+    def nodes(self) -> tuple[I8, I8]:
+        """The first rank and the size of every node that has ranks."""
+        first = self.topology.first_rank
+        size = np.diff(first)
+        return first[:-1][size > 0], size[size > 0]
+
+    def weights(self) -> F8:
+        """µs of one chunk over each pair, with the load there is and one circuit more."""
+        share = (self.load + 1) / self.ways.capacity
+        slowest = np.zeros(len(self.ways.bandwidth))
+        np.maximum.at(slowest, self.ways.uses.owner(), share[self.ways.uses.index])
+        time = self.ways.alpha + self.topology.chunk / US_PER_MB * slowest
+        return np.where(self.ways.bandwidth > 0, time, np.inf)
+
+    def use(self, order: I4, times: int = 1) -> None:
+        """A circuit comes, or goes: times = -1."""
+        used = self.ways.uses.take(self._rows(order)).index
+        self.load += times * np.bincount(used, minlength=len(self.load))
+
+    def _rows(self, order: I4) -> I8:
+        """The rows of `ways` that a circuit takes."""
+        first, size = self.nodes
+        src, dst = order, np.roll(order, -1)
+        k = np.searchsorted(first, src, side="right") - 1
+        j = np.searchsorted(first, dst, side="right") - 1
+        within = (j == k) & (len(size) == 1 or np.arange(len(order)) < len(order) - 1)
+        base: I8 = np.where(within, self.inside[k], self.across[k])
+        return base + (src - first[k]) * size[j] + dst - first[j]
+
+    @property
+    def rate(self) -> float:
+        """GB/s that each circuit carries when all are in use at once."""
+        used = self.load > 0
+        return float((self.ways.capacity[used] / self.load[used]).min(initial=np.inf))
+
+    @property
+    def crowding(self) -> float:
+        """What the slowest resources hold up, the next slowest a little too."""
+        return float(((self.load / self.ways.capacity) ** SHARPNESS).sum())
+
+
+def circuits(t: Topology) -> I4:
+    """Orders of all ranks, the last followed by the first: i4[count, n].
+
+    Each enters every node once. O(count · N · (2^g g³ + g² log)) for N nodes of g GPUs.
+
+    Raises:
+        UserError: E451 the cluster's ways join its GPUs in no such order.
+    """
+    if len(t) == 1:
+        return np.zeros((1, 1), np.int32)
+    hops = _hops(t)
+    greedy, carried = _search(hops, 0)
+    hops.load[:] = 0
+    rerouted, more = _search(hops, max(2, ROUNDS // len(t)))
+    return rerouted if more > GAIN * carried else greedy
+
+
+def _search(hops: _Hops, rounds: int) -> tuple[I4, float]:
+    """As many circuits as carry more for it, and the GB/s of all together. Where one more carries
+    no more, all are found anew up to `rounds` times."""
+    rng, found = np.random.default_rng(0), list[I4]()
+    best, most = np.zeros((0, len(hops.topology)), np.int32), 0.0
+    for count in range(1, _most(hops) + 1):
+        found.append(_circuit(hops))
+        hops.use(found[-1])
+        for _ in range(rounds):
+            if count * hops.rate > GAIN * most:
+                break
+            found = _rerouted(hops, found, rng)
+        if count * hops.rate > GAIN * most:
+            best, most = np.stack(found), count * hops.rate
+    return best, most
+
+
+def lanes(t: Topology, orders: I4) -> int:
+    """How many copies NCCL would make of each circuit: enough that their thread blocks fill its
+    share of the links, at least COPIES, at most CHANNELS in all."""
+    if len(t) == 1:
+        return 1
+    block = min(t.devices[d].block for d in np.unique(t.device))
+    rate = block / 2  # a block reads two values and writes two
+    wanted = np.ceil(shares(t, orders).max() / rate)
+    return int(np.clip(wanted, COPIES, max(COPIES, CHANNELS // len(orders))))
+
+
+def shares(t: Topology, orders: I4) -> F8:
+    """GB/s of each circuit when all are in use at once: f8[count]."""
+    src, dst = orders.ravel(), np.roll(orders, -1, axis=1).ravel()
+    ways = routes(t, src, dst)
+    load = np.bincount(ways.uses.index, minlength=len(ways.resource))
+    share = ways.capacity / np.maximum(load, 1)
+    slowest = np.full(len(src), np.inf)
+    np.minimum.at(slowest, ways.uses.owner(), share[ways.uses.index])
+    least: F8 = slowest.reshape(orders.shape).min(axis=1)
+    return least
+
+
+def _hops(t: Topology) -> _Hops:
+    first = t.first_rank
+    size = np.diff(first)
+    first, size = first[:-1][size > 0], size[size > 0]
+    after = np.roll(np.arange(len(first)), -1)
+    pairs = [_pairs(first, size, first, size)]
+    if len(first) > 1:
+        pairs.append(_pairs(first, size, first[after], size[after]))
+    src, dst = (np.concatenate(x).astype(np.int32) for x in zip(*pairs, strict=True))
+    ways = routes(t, src, dst)
+    inside = np.concatenate([[0], np.cumsum(size * size)])
+    across = inside[-1] + np.concatenate([[0], np.cumsum(size * size[after])])
+    return _Hops(t, ways, inside, across, np.zeros(len(ways.resource)))
+
+
+def _pairs(a: I8, a_size: I8, b: I8, b_size: I8) -> tuple[I8, I8]:
+    """All pairs of a rank of range k of `a` and one of range k of `b`, row-major."""
+    count = a_size * b_size
+    k = np.repeat(np.arange(len(a)), count)
+    at = np.arange(len(k)) - np.repeat(np.cumsum(count) - count, count)
+    return a[k] + at // b_size[k], b[k] + at % b_size[k]
+
+
+def _most(hops: _Hops) -> int:
+    """How many circuits can differ in what limits them: NICs of a node, or links of a GPU."""
+    ways, size = hops.ways, hops.nodes[1]
+    if len(size) == 1:
+        return min(MOST, int(size[0]) - 1)
+    row = ways.uses.owner()
+    cap = ways.capacity[ways.uses.index]
+    order = np.lexsort((np.arange(len(row)), cap, row))
+    leads = np.ones(len(row), np.bool_)
+    leads[1:] = np.diff(row[order]) != 0
+    slowest = np.full(len(ways.bandwidth), -1, np.int64)
+    slowest[row[order][leads]] = ways.uses.index[order][leads]
+    kinds = [
+        len(np.unique(slowest[a:b][ways.bandwidth[a:b] > 0]))
+        for a, b in zip(hops.across[:-1], hops.across[1:], strict=True)
+    ]
+    return max(1, min(MOST, max(kinds)))
+
+
+def _rerouted(hops: _Hops, found: list[I4], rng: np.random.Generator) -> list[I4]:
+    """Every circuit in turn makes room for the others, and is found anew where ways cost a little
+    more or less; `found` again where that crowds more."""
+    before, load = hops.crowding, hops.load.copy()
+    new = list(found)
+    for i, old in enumerate(found):
+        hops.use(old, -1)
+        new[i] = _circuit(hops, 1 + rng.random(len(hops.ways.bandwidth)))
+        hops.use(new[i])
+    if hops.crowding <= before:
+        return new
+    hops.load = load
+    return found
+
+
+def _circuit(hops: _Hops, noise: F8 | float = 1.0) -> I4:
+    """The cheapest circuit under the load there is."""
+    first, size = hops.nodes
+    weight = hops.weights() * noise
+    inside = [
+        weight[a:b].reshape(g, g)
+        for a, b, g in zip(hops.inside[:-1], hops.inside[1:], size.tolist(), strict=True)
+    ]
+    ends = _ends(hops, inside, weight, size)
+    order = np.concatenate(
+        [
+            first[k] + path(inside[k], enter, leave) if size[k] > 1 else first[k : k + 1]
+            for k, (enter, leave) in enumerate(ends)
+        ]
+    )
+    return order.astype(np.int32)
+
+
+def _ends(hops: _Hops, inside: list[F8], weight: F8, size: I8) -> list[tuple[int, int]]:
+    """Where the circuit enters and leaves each node: shortest path over the nodes, for every GPU
+    of the first node to begin at; of equals the first."""
+    within = [costs(w) if len(w) > 1 else np.zeros((1, 1)) for w in inside]
+    if len(size) == 1:
+        closed = within[0] + inside[0].T  # back from v to u
+        return [_least(closed, "GPUs of a node")]
+    after = np.roll(size, -1)
+    between = [
+        weight[a:b].reshape(g, h)
+        for a, b, g, h in zip(hops.across[:-1], hops.across[1:], size, after, strict=True)
+    ]
+    cost = within[0]  # [GPU it began at, GPU it leaves by]
+    via: list[tuple[I8, I8]] = []
+    for k in range(1, len(size)):
+        entered = cost[:, :, None] + between[k - 1][None]
+        by = entered.argmin(axis=1)
+        reached = entered.min(axis=1)
+        left = reached[:, :, None] + within[k][None]
+        via.append((by, left.argmin(axis=1)))
+        cost = left.min(axis=1)
+    begin, leave = _least(cost + between[-1].T, "nodes")
+    ends: list[tuple[int, int]] = []
+    for by, enter in reversed(via):
+        ends.append((int(enter[begin, leave]), leave))
+        leave = int(by[begin, ends[-1][0]])
+    return [(begin, leave), *reversed(ends)]
+
+
+def _least(cost: F8, what: str) -> tuple[int, int]:
+    at = int(np.argmin(cost))
+    if not np.isfinite(cost.flat[at]):
+        raise fail("E451", f"no ring over the cluster's links joins its {what}",
+                   help="a ring goes on from each GPU to one that it has a way to")  # fmt: skip
+    return at // cost.shape[1], at % cost.shape[1]

@@ -1,0 +1,1 @@
+"""Measuring and checking launches as nccl-tests does."""

@@ -1,0 +1,270 @@
+"""perf: measures and checks a collective as nccl-tests does, all ranks at once.
+
+A row is one size, type and reduction, out of place and in place. Time is the mean over the timed
+launches, all ranks in each; algbw = size / time, busbw = algbw · the collective's bus factor
+(nccl-tests doc/PERFORMANCE.md). `size` is the larger of a rank's buffers in bytes, `count` the
+elements of a block. After the timed launches one more runs on fresh data, and every byte of
+every rank is compared: results, send buffers, and the guards around both. (The results of a custom
+collective nobody knows.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from hccc.ir.collective import Collective, OpType
+from hccc.runtime.layout import DTYPES
+from hccc.runtime.measure import patterns
+from hccc.runtime.measure.patterns import Array, Pattern
+
+GUARD = 256  # bytes before, between and after a rank's buffers; keeps them aligned
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """One rank's buffers in one array of its dtype; offsets and lengths in elements.
+
+    Out of place: guard, receive, guard, send, guard. In place the smaller buffer lies in the
+    larger one (`Collective.alias_offset`).
+    """
+
+    slab: Array
+    send_at: int
+    send_length: int
+    receive_at: int
+    receive_length: int
+    sends: bool  # whether the collective has a send buffer here at all
+    receives: bool
+
+    @property
+    def send(self) -> Array:
+        """The send buffer; empty where the collective has none at this rank."""
+        return self.slab[self.send_at : self.send_at + self.send_length]
+
+    @property
+    def receive(self) -> Array:
+        """The receive buffer; empty where the collective has none at this rank."""
+        return self.slab[self.receive_at : self.receive_at + self.receive_length]
+
+    def like(self) -> Memory:
+        """Memory of the same layout, not initialised."""
+        return replace(self, slab=np.empty_like(self.slab))
+
+
+class Session(Protocol):
+    """Buffers of all ranks bound to a built collective."""
+
+    def put(self) -> None:
+        """Brings what the host wrote into the ranks' memory."""
+
+    def get(self) -> None:
+        """Brings the ranks' memory back to the host."""
+
+    def run(self, launches: int) -> float:
+        """Launches all ranks so many times; the seconds it took."""
+
+
+# (memory of every rank, count, in place) → a session
+Bind = Callable[[Sequence[Memory], int, bool], Session]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One half of a row: µs, GB/s, GB/s, and wrong elements (None: not checked).
+
+    `outside`: where no result is known (custom collectives), elements of send buffers and of the
+    guards around all buffers that changed.
+    """
+
+    time: float
+    algbw: float
+    busbw: float
+    wrong: int | None
+    outside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table; `redop` is none and `root` -1 where there is none."""
+
+    size: int
+    count: int
+    dtype: str
+    redop: str
+    root: int
+    out_of_place: Timing | None
+    in_place: Timing | None
+
+    @property
+    def halves(self) -> tuple[Timing, ...]:
+        """The halves that were measured."""
+        return tuple(half for half in (self.out_of_place, self.in_place) if half)
+
+    @property
+    def wrong(self) -> int:
+        """Wrong elements of both halves."""
+        return sum((half.wrong or 0) + half.outside for half in self.halves)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What to measure. Sizes in bytes; `factor` multiplies, or else `step` is added."""
+
+    smallest: int
+    largest: int
+    factor: float | None
+    step: int
+    launches: int
+    warmups: int
+    check: bool
+    modes: tuple[bool, ...] = (False, True)  # the values of "in place" to measure
+    keeps_input: bool = True  # whether send buffers must come out as they went in
+
+    def sizes(self) -> Iterator[int]:
+        """The sizes asked for, smallest first; the smallest one in any case."""
+        size = self.smallest
+        while size <= max(self.smallest, self.largest):
+            yield size
+            more = int(size * self.factor) if self.factor else size + self.step
+            size = max(more, size + 1)
+
+
+def count_of(c: Collective, size: int, itemsize: int) -> int:
+    """Elements in a block, so that no rank has a buffer of more than `size` bytes."""
+    return size // (itemsize * c.most_blocks())
+
+
+def measure(
+    c: Collective,
+    dtype: str,
+    op: str,
+    size: int,
+    schedule: Schedule,
+    bind: Bind,
+    reference: Bind | None = None,
+) -> Row:
+    """One row. `reference`: another device, whose every bit must be the same on rough data.
+
+    Raises what the sessions raise (a fault, a timeout).
+    """
+    itemsize = DTYPES[dtype].itemsize
+    count = count_of(c, size, itemsize)
+    actual = count * itemsize * c.most_blocks()
+    pattern = Pattern(c, dtype, op, count)
+    halves = [
+        _half(pattern, actual, schedule, (bind, reference), in_place)
+        if in_place in schedule.modes
+        else None
+        for in_place in (False, True)
+    ]
+    redop = op if c.reduces else "none"
+    return Row(actual, count, dtype, redop, c.root if c.rooted else -1, halves[0], halves[1])
+
+
+def _half(
+    p: Pattern, size: int, schedule: Schedule, binds: tuple[Bind, Bind | None], in_place: bool
+) -> Timing:
+    c = p.collective
+    memory = [allocate(p, rank, in_place) for rank in range(c.n_ranks)]
+    _fill(p, memory)
+    session = binds[0](memory, p.count, in_place)
+    session.put()
+    if schedule.warmups:
+        session.run(schedule.warmups)
+    seconds = session.run(schedule.launches) / schedule.launches
+    wrong, outside = None, 0
+    if schedule.check:
+        changed = _checked(p, memory, session, in_place, schedule.keeps_input)
+        wrong, outside = (None, changed) if c.op is OpType.CUSTOM else (changed, 0)
+    if schedule.check and binds[1]:
+        other = binds[1](memory, p.count, in_place)
+        wrong = (wrong or 0) + _differences(p, memory, session, other)
+    algbw = size / seconds / 1e9 if seconds > 0 else 0.0
+    return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong, outside)
+
+
+def _differences(p: Pattern, memory: Sequence[Memory], session: Session, reference: Session) -> int:
+    """Elements in which two devices differ after one launch on data whose sums are rounded."""
+    results = []
+    for device in (session, reference):
+        _fill(p, memory, rough=True)
+        device.put()
+        device.run(1)
+        device.get()
+        results.append([m.slab.copy() for m in memory])
+    return _each(p.collective, lambda r: patterns.wrong(results[0][r], results[1][r]))
+
+
+def _checked(
+    p: Pattern, memory: Sequence[Memory], session: Session, in_place: bool, keeps_input: bool
+) -> int:
+    """Wrong elements after one launch on data that no launch before it had."""
+    fresh = Pattern(p.collective, p.dtype, p.op, p.count, seed=2 + in_place)
+    _fill(fresh, memory)
+    session.put()
+    session.run(1)
+    session.get()
+    return wrong_elements(fresh, memory, keeps_input)
+
+
+def allocate(p: Pattern, rank: int, in_place: bool) -> Memory:
+    """Memory for one rank, its buffers on 256-byte boundaries where they are apart."""
+    c = p.collective
+    ins, outs = c.input_blocks(rank), c.output_blocks(rank)
+    send, receive = ins * p.count, outs * p.count
+    guard = GUARD // p.numpy.itemsize
+    if in_place:
+        shift = c.alias_offset(rank) // c.chunks_per_block * p.count if ins and outs else 0
+        send_at, receive_at = guard + max(shift, 0), guard + max(-shift, 0)
+        end = guard + max(send, receive)
+    else:
+        receive_at, send_at = guard, guard + -(-receive // guard) * guard + guard
+        end = send_at + send
+    slab = _aligned(end + guard, p)
+    return Memory(slab, send_at, send, receive_at, receive, ins > 0, outs > 0)
+
+
+def _aligned(n: int, p: Pattern) -> Array:
+    """`n` elements that begin a page."""
+    raw = np.empty(n * p.numpy.itemsize + _PAGE, np.uint8)
+    skip = -raw.ctypes.data % _PAGE
+    return raw[skip : skip + n * p.numpy.itemsize].view(p.numpy)
+
+
+def _each(c: Collective, work: Callable[[int], int]) -> int:
+    """Does `work` for every rank on all cores (NumPy lets go of the interpreter); the sum."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return sum(pool.map(work, range(c.n_ranks)))
+
+
+def _fill(p: Pattern, memory: Sequence[Memory], rough: bool = False) -> None:
+    def fill(rank: int) -> int:
+        patterns.poison(memory[rank].slab)
+        memory[rank].send[...] = (patterns.rough if rough else patterns.inputs)(p, rank)
+        return 0
+
+    _each(p.collective, fill)
+
+
+def wrong_elements(p: Pattern, memory: Sequence[Memory], keeps_input: bool = True) -> int:
+    """Elements of all ranks that are not what one launch on `p` leaves there.
+
+    Receive buffers of a custom collective may hold anything.
+    """
+    want = None if p.collective.op is OpType.CUSTOM else patterns.expected(p)
+
+    def compare(rank: int) -> int:
+        image = memory[rank].like()
+        patterns.poison(image.slab)
+        image.send[...] = patterns.inputs(p, rank) if keeps_input else memory[rank].send
+        image.receive[...] = want.at(rank) if want else memory[rank].receive
+        return patterns.wrong(memory[rank].slab, image.slab)
+
+    return _each(p.collective, compare)

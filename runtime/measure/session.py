@@ -1,0 +1,85 @@
+"""session: ranks' memory bound to a communicator, on the host or on a GPU, for `perf`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from hccc.runtime.measure.patterns import Array
+from hccc.runtime.measure.perf import Memory
+from hccc.runtime.request import Request
+
+
+class Communicator(Protocol):
+    """What the CPU's and the GPU's communicators have in common."""
+
+    def launch(
+        self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: Request
+    ) -> float:
+        """Runs the collective once; its seconds."""
+
+
+def _buffers(slabs: Sequence[Any], memory: Sequence[Memory]) -> tuple[list[Any], list[Any]]:
+    """Views of every rank's send and receive buffer; None where there is none."""
+    sends: list[Any] = []
+    receives: list[Any] = []
+    for slab, m in zip(slabs, memory, strict=True):
+        send = slab[m.send_at : m.send_at + m.send_length]
+        receive = slab[m.receive_at : m.receive_at + m.receive_length]
+        sends.append(send if m.sends else None)
+        receives.append(receive if m.receives else None)
+    return sends, receives
+
+
+class HostSession:
+    """The host's memory is the ranks' memory."""
+
+    def __init__(
+        self, communicator: Communicator, request: Request, memory: Sequence[Memory]
+    ) -> None:
+        self._communicator, self._request = communicator, request
+        self._buffers = _buffers([m.slab for m in memory], memory)
+
+    def put(self) -> None:
+        """Nothing to do."""
+
+    def get(self) -> None:
+        """Nothing to do."""
+
+    def run(self, launches: int) -> float:
+        """Launches one after the other; the seconds inside them."""
+        launch, buffers = self._communicator.launch, self._buffers
+        return sum(launch(*buffers, self._request) for _ in range(launches))
+
+
+class DeviceSession(HostSession):
+    """A copy of the host's memory on a GPU. `cupy`: the module, of CUDA or ROCm."""
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        request: Request,
+        memory: Sequence[Memory],
+        cupy: Any,
+    ) -> None:
+        self._hosts = [_plain(m.slab) for m in memory]
+        self._slabs = [cupy.empty(host.shape, host.dtype) for host in self._hosts]
+        self._communicator, self._request = communicator, request
+        self._buffers = _buffers(self._slabs, memory)
+
+    def put(self) -> None:
+        """Copies to the GPU."""
+        for slab, host in zip(self._slabs, self._hosts, strict=True):
+            slab.set(host)
+
+    def get(self) -> None:
+        """Copies back."""
+        for slab, host in zip(self._slabs, self._hosts, strict=True):
+            slab.get(out=host)
+
+
+def _plain(slab: Array) -> Array:
+    """bfloat16 as bits: CuPy has no such dtype."""
+    return slab.view(np.uint16) if slab.dtype.name == "bfloat16" else slab

@@ -1,0 +1,75 @@
+"""timeline: α + cβ + cγ, a block's share of memory, and lanes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hccc.analysis.connections import connections
+from hccc.analysis.estimate import estimate
+from hccc.ir.collective import OpType
+from hccc.ir.primitives import Primitives
+from hccc.ir.topology import Device, Rate, Topology, uniform
+from hccc.passes.depend import depend
+from hccc.passes.fuse import fuse
+from hccc.passes.hpds import hpds
+from hccc.passes.lower import lower
+from tests.passes.textbook import RECV, RRC, lowered, mesh_allreduce, program
+
+CHUNK = 1_000_000
+
+
+def cluster(ranks: int, *, link: float = 100.0, alpha: float = 0.0, block: float = 1e3) -> Topology:
+    device = Device(reduce=500.0, block=block)
+    return uniform(ranks, ranks, 1, link=Rate(link, 1, alpha), device=device, chunk=CHUNK)
+
+
+def primitives(p, topology: Topology, channels: int = 1) -> Primitives:
+    return lower(hpds(depend(replace(p, channels=channels), topology)))
+
+
+def units(p: Primitives) -> np.ndarray:
+    """µs of each primitive for one micro-batch, every one in a block of its own."""
+    blocks = np.arange(len(p), dtype=np.int32)
+    one, two = (estimate(p, blocks, batches) for batches in (1, 2))
+    return (two.end - two.start) - (one.end - one.start)
+
+
+COPY = program(OpType.BROADCAST, 2, 1, [(0, 1, 0, 0, RECV)])
+REDUCE = program(OpType.REDUCE, 2, 1, [(1, 0, 0, 0, RRC)])
+
+
+def test_a_slow_link_decides_and_latency_counts() -> None:
+    assert units(primitives(COPY, cluster(2))) == pytest.approx([10.0])  # 1 MB at 100 GB/s
+    assert units(primitives(COPY, cluster(2, alpha=3.0))) == pytest.approx([13.0])
+
+
+def test_a_reduction_pays_for_its_sources() -> None:
+    """On the link as long as a copy, and 1 MB at 500 GB/s for the second source."""
+    assert units(primitives(REDUCE, cluster(2))) == pytest.approx([12.0])
+
+
+def test_block_is_what_one_copies() -> None:
+    """25 GB/s: 40 µs for one source and one destination, half as much again for a third."""
+    assert units(primitives(COPY, cluster(2, block=25.0))) == pytest.approx([40.0])
+    assert units(primitives(REDUCE, cluster(2, block=25.0))) == pytest.approx([62.0])
+
+
+def test_lanes_share_links_but_have_blocks_of_their_own() -> None:
+    assert units(primitives(COPY, cluster(2, block=25.0), 2)) == pytest.approx([20.0])
+    assert units(primitives(COPY, cluster(2, block=25.0), 8)) == pytest.approx([10.0])
+    assert units(primitives(REDUCE, cluster(2, block=25.0), 8)) == pytest.approx([10.25])
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_what_fusing_saves_is_memory_traffic(channels: int) -> None:
+    """Where blocks are slow a fused mesh waits less for them; its reductions cost the same."""
+    p = primitives(mesh_allreduce(4), cluster(4, block=10.0), channels)
+    full = fuse(p, "full")
+    assert units(full).sum() < units(p).sum()
+
+
+def test_without_a_cluster_one_chunk_transfer_takes_one() -> None:
+    p = lowered(COPY)
+    found = estimate(p, connections(p).of, 1)
+    assert found.makespan == pytest.approx(1.0)

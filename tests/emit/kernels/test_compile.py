@@ -1,0 +1,146 @@
+"""The emitted directory builds, and what it builds computes the collective."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hccc.emit import directory
+from hccc.emit.targets import TARGETS
+from hccc.ir import plan_check, plan_json
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.runtime.measure.patterns import Pattern
+from tests.emit import launch, plans
+
+CASES: dict[str, Plan] = {
+    "ring": plans.compiled(plans.ring_allreduce(4, channels=2)),
+    "staged_ring": plans.compiled(plans.ring_allreduce(3), transport=Transport.STAGED),
+    "allgather": plans.compiled(plans.ring_allgather(5)),
+    "mesh": plans.compiled(plans.mesh_allreduce(4), level="reduce"),
+    "hierarchical": plans.compiled(plans.hierarchical_mesh(2, 4), level="none"),
+    "alltoall": plans.compiled(plans.alltoall(4)),
+    "broadcast": plans.compiled(plans.broadcast(4)),
+}
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """A command's output; its complaint if it fails."""
+    done = subprocess.run(
+        [str(c) for c in command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def made(plan: Plan, place: Path) -> Path:
+    """The directory of a plan."""
+    directory.write(place, directory.files(plan, TARGETS, plan_json.dumps(plan)))
+    return place
+
+
+def library(
+    plan: Plan, place: Path, cxx: str, dtype: str, op: str, more: tuple[str, ...] = ()
+) -> Path:
+    """One entry and the dispatcher as a shared library, with all warnings as errors."""
+    made(plan, place)
+    entry = f"ENTRY({dtype}, {op})"
+    (place / f"{plan.name}_built.h").write_text(f"#define HCCC_BUILT(ENTRY) {entry}\n")
+    sources = [f"{plan.name}_cpu.cpp", f"{plan.name}_cpu_dispatch.cpp"]
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
+    chosen = [f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}"]
+    run(cxx, *flags, *more, *chosen, *sources, "-o", "lib.so", cwd=place)
+    return place / "lib.so"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: str) -> None:
+    plan = CASES[case]
+    dtype = "int32" if plan.collective.reduces else "uint32"
+    world = launch.World(library(plan, tmp_path / "k", cxx, dtype, "sum"), plan)
+    for seed, count in enumerate((0, 1, 7, 1000, 4099)):
+        for in_place in (False, True):
+            p = Pattern(plan.collective, dtype, "sum", count, seed)
+            assert world.wrong(p, in_place=in_place, micro_batch_bytes=256) == 0
+            assert world.wrong(p, in_place=in_place, micro_batch_bytes=256, window=1) == 0
+
+
+@pytest.mark.parametrize("gpus", [1, 3, 5, 8, 9, 1 << 16])
+def test_nodes_that_do_not_divide_the_ranks(gpus: int, tmp_path: Path, cxx: str) -> None:
+    """A program's header refuses them, a plan from elsewhere may have them: a hint, no more."""
+    for case in ("hierarchical", "allgather"):
+        plan = replace(CASES[case], gpus_per_node=gpus)
+        plan_check.check(plan)
+        world = launch.World(library(plan, tmp_path / case, cxx, "uint32", "sum"), plan)
+        p = Pattern(plan.collective, "uint32", "sum", 1000)
+        assert world.wrong(p, micro_batch_bytes=256) == 0
+
+
+def test_what_a_plan_does_not_serve_is_refused(tmp_path: Path, cxx: str) -> None:
+    plan = replace(CASES["ring"], in_place=False, max_window=2)
+    world = launch.World(library(plan, tmp_path / "k", cxx, "int32", "sum"), plan)
+    p = Pattern(plan.collective, "int32", "sum", 500)
+    assert world.wrong(p, micro_batch_bytes=64) == 0
+    with pytest.raises(AssertionError, match="'is': 2"):
+        world.wrong(p, in_place=True)
+
+
+@pytest.mark.parametrize("op", ["avg", "max"])
+def test_other_reductions(op: str, tmp_path: Path, cxx: str) -> None:
+    plan = CASES["ring"]
+    world = launch.World(library(plan, tmp_path / "k", cxx, "bfloat16", op), plan)
+    assert world.wrong(Pattern(plan.collective, "bfloat16", op, 777)) == 0
+
+
+def test_cmake_builds_installs_and_serves_another_project(tmp_path: Path, cmake: str) -> None:
+    plan = CASES["allgather"]
+    place, prefix = made(plan, tmp_path / "kernels"), tmp_path / "prefix"
+    options = ["-DHCCC_DTYPES=float32;int8", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_COMPILER="]
+    run(cmake, "-S", place, "-B", tmp_path / "build", *options)
+    run(cmake, "--build", tmp_path / "build")
+    run(cmake, "--install", tmp_path / "build", "--prefix", prefix)
+    world = launch.World(next(prefix.rglob(f"lib{plan.name}.so")), plan)
+    assert world.wrong(Pattern(plan.collective, "float32", "sum", 100)) == 0
+    assert world.wrong(Pattern(plan.collective, "uint8", "sum", 100, 1)) == 0
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(user C CXX)\n"
+        f"find_package({plan.name} REQUIRED)\nadd_executable(user user.c)\n"
+        f"target_link_libraries(user hccc::{plan.name})\n"
+    )
+    (user / "user.c").write_text(
+        f'#include "{plan.name}.h"\n'
+        f'int main(void) {{ return {plan.name}_cpu(0, 0, "float32", 0, 0) != HCCC_BAD_ARGUMENT; }}'
+    )
+    run(cmake, "-S", user, "-B", user / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run(cmake, "--build", user / "build")
+    run(user / "build" / "user")
+
+
+def test_cmake_names_an_unknown_dtype(tmp_path: Path, cmake: str) -> None:
+    place = made(CASES["ring"], tmp_path / "kernels")
+    command = [cmake, "-S", str(place), "-B", str(tmp_path / "b"), "-DHCCC_DTYPES=float31"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode and "no dtype 'float31'" in done.stderr
+
+
+@pytest.mark.parametrize("case", ["ring", "staged_ring", "alltoall"])
+def test_nvcc_compiles_without_spills(case: str, tmp_path: Path, nvcc: str) -> None:
+    place = made(CASES[case], tmp_path / "k")
+    name = CASES[case].name
+    flags = ["-std=c++17", "-O3", "-arch=sm_90", "-cubin", "-Xptxas", "-v"]
+    said = run(nvcc, *flags, "-o", "k.cubin", f"{name}.cu", cwd=place)
+    assert "0 bytes spill stores" in said
+
+
+@pytest.mark.parametrize("case", ["ring", "staged_ring", "alltoall"])
+def test_clang_compiles_for_amd(case: str, tmp_path: Path, hip: str) -> None:
+    place = made(CASES[case], tmp_path / "k")
+    device = ["-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc"]
+    flags = ["-O3", "-std=c++17", "--no-gpu-bundle-output", "-o", "k.hsaco"]
+    run(hip, *device, *flags, f"{CASES[case].name}.hip", cwd=place)
+    assert (place / "k.hsaco").read_bytes()[:4] == b"\x7fELF"

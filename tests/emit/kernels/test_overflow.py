@@ -1,0 +1,87 @@
+"""Compiled kernels whose indices are large: what the sanitizer sees, and where data ends up."""
+
+from __future__ import annotations
+
+from ctypes import byref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hccc.ir.arrays import Csr
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.plan import Plan, Posts
+from hccc.ir.plan_check import check
+from hccc.ir.primitives import Buffer, Operands, Transport, no_queues
+from hccc.runtime.measure.patterns import Pattern
+from tests.emit import launch, plans
+from tests.emit.kernels.test_compile import library
+
+SANITIZE = ("-fsanitize=signed-integer-overflow,shift,bounds,integer-divide-by-zero",)
+RANKS = 3
+
+
+def scattered(chunks: int, turns: int, factor: int) -> Plan:
+    """Three ranks; each puts slot (factor · i) % chunks of its input to the next's output.
+
+    With factor · turns > 2^31 the product does not fit an int, all slots do.
+    """
+    n = RANKS * turns
+    owner = np.repeat(np.arange(RANKS), turns)
+    slot = np.tile(np.arange(turns) * factor % chunks, RANKS)
+    ptr, none = np.arange(n + 1), np.zeros(n + 1, np.int64)
+    buffer = np.zeros(n, np.uint8)
+    return Plan(
+        name="scattered", source="", collective=Collective(OpType.CUSTOM, RANKS, RANKS * chunks),
+        channels=1, warps=1, gpus_per_node=RANKS, nics_per_node=1, transport=Transport.DIRECT,
+        queue_slots=1, n_tb=np.ones(RANKS), tb_ptr=np.arange(RANKS + 1) * turns,
+        chunk=owner * chunks + slot, sub=np.tile(np.arange(turns), RANKS), line=np.zeros(n),
+        final=np.zeros(n), guard=np.zeros(n),
+        src=Operands(ptr, owner, buffer + Buffer.INPUT, slot),
+        dst=Operands(ptr, (owner + 1) % RANKS, buffer + Buffer.OUTPUT, slot),
+        waits=Csr(none, np.zeros(0, np.int32)),
+        posts=Posts(none, np.zeros(0, np.int32), np.zeros(0, np.int32)),
+        n_flags=np.zeros(RANKS), scratch_slots=np.zeros(RANKS), stage_slots=np.zeros(RANKS),
+        queues=no_queues(),
+    )  # fmt: skip
+
+
+def test_a_product_beyond_int_reaches_the_right_slots(
+    tmp_path: Path, cxx: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chunks, turns, factor = 349_507, 12_500, 174_000
+    assert factor * turns > 2**31
+    plan = scattered(chunks, turns, factor)
+    check(plan)
+    built = library(plan, tmp_path / "k", cxx, "uint32", "sum", SANITIZE)
+    assert f"i * {factor}LL" in (tmp_path / "k" / "scattered_cpu.cpp").read_text()
+    world = launch.World(built, plan)
+    count, size = 4, 4  # 16 bytes a chunk, which is a block
+    inputs, outputs = (
+        [launch.aligned(chunks * count * size).view(np.uint32) for _ in range(RANKS)]
+        for _ in range(2)
+    )
+    for rank in range(RANKS):
+        inputs[rank][:] = np.arange(chunks * count) * RANKS + rank
+    rows = zip(inputs, outputs, world.flags, strict=True)
+    addresses = [(i.ctypes.data, o.ctypes.data, 0, f.ctypes.data) for i, o, f in rows]
+    ranks = (launch.Rank * RANKS)(*[launch.Rank(*row) for row in addresses])
+    call = launch.CallArguments(count=count, timeout_s=20, n_local=RANKS)
+    assert world.entry(ranks, byref(call), b"uint32", None, byref(launch.Fault())) == 0
+    moved = np.isin(np.arange(chunks), np.arange(turns) * factor % chunks).repeat(count)
+    for rank in range(RANKS):
+        assert np.array_equal(outputs[rank], np.where(moved, inputs[rank - 1], 0))
+    assert "runtime error" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("transport", list(Transport))
+def test_no_kernel_overflows(
+    transport: Transport, tmp_path: Path, cxx: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plan = plans.compiled(plans.hierarchical_mesh(2, 2, channels=2), transport=transport)
+    built = library(plan, tmp_path / "k", cxx, "uint32", "sum", SANITIZE)
+    world = launch.World(built, plan)
+    for count in (1, 1000):
+        pattern = Pattern(plan.collective, "uint32", "sum", count)
+        assert world.wrong(pattern, micro_batch_bytes=64) == 0
+    assert "runtime error" not in capfd.readouterr().err

@@ -1,0 +1,183 @@
+"""MSCCL XML export: runs on a runtime that shares nothing with hccc, and reads back the same."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hccc import driver
+from hccc.diagnostics import Source, UserError
+from hccc.driver import XmlOptions
+from hccc.emit.msccl import xml as msccl_xml
+from hccc.ir.collective import OpType
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.testing import correct_programs
+from tests.interop import corpus
+from tests.interop import fifo_model as runtime
+from tests.interop.expected import aliases, wanted
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.rccl"))
+STAGED = driver.Options(transport=Transport.STAGED, allocator="connection")
+LARGE = {"hm_allgather", "hm_allreduce", "hm_reducescatter"}
+FEW = [p for p in EXAMPLES if p.stem not in LARGE]
+
+
+@cache
+def staged(path: Path, channels: int = 1) -> Plan:
+    """An example, compiled as MSCCL can run it."""
+    options = driver.Options(
+        transport=Transport.STAGED, allocator="connection", channels=channels, prove=False
+    )
+    return driver.compile_file(path, options).plan
+
+
+def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> None:
+    """The file obeys `dialect` and gives the collective's result on the independent runtime."""
+    _, again = corpus.verdict(text)
+    assert (again.hangs, again.deadlock, again.race, again.result) == (False, None, None, None)
+    c, lanes = plan.collective, plan.channels
+    algo = runtime.load(text, dialect)
+    inputs = [c.input_blocks(r) * c.chunks_per_block * lanes for r in range(c.n_ranks)]
+    alias = aliases(c, lanes) if in_place else {}
+    machine = runtime.run(algo, inputs, alias, seed)
+    for r in range(c.n_ranks):
+        for slot in range(c.output_blocks(r) * c.chunks_per_block * lanes):
+            assert machine.read(r, "o", slot) == wanted(c, lanes, r, slot)
+
+
+def export(plan: Plan, dialect: str, in_place: bool, protocol: str = "Simple") -> str | None:
+    """The file, or None where the dialect has no such collective."""
+    try:
+        return driver.export_msccl(plan, XmlOptions(dialect, protocol, in_place))
+    except UserError as error:
+        assert error.problem.code == "E522"
+        return None
+
+
+@pytest.mark.parametrize("path", FEW, ids=lambda p: p.stem)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_examples_run_on_an_independent_runtime(path: Path, channels: int) -> None:
+    plan = staged(path, channels)
+    files = 0
+    for dialect, in_place in product(msccl_xml.DIALECTS, (False, True)):
+        text = export(plan, dialect, in_place)
+        if text is not None:
+            executes(text, plan, dialect, in_place, seed=7 * channels + in_place)
+            files += 1
+    assert files >= 1
+
+
+def test_staged_slots_lie_behind_scratch() -> None:
+    """In place, Alltoall copies send slots aside; here one block takes a detour through scratch."""
+    text = 'ResCCLAlgo(nRanks=3, OpType="Alltoall", nChunks=9):\n'
+    for src, dst, step, chunk in (
+        (0, 1, 0, 2), (1, 2, 1, 2), (0, 1, 0, 1), (1, 0, 0, 3), (1, 2, 0, 5), (2, 0, 0, 6),
+        (2, 1, 0, 7),
+    ):  # fmt: skip
+        text += f"    transfer({src}, {dst}, {step}, {chunk}, recv)\n"
+    plan = driver.compile_text(Source("detour.rccl", text), STAGED).plan
+    assert plan.scratch_slots[1] and plan.stage_slots[1]
+    for dialect, in_place, seed in product(msccl_xml.DIALECTS, (False, True), range(5)):
+        made = driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
+        executes(made, plan, dialect, in_place, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("protocol", msccl_xml.PROTOCOLS)
+def test_every_example_and_protocol(path: Path, protocol: str) -> None:
+    plan = staged(path, 2)
+    files = 0
+    for dialect, in_place in product(msccl_xml.DIALECTS, (False, True)):
+        text = export(plan, dialect, in_place, protocol=protocol)
+        if text is not None:
+            executes(text, plan, dialect, in_place, seed=3)
+            files += 1
+    assert files >= 1
+
+
+def which_dialects(op: OpType) -> list[str]:
+    """The dialects that have `op`."""
+    return [d.name for d in msccl_xml.DIALECTS.values() if op in d.collectives]
+
+
+def random_programs(examples: int) -> settings:
+    return settings(
+        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )  # fmt: skip
+
+
+def exported_random(data: st.DataObject) -> None:
+    program = data.draw(correct_programs())
+    plan = driver.compile_program(program, STAGED).plan
+    c = plan.collective
+    dialect = data.draw(st.sampled_from(which_dialects(c.op) or ["msccl"]))
+    in_place = data.draw(st.booleans()) and c.op is not OpType.SENDRECV
+    if c.root:
+        with pytest.raises(UserError, match="E522"):
+            driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
+        return
+    text = driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
+    executes(text, plan, dialect, in_place, data.draw(st.integers(0, 99)))
+
+
+@random_programs(40)
+@given(st.data())
+def test_random_programs(data: st.DataObject) -> None:
+    exported_random(data)
+
+
+@pytest.mark.slow
+@random_programs(1500)
+@given(st.data())
+def test_many_random_programs(data: st.DataObject) -> None:
+    exported_random(data)
+
+
+def round_trip(entry: dict[str, Any]) -> None:
+    """What was imported, exported and read again gets the same verdicts in both dialects."""
+    text = (corpus.ROOT / entry["file"]).read_text()
+    plan, before = corpus.verdict(text, entry["file"])
+    in_place = bool(int(entry["inplace"]))
+    for dialect in which_dialects(plan.collective.op):
+        again = msccl_xml.dumps(
+            plan, dialect, in_place, protocol=entry["proto"], largest=before.largest
+        )
+        algo = runtime.load(again, dialect)
+        assert corpus.verdict(again)[1] == before
+        end = algo["maxBytes"] - (dialect == "msccl")
+        scratch = any(g["s_chunks"] for g in algo.children)
+        if before.largest is not None:
+            assert end <= before.largest
+            assert end == before.largest or (scratch and dialect == "msccl")
+
+
+@pytest.mark.skipif(not corpus.entries(), reason=corpus.MISSING)
+@pytest.mark.parametrize("entry", corpus.small()[::3], ids=lambda e: Path(e["file"]).stem)
+def test_corpus_round_trip(entry: dict[str, Any]) -> None:
+    round_trip(entry)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not corpus.entries(), reason=corpus.MISSING)
+@pytest.mark.parametrize("entry", corpus.entries(), ids=lambda e: Path(e["file"]).stem)
+def test_whole_corpus_round_trip(entry: dict[str, Any]) -> None:
+    round_trip(entry)
+
+
+@pytest.mark.parametrize("path", sorted(corpus.OWN.glob("*.xml")), ids=lambda p: p.stem)
+def test_own_files_round_trip(path: Path) -> None:
+    plan, before = corpus.verdict(path.read_text(), path.name)
+    for dialect in which_dialects(plan.collective.op):
+        again = msccl_xml.dumps(plan, dialect, plan.modes[-1])
+        runtime.load(again, dialect)
+        after = corpus.verdict(again)[1]
+        assert (after.race, after.result) == (before.race, before.result)

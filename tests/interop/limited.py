@@ -1,0 +1,52 @@
+"""Reads XML files the way `hccc check` does, each in a process with little memory and time.
+
+`python limited.py FILE...` prints one JSON object a line: the error's code (null when it was
+accepted, "crash" for anything but a UserError), its first line, and the seconds it took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+
+from hccc.diagnostics import UserError
+from hccc.interop import msccl_plan
+from hccc.lang.msccl import load as msccl_xml
+
+MEMORY = 500 << 20  # bytes of address space
+SECONDS = 10  # a hang is killed
+
+
+def read(path: str) -> dict[str, object]:
+    """What becomes of one file."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    began = time.process_time()
+    try:
+        msccl_plan.to_plan(msccl_xml.load(path))
+        code, said = None, ""
+    except UserError as error:
+        code, said = error.problem.code, str(error)[:400]
+    except BaseException as error:
+        code, said = "crash", repr(error)[:400]
+    return {"code": code, "said": said, "seconds": time.process_time() - began}
+
+
+def main(paths: list[str]) -> None:
+    """One child for each file, so that none inherits another's memory."""
+    for path in paths:
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            print(json.dumps(read(path)), flush=True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            print(json.dumps({"code": "killed", "said": f"status {status}", "seconds": SECONDS}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

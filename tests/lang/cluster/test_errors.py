@@ -1,0 +1,192 @@
+"""Every mistake in a cluster file is one clear error, at its place, soon."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.diagnostics import Problem, UserError
+from hccc.lang.cluster.load import load
+from hccc.testing.clusters import cluster, texts
+
+NODE = "define node1 = 4\ndefine bandwidth = {mesh => [((0..3) -> (10,1))]}\n"
+NICS = NODE.replace("= 4", "= 2 * 4") + "define nic = [((0..3) -> (5,1))]\n"
+# name: (text, code:line:column, part of the message)
+WRONG = {
+    "empty": ("", "E403:-", "is empty"),
+    "comment only": ("# nothing\n", "E034:-", "no node is defined"),
+    "no define": ("node1 = 4", "E030:1:1", "list of `define`s"),
+    "second without define": (NODE + "nic = 4", "E030:3:1", "begins with `define`"),
+    "nothing defined": ("define node1 =", "E030:1:14", "the end of the file"),
+    "stray": ("define node1 = 4;", "E031:1:17", "`;` is not in"),
+    "negative": ("define node1 = -4", "E031:1:16", "`-` is not in"),
+    "number and letters": ("define node1 = 4x", "E031:1:16", "`4x` is neither"),
+    "open string": ('define node1 = 4\ndefine device = {name => "A}', "E031:2:26", "on its line"),
+    "never closed": ("define node1 = (4", "E032:1:16", "never closed"),
+    "figure as printed": (
+        "define node1 = 4\ndefine bandwidth = {switch => [( (0,1), (2,3) >-> (16,1) ), "
+        "direct => [((0,1) -> (25,2))]}", "E030:2:68", "expected",
+    ),
+    "closed by another": ("define node1 = (4]", "E032:1:18", "another kind"),
+    "closes nothing": ("define node1 = 4)", "E032:1:17", "closes nothing"),
+    "next define inside": ("define node1 = (4\ndefine node2 = 4", "E032:1:16", "never closed"),
+    "unknown": (NODE + "define bandwith = {}", "E033:3:8", "cannot be defined"),
+    "unknown key": (NODE + "define latency = {mash => 1}", "E138:3:19", "no `mash`"),
+    "attribute before node": ("define bandwidth = {}", "E034:1:8", "belongs to a node"),
+    "wrong shape": ("define node1 = 4\ndefine bandwidth = 3", "E035:2:20", "not 3"),
+    "wrong node name": ("define node2 = 4", "E134:1:8", "the next node is node1"),
+    "node as other name": ("define nodes = 4", "E134:1:8", "the next node is node1"),
+    "nodenum": ("define nodenum = 2\n" + NODE, "E136:1:18", "1 nodes are defined"),
+    "nodenum twice": ("define nodenum = 1\ndefine nodenum = 1", "E134:2:8", "twice"),
+    "no gpus": ("define node1 = 0", "E132:1:16", "not 1 to"),
+    "half a gpu": ("define node1 = 1.5", "E035:1:16", "whole number"),
+    "too many gpus": ("define node1 = 65536\ndefine node2 = 1", "E137:2:16", "65,536 GPUs"),
+    "too many nodes": ("define node1 = 99999999999 * 8", "E132:1:16", "number of nodes"),
+    "no cores": (NODE + "define cores = 0", "E132:3:16", "number of cores is 0"),
+    "half a core": (NODE + "define cores = 1.5", "E035:3:16", "whole number"),
+    "impossible id": (
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,2) -> (1,1))]}", "E132:2:36",
+        "no GPU 2",
+    ),
+    "impossible range": (
+        "define node1 = 2\ndefine bandwidth = {port => [((0..99999999) -> 1)]}", "E132:2:35",
+        "no GPU 99999999",
+    ),
+    "backwards": ("define node1 = 2\ndefine nic = [((1..0) -> 1)]", "E132:2:17", "backwards"),
+    "zero bandwidth": (
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> (0,1))]}", "E133:2:43",
+        "bandwidth is zero",
+    ),
+    "zero links": (
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> (1,0))]}", "E132:2:45",
+        "number of links",
+    ),
+    "endless bandwidth": (
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> 1e999)]}", "E132:2:42",
+        "more than",
+    ),
+    "itself": (
+        "define node1 = 2\ndefine bandwidth = {direct => [((1,1) -> 1)]}", "E134:2:42",
+        "both sides",
+    ),
+    "on both sides": (
+        "define node1 = 3\ndefine bandwidth = {switch => [((0,1),(1,2) >-> 1)]}", "E134:2:49",
+        "GPU 1 is on both sides",
+    ),
+    "link twice": (
+        "define node1 = 2\ndefine bandwidth = {direct => [(0,1) -> 1, (0,1) -> 1]}",
+        "E134:2:53", "two of these",
+    ),
+    "two nics": (NODE + "define nic = [((0,1) -> 1), ((1) -> 1)]", "E134:3:37", "two of these"),
+    "arrow for switch": (
+        "define node1 = 2\ndefine bandwidth = {switch => [((0),(1) -> 1)]}", "E035:2:32",
+        "`->` cannot stand here",
+    ),
+    "no arrow": (NODE + "define nic = [(0,1)]", "E035:3:15", "expected"),
+    "unreachable gpu": (
+        "define node1 = 3\ndefine bandwidth = {mesh => [((0,1) -> 1)]}", "E135:1:8",
+        "GPU 2 of node1 cannot be reached",
+    ),
+    "one way only": (
+        "define node1 = 2\ndefine bandwidth = {direct => [(0,1) -> 1]}", "E135:1:8",
+        "GPU 1 of node1 cannot reach",
+    ),
+    "unreachable node": (NODE + NODE.replace("node1", "node2"), "E135:3:8", "GPU 0 of node2"),
+    "unreachable leaf": (NICS + "define leaf = [(node1), (node2)]", "E135:1:8", "GPU 0 of node2"),
+    "nic below no leaf": (NICS + "define leaf = [(node1)]", "E135:1:8", "below no leaf"),
+    "nic below two leaves": (NICS + "define leaf = [(node1), (node1, node2)]", "E134:4:25", "alr"),
+    "unknown node": (NICS + "define leaf = [(node3)]", "E138:4:17", "there are 2"),
+    "unknown leaf": (NICS + "define spine = [(leaf1)]", "E138:4:18", "no leaf is defined"),
+    "unknown nic": (NICS + "define rail = [(1)]", "E132:4:17", "no NIC 1"),
+    "internode of one": (NICS + "define internode = (node1)", "E035:4:20", "two nodes"),
+    "interbandwidth alone": (NICS + "define interbandwidth = {}", "E034:4:8", "internode"),
+    "failed twice": (NICS + "define failed = [(node1, 0), (node1, 0)]", "E134:4:30", "twice"),
+    "failed nobody": (NICS + "define failed = [(node1, 4)]", "E132:4:26", "no GPU 4"),
+    "all failed": (NODE + "define failed = [(node1, 0..3)]", "E135:3:18", "every GPU failed"),
+    "degraded what": (NICS + "define degraded = [(node1) -> 1]", "E035:4:20", "what is degraded"),
+    "degraded no link": (
+        NICS.replace("mesh", "port") + "define degraded = [(node1, direct, 0, 1) -> 1]",
+        "E132:4:20", "no link from GPU 0",
+    ),
+    "degraded no port": (NICS + "define degraded = [(node1, port, 1) -> 1]", "E132:4:20", "no po"),
+    "unit": (NODE + "define chunk = 3 parsecs", "E138:3:16", "no unit"),
+    "size": (NODE + "define chunk = 0.3 KiB", "E132:3:16", "whole number of bytes"),
+    "name": (NODE + 'define device = {vendor => "$(rm)"}', "E036:3:28", "cannot be"),
+    "digits": ("define node1 = " + "1" * 99, "E036:1:16", "too many digits"),
+    "nesting": ("define node1 = " + "(" * 99, "E037:1:48", "nest"),
+    "nul": ("define node1 = 4\0", "E031:1:17", "U+0000"),
+}  # fmt: skip
+
+
+def problem(text: str) -> Problem:
+    with pytest.raises(UserError) as caught:
+        cluster(text)
+    return caught.value.problem
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_cluster(name: str) -> None:
+    text, place, message = WRONG[name]
+    found = problem(text)
+    at = f"{found.span.line}:{found.span.column}" if found.span else "-"
+    assert f"{found.code}:{at}" == place, found.render()
+    assert message in found.message
+    assert len(found.render().splitlines()) < 8
+
+
+EVERY = "(0..65535)"
+LARGE = {
+    "words": "define node1 = 2\ndefine nic = [" + "(0) -> 1, " * 100_000 + "]",
+    "meshes": "define node1 = 65536\n"
+    f"define bandwidth = {{mesh => [{f'({EVERY} -> 1), ' * 9000}]}}",
+    "nics": f"define node1 = 65536\ndefine nic = [{f'({EVERY} -> 1), ' * 9000}]",
+    "ids": f"define node1 = 65536\ndefine nic = [(({'0..65535, ' * 50_000}) -> 1)]",
+    "failures": "define node1 = 65536\ndefine nic = [((0) -> 1)]\n"
+    f"define failed = [{'(node1, 0..65535), ' * 20_000}]",
+    "internodes": "define node1 = 65536 * 1\n" + "define internode = (node1..node65536)\n" * 9000,
+    "pairs": "define node1 = 3000 * 1\ndefine internode = (node1..node3000)\n"
+    "define interbandwidth = {switch => [((0),(0) >-> 1)]}",
+    "leaves": "define node1 = 60000 * 1\ndefine nic = [((0) -> 1)]\ndefine leaf = ["
+    + "(node1..node60000), " * 9000 + "]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_input_is_refused_soon(name: str) -> None:
+    begin = time.perf_counter()
+    assert problem(LARGE[name]).code in ("E037", "E134", "E137")
+    assert time.perf_counter() - begin < 20
+
+
+@settings(max_examples=150, deadline=None)
+@given(texts(), st.data())
+def test_damaged_text_is_refused_or_read(text: str, data: st.DataObject) -> None:
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(at, min(len(text), at + 12)))
+        new = data.draw(
+            st.sampled_from(["", "(", ")", "]", "}", "0", "9", ",", "->", "node1", "*"])
+        )
+        text = text[:at] + new + text[end:]
+    try:
+        cluster(text)
+    except UserError as error:
+        assert error.problem.code[:3] in ("E03", "E13", "E40")
+        span = error.problem.span
+        assert span is None or 1 <= span.line <= text.count("\n") + 2
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    binary, large = tmp_path / "a", tmp_path / "b"
+    binary.write_bytes(b"\xff\xfe")
+    with large.open("wb") as file:
+        file.truncate((8 << 20) + 1)
+    for path, code in ((tmp_path / "no", "E401"), (tmp_path, "E401"), (binary, "E402"),
+                       (large, "E404"), (Path("nul\0"), "E401")):  # fmt: skip
+        with pytest.raises(UserError) as caught:
+            load(path)
+        assert caught.value.problem.code == code

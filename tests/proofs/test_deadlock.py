@@ -1,0 +1,234 @@
+"""deadlock: exactly the plans that hang are refused; hanging is shown by running them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hccc.diagnostics import UserError
+from hccc.ir.arrays import Csr
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.plan import Plan, Posts
+from hccc.ir.primitives import Blocks, Buffer, Guard, Operands, Queues, Transport
+from hccc.passes.place import place
+from hccc.passes.reorder import reorder
+from hccc.passes.sync import sync
+from hccc.proofs.deadlock import deadlock
+from hccc.testing import Hang, Poison, exact_inputs, execute
+from hccc.testing.sabotage import changed, swapped_rows
+from tests.passes.textbook import SMALL, lowered, planned, ring_allgather
+
+
+def code(plan):
+    with pytest.raises(UserError) as caught:
+        deadlock(plan)
+    return caught.value.problem.code
+
+
+def hangs(plan, micro_batches, window=None):
+    x = exact_inputs(plan.collective, np.int64, (micro_batches,))
+    try:
+        execute(plan, x, window=window)
+    except Hang:
+        return True
+    return False
+
+
+def one_block_a_rank(p, order, slots=2):
+    """`p` in the given order and then its local copies, every rank a single block."""
+    p = place(p)
+    order = [*order, *range(len(order), len(p))]
+    return sync(Blocks(reorder(p, np.asarray(order)), np.zeros(len(p), np.int32)), "", slots)
+
+
+def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_rank=None):
+    """A Broadcast of chunk 0 from rank 0. blocks: one list of (sources, destinations) a rank.
+
+    posts, waits: (primitive, rank, flag), (primitive, flag). queues: (src, dst, length).
+    """
+    rows = [p for block in blocks for p in block]
+    n = len(rows)
+
+    def operands(side):
+        ptr = np.concatenate([[0], np.cumsum([len(p[side]) for p in rows])])
+        flat = np.array([x for p in rows for x in p[side]]).reshape(-1, 3)
+        return Operands(ptr, flat[:, 0], flat[:, 1], flat[:, 2])
+
+    def table(entries):
+        counts = np.bincount([e[0] for e in entries], minlength=n) if entries else np.zeros(n)
+        ordered = np.array(sorted(entries), np.int64).reshape(len(entries), -1 if entries else 3)
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), ordered
+
+    post_ptr, post = table(list(posts))
+    wait_ptr, wait = table(list(waits))
+    q = np.array(queues, np.int32).reshape(-1, 3)
+    flags = np.bincount([p[1] for p in posts], minlength=n_ranks) if posts else np.zeros(n_ranks)
+    zero = np.zeros(n, np.int32)
+    queue_flag = 2 * np.arange(len(q)) + 100  # no post raises these
+    return Plan(
+        "hand", "", Collective(OpType.BROADCAST, n_ranks, 1), 1, 16, n_ranks, n_ranks,
+        Transport.STAGED if len(q) else Transport.DIRECT, slots,
+        np.array(per_rank or [1] * n_ranks), np.cumsum([0, *map(len, blocks)]),
+        zero, zero, zero, zero, zero, operands(0), operands(1),
+        Csr(wait_ptr, wait[:, 1] if len(wait) else []),
+        Posts(post_ptr, *(post[:, 1:].T if len(post) else ([], []))),
+        flags, np.zeros(n_ranks), np.zeros(n_ranks),
+        Queues(q[:, 0], q[:, 1], q[:, 2], queue_flag, queue_flag + 1),
+    )  # fmt: skip
+
+
+IN, OUT, QUEUE = Buffer.INPUT, Buffer.OUTPUT, Buffer.QUEUE
+
+
+def test_direct_planted_cycle():
+    """Rank 0 puts twice, each put waiting for the other rank's, in opposite orders."""
+    put = ([(0, IN, 0)], [(1, OUT, 0)])
+    back = ([(1, OUT, 0)], [(0, OUT, 0)])
+    good = hand_plan([[put], [back]], 2, posts=[(0, 1, 0)], waits=[(1, 0)])
+    deadlock(good)
+    assert not hangs(good, 3)
+    both = [(0, 1, 0), (1, 0, 0)]
+    cyclic = hand_plan([[put], [back]], 2, posts=both, waits=[(1, 0), (0, 0)])
+    assert code(cyclic) == "E302"
+    assert hangs(cyclic, 1)
+
+
+def test_the_message_names_the_circle():
+    put = ([(0, IN, 0)], [(1, OUT, 0)])
+    back = ([(1, OUT, 0)], [(0, OUT, 0)])
+    both = [(0, 1, 0), (1, 0, 0)]
+    cyclic = hand_plan([[put], [back]], 2, posts=both, waits=[(1, 0), (0, 0)])
+    with pytest.raises(UserError, match=r"rank 0 block 0 .* waits for rank 1 block 0"):
+        deadlock(cyclic)
+
+
+def test_a_flag_that_nothing_raises_or_two_raise():
+    put = ([(0, IN, 0)], [(1, OUT, 0)])
+    back = ([(1, OUT, 0)], [(0, OUT, 0)])
+    idle = hand_plan([[put], [back]], 2, posts=[(0, 1, 0)], waits=[(1, 0)])
+    lonely = replace(idle, posts=Posts([0, 0, 0], [], []))
+    assert code(lonely) == "E301"
+    assert hangs(lonely, 1)
+    twice = hand_plan([[put], [back]], 2, posts=[(0, 1, 0), (1, 1, 0)], waits=[(1, 0)])
+    assert code(twice) == "E301"
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8])
+def test_staged_ring_send_first_in_one_block(slots):
+    """Rank by rank "send, then receive": D ∪ P has no cycle, the contracted graph has one.
+
+    It runs while the micro-batches fit the slots and hangs at slots · J + 1 at the latest, J
+    being the length of the circle (refs to kernels.md §2.2).
+    """
+    p = lowered(ring_allgather(4), Transport.STAGED)
+    send_first = sorted(range(len(p)), key=lambda i: (i // 2 // 4, i % 2, i))
+    plan = one_block_a_rank(p, send_first, slots)
+    assert code(plan) == "E303"
+    assert not hangs(plan, slots)
+    assert hangs(plan, slots * 4 * 3 + 1)
+
+
+def test_staged_ring_in_one_global_order():
+    """The same blocks in HPDS order never hang, whatever the slots."""
+    p = lowered(ring_allgather(4), Transport.STAGED)
+    plan = one_block_a_rank(p, np.arange(len(p)), slots=1)
+    deadlock(plan)
+    for micro_batches in (1, 5, 20):
+        assert not hangs(plan, micro_batches)
+
+
+def test_staged_receive_first_in_one_block():
+    """Everybody waits before anybody sends."""
+    blocks = [
+        [([(1, QUEUE, 0)], [(0, OUT, 0)]), ([(0, IN, 0)], [(0, QUEUE, 0)])],
+        [([(0, QUEUE, 0)], [(1, OUT, 0)]), ([(1, OUT, 0)], [(1, QUEUE, 0)])],
+    ]
+    plan = hand_plan(blocks, 2, queues=[(0, 1, 1), (1, 0, 1)])
+    assert code(plan) == "E302"
+    assert hangs(plan, 1)
+
+
+def forwarded(slots):
+    """Rank 0 sends, rank 1 takes, keeps and sends on in one primitive, rank 0 takes it back."""
+    blocks = [
+        [([(0, IN, 0)], [(0, QUEUE, 0)]), ([(1, QUEUE, 0)], [(0, OUT, 0)])],
+        [([(0, QUEUE, 0)], [(1, OUT, 0), (1, QUEUE, 0)])],
+    ]
+    return hand_plan(blocks, 2, queues=[(0, 1, 1), (1, 0, 1)], slots=slots)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_staged_a_circle_through_a_fused_primitive(slots):
+    """The three are one task: its sender must not also be its last receiver, in one block."""
+    plan = forwarded(slots)
+    assert not hangs(plan, slots)
+    assert hangs(plan, 2 * slots + 2)
+    assert code(plan) == "E303"
+
+
+def test_staged_a_chain_through_fused_primitives_is_sound():
+    blocks = [
+        [([(0, IN, 0)], [(0, QUEUE, 0), (0, OUT, 0)])],
+        [([(0, QUEUE, 0)], [(1, OUT, 0), (1, QUEUE, 0)])],
+        [([(1, QUEUE, 0)], [(2, OUT, 0)])],
+    ]
+    plan = hand_plan(blocks, 3, queues=[(0, 1, 1), (1, 2, 1)])
+    deadlock(plan)
+    assert not hangs(plan, 9)
+
+
+def test_staged_a_queue_served_out_of_turn():
+    plan = planned(lowered(SMALL["ring allgather"], Transport.STAGED))
+    takes = np.flatnonzero(plan.src.buffer == Buffer.QUEUE)
+    a, b = takes[:2]
+    assert plan.src.rank[a] == plan.src.rank[b]
+    slots = {"slot": [plan.src.slot[b], plan.src.slot[a]]}
+    wrong = replace(plan, src=changed(plan.src, [a, b], **slots))
+    assert code(wrong) == "E303"
+
+
+def test_staged_messages_nobody_takes():
+    plan = planned(lowered(SMALL["ring allgather"], Transport.STAGED))
+    takes = np.flatnonzero(plan.src.buffer == Buffer.QUEUE)
+    lost = replace(plan, src=changed(plan.src, takes[0], slot=plan.src.slot[takes[1]]))
+    assert code(lost) == "E301"
+
+
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("name", ["ring allreduce", "hm allreduce", "broadcast"])
+def test_random_block_orders(name, transport):
+    """Any order within blocks: what the proof passes never hangs, what it refuses (E302) does."""
+    p = lowered(SMALL[name], transport)
+    plan = sync(Blocks(place(p), np.zeros(len(place(p)), np.int32)), "", 1)
+    rng = np.random.default_rng(0)
+    verdicts = set()
+    for _ in range(60):
+        b = int(rng.integers(len(plan.tb_ptr) - 1))
+        i, j = rng.integers(plan.tb_ptr[b], plan.tb_ptr[b + 1], 2)
+        mutant = swapped_rows(plan, int(i), int(j))
+        try:
+            deadlock(mutant)
+        except UserError as error:
+            verdicts.add(error.problem.code)
+            if transport is Transport.DIRECT:
+                assert stuck(mutant, 1)  # (a queue hands over the wrong message instead)
+            continue
+        verdicts.add("fine")
+        for micro_batches in (1, 2, 7):
+            assert not stuck(mutant, micro_batches)
+    assert "fine" in verdicts
+    assert len(verdicts) > 1 or (name, transport) == ("broadcast", Transport.DIRECT)
+
+
+def stuck(plan, micro_batches):
+    """Whether it hangs. Direct plans move no data here, staged ones must (their queues count)."""
+    x = exact_inputs(plan.collective, np.int64, (micro_batches,))
+    if plan.transport is Transport.DIRECT:
+        plan = replace(plan, guard=np.full(len(plan), Guard.IN_PLACE))
+    try:
+        execute(plan, x)
+    except Hang:
+        return True
+    except Poison:
+        return False
+    return False

@@ -1,0 +1,96 @@
+"""race: conflicting accesses that nothing orders, in place, out of place, and only those."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hccc.diagnostics import UserError
+from hccc.ir.arrays import Csr
+from hccc.ir.primitives import Buffer, Transport
+from hccc.proofs.deadlock import deadlock
+from hccc.proofs.race import race
+from hccc.testing import Poison, exact_inputs, execute, expected
+from hccc.testing.sabotage import without_wait
+from tests.passes.textbook import SMALL, alltoall, lowered, planned, sendrecv
+
+
+def problem(plan):
+    with pytest.raises(UserError) as caught:
+        race(plan)
+    return caught.value.problem
+
+
+def unsynced(plan):
+    """`plan` without any wait."""
+    return replace(plan, waits=Csr(np.zeros(len(plan) + 1, np.int64), []))
+
+
+def goes_wrong(plan, seeds=200):
+    """Whether some interleaving reads nothing or gives wrong data."""
+    x = exact_inputs(plan.collective, np.int64, (2,))
+    want = expected(plan.collective, x, "sum", np.int64)
+    for seed in range(seeds):
+        for in_place in (False, True):
+            try:
+                got = execute(plan, x, in_place=in_place, seed=seed)
+            except Poison:
+                return True
+            if not all(np.array_equal(a, b) for a, b in zip(want, got, strict=True)):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("name", SMALL)
+def test_what_the_road_makes_has_none(name, transport):
+    race(planned(lowered(SMALL[name], transport)))
+
+
+@pytest.mark.parametrize("name", ["ring allgather", "ring allreduce", "broadcast", "sendrecv"])
+def test_every_missing_wait_does_go_wrong_in_some_interleaving(name):
+    """The proof refuses nothing that could not happen: a run shows each fault."""
+    plan = planned(lowered(SMALL[name]))
+    for k in range(len(plan.waits.index)):
+        assert goes_wrong(without_wait(plan, k)), k
+
+
+def test_the_message_names_both_and_how():
+    found = problem(unsynced(planned(lowered(SMALL["ring allreduce"]))))
+    assert found.code == "E304"
+    assert found.message.count("rank ") == 2
+    assert "out of place" in found.message
+
+
+@pytest.mark.parametrize("p", [sendrecv(3), alltoall(3)])
+def test_a_race_only_in_place(p):
+    """Out of place these need no wait at all; in place everybody overwrites a send slot."""
+    plan = unsynced(planned(lowered(p)))
+    found = problem(plan)
+    assert "same memory in place" in found.message
+    race(replace(plan, in_place=False))
+
+
+def test_a_send_buffer_that_is_written():
+    plan = planned(lowered(SMALL["ring allreduce"]))
+    buffer = plan.dst.buffer.copy()
+    buffer[0] = Buffer.INPUT
+    assert problem(replace(plan, dst=replace(plan.dst, buffer=buffer))).code == "E305"
+
+
+def test_a_wait_for_the_wrong_primitive():
+    """Each wait moved to another flag of its rank: a race, unless the new order covers it."""
+    plan = planned(lowered(SMALL["ring allgather"]))
+    owner, caught = plan.rank_of()[plan.waits.owner()], 0
+    for k in range(len(plan.waits.index)):
+        index = plan.waits.index.copy()
+        index[k] = (index[k] + 1) % plan.n_flags[owner[k]]
+        wrong = replace(plan, waits=Csr(plan.waits.ptr, index))
+        try:
+            deadlock(wrong)
+            race(wrong)
+        except UserError:
+            caught += 1
+            continue
+        assert not goes_wrong(wrong, seeds=20)
+    assert caught > 0
