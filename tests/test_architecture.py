@@ -33,8 +33,9 @@ ALLOWED: dict[str, set[str]] = {
     "files": {"diagnostics"},
     "ir": {"diagnostics", "files"},
     "text": {"ir"},
+    "library": {"diagnostics", "files"},
     "network": BELOW,
-    "lang": BELOW | {"files", "network"},
+    "lang": BELOW | {"files", "library", "network"},
     "analysis": BELOW | {"jit", "network"},
     "passes": BELOW | {"analysis", "jit", "network"},
     "proofs": BELOW | {"analysis", "jit"},
@@ -45,19 +46,20 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": BELOW,
     "driver": BELOW | {"emit", "interop", "interruptible", "lang", "passes", "proofs", "sim"},
     "inputs": BELOW
-    | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "proofs"},
+    | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
+       "proofs"},
     "launch": BELOW | {"cli", "emit", "inputs", "interruptible", "runtime"},
     "predict": BELOW
-    | {"cli", "driver", "inputs", "interop", "interruptible", "lang", "network", "passes",
-       "proofs", "sim", "synth", "text"},
+    | {"cli", "driver", "inputs", "interop", "interruptible", "lang", "library", "network",
+       "passes", "proofs", "sim", "synth", "text"},
     "show": BELOW
-    | {"cli", "driver", "files", "inputs", "interruptible", "lang", "network", "predict",
-       "render", "sim", "text"},
+    | {"cli", "driver", "files", "inputs", "interruptible", "lang", "library", "network",
+       "predict", "render", "sim", "text"},
     "profile": BELOW | {"cli", "driver", "emit", "lang", "launch", "runtime"},
     "testing": BELOW | {"driver", "emit", "lang", "passes", "runtime"},
     "cli": BELOW
-    | {"driver", "files", "inputs", "lang", "launch", "predict", "profile", "runtime", "show",
-       "testing"},
+    | {"driver", "files", "inputs", "lang", "launch", "library", "network", "predict", "profile",
+       "runtime", "show", "testing"},
 }  # fmt: skip
 LONGEST = 400
 
