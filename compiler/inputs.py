@@ -31,6 +31,7 @@ from hccc.ir.plan import Plan
 from hccc.lang.cluster import load as cluster
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.transfer import load as transfer
+from hccc.library import shipped
 from hccc.proofs.proof import Proof
 
 PLAN_STOPS = ("plan", "cpu", "cuda", "hip")
@@ -85,8 +86,10 @@ def kind_of(text: str) -> Kind:
 
 
 def read(path: Path) -> Source:
-    """The text of a file of any kind, read once. Raises `UserError` E401, E402, E404."""
-    return Source(str(path), read_text(path, lambda head: _MOST[kind_of(head)]))
+    """The text of a file of any kind, or of what ships by that name, read once.
+
+    Raises `UserError` E401, E402, E404."""
+    return shipped.read(path, lambda head: _MOST[kind_of(head)])
 
 
 @interruptible

@@ -15,6 +15,7 @@ from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
+from hccc.library import shipped
 from hccc.predict import baselines as versus
 from hccc.sim import critical, usage
 from hccc.sim.costs import PROTOCOLS
@@ -94,7 +95,7 @@ def check_given(file: Path | None) -> None:
     """Raises E424 where no cluster was given."""
     if file is None:
         message = "times are a cluster's: say which with --cluster FILE"
-        raise fail("E424", message, help="examples/clusters has forty")
+        raise fail("E424", message, help=shipped.LIST_CLUSTERS)
 
 
 @interruptible

@@ -20,6 +20,7 @@ from hccc.inputs import Made
 from hccc.interruptible import interruptible
 from hccc.ir.topology import Topology, uniform
 from hccc.lang.cluster import load as cluster
+from hccc.library import shipped
 from hccc.predict import explanation as explain
 from hccc.show import trace
 from hccc.show.bandwidth import bandwidth
@@ -140,7 +141,7 @@ class _Subject:
     def machine(self) -> Machine:
         """The plan on its cluster; E424 without."""
         if self.wanted.file is None:
-            raise fail("E424", _NO_CLUSTER.rstrip("."), help="examples/clusters has forty")
+            raise fail("E424", _NO_CLUSTER.rstrip("."), help=shipped.LIST_CLUSTERS)
         if self._machine is None:
             self.on_phase("Simulating")
             self._machine = prepare(self.made.plan, self.where)

@@ -51,20 +51,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from hccc.diagnostics import Source
-from hccc.files.reading import read_text
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
 from hccc.lang.cluster.site import Site, read_site
 from hccc.lang.cluster.text import parse_defines
 from hccc.lang.transfer.syntax import Mistake
+from hccc.library import shipped
 from hccc.network.graph import apart
 
 MAX_BYTES = 8 << 20
 
 
 def load(path: str | Path) -> Topology:
-    """The cluster in a file. Raises `UserError`, for files that are no text too."""
-    return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
+    """The cluster in a file, or one that ships by that name. Raises `UserError`."""
+    return parse(shipped.read(Path(path), MAX_BYTES, shipped.CLUSTERS))
 
 
 def parse(source: Source) -> Topology:
