@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from hccc.cli.main import cli
+from tests.cli.commandline import process
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WRONG = EXAMPLES / "mistakes" / "wrong_hm_allreduce.rccl"
@@ -24,8 +22,8 @@ def test_one_expression_is_all_that_is_wrong() -> None:
 
 
 def test_it_is_refused_as_readme_says() -> None:
-    refused = CliRunner().invoke(cli, ["check", str(WRONG)])
-    assert refused.exit_code == 1
+    refused = process("check", WRONG)
+    assert (refused.returncode, refused.stdout) == (1, "")
     said = refused.stderr.removeprefix(str(WRONG))
     assert said.startswith(":17:21: error[E203]: ")
     assert said in (EXAMPLES.parent / "README.md").read_text()
