@@ -34,13 +34,13 @@ MICRO_BATCHES = tuple(1 << k for k in range(14, 23, 2))  # 16 KiB … 4 MiB
 @dataclass(frozen=True, slots=True)
 class Call:
     """How a call is made, but its size. micro_batch: bytes, 0 as the runtime cuts the size, None
-    the best of that and MICRO_BATCHES; times in µs."""
+    the best of that and MICRO_BATCHES; times in µs; launch: None as the cluster says."""
 
     micro_batch: int | None = 0
     window: int = 0
     in_place: bool = False
     protocol: str = "Simple"
-    launch: float = 0.0
+    launch: float | None = None
     step: float = 0.0
     interpret: float = 0.0
     contention: float = 0.0

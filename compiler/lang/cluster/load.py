@@ -23,6 +23,9 @@ node about all nodes:
 | `device` *                   | `{vendor =>, name =>, reduce =>, block =>}`: GB/s of a reduction|
 |                              | (1/γ), GB/s that one thread block copies                        |
 | `cores` *                    | thread blocks of a node that run at once; more take turns       |
+| `launch` *                   | `43`: µs of a launch; `{base => 43, entry =>, wake =>}`: also µs|
+|                              | for each thread block of a core, and where several cores run    |
+|                              | them; 0 where not given. All nodes launch at once               |
 | `latency` *                  | `{direct => 0.7, mesh =>, switch =>, port =>, nic =>}`: α in µs |
 | `interlatency`               | `{direct =>, switch =>, leaf =>, spine =>}`                     |
 | `leaf`                       | `[((node1, node2) -> (25,16)), ...]`: NICs below a switch, and  |
