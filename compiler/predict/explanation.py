@@ -162,7 +162,7 @@ def _reasons(g: Gap) -> dict[str, str]:
     few = f"{b.flight:.1f} transfers at a time, whose blocks move {b.offered:.1f} GB/s at most"
     held = f"{b.flight:.1f} transfers at a time: uneven over time, or other links hold them up"
     scarce = b.offered < b.capacity
-    edge = g.run.time - g.run.request.costs.launch - b.end
+    edge = g.run.time - g.run.launch - b.end
     return reasons | {
         "extra bytes": f"more goes {cut.name} than must",
         "imbalance": f"{b.name} has more to carry than the cut on average",

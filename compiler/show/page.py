@@ -20,6 +20,7 @@ from hccc.inputs import recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology, uniform
+from hccc.library import shipped
 from hccc.options import Options
 from hccc.predict.explanation import explain
 from hccc.show import trace
@@ -158,7 +159,7 @@ class Subject:
     def machine(self) -> Machine:
         """The plan on its cluster; E424 without."""
         if self.cluster is None:
-            raise fail("E424", _NO_CLUSTER.rstrip("."), help="examples/clusters has forty")
+            raise fail("E424", _NO_CLUSTER.rstrip("."), help=shipped.LIST_CLUSTERS)
         if self._machine is None:
             self.on_phase("Simulating")
             self._machine = prepare(self.compiled.plan, self.cluster)

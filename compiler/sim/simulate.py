@@ -77,6 +77,11 @@ class Run:
         return self.algbw * self.machine.plan.collective.bus_factor()
 
     @property
+    def launch(self) -> float:
+        """µs of `time` before the first primitive."""
+        return launch_of(self.machine, self.request)
+
+    @property
     def moves(self) -> B1:
         """Whether each primitive moves data in this kind of call: b1[P]."""
         return _moves(self.machine, self.request)
@@ -128,10 +133,16 @@ def simulate(machine: Machine, request: Request) -> Run:
     if hung := engine.run(s, float(plan.channels)):
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
         raise fail("E423", f"{hung} thread blocks of {plan.name} never finish", help=help)
-    time = request.costs.launch + float(s.instance["end"].max(initial=0.0))
+    time = launch_of(machine, request) + float(s.instance["end"].max(initial=0.0))
     found = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
     found += [s.resource[name] for name in ("carried", "active")]
     return Run(machine, request, batches, window, micro, last, size, time, *found)
+
+
+def launch_of(machine: Machine, request: Request) -> float:
+    """µs before the first primitive: as the call says, else as the cluster does."""
+    given = request.costs.launch
+    return machine.launch if given is None else given
 
 
 def _moves(machine: Machine, request: Request) -> B1:
