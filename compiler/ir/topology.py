@@ -1,6 +1,6 @@
 """Topology: the cluster a program runs on: ranks, links, and what links share.
 
-Printed, a Topology is the cluster language (DESIGN §4, `topology_lines`). A transfer u → v takes
+Printed, a Topology is the cluster language (docs/cluster-language.md). A transfer u → v takes
 the first that there is of
 
 1. their direct link (`links`);

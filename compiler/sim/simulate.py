@@ -1,7 +1,7 @@
 """simulate: runs a Machine for one message and says how long it takes.
 
-DESIGN §7: a transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and
-shared groups are divided max-min fairly among what is in flight.
+A transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and shared
+groups are divided max-min fairly among what is in flight (cost-model §1, §2).
 """
 
 from __future__ import annotations

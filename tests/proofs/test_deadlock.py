@@ -119,7 +119,7 @@ def test_staged_ring_send_first_in_one_block(slots):
     """Rank by rank "send, then receive": D ∪ P has no cycle, the contracted graph has one.
 
     It runs while the micro-batches fit the slots and hangs at slots · J + 1 at the latest, J
-    being the length of the circle (refs to kernels.md §2.2).
+    being the length of the circle (kernel-protocol §5).
     """
     p = lowered(ring_allgather(4), Transport.STAGED)
     send_first = sorted(range(len(p)), key=lambda i: (i // 2 // 4, i % 2, i))

@@ -1,4 +1,4 @@
-"""The cluster language (`.cluster`, DESIGN §4; HeteCCL App. A, Fig. 10): text to Topology.
+"""The cluster language (`.cluster`; HeteCCL App. A, Fig. 10): text to Topology.
 
     define nodenum = 2
     define node1 = 2
