@@ -10,6 +10,8 @@ O(its blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTE
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hccc.analysis.ancestry import (
@@ -28,7 +30,7 @@ from hccc.ir.arrays import I4, I8, U1, Csr, entries
 from hccc.jit.compiled import njit, prange
 
 COLUMNS = 64
-LANES = 2  # threads that take columns in turn; each needs a clock of its own
+THREADS = 2  # each takes groups of columns, and needs a clock of its own
 CLOCK_BYTES = 1 << 30
 EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
 
@@ -37,7 +39,7 @@ EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would 
 def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I4:
     """Primitives in an order that respects blocks and edges; on a cycle, those before it.
 
-    The blocks take turns, as they would on a machine. O(n + edges).
+    Blocks advance by turns, one primitive each, as on a machine. O(n + edges).
     """
     n = tb_ptr[-1]
     waiting = np.zeros(n, np.int32)
@@ -74,44 +76,66 @@ def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I
     return order[:done]
 
 
+class _Graph(NamedTuple):
+    """Primitives in thread blocks, and the edges between them.
+
+    order: `topological`; block: i4[n]; position: i4[n], in its block; first: i8[blocks], the first
+    primitive of each; the primitives that i waits for are `pred[pred_ptr[i]:pred_ptr[i + 1]]`.
+    """
+
+    order: I4
+    block: I4
+    position: I4
+    first: I8
+    pred_ptr: I8
+    pred: I4
+
+
+class _Questions(NamedTuple):
+    """Is a[q] b[q], or before it? Those with a[q] in block `starts[k]` are
+    `which[ptr[k]:ptr[k + 1]]`."""
+
+    a: I4
+    b: I4
+    starts: I4
+    ptr: I8
+    which: I4
+
+
 @njit
-def _column(
-    clock: I4, order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4,
-    column: I4, width: int,
-) -> None:  # fmt: skip
+def _fill(clock: I4, graph: _Graph, column: I4, width: int) -> None:
     """Fills clock[i, column[b]]: how many primitives of block b are at or before i."""
-    for i in order:
-        b = block[i]
-        if i > first[b]:
+    for i in graph.order:
+        b = graph.block[i]
+        if i > graph.first[b]:
             clock[i, :width] = clock[i - 1, :width]
         else:
             clock[i, :width] = 0
-        for k in range(pred_ptr[i], pred_ptr[i + 1]):
-            p = pred[k]
+        for k in range(graph.pred_ptr[i], graph.pred_ptr[i + 1]):
+            p = graph.pred[k]
             for c in range(width):
                 clock[i, c] = max(clock[i, c], clock[p, c])
         if column[b] >= 0:
-            clock[i, column[b]] = position[i] + 1
+            clock[i, column[b]] = graph.position[i] + 1
 
 
 @njit(parallel=True)
-def _before(
-    order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4, starts: I4,
-    query_ptr: I8, query: I4, a: I4, b: I4, columns: int, lanes: int,
-) -> U1:  # fmt: skip
-    """For every query: is a[q] b[q], or before it? Query k is one of those from `starts[k]`."""
+def _before(graph: _Graph, asked: _Questions, columns: int, threads: int) -> U1:
+    """The answer to every question, by clocks of `columns` blocks at a time: u1[q]."""
+    starts, block = asked.starts, graph.block
     n_groups = (len(starts) + columns - 1) // columns
-    answer = np.zeros(len(a), np.uint8)
-    for lane in prange(lanes):
+    answer = np.zeros(len(asked.a), np.uint8)
+    for thread in prange(threads):
         clock = np.zeros((len(block), columns), np.int32)
-        column = np.full(len(first), -1, np.int32)
-        for g in range(lane, n_groups, lanes):
+        column = np.full(len(graph.first), -1, np.int32)
+        for g in range(thread, n_groups, threads):
             lo, hi = g * columns, min(len(starts), (g + 1) * columns)
             column[starts[lo:hi]] = np.arange(hi - lo)
-            _column(clock, order, block, position, first, pred_ptr, pred, column, hi - lo)
-            for k in range(query_ptr[lo], query_ptr[hi]):
-                q = query[k]
-                answer[q] = clock[b[q], column[block[a[q]]]] > position[a[q]]
+            _fill(clock, graph, column, hi - lo)
+            for k in range(asked.ptr[lo], asked.ptr[hi]):
+                q = asked.which[k]
+                a, b = asked.a[q], asked.b[q]
+                answer[q] = clock[b, column[block[a]]] > graph.position[a]
             column[starts[lo:hi]] = -1
     return answer
 
@@ -122,12 +146,10 @@ def _by_clock(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
     position = (np.arange(len(block)) - tb_ptr[:-1][block]).astype(np.int32)
     starts, which = np.unique(block[a], return_inverse=True)
     query_ptr, query = group(which, len(starts))
-    fitting = CLOCK_BYTES // (4 * LANES * max(1, len(block)))
+    fitting = CLOCK_BYTES // (4 * THREADS * max(1, len(block)))
     columns = max(1, min(COLUMNS, len(starts), fitting))
-    return _before(
-        order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index, starts, query_ptr,
-        query, a, b, columns, LANES,
-    )  # fmt: skip
+    graph = _Graph(order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index)
+    return _before(graph, _Questions(a, b, starts, query_ptr, query), columns, THREADS)
 
 
 def _effort(tb_ptr: I8) -> int:

@@ -26,8 +26,8 @@ def gather(n: int) -> Plan:
 def test_only_the_root_has_many() -> None:
     """A location at the widest rank's width for each rank would be n²."""
     plan = gather(300)
-    assert locate(plan, in_place=False).count == 2 * 300
-    assert locate(plan, in_place=True).count == 2 * 300
+    assert locate(plan, in_place=False).total == 2 * 300
+    assert locate(plan, in_place=True).total == 2 * 300
 
 
 @pytest.mark.parametrize("op", [OpType.SENDRECV, OpType.CUSTOM])
