@@ -24,7 +24,7 @@ from hccc.analysis.ancestry import (
     settle,
     settle_edges,
 )
-from hccc.analysis.chunk_forests import among_kin
+from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.grouping import group
 from hccc.ir.arrays import I4, I8, U1, Csr, entries
 from hccc.jit.compiled import njit, prange
@@ -156,34 +156,34 @@ def _effort(tb_ptr: I8) -> int:
     return int(tb_ptr[-1]) * len(tb_ptr) // EFFORT
 
 
-def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, kin: I4) -> U1:
+def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -> U1:
     """For every pair: is a[q] b[q], or does it happen before it? u1[q].
 
     tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`;
-    kin: i4[n] the chunk of each, or any other hint (`kin.among_kin`).
+    chunk: i4[n] the chunk of each, or any other hint (`chunk_forests.within_chunks`).
     """
     if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
         return _by_clock(tb_ptr, preds, order, a, b)
     label, limit = labels(tb_ptr, preds, order), _effort(tb_ptr)
     answer = settle(label, preds.ptr, preds.index, a, b, 0)
-    for more in (_along_kin, _searched):
+    for more in (_within_chunks, _searched):
         left = np.flatnonzero(answer == UNKNOWN)
         if len(left):
-            answer[left] = more(label, preds, order, a[left], b[left], kin, limit)
+            answer[left] = more(label, preds, order, a[left], b[left], chunk, limit)
     left = np.flatnonzero(answer == UNKNOWN)
     if len(left):
         answer[left] = _by_clock(tb_ptr, preds, order, a[left], b[left])
     return answer
 
 
-def _along_kin(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
-    other = among_kin(label, preds, order, kin)
+def _within_chunks(label: I4, preds: Csr, order: I4, a: I4, b: I4, chunk: I4, limit: int) -> U1:
+    other = within_chunks(label, preds, order, chunk)
     if other is None:
         return np.full(len(a), UNKNOWN, np.uint8)
     return settle(other, preds.ptr, preds.index, a, b, limit)
 
 
-def _searched(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
+def _searched(label: I4, preds: Csr, order: I4, a: I4, b: I4, chunk: I4, limit: int) -> U1:
     return by_searching(label, preds.ptr, preds.index, a, b, np.full(len(a), NONE, np.int64))
 
 
@@ -197,14 +197,14 @@ def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
     answer = settle_edges(label, preds.ptr, preds.index, _effort(tb_ptr))
     open_ = np.flatnonzero(answer == UNKNOWN)
     if len(open_):
-        edge, other = _ways_round(tb_ptr, preds, open_)
+        edge, other = _detours(tb_ptr, preds, open_)
         reached = _by_clock(tb_ptr, preds, order, preds.index[edge], other)
         answer[open_] = NO
         answer[edge[reached == YES]] = YES
     return answer
 
 
-def _ways_round(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
+def _detours(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
     """Every (edge, primitive right before the edge's end other than its start)."""
     row = np.searchsorted(preds.ptr, edges, side="right") - 1
     ptr, sibling = entries(preds.ptr, row)

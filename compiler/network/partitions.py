@@ -117,13 +117,13 @@ def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partitions:
 def weakest(t: Topology, net: Network) -> Partitions:
     """The partition with the least ratio of those compared; exact as the module says."""
     found = [measured(net, label) for label in shown(t)]
-    best = min(found, key=lambda parts: parts.ratio)
+    best = min(found, key=lambda partition: partition.ratio)
     node = np.unique(t.node, return_inverse=True)[1]
     for atoms in (np.arange(len(t)), node):
         if 1 < int(atoms.max()) + 1 <= EXACT:
             small = net.contracted(atoms)
-            for way in (small, small.reversed()):
-                best = _narrowed(way, best, atoms, net)
+            for directed in (small, small.reversed()):
+                best = _narrowed(directed, best, atoms, net)
             break
     return best
 

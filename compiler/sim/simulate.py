@@ -25,7 +25,7 @@ MOST_INSTANCES = 1 << 27  # 28 bytes each
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call. size: bytes, as nccl-tests counts (the larger of a rank's buffers); micro_batch:
-    bytes of a lane's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
+    bytes of a channel's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
     all of them (task-level), 1 is algorithm-level execution."""
 
     size: int
@@ -42,8 +42,8 @@ class Run:
     Instances (primitive p, micro-batch m) are rows p · batches + m: `begin`, when their block got
     there; `ready`, when their waits were over; `end`: f8 µs. cause: i4, the instance of another
     block that let it go, -1 where its own block's order did. carried: f8[R] bytes over each
-    resource of the machine, all lanes, with what the protocol adds; active: f8[R] µs during which
-    anything crossed it.
+    resource of the machine, all channels, with what the protocol adds; active: f8[R] µs during
+    which anything crossed it.
     """
 
     machine: Machine

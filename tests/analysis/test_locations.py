@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.analysis.chunk_forests import among_kin
+from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.locations import locate
 from hccc.analysis.waits import enforced
 from hccc.diagnostics import Source
@@ -61,4 +61,4 @@ def test_hints_that_do_not_fit_a_number_are_left_out() -> None:
     label[-1, 0] = (1 << 31) - 2
     kin = np.full(len(plan), (1 << 31) - 2, np.int32)
     order = np.arange(len(plan), dtype=np.int32)
-    assert among_kin(label, enforced(plan), order, kin) is None
+    assert within_chunks(label, enforced(plan), order, kin) is None
