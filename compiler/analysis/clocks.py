@@ -160,7 +160,7 @@ def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -
     """For every pair: is a[q] b[q], or does it happen before it? u1[q].
 
     tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`;
-    chunk: i4[n] the chunk of each, or any other hint (`chunk_forests.within_chunks`).
+    chunk: i4[n], the chunk of each primitive, which only makes answers faster (`chunk_forests`).
     """
     if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
         return _by_clock(tb_ptr, preds, order, a, b)

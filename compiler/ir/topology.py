@@ -295,6 +295,6 @@ def members(side: Csr, t: Topology) -> B1:
     """Which GPUs (numbered from the node's first rank) are at a side: b1[groups, widest node]."""
     first = t.first_rank
     widest = int(np.diff(first).max(initial=1))
-    found = np.zeros((len(side), widest), np.bool_)
-    found[side.owner(), side.index - first[t.node[side.index]]] = True
-    return found
+    inside = np.zeros((len(side), widest), np.bool_)
+    inside[side.owner(), side.index - first[t.node[side.index]]] = True
+    return inside

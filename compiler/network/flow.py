@@ -207,8 +207,8 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> None:
 
 def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I8]:
     """The SWITCH groups of the pairs that use nothing else: (pair, 2 · group + direction)."""
-    found = routes(t, src, dst)
-    owner, number = found.uses.owner(), found.resource[found.uses.index]
+    used = routes(t, src, dst)
+    owner, number = used.uses.owner(), used.resource[used.uses.index]
     groups = np.minimum(number // 2, len(t.level) - 1)
     switch = (number < router.first_link) & (t.level[groups] == Level.SWITCH)
     only = np.ones(len(src), np.bool_)
@@ -243,9 +243,9 @@ def colours(net: Network, marked: I8 | None = None) -> I8:
         np.add.at(out, net.tail, _mixed(arc + colour[net.head]))
         np.add.at(into, net.head, _mixed(arc ^ colour[net.tail]))
         colour = _mixed(colour + _mixed(out) * np.uint64(3) + into)
-        if (found := len(np.unique(colour))) == kinds:
+        if (count := len(np.unique(colour))) == kinds:
             break
-        kinds = found
+        kinds = count
     return np.unique(colour[: net.ranks], return_inverse=True)[1]
 
 

@@ -1,4 +1,4 @@
-"""The face of a Topology that graph libraries read: ranks, and what they share, as vertices.
+"""graph: a Topology as graph libraries read it: ranks, and what they share, as vertices.
 
 A route is a path over hubs, `("mesh", 0)`, `("leaf", 2)`, …: a switch is one hub with an edge to
 and from each of its members, never an edge for each pair.

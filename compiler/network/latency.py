@@ -52,8 +52,8 @@ class Distances:
 
     def into(self, inside: B1) -> float:
         """µs of the shortest path into a set of ranks, b1[ranks], from outside."""
-        found = dijkstra(self.matrix, indices=np.flatnonzero(~inside), min_only=True)
-        return float(found[: self.net.ranks][inside].min())
+        distance = dijkstra(self.matrix, indices=np.flatnonzero(~inside), min_only=True)
+        return float(distance[: self.net.ranks][inside].min())
 
     def between(self, label: I8) -> float:
         """µs of the shortest path between parts, of a label i8[ranks]; 0, which holds anyway,

@@ -118,8 +118,8 @@ def _sub_pipeline(
         if b.size[OFFERS] > 0 and b.offers[0] == c:
             pop(b.offers, 0, b.size[OFFERS], t.served)
             b.size[OFFERS] -= 1
-        found = _serve(t, ready, b, c, sub, done)
-        if found > done:
+        now = _serve(t, ready, b, c, sub, done)
+        if now > done:
             t.served[c] += 1
             if ready.n[c] > 0:
                 again[n_again] = c
@@ -127,7 +127,7 @@ def _sub_pipeline(
         elif ready.n[c] > 0:
             blocked[n_blocked] = c
             n_blocked += 1
-        done = found
+        done = now
     return n_blocked, done
 
 

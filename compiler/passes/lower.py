@@ -147,13 +147,13 @@ def _fill(
 def _queues(src: I4, dst: I4, n_ranks: int) -> tuple[Queues, I4, I4]:
     """One queue per connection; the queue of each task and its message index, in schedule order."""
     key = src.astype(np.int64) * n_ranks + dst
-    found, queue = np.unique(key, return_inverse=True)
-    length = np.bincount(queue, minlength=len(found))
-    by_queue = csr_from_pairs(queue, np.arange(len(queue)), len(found))
+    pairs, queue = np.unique(key, return_inverse=True)
+    length = np.bincount(queue, minlength=len(pairs))
+    by_queue = csr_from_pairs(queue, np.arange(len(queue)), len(pairs))
     message_index = np.empty(len(queue), np.int32)
     message_index[by_queue.index] = np.arange(len(queue)) - np.repeat(by_queue.ptr[:-1], length)
-    unset = np.full(len(found), -1, np.int32)
-    queues = Queues(found // n_ranks, found % n_ranks, length, unset, unset)
+    unset = np.full(len(pairs), -1, np.int32)
+    queues = Queues(pairs // n_ranks, pairs % n_ranks, length, unset, unset)
     return queues, queue.astype(np.int32), message_index
 
 

@@ -62,10 +62,10 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
     buffer[home], slot[home] = Buffer.OUTPUT, c.output_slot(o.slot[home].astype(np.int64))
     away = value & ~home
     wanted = _key(c, o.rank[away], o.slot[away])
-    found = np.searchsorted(keys, wanted)
-    if not np.array_equal(keys[found[found < len(keys)]], wanted):
+    at = np.searchsorted(keys, wanted)
+    if not np.array_equal(keys[at[at < len(keys)]], wanted):
         raise InternalError("a value is read where nothing writes it")
-    buffer[away], slot[away] = Buffer.SCRATCH, slots[found]
+    buffer[away], slot[away] = Buffer.SCRATCH, slots[at]
     return Operands(o.ptr, o.rank, buffer, slot)
 
 

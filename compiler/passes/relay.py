@@ -48,8 +48,8 @@ def _sends(p: Primitives) -> B1:
     """Primitives that only send: from memory into one queue."""
     alone = (p.src.counts() == 1) & (p.dst.counts() == 1)
     first, to = p.src.buffer[p.src.ptr[:-1]], p.dst.buffer[p.dst.ptr[:-1]]
-    found: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
-    return found
+    mergeable: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
+    return mergeable
 
 
 def _sent_on(p: Primitives) -> Primitives:

@@ -1,4 +1,5 @@
-"""requeue: gives parts of a program queues of their own, as NCCL's channels and MSCCL's stages do.
+"""requeue: gives groups of primitives queues of their own, as NCCL's channels and MSCCL's stages
+do.
 
 `lower` makes one queue for each connection. Thread blocks that share a connection cannot share its
 queue, since each end of a queue is one block that serves it in order.
@@ -15,18 +16,18 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
 
 
-def requeue(p: Primitives, part: I4) -> Primitives:
-    """`p` with a queue for every connection between a part and a part.
+def requeue(p: Primitives, label: I4) -> Primitives:
+    """`p` with a queue for every connection from one group of primitives to another.
 
-    part: i4[n], at least 0, of each primitive. Messages keep their order. Direct primitives have no
-    queues and stay. O(messages log messages).
+    label: i4[n], at least 0, the group of each primitive. Messages keep their order. Direct
+    primitives have no queues and stay. O(messages log messages).
     """
     if not len(p.queues):
         return p
     sent, sender = _messages(p.dst)
     taken, receiver = _messages(p.src)
-    width = int(part.max(initial=0)) + 1
-    ends = part[sender].astype(np.int64) * width + part[receiver]  # both are sorted by message
+    width = int(label.max(initial=0)) + 1
+    ends = label[sender].astype(np.int64) * width + label[receiver]  # both are sorted by message
     queue = sent >> 32
     keys, of = np.unique(queue * width * width + ends, return_inverse=True)
     if len(keys) == len(p.queues):

@@ -27,7 +27,7 @@ class Machine:
     message; uses: Csr[P] of resources, weight: f8 how often a primitive's bytes cross each (all
     channels together); alpha: f8[P] µs; move, combine: f8[P] µs per byte of a thread block and of a
     reduction; core: i4[P] the resource that stands for the core it runs on, or -1; resource: i8[R]
-    numbers as in `ir/routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core.
+    numbers as in `routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core.
     """
 
     plan: Plan
@@ -48,8 +48,8 @@ class Machine:
     @property
     def links(self) -> B1:
         """Which resources are the network's: b1[R]."""
-        found: B1 = self.resource >= 0
-        return found
+        links: B1 = self.resource >= 0
+        return links
 
 
 def check_ranks(plan: Plan, topology: Topology) -> None:
@@ -116,17 +116,17 @@ def _queues(operands: Operands) -> Csr:
 
 def _crossing(plan: Plan, rank: I4) -> tuple[I4, I4, I4]:
     """Every operand in another rank's memory: (primitive, from, to)."""
-    found = []
+    crossings = []
     for operands, reads in ((plan.src, True), (plan.dst, False)):
         row = operands.owner()
         queue = operands.buffer == Buffer.QUEUE
         away = ~queue & (operands.rank != rank[row])
         here, there = rank[row[away]], operands.rank[away]
-        found.append((row[away], there, here) if reads else (row[away], here, there))
+        crossings.append((row[away], there, here) if reads else (row[away], here, there))
         if not reads:  # the sender's store crosses the link, not the receiver's load
             q = operands.rank[queue]
-            found.append((row[queue], plan.queues.src[q], plan.queues.dst[q]))
-    row, src, dst = (np.concatenate(column) for column in zip(*found, strict=True))
+            crossings.append((row[queue], plan.queues.src[q], plan.queues.dst[q]))
+    row, src, dst = (np.concatenate(column) for column in zip(*crossings, strict=True))
     return row, src, dst
 
 

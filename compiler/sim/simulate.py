@@ -99,9 +99,9 @@ class Run:
         return self._per_block(busy, np.add)
 
     def _per_block(self, values: F8, combine: np.ufunc) -> F8:
-        found = np.zeros(len(self.machine.plan.tb_ptr) - 1)
-        combine.at(found, self.machine.plan.block_of(), values)
-        return found
+        each = np.zeros(len(self.machine.plan.tb_ptr) - 1)
+        combine.at(each, self.machine.plan.block_of(), values)
+        return each
 
     @property
     def utilisation(self) -> F8:
@@ -129,9 +129,9 @@ def simulate(machine: Machine, request: Request) -> Run:
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
         raise fail("E423", f"{hung} thread blocks of {plan.name} never finish", help=help)
     time = request.costs.launch + float(s.instance["end"].max(initial=0.0))
-    found = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
-    found += [s.resource[name] for name in ("carried", "active")]
-    return Run(machine, request, batches, window, micro, last, size, time, *found)
+    figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
+    figures += [s.resource[name] for name in ("carried", "active")]
+    return Run(machine, request, batches, window, micro, last, size, time, *figures)
 
 
 def _moves(machine: Machine, request: Request) -> B1:

@@ -40,13 +40,13 @@ def links(run: Run) -> list[Links]:
     used = np.flatnonzero(machine.links & (run.carried > 0))
     kind = kinds(machine.topology, machine.resource[used])
     share = run.utilisation[used]
-    found = []
+    kinds_used = []
     for k in np.unique(kind):
         mine = share[kind == k]
         top = used[kind == k][np.argmax(mine)]
         name = names(machine.topology, machine.resource[[top]])[0]
-        found.append(Links(KINDS[k], len(mine), float(mine.mean()), float(mine.max()), name))
-    return sorted(found, key=lambda x: -x.most)
+        kinds_used.append(Links(KINDS[k], len(mine), float(mine.mean()), float(mine.max()), name))
+    return sorted(kinds_used, key=lambda x: -x.most)
 
 
 def utilisation(run: Run) -> float:

@@ -52,7 +52,7 @@ from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.cuts import Flows, gathered, narrowest
 from hccc.network.flow import Network, colours, network
 from hccc.network.latency import Distances
-from hccc.network.partitions import Partitions, inflow, shown, weakest
+from hccc.network.partitions import Partition, inflow, shown, weakest
 from hccc.network.set_names import partition_name, set_name
 from hccc.sim.costs import SIMPLE, Costs
 
@@ -66,7 +66,7 @@ WHOLE = frozenset({OpType.BROADCAST, OpType.REDUCE})
 class Cut:
     """What must cross where. parts: the ranks of C, or of each part; name: what the topology calls
     it, `into node2`; share: bytes that cross for each byte of the call; capacity: GB/s; resources:
-    i8 the shared groups and links that cross it, numbered as in `ir/routes`."""
+    i8 the shared groups and links that cross it, numbered as in `routes`."""
 
     name: str
     parts: tuple[tuple[int, ...], ...]
@@ -154,8 +154,8 @@ def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
 def _sorts(net: Network, root: int | None = None) -> I8:
     """A rank of every sort, the root's left out."""
     marked = None if root is None else (np.arange(net.ranks) == root).astype(np.int64)
-    found = np.unique(colours(net, marked), return_index=True)[1]
-    return found if root is None else found[found != root]
+    ranks = np.unique(colours(net, marked), return_index=True)[1]
+    return ranks if root is None else ranks[ranks != root]
 
 
 def _latency(net: Network, distances: Distances, op: OpType, root: int) -> float:
@@ -210,7 +210,7 @@ def _allreduce(t: Topology, net: Network, distances: Distances) -> tuple[float, 
     return distances.between(partition.label), _between(t, partition)
 
 
-def _between(t: Topology, partition: Partitions) -> Cut:
+def _between(t: Topology, partition: Partition) -> Cut:
     rows = [np.flatnonzero(partition.label == part).tolist() for part in range(partition.count)]
     name = f"between {partition_name(t, partition.label)}"
     share = 2.0 * (partition.count - 1)
@@ -230,9 +230,9 @@ def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tu
         for back, directed in ((False, small), (True, small.reversed())):
             with np.errstate(divide="ignore"):
                 ratio = crosses / inflow(directed)[0]
-            if (found := float(ratio.max())) > most:
+            if (largest := float(ratio.max())) > most:
                 part = int(ratio.argmax())
-                most, backward, best, share = found, back, label == part, float(crosses[part])
+                most, backward, best, share = largest, back, label == part, float(crosses[part])
     directed = net.reversed() if backward else net
     pair = directed.contracted(best.astype(np.int64))
     ends = np.array([np.inf, 0.0])

@@ -104,17 +104,17 @@ def circuits(t: Topology) -> I4:
 def _search(hops: _Hops, rounds: int) -> tuple[I4, float]:
     """As many circuits as carry more for it, and the GB/s of all together. Where one more carries
     no more, all are found anew up to `rounds` times."""
-    rng, found = np.random.default_rng(0), list[I4]()
+    rng, orders = np.random.default_rng(0), list[I4]()
     best, most = np.zeros((0, len(hops.topology)), np.int32), 0.0
     for count in range(1, _most(hops) + 1):
-        found.append(_circuit(hops))
-        hops.use(found[-1])
+        orders.append(_circuit(hops))
+        hops.use(orders[-1])
         for _ in range(rounds):
             if count * hops.rate > GAIN * most:
                 break
-            found = _rerouted(hops, found, rng)
+            orders = _rerouted(hops, orders, rng)
         if count * hops.rate > GAIN * most:
-            best, most = np.stack(found), count * hops.rate
+            best, most = np.stack(orders), count * hops.rate
     return best, most
 
 
@@ -183,19 +183,19 @@ def _most(hops: _Hops) -> int:
     return max(1, min(MOST, max(kinds)))
 
 
-def _rerouted(hops: _Hops, found: list[I4], rng: np.random.Generator) -> list[I4]:
+def _rerouted(hops: _Hops, orders: list[I4], rng: np.random.Generator) -> list[I4]:
     """Every circuit in turn makes room for the others, and is found anew where routes cost a little
-    more or less; `found` again where that crowds more."""
+    more or less; `orders` again where that crowds more."""
     before, load = hops.crowding, hops.load.copy()
-    new = list(found)
-    for i, old in enumerate(found):
+    new = list(orders)
+    for i, old in enumerate(orders):
         hops.use(old, -1)
         new[i] = _circuit(hops, 1 + rng.random(len(hops.routes.bandwidth)))
         hops.use(new[i])
     if hops.crowding <= before:
         return new
     hops.load = load
-    return found
+    return orders
 
 
 def _circuit(hops: _Hops, noise: F8 | float = 1.0) -> I4:
