@@ -81,7 +81,7 @@ def _queues_in_order(plan: Plan) -> None:
         wrong = same & ((np.diff(row) <= 0) | (np.diff(block[row]) != 0))
         if wrong.any():
             i = int(row[1:][wrong][0])
-            raise fail("E303", f"{name(plan, i)} serves its queue out of turn")
+            raise fail("E303", f"{name(plan, i)} serves its queue out of order")
 
 
 def _one_tile(plan: Plan, waits: Csr) -> None:

@@ -60,7 +60,7 @@ def _switches(t: Topology) -> list[Joint]:
             rate = t.shared[t.first_switch + k]
             left, right = (words.runs(t.local[side].tolist(), 3) for side in (a, b))
             lines = (f"GPUs {left} ↔ GPUs {right}", f"{words.rate(rate)} shared")
-            found.append(Joint(x, y, lines, rate.bandwidth * rate.lanes))
+            found.append(Joint(x, y, lines, rate.bandwidth * rate.parallel))
     return found
 
 
@@ -79,5 +79,5 @@ def _links(t: Topology) -> list[Joint]:
             f"node{x + 1} → node{y + 1}",
             f"{words.count(len(same), 'link')} of {words.rate(rate)}",
         )
-        found.append(Joint(x, y, lines, rate.bandwidth * rate.lanes * len(same)))
+        found.append(Joint(x, y, lines, rate.bandwidth * rate.parallel * len(same)))
     return found

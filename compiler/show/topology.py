@@ -188,7 +188,7 @@ class _Panel:
         right = 1.25 if node.strips else 0.2
         self.width = max(COLUMN * node.columns + 0.2 + right, words_wide + 0.4, 2.2)
         caps = [n.capacity for n in node.nics] + [p.capacity for b in node.bars for p in b]
-        caps += [a.rate.bandwidth * a.rate.lanes for a in node.arcs]
+        caps += [a.rate.bandwidth * a.rate.parallel for a in node.arcs]
         self.line = _Widths(max([*caps, 1e-9]))
 
     def centre(self, column: float) -> float:
@@ -273,7 +273,9 @@ class _Panel:
         steps = [i / 24 for i in range(25)]
         xs = [a + shift + (b - a) * (3 * s * s - 2 * s**3) for s in steps]
         ys = [y - max(depth - abs(shift), 0.1) * (4 * s * (1 - s)) ** 0.6 for s in steps]
-        sheet.line(xs, ys, palette.COPY, self.line(arc.rate.bandwidth * arc.rate.lanes), alpha=0.75)
+        sheet.line(
+            xs, ys, palette.COPY, self.line(arc.rate.bandwidth * arc.rate.parallel), alpha=0.75
+        )
         if not arc.both:
             style = {"arrowstyle": "-|>", "color": palette.COPY, "shrinkA": 0, "shrinkB": 0}
             tip, tail = (xs[-1], ys[-1]), (xs[-3], ys[-3])
