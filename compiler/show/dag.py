@@ -1,6 +1,6 @@
 """The picture of a Dag: the transfers of one chunk and what each waits for, in layers of depth.
 
-Chunks whose DAGs are alike (`shapes`) are drawn once. Of many transfers those among some ranks are
+Chunks whose DAGs are alike (`chunk_classes`) are drawn once. Of many transfers those among some ranks are
 drawn, of many layers the first and the last. Lines are what data flows along; dotted, what only has
 to be read before it is written over.
 """
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.dag import SOURCE_INITIAL, Dag
 from hccc.ir.program import Op, Program
 from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
-from hccc.show.chunk_classes import Shape, shapes
+from hccc.show.chunk_classes import ChunkClass, chunk_classes
 
 TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
 HEAD = 8
@@ -29,7 +29,7 @@ _OPS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
 class Node:
     """A box: one transfer, or several that are not drawn one by one (`op` None)."""
 
-    text: str
+    label: str
     op: Op | None
     tip: str
 
@@ -48,8 +48,8 @@ class Drawing:
 @settings()
 def dag(value: Dag) -> Picture:
     """A Dag drawn. O(tasks log tasks) to find what is alike; what is drawn is bounded."""
-    name = words.clean(value.program.name, 48)
-    found = shapes(value)
+    name = text.clean(value.program.name, 48)
+    found = chunk_classes(value)
     title = f"{name}: dependencies"
     if not found:
         sheet = Sheet(5, 1)
@@ -61,8 +61,8 @@ def dag(value: Dag) -> Picture:
     wide = max(x + w for x, _, w in boxes.values()) + 0.3
     tall = max(y for _, y, _ in boxes.values()) - min(y for _, y, _ in boxes.values())
     lines = [*([drawing.left_out] if drawing.left_out else []), *_notes(found)]
-    says = f"Chunk {shape.chunks[0]}: {words.count(len(shape.tasks), 'transfer')} in"
-    says += f" {words.count(drawing.depth, 'layer')}"
+    says = f"Chunk {shape.chunks[0]}: {text.count(len(shape.tasks), 'transfer')} in"
+    says += f" {text.count(drawing.depth, 'layer')}"
     height = tall + 1.75 + 0.17 * len(lines)
     head = f"{name}: what each transfer of a chunk waits for"
     sheet = Sheet(max(wide, width_around(head, lines), 6.5), height)
@@ -74,7 +74,7 @@ def dag(value: Dag) -> Picture:
     return sheet.picture("dag", title, says + ".")
 
 
-def _notes(found: list[Shape]) -> list[str]:
+def _notes(found: list[ChunkClass]) -> list[str]:
     first, others = found[0], found[1:]
     alike, total = len(first.chunks), sum(len(s.chunks) for s in found)
     if not others:
@@ -83,18 +83,18 @@ def _notes(found: list[Shape]) -> list[str]:
             f"All {total:,} chunks are alike but for the names of ranks." if alike > 1 else only
         ]
     sizes = ", ".join(
-        f"{words.count(len(s.chunks), 'chunk')} of {words.count(len(s.tasks), 'transfer')}"
+        f"{text.count(len(s.chunks), 'chunk')} of {text.count(len(s.tasks), 'transfer')}"
         for s in others[:4]
     )
     more = ", …" if len(others) > 4 else ""
     here = f"No two of the {total:,} chunks are alike."
     if alike > 1:
         here = f"{alike:,} of {total:,} chunks are alike but for the names of ranks: this one and "
-        here += f"{words.named('chunk', first.chunks[1:], 4)}."
-    return [here, f"Not drawn: {words.count(len(others), 'other shape')} ({sizes}{more})."]
+        here += f"{text.named('chunk', first.chunks[1:], 4)}."
+    return [here, f"Not drawn: {text.count(len(others), 'other shape')} ({sizes}{more})."]
 
 
-def _drawing(value: Dag, shape: Shape) -> Drawing:
+def _drawing(value: Dag, shape: ChunkClass) -> Drawing:
     """What is drawn of a chunk's DAG."""
     tasks = shape.tasks.tolist()
     graph: nx.DiGraph[int] = nx.DiGraph()
@@ -106,7 +106,7 @@ def _drawing(value: Dag, shape: Shape) -> Drawing:
     layers = [found for layer in everything if (found := sorted(chosen.intersection(layer)))]
     left_out = ""
     if len(chosen) < len(tasks):
-        among = f"transfers among {words.named('rank', ranks)}" if ranks else "first transfers"
+        among = f"transfers among {text.named('rank', ranks)}" if ranks else "first transfers"
         left_out = f"Drawn: the {len(chosen)} {among}."
         left_out += f" Left out: {len(tasks) - len(chosen):,} others of this chunk."
     d = Drawing({}, [], {}, len(everything), left_out)
@@ -118,8 +118,8 @@ def _drawing(value: Dag, shape: Shape) -> Drawing:
             continue
         if i == cut.start:
             left = sum(len(layers[k]) for k in cut)
-            text = f"… {len(cut):,} layers, {left:,} transfers …"
-            d.nodes["cut"] = Node(text, None, text)
+            label = f"… {len(cut):,} layers, {left:,} transfers …"
+            d.nodes["cut"] = Node(label, None, label)
             d.layers.append(["cut"])
         name |= dict.fromkeys(layer, "cut")
     for b in name:
@@ -137,10 +137,10 @@ def _layer(d: Drawing, program: Program, layer: list[int], rest: str) -> dict[in
     name = dict.fromkeys(layer[len(drawn) :], rest)
     for task in drawn:
         t = program.transfers[task]
-        op, text = Op(int(t["op"])), f"{t['src']} → {t['dst']}"
-        tip = f"{_OPS[op][0]} {text}, step {t['step']}, line {t['line']}"
+        op, label = Op(int(t["op"])), f"{t['src']} → {t['dst']}"
+        tip = f"{_OPS[op][0]} {label}, step {t['step']}, line {t['line']}"
         name[task] = str(task)
-        d.nodes[str(task)] = Node(text, op, tip)
+        d.nodes[str(task)] = Node(label, op, tip)
     d.layers.append([str(task) for task in drawn])
     if len(drawn) < len(layer):
         more = f"+ {len(layer) - len(drawn):,} more"
@@ -196,7 +196,7 @@ def _placed(d: Drawing) -> dict[str, tuple[float, float, float]]:
     x = 0.3
     placed: dict[str, tuple[float, float, float]] = {}
     for layer in d.layers:
-        wide = max(width_of(d.nodes[n].text, 8) for n in layer) + 0.16
+        wide = max(width_of(d.nodes[n].label, 8) for n in layer) + 0.16
         placed |= {n: (x, y[n], wide) for n in layer}
         x += wide + GAP
     return placed
@@ -226,7 +226,7 @@ def _draw(
         fill = palette.tint(colour, 0.28) if node.op is not None else "#FFFFFF"
         style = "-" if node.op is not None else "--"
         sheet.box(at, fill, colour, tip=node.tip, line=1.1, linestyle=style)
-        sheet.text(x + w / 2, y + down, node.text, 8)
+        sheet.text(x + w / 2, y + down, node.label, 8)
 
 
 def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: bool) -> None:
@@ -248,9 +248,9 @@ def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: b
 
 def _legend(sheet: Sheet, y: float) -> None:
     x = 0.3
-    for text, colour in _OPS.values():
+    for label, colour in _OPS.values():
         sheet.box((x, y - 0.06, 0.2, 0.12), palette.tint(colour, 0.28), colour, round=0.02)
-        sheet.text(x + 0.27, y, text, 8, ha="left")
-        x += 0.45 + width_of(text, 8)
-    text = "source → destination rank; dotted: read before it is written over"
-    sheet.text(x, y, text, 8, ha="left", color=palette.FAINT)
+        sheet.text(x + 0.27, y, label, 8, ha="left")
+        x += 0.45 + width_of(label, 8)
+    label = "source → destination rank; dotted: read before it is written over"
+    sheet.text(x, y, label, 8, ha="left", color=palette.FAINT)

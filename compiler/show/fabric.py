@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.topology import Level, Rate, Topology
-from hccc.show.node_classes import NodeKind, gathered, in_runs, slower
+from hccc.show.node_classes import NodeClass, gathered, in_runs, slower
 
 FEW = 8  # units of a tier that are drawn one by one
 TANGLE = 24  # edges of nodes that are drawn one by one
@@ -75,10 +75,10 @@ def _net(t: Topology) -> _Net:
 def rates_text(t: Topology, groups: Sequence[int]) -> str:
     """`3 × 50 GB/s, 1 × 2.25 GB/s` of shared groups."""
     alike = gathered(groups, lambda k: t.shared[k])
-    return ", ".join(f"{len(same)} × {words.rate(t.shared[same[0]])}" for same in alike)
+    return ", ".join(f"{len(same)} × {text.rate(t.shared[same[0]])}" for same in alike)
 
 
-def fabric(t: Topology, kinds: Sequence[NodeKind]) -> Fabric | None:
+def fabric(t: Topology, kinds: Sequence[NodeClass]) -> Fabric | None:
     """The tiers above the nodes; None for a single node. O(ranks + groups)."""
     if t.n_nodes < 2:
         return None
@@ -130,16 +130,16 @@ def _node_unit(t: Topology, net: _Net, nodes: list[int], kind: int, slow: list[b
     first = t.first_rank
     ranks = [r for n in nodes for r in range(int(first[n]), int(first[n + 1]))]
     size = int(t.node_size[nodes[0]])
-    lines = [words.nodes(nodes, 3)]
+    lines = [text.nodes(nodes, 3)]
     if len(nodes) > 1:
         lines.append(f"{len(nodes)} alike, each:")
     alive = int(first[nodes[0] + 1] - first[nodes[0]])
     name = t.devices[t.device[ranks[0]]].name if ranks else "GPU"
-    lines.append(f"{alive} × {words.clean(name, 24)}")
+    lines.append(f"{alive} × {text.clean(name, 24)}")
     if alive < size:
         lines.append(f"{size - alive} of {size} failed")
     if ranks:
-        lines.append(words.named("rank", ranks, 3))
+        lines.append(text.named("rank", ranks, 3))
     nics = [k for groups in net.nics[nodes[0]].values() for k in groups]
     if nics:
         lines.append(f"NICs {rates_text(t, nics)}")
@@ -164,13 +164,13 @@ def _leaf_units(
     for group in groups:
         up = net.up[group[0]]
         name = (
-            words.runs([i + 1 for i in group], 3, "rail" if rails else "leaf")
+            text.runs([i + 1 for i in group], 3, "rail" if rails else "leaf")
             if len(leaves) > 1
             else "switch"
         )
         lines = [name, *([f"{len(group)} alike, each:"] if len(group) > 1 else [])]
         if up is not None:
-            lines.append(f"up {words.rate(t.shared[up])}")
+            lines.append(f"up {text.rate(t.shared[up])}")
         elif len(leaves) > 1:
             lines.append("no uplinks" if _parted(t) else "up without limit")
         else:
@@ -209,8 +209,8 @@ def _spine_units(t: Topology, net: _Net) -> tuple[list[Unit], list[str]]:
     found = []
     for group in groups:
         top = net.top[group[0]]
-        name = words.runs([i + 1 for i in group], 3, "spine") if len(spines) > 1 else "spine"
-        lines = [name, f"up {words.rate(t.shared[top])}" if top is not None else "limits nothing"]
+        name = text.runs([i + 1 for i in group], 3, "spine") if len(spines) > 1 else "spine"
+        lines = [name, f"up {text.rate(t.shared[top])}" if top is not None else "limits nothing"]
         found.append(Unit(tuple(lines), tuple(group), 0, top is not None and bool(slow[top])))
     return found, []
 

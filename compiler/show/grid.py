@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.arrays import I8
 from hccc.ir.pipeline import Pipeline
 
@@ -119,7 +119,7 @@ def _name(pipeline: Pipeline, cells: _Cells, resource: int) -> str:
     src, dst = np.unique(t["src"]).tolist(), np.unique(t["dst"]).tolist()
     role = int(cells.role[at].max())
     if role == 0:
-        return f"{words.named('rank', src, 3)} out"
+        return f"{text.named('rank', src, 3)} out"
     if role == 1:
-        return f"{words.named('rank', dst, 3)} in"
-    return f"{words.runs(src, 3)} → {words.runs(dst, 3)}"
+        return f"{text.named('rank', dst, 3)} in"
+    return f"{text.runs(src, 3)} → {text.runs(dst, 3)}"

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeKind:
+class NodeClass:
     """Nodes that are alike inside (the same GPUs alive, devices, links and NICs); `nodes`
     ascend, from 0."""
 
@@ -50,14 +50,14 @@ def in_runs(values: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return found
 
 
-def node_kinds(t: Topology) -> list[NodeKind]:
+def node_classes(t: Topology) -> list[NodeClass]:
     """The nodes in kinds, by their first. O(size of the Topology)."""
     texts = list(node_texts(t))
     lost: dict[int, list[int]] = {}
     for node, gpu in t.failed.tolist():
         lost.setdefault(node, []).append(gpu)
     kinds = gathered(range(t.n_nodes), lambda n: (texts[n], tuple(lost.get(n, ()))))
-    return [NodeKind(tuple(nodes)) for nodes in kinds]
+    return [NodeClass(tuple(nodes)) for nodes in kinds]
 
 
 def slower(t: Topology) -> B1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 from hccc.show import palette
@@ -25,19 +25,19 @@ _COLOURS = {int(Op.RECV): ("copy", palette.COPY), int(Op.RRC): ("reduce", palett
 @settings()
 def pipeline(value: Pipeline) -> Picture:
     """A Pipeline drawn. O(tasks log tasks); what is drawn is bounded."""
-    name = words.clean(value.dag.program.name, 48)
+    name = text.clean(value.dag.program.name, 48)
     numbered = value.n_sub <= NUMBERED
     table = grid(value, ROWS if numbered else FEW)
     rows = table.rows[:ROWS]
     labels = [_label(row) for row in rows]
-    left = 0.45 + max((width_of(text, 8) for text in labels), default=0.5)
+    left = 0.45 + max((width_of(label, 8) for label in labels), default=0.5)
     cell = min(0.36, WIDE / max(value.n_sub, 1))
     notes = _notes(value, table.rows, table.total, numbered)
     share = table.busy / max(table.total * value.n_sub, 1)
     says = (
-        f"{words.count(len(value.order), 'transfer')} in {words.count(value.n_sub, 'sub-pipeline')}"
+        f"{text.count(len(value.order), 'transfer')} in {text.count(value.n_sub, 'sub-pipeline')}"
     )
-    says += f" over {words.count(table.total, 'link')}; {100 * share:.0f} % of the grid is used"
+    says += f" over {text.count(table.total, 'link')}; {100 * share:.0f} % of the grid is used"
     head = f"{name}: which link moves which chunk in which sub-pipeline"
     width = max(left + cell * value.n_sub + 0.4, width_around(head, notes))
     height = 1.55 + ROW * max(len(rows), 1) + 0.17 * len(notes)
@@ -65,12 +65,12 @@ def _notes(value: Pipeline, rows: tuple[Row, ...], total: int, numbered: bool) -
     notes = []
     if any(row.alike > 1 for row in rows):
         notes.append(
-            f"{total:,} links in {words.count(len(rows), 'kind')}: links of one kind copy and "
+            f"{total:,} links in {text.count(len(rows), 'kind')}: links of one kind copy and "
             "reduce in the same sub-pipelines; the chunks are those of the first."
         )
     if more := rows[ROWS:]:
         links = sum(row.alike for row in more)
-        notes.append(f"Not drawn: {words.count(len(more), 'more kind')} ({links:,} links).")
+        notes.append(f"Not drawn: {text.count(len(more), 'more kind')} ({links:,} links).")
     if not numbered:
         notes.append("Cells next to each other with the same operation are one bar.")
     return notes
@@ -118,9 +118,9 @@ def _cells(
 
 def _legend(sheet: Sheet, y: float, numbered: bool) -> None:
     x = 0.3
-    for text, colour in _COLOURS.values():
+    for label, colour in _COLOURS.values():
         sheet.box((x, y - 0.06, 0.2, 0.12), palette.tint(colour, 0.35), colour, round=0.02)
-        sheet.text(x + 0.27, y, text, 8, ha="left")
-        x += 0.45 + width_of(text, 8)
-    text = "columns: sub-pipelines" + ("; numbers: chunks" if numbered else "")
-    sheet.text(x, y, text, 8, ha="left", color=palette.FAINT)
+        sheet.text(x + 0.27, y, label, 8, ha="left")
+        x += 0.45 + width_of(label, 8)
+    label = "columns: sub-pipelines" + ("; numbers: chunks" if numbered else "")
+    sheet.text(x, y, label, 8, ha="left", color=palette.FAINT)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8
 from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_of
-from hccc.show.primitive_text import LOOKS, Kind, Moves, Spans, moves, spans
-from hccc.show.rows import Lane, Lanes, lanes
+from hccc.show.primitive_text import LOOKS, Kind, PrimitiveText, Spans, primitive_text, spans
+from hccc.show.rows import RankRows, ShownRanks, shown_ranks
 from hccc.sim.critical import critical_path
 from hccc.sim.simulate import Run
 
@@ -44,17 +44,17 @@ class _Bars:
 def timeline(run: Run, note: str = "") -> Picture:
     """A Run drawn. `note`: something more to say below it. O(instances); the drawing is bounded."""
     plan = run.machine.plan
-    did = moves(plan)
+    did = primitive_text(plan)
     path = critical_path(run)
-    chosen = lanes(run, did, path, ROWS)
-    drawn = [b for lane in chosen.shown for b in lane.blocks]
+    chosen = shown_ranks(run, did, path, ROWS)
+    drawn = [b for rank in chosen.shown for b in rank.blocks]
     single, merged = _detail(run, drawn)
     notes = _notes(run, did, chosen, path, single, merged)
     notes += [note] if note else []
     n_rows = len(drawn) + 0.45 * len(chosen.shown)
-    head = f"{words.clean(plan.name, 48)}: {words.size(run.size)} in {words.time(run.time)}"
-    says = f"simulated: algbw {words.number(run.algbw)} GB/s, busbw {words.number(run.busbw)} GB/s"
-    says += f"; {words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"
+    head = f"{text.clean(plan.name, 48)}: {text.size(run.size)} in {text.time(run.time)}"
+    says = f"simulated: algbw {text.number(run.algbw)} GB/s, busbw {text.number(run.busbw)} GB/s"
+    says += f"; {text.count(run.batches, 'micro-batch')} of {text.size(run.payload)}"
     height = 1.65 + ROW * n_rows + 0.17 * len(notes)
     left = 1.3
     sheet = Sheet(left + WIDE + 0.85, height)
@@ -63,7 +63,7 @@ def timeline(run: Run, note: str = "") -> Picture:
     scale = _Scale(left, WIDE / max(run.time, 1e-12))
     top = height - 1.15
     _axis(sheet, run, scale, top, ROW * n_rows)
-    rows = _draw_lanes(sheet, run, did, chosen, scale, top, single, merged)
+    rows = _draw_ranks(sheet, run, did, chosen, scale, top, single, merged)
     _draw_path(sheet, run, path, rows, scale)
     sheet.notes(notes, 0.3)
     return sheet.picture("timeline", head, f"{head}, {says}.")
@@ -87,23 +87,23 @@ def _detail(run: Run, drawn: list[int]) -> tuple[bool, bool]:
     return single, not single and primitives * windows > BARS
 
 
-def _draw_lanes(
-    sheet: Sheet, run: Run, did: Moves, chosen: Lanes, scale: _Scale, top: float,
+def _draw_ranks(
+    sheet: Sheet, run: Run, did: PrimitiveText, chosen: ShownRanks, scale: _Scale, top: float,
     single: bool, merged: bool,
 ) -> dict[int, float]:  # fmt: skip
     """The rows; returns the middle of each block's."""
-    total = sum(len(lane.blocks) for lane in chosen.shown)
+    total = sum(len(rank.blocks) for rank in chosen.shown)
     bins = BARS // max(total, 1) if merged else 0
     first_block = np.concatenate([[0], np.cumsum(run.machine.plan.n_tb)])
     y, rows = top, {}
     busy, ends = run.block_busy, run.block_end
-    for lane in chosen.shown:
+    for rank in chosen.shown:
         y -= 0.45 * ROW
-        _lane_label(sheet, lane, y, len(lane.blocks))
-        for b in lane.blocks:
+        _rank_label(sheet, rank, y, len(rank.blocks))
+        for b in rank.blocks:
             y -= ROW
             rows[b] = y + ROW / 2
-            sheet.text(scale.left - 0.08, y + ROW / 2, f"tb {b - first_block[lane.rank]}", 7,
+            sheet.text(scale.left - 0.08, y + ROW / 2, f"tb {b - first_block[rank.rank]}", 7,
                        ha="right", color=palette.FAINT)  # fmt: skip
             share = busy[b] / ends[b] if ends[b] > 0 else 0.0
             sheet.text(scale(run.time) + 0.1, y + ROW / 2, f"{100 * share:.0f} % busy", 7,
@@ -112,17 +112,17 @@ def _draw_lanes(
     return rows
 
 
-def _lane_label(sheet: Sheet, lane: Lane, y: float, rows: int) -> None:
+def _rank_label(sheet: Sheet, rank: RankRows, y: float, rows: int) -> None:
     middle = y - ROW * rows / 2
-    sheet.text(0.3, middle + (0.07 if lane.alike else 0), f"rank {lane.rank}", 8.5, ha="left",
+    sheet.text(0.3, middle + (0.07 if rank.alike else 0), f"rank {rank.rank}", 8.5, ha="left",
                weight="bold")  # fmt: skip
-    if lane.alike:
-        sheet.text(0.3, middle - 0.08, f"× {len(lane.alike)} alike", 7, ha="left",
+    if rank.alike:
+        sheet.text(0.3, middle - 0.08, f"× {len(rank.alike)} alike", 7, ha="left",
                    color=palette.FAINT)  # fmt: skip
     sheet.line([0.3, sheet.width - 0.25], [y + 0.04, y + 0.04], palette.RULE, 0.5)
 
 
-def _bars(run: Run, did: Moves, block: int, single: bool, bins: int) -> _Bars:
+def _bars(run: Run, did: PrimitiveText, block: int, single: bool, bins: int) -> _Bars:
     ptr = run.machine.plan.tb_ptr
     rows = np.arange(ptr[block], ptr[block + 1])
     found = spans(rows, run.batches, 1 if single and run.window == 1 else run.window)
@@ -149,7 +149,7 @@ def _bars(run: Run, did: Moves, block: int, single: bool, bins: int) -> _Bars:
                  kind, last - cut + 1)  # fmt: skip
 
 
-def _draw_block(sheet: Sheet, did: Moves, bars: _Bars, scale: _Scale, y: float) -> None:
+def _draw_block(sheet: Sheet, did: PrimitiveText, bars: _Bars, scale: _Scale, y: float) -> None:
     for i in range(len(bars.begin)):
         begin, ready, end = (scale(float(x[i])) for x in (bars.begin, bars.ready, bars.end))
         if ready - begin > 0.004:
@@ -162,8 +162,8 @@ def _draw_block(sheet: Sheet, did: Moves, bars: _Bars, scale: _Scale, y: float) 
         tip = did.text(p)
         if bars.merged[i] > 1:
             tip += f" and {bars.merged[i] - 1} more"
-        tip += f": waits {words.time(float(bars.ready[i] - bars.begin[i]))}, then"
-        tip += f" {words.time(float(bars.end[i] - bars.ready[i]))}, {100 * share:.0f} % busy"
+        tip += f": waits {text.time(float(bars.ready[i] - bars.begin[i]))}, then"
+        tip += f" {text.time(float(bars.end[i] - bars.ready[i]))}, {100 * share:.0f} % busy"
         at = (ready, y + 0.02, max(end - ready, 0.006), ROW - 0.04)
         fill = palette.tint(colour, 0.18 + 0.62 * share)
         line = 0.5 if end - ready > 0.03 else 0
@@ -208,18 +208,18 @@ def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> Non
 def _legend(sheet: Sheet, y: float) -> None:
     x = 0.3
     looks = [*LOOKS.values(), ("waiting", palette.WAIT)]
-    for text, colour in looks:
+    for label, colour in looks:
         fill = colour if colour == palette.WAIT else palette.tint(colour, 0.8)
         sheet.box((x, y - 0.06, 0.2, 0.12), fill, "none", round=0, line=0)
-        sheet.text(x + 0.27, y, text, 8, ha="left")
-        x += 0.45 + width_of(text, 8)
+        sheet.text(x + 0.27, y, label, 8, ha="left")
+        x += 0.45 + width_of(label, 8)
     sheet.line([x, x + 0.22], [y, y], palette.CRITICAL, 1.8)
     sheet.text(x + 0.29, y, "critical path", 8, ha="left")
     x += 0.47 + width_of("critical path", 8)
     sheet.text(x, y, "numbers: chunks", 8, ha="left", color=palette.FAINT)
 
 
-def _notes(run: Run, did: Moves, chosen: Lanes, path: I8, single: bool, merged: bool) -> list[str]:
+def _notes(run: Run, did: PrimitiveText, chosen: ShownRanks, path: I8, single: bool, merged: bool) -> list[str]:
     plan, notes = run.machine.plan, []
     if plan.channels > 1:
         notes.append(f"One of {plan.channels} lanes is drawn; all are alike.")
@@ -227,10 +227,10 @@ def _notes(run: Run, did: Moves, chosen: Lanes, path: I8, single: bool, merged: 
         what = "neighbouring primitives" if merged else "the micro-batches of a primitive"
         notes.append(f"A bar is {what}; the paler, the more of it is waiting.")
     if chosen.left_out:
-        notes.append(f"Not drawn: {words.named('rank', chosen.left_out)}, unlike those that are.")
-    if hidden := sum(lane.hidden for lane in chosen.shown):
-        notes.append(f"Not drawn: {words.count(hidden, 'thread block')} of the ranks that are.")
-    shown = _on(run, path, [b for lane in chosen.shown for b in lane.blocks])
+        notes.append(f"Not drawn: {text.named('rank', chosen.left_out)}, unlike those that are.")
+    if hidden := sum(rank.hidden for rank in chosen.shown):
+        notes.append(f"Not drawn: {text.count(hidden, 'thread block')} of the ranks that are.")
+    shown = _on(run, path, [b for rank in chosen.shown for b in rank.blocks])
     spent = run.end[path] - run.ready[path]
     if len(path) and not shown.all():
         share = 100 * float(spent[~shown].sum()) / max(float(spent.sum()), 1e-12)

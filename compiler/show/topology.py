@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.topology import Topology
 from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
 from hccc.show.fabric import Fabric, Unit, fabric
-from hccc.show.inter_node_links import Joint, joints
-from hccc.show.node_classes import NodeKind, node_kinds, slower
-from hccc.show.node_view import COLUMN, Arc, Hub, Inside, Strip, inside
+from hccc.show.inter_node_links import InterNodeLink, inter_node_links
+from hccc.show.node_classes import NodeClass, node_classes, slower
+from hccc.show.node_view import COLUMN, Arc, Hub, NodeView, Strip, node_view
 
 MARGIN, GAP, LINE = 0.3, 0.22, 0.15
 WIDEST = 13.5  # inches; what is wider goes into the next row
@@ -38,16 +38,16 @@ class _Widths:
 @settings()
 def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
     """A Topology drawn, `note` below it. O(its size); what is drawn is bounded."""
-    kinds = node_kinds(t)
+    kinds = node_classes(t)
     net = fabric(t, kinds)
-    joined, notes = joints(t, net.tiers[0] if net else ())
-    panels = [_Panel(t, kind, inside(t, kind.first), i) for i, kind in enumerate(kinds[:KINDS])]
+    joined, notes = inter_node_links(t, net.tiers[0] if net else ())
+    panels = [_Panel(t, kind, node_view(t, kind.first), i) for i, kind in enumerate(kinds[:KINDS])]
     if more := kinds[KINDS:]:
-        notes.append(f"Not drawn from the inside: {words.count(len(more), 'more kind')} of node.")
+        notes.append(f"Not drawn from the inside: {text.count(len(more), 'more kind')} of node.")
     notes += [*(net.notes if net else ()), *_marks(t), *([note] if note else [])]
     rows = _rows(panels)
     top = _Tiers(net, joined) if net else None
-    title = f"{words.clean(name, 48)}: {_title(t)}"
+    title = f"{text.clean(name, 48)}: {_title(t)}"
     widths = [top.width if top else 0.0, *(_row_width(row) for row in rows)]
     width = max(max(widths) + 2 * MARGIN, width_around(title, notes))
     height = sum(max(p.height for p in row) + GAP for row in rows) + (top.height if top else 0.0)
@@ -69,12 +69,12 @@ def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
 
 def _title(t: Topology) -> str:
     kinds = dict.fromkeys(f"{d.vendor} {d.name}".removeprefix("any ") for d in t.devices)
-    names = [words.clean(kind, 32) for kind in kinds]
+    names = [text.clean(kind, 32) for kind in kinds]
     if len(names) > 3:
-        names[2:] = [words.count(len(names) - 2, "other device")]
-    lost = f", {words.count(len(t.failed), 'GPU')} failed" if len(t.failed) else ""
-    nodes = words.count(t.n_nodes, "node")
-    return f"{words.count(len(t), 'rank')} in {nodes}, {' and '.join(names)}{lost}"
+        names[2:] = [text.count(len(names) - 2, "other device")]
+    lost = f", {text.count(len(t.failed), 'GPU')} failed" if len(t.failed) else ""
+    nodes = text.count(t.n_nodes, "node")
+    return f"{text.count(len(t), 'rank')} in {nodes}, {' and '.join(names)}{lost}"
 
 
 def _marks(t: Topology) -> list[str]:
@@ -87,7 +87,7 @@ def _marks(t: Topology) -> list[str]:
 class _Tiers:
     """The upper part: tiers of boxes, the nodes lowest, joints of two nodes below them."""
 
-    def __init__(self, net: Fabric, joined: Sequence[Joint]) -> None:
+    def __init__(self, net: Fabric, joined: Sequence[InterNodeLink]) -> None:
         self.net = net
         units = [_joint_unit(j) for j in joined]
         self.joined = list(zip(joined, units, strict=True))
@@ -132,7 +132,7 @@ class _Tiers:
             _draw_unit(sheet, unit, at, "#F2F2F2")
 
 
-def _joint_unit(joint: Joint) -> Unit:
+def _joint_unit(joint: InterNodeLink) -> Unit:
     return Unit(joint.lines, ())
 
 
@@ -141,7 +141,7 @@ def _kind_colour(kind: int) -> str:
 
 
 def _unit_width(unit: Unit) -> float:
-    return max(1.0, max(width_of(text, 7.8) for text in unit.lines) + 0.2)
+    return max(1.0, max(width_of(label, 7.8) for label in unit.lines) + 0.2)
 
 
 def _unit_height(unit: Unit) -> float:
@@ -166,15 +166,15 @@ def _draw_unit(sheet: Sheet, unit: Unit, at: tuple[float, float, float, float], 
     x, y, w, h = at
     edge, line = (palette.ALERT, 1.8) if unit.alert else (palette.INK, 0.8)
     sheet.box(at, fill, edge, line=line, tip="; ".join(unit.lines))
-    for i, text in enumerate(unit.lines):
+    for i, label in enumerate(unit.lines):
         weight = "bold" if i == 0 else "normal"
-        sheet.text(x + w / 2, y + h - 0.07 - LINE * (i + 0.5), text, 7.5, weight=weight)
+        sheet.text(x + w / 2, y + h - 0.07 - LINE * (i + 0.5), label, 7.5, weight=weight)
 
 
 class _Panel:
     """One kind of node from the inside."""
 
-    def __init__(self, t: Topology, kind: NodeKind, node: Inside, colour: int) -> None:
+    def __init__(self, t: Topology, kind: NodeClass, node: NodeView, colour: int) -> None:
         self.t, self.node, self.colour = t, node, _kind_colour(colour)
         self.lines = _panel_title(t, kind)
         self.slow = slower(t)
@@ -184,7 +184,7 @@ class _Panel:
         below += 0.1 * bool(node.strips)
         self.facts = [*node.facts, *([_STRIP] if node.strips else [])]
         self.height = 0.62 + 0.72 * bool(node.nics) + 0.6 + below + 0.2 * len(self.facts) + 0.2
-        words_wide = max(width_of(text, 7.5) for text in [*self.facts, *self.lines, ""])
+        words_wide = max(width_of(label, 7.5) for label in [*self.facts, *self.lines, ""])
         right = 1.25 if node.strips else 0.2
         self.width = max(COLUMN * node.columns + 0.2 + right, words_wide + 0.4, 2.2)
         caps = [n.capacity for n in node.nics] + [p.capacity for b in node.bars for p in b]
@@ -248,9 +248,9 @@ class _Panel:
                 sheet.line(ends, [y - 0.03, y + 0.2], colour, self.line(nic.capacity))
             at = (self.centre(middle) - w / 2, y + 0.2, w, 0.4)
             sheet.box(at, "#F4F5F6", edge, line=1.8 if slow else 0.8, tip=": ".join(nic.lines))
-            for i, text in enumerate(nic.lines):
-                points = 7.5 if width_of(text, 7.5) < w - 0.04 else 6
-                sheet.text(self.centre(middle), y + 0.5 - 0.18 * i, text, points, color=edge)
+            for i, label in enumerate(nic.lines):
+                points = 7.5 if width_of(label, 7.5) < w - 0.04 else 6
+                sheet.text(self.centre(middle), y + 0.5 - 0.18 * i, label, points, color=edge)
 
     def _draw_bar(self, sheet: Sheet, bar: Sequence[Hub], top: float, y: float) -> None:
         for port in bar:
@@ -284,24 +284,24 @@ class _Panel:
             for column in side:
                 at = (self.centre(column) - 0.27, y + 0.02, 0.54, 0.13)
                 sheet.box(at, palette.tint(colour, 0.75), colour, round=0, line=0.5)
-        text = f"{words.rate(strip.rate)} shared"
-        sheet.text(self.centre(self.node.columns - 0.4), y + 0.085, text, 7, ha="left")
+        label = f"{text.rate(strip.rate)} shared"
+        sheet.text(self.centre(self.node.columns - 0.4), y + 0.085, label, 7, ha="left")
 
 
 _STRIP = "bars: a switch that all transfers between its blue and its orange GPUs share, each way"
 
 
-def _panel_title(t: Topology, kind: NodeKind) -> tuple[str, str]:
+def _panel_title(t: Topology, kind: NodeClass) -> tuple[str, str]:
     first = kind.first
     name = f"node{first + 1}"
     if more := kind.nodes[1:]:
-        name += f" × {len(more)} more: {words.nodes(more, 4)}"
+        name += f" × {len(more)} more: {text.nodes(more, 4)}"
     start = int(t.first_rank[first])
     if start == t.first_rank[first + 1]:
         return name, "no GPU works"
     d = t.devices[t.device[start]]
     vendor = "" if d.vendor == "any" else f"{d.vendor} "
-    speeds = f"reduces {words.number(d.reduce)} GB/s, {words.number(d.block)} GB/s a thread block"
+    speeds = f"reduces {text.number(d.reduce)} GB/s, {text.number(d.block)} GB/s a thread block"
     return name, f"{vendor}{d.name}: {speeds}"
 
 

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from hccc.network.resource_names import names
-from hccc.show.primitive_text import LOOKS, Kind, Moves, moves, spans
+from hccc.show.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text, spans
 from hccc.sim.simulate import Run
 
 Event = dict[str, Any]
@@ -71,7 +71,7 @@ def _scope(run: Run, most: int) -> _Scope:
 
 
 def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
-    plan, did = run.machine.plan, moves(run.machine.plan)
+    plan, did = run.machine.plan, primitive_text(run.machine.plan)
     block = 0
     for rank in range(scope.ranks):
         device = run.machine.topology.devices[run.machine.topology.device[rank]].name
@@ -86,7 +86,7 @@ def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
 
 
 def _block(
-    run: Run, did: Moves, scope: _Scope, at: tuple[int, int], rows: Any
+    run: Run, did: PrimitiveText, scope: _Scope, at: tuple[int, int], rows: Any
 ) -> Iterator[Event | str]:
     """The slices of a block: primitives, in each its waits and its work."""
     found = spans(rows, run.batches, run.window)
@@ -121,7 +121,7 @@ def _slice(name: str, at: tuple[int, int], begin: int, end: int, category: str, 
     )
 
 
-def _args(run: Run, did: Moves, p: int, first: int, last: int) -> Event:
+def _args(run: Run, did: PrimitiveText, p: int, first: int, last: int) -> Event:
     plan = did.plan
     batches = last - first + 1
     short = last % run.batches == run.batches - 1
@@ -138,7 +138,7 @@ def _args(run: Run, did: Moves, p: int, first: int, last: int) -> Event:
     return found
 
 
-def _cause(run: Run, did: Moves, instance: int) -> Event:
+def _cause(run: Run, did: PrimitiveText, instance: int) -> Event:
     """Who ended a wait."""
     cause = int(run.cause[instance])
     if cause < 0:

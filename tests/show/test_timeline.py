@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.show import palette
-from hccc.show.primitive_text import Kind, moves, spans
-from hccc.show.rows import lanes
+from hccc.show.primitive_text import Kind, primitive_text, spans
+from hccc.show.rows import shown_ranks
 from hccc.show.timeline import timeline
 from hccc.sim.critical import critical_path
 from tests.show.drawn import compiled, ran, site, texts, tips
@@ -25,15 +25,15 @@ def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
 
 def test_alike_ranks_are_drawn_once() -> None:
     run = ran("hm_allreduce", "syccl-a100-32", 1 << 26, 1 << 20)
-    did, path = moves(run.machine.plan), critical_path(run)
-    chosen = lanes(run, did, path, 20)
-    shown = {lane.rank for lane in chosen.shown}
-    alike = [r for lane in chosen.shown for r in lane.alike]
+    did, path = primitive_text(run.machine.plan), critical_path(run)
+    chosen = shown_ranks(run, did, path, 20)
+    shown = {rank.rank for rank in chosen.shown}
+    alike = [r for rank in chosen.shown for r in rank.alike]
     assert sorted([*shown, *alike, *chosen.left_out]) == list(range(32))
     assert len(alike) == 3 and len(chosen.left_out) == 28
-    for lane in chosen.shown:
-        for other in lane.alike:
-            assert np.allclose(_ends(run, lane.rank), _ends(run, other), atol=2e-4 * run.time)
+    for rank in chosen.shown:
+        for other in rank.alike:
+            assert np.allclose(_ends(run, rank.rank), _ends(run, other), atol=2e-4 * run.time)
     assert any("alike" in x for x in texts(timeline(run)))
 
 
@@ -66,7 +66,7 @@ def test_spans_are_the_order_of_execution() -> None:
 
 
 def test_kinds_and_words_of_primitives() -> None:
-    staged = moves(compiled("ring_allreduce").plan)
+    staged = primitive_text(compiled("ring_allreduce").plan)
     assert set(np.unique(staged.kind)) <= {int(Kind.COPY), int(Kind.REDUCE), int(Kind.LOCAL)}
     for p in range(len(staged.plan)):
         others = {*staged.sources.row(p).tolist(), *staged.targets.row(p).tolist()}
@@ -76,7 +76,7 @@ def test_kinds_and_words_of_primitives() -> None:
 
 def test_a_rank_with_more_blocks_than_rows() -> None:
     run = ran("hm_allreduce", "syccl-a100-32", 1 << 20)
-    chosen = lanes(run, moves(run.machine.plan), critical_path(run), 3)
+    chosen = shown_ranks(run, primitive_text(run.machine.plan), critical_path(run), 3)
     assert len(chosen.shown) == 1
     assert chosen.shown[0].hidden > 0
     assert site("syccl-a100-32").n_ranks - 1 == len(chosen.shown[0].alike) + len(chosen.left_out)

@@ -14,7 +14,7 @@ from hccc.diagnostics import Source
 from hccc.ir.topology import Device, Level, Topology, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.show.fabric import fabric
-from hccc.show.node_classes import node_kinds, slower
+from hccc.show.node_classes import node_classes, slower
 from hccc.show.topology import topology
 from tests.show.drawn import CLUSTERS, site, texts, tips
 
@@ -46,7 +46,7 @@ def test_every_example_is_drawn(path: Path) -> None:
 @given(testing.topologies())
 @settings(max_examples=40, deadline=None)
 def test_every_node_is_in_one_box_and_one_kind(t: Topology) -> None:
-    kinds = node_kinds(t)
+    kinds = node_classes(t)
     assert sorted(n for kind in kinds for n in kind.nodes) == list(range(t.n_nodes))
     net = fabric(t, kinds)
     assert (net is None) == (t.n_nodes < 2)
@@ -75,7 +75,7 @@ def test_alike_nodes_are_drawn_once() -> None:
 def test_one_node_that_differs_is_drawn_apart() -> None:
     text = BIG + "define degraded = [((node5, nic, 1) -> (5,1))]\ndefine failed = [(node9, 3)]\n"
     t = _parsed(text)
-    assert [k.nodes[:1] for k in node_kinds(t)] == [(0,), (4,), (8,)]
+    assert [k.nodes[:1] for k in node_classes(t)] == [(0,), (4,), (8,)]
     shown = texts(topology(t))
     assert "node1 × 125 more: node2–node4, node6–node8, node10–node128" in shown
     assert {"node5", "node9", "failed", "1 of 8 failed"} <= set(shown)
