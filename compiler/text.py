@@ -73,7 +73,9 @@ def named(kind: str, numbers: Sequence[int], most: int = 6) -> str:
 
 
 def _plural(kind: str) -> str:
-    return "leaves" if kind == "leaf" else f"{kind}es" if kind.endswith("ch") else f"{kind}s"
+    return (
+        "leaves" if kind == "leaf" else f"{kind}es" if kind.endswith(("ch", "ss")) else f"{kind}s"
+    )
 
 
 def count(n: int, what: str) -> str:

@@ -9,7 +9,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from hccc import text
 from hccc.show import palette
-from hccc.show.canvas import Picture, Sheet, settings
+from hccc.show.canvas import NORMAL, SMALL, Picture, Sheet, settings
 
 
 @settings()
@@ -38,9 +38,9 @@ def bandwidth(rows: Sequence[tuple[int, float, float]], name: str) -> Picture:
 
 def _dress(axes: Axes, sizes: Sequence[int], title: str) -> None:
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(sizes), [text.size(s) for s in sizes], fontsize=7.5)
+    axes.set_xticks(list(sizes), [text.size(s) for s in sizes], fontsize=SMALL)
     axes.minorticks_off()
-    axes.tick_params(axis="y", labelsize=7.5)
-    axes.set_title(title, fontsize=8.5, loc="left")
+    axes.tick_params(axis="y", labelsize=SMALL)
+    axes.set_title(title, fontsize=NORMAL, loc="left")
     axes.grid(True, color=palette.RULE, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)

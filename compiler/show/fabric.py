@@ -13,7 +13,7 @@ from hccc.show.node_classes import NodeClass, gathered, in_runs, slower
 
 FEW = 8  # units of a tier that are drawn one by one
 TANGLE = 24  # edges of nodes that are drawn one by one
-MOST = 14  # kinds of node that are drawn
+MOST = 14  # classes of nodes that are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,14 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From unit `low` of tier `tier` to unit `high` of the tier above; GB/s of all of it."""
+    """From unit `low` of tier `tier` to unit `high` of the tier above; GB/s of all of it. nics:
+    of an edge from nodes, the NICs of each node that it stands for, from 0."""
 
     tier: int
     low: int
     high: int
     capacity: float
+    nics: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,12 @@ def rates_text(t: Topology, groups: Sequence[int]) -> str:
     return ", ".join(f"{len(same)} × {text.rate(t.shared[same[0]])}" for same in alike)
 
 
-def fabric(t: Topology, kinds: Sequence[NodeClass]) -> Fabric | None:
+def fabric(t: Topology, classes: Sequence[NodeClass]) -> Fabric | None:
     """The tiers above the nodes; None for a single node. O(ranks + groups)."""
     if t.n_nodes < 2:
         return None
     net = _net(t)
-    kind = {n: i for i, k in enumerate(kinds) for n in k.nodes}
+    kind = {n: i for i, c in enumerate(classes) for n in c.nodes}
     below = gathered(
         [(n, leaf) for n in range(t.n_nodes) for leaf in net.nics[n]], lambda x: x[1]
     )  # fmt: skip
@@ -221,15 +223,20 @@ def _core(t: Topology, net: _Net, spines: Sequence[Unit]) -> list[Unit]:
 
 
 def _node_edges(t: Topology, net: _Net, nodes: Sequence[Unit], place: dict[int, int]) -> list[Edge]:
-    found: dict[tuple[int, int], float] = {}
+    capacity: dict[tuple[int, int], float] = {}
+    used: dict[tuple[int, int], set[int]] = {}
     for i, unit in enumerate(nodes):
         seen: set[int] = set()
-        for leaf, nics in ((k, v) for node in unit.members for k, v in net.nics[node].items()):
-            at = (i, place[leaf])
-            if leaf not in seen:  # of alike nodes one tells what each has
-                seen.add(leaf)
-                found[at] = found.get(at, 0.0) + _capacity(t, nics)
-    return [Edge(0, low, high, capacity) for (low, high), capacity in found.items()]
+        for node in unit.members:
+            nics_of_node = sorted(nic for nics in net.nics[node].values() for nic in nics)
+            place_of = {nic: k for k, nic in enumerate(nics_of_node)}
+            for leaf, nics in net.nics[node].items():
+                if leaf not in seen:  # of alike nodes one tells what each has
+                    seen.add(leaf)
+                    at = (i, place[leaf])
+                    capacity[at] = capacity.get(at, 0.0) + _capacity(t, nics)
+                    used.setdefault(at, set()).update(place_of[nic] for nic in nics)
+    return [Edge(0, *at, gbps, tuple(sorted(used[at]))) for at, gbps in capacity.items()]
 
 
 def _leaf_edges(

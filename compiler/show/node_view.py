@@ -17,7 +17,6 @@ from hccc.show.node_classes import gathered, in_runs
 
 MOST = 20  # GPUs of a node that are drawn one by one
 HEAD = 12
-COLUMN = 0.66  # inches
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class Arc:
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
-    """A SWITCH group: who is at either side."""
+class SwitchGroup:
+    """A SWITCH group within the node: the columns at its two sides."""
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -68,7 +67,7 @@ class NodeView:
     nics: tuple[Hub, ...]
     bars: tuple[tuple[Hub, ...], ...]  # of every crossbar, its ports
     arcs: tuple[Arc, ...]
-    strips: tuple[Strip, ...]
+    switches: tuple[SwitchGroup, ...]
     facts: tuple[str, ...]  # what the arcs and bars are, in words
 
 
@@ -114,7 +113,7 @@ def node_view(t: Topology, node: int) -> NodeView:
         nics=tuple(_nics(t, c)),
         bars=tuple(tuple(_ports(t, c, bar)) for bar in bars),
         arcs=tuple(arcs),
-        strips=tuple(_strips(t, c)),
+        switches=tuple(_switches(t, c)),
         facts=tuple(facts),
     )
 
@@ -188,11 +187,11 @@ def _link_arcs(t: Topology, c: _Columns, links: Sequence[int]) -> Iterator[Arc]:
             yield Arc(a, b, rate, both)
 
 
-def _strips(t: Topology, c: _Columns) -> Iterator[Strip]:
+def _switches(t: Topology, c: _Columns) -> Iterator[SwitchGroup]:
     for k in range(len(t.side_a)):
         a, b = t.side_a.row(k).tolist(), t.side_b.row(k).tolist()
         if t.node[a[0]] == c.node == t.node[b[0]]:
-            yield Strip(c.of(a), c.of(b), t.shared[t.first_switch + k])
+            yield SwitchGroup(c.of(a), c.of(b), t.shared[t.first_switch + k])
 
 
 def _alike_meshes(t: Topology, meshes: Sequence[list[int]]) -> list[list[list[int]]]:
@@ -202,9 +201,7 @@ def _alike_meshes(t: Topology, meshes: Sequence[list[int]]) -> list[list[list[in
 def _mesh_fact(t: Topology, meshes: Sequence[list[int]]) -> str:
     rate = t.meshes[int(t.mesh[meshes[0][0]])]
     which = "" if len(meshes) == 1 else f" in {len(meshes)} groups"
-    return (
-        f"mesh: {text.rate(rate)} between every two{which}, each way; α {text.time(rate.alpha)}"
-    )
+    return f"mesh: {text.rate(rate)} between every two{which}, each way; α {text.time(rate.alpha)}"
 
 
 def _bar_facts(t: Topology, bars: Sequence[list[int]]) -> Iterator[str]:

@@ -114,7 +114,10 @@ def test_chunks_that_are_not_alike_are_counted() -> None:
     assert sizes == [1, 1, 2]  # a star from a rank (twice), a star with a relay, a chain
     shown = " ".join(texts(draw(stops.dag)))
     assert "2 of 4 chunks are alike but for the names of ranks: this one and chunk 3." in shown
-    assert "Not drawn: 2 other chunk_classes (1 chunk of 3 transfers, 1 chunk of 3 transfers)." in shown
+    assert (
+        "Not drawn: 2 other chunk_classes (1 chunk of 3 transfers, 1 chunk of 3 transfers)."
+        in shown
+    )
 
 
 def test_a_star_of_many_is_cut() -> None:
