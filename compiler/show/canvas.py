@@ -65,18 +65,19 @@ class Picture:
 
 def width_of(text: str, points: float, *, bold: bool = False) -> float:
     """How wide `text` is in DejaVu Sans, the widest font that pictures name, in inches."""
-    return sum(_advance(char, bold) for char in text) * points / 72
+    return sum(_advance(char, bold) for char in clean(text, len(text))) * points / 72
 
 
 @cache
 def _advance(char: str, bold: bool) -> float:
-    """How far a character moves the next one, in parts of the size of the font."""
+    """How far a character moves the next one, in parts of the size of the font; 1 where it is
+    drawn in another font."""
     weight = "bold" if bold else "normal"
     font = get_font(findfont(FontProperties(family="DejaVu Sans", weight=weight)))
+    if not font.get_char_index(ord(char)):
+        return 1.0
     font.set_size(100, 72)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")
-        return float(font.load_char(ord(char)).linearHoriAdvance) / 65536 / 100
+    return float(font.load_char(ord(char)).linearHoriAdvance) / 65536 / 100
 
 
 def width_around(title: str, notes: Sequence[str]) -> float:

@@ -67,7 +67,7 @@ def _says(value: Pipeline, table: Grid | ClassGrid) -> str:
     transfers = text.count(len(value.order), "transfer")
     says = f"{transfers} in {text.count(value.n_sub, 'sub-pipeline')}"
     says += f" over {text.count(table.total, 'link')}"
-    return f"{says}; {100 * share:.0f} % of the grid is used"
+    return f"{says}; {text.number(100 * share)} % of the grid is used"
 
 
 def _legend(value: Pipeline) -> list[Entry]:

@@ -55,11 +55,11 @@ class Tiers:
         y = top
         for tier in order:
             y -= self.tall[tier]
-            boxes[tier] = self._places(tier, sheet.width, y)
+            boxes[tier] = self.places(tier, sheet.width, y)
             y -= BETWEEN
         for edge in self.net.edges:
             low, high = boxes[edge.tier][edge.low], boxes[edge.tier + 1][edge.high]
-            xs = [self._low_end(edge, low), self._high_end(edge, high)]
+            xs = [self.low_end(edge, low), self._high_end(edge, high)]
             sheet.line(xs, [low[1] + low[3], high[1]], palette.FAINT, line(edge.capacity))
         if self.links:
             self._draw_links(sheet, boxes[0], boxes[len(self.net.tiers)], line)
@@ -86,7 +86,7 @@ class Tiers:
             for i, unit in enumerate(self.rows[tier])
         )
 
-    def _places(self, tier: int, width: float, y: float) -> list[Box]:
+    def places(self, tier: int, width: float, y: float) -> list[Box]:
         """Boxes side by side, spread over the width."""
         widths = self.widths[tier]
         spare = min((width - 2 * MARGIN - sum(widths)) / len(widths), 1.2)
@@ -97,7 +97,8 @@ class Tiers:
             x += w + spare
         return found
 
-    def _low_end(self, edge: Edge, box: Box) -> float:
+    def low_end(self, edge: Edge, box: Box) -> float:
+        """x where a line leaves its lower box."""
         ports = self._ports(edge.tier, edge.low)
         edges = self.up[edge.tier, edge.low]
         return _at(box, edges.index(edge), len(edges), 1.0 if ports else SPREAD)
