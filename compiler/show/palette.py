@@ -12,8 +12,10 @@ STRIPE = "#F4F5F6"
 ALERT = "#C23B00"
 CRITICAL = "#B3003C"
 KINDS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#9467BD")
+ALWAYS_DARK, ALWAYS_LIGHT = "#16191D", "#FDFDFD"  # the same on dark pages
 _LIGHTEST, _DARKEST = 0.92, 0.13  # the lightness of black and of white on dark pages
 _DARK = {PAPER: "#1D2126", INK: "#E8EAED", FAINT: "#A3ABB5"}  # as the page has them
+_DARK |= {colour: colour for colour in (ALWAYS_DARK, ALWAYS_LIGHT)}
 
 
 def tint(colour: str, share: float) -> str:
@@ -36,6 +38,27 @@ def dark(colour: str) -> str:
     mirrored = _LIGHTEST - (_LIGHTEST - _DARKEST) * light
     rgb = colorsys.hls_to_rgb(hue, mirrored, saturation)
     return "#" + "".join(f"{round(255 * value):02X}" for value in rgb)
+
+
+@cache
+def ink_on(fill: str) -> str:
+    """The colour of text that is read best on `fill`, on light pages and on dark ones."""
+    inks = (INK, PAPER, ALWAYS_DARK, ALWAYS_LIGHT)
+    return max(
+        inks, key=lambda ink: min(contrast(ink, fill), contrast(dark(ink), dark(fill)))
+    )  # fmt: skip
+
+
+def contrast(a: str, b: str) -> float:
+    """How well two colours are told apart: 1 to 21 (WCAG 2.2)."""
+    low, high = sorted((_luminance(a), _luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    values = [value / 255 for value in _channels(colour)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in values]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def _channels(colour: str) -> tuple[int, int, int]:

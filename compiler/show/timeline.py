@@ -115,8 +115,8 @@ def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, 
         sheet.box(at, fill, edge, round=0, line=line, tip=found.tip(i, texts))
         label = str(texts.plan.chunk[primitive])
         if found.merged[i] == 1 and width_of(label, SMALL) < end - ready - 0.02:
-            ink = palette.PAPER if colour == palette.COPY and share > 0.6 else palette.INK
-            sheet.text((ready + end) / 2, y + ROW / 2 - 0.005, label, color=ink)
+            middle = (ready + end) / 2
+            sheet.text(middle, y + ROW / 2 - 0.005, label, color=palette.ink_on(fill))
     _draw_marks(sheet, found, scale, y)
 
 

@@ -55,7 +55,7 @@ def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
 
 def _scope(run: Run, most: int) -> _Scope:
     plan = run.machine.plan
-    notes = [f"one of {plan.channels} lanes; all are alike"] if plan.channels > 1 else []
+    notes = [f"one of {plan.channels} channels; all are alike"] if plan.channels > 1 else []
     windows = -(-run.batches // run.window)
     per_primitive = windows + 2 * run.batches
     merged = len(plan) * per_primitive > most and run.batches > 1
@@ -156,7 +156,7 @@ def _named(name: str, pid: int, tid: int, text: str) -> Event:
 
 
 def _counters(run: Run, pid: int) -> Iterator[Event]:
-    """GB/s over the busiest links: all lanes, averaged over each transfer."""
+    """GB/s over the busiest links: all channels, averaged over each transfer."""
     machine = run.machine
     links = np.flatnonzero(machine.links & (run.carried > 0))
     top = links[np.argsort(-run.utilisation[links], kind="stable")][:LINKS]

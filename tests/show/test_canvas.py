@@ -7,7 +7,6 @@ import re
 import xml.etree.ElementTree as ET
 from functools import cache
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,29 +70,33 @@ def test_classes_of_two_pictures_never_meet(name: str) -> None:
     assert names and all(found.split("-")[0] == name for found in names)
 
 
-def _luminance(colour: str) -> float:
-    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
-def _contrast(a: str, b: str) -> float:
-    low, high = sorted((_luminance(a), _luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
 @pytest.mark.parametrize("fill", sorted(set(FILLS)))
 def test_text_can_be_read_on_every_fill(fill: str) -> None:
     """WCAG 2.2 asks for a contrast of 4.5."""
-    assert _contrast(palette.INK, fill) >= 4.5
-    assert _contrast(palette.dark(palette.INK), palette.dark(fill)) >= 4.5
+    assert palette.contrast(palette.INK, fill) >= 4.5
+    assert palette.contrast(palette.dark(palette.INK), palette.dark(fill)) >= 4.5
+
+
+@pytest.mark.parametrize("colour", [palette.COPY, palette.REDUCE, palette.LOCAL])
+@given(share=st.floats(0, 1))
+def test_numbers_can_be_read_on_bars(colour: str, share: float) -> None:
+    """However pale a bar is: 3 is WCAG's least for what is not text, or is large."""
+    fill = palette.tint(colour, 0.18 + 0.62 * share)
+    ink = palette.ink_on(fill)
+    assert palette.contrast(ink, fill) >= 3
+    assert palette.contrast(palette.dark(ink), palette.dark(fill)) >= 3
+
+
+def test_contrast_is_that_of_wcag() -> None:
+    assert palette.contrast("#000000", "#FFFFFF") == pytest.approx(21)
+    assert palette.contrast("#767676", "#FFFFFF") == pytest.approx(4.54, abs=0.01)
 
 
 def test_faint_and_marked_text_can_be_read() -> None:
     for ink in (palette.FAINT, palette.ALERT):
         for fill in (palette.PAPER, palette.STRIPE):
-            assert _contrast(ink, fill) >= 4.5
-            assert _contrast(palette.dark(ink), palette.dark(fill)) >= 4.5
+            assert palette.contrast(ink, fill) >= 4.5
+            assert palette.contrast(palette.dark(ink), palette.dark(fill)) >= 4.5
 
 
 @pytest.mark.parametrize("name", NAMES)
