@@ -40,7 +40,7 @@ def deadlock(plan: Plan) -> Proof:
             _contracted(plan, waits)
     detail: dict[str, int | str] = {
         "primitives": len(plan),
-        "thread blocks": len(plan.tb_ptr) - 1,
+        "thread blocks per channel": len(plan.tb_ptr) - 1,
         "waits": len(waits.index),
     }
     window = f"a window of {plan.max_window}" if plan.max_window else "every window"

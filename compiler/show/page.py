@@ -1,6 +1,6 @@
 """page: `hccc show` and `--report`: what there is, drawn into a file.
 
-A file is a picture (.svg) or the page with all of them (.html). A cluster has a topology, a
+A file is a picture (.svg, .png) or the page with all of them (.html). A cluster has a topology, a
 program everything, a plan that was made before no DAG and no pipeline; times need a cluster.
 """
 
@@ -37,7 +37,7 @@ from hccc.sim.simulate import Request, Run, simulate
 
 OnPhase = Callable[[str], None]
 WHATS = ("topology", "dag", "pipeline", "timeline")
-SUFFIXES = (".svg", ".html")
+SUFFIXES = (".svg", ".png", ".html")
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
 EXPLAINED = 20_000  # instances: an explanation is some thirty runs more
@@ -62,8 +62,8 @@ class ShowOptions:
         if self.output is None and self.trace is None:
             raise fail("E415", "say where to: -o FILE, or --trace FILE", help="`-o out.html`")
         if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
-            help = "a picture is .svg, the page with all of them .html"
-            raise fail("E433", f"-o {self.output}: neither .svg nor .html", help=help)
+            help = "a picture is .svg or .png, the page with all of them .html"
+            raise fail("E433", f"-o {self.output}: neither .svg, .png nor .html", help=help)
         for path in (self.output, self.trace):
             if path is not None:
                 check_place(path, *inputs)
@@ -128,10 +128,15 @@ def write_page(compiled: Compiled, output: Path, on_phase: OnPhase = lambda _: N
 
 
 def _write(options: ShowOptions, picture: Picture, page: Callable[[], Page]) -> None:
-    if options.output is not None:
-        svg = options.output.suffix.lower() == ".svg"
-        text = picture.svg if svg else html(page())
-        write_whole(options.output, lambda file: file.write(text))
+    if options.output is None:
+        return
+    suffix = options.output.suffix.lower()
+    if suffix == ".png":
+        pixels = picture.png()
+        write_whole(options.output, lambda file: file.buffer.write(pixels))
+        return
+    drawn = picture.svg if suffix == ".svg" else html(page())
+    write_whole(options.output, lambda file: file.write(drawn))
 
 
 class Subject:
@@ -291,7 +296,7 @@ def _use(run: Run) -> list[Table]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{words.fixed(100 * share, 1)} %"
 
 
 def _named(cluster: Topology | None) -> str:

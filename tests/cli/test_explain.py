@@ -1,6 +1,7 @@
 """hccc explain: parts that add up, what each means, changes that are simulated, the page."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from hccc.sim.costs import LL128, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import limits
-from tests.cli.commandline import ROOT
+from tests.cli.commandline import ROOT, Hccc
 
 EXAMPLES = ROOT / "examples"
 CLUSTERS = ("dgx-h100", "mi300x", "resccl-topo1", "resccl-v100-topo1", "resccl-topo4",
@@ -176,6 +177,16 @@ def test_the_page(hccc):
     for words in ("lower bound", "bottleneck", "where the time goes", "what would help", "NIC"):
         assert words in out
     assert "critical path" in out and max(map(len, out.splitlines())) < 140
+
+
+@pytest.mark.parametrize("size", ["1M", "64M"])
+def test_filling_and_draining_add_up_as_they_are_said(hccc: Hccc, size: str) -> None:
+    """What the bound already has of the wait for the first byte is taken off."""
+    line = next(x for x in explained(hccc, "-b", size).splitlines() if "fill and drain" in x)
+    part, before, after, *less = re.findall(r"[\d,]+\.\d\d(?!\d)", line)
+    of_bound = float(less[0]) if less else 0.0
+    total = float(before.replace(",", "")) + float(after.replace(",", "")) - of_bound
+    assert total == pytest.approx(float(part.replace(",", "")), abs=0.016)  # three are rounded
 
 
 def test_json_says_the_same(hccc):
