@@ -11,6 +11,7 @@ from hccc.diagnostics import UserError
 from hccc.driver import Options, compile_program
 from hccc.ir import topology as topology_ir
 from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.topology import Topology
 from hccc.testing import (
     cluster_texts,
     correct_programs,
@@ -25,14 +26,16 @@ from hccc.testing.clusters import cluster
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(topologies())
-def test_topologies_keep_their_invariants(t):
+def test_topologies_keep_their_invariants(t: Topology) -> None:
     assert topology_ir.check(t) == []
     assert 1 <= t.n_ranks <= 20
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cluster_texts(), st.sampled_from([OpType.ALLGATHER, OpType.ALLREDUCE]), st.data())
-def test_the_road_on_any_cluster_gives_the_result(source, op, data):
+def test_the_road_on_any_cluster_gives_the_result(
+    source: str, op: OpType, data: st.DataObject
+) -> None:
     t = cluster(source)
     assume(2 <= t.n_ranks <= 8)
     note(source)

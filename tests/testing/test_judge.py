@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.msccl.load import Algo
 from hccc.proofs.fifo import with_enough_slots
 from hccc.testing import Hang, Poison, exact_inputs, launch
+from hccc.testing.grow import Choose
 from hccc.testing.judge import COUNTS, Call, fault, first_fault, xml_fault
 from hccc.testing.msccl import run_xml
 from hccc.testing.mutate_xml import mutate_xml
@@ -27,12 +29,12 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "interop" / "data"
 
 
-def chooser(seed: int):
+def chooser(seed: int) -> Choose:
     rng = Random(seed)
     return lambda n: rng.randrange(n + 1) if n > 0 else 0
 
 
-def example(name: str, **options) -> Plan:
+def example(name: str, **options: Any) -> Plan:
     return compile_file(ROOT / "examples" / f"{name}.rccl", Options(**options)).plan
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from hccc.driver import compile_program
+from hccc.driver import Options, compile_program
 from hccc.ir import plan_json
 from hccc.ir.program import Program
 from hccc.runtime.layout import DTYPES
@@ -41,7 +41,9 @@ def test_program_plan_and_kernel_agree_on_rounded_data(examples: int) -> None:
         st.sampled_from(["float32", "int32", "uint8"]), st.sampled_from(REDUCE_OPS),
         st.booleans(), st.integers(0, 2**16),
     )  # fmt: skip
-    def agree(program, way, dtype, op, in_place, seed):  # type: ignore[no-untyped-def]
+    def agree(
+        program: Program, way: Options, dtype: str, op: str, in_place: bool, seed: int
+    ) -> None:
         note(text(program))
         plan = compile_program(program, way).plan
         each = 16 // np.dtype(dtype).itemsize * plan.channels  # elements of a chunk, no padding
@@ -77,7 +79,7 @@ def test_kernels_give_the_collectives_result(examples: int) -> None:
             workers=st.integers(0, 2),
         ),
     )
-    def right(program, way, request):  # type: ignore[no-untyped-def]
+    def right(program: Program, way: Options, request: Request) -> None:
         note(text(program))
         plan = compile_program(program, way).plan
         assert wrong_elements(plan_json.loads(plan_json.dumps(plan)), request) == 0
