@@ -262,7 +262,7 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     assert {t.name for t in TARGETS} == set(options.TARGETS)
     choices = {
         option.name: list(option.type.choices)
-        for option in cli.check.params
+        for option in cli.cli.commands["check"].params
         if isinstance(option.type, click.Choice)
     }
     assert choices["scheduler"] == ["auto", *driver.SCHEDULERS]
