@@ -56,7 +56,7 @@ def model(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
     ends = [(t.port[level][u], t.port[level][v]) for level in levels]
     if all(min(end) >= 0 for end in ends):
         used = {("out", out) for out, _ in ends} | {("in", into) for _, into in ends}
-        alpha = sum(max(t.shared.alpha[out], t.shared.alpha[into]) for out, into in ends)
+        alpha = sum(float(max(t.shared.alpha[out], t.shared.alpha[into])) for out, into in ends)
     slowest = 0.0
     for j in range(len(t.side_a)):
         a, b, k = set(t.side_a.row(j)), set(t.side_b.row(j)), t.first_switch + j

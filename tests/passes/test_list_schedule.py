@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hccc import driver
@@ -21,6 +21,7 @@ from hccc.passes.list_schedule import list_schedule
 from hccc.passes.verify import verify
 from hccc.sim.choice import fastest
 from hccc.testing import correct_programs, topologies
+from tests.health_checks import EVERY_CHECK
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLUSTERS = EXAMPLES / "clusters"
@@ -51,7 +52,7 @@ def test_it_is_a_pipeline(program: Program, batches: int) -> None:
     assert pipeline_ir.check(list_schedule(depend(verify(program)), batches)) == []
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(st.data())
 def test_it_is_one_on_any_cluster(data: st.DataObject) -> None:
     program = data.draw(correct_programs(max_ranks=5, max_transfers=30))

@@ -8,7 +8,7 @@ from pathlib import Path
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
@@ -26,9 +26,10 @@ from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import Bound, Cut, Limits, bound, limits
 from hccc.testing import cluster_texts, correct_programs
 from hccc.testing.clusters import cluster as cluster_of
+from tests.health_checks import EVERY_CHECK
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
-SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=40)
 
 
 def reachable(source: str) -> bool:

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
@@ -22,16 +22,17 @@ from hccc.testing import (
     topologies,
 )
 from hccc.testing.clusters import cluster
+from tests.health_checks import EVERY_CHECK
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(topologies())
 def test_topologies_keep_their_invariants(t: Topology) -> None:
     assert topology_ir.check(t) == []
     assert 1 <= t.n_ranks <= 20
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(cluster_texts(), st.sampled_from([OpType.ALLGATHER, OpType.ALLREDUCE]), st.data())
 def test_the_road_on_any_cluster_gives_the_result(
     source: str, op: OpType, data: st.DataObject

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from hccc.driver import Options, compile_program
@@ -12,13 +12,14 @@ from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import Request
 from hccc.testing import REDUCE_OPS, correct_programs, execute, options, run, text
 from hccc.testing.kernels import launch, wrong_elements
+from tests.health_checks import EVERY_CHECK
 
 MANY = pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
 
 
 def at_length(examples: int) -> settings:
     """Settings for that many examples."""
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    return settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
 
 
 def rough(program: Program, dtype: str, elements: int, seed: int) -> list[np.ndarray]:

@@ -98,7 +98,7 @@ def test_exact_inputs_are_exact_and_differ(op: OpType, dtype: DTypeLike) -> None
     x = exact_inputs(c, dtype, (16,), seed=1)
     assert [len(a) for a in x] == [c.input_blocks(r) * 2 for r in range(4)]
     full = [a.astype(np.float64) for a in x if len(a)]
-    total = sum(a[0] for a in full)
+    total = sum((a[0] for a in full), np.zeros(16))
     assert (total == total.astype(dtype).astype(np.float64)).all()
     assert all(not np.array_equal(a, b) for a, b in pairwise(full))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, event, given, note, settings
+from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
@@ -22,6 +22,7 @@ from hccc.testing.sabotage import (
     without_operand,
     without_wait,
 )
+from tests.health_checks import EVERY_CHECK
 from tests.passes.textbook import with_operands
 
 Fault = Callable[[Plan, Choose], Plan]
@@ -118,7 +119,7 @@ def assert_harmless(plan: Plan, seeds: int) -> None:
 @pytest.mark.parametrize("examples", [8, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_survives(fault: Fault, examples: int) -> None:
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
     @given(plans(correct_programs(max_ranks=5, max_transfers=32)), st.data())
     def law(plan: Plan, data: st.DataObject) -> None:
         def pick(bound: int) -> int:

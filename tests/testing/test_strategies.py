@@ -1,7 +1,7 @@
 """What hypothesis gives a reader: small programs, named mutations, plain words."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source
@@ -21,10 +21,11 @@ from hccc.testing import (
     wrong_programs,
 )
 from hccc.testing.grow import grow, program
+from tests.health_checks import EVERY_CHECK
 
 QUIET = settings(
     max_examples=150, deadline=None, database=None, derandomize=True,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=EVERY_CHECK,
 )  # fmt: skip
 
 
