@@ -33,7 +33,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.testing import correct_programs, options
 from hccc.testing.judge import REFUSED, plan_verdict, xml_verdict
-from hccc.testing.mutate_plan import Choose, mutate_plan, text
+from hccc.testing.mutate_plan import Choose, PlanData, mutate_plan, text
 from hccc.testing.mutate_xml import mutate_xml
 from tests.health_checks import EVERY_CHECK
 
@@ -71,7 +71,7 @@ def grown(number: int) -> Iterator[tuple[Program, Options]]:
     yield from made
 
 
-def plan_bases(number: int) -> list[Any]:
+def plan_bases(number: int) -> list[PlanData]:
     """Plan files of random programs."""
     plans: list[Plan] = [compile_program(p, way).plan for p, way in grown(number)]
     return [json.loads(plan_json.dumps(plan)) for plan in plans]

@@ -184,7 +184,8 @@ def test_what_a_program_asks_of_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         compile_text(Source("r.rccl", ring.format(8)), options)
     problem = caught.value.problem
-    assert (problem.code, problem.span.line, problem.span.column) == ("E130", 1, 23)  # type: ignore[union-attr]
+    assert problem.span is not None
+    assert (problem.code, problem.span.line, problem.span.column) == ("E130", 1, 23)
     path.write_text(NODES.replace("(0,1) -> (10,", "(0) -> (10,"))
     with pytest.raises(UserError) as caught:
         compile_text(Source("r.rccl", ring.format(4)), options)

@@ -1,7 +1,5 @@
 """verify accepts what performs its collective, and names culprit and clash otherwise."""
 
-from typing import Any
-
 import pytest
 
 from hccc.diagnostics import Problem, UserError
@@ -11,9 +9,9 @@ from hccc.passes.verify import verify
 from tests.passes.textbook import RECV, RRC, SMALL, Row, hm_allreduce, program
 
 
-def problem(*args: Any, **kwargs: Any) -> Problem:
+def problem(op: OpType, n_ranks: int, n_chunks: int, rows: list[Row]) -> Problem:
     with pytest.raises(UserError) as caught:
-        verify(program(*args, **kwargs))
+        verify(program(op, n_ranks, n_chunks, rows))
     return caught.value.problem
 
 

@@ -6,7 +6,6 @@ T is of M micro-batches of c bytes in each chunk; a transfer alone takes t = α 
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,11 +39,12 @@ def simulated(
     link: Rate = LINK,
     nic: Rate = NIC,
     device: Device | None = None,
-    **options: Any,
+    channels: int = 1,
+    transport: Transport = Transport.DIRECT,
 ) -> Run:
     """The Run of a program on the uniform cluster its header describes."""
-    chosen: dict[str, Any] = {"fuse": "none", "channels": 1, "allocator": "connection"} | options
-    plan = compile_text(Source("x", text), Options(**chosen)).plan
+    chosen = Options(fuse="none", channels=channels, allocator="connection", transport=transport)
+    plan = compile_text(Source("x", text), chosen).plan
     device = device or Device(reduce=REDUCE, block=FAST)
     shape = plan.n_ranks, plan.gpus_per_node, plan.nics_per_node
     request = replace(request, in_place=True)  # nothing but the transfers
@@ -194,13 +194,7 @@ def test_staged_transport_pays_for_its_copy() -> None:
     device = Device(reduce=REDUCE, block=50.0)
     got = simulated(
         CHAIN.format(n=2), Request(64 << 20, micro_batch=1 << 20), device=device,
-        transport=_staged(),
+        transport=Transport.STAGED,
     )  # fmt: skip
     t = LINK.alpha + us(1 << 20, 50.0)
     assert got.time == pytest.approx(64 * t + us(1 << 20, 50.0), rel=CLOSE)
-
-
-def _staged() -> Transport:
-    from hccc.ir.primitives import Transport
-
-    return Transport.STAGED

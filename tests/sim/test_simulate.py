@@ -1,7 +1,6 @@
 """The simulator against a plain one, and against the order that plans are executed in."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -120,7 +119,7 @@ def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObj
     assert (np.diff(got.end[path]) >= -1e-6).all()
 
 
-def _machine(n: int = 4, **changes: Any) -> Machine:
+def _machine(n: int = 4) -> Machine:
     from hccc.diagnostics import Source
     from hccc.driver import Options, compile_text
 
@@ -129,7 +128,7 @@ def _machine(n: int = 4, **changes: Any) -> Machine:
         "\n    for r in range(nRanks):\n        for d in range(1, nRanks):\n"
         "            transfer(r, (r + d) % nRanks, 0, r, recv)\n"
     )
-    plan = compile_text(Source("a", source), Options(**changes)).plan
+    plan = compile_text(Source("a", source), Options()).plan
     return prepare(plan, uniform(n, n, n, link=Rate(10.0, 1, 2.0), device=Device(block=1e6)))
 
 

@@ -1,7 +1,6 @@
 """The step-wise executor: it finds hangs and races, and respects windows and slots."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,18 +16,19 @@ from hccc.testing.sabotage import without_wait
 
 RECV, RRC = 0, 1
 NONE = np.zeros(0, np.int32)
+DEFAULTS = Options()
 
 
-def plan_of(op: OpType, n: int, chunks: int, rows: list[Row], **options: Any) -> Plan:
+def plan_of(op: OpType, n: int, chunks: int, rows: list[Row], options: Options = DEFAULTS) -> Plan:
     p = program(Collective(op, n, chunks), rows, n, n)
-    return compile_program(p, Options(**options)).plan
+    return compile_program(p, options).plan
 
 
 @pytest.fixture(params=Transport)
 def chain(request: pytest.FixtureRequest) -> Plan:
     """Rank 0 → 1 → 2."""
     rows = [(0, 1, 0, 0, RECV), (1, 2, 1, 0, RECV)]
-    return plan_of(OpType.BROADCAST, 3, 1, rows, transport=request.param, slots=1)
+    return plan_of(OpType.BROADCAST, 3, 1, rows, Options(transport=request.param, slots=1))
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, None])
@@ -64,7 +64,7 @@ def test_a_wait_for_nothing_is_a_hang(chain: Plan) -> None:
 
 def test_a_full_queue_is_a_hang_and_names_it() -> None:
     rows = [(0, 1, 0, 0, RECV)]
-    plan = plan_of(OpType.BROADCAST, 2, 1, rows, transport=Transport.STAGED, slots=2)
+    plan = plan_of(OpType.BROADCAST, 2, 1, rows, Options(transport=Transport.STAGED, slots=2))
     last = int(plan.tb_ptr[np.flatnonzero(plan.block_rank() == 1)[0]])
     waits = Csr(
         (np.arange(len(plan) + 1) > last).astype(np.int64), np.array([7])
@@ -100,7 +100,7 @@ def test_an_unwritten_receive_slot_is_an_error(chain: Plan) -> None:
 def test_avg_divides_once() -> None:
     rows = [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV)]
     for fuse in ("none", "full"):
-        plan = plan_of(OpType.ALLREDUCE, 2, 1, rows, fuse=fuse)
+        plan = plan_of(OpType.ALLREDUCE, 2, 1, rows, Options(fuse=fuse))
         got = execute(plan, [np.array([[3, 8]]), np.array([[5, 2]])], "avg")
         assert [g.tolist() for g in got] == [[[4, 5]], [[4, 5]]]
 
@@ -119,9 +119,7 @@ def test_in_place_memory_is_shared() -> None:
 def test_a_plan_with_a_largest_window_runs_in_it() -> None:
     """Rank by rank send first, one slot: only windows of one micro-batch go through."""
     rows = [(0, 1, 0, 0, RECV), (1, 0, 0, 1, RECV)]
-    plan = plan_of(
-        OpType.ALLGATHER, 2, 2, rows, transport=Transport.STAGED, slots=1, max_blocks=1,
-        prove=False,
-    )  # fmt: skip
+    options = Options(transport=Transport.STAGED, slots=1, max_blocks=1, prove=False)
+    plan = plan_of(OpType.ALLGATHER, 2, 2, rows, options)
     x = exact_inputs(plan.collective, np.int64, (4,))
     execute(replace(plan, max_window=1), x)
