@@ -52,7 +52,7 @@ def show(
     with report.progress() as on_phase:
         on_phase("Starting")
         from hccc.inputs import Kind, kind_of, opened, parse_cluster
-        from hccc.show import page
+        from hccc.pictures import page
 
         wanted = page.ShowOptions(output, what, size, trace)
         wanted.check(algorithm, how.cluster)
