@@ -7,7 +7,8 @@ from difflib import get_close_matches
 
 from lark import Token
 
-from hccc.lang.transfer.syntax import At, Mistake
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.tables import place
 
 WORDS = {
     "_NEWLINE": "the end of the line",
@@ -40,7 +41,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> list[str]:
 
 def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> Mistake:
     """The mistake that `token` after `before` is, when only `accepts` could follow."""
-    at = _at(token)
+    at = place(token)
     special = _special(token, before, set(accepts))
     if special:
         code, message, help = special
@@ -100,11 +101,6 @@ def _expected(accepts: set[str]) -> str:
 def found(token: Token) -> str:
     """A token as messages call it."""
     return WORDS[token.type] if not len(token) else f"`{clip(token)}`"
-
-
-def _at(token: Token) -> At:
-    line, column = token.line or 1, token.column or 1
-    return At(line, column, column + max(1, len(token)))
 
 
 def _end(token: Token) -> At:

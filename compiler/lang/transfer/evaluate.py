@@ -1,9 +1,10 @@
 """Running a program over whole arrays of loop iterations.
 
-`for` turns the n lanes around it into one lane per iteration, in batches of at most `MAX_LANES`,
-and runs its body once for all of them. Loops that carry a variable from one iteration to the next
-run one iteration at a time, still over all lanes around them. Errors are those of a one-by-one
-execution: when a batch fails in some lane it is run again for the lanes before, until none fails.
+A `for` inside n iterations of the loops around it makes batches of at most `MAX_BATCH` of its own
+iterations, over all n, and runs its body once for a batch. A loop that carries a variable from one
+iteration to the next runs them one after the other, each still over all n around it. Errors are
+those of a one-by-one execution: when a batch fails in some iteration it is run again for the
+iterations before that, until none fails.
 
 Cost: about 25 array operations per transfer of a hierarchical mesh, some 50 ns.
 """
@@ -25,12 +26,21 @@ from hccc.lang.transfer.liveness import Liveness, reads_of
 from hccc.lang.transfer.ranges import Range
 from hccc.lang.transfer.sink import Sink
 from hccc.lang.transfer.syntax import Assign, Expr, For, If, Stmt, Table, Transfer, names_in
-from hccc.lang.transfer.values import Fault, Ints, Value, bounds, lane_value, take, tight, truth
+from hccc.lang.transfer.values import (
+    Fault,
+    Ints,
+    Value,
+    bounds,
+    iteration_value,
+    take,
+    tight,
+    truth,
+)
 
-MAX_LANES = 1 << 16  # arrays of half a megabyte stay in the cache, and lanes sort as 16 bits
+MAX_BATCH = 1 << 16  # arrays of half a megabyte stay in the cache, and sort as 16 bits
 MAX_ELEMENTS = 1 << 27  # of all variables of all nested frames together: 1 GiB
 ROWS_PER_BATCH = 1 << 20
-FIRST_LANES = 64  # of a loop around loops, before it is known how much they emit
+FIRST_BATCH = 64  # of a loop around loops, before it is known how much they emit
 
 
 def evaluate(
@@ -50,11 +60,11 @@ class _Evaluator:
         names = self._live.names | set(header)
         self._expressions = Expressions(self._budget, names)
         deep = (len(names) + 1) * (self._live.depth + self._live.deepest)
-        self._max_lanes = max(1, min(MAX_LANES, MAX_ELEMENTS // deep))
-        # How many lanes to give a loop: learnt from what it emitted in the batch before.
-        few = min(FIRST_LANES, self._max_lanes)
+        self._max_batch = max(1, min(MAX_BATCH, MAX_ELEMENTS // deep))
+        # How many iterations to give a loop: learnt from what it emitted in the batch before.
+        few = min(FIRST_BATCH, self._max_batch)
         loops = self._live.loops.items()
-        self._width = {stmt: few if loop.nests else self._max_lanes for stmt, loop in loops}
+        self._width = {stmt: few if loop.nests else self._max_batch for stmt, loop in loops}
 
     def run(self, header: Mapping[str, int]) -> list[Chunk]:
         frame = Frame(1, dict(header))
@@ -83,7 +93,7 @@ class _Evaluator:
         self._budget.transfer(frame.n, stmt.at)
         chunk = self._sink.transfer(stmt, values, frame.n)
         if chunk:
-            frame.emit(chunk.lane, chunk.rows)
+            frame.emit(chunk.iteration, chunk.rows)
 
     def _table(self, stmt: Table, frame: Frame) -> None:
         self._budget.spend(len(stmt.line))
@@ -91,55 +101,55 @@ class _Evaluator:
         self._budget.transfer(len(stmt.line) * frame.n, stmt.at)
         chunk = self._sink.table(stmt, frame.n)
         if chunk:
-            frame.emit(chunk.lane, chunk.rows)
+            frame.emit(chunk.iteration, chunk.rows)
 
     def _if(self, stmt: If, frame: Frame) -> None:
-        """Each branch runs for the lanes that its condition, and those before, leave it."""
+        """Each branch runs for the iterations that its condition, and those before, leave it."""
         choice = self._live.choices[stmt]
-        lanes = np.arange(frame.n)
+        iterations = np.arange(frame.n)
         for condition, block in stmt.branches:
-            chosen = self._condition(condition, frame, lanes)
-            self._part(block, frame, lanes[chosen], choice.exposed, choice.keep)
-            lanes = lanes[~chosen]
-            if not len(lanes):
+            chosen = self._condition(condition, frame, iterations)
+            self._part(block, frame, iterations[chosen], choice.exposed, choice.keep)
+            iterations = iterations[~chosen]
+            if not len(iterations):
                 return
-        self._part(stmt.otherwise, frame, lanes, choice.exposed, choice.keep)
+        self._part(stmt.otherwise, frame, iterations, choice.exposed, choice.keep)
 
-    def _condition(self, condition: Expr, frame: Frame, lanes: I8) -> B1:
-        whole = len(lanes) == frame.n
-        part = frame if whole else frame.child(lanes, names_in(condition))
+    def _condition(self, condition: Expr, frame: Frame, iterations: I8) -> B1:
+        whole = len(iterations) == frame.n
+        part = frame if whole else frame.child(iterations, names_in(condition))
         self._budget.spend(part.n)
         try:
             return np.broadcast_to(truth(self._expressions.value(condition, part)), part.n)
         except Fault as fault:
-            fault.lane = int(lanes[fault.lane])
+            fault.iteration = int(iterations[fault.iteration])
             raise
 
     def _part(
         self,
         block: Sequence[Stmt],
         frame: Frame,
-        lanes: I8,
+        iterations: I8,
         reads: frozenset[str],
         keep: frozenset[str],
     ) -> None:
-        """Runs `block` in some lanes of `frame`."""
-        if len(lanes) == frame.n:
+        """Runs `block` in some iterations of `frame`."""
+        if len(iterations) == frame.n:
             return self._block(block, frame)
-        if not len(lanes) or not block:
+        if not len(iterations) or not block:
             return
-        part = frame.child(lanes, reads)
+        part = frame.child(iterations, reads)
         try:
             self._block(block, part)
         except Fault as fault:
-            fault.lane = int(lanes[fault.lane])
+            fault.iteration = int(iterations[fault.iteration])
             raise
-        frame.adopt(part, lanes, keep)
+        frame.adopt(part, iterations, keep)
         for chunk in part.emitted():
-            frame.emit(lanes[chunk.lane], chunk.rows)
+            frame.emit(iterations[chunk.iteration], chunk.rows)
 
     def _range(self, stmt: For, frame: Frame) -> tuple[Range, Value]:
-        """The range of a loop, and how many iterations that is in every lane."""
+        """The range of a loop, and how many iterations that is in every iteration."""
         limits = stmt.start, stmt.stop, stmt.step
         start, stop, step = (self._expressions.value(limit, frame) for limit in limits)
         try:
@@ -183,74 +193,74 @@ class _Evaluator:
         self._budget.iterate_one_by_one(rounds, loop.carried[0], stmt.at)
         every = np.arange(frame.n)
         for turn in range(rounds):
-            lanes = every if isinstance(counts, int) else np.flatnonzero(counts.data > turn)
-            self._turn(stmt, over, turn, frame, lanes)
+            iterations = every if isinstance(counts, int) else np.flatnonzero(counts.data > turn)
+            self._turn(stmt, over, turn, frame, iterations)
 
-    def _turn(self, stmt: For, over: Range, turn: int, frame: Frame, lanes: I8) -> None:
-        """One iteration of a carrying loop, in the lanes that get that far."""
+    def _turn(self, stmt: For, over: Range, turn: int, frame: Frame, iterations: I8) -> None:
+        """One iteration of a carrying loop, in the iterations that get that far."""
         loop = self._live.loops[stmt]
-        whole = len(lanes) == frame.n
+        whole = len(iterations) == frame.n
         if whole:
             part = Frame(frame.n, frame.env, frame.gaps)
         else:
-            part = frame.child(lanes, loop.body.exposed)
-        value = ranges.in_turn(over, turn, lanes)
+            part = frame.child(iterations, loop.body.exposed)
+        value = ranges.in_turn(over, turn, iterations)
         part.assign(stmt.target, value)
         try:
             self._block(stmt.body, part)
         except Fault as fault:
-            fault.loops.insert(0, (stmt.target, lane_value(value, fault.lane)))
-            fault.lane = int(lanes[fault.lane])
+            fault.loops.insert(0, (stmt.target, iteration_value(value, fault.iteration)))
+            fault.iteration = int(iterations[fault.iteration])
             raise
         if not whole:
-            frame.adopt(part, lanes, loop.keep)
-        self._hand_over(part, frame, lanes, value)
+            frame.adopt(part, iterations, loop.keep)
+        self._hand_over(part, frame, iterations, value)
 
     def _all_at_once(self, stmt: For, over: Range, counts: Value, frame: Frame) -> None:
         total = ranges.total(counts, frame.n)
         begin = 0
         while begin < total:
             end = min(begin + self._width[stmt], total)
-            lane, turn = ranges.owners(counts, begin, end)
+            iteration, turn = ranges.owners(counts, begin, end)
             before = self._budget.transfers
-            self._batch(stmt, frame, lane, ranges.variable(over, lane, turn))
-            rows_a_lane = (self._budget.transfers - before) // (end - begin)
-            fitting = ROWS_PER_BATCH // max(1, rows_a_lane)
-            self._width[stmt] = max(1, min(self._max_lanes, fitting))
+            self._batch(stmt, frame, iteration, ranges.variable(over, iteration, turn))
+            rows_an_iteration = (self._budget.transfers - before) // (end - begin)
+            fitting = ROWS_PER_BATCH // max(1, rows_an_iteration)
+            self._width[stmt] = max(1, min(self._max_batch, fitting))
             begin = end
 
-    def _batch(self, stmt: For, frame: Frame, lane: I8, variable: Ints) -> None:
+    def _batch(self, stmt: For, frame: Frame, iteration: I8, variable: Ints) -> None:
         """Runs the body for one batch of iterations. Raises the first `Fault` in program order."""
         transfers = self._budget.transfers
         fault: Fault | None = None
-        n = len(lane)
+        n = len(iteration)
         while n:
             self._budget.transfers = transfers
             try:
-                part = self._iterations(stmt, frame, lane[:n], take(variable, slice(n)))
+                part = self._iterations(stmt, frame, iteration[:n], take(variable, slice(n)))
                 break
             except Fault as found:
-                fault, n = found, found.lane
+                fault, n = found, found.iteration
             except TooMuch:
                 if not fault:
                     raise
                 break
         if fault:
-            fault.loops.insert(0, (stmt.target, lane_value(variable, fault.lane)))
-            fault.lane = int(lane[fault.lane])
+            fault.loops.insert(0, (stmt.target, iteration_value(variable, fault.iteration)))
+            fault.iteration = int(iteration[fault.iteration])
             raise fault
-        frame.adopt(part, lane, self._live.loops[stmt].keep)
-        self._hand_over(part, frame, lane, variable)
+        frame.adopt(part, iteration, self._live.loops[stmt].keep)
+        self._hand_over(part, frame, iteration, variable)
 
-    def _iterations(self, stmt: For, frame: Frame, lane: I8, variable: Value) -> Frame:
-        part = frame.child(lane, self._live.loops[stmt].body.exposed)
+    def _iterations(self, stmt: For, frame: Frame, iteration: I8, variable: Value) -> Frame:
+        part = frame.child(iteration, self._live.loops[stmt].body.exposed)
         part.assign(stmt.target, variable)
         self._budget.spend(part.n)
         self._block(stmt.body, part)
         return part
 
-    def _hand_over(self, part: Frame, frame: Frame, lanes: I8, variable: Value) -> None:
+    def _hand_over(self, part: Frame, frame: Frame, iterations: I8, variable: Value) -> None:
         """What the iterations `part` of a loop emitted becomes what `frame` emitted."""
         for chunk in part.emitted():
-            rows = self._sink.leave(chunk.rows, variable, chunk.lane)
-            frame.emit(lanes[chunk.lane], rows)
+            rows = self._sink.leave(chunk.rows, variable, chunk.iteration)
+            frame.emit(iterations[chunk.iteration], rows)

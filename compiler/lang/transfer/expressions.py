@@ -1,4 +1,4 @@
-"""Evaluating expressions in all lanes of a frame."""
+"""Evaluating expressions in all iterations of a frame."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Expressions:
         self._names = sorted(names)
 
     def value(self, expr: Expr, frame: Frame) -> Value:
-        """The value in every lane. Raises `Fault` with the first lane in which it fails."""
+        """The value in every iteration. Raises `Fault` for the first it fails in."""
         match expr:
             case Name():
                 return self._name(expr, frame)
@@ -67,22 +67,22 @@ class Expressions:
             raise self._unknown(name, first(~frame.gaps[name.id]))
         return frame.env[name.id]
 
-    def _unknown(self, name: Name, lane: int) -> Fault:
+    def _unknown(self, name: Name, iteration: int) -> Fault:
         shown = clip(name.id)
         if name.id in self._names:
-            fault = Fault(lane, "E101", f"`{shown}` has no value yet when this is reached")
+            fault = Fault(iteration, "E101", f"`{shown}` has no value yet when this is reached")
         else:
             near = did_you_mean(name.id, self._names)
             help = f"did you mean `{near[0]}`?" if near else None
-            fault = Fault(lane, "E101", f"there is no variable `{shown}`", help)
+            fault = Fault(iteration, "E101", f"there is no variable `{shown}`", help)
         return fault.placed(name.at)
 
     def _chain(self, chain: Chain, frame: Frame) -> Value:
         result = self.value(chain.first, frame)
         for link in chain.links:
             operand = self.value(link.operand, frame)
-            lanes = 1 if isinstance(result, int) and isinstance(operand, int) else frame.n
-            self._budget.spend(lanes)
+            iterations = 1 if isinstance(result, int) and isinstance(operand, int) else frame.n
+            self._budget.spend(iterations)
             try:
                 result = BINARY[link.op](result, operand)
             except Fault as fault:
@@ -105,7 +105,7 @@ class Expressions:
             raise fault.placed(prefix.at) from None
 
     def _logic(self, logic: Logic, frame: Frame) -> Value:
-        """Each operand is evaluated only in the lanes that the ones before left undecided."""
+        """Each operand is evaluated only in the iterations that the ones before left undecided."""
         settled = logic.op == "or"  # the truth that ends the evaluation
         result: bool | B1 = truth(self.value(logic.operands[0], frame))
         for operand in logic.operands[1:]:
@@ -120,7 +120,7 @@ class Expressions:
             try:
                 value = self.value(operand, part)
             except Fault as fault:
-                fault.lane = int(undecided[fault.lane])
+                fault.iteration = int(undecided[fault.iteration])
                 raise
             result = result.copy()
             result[undecided] = as_array(value, part.n) != 0

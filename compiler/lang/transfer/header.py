@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.names import objection
 from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.transfer.syntax import Algorithm, At, Mistake, Number, Pair, Text
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.transfer.syntax import Algorithm, Number, Pair, Text
 
 KEYS = (
     "nRanks",

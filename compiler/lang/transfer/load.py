@@ -33,12 +33,13 @@ from hccc.diagnostics import Source, Span, UserError
 from hccc.files.reading import read_text
 from hccc.ir.arrays import I4, I8
 from hccc.ir.program import TRANSFER, Program
+from hccc.lang.mistakes import At, Mistake
 from hccc.lang.transfer.evaluate import evaluate
 from hccc.lang.transfer.header import Header, check_header
 from hccc.lang.transfer.iterations import Chunk
 from hccc.lang.transfer.parse import parse_text
 from hccc.lang.transfer.sink import FIELDS, STEP, Rows, Search, Sink
-from hccc.lang.transfer.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
+from hccc.lang.transfer.syntax import Algorithm, For, If, Stmt, Table, Transfer
 from hccc.lang.transfer.values import Fault
 
 MAX_BYTES = 64 << 20

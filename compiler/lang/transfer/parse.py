@@ -11,14 +11,14 @@ from functools import cache
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken
-from lark.lexer import Lexer
 
 from hccc.lang.complaint import clip, complaint, did_you_mean, found
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.tables import place, tables
 from hccc.lang.transfer.syntax import (
     MAX_DEPTH,
     Algorithm,
     Assign,
-    At,
     Call,
     Chain,
     Expr,
@@ -26,7 +26,6 @@ from hccc.lang.transfer.syntax import (
     If,
     Link,
     Logic,
-    Mistake,
     Name,
     Number,
     Pair,
@@ -60,51 +59,34 @@ def parse_text(text: str) -> Algorithm:
 def _check_beginning(token: Token) -> None:
     if token.type != "_DEF" and token != "ResCCLAlgo":
         message = f"a program begins with ResCCLAlgo, not {found(token)}"
-        raise Mistake("E010", message, _at(token), f"for example `{HEADER}`")
-
-
-class _NoLexer(Lexer):
-    """Tokens are fed by hand; lark's own lexers would want patterns for them."""
-
-    def __init__(self, _conf: object) -> None: ...
-
-    def lex(self, *_: object) -> Any:
-        """No tokens of its own."""
-        return iter(())
+        raise Mistake("E010", message, place(token), f"for example `{HEADER}`")
 
 
 @cache
 def _parser() -> Lark:
-    return Lark.open_from_package(
-        "hccc.lang.transfer",
-        "transfer.lark",
-        parser="lalr",
-        lexer=_NoLexer,
-        transformer=_Builder(),
-        maybe_placeholders=False,
-    )
+    return tables("hccc.lang.transfer", "transfer.lark", _Builder())
 
 
 class _Builder(Transformer[Token, Any]):
     """What each rule of transfer.lark becomes; a method per alias."""
 
     def number(self, items: list[Token]) -> Number:
-        return Number(int(items[0], 0), _at(items[0]))
+        return Number(int(items[0], 0), place(items[0]))
 
     def string(self, items: list[Token]) -> Text:
-        return Text(items[0][1:-1], _at(items[0]))
+        return Text(items[0][1:-1], place(items[0]))
 
     def name(self, items: list[Token]) -> Expr:
-        word, at = str(items[0]), _at(items[0])
+        word, at = str(items[0]), place(items[0])
         return Number(int(word == "True"), at) if word in ("True", "False") else Name(word, at)
 
     def group(self, items: list[Any]) -> Expr:
-        expr: Expr = replace(_value(items[1]), at=_at(items[0]).to(_at(items[2])))
+        expr: Expr = replace(_value(items[1]), at=place(items[0]).to(place(items[2])))
         return expr
 
     def prefix(self, items: list[Any]) -> Expr:
         op, operand = str(items[0]), _value(items[1])
-        at = _at(items[0]).to(operand.at)
+        at = place(items[0]).to(operand.at)
         if op == "-" and isinstance(operand, Number):
             return Number(-operand.value, at)
         return Prefix(op, operand, at, _deeper([operand], at))
@@ -121,7 +103,7 @@ class _Builder(Transformer[Token, Any]):
     def compare(self, items: list[Any]) -> Chain:
         if len(items) > 3:
             help = "write `a < b and b < c`"
-            raise Mistake("E001", "comparisons cannot be chained", _at(items[3]), help)
+            raise Mistake("E001", "comparisons cannot be chained", place(items[3]), help)
         return self.chain(items)
 
     def logic(self, items: list[Any]) -> Logic:
@@ -132,7 +114,7 @@ class _Builder(Transformer[Token, Any]):
 
     def call(self, items: list[Any]) -> Call:
         function, args = str(items[0]), items[2:-1]
-        at = _at(items[0]).to(_at(items[-1]))
+        at = place(items[0]).to(place(items[-1]))
         if function not in ("range", "transfer", "min", "max"):
             raise _unknown_function(items[0])
         if function in ("min", "max"):
@@ -144,7 +126,7 @@ class _Builder(Transformer[Token, Any]):
     def assign(self, items: list[Any]) -> Assign:
         if str(items[0]) in RESERVED:
             message = f"`{items[0]}` is a word of the language and cannot be a variable"
-            raise Mistake("E008", message, _at(items[0]))
+            raise Mistake("E008", message, place(items[0]))
         return Assign(str(items[0]), _value(items[1]))
 
     def expression(self, items: list[Any]) -> Transfer:
@@ -169,7 +151,7 @@ class _Builder(Transformer[Token, Any]):
         target, over, body = items
         if str(target) in RESERVED:
             message = f"`{target}` is a word of the language and cannot be a variable"
-            raise Mistake("E008", message, _at(target))
+            raise Mistake("E008", message, place(target))
         if not (isinstance(over, Call) and over.function == "range"):
             help = "`for i in range(n):`, or range(first, end) or range(first, end, stride)"
             raise Mistake("E013", "a loop runs over range(...)", over.at, help)
@@ -180,21 +162,16 @@ class _Builder(Transformer[Token, Any]):
         return If(tuple(pairs), items[-1] if len(items) % 2 else ())
 
     def pair(self, items: list[Any]) -> Pair:
-        return Pair(str(items[0]), _at(items[0]), items[1])
+        return Pair(str(items[0]), place(items[0]), items[1])
 
     def start(self, items: list[Any]) -> Algorithm:
         pairs = tuple(item for item in items if isinstance(item, Pair))
-        return Algorithm(pairs, items[-1], _at(items[0]))
+        return Algorithm(pairs, items[-1], place(items[0]))
 
 
 HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):'
 TRANSFER = "transfer(srcRank, dstRank, step, chunkId, recv)"
 RESERVED = frozenset({"range", "transfer", "min", "max", "recv", "rrc", "True", "False"})
-
-
-def _at(token: Token) -> At:
-    line, column = token.line or 1, token.column or 1
-    return At(line, column, column + len(token))
 
 
 def _value(expr: Expr) -> Expr:
@@ -247,4 +224,4 @@ def _unknown_function(token: Token) -> Mistake:
     known = {"range", "transfer", "min", "max"}
     near = [name for name in known if name == token.lower()] or did_you_mean(str(token), known)
     help = f"did you mean `{near[0]}`?" if near else "there are transfer, range, min and max"
-    return Mistake("E013", f"there is no function `{clip(token)}`", _at(token), help)
+    return Mistake("E013", f"there is no function `{clip(token)}`", place(token), help)

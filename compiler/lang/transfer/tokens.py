@@ -14,7 +14,9 @@ from functools import partial
 import numpy as np
 from lark import Token
 
-from hccc.lang.transfer.syntax import At, Mistake, Table
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.tables import place
+from hccc.lang.transfer.syntax import Table
 
 MAX_TOKENS = 1 << 18
 MAX_PARENTHESES = 200
@@ -95,7 +97,7 @@ class Tokenizer:
                 raise Mistake(
                     "E007",
                     f"this program is too long: more than {MAX_TOKENS:,} words",
-                    _at(token),
+                    place(token),
                     "write transfers in loops, or one per line as `transfer(0, 1, 0, 0, recv)`",
                 )
             yield token
@@ -271,8 +273,3 @@ def _places(text: str, begin: int, line: int, row: int) -> list[At]:
     match = ROW.match(text, begin)
     spans = [match.span(group) for group in range(2, 7)] if match else []
     return [At(line + row, a - begin + 1, b - begin + 1) for a, b in spans]
-
-
-def _at(token: Token) -> At:
-    line, column = token.line or 1, token.column or 1
-    return At(line, column, column + max(1, len(token)))

@@ -141,7 +141,7 @@ def _compare_place(origin: Any, row: int, expected: Reference, i: int) -> None:
     assert loops == expected.where[i]
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 1 << 16])
+@pytest.mark.parametrize("batch", [1, 3, 1 << 16])
 @settings(max_examples=100, deadline=None)
 @given(programs())
 @example("a = 0\nfor i in range(5):\n    a = a + i\n    transfer(0, 1, a, i, recv)")
@@ -153,8 +153,8 @@ def _compare_place(origin: Any, row: int, expected: Reference, i: int) -> None:
 @example(
     "for i in range(-9, 9):\n    a = (-(2 ** 63 - 1) - 1) % (i * 2 + 1)\n    b = 0 - i\n    a = b"
 )
-def test_random_programs(lanes: int, body: str) -> None:
+def test_random_programs(batch: int, body: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "MAX_LANES", lanes)
-        patch.setattr(evaluate, "FIRST_LANES", min(lanes, 2))
+        patch.setattr(evaluate, "MAX_BATCH", batch)
+        patch.setattr(evaluate, "FIRST_BATCH", min(batch, 2))
         _compare(body)
