@@ -30,7 +30,7 @@ class Budget:
 
     def spend(self, iterations: int) -> None:
         """One operation over `iterations` iterations."""
-        self.work += OVERHEAD if iterations == 1 else ARRAY_OVERHEAD + iterations
+        self.work += OVERHEAD if iterations <= 1 else ARRAY_OVERHEAD + iterations
         if self.work > MAX_WORK:
             raise TooMuch("E114", "evaluating this program takes too long", help=_SMALLER)
 

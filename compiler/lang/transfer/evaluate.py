@@ -22,10 +22,11 @@ from hccc.lang.transfer.budget import Budget, TooMuch
 from hccc.lang.transfer.checks import check_table, check_transfer
 from hccc.lang.transfer.expressions import Expressions
 from hccc.lang.transfer.iterations import Chunk, Frame
+from hccc.lang.transfer.lists import Thing
 from hccc.lang.transfer.liveness import Liveness, reads_of
-from hccc.lang.transfer.ranges import Range
+from hccc.lang.transfer.ranges import Over
 from hccc.lang.transfer.sink import Sink
-from hccc.lang.transfer.syntax import Assign, Expr, For, If, Stmt, Table, Transfer, names_in
+from hccc.lang.transfer.syntax import Assign, Expr, For, If, Steps, Stmt, Table, Transfer, names_in
 from hccc.lang.transfer.values import (
     Fault,
     Ints,
@@ -44,39 +45,62 @@ FIRST_BATCH = 64  # of a loop around loops, before it is known how much they emi
 
 
 def evaluate(
-    body: Sequence[Stmt], header: Mapping[str, int], collective: Collective, sink: Sink
+    body: Sequence[Stmt], given: Mapping[str, Thing], collective: Collective, sink: Sink
 ) -> list[Chunk]:
     """All that `body` emits, in program order. Raises `Fault` or `TooMuch`."""
-    return _Evaluator(body, header, collective, sink).run(header)
+    return _Evaluator(body, given, collective, sink).run(given)
+
+
+def assign(stmt: Assign, frame: Frame, expressions: Expressions) -> None:
+    """Runs one assignment: all its values first, then its targets."""
+    frame.budget.spend(1)
+    values = [expressions.thing(value, frame) for value in stmt.values]
+    for target, value in zip(stmt.targets, values, strict=True):
+        frame.assign(target, value)
+
+
+class Constants:
+    """What the assignments above a header give, in `values`. Raises `Fault` or `TooMuch`."""
+
+    def __init__(self, statements: Sequence[Assign]) -> None:
+        self.values: dict[str, Thing] = {}
+        self._frame = Frame(1, self.values, Budget())
+        names = [name for stmt in statements for name in stmt.targets]
+        self._expressions = Expressions(self._frame.budget, names)
+        for stmt in statements:
+            assign(stmt, self._frame, self._expressions)
+
+    def number(self, expr: Expr) -> int:
+        """The value of an expression that only reads constants. Raises as the constructor."""
+        return iteration_value(self._expressions.value(expr, self._frame), 0)
 
 
 class _Evaluator:
     def __init__(
-        self, body: Sequence[Stmt], header: Mapping[str, int], collective: Collective, sink: Sink
+        self, body: Sequence[Stmt], given: Mapping[str, Thing], collective: Collective, sink: Sink
     ) -> None:
         self._body, self._collective, self._sink = body, collective, sink
         self._live = Liveness(body)
         self._budget = Budget()
-        names = self._live.names | set(header)
+        names = self._live.names | set(given)
         self._expressions = Expressions(self._budget, names)
-        deep = (len(names) + 1) * (self._live.depth + self._live.deepest)
+        deep = (len(names) + self._live.elements + 1) * (self._live.depth + self._live.deepest)
         self._max_batch = max(1, min(MAX_BATCH, MAX_ELEMENTS // deep))
         # How many iterations to give a loop: learnt from what it emitted in the batch before.
         few = min(FIRST_BATCH, self._max_batch)
         loops = self._live.loops.items()
         self._width = {stmt: few if loop.nests else self._max_batch for stmt, loop in loops}
 
-    def run(self, header: Mapping[str, int]) -> list[Chunk]:
-        frame = Frame(1, dict(header))
+    def run(self, given: Mapping[str, Thing]) -> list[Chunk]:
+        frame = Frame(1, dict(given), self._budget)
         self._block(self._body, frame)
         return frame.emitted()
 
     def _block(self, block: Sequence[Stmt], frame: Frame) -> None:
         for stmt in block:
             match stmt:
-                case Assign(target, value):
-                    self._budget.spend(1)
-                    frame.assign(target, self._expressions.value(value, frame))
+                case Assign():
+                    assign(stmt, frame, self._expressions)
                 case Transfer():
                     self._transfer(stmt, frame)
                 case Table():
@@ -87,7 +111,8 @@ class _Evaluator:
                     self._if(stmt, frame)
 
     def _transfer(self, stmt: Transfer, frame: Frame) -> None:
-        values = [self._expressions.value(arg, frame) for arg in stmt.args]
+        found = {i: self._expressions.value(stmt.args[i], frame) for i in stmt.order}
+        values = [found[i] for i in range(len(stmt.args))]
         self._budget.spend(frame.n * 4)
         check_transfer(stmt, values, self._collective)
         self._budget.transfer(frame.n, stmt.at)
@@ -148,19 +173,24 @@ class _Evaluator:
         for chunk in part.emitted():
             frame.emit(iterations[chunk.iteration], chunk.rows)
 
-    def _range(self, stmt: For, frame: Frame) -> tuple[Range, Value]:
-        """The range of a loop, and how many iterations that is in every iteration."""
-        limits = stmt.start, stmt.stop, stmt.step
-        start, stop, step = (self._expressions.value(limit, frame) for limit in limits)
+    def _over(self, stmt: For, frame: Frame) -> tuple[Over, Value]:
+        """What a loop runs over, and how many iterations it makes in each of `frame`."""
+        over: Over
+        match stmt.over:
+            case Steps():
+                start, stop, step = (self._expressions.value(x, frame) for x in stmt.limits())
+                over = start, stop, step
+            case expr:
+                over = self._expressions.numbers(expr, frame)
         try:
-            return (start, stop, step), ranges.lengths((start, stop, step), frame.n)
+            return over, ranges.lengths(over, frame.n)
         except Fault as fault:
             raise fault.placed(stmt.at) from None
 
     def _foresee(self, stmt: For, frame: Frame, times: int) -> None:
         """Refuses, before any of it runs, a nest whose loops do not depend on each other."""
         try:
-            counts = self._range(stmt, frame)[1]
+            counts = self._over(stmt, frame)[1]
         except Fault:
             return  # where it is reached, if it is, this is an error of its own
         if not isinstance(counts, int):
@@ -178,7 +208,7 @@ class _Evaluator:
                     pass
 
     def _for(self, stmt: For, frame: Frame) -> None:
-        over, counts = self._range(stmt, frame)
+        over, counts = self._over(stmt, frame)
         if self._live.loops[stmt].nests:
             self._foresee(stmt, frame, 1)
         self._budget.iterate(ranges.total(counts, frame.n), stmt.at)
@@ -187,7 +217,7 @@ class _Evaluator:
         else:
             self._all_at_once(stmt, over, counts, frame)
 
-    def _one_by_one(self, stmt: For, over: Range, counts: Value, frame: Frame) -> None:
+    def _one_by_one(self, stmt: For, over: Over, counts: Value, frame: Frame) -> None:
         loop = self._live.loops[stmt]
         rounds = bounds(tight(counts))[1]
         self._budget.iterate_one_by_one(rounds, loop.carried[0], stmt.at)
@@ -196,12 +226,12 @@ class _Evaluator:
             iterations = every if isinstance(counts, int) else np.flatnonzero(counts.data > turn)
             self._turn(stmt, over, turn, frame, iterations)
 
-    def _turn(self, stmt: For, over: Range, turn: int, frame: Frame, iterations: I8) -> None:
+    def _turn(self, stmt: For, over: Over, turn: int, frame: Frame, iterations: I8) -> None:
         """One iteration of a carrying loop, in the iterations that get that far."""
         loop = self._live.loops[stmt]
         whole = len(iterations) == frame.n
         if whole:
-            part = Frame(frame.n, frame.env, frame.gaps)
+            part = Frame(frame.n, frame.env, self._budget, frame.gaps)
         else:
             part = frame.child(iterations, loop.body.exposed)
         value = ranges.in_turn(over, turn, iterations)
@@ -216,7 +246,7 @@ class _Evaluator:
             frame.adopt(part, iterations, loop.keep)
         self._hand_over(part, frame, iterations, value)
 
-    def _all_at_once(self, stmt: For, over: Range, counts: Value, frame: Frame) -> None:
+    def _all_at_once(self, stmt: For, over: Over, counts: Value, frame: Frame) -> None:
         total = ranges.total(counts, frame.n)
         begin = 0
         while begin < total:

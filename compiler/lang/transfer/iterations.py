@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I8
-from hccc.lang.transfer.budget import MAX_TRANSFERS
-from hccc.lang.transfer.values import Ints, Value, as_array, bounds, iteration_value, take
+from hccc.lang.transfer.budget import MAX_TRANSFERS, Budget
+from hccc.lang.transfer.lists import Thing, elements, merged, one, take
 
 MANY_CHUNKS = 1024
 MANY_ROWS = 1 << 20
@@ -37,14 +37,15 @@ class Frame:
     """`n` iterations. A name not in `env` has no value; `gaps[name]`: where it has one."""
 
     n: int
-    env: dict[str, Value]
+    env: dict[str, Thing]
+    budget: Budget
     gaps: dict[str, B1] = field(default_factory=dict)
     out: list[Chunk] = field(default_factory=list)
     packed: int = 0  # so many chunks of `out` are large enough
 
     def child(self, iterations: I8, names: Iterable[str]) -> Frame:
         """A frame whose iteration i continues my `iterations[i]`, knowing only `names`."""
-        frame = Frame(len(iterations), {})
+        frame = Frame(len(iterations), {}, self.budget)
         for name in names:
             if name in self.env:
                 frame.env[name] = take(self.env[name], iterations)
@@ -52,7 +53,7 @@ class Frame:
                     frame.gaps[name] = self.gaps[name][iterations]
         return frame
 
-    def assign(self, name: str, value: Value) -> None:
+    def assign(self, name: str, value: Thing) -> None:
         """Sets a variable in every iteration."""
         self.env[name] = value
         self.gaps.pop(name, None)
@@ -63,12 +64,12 @@ class Frame:
             if name in child.env:
                 self._adopt(name, child.env[name], child.gaps.get(name), iterations)
 
-    def _adopt(self, name: str, value: Value, has: B1 | None, iterations: I8) -> None:
+    def _adopt(self, name: str, value: Thing, has: B1 | None, iterations: I8) -> None:
         chosen = np.arange(len(iterations)) if has is None else np.flatnonzero(has)
         if not len(chosen):
             return
         if self.n == 1:
-            return self.assign(name, iteration_value(value, int(chosen[-1])))
+            return self.assign(name, one(value, int(chosen[-1])))
         target = iterations[chosen]
         last = np.append(target[1:] != target[:-1], True)
         chosen, target = chosen[last], target[last]
@@ -76,14 +77,12 @@ class Frame:
             return self.assign(name, take(value, chosen))
         self._patch(name, take(value, chosen), target)
 
-    def _patch(self, name: str, value: Value, target: I8) -> None:
+    def _patch(self, name: str, value: Thing, target: I8) -> None:
         old = self.env.get(name)
+        self.budget.spend(elements(old) + elements(value))
         known = self.gaps.get(name, np.full(self.n, old is not None)).copy()
         known[target] = True
-        data = np.zeros(self.n, np.int64) if old is None else as_array(old, self.n).copy()
-        data[target] = value if isinstance(value, int) else value.data
-        (low, high), (old_low, old_high) = bounds(value), bounds(0 if old is None else old)
-        self.assign(name, Ints(data, min(low, old_low), max(high, old_high)))
+        self.assign(name, merged(old, value, target, self.n))
         if not known.all():
             self.gaps[name] = known
 

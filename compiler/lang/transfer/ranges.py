@@ -1,18 +1,23 @@
-"""The iterations of `range(start, stop, step)`, for every iteration of the loops around at once."""
+"""The iterations of a range or over a list, for every iteration of the loops around at once."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I8
 from hccc.lang.transfer.budget import MAX_ITERATIONS
+from hccc.lang.transfer.lists import Lists
 from hccc.lang.transfer.values import Fault, Ints, Value, as_array, bounds, first
 
 Range = tuple[Value, Value, Value]
+Over = Range | Lists
 
 
-def lengths(over: Range, iterations: int) -> Value:
+def lengths(over: Over, iterations: int) -> Value:
     """How many iterations each outer one makes. Raises `Fault` for stride 0 or absurd length."""
+    if isinstance(over, Lists):
+        return over.length
     start, stop, step = over
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         return _length(start, stop, step)
@@ -60,8 +65,11 @@ def owners(counts: Value, first_one: int, end: int) -> tuple[I8, I8]:
     return iteration, number - (ends - counts.data)[iteration]
 
 
-def variable(over: Range, iteration: I8, turn: I8) -> Ints:
+def variable(over: Over, iteration: I8, turn: I8) -> Ints:
     """The loop variable in turn `turn` of each outer iteration `iteration`."""
+    if isinstance(over, Lists):
+        begin = over.begin if isinstance(over.begin, int) else over.begin.data[iteration]
+        return _elements(over, begin + turn)
     start, stop, step = over
     a = start if isinstance(start, int) else start.data[iteration]
     s = step if isinstance(step, int) else step.data[iteration]
@@ -71,12 +79,25 @@ def variable(over: Range, iteration: I8, turn: I8) -> Ints:
     return Ints(a + turn * s, low, high)
 
 
-def in_turn(over: Range, turn: int, iterations: I8) -> Value:
+def in_turn(over: Over, turn: int, iterations: I8) -> Value:
     """The loop variable in turn `turn` of the given outer iterations."""
+    if isinstance(over, Lists):
+        if isinstance(over.begin, int):
+            element = _elements(over, np.array([over.begin + turn]))
+            return int(element.data[0])
+        return _elements(over, over.begin.data[iterations] + turn)
     start, _, step = over
     if isinstance(start, int) and isinstance(step, int):
         return start + turn * step
     return variable(over, iterations, np.full(len(iterations), turn))
+
+
+def _elements(over: Lists, where: I8) -> Ints:
+    """The numbers at these positions of the pool, which holds no lists."""
+    numbers = over.items
+    if isinstance(numbers, Lists):
+        raise InternalError("a loop over a list of lists")
+    return Ints(numbers.data[where], numbers.low, numbers.high)
 
 
 def total(counts: Value, iterations: int) -> int:

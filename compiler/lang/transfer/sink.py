@@ -40,7 +40,7 @@ class Rows:
     """Rows of a Program's table, as plain numbers: i4[n, 6], columns as in TRANSFER."""
 
     def transfer(self, stmt: Transfer, values: Sequence[Value], iterations: int) -> Chunk:
-        """A row a iteration."""
+        """A row an iteration."""
         rows = np.empty((iterations, len(FIELDS)), np.int32)
         for column, value in zip(VALUES, values, strict=True):
             rows[:, column] = value.data if isinstance(value, Ints) else value

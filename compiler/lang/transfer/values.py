@@ -1,4 +1,4 @@
-"""Checked 64-bit integers: one for all iterations (`int`), or one a iteration (`Ints`).
+"""Checked 64-bit integers: one for all iterations (`int`), or one an iteration (`Ints`).
 
 Every `Ints` knows bounds of its numbers. When the bounds of a result fit 64 bits nothing is
 checked, so an operation is one pass over the data; when they might not, the exact bounds are
@@ -22,7 +22,7 @@ LOW, HIGH = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ints:
-    """One integer a iteration: data i8[iterations]; low <= data <= high, not necessarily reached."""
+    """One integer an iteration: data i8[n]; low <= data <= high, not necessarily reached."""
 
     data: I8
     low: int
@@ -33,7 +33,7 @@ Value = int | Ints
 
 
 class Fault(Mistake):
-    """A mistake in one iteration. `loops` collects (name, value) of loops around it, outermost first."""
+    """A mistake in one iteration. `loops`: (name, value) of the loops around, outermost first."""
 
     def __init__(self, iteration: int, code: str, message: str, help: str | None = None) -> None:
         super().__init__(code, message, None, help)
@@ -74,7 +74,7 @@ def truth(value: Value) -> bool | B1:
 
 
 def as_array(value: Value, iterations: int) -> I8:
-    """The value in every iteration: i8[iterations]."""
+    """The value in every iteration: i8[n]."""
     return np.full(iterations, value, np.int64) if isinstance(value, int) else value.data
 
 
@@ -113,7 +113,7 @@ def _linear(
     a: Value,
     b: Value,
 ) -> Value:
-    """`+ - *`: exact by bounds if possible, else iteration by iteration where it looks dangerous."""
+    """`+ - *`: exact by bounds if possible, else one by one where it looks dangerous."""
     if isinstance(a, int) and isinstance(b, int):
         result = exact(a, b)
         if not _fits(result, result):
@@ -333,6 +333,13 @@ def negate(a: Value) -> Value:
 def invert(a: Value) -> Value:
     """~a, which always fits."""
     return subtract(-1, a)
+
+
+def absolute(a: Value) -> Value:
+    """abs(a), which overflows for the lowest number only."""
+    if bounds(a)[0] == LOW and (lowest := np.atleast_1d(np.equal(_raw(a), LOW))).any():
+        raise Fault(first(lowest), "E103", f"abs({LOW}) does not fit in 64 bits")
+    return maximum(a, negate(a)) if bounds(a)[0] < 0 else a
 
 
 minimum = _select(min, np.minimum)
