@@ -114,7 +114,8 @@ class Topology:
     port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] which
     crossbar, node, leaf and spine a rank is on (-1: none); side_a, side_b: the ranks at either
     side of each SWITCH group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread
-    blocks of a node that run at once, more take turns (0: no limit).
+    blocks of a node that run at once, more take turns (0: no limit); name: what people call it,
+    its file as a rule, which is no property of it (`same` does not ask).
     """
 
     devices: tuple[Device, ...]
@@ -136,6 +137,7 @@ class Topology:
     side_b: Csr
     chunk: int
     cores: I4
+    name: str = ""
 
     def __post_init__(self) -> None:
         for name in ("node", "local", "device", "node_size", "failed", "link_src", "link_dst",
@@ -229,8 +231,9 @@ def _repeated(rate: Rate, times: int) -> Rates:
 
 
 def same(a: Topology, b: Topology) -> bool:
-    """Whether two Topologies are alike in everything."""
-    return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(Topology))
+    """Whether two Topologies are alike in everything but their names."""
+    compared = (f.name for f in fields(Topology) if f.name != "name")
+    return all(_equal(getattr(a, name), getattr(b, name)) for name in compared)
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -16,8 +16,9 @@ from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph, transpose
 from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Blocks, Primitives, Queues, Transport
+from hccc.ir.primitives import Primitives, Queues, Transport
 
 
 @dataclass(frozen=True, slots=True, eq=False)
