@@ -186,6 +186,7 @@ def _compare(body: str) -> None:
         program = parse(source)
     except UserError as error:
         problem = error.problem
+        assume(problem.code != "E119")  # numbers and lists mixed: Python does not mind
         assert (problem.code, problem.span and problem.span.line) == (
             expected.error,
             expected.error_line,
