@@ -194,6 +194,6 @@ def test_a_cluster_whose_first_word_is_wrong_is_told_what_a_cluster_is(
     hccc: Hccc, name: str, text: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(text)
-    code, _, stderr = hccc("show", tmp_path / name)
+    code, _, stderr = hccc("show", tmp_path / name, "-o", tmp_path / "out.svg")
     assert code == 1
     assert "a cluster is a list of `define`s" in stderr
