@@ -50,7 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": BELOW,
     # What joins them.
     "driver": BELOW
-    | {"candidates", "emit", "interruptible", "lang", "options", "passes", "proofs", "sim"},
+    | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
+       "sim"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
        "options", "proofs"},
