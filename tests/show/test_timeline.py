@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 
 from hccc import text
+from hccc.driver import Options, compile_file
 from hccc.show import palette
 from hccc.show.bars import bars, detail_of
 from hccc.show.canvas import SMALL, width_of
@@ -15,7 +16,9 @@ from hccc.show.primitive_text import Kind, primitive_text, spans
 from hccc.show.rows import shown_ranks
 from hccc.show.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
-from tests.show.drawn import compiled, ran, site, texts, tips
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from tests.show.drawn import EXAMPLES, compiled, ran, site, texts, tips
 
 
 def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
@@ -85,6 +88,23 @@ def test_every_number_that_has_room_is_there() -> None:
             wanted[label] += bool(found.merged[i] == 1 and width > width_of(label, SMALL) + 0.03)
     assert any(len(label) == 2 and n for label, n in wanted.items())
     assert all(shown.count(label) >= n for label, n in wanted.items())
+
+
+def test_a_number_without_room_stands_behind_its_bar() -> None:
+    """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
+    file = EXAMPLES / "clusters" / "resccl-topo4.cluster"
+    plan = compile_file(EXAMPLES / "hm_allreduce.rccl", Options(prove=False, cluster=file)).plan
+    run = simulate(prepare(plan, site("resccl-topo4")), Request(1 << 26))
+    did = primitive_text(plan)
+    chosen = shown_ranks(run, did, critical_path(run), ROWS)
+    rows = [b for rank in chosen.shown for b in rank.blocks]
+    assert detail_of(run, did, rows).single
+    primitives = [range(plan.tb_ptr[b], plan.tb_ptr[b + 1]) for b in rows]
+    wanted = Counter(str(plan.chunk[p]) for row in primitives for p in row)
+    shown = Counter(texts(timeline(run)))
+    assert {len(label) for label in wanted} == {1, 2}
+    for label, n in wanted.items():
+        assert shown[label] >= 0.75 * n
 
 
 def test_the_axis_reaches_the_end() -> None:
