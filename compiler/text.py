@@ -50,8 +50,8 @@ def time(us: float) -> str:
 
 def rate(value: Rate) -> str:
     """`25 GB/s × 2`."""
-    lanes = f" × {value.lanes}" if value.lanes > 1 else ""
-    return f"{number(value.bandwidth)} GB/s{lanes}"
+    count = f" × {value.parallel}" if value.parallel > 1 else ""
+    return f"{number(value.bandwidth)} GB/s{count}"
 
 
 def runs(numbers: Iterable[int], most: int = 6, prefix: str = "") -> str:

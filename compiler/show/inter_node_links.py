@@ -60,7 +60,7 @@ def _switches(t: Topology) -> list[InterNodeLink]:
             rate = t.shared[t.first_switch + k]
             left, right = (text.runs(t.local[side].tolist(), 3) for side in (a, b))
             lines = (f"GPUs {left} ↔ GPUs {right}", f"{text.rate(rate)} shared")
-            found.append(InterNodeLink(x, y, lines, rate.bandwidth * rate.lanes))
+            found.append(InterNodeLink(x, y, lines, rate.bandwidth * rate.parallel))
     return found
 
 
@@ -79,5 +79,5 @@ def _links(t: Topology) -> list[InterNodeLink]:
             f"node{x + 1} → node{y + 1}",
             f"{text.count(len(same), 'link')} of {text.rate(rate)}",
         )
-        found.append(InterNodeLink(x, y, lines, rate.bandwidth * rate.lanes * len(same)))
+        found.append(InterNodeLink(x, y, lines, rate.bandwidth * rate.parallel * len(same)))
     return found

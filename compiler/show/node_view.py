@@ -144,7 +144,7 @@ def _nics(t: Topology, c: _Columns) -> Iterator[Hub]:
             hidden.append(k)
             continue
         rate = t.shared[k]
-        yield Hub((f"NIC {i}", text.rate(rate)), columns, rate.bandwidth * rate.lanes, k)
+        yield Hub((f"NIC {i}", text.rate(rate)), columns, rate.bandwidth * rate.parallel, k)
     if hidden:
         yield Hub((f"+ {len(hidden)}", "NICs"), (HEAD,), float(t.shared.capacity[hidden[0]]), -1)
 

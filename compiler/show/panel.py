@@ -46,7 +46,7 @@ class Panel:
     def capacities(self) -> list[float]:
         """GB/s of all lines."""
         hubs = [*self.node.nics, *(port for bar in self.node.bars for port in bar)]
-        arcs = [a.rate.bandwidth * a.rate.lanes for a in self.node.arcs]
+        arcs = [a.rate.bandwidth * a.rate.parallel for a in self.node.arcs]
         return [*(hub.capacity for hub in hubs), *arcs]
 
     def centre(self, column: float) -> float:
@@ -133,7 +133,9 @@ class Panel:
         steps = [i / 24 for i in range(25)]
         xs = [a + shift + (b - a) * (3 * s * s - 2 * s**3) for s in steps]
         ys = [y - max(depth - abs(shift), 0.1) * (4 * s * (1 - s)) ** 0.6 for s in steps]
-        sheet.line(xs, ys, palette.COPY, self.line(arc.rate.bandwidth * arc.rate.lanes), alpha=0.75)
+        sheet.line(
+            xs, ys, palette.COPY, self.line(arc.rate.bandwidth * arc.rate.parallel), alpha=0.75
+        )
         if not arc.both:
             style = {"arrowstyle": "-|>", "color": palette.COPY, "shrinkA": 0, "shrinkB": 0}
             tip, tail = (xs[-1], ys[-1]), (xs[-3], ys[-3])

@@ -47,7 +47,7 @@ def timeline(run: Run, note: str = "") -> Picture:
     sheet = Sheet(left + WIDE + 1.0, height)
     sheet.heading(head, says)
     draw_legend(sheet, [_legend(run, texts, drawn)], height - 0.82)
-    scale = _Scale(left, WIDE / max(run.time, 1e-12))
+    scale = _Scale(left, WIDE / max(run.time, 1e-12), run.launch)
     top = height - 1.15
     _axis(sheet, run, scale, top, ROW * n_rows)
     middles = _draw_ranks(sheet, run, texts, chosen, scale, top, detail)
@@ -60,9 +60,10 @@ def timeline(run: Run, note: str = "") -> Picture:
 class _Scale:
     left: float
     per_us: float
+    launch: float  # µs before the first primitive, from which times of primitives count
 
     def __call__(self, us: float) -> float:
-        return self.left + us * self.per_us
+        return self.left + (us + self.launch) * self.per_us
 
 
 def _draw_ranks(
@@ -72,7 +73,9 @@ def _draw_ranks(
     """The rows; returns the middle of each block's."""
     first_block = np.concatenate([[0], np.cumsum(run.machine.plan.n_tb)])
     y, middles = top, {}
-    sheet.text(scale(run.time) + 0.1, top + 0.1, "busy", ha="left", color=palette.FAINT)
+    sheet.text(
+        scale(run.time - run.launch) + 0.1, top + 0.1, "busy", ha="left", color=palette.FAINT
+    )
     for rows in chosen.shown:
         y -= 0.45 * ROW
         _rank_label(sheet, rows, y)
@@ -82,7 +85,7 @@ def _draw_ranks(
             sheet.text(scale.left - 0.08, y + ROW / 2, f"tb {b - first_block[rows.rank]}",
                        ha="right", color=palette.FAINT)  # fmt: skip
             share = run.block_busy[b] / run.time if run.time > 0 else 0.0
-            sheet.text(scale(run.time) + 0.1, y + ROW / 2, f"{100 * share:.0f} %",
+            sheet.text(scale(run.time - run.launch) + 0.1, y + ROW / 2, f"{100 * share:.0f} %",
                        ha="left", color=palette.FAINT)  # fmt: skip
             _draw_block(sheet, texts, bars(run, texts, b, detail), scale, y)
     return middles
@@ -162,13 +165,13 @@ def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> Non
     """Ticks at round times, and one at the end, which those too close to it give way to."""
     unit, factor = ("ms", 1e3) if run.time >= 2e3 else ("µs", 1.0)
     end = text.number(run.time / factor)
-    free = scale(run.time) - width_of(end, SMALL, bold=True) / 2 - 0.1
+    free = scale(run.time - run.launch) - width_of(end, SMALL, bold=True) / 2 - 0.1
     for tick in (float(x) for x in MaxNLocator(9).tick_values(0, run.time / factor)):
-        label, x = text.number(tick), scale(tick * factor)
+        label, x = text.number(tick), scale(tick * factor - run.launch)
         if tick >= 0 and x + width_of(label, SMALL) / 2 < free:
             sheet.line([x, x], [top, top - tall], palette.RULE, 0.5, zorder=0.4)
             sheet.text(x, top + 0.1, label, color=palette.FAINT)
-    x = scale(run.time)
+    x = scale(run.time - run.launch)
     sheet.line([x, x], [top, top - tall], palette.FAINT, 0.8, zorder=0.4)
     sheet.text(x, top + 0.1, end, weight="bold", ha="right")
     sheet.text(scale.left - 0.08, top + 0.1, unit, ha="right", color=palette.FAINT)

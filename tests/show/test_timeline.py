@@ -6,9 +6,11 @@ import re
 from collections import Counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hccc import text
-from hccc.driver import Options, compile_file
+from hccc.driver import compile_file
+from hccc.options import Options
 from hccc.show import palette
 from hccc.show.bars import bars, detail_of
 from hccc.show.canvas import SMALL, width_of
@@ -17,7 +19,7 @@ from hccc.show.rows import shown_ranks
 from hccc.show.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
 from hccc.sim.machine import prepare
-from hccc.sim.simulate import Request, simulate
+from hccc.sim.simulate import Request, Run, simulate
 from tests.show.drawn import EXAMPLES, compiled, ran, site, texts, tips
 
 
@@ -46,9 +48,9 @@ def test_alike_ranks_are_drawn_once() -> None:
     assert any("alike" in x for x in texts(timeline(run)))
 
 
-def _ends(run: object, rank: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    plan = run.machine.plan  # type: ignore[attr-defined]
-    return run.primitive_end[plan.rank_of() == rank]  # type: ignore[attr-defined,no-any-return]
+def _ends(run: Run, rank: int) -> NDArray[np.float64]:
+    ends: NDArray[np.float64] = run.primitive_end[run.machine.plan.rank_of() == rank]
+    return ends
 
 
 def test_many_micro_batches_become_few_bars() -> None:
@@ -92,9 +94,9 @@ def test_every_number_that_has_room_is_there() -> None:
 
 def test_a_number_without_room_stands_behind_its_bar() -> None:
     """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
-    file = EXAMPLES / "clusters" / "resccl-topo4.cluster"
-    plan = compile_file(EXAMPLES / "hm_allreduce.rccl", Options(prove=False, cluster=file)).plan
-    run = simulate(prepare(plan, site("resccl-topo4")), Request(1 << 26))
+    t, file = site("resccl-topo4"), EXAMPLES / "hm_allreduce.rccl"
+    plan = compile_file(file, Options(prove=False), t).plan
+    run = simulate(prepare(plan, t), Request(1 << 26))
     did = primitive_text(plan)
     chosen = shown_ranks(run, did, critical_path(run), ROWS)
     rows = [b for rank in chosen.shown for b in rank.blocks]
