@@ -48,6 +48,10 @@ class Bars:
     batches: I8
     marks: F8
 
+    def next_ready(self, i: int) -> float:
+        """When the bar after bar `i` begins; the end of bar `i` if it is the last."""
+        return float(self.ready[i + 1] if i + 1 < len(self.ready) else self.end[i])
+
     def tip(self, i: int, texts: PrimitiveText) -> str:
         """All that there is to say of bar `i`."""
         tip = texts.text(int(self.primitive[i]))

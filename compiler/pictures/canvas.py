@@ -19,7 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.path import Path
 
 from hccc.pictures.palette import FAINT, INK, PAPER
 from hccc.pictures.svg import TIP, compact
@@ -151,6 +152,16 @@ class Sheet:
         """A line through points; `width` in points."""
         looks: Any = {"solid_capstyle": "round", "clip_on": False} | style
         self.axes.plot(xs, ys, color=colour, linewidth=width, **looks)
+
+    def curve(
+        self, points: Sequence[tuple[float, float]], colour: str = FAINT, width: float = 1.0,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """A cubic Bézier curve: where it begins, two control points, where it ends."""
+        codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+        looks: Any = {"fill": False, "capstyle": "round", "clip_on": False} | style
+        path = Path(points, codes)
+        self.axes.add_patch(PathPatch(path, edgecolor=colour, linewidth=width, **looks))
 
     def heading(self, title: str, says: str = "") -> None:
         """The title at the top, and a line below it."""

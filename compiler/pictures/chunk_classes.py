@@ -3,7 +3,7 @@
 The tasks of a chunk are written down with every rank replaced by the place where it first occurs,
 and every predecessor by its place. Chunks with equal texts are isomorphic, and the ranks that
 stand in equal places are the isomorphism. Texts depend on the order of tasks, so classes that the
-table's order keeps apart are compared once more in an order found by walking the dependencies.
+table's order keeps apart are compared once more in an order that follows the dependencies.
 Both are sound; a chunk that neither puts together is counted on its own.
 """
 
@@ -22,7 +22,7 @@ from hccc.ir.dag import Dag
 
 Text = NDArray[np.int32]
 BLOCK = 1 << 22  # elements at a time
-WALKED = 60_000  # tasks that are walked at most
+TRAVERSED = 60_000  # tasks that are traversed at most
 ROUNDS = 8
 
 
@@ -36,8 +36,8 @@ class ChunkClass:
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """The Dag by chunk: row r has tasks `order[start[r]:start[r + 1]]` and, for each in turn, the
-    places of its predecessors in that list, together `preds[edge[r]:edge[r + 1]]`."""
+    """The Dag by chunk. Row r has the tasks `order[start[r]:start[r + 1]]`. Their predecessors are
+    `preds[edge[r]:edge[r + 1]]`: for one task after the other, `n_preds` places in that list."""
 
     dag: Dag
     order: I8
@@ -50,7 +50,7 @@ class _Chunks:
 def chunk_classes(dag: Dag) -> list[ChunkClass]:
     """The chunks of `dag` that anything moves, in classes, the largest first.
 
-    O(tasks log tasks), whole arrays at a time; one walk for each class of the first round.
+    O(tasks log tasks), whole arrays at a time; one traversal for each class of the first round.
     """
     if not len(dag):
         return []
@@ -59,15 +59,15 @@ def chunk_classes(dag: Dag) -> list[ChunkClass]:
     for key, rows in _texts(c):
         classes.setdefault(key, []).append(rows)
     merged: dict[bytes, list[I8]] = {}
-    left = WALKED
-    for key, parts in sorted(classes.items(), key=lambda item: int(item[1][0][0])):
-        row = int(parts[0][0])
+    left = TRAVERSED
+    for key, members in sorted(classes.items(), key=lambda item: int(item[1][0][0])):
+        row = int(members[0][0])
         left -= int(c.start[row + 1] - c.start[row])
-        merged.setdefault(_walked(c, row) if left >= 0 else key, []).extend(parts)
+        merged.setdefault(_traversed(c, row) if left >= 0 else key, []).extend(members)
     chunk = dag.program.transfers["chunk"]
     found = []
-    for parts in merged.values():
-        rows = np.sort(np.concatenate(parts))
+    for members in merged.values():
+        rows = np.sort(np.concatenate(members))
         tasks = c.order[c.start[rows[0]] : c.start[rows[0] + 1]]
         found.append(ChunkClass(tuple(chunk[c.order[c.start[rows]]].tolist()), tasks))
     return sorted(found, key=lambda s: (-len(s.chunks), s.chunks[0]))
@@ -113,8 +113,8 @@ def _text(dag: Dag, tasks: I8, n_preds: I8, preds: I8) -> Text:
     """The texts of chunks (rows) whose tasks are given in one order: i4[rows, width]."""
     t = dag.program.transfers
     ranks = np.stack([t["src"][tasks], t["dst"][tasks]], 2).reshape(len(tasks), -1)
-    parts = (_first_places(ranks), t["op"][tasks], n_preds, preds)
-    return np.concatenate(parts, axis=1).astype(np.int32)
+    columns = (_first_places(ranks), t["op"][tasks], n_preds, preds)
+    return np.concatenate(columns, axis=1).astype(np.int32)
 
 
 def _first_places(values: NDArray[Any]) -> I8:
@@ -129,7 +129,7 @@ def _first_places(values: NDArray[Any]) -> I8:
     return places
 
 
-def _walked(c: _Chunks, row: int) -> bytes:
+def _traversed(c: _Chunks, row: int) -> bytes:
     """The digest of one chunk's text in an order that its dependencies give."""
     tasks = c.order[c.start[row] : c.start[row + 1]]
     ends = np.cumsum(c.n_preds[c.start[row] : c.start[row + 1]])
@@ -139,16 +139,16 @@ def _walked(c: _Chunks, row: int) -> bytes:
     for i, before in enumerate(preds):
         for p in before:
             succs[p].append(i)
-    walk = _walk(preds, succs, c.dag.program.transfers["op"][tasks].tolist())
-    place = {task: i for i, task in enumerate(walk)}
-    again = [sorted(place[p] for p in preds[i]) for i in walk]
+    order = _depth_first(preds, succs, c.dag.program.transfers["op"][tasks].tolist())
+    place = {task: i for i, task in enumerate(order)}
+    again = [sorted(place[p] for p in preds[i]) for i in order]
     numbers = np.array([p for before in again for p in before], np.int64)
     counts = np.array([[len(before) for before in again]])
-    text = _text(c.dag, tasks[walk][None], counts, numbers[None])
+    text = _text(c.dag, tasks[order][None], counts, numbers[None])
     return hashlib.sha256(f"{len(tasks)} {len(numbers)} ".encode() + text.tobytes()).digest()
 
 
-def _walk(preds: list[list[int]], succs: list[list[int]], ops: list[int]) -> list[int]:
+def _depth_first(preds: list[list[int]], succs: list[list[int]], ops: list[int]) -> list[int]:
     """All tasks depth first along dependencies, the choices made by colours."""
     colour = _colours(preds, succs, ops)
     seen = [False] * len(ops)

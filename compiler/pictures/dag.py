@@ -254,15 +254,10 @@ def _draw(
 def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: bool) -> None:
     """A smooth line with a small head, behind the boxes."""
     bend = (b[0] - a[0]) * 0.5
-    steps = [i / 12 for i in range(13)] if abs(a[1] - b[1]) > 0.01 else [0.0, 1.0]
-    xs, ys = [], []
-    for s in steps:
-        u = 1 - s
-        xs.append(u**3 * a[0] + 3 * u * u * s * (a[0] + bend) + 3 * u * s * s * (b[0] - bend)
-                  + s**3 * (b[0] - 0.05))  # fmt: skip
-        ys.append(u**3 * a[1] + 3 * u * u * s * a[1] + 3 * u * s * s * b[1] + s**3 * b[1])
     colour = palette.FAINT if flows else palette.RULE
-    sheet.line(xs, ys, colour, 0.9 if flows else 0.7, linestyle="-" if flows else ":", zorder=0.5)
+    points = [a, (a[0] + bend, a[1]), (b[0] - bend, b[1]), (b[0] - 0.05, b[1])]
+    style = "-" if flows else ":"
+    sheet.curve(points, colour, 0.9 if flows else 0.7, linestyle=style, zorder=0.5)
     if flows:
         tip = [b[0] - 0.08, b[0], b[0] - 0.08], [b[1] - 0.03, b[1], b[1] + 0.03]
         sheet.axes.fill(*tip, colour, zorder=0.6, clip_on=False)

@@ -22,7 +22,7 @@ TEMPLATE = "pictures/report.html.jinja"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: `head` names the columns; the first column of `rows` is text."""
+    """A table. `head` has the name of each column, `rows` the cells; the first column is text."""
 
     title: str
     head: Sequence[str]
@@ -32,7 +32,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was proved, and over how much."""
+    """One proof: its name, the sentence that it proves, and how much it looked at."""
 
     name: str
     claim: str
@@ -41,7 +41,11 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All that a report says. `missing`: pictures that there are not, and why."""
+    """The content of a report, in the order of the page.
+
+    `options` and `figures` are pairs of a name and a value. `missing` has a pair for each picture
+    that could not be drawn: its name, and the reason.
+    """
 
     title: str
     summary: str
@@ -55,7 +59,7 @@ class Page:
     version: str = field(default=__version__)
 
     def svg(self, picture: Picture) -> Markup:
-        """A picture as markup of the page; what is in it was escaped when it was drawn."""
+        """The markup of a picture; its texts were escaped when it was drawn."""
         return Markup(inline(picture))
 
 

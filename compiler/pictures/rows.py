@@ -15,8 +15,8 @@ STEP = 1.2345e-4  # of the whole time: what times may differ by and count as the
 
 @dataclass(frozen=True, slots=True)
 class RankRows:
-    """A rank that is shown, for itself and `alike` others; its blocks (numbered over all ranks)
-    that are shown, and how many are not."""
+    """The rows of one rank. `alike`: the other ranks that it stands for; `blocks`: its thread
+    blocks that have a row, numbered over all ranks; `hidden`: how many of its blocks have none."""
 
     rank: int
     alike: tuple[int, ...]
@@ -32,14 +32,17 @@ class ShownRanks:
     left_out: tuple[int, ...]
 
 
-def shown_ranks(run: Run, moves: PrimitiveText, critical: I8, most: int) -> ShownRanks:
-    """As many ranks as `most` rows hold: all of them, or one of each kind, those that the
-    critical path runs on first. O(primitives)."""
+def shown_ranks(run: Run, texts: PrimitiveText, critical: I8, most: int) -> ShownRanks:
+    """The ranks that `most` rows have room for. O(primitives).
+
+    These are all ranks if their blocks fit; else one of each kind, the kinds with most of the
+    critical path first.
+    """
     plan = run.machine.plan
     ends = np.concatenate([[0], np.cumsum(plan.n_tb)]).astype(int).tolist()
-    weight = np.bincount(moves.rank[critical // run.batches], minlength=plan.n_ranks)
+    weight = np.bincount(texts.rank[critical // run.batches], minlength=plan.n_ranks)
     whole = ends[-1] <= most
-    groups = [[r] for r in range(plan.n_ranks)] if whole else _alike(run, moves)
+    groups = [[r] for r in range(plan.n_ranks)] if whole else _alike(run, texts)
     groups = [g for g in groups if ends[g[0]] < ends[g[0] + 1]]
     groups.sort(key=lambda g: (-int(weight[g].max()), g[0]))
     shown: list[RankRows] = []
@@ -58,12 +61,12 @@ def shown_ranks(run: Run, moves: PrimitiveText, critical: I8, most: int) -> Show
     return ShownRanks(tuple(sorted(shown, key=lambda s: s.rank)), tuple(sorted(left_out)))
 
 
-def _alike(run: Run, moves: PrimitiveText) -> list[list[int]]:
+def _alike(run: Run, texts: PrimitiveText) -> list[list[int]]:
     """Ranks whose blocks do the same kinds of thing at the same times."""
     plan = run.machine.plan
     step = max(run.time * STEP, 1e-12)
     first = run.begin.reshape(-1, run.batches)[:, 0]
-    columns = [moves.kind, *(np.rint(x / step) for x in (first, run.primitive_end))]
+    columns = [texts.kind, *(np.rint(x / step) for x in (first, run.primitive_end))]
     table = np.stack(columns, 1).astype(np.int64)
     found: dict[tuple[bytes, bytes], list[int]] = {}
     start = 0

@@ -57,7 +57,7 @@ def _shorten(element: ET.Element) -> None:
         if (value := element.get(key)) is not None:
             element.set(key, _NUMBER.sub(lambda found: f"{float(found[0]) + 0.0:.2f}", value))
     if (path := element.get("d")) is not None:
-        path = re.sub(r"\s*([MLCQz])\s*", r"\1", path.replace("\n", " "))
+        path = re.sub(r"\s*([MLCQz])\s*", r"\1", path.replace("\n", " ")).strip()
         element.set("d", _RECTANGLE.sub(_corners, path))
     if re.match(r"rotate\(-?0(\.0+)?[ )]", element.get("transform", "")):
         del element.attrib["transform"]

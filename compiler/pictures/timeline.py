@@ -102,6 +102,7 @@ def _rank_label(sheet: Sheet, rows: RankRows, y: float) -> None:
 
 
 def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, y: float) -> None:
+    named: set[int] = set()  # primitives whose chunk is written already
     for i in range(len(found.begin)):
         begin, ready, end = (scale(float(x[i])) for x in (found.begin, found.ready, found.end))
         if ready - begin > 0.004:
@@ -109,17 +110,23 @@ def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, 
             sheet.box(at, palette.WAIT, "none", round=0, line=0)
         if end <= ready:
             continue
-        primitive, share = int(found.primitive[i]), float(found.share[i])
-        colour = LOOKS[Kind(int(found.kind[i]))][1]
-        at = (ready, y + 0.02, max(end - ready, 0.006), ROW - 0.04)
-        fill = palette.tint(colour, 0.18 + 0.62 * share)
+        fill = palette.tint(LOOKS[Kind(int(found.kind[i]))][1], 0.18 + 0.62 * float(found.share[i]))
         line = 0.5 if end - ready > 0.03 else 0
+        at = (ready, y + 0.02, max(end - ready, 0.006), ROW - 0.04)
         edge = palette.PAPER if line else "none"
         sheet.box(at, fill, edge, round=0, line=line, tip=found.tip(i, texts))
+        primitive = int(found.primitive[i])
+        if found.merged[i] > 1:
+            continue
         label = str(texts.plan.chunk[primitive])
-        if found.merged[i] == 1 and width_of(label, SMALL) < end - ready - 0.02:
-            middle = (ready + end) / 2
-            sheet.text(middle, y + ROW / 2 - 0.005, label, color=palette.ink_on(fill))
+        middle, wide = y + ROW / 2 - 0.005, width_of(label, SMALL)
+        if wide < end - ready - 0.02:
+            sheet.text((ready + end) / 2, middle, label, color=palette.ink_on(fill))
+        elif primitive not in named and wide + 0.05 < scale(found.next_ready(i)) - end:
+            sheet.text(end + 0.02, middle, label, ha="left", color=palette.FAINT)
+        else:
+            continue
+        named.add(primitive)
     _draw_marks(sheet, found, scale, y)
 
 
@@ -185,7 +192,7 @@ def _legend(run: Run, texts: PrimitiveText, drawn: Sequence[int]) -> list[Entry]
     ]
     found += [Entry("waiting", palette.WAIT)] if waits else []
     found.append(Entry("critical path", palette.CRITICAL, line=1.8))
-    return [*found, Entry("numbers: chunks, where there is room; busy: of the whole time")]
+    return [*found, Entry("numbers: chunks, on a bar or behind it; busy: of the whole time")]
 
 
 def _notes(run: Run, chosen: ShownRanks, path: I8, detail: Detail) -> list[str]:

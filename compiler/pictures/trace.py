@@ -72,7 +72,7 @@ def _scope(run: Run, most: int) -> _Scope:
 
 
 def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
-    plan, did = run.machine.plan, primitive_text(run.machine.plan)
+    plan, texts = run.machine.plan, primitive_text(run.machine.plan)
     block = 0
     for rank in range(scope.ranks):
         device = run.machine.topology.devices[run.machine.topology.device[rank]].name
@@ -81,13 +81,13 @@ def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
         for tb in range(int(plan.n_tb[rank])):
             yield _named("thread_name", rank, tb, f"thread block {tb}")
             rows = np.arange(plan.tb_ptr[block], plan.tb_ptr[block + 1])
-            yield from _block(run, did, scope, (rank, tb), rows)
+            yield from _block(run, texts, scope, (rank, tb), rows)
             block += 1
     yield from _counters(run, plan.n_ranks)
 
 
 def _block(
-    run: Run, did: PrimitiveText, scope: _Scope, at: tuple[int, int], rows: Any
+    run: Run, texts: PrimitiveText, scope: _Scope, at: tuple[int, int], rows: Any
 ) -> Iterator[Event | str]:
     """The slices of a block: primitives, in each its waits and its work."""
     found = spans(rows, run.batches, run.window)
@@ -95,13 +95,13 @@ def _block(
         found.primitive.tolist(), found.first.tolist(), found.last.tolist(), strict=True
     ):
         begin, end = _ns(run.begin[first]), _ns(run.end[last])
-        yield _slice(did.text(p), at, begin, end, "primitive", _args(run, did, p, first, last))
+        yield _slice(texts.text(p), at, begin, end, "primitive", _args(run, texts, p, first, last))
         steps = [(first, last)] if scope.merged else [(i, i) for i in range(first, last + 1)]
-        name = LOOKS[Kind(int(did.kind[p]))][0]
+        name = LOOKS[Kind(int(texts.kind[p]))][0]
         for a, b in steps:
             start, ready, done = _ns(run.begin[a]), _ns(run.ready[a]), _ns(run.end[b])
             if ready > start:
-                yield _slice("wait", at, start, ready, "wait", _cause(run, did, a))
+                yield _slice("wait", at, start, ready, "wait", _cause(run, texts, a))
             if done > ready:
                 yield _slice(name, at, ready, done, "work", {"micro_batch": a % run.batches})
 
@@ -122,8 +122,8 @@ def _slice(name: str, at: tuple[int, int], begin: int, end: int, category: str, 
     )
 
 
-def _args(run: Run, did: PrimitiveText, p: int, first: int, last: int) -> Event:
-    plan = did.plan
+def _args(run: Run, texts: PrimitiveText, p: int, first: int, last: int) -> Event:
+    plan = texts.plan
     batches = last - first + 1
     short = last % run.batches == run.batches - 1
     size = run.payload * (batches - short) + (run.last if short else 0.0)
@@ -131,21 +131,21 @@ def _args(run: Run, did: PrimitiveText, p: int, first: int, last: int) -> Event:
         "chunk": int(plan.chunk[p]), "sub-pipeline": int(plan.sub[p]),
         "bytes": round(size), "micro-batches": batches,
     }  # fmt: skip
-    if place := did.place(p):
+    if place := texts.place(p):
         found["source"] = place
-    for key, peers in (("from", did.sources), ("to", did.targets)):
+    for key, peers in (("from", texts.sources), ("to", texts.targets)):
         if len(ranks := peers.row(p).tolist()):
             found[key] = ranks[:16]
     return found
 
 
-def _cause(run: Run, did: PrimitiveText, instance: int) -> Event:
+def _cause(run: Run, texts: PrimitiveText, instance: int) -> Event:
     """Who ended a wait."""
     cause = int(run.cause[instance])
     if cause < 0:
         return {}
     p = cause // run.batches
-    return {"for": f"rank {did.rank[p]}: {did.text(p)}"}
+    return {"for": f"rank {texts.rank[p]}: {texts.text(p)}"}
 
 
 def _meta(name: str, pid: int, tid: int, args: Event) -> Event:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc import text
+from hccc.driver import compile_file
+from hccc.options import Options
 from hccc.pictures import palette
 from hccc.pictures.bars import bars, detail_of
 from hccc.pictures.canvas import SMALL, width_of
@@ -16,8 +18,9 @@ from hccc.pictures.primitive_text import Kind, primitive_text, spans
 from hccc.pictures.rows import shown_ranks
 from hccc.pictures.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
-from hccc.sim.simulate import Run
-from tests.pictures.drawn import compiled, ran, site, texts, tips
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, Run, simulate
+from tests.pictures.drawn import EXAMPLES, compiled, ran, site, texts, tips
 
 
 def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
@@ -87,6 +90,23 @@ def test_every_number_that_has_room_is_there() -> None:
             wanted[label] += bool(found.merged[i] == 1 and width > width_of(label, SMALL) + 0.03)
     assert any(len(label) == 2 and n for label, n in wanted.items())
     assert all(shown.count(label) >= n for label, n in wanted.items())
+
+
+def test_a_number_without_room_stands_behind_its_bar() -> None:
+    """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
+    t, file = site("resccl-topo4"), EXAMPLES / "hm_allreduce.rccl"
+    plan = compile_file(file, Options(prove=False), t).plan
+    run = simulate(prepare(plan, t), Request(1 << 26))
+    did = primitive_text(plan)
+    chosen = shown_ranks(run, did, critical_path(run), ROWS)
+    rows = [b for rank in chosen.shown for b in rank.blocks]
+    assert detail_of(run, did, rows).single
+    primitives = [range(plan.tb_ptr[b], plan.tb_ptr[b + 1]) for b in rows]
+    wanted = Counter(str(plan.chunk[p]) for row in primitives for p in row)
+    shown = Counter(texts(timeline(run)))
+    assert {len(label) for label in wanted} == {1, 2}
+    for label, n in wanted.items():
+        assert shown[label] >= 0.75 * n
 
 
 def test_the_axis_reaches_the_end() -> None:
