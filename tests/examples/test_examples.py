@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from hccc.cli.main import cli
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.options import Options
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.rccl"))
@@ -27,18 +29,18 @@ SPILLS_OUT_OF_LINE = 128  # bytes of registers kept in memory around a body that
 example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 
 
-def run(path: Path, *options: str) -> list[dict[str, object]]:
+def run(path: Path, *options: str) -> list[dict[str, Any]]:
     """The rows of `hccc run --json`, each checked on every element of every rank."""
     shown = CliRunner().invoke(cli, ["run", str(path), "--json", "-n", "1", "-w", "1", *options])
     assert shown.exit_code == 0, shown.output
-    rows: list[dict[str, object]] = json.loads(shown.stdout)["results"]
+    rows: list[dict[str, Any]] = json.loads(shown.stdout)["results"]
     assert rows
     return rows
 
 
-def wrong(rows: list[dict[str, object]]) -> list[object]:
+def wrong(rows: list[dict[str, Any]]) -> list[object]:
     """`nwrong` of every row, out of place and in place."""
-    return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]  # type: ignore[index]
+    return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]
 
 
 def test_the_examples_are_all_there() -> None:
@@ -74,7 +76,7 @@ def test_every_operation(dtype: str) -> None:
 
 def emitted(path: Path, into: Path) -> Path:
     """The directory of an example's sources."""
-    plan = driver.compile_file(path, driver.Options()).plan
+    plan = driver.compile_file(path, Options()).plan
     directory.write(into / "kernels", directory.files(plan, TARGETS, plan_json.dumps(plan)))
     return into / "kernels"
 
