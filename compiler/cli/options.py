@@ -126,7 +126,7 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         type=MicroBatch(),
         default=0,
         metavar="SIZE|best",
-        help="Bytes of a lane; 0: as the runtime cuts the size; best: of several.",
+        help="Bytes of a channel; 0: as the runtime cuts the size; best: of several.",
     ),
     click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all."),
     click.option("--in-place", is_flag=True, help="Calls in place."),

@@ -257,8 +257,8 @@ class Subject:
 
     def _small(self, size: int) -> Run | None:
         """A call, unless it would have too many instances."""
-        lane = size / self.compiled.plan.collective.n_chunks / self.compiled.plan.channels
-        if size != self.size and len(self.compiled.plan) * lane / self._drawn.chunk > INSTANCES:
+        part = size / self.compiled.plan.collective.n_chunks / self.compiled.plan.channels
+        if size != self.size and len(self.compiled.plan) * part / self._drawn.chunk > INSTANCES:
             return None
         try:
             return self.run(size)

@@ -85,13 +85,13 @@ def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda 
 
 @contextmanager
 def _built(
-    device: str, ranks: int, lanes: int, on_phase: OnPhase
+    device: str, ranks: int, channels: int, on_phase: OnPhase
 ) -> Iterator[tuple[list[tuple[Probe, Plan, Built]], tuple[Probe, Plan, Built]]]:
-    """Kernels of the probes, and of copies at once in so many lanes, in a temporary directory."""
+    """Kernels of the probes, and of copies in so many channels at once, in a temporary folder."""
     on_phase(f"Building kernels for {device}")
     plans = [(probe, probe.plan(ranks)) for probe in PROBES]
-    if lanes > 1:
-        plans.append((EXCHANGE, EXCHANGE.plan(ranks, lanes)))
+    if channels > 1:
+        plans.append((EXCHANGE, EXCHANGE.plan(ranks, channels)))
     targets = [target for target in TARGETS if target.name == device]
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
 
