@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from hccc.cli.options import (
-    TARGETS,
-    json_option,
-)
+from hccc.cli.options import TARGETS, json_option
 from hccc.cli.types import Duration, Words
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(short_help="Measure this machine into a .cluster.")
@@ -26,7 +19,7 @@ if TYPE_CHECKING:
 )
 @click.option("--ranks", type=click.IntRange(4, 16), default=8, help="Of the programs launched.")
 @click.option(
-    "--time", "seconds", type=Duration(), default="10s", help="To launch for, on each device."
+    "--time", "seconds", type=Duration(), default="10s", help="How long on each device: 30s, 10m."
 )
 @json_option
 def profile(
@@ -36,7 +29,7 @@ def profile(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measure this machine: α, thread blocks, reductions, links; write it as a .cluster.
+    """Measure this machine: α, launches, thread blocks, reductions, links; write it as a .cluster.
 
     With several devices each has a file of its own: FILE-cpu, FILE-cuda.
     """
