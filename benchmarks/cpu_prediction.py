@@ -25,11 +25,12 @@ from rich.console import Console
 from rich.table import Table
 
 from hccc.diagnostics import Source
-from hccc.driver import Options, compile_file, compile_text
+from hccc.driver import compile_file, compile_text
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir.plan import Plan
 from hccc.launch import measure as bench
+from hccc.options import Options
 from hccc.profile import calibrate
 from hccc.profile.calibrate import Case, Work
 from hccc.profile.cluster_file import Profile

@@ -26,40 +26,52 @@ SOURCES = sorted(
 # What each room may import besides itself (docs/architecture.md); every room is here.
 BELOW = {"diagnostics", "ir"}
 ALLOWED: dict[str, set[str]] = {
+    # What everybody may use.
     "diagnostics": set(),
     "interruptible": set(),
     "jit": set(),
     "render": set(),
     "files": {"diagnostics"},
     "ir": {"diagnostics", "files"},
+    "options": BELOW,
+    "candidates": {"diagnostics"},
     "text": {"ir"},
     "library": {"diagnostics", "files"},
+    # Texts to IRs, IRs to IRs, and what is asked of them.
     "network": BELOW,
     "lang": BELOW | {"files", "library", "network"},
     "analysis": BELOW | {"jit", "network"},
     "passes": BELOW | {"analysis", "jit", "network"},
-    "proofs": BELOW | {"analysis", "jit"},
+    "proofs": BELOW | {"analysis", "interruptible", "jit"},
     "sim": BELOW | {"jit", "network"},
     "synth": BELOW | {"jit", "network", "sim"},
     "emit": BELOW | {"files", "render"},
-    "interop": BELOW | {"analysis", "emit", "jit", "lang", "proofs"},
+    "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
     "runtime": BELOW,
-    "driver": BELOW | {"emit", "interop", "interruptible", "lang", "passes", "proofs", "sim"},
+    # What joins them.
+    "driver": BELOW
+    | {"candidates", "emit", "interruptible", "lang", "options", "passes", "proofs", "sim"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
-       "proofs"},
-    "launch": BELOW | {"cli", "emit", "inputs", "interruptible", "runtime"},
+       "options", "proofs"},
+    "outputs": BELOW | {"driver", "emit", "inputs", "interop", "interruptible"},
+    "facts": BELOW | {"driver", "proofs"},
+    "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
-    | {"cli", "driver", "inputs", "interop", "interruptible", "lang", "library", "network",
-       "passes", "proofs", "sim", "synth", "text"},
+    | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
+       "network", "options", "passes", "proofs", "sim", "synth", "text"},
     "show": BELOW
-    | {"cli", "driver", "files", "inputs", "interruptible", "lang", "library", "network",
-       "predict", "render", "sim", "text"},
-    "profile": BELOW | {"cli", "driver", "emit", "lang", "launch", "runtime"},
-    "testing": BELOW | {"driver", "emit", "lang", "passes", "runtime"},
+    | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
+       "options", "predict", "render", "sim", "text"},
+    "profile": BELOW | {"driver", "emit", "lang", "launch", "options", "runtime"},
+    "testing": BELOW
+    | {"driver", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
+    "api": BELOW
+    | {"driver", "inputs", "options", "outputs", "predict", "proofs", "show"},
     "cli": BELOW
-    | {"driver", "files", "inputs", "lang", "launch", "library", "network", "predict", "profile",
-       "runtime", "show", "testing"},
+    | {"driver", "facts", "files", "inputs", "interop", "lang", "launch", "library", "network",
+       "options", "outputs", "predict", "profile", "runtime", "show", "testing"},
+    "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400
 

@@ -82,5 +82,9 @@ def test_data_files_are_there(wheel: set[str]) -> None:
     assert "hccc/runtime/include/hccc/device.h" in wheel
 
 
+def test_the_wheel_has_the_license(wheel: set[str]) -> None:
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
+
+
 def test_the_wheel_installs_the_command(wheel: set[str]) -> None:
     assert any(name.endswith(".dist-info/entry_points.txt") for name in wheel)

@@ -26,6 +26,7 @@ class Kind(Enum):
     CLUSTER = ("clusters", ".cluster")
 
 
+STDIN = "-"
 EVERY = tuple(Kind)
 PROGRAMS = (Kind.ALGORITHM,)
 CLUSTERS = (Kind.CLUSTER,)
@@ -38,7 +39,8 @@ def names(kind: Kind) -> list[str]:
 
 
 def read(path: Path, most: int | Callable[[str], int], kinds: Iterable[Kind] = EVERY) -> Source:
-    """The text of a file, or of what ships under that name; a path that exists comes first.
+    """The text of a file, or of what ships under that name; a path that exists comes first,
+    and `-` is stdin.
 
     most: as for `read_text`. kinds: what may be meant by a name.
 
@@ -47,7 +49,7 @@ def read(path: Path, most: int | Callable[[str], int], kinds: Iterable[Kind] = E
     """
     if (found := find(path, kinds)) is not None:
         return Source(found.name, found.read_text(encoding="utf-8"))
-    return Source(str(path), read_text(path, most))
+    return Source("<stdin>" if str(path) == STDIN else str(path), read_text(path, most))
 
 
 def find(path: Path, kinds: Iterable[Kind] = EVERY) -> Traversable | None:
@@ -57,7 +59,7 @@ def find(path: Path, kinds: Iterable[Kind] = EVERY) -> Traversable | None:
         UserError: E401 a name that is no file's, here or among what ships.
     """
     word = str(path)
-    if os.path.lexists(path) or path.name != word:
+    if word == STDIN or os.path.lexists(path) or path.name != word:
         return None
     kinds = tuple(kinds)
     for kind in kinds:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from hccc.diagnostics import Source
-from hccc.driver import Options, compile_text
+from hccc.driver import compile_text
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Device, Rate, uniform
+from hccc.options import Options
 from hccc.sim.costs import Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate

@@ -338,7 +338,7 @@ def _slowed(entry: Degraded, alpha: float) -> list[float]:
 
 
 def _table(rates: Rates) -> F8:
-    return np.stack([rates.bandwidth, rates.lanes, rates.alpha], axis=1)
+    return np.stack([rates.bandwidth, rates.parallel, rates.alpha], axis=1)
 
 
 def _rates(table: F8) -> Rates:
@@ -346,7 +346,7 @@ def _rates(table: F8) -> Rates:
 
 
 def _pick(rates: Rates, rows: B1) -> Rates:
-    return Rates(rates.bandwidth[rows], rates.lanes[rows], rates.alpha[rows])
+    return Rates(rates.bandwidth[rows], rates.parallel[rows], rates.alpha[rows])
 
 
 def _compressed(domain: I4) -> I8:

@@ -1,4 +1,4 @@
-"""The cluster language (`.cluster`, DESIGN §4; HeteCCL App. A, Fig. 10): text to Topology.
+"""The cluster language (`.cluster`; HeteCCL App. A, Fig. 10): text to Topology.
 
     define nodenum = 2
     define node1 = 2
@@ -51,6 +51,7 @@ both), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s (ResCCL Fi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hccc.diagnostics import Source
@@ -81,7 +82,7 @@ def parse(source: Source) -> Topology:
         _check_reach(topology, site)
     except Mistake as mistake:
         raise mistake.in_source(source) from None
-    return topology
+    return replace(topology, name=source.name)
 
 
 def _check_reach(t: Topology, site: Site) -> None:

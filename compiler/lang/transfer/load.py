@@ -1,4 +1,4 @@
-"""The transfer language (`.rccl`, DESIGN §3; ResCCL Fig. 14): text to Program.
+"""The transfer language (`.rccl`; ResCCL Fig. 14): text to Program.
 
     def ResCCLAlgo(nRanks=4, AlgoName="ring", OpType="Allgather"):
         for r in range(nRanks):
