@@ -160,7 +160,7 @@ def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> Non
     end = text.number(run.time / factor)
     free = scale(run.time - run.launch) - width_of(end, SMALL, bold=True) / 2 - 0.1
     for tick in (float(x) for x in MaxNLocator(9).tick_values(0, run.time / factor)):
-        label, x = text.number(tick), scale(tick * factor)
+        label, x = text.number(tick), scale(tick * factor - run.launch)
         if tick >= 0 and x + width_of(label, SMALL) / 2 < free:
             sheet.line([x, x], [top, top - tall], palette.RULE, 0.5, zorder=0.4)
             sheet.text(x, top + 0.1, label, color=palette.FAINT)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from hccc.diagnostics import Source
-from hccc.driver import Compiled, compile_file, compile_text
+from hccc.driver import CompiledProgram, compile_file, compile_text
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.options import Options
@@ -29,13 +29,13 @@ def site(name: str) -> Topology:
 
 
 @cache
-def compiled(name: str, on: str | None = None, fuse: str = "auto") -> Compiled:
+def compiled(name: str, on: str | None = None, fuse: str = "auto") -> CompiledProgram:
     """One of the example programs, by default for the cluster its header describes."""
     options = Options("hpds", prove=False, fuse=fuse)
     return compile_file(EXAMPLES / f"{name}.rccl", options, site(on) if on else None)
 
 
-def program(body: str, **header: object) -> Compiled:
+def program(body: str, **header: object) -> CompiledProgram:
     """A program of its own, compiled."""
     keys = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in header.items())
     lines = "\n".join(f"    {line}" for line in body.splitlines())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
@@ -26,7 +24,7 @@ ALIKE = {
 }  # fmt: skip
 
 
-def _graph(dag: Dag, chunk: int) -> Any:
+def _graph(dag: Dag, chunk: int) -> nx.MultiDiGraph:
     """The DAG of one chunk, with what ties its tasks to ranks."""
     t = dag.program.transfers
     graph = nx.MultiDiGraph()

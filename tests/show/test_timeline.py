@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hccc import text
 from hccc.show import palette
@@ -15,6 +16,7 @@ from hccc.show.primitive_text import Kind, primitive_text, spans
 from hccc.show.rows import shown_ranks
 from hccc.show.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
+from hccc.sim.simulate import Run
 from tests.show.drawn import compiled, ran, site, texts, tips
 
 
@@ -43,9 +45,9 @@ def test_alike_ranks_are_drawn_once() -> None:
     assert any("alike" in x for x in texts(timeline(run)))
 
 
-def _ends(run: object, rank: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    plan = run.machine.plan  # type: ignore[attr-defined]
-    return run.primitive_end[plan.rank_of() == rank]  # type: ignore[attr-defined,no-any-return]
+def _ends(run: Run, rank: int) -> NDArray[np.float64]:
+    ends: NDArray[np.float64] = run.primitive_end[run.machine.plan.rank_of() == rank]
+    return ends
 
 
 def test_many_micro_batches_become_few_bars() -> None:
