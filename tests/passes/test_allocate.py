@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from hccc.analysis.connections import connections
 from hccc.analysis.estimate import estimate
 from hccc.ir.arrays import I4, I8
+from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Blocks, Primitives, Transport
+from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import Program
 from hccc.passes import allocate as allocate_module
 from hccc.passes.allocate import SLACK, allocate

@@ -9,8 +9,9 @@ import pytest
 from hccc.analysis.waits import enforced
 from hccc.diagnostics import InternalError, UserError
 from hccc.ir.arrays import I8
+from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Blocks, Primitives, Transport
+from hccc.ir.primitives import Primitives, Transport
 from hccc.passes.allocate import allocate
 from hccc.passes.fuse import fuse
 from hccc.passes.place import place

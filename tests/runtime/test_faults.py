@@ -28,7 +28,7 @@ def test_deadline_names_the_wait(workers: int) -> None:
         assert error.value.fault == Fault(1, 1, 1, 7, 0, 3, 1, 0, WaitKind.FLAG)
         raised.append(error.value)
     text = str(raised[-1])
-    assert "rank 1, thread block 1, lane 1, primitive 7, micro-batch 0" in text
+    assert "rank 1, thread block 1, channel 1, primitive 7, micro-batch 0" in text
     assert "want 1, have 0" in text
     again = pickle.loads(pickle.dumps(raised[-1]))
     assert again.fault == raised[-1].fault

@@ -7,10 +7,11 @@ import pytest
 
 from hccc import driver
 from hccc.diagnostics import Source
-from hccc.driver import Options, Stops
+from hccc.driver import Compiled
 from hccc.ir.micro_batch import COARSEST, FINEST, GRAIN
 from hccc.ir.topology import Device, Rate, uniform
 from hccc.lang.cluster import load as cluster
+from hccc.options import Options
 from hccc.sim.grain import with_grain
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
@@ -23,7 +24,7 @@ HEADER = (
 )
 
 
-def broadcast(n: int, *transfers: tuple[int, int]) -> Stops:
+def broadcast(n: int, *transfers: tuple[int, int]) -> Compiled:
     """A program of n ranks: one chunk from rank 0, hop by hop."""
     lines = (f"    transfer({a}, {b}, {step}, 0, recv)\n" for step, (a, b) in enumerate(transfers))
     return driver.compile_text(Source("a.rccl", HEADER.format(n, n) + "".join(lines)), Options())
@@ -36,7 +37,7 @@ def broadcast(n: int, *transfers: tuple[int, int]) -> Stops:
 )  # fmt: skip
 def test_calls_are_cut_about_as_finely_as_is_best(algorithm: str, site: str) -> None:
     file = EXAMPLES / "clusters" / f"{site.replace('topo4', 'resccl-topo4')}.cluster"
-    plan = driver.compile_file(EXAMPLES / f"{algorithm}.rccl", Options(cluster=file)).plan
+    plan = driver.compile_file(EXAMPLES / f"{algorithm}.rccl", Options(), cluster.load(file)).plan
     machine = prepare(plan, cluster.load(file))
     for size in (1 << 18, 1 << 23, 1 << 26):
         default = simulate(machine, Request(size)).time
