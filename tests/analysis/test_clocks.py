@@ -29,7 +29,7 @@ def orders(draw: st.DrawFn) -> tuple[I8, Csr]:
     return tb_ptr, csr_from_pairs(row, pred, n)
 
 
-def graph_of(tb_ptr: I8, preds: Csr) -> nx.DiGraph:
+def graph_of(tb_ptr: I8, preds: Csr) -> "nx.DiGraph[int]":
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(preds)))
     graph.add_edges_from((i - 1, i) for i in range(1, len(preds)) if i not in set(tb_ptr.tolist()))

@@ -36,7 +36,7 @@ WAYS = [
 ]
 
 
-def order_graph(plan: Plan) -> nx.DiGraph:
+def order_graph(plan: Plan) -> "nx.DiGraph[int]":
     """Program order and waits of a Plan, as networkx sees them."""
     waits, graph = enforced(plan), nx.DiGraph()
     graph.add_nodes_from(range(len(plan)))

@@ -24,7 +24,7 @@ ALIKE = {
 }  # fmt: skip
 
 
-def _graph(dag: Dag, chunk: int) -> nx.MultiDiGraph:
+def _graph(dag: Dag, chunk: int) -> nx.MultiDiGraph[tuple[str, int]]:
     """The DAG of one chunk, with what ties its tasks to ranks."""
     t = dag.program.transfers
     graph = nx.MultiDiGraph()

@@ -147,9 +147,9 @@ def test_latency_goes_over_relays() -> None:
     assert limits(t, OpType.SENDRECV).latency == pytest.approx(2.6 + 0.7)
 
 
-def arrows(net: Network) -> nx.DiGraph:
+def arrows(net: Network) -> "nx.DiGraph[int | str]":
     """The network for another maximum-flow algorithm; arcs side by side added up."""
-    g = nx.DiGraph()
+    g: nx.DiGraph[int | str] = nx.DiGraph()
     g.add_nodes_from(range(net.vertices))
     for u, v, c in zip(net.tail.tolist(), net.head.tolist(), net.capacity.tolist(), strict=True):
         c += g[u][v]["capacity"] if g.has_edge(u, v) else 0.0
@@ -157,7 +157,7 @@ def arrows(net: Network) -> nx.DiGraph:
     return g
 
 
-def least_into(g: nx.DiGraph, n: int, inside: set[int]) -> float:
+def least_into(g: "nx.DiGraph[int | str]", n: int, inside: set[int]) -> float:
     """The capacity into a set of ranks, hubs placed best."""
     g = g.copy()
     g.add_edges_from(("s", r) for r in set(range(n)) - inside)

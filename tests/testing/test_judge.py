@@ -98,8 +98,10 @@ def test_buffers_that_are_one_memory_race() -> None:
 SELF = """<algo name="x" nchunksperloop="2" nchannels="1" proto="Simple" ngpus="2"
 coll="allgather" inplace="0" outofplace="1">
 {gpus}</algo>"""
-STEP = '<step s="{s}" type="{t}" srcbuf="{b}" srcoff="{a}" dstbuf="o" dstoff="{d}" cnt="1" '
-STEP += 'depid="{dep}" deps="{deps}" hasdep="{has}"/>'
+STEP = (
+    '<step s="{s}" type="{t}" srcbuf="{b}" srcoff="{a}" dstbuf="o" dstoff="{d}" cnt="1" '
+    'depid="{dep}" deps="{deps}" hasdep="{has}"/>'
+)
 
 
 def waits_for_itself(deps: int) -> Algo:
