@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.ir.arrays import B1, I8
 from hccc.ir.collective import Collective
 from hccc.lang.transfer import ranges
@@ -223,6 +224,7 @@ class _Evaluator:
         """Runs the body for one batch of iterations. Raises the first `Fault` in program order."""
         transfers = self._budget.transfers
         fault: Fault | None = None
+        part: Frame | None = None
         n = len(lane)
         while n:
             self._budget.transfers = transfers
@@ -239,6 +241,8 @@ class _Evaluator:
             fault.loops.insert(0, (stmt.target, lane_value(variable, fault.lane)))
             fault.lane = int(lane[fault.lane])
             raise fault
+        if part is None:
+            raise InternalError("a batch without iterations")
         frame.adopt(part, lane, self._live.loops[stmt].keep)
         self._hand_over(part, frame, lane, variable)
 
