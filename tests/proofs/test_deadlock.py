@@ -7,9 +7,10 @@ import pytest
 
 from hccc.diagnostics import UserError
 from hccc.ir.arrays import Csr
+from hccc.ir.blocks import Blocks
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Blocks, Buffer, Guard, Operands, Queues, Transport
+from hccc.ir.primitives import Buffer, Guard, Operands, Queues, Transport
 from hccc.passes.place import place
 from hccc.passes.reorder import reorder
 from hccc.passes.sync import sync
