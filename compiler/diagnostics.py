@@ -4,13 +4,14 @@ Every error that a user can cause is a `Problem` inside a `UserError`; the comma
 it and exits with code 1. `InternalError` is a bug in hccc.
 
 Codes: E0xx syntax, E1xx evaluation, E2xx correctness of a program, E3xx proofs over a plan,
-E4xx files, options and tools.
+E4xx files, options and tools. W2xx are warnings: the program is right, but hardly as meant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 MAX_SHOWN_COLUMNS = 160
 
@@ -65,18 +66,19 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where, and what to do about it."""
+    """One thing that is wrong, or (a warning) right but hardly meant; where, and what to do."""
 
     code: str
     message: str
     span: Span | None = None
     notes: Sequence[Note] = field(default=())
     help: str | None = None
+    severity: Literal["error", "warning"] = "error"
 
     def render(self) -> str:
         """The problem as the command line prints it."""
         place = f"{self.span}: " if self.span else ""
-        parts = [f"{place}error[{self.code}]: {self.message}"]
+        parts = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if self.span:
             parts.append(self.span.caret())
         for note in self.notes:
@@ -91,6 +93,7 @@ class Problem:
         """The problem as `--json` reports it."""
         return {
             "code": self.code,
+            "severity": self.severity,
             "message": self.message,
             "place": str(self.span) if self.span else None,
             "notes": [

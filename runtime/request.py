@@ -29,6 +29,7 @@ class Array(Protocol):
     @property
     def size(self) -> int:
         """How many elements."""
+        ...
 
     @property
     def flags(self) -> Any:

@@ -50,7 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": BELOW,
     # What joins them.
     "driver": BELOW
-    | {"candidates", "emit", "interruptible", "lang", "options", "passes", "proofs", "sim"},
+    | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
+       "sim"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
        "options", "proofs"},
@@ -60,17 +61,17 @@ ALLOWED: dict[str, set[str]] = {
     "predict": BELOW
     | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
        "network", "options", "passes", "proofs", "sim", "synth", "text"},
-    "show": BELOW
+    "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
        "options", "predict", "render", "sim", "text"},
     "profile": BELOW | {"driver", "emit", "lang", "launch", "options", "runtime"},
     "testing": BELOW
     | {"driver", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
     "api": BELOW
-    | {"driver", "inputs", "options", "outputs", "predict", "proofs", "show"},
+    | {"driver", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
     "cli": BELOW
     | {"driver", "facts", "files", "inputs", "interop", "lang", "launch", "library", "network",
-       "options", "outputs", "predict", "profile", "runtime", "show", "testing"},
+       "options", "outputs", "pictures", "predict", "profile", "runtime", "testing"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -38,9 +38,11 @@ class Kernel(Protocol):
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
         """Seconds of each of `n` launches one behind the other."""
+        ...
 
     def resources(self, request: Request) -> str:
         """What a thread block takes, after the first launch; "" where that is not known."""
+        ...
 
 
 class Machine(Protocol):
@@ -52,15 +54,19 @@ class Machine(Protocol):
 
     def facts(self) -> dict[str, str]:
         """What a reader must know of it."""
+        ...
 
     def kernel(self, plan: Plan, folder: Path, interpreted: bool) -> Kernel:
         """Writes the sources of a kernel into `folder`; it is not built yet."""
+        ...
 
     def bind(self, kernel: Kernel, dtype: str, op: str) -> Bind:
         """For `perf.measure`."""
+        ...
 
     def copies(self, size: int, n: int) -> list[float]:
         """Seconds of each of `n` plain copies of `size` bytes in device memory."""
+        ...
 
 
 class HostKernel(CpuCommunicator):

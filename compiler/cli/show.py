@@ -52,12 +52,12 @@ def show(
     with report.progress() as on_phase:
         on_phase("Starting")
         from hccc.inputs import Kind, kind_of, opened, parse_cluster
-        from hccc.show import page
+        from hccc.pictures import page
 
         wanted = page.ShowOptions(output, what, size, trace)
         wanted.check(algorithm, how.cluster)
         given = opened(algorithm)
-        if not isinstance(given, Path) and kind_of(given.text) is Kind.CLUSTER:
+        if not isinstance(given, Path) and kind_of(given.text, given.name) is Kind.CLUSTER:
             page.show_cluster(parse_cluster(given), wanted)
             return _tell(output, None, as_json)
         topology = how.load_cluster()

@@ -94,7 +94,7 @@ NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
 def check_cluster(given: Path | Source, topology: Topology | None) -> None:
     """What can be known before any work. Raises E424 for an input that names no cluster itself."""
-    compiled = isinstance(given, Path) or kind_of(given.text) is Kind.PLAN
+    compiled = isinstance(given, Path) or kind_of(given.text, given.name) is Kind.PLAN
     if topology is None and not compiled:
         raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
 

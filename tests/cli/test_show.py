@@ -198,3 +198,16 @@ def test_a_plan_is_drawn_on_a_cluster_of_its_size_only(hccc: Hccc, tmp_path: Pat
     other = EXAMPLES / "clusters" / "resccl-topo4.cluster"
     code, _, stderr = hccc("show", plan, "--cluster", other, "-o", out)
     assert code == 1 and "8 ranks, the cluster 32 GPUs" in stderr and not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("x.cluster", "defin nodenum = 2\n"), ("x.txt", "node1 = 2\ndefine node2 = 4\n")],
+)
+def test_a_cluster_whose_first_word_is_wrong_is_told_what_a_cluster_is(
+    hccc: Hccc, name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    code, _, stderr = hccc("show", tmp_path / name, "-o", tmp_path / "out.svg")
+    assert code == 1
+    assert "a cluster is a list of `define`s" in stderr

@@ -15,7 +15,7 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, Csr
 from hccc.ir.topology import F8, Device, Level, Rate, Rates, Topology
 from hccc.lang.cluster.site import Between, Degraded, Entry, Kind, Site, Tier
-from hccc.lang.transfer.syntax import Mistake
+from hccc.lang.mistakes import Mistake
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hccc.lang.cluster.shapes import Speed, arrow, ids, sides, speed, unwrapped
 from hccc.lang.cluster.text import Arrow, Group, Num, Range, Value
-from hccc.lang.transfer.syntax import Mistake
+from hccc.lang.mistakes import Mistake
 
 PAIR = "((0,1), (2,3) >-> (16,1))"
 Made = tuple[list[int], list[int], Speed]  # the GPUs at both sides (or all, and none); how fast
