@@ -72,9 +72,9 @@ class Machine(Protocol):
 class HostKernel(CpuCommunicator):
     """A kernel of CPU threads."""
 
-    def build(self, request: Request | Sequence[Request]) -> None:
+    def build(self, requests: Request | Sequence[Request]) -> None:
         """Compiles."""
-        super().build([request] if isinstance(request, Request) else request)
+        super().build([requests] if isinstance(requests, Request) else requests)
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
         """Launches."""

@@ -15,7 +15,7 @@ class _NoLexer(Lexer):
 
     def __init__(self, _conf: object) -> None: ...
 
-    def lex(self, *_: object) -> Any:
+    def lex(self, lexer_state: Any, parser_state: Any) -> Any:
         """No tokens of its own."""
         return iter(())
 

@@ -17,7 +17,7 @@ from hccc.analysis.contributions import full_set
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced, how, name
-from hccc.diagnostics import UserError, fail
+from hccc.diagnostics import InternalError, UserError, fail
 from hccc.ir.arrays import B1, I4, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
@@ -52,10 +52,13 @@ def result(plan: Plan) -> Proof:
     """
     order = execution_order(plan, enforced(plan))
     custom = plan.collective.op is OpType.CUSTOM
+    where: Locations | None = None
     for in_place in plan.modes:
         where = locate(plan, in_place=in_place)
         proved = _nothing_empty if custom else _prove
         proved(plan, where, order, "in place" if in_place else "out of place")
+    if where is None:
+        raise InternalError("a plan that serves no call")
     if custom:
         claim = "nothing is read before it is written; more only a custom collective's author knows"
         return Proof("result", claim, {"locations": where.total})

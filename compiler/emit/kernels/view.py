@@ -184,7 +184,8 @@ def _admission(plan: Plan) -> list[str]:
 
 
 def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Function:
-    ranks = f"{len(alike.ranks)} ranks" if len(alike.ranks) > 1 else f"rank {alike.ranks[0]}"
+    first = next(iter(alike.ranks))
+    ranks = f"{len(alike.ranks)} ranks" if len(alike.ranks) > 1 else f"rank {first}"
     ranks = "all ranks" if len(alike.ranks) == plan.n_ranks > 1 else ranks
     tbs = np.unique(alike.tbs).tolist()
     blocks = ("block " if len(tbs) == 1 else "blocks ") + ", ".join(map(str, tbs[:8]))

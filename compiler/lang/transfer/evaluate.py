@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.ir.arrays import B1, I8
 from hccc.ir.collective import Collective
 from hccc.lang.transfer import ranges
@@ -169,6 +170,8 @@ class _Evaluator:
         except Fault as fault:
             fault.iteration = int(iterations[fault.iteration])
             raise
+        if part is None:
+            raise InternalError("a batch without iterations")
         frame.adopt(part, iterations, keep)
         for chunk in part.emitted():
             frame.emit(iterations[chunk.iteration], chunk.rows)
@@ -263,6 +266,7 @@ class _Evaluator:
         """Runs the body for one batch of iterations. Raises the first `Fault` in program order."""
         transfers = self._budget.transfers
         fault: Fault | None = None
+        part: Frame | None = None
         n = len(iteration)
         while n:
             self._budget.transfers = transfers

@@ -263,7 +263,8 @@ class Tokenizer:
         at = self._here(self.pos, len("transfer"))
         line = np.arange(self.line, self.line + rows, dtype=np.int32)
         places = partial(_places, self.text, begin, self.line)
-        token.table = Table(_columns(self.text[begin:end], rows), line, at, places)
+        rows_of = Table(_columns(self.text[begin:end], rows), line, at, places)
+        token.table = rows_of  # pyright: ignore[reportAttributeAccessIssue]
         self.pos, self.line, self.line_start = end, self.line + rows, end
         return token
 
