@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hccc.diagnostics import fail
+from hccc.dtypes import STAND_IN
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.build import Variant
@@ -16,7 +17,6 @@ from hccc.runtime.layout import DTYPES, Shape, buffer_elements
 
 DEFAULT_TIMEOUT_S = 30.0
 INT = (1 << 31) - 1
-_BY_WIDTH = {1: "uint8", 2: "float16", 4: "uint32", 8: "uint64"}
 
 
 class Array(Protocol):
@@ -77,7 +77,7 @@ class Request:
         """
         if collective.reduces or collective.op is OpType.CUSTOM:
             return Variant(self.dtype, self.op)
-        return Variant(_BY_WIDTH[self.itemsize])
+        return Variant(STAND_IN[self.dtype])
 
 
 def check_shape(shape: Shape) -> None:

@@ -27,6 +27,7 @@ SOURCES = sorted(
 BELOW = {"diagnostics", "ir"}
 ALLOWED: dict[str, set[str]] = {
     "diagnostics": set(),
+    "dtypes": set(),
     "interruptible": set(),
     "jit": set(),
     "render": set(),
@@ -40,9 +41,9 @@ ALLOWED: dict[str, set[str]] = {
     "proofs": BELOW | {"analysis", "jit"},
     "sim": BELOW | {"jit", "network"},
     "synth": BELOW | {"jit", "network", "sim"},
-    "emit": BELOW | {"files", "render"},
+    "emit": BELOW | {"dtypes", "files", "render"},
     "interop": BELOW | {"analysis", "emit", "jit", "lang", "proofs"},
-    "runtime": BELOW,
+    "runtime": BELOW | {"dtypes"},
     "driver": BELOW | {"emit", "interop", "interruptible", "lang", "passes", "proofs", "sim"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "proofs"},
@@ -54,10 +55,10 @@ ALLOWED: dict[str, set[str]] = {
     | {"cli", "driver", "files", "inputs", "interruptible", "lang", "network", "predict",
        "render", "sim", "text"},
     "profile": BELOW | {"cli", "driver", "emit", "lang", "launch", "runtime"},
-    "testing": BELOW | {"driver", "emit", "lang", "passes", "runtime"},
+    "testing": BELOW | {"driver", "dtypes", "emit", "lang", "passes", "runtime"},
     "cli": BELOW
-    | {"driver", "files", "inputs", "lang", "launch", "predict", "profile", "runtime", "show",
-       "testing"},
+    | {"driver", "dtypes", "files", "inputs", "lang", "launch", "predict", "profile", "runtime",
+       "show", "testing"},
 }  # fmt: skip
 LONGEST = 400
 

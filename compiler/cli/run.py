@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hccc.cli import report
-from hccc.cli.options import (
-    DTYPES,
-    NCCL_NAMES,
-    OPS,
-    ROAD,
-    algorithm_argument,
-    road_options,
-    size_options,
-    walk,
-)
+from hccc.cli.options import ROAD, algorithm_argument, road_options, size_options, walk
 from hccc.cli.types import Size, Words
+from hccc.dtypes import ALIASES, NAMES, OPS
 
 if TYPE_CHECKING:
     pass
@@ -32,7 +24,7 @@ if TYPE_CHECKING:
     "-d",
     "--datatype",
     "dtypes",
-    type=Words(DTYPES, NCCL_NAMES),
+    type=Words(NAMES, ALIASES),
     default="float32",
     help="Comma list of types, or all.",
 )

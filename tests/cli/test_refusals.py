@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hccc import driver
+from hccc import driver, dtypes
 from hccc.cli import main as cli
 from hccc.cli import options, types
 from hccc.diagnostics import InternalError
@@ -244,9 +244,9 @@ def test_sizes() -> None:
 
 
 def test_words() -> None:
-    words = types.Words(options.DTYPES, options.NCCL_NAMES)
+    words = types.Words(dtypes.NAMES, dtypes.ALIASES)
     assert words.convert("float,half,float32", None, None) == ("float32", "float16")
-    assert words.convert("all", None, None) == options.DTYPES
+    assert words.convert("all", None, None) == dtypes.NAMES
 
 
 def test_the_choices_are_those_of_what_they_choose() -> None:
@@ -255,10 +255,7 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     from hccc.ir.primitives import Transport
     from hccc.passes.allocate import ALLOCATORS
     from hccc.passes.fuse import LEVELS
-    from hccc.runtime import layout
 
-    assert tuple(layout.DTYPES) == options.DTYPES
-    assert layout.OPS == options.OPS
     assert {t.name for t in TARGETS} == set(options.TARGETS)
     choices = {
         option.name: list(option.type.choices)

@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from hccc.diagnostics import UserError
+from hccc.dtypes import OPS
 from hccc.ir.collective import Collective, OpType
 from hccc.runtime.cpu import CpuCommunicator
-from hccc.runtime.layout import DTYPES, OPS
+from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import Request
 from tests.runtime.handwritten import (
     ALLGATHER,

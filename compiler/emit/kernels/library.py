@@ -6,19 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hccc import __version__
+from hccc.dtypes import OPS, STAND_IN
 from hccc.emit.kernels import wrap
 from hccc.emit.kernels.view import checked_name, describe, safe_comment, shape
 from hccc.emit.targets import Target
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
 
-# Every dtype of types.h, and the one of the same width that stands for it where data only moves.
-STAND_IN = {
-    "int8": "uint8", "uint8": "uint8", "float16": "float16", "bfloat16": "float16",
-    "int32": "uint32", "uint32": "uint32", "float32": "uint32",
-    "int64": "uint64", "uint64": "uint64", "float64": "uint64",
-}  # fmt: skip
-OPS = ("sum", "prod", "min", "max", "avg")
 SAYS = {
     OpType.ALLGATHER: "Every rank gets the blocks of all, rank by rank",
     OpType.ALLREDUCE: "Every rank gets the reduction of all blocks",
