@@ -66,6 +66,11 @@ ALL: tuple[Dtype, ...] = (
           "__hip_bfloat16", "float32", "bfloat16"),
     _real("float32", "float", 4),
     _real("float64", "double", 8),
+    Dtype("float8e4m3", "f8e4m3", ("f8e4m3", "float8_e4m3", "float8_e4m3fn"), 1, "f",
+          "unsigned char", "uint8_t", "__nv_fp8_e4m3", "__hip_fp8_e4m3", "float32",
+          "float8_e4m3fn"),
+    Dtype("float8e5m2", "f8e5m2", ("f8e5m2", "float8_e5m2"), 1, "f", "unsigned char", "uint8_t",
+          "__nv_fp8_e5m2", "__hip_fp8_e5m2", "float32", "float8_e5m2"),
 )  # fmt: skip
 REDUCTIONS: tuple[Reduction, ...] = (
     Reduction("sum", "the sum; integers wrap"),

@@ -100,7 +100,7 @@ def check_size(shape: Shape, request: Request) -> None:
 
 def _check_dtype(array: Array, request: Request, what: str) -> None:
     wanted = DTYPES[request.dtype]
-    bits = request.dtype == "bfloat16" and array.dtype == np.uint16
+    bits = wanted.isbuiltin != 1 and array.dtype == np.dtype(f"u{wanted.itemsize}")
     if array.dtype != wanted and not bits:
         raise fail("E422", f"{what} is {array.dtype}, the launch is {request.dtype}")
 

@@ -46,6 +46,14 @@ def test_the_device_headers_have_the_same_types_and_reductions() -> None:
     assert set(re.findall(r"^struct hccc_op_(\w+)", types, re.M)) == set(dtypes.OPS)
 
 
+def test_the_header_names_them() -> None:
+    text = HEADERS["hccc.h"].replace("\n * ", " ")
+    types = re.search(r"Dtypes: ([\w ]+)\.", text)
+    ops = re.search(r"Reductions: ([\w ]+)\.", text)
+    assert types and tuple(types[1].split()) == dtypes.NAMES
+    assert ops and tuple(ops[1].split()) == dtypes.OPS
+
+
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda d: d.name)
 def test_the_compiler_sees_what_the_table_says(dtype: dtypes.Dtype, tmp_path: Path) -> None:
     """Storage, size, type of the sums, and which reductions divide."""

@@ -26,6 +26,15 @@
  *   SendRecv        1            1            the block of rank r - 1; that of the last at rank 0
  *   custom          b            b            what its source says; b: chunks of a rank
  *
+ * Dtypes: int8 uint8 int32 uint32 int64 uint64 float16 bfloat16 float32 float64 float8e4m3
+ * float8e5m2. Shorter floats than float32 are reduced in float32 and rounded once, to nearest even,
+ * when they are stored. The 8-bit ones are those of the OCP standard, NCCL's and `__nv_fp8_*`; what
+ * is too large for them, infinities too, is then stored as their largest finite value, and a NaN as
+ * 0x7f, as CUDA does by default. Where data only moves, its bits stay.
+ *
+ * Reductions: sum prod min max avg. avg is the sum divided by n, once, at its end; for integers it
+ * truncates.
+ *
  * In place (`in_place` of hccc_call), input and output of a rank are the same memory:
  *   input == output + r blocks    Allgather, Gather
  *   output == input + r blocks    Reducescatter, Scatter
