@@ -78,12 +78,14 @@ struct hccc_eighth : hccc_real<float> {
     constexpr unsigned rebias = (127u - bias) << 23;
     const unsigned normal = (magnitude << (23 - fraction)) + rebias;
     constexpr float least = 1.0f / (1 << (bias - 1 + fraction));
-    const unsigned small = hccc_bits_of(static_cast<float>(magnitude) * least);
+    const unsigned small = hccc_bits_of(static_cast<float>(static_cast<int>(magnitude)) * least);
     constexpr bool infinite = largest >> fraction != 0x7fu >> fraction;
-    const unsigned special = infinite && magnitude == largest + 1 ? 0x7f800000u : 0x7fc00000u;
-    unsigned bits = magnitude >> fraction ? normal : small;
-    bits = magnitude > largest ? special : bits;
-    return hccc_float_of(bits | (x & 0x80u) << 24);
+    constexpr unsigned full = infinite ? 0x7f800000u : 0x7fc00000u;
+    const unsigned special = magnitude > largest ? full : 0u;
+    // By masks: a choice would keep the loop from being vectorised.
+    const unsigned is_normal = 0u - static_cast<unsigned>(magnitude >> fraction != 0);
+    const unsigned bits = (normal & is_normal) | (small & ~is_normal);
+    return hccc_float_of(bits | special | (x & 0x80u) << 24);
   }
   // To nearest even. What is too large, infinities too, becomes the largest finite value, and a NaN
   // 0x7f: as CUDA's conversions do by default. Small values are rounded by adding a float whose
