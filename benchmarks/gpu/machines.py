@@ -96,7 +96,7 @@ class GpuKernel(CudaCommunicator):
         kernel = self._kernel(request.variant(self.collective)).kernel
         table = self._table([a.data.ptr for a in inputs], [a.data.ptr for a in outputs], request)
         params = self._params(table, request)
-        grid = (self.shape.blocks * self.shape.lanes, self.shape.ranks)
+        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
         events = [cuda.Event() for _ in range(n + 1)]
         self._fault.fill(0)
         # The host needs longer to launch a small collective than the GPU to run it: let it get

@@ -1,4 +1,4 @@
-"""table: measurements as nccl-tests prints them, and as its `-J` reports them.
+"""tables: measurements as nccl-tests prints them, and as its `-J` reports them.
 
 Column widths, rounding and names are those of nccl-tests' `src/util.cu`, so that whatever reads
 its output reads this.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hccc.cli import report
 from hccc.dtypes import NCCL_NAMES
+from hccc.facts import title
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing
 
@@ -57,7 +58,7 @@ class Table:
         name = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}"
         blank = name.format("", "", "", "", "")
         return [
-            f"# {report.title(self._plan)}, on {self._device}",
+            f"# {title(self._plan)}, on {self._device}",
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
             f"iters: {s.launches} validation: {int(s.check)}",
             "#",

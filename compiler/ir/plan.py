@@ -4,7 +4,7 @@ Primitives are sorted by (rank, thread block, order of execution): thread block 
 all ranks, rank by rank) executes primitives `tb_ptr[b]:tb_ptr[b + 1]` in row order, each for
 every micro-batch of a window before the next (ResCCL §3, task-level execution).
 
-A flag is a counter in its rank's memory, one per lane: after micro-batch m its only producer
+A flag is a counter in its rank's memory, one per channel: after micro-batch m its only producer
 stores `base + m + 1`. `waits[i]` are flags of primitive i's own rank, `post_*` flags raised at
 other (or the own) rank. A QUEUE operand implies waiting for and raising its queue's flags.
 
@@ -26,6 +26,7 @@ from hccc.ir.arrays import I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import Operands, Queues, Transport
+from hccc.ir.provenance import Provenance
 
 PLAN_VERSION = 1
 MOST_BLOCKS = 1 << 30  # thread blocks of one launch, all its ranks together
@@ -60,7 +61,7 @@ class Plan:
     name: str
     source: str  # where it came from, for comments
     collective: Collective
-    channels: int  # lanes
+    channels: int  # copies of each thread block, each with its part of every chunk
     warps: int
     gpus_per_node: int
     nics_per_node: int
@@ -86,6 +87,7 @@ class Plan:
     out_of_place: bool = True
     keeps_input: bool = True  # whether an out-of-place call leaves the send buffer as it was
     grain: int = GRAIN  # bytes: how finely calls are cut that name no micro-batch (ir/micro_batch)
+    provenance: Provenance | None = None  # how it was made, where that is known
 
     def __post_init__(self) -> None:
         for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots"):
@@ -132,7 +134,7 @@ class Plan:
 
     @property
     def blocks_per_rank(self) -> int:
-        """Thread blocks of the rank that has most, all lanes."""
+        """Thread blocks of the rank that has most, all channels."""
         return int(self.n_tb.max(initial=0)) * self.channels
 
     def block_rank(self) -> I4:

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from hccc import text as words
+from hccc import text
 from hccc.show import palette
-from hccc.show.canvas import Picture, Sheet, settings
+from hccc.show.canvas import NORMAL, SMALL, Picture, Sheet, settings
 
 
 @settings()
 def bandwidth(rows: Sequence[tuple[int, float, float]], name: str) -> Picture:
     """Rows of (bytes, µs, GB/s of busbw), by size, as two curves side by side."""
-    head = f"{words.clean(name, 48)}: predicted, by message size"
+    head = f"{text.clean(name, 48)}: predicted, by message size"
     sheet = Sheet(9.6, 3.6)
     sheet.heading(head)
     sizes = [row[0] for row in rows]
@@ -29,7 +29,7 @@ def bandwidth(rows: Sequence[tuple[int, float, float]], name: str) -> Picture:
         if title == "time":
             axes.set_yscale("log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter(lambda us, _: words.time(us))
+            axes.yaxis.set_major_formatter(lambda us, _: text.time(us))
             axes.yaxis.set_minor_locator(NullLocator())
         else:
             axes.set_ylim(bottom=0)
@@ -38,9 +38,9 @@ def bandwidth(rows: Sequence[tuple[int, float, float]], name: str) -> Picture:
 
 def _dress(axes: Axes, sizes: Sequence[int], title: str) -> None:
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(sizes), [words.size(s) for s in sizes], fontsize=7.5)
+    axes.set_xticks(list(sizes), [text.size(s) for s in sizes], fontsize=SMALL)
     axes.minorticks_off()
-    axes.tick_params(axis="y", labelsize=7.5)
-    axes.set_title(title, fontsize=8.5, loc="left")
+    axes.tick_params(axis="y", labelsize=SMALL)
+    axes.set_title(title, fontsize=NORMAL, loc="left")
     axes.grid(True, color=palette.RULE, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)

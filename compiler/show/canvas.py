@@ -7,24 +7,27 @@ written, and no window system is touched.
 from __future__ import annotations
 
 import io
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from hccc.show.palette import FAINT, INK
+from hccc.show.palette import FAINT, INK, PAPER
+from hccc.show.svg import TIP, compact
 from hccc.text import clean
 
-FONTS = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+SMALL, NORMAL, LARGE = 8.0, 9.0, 12.0  # points of text; nothing is written smaller
+DPI = 200  # of a PNG
+NOTE = 0.17  # inches: a line of small print
 SETTINGS: Any = {
     "font.family": ["DejaVu Sans"],
     "svg.fonttype": "none",
@@ -38,8 +41,6 @@ SETTINGS: Any = {
     "ytick.color": INK,
     "path.simplify": False,
 }
-_TIP = "tip-"
-_EM = 0.54 / 72  # inches per point of size: an average letter of DejaVu Sans, the widest font named
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +51,38 @@ class Picture:
     title: str
     says: str
     svg: str
+    figure: Figure = field(compare=False, repr=False)
+
+    def png(self) -> bytes:
+        """The drawing as a PNG of DPI dots per inch, in the colours of light pages."""
+        raw = io.BytesIO()
+        with settings():
+            self.figure.savefig(
+                raw, format="png", dpi=DPI, facecolor=PAPER, metadata={"Software": "hccc"}
+            )
+        return raw.getvalue()
 
 
 def width_of(text: str, points: float, *, bold: bool = False) -> float:
-    """About how wide `text` is, in inches."""
-    return len(text) * points * _EM * (1.15 if bold else 1.0)
+    """How wide `text` is in DejaVu Sans, the widest font that pictures name, in inches."""
+    return sum(_advance(char, bold) for char in clean(text, len(text))) * points / 72
+
+
+@cache
+def _advance(char: str, bold: bool) -> float:
+    """How far a character moves the next one, in parts of the size of the font; 1 where it is
+    drawn in another font."""
+    weight = "bold" if bold else "normal"
+    font = get_font(findfont(FontProperties(family="DejaVu Sans", weight=weight)))
+    if not font.get_char_index(ord(char)):
+        return 1.0
+    font.set_size(100, 72)
+    return float(font.load_char(ord(char)).linearHoriAdvance) / 65536 / 100
 
 
 def width_around(title: str, notes: Sequence[str]) -> float:
     """The least width of a sheet with this heading and these notes, in inches."""
-    return 0.6 + max([width_of(title, 12, bold=True), *(width_of(n, 7.5) for n in notes)])
+    return 0.6 + max([width_of(title, LARGE, bold=True), *(width_of(n, SMALL) for n in notes)])
 
 
 @contextmanager
@@ -91,9 +114,9 @@ class Sheet:
     def tip(self, text: str) -> str:
         """The gid of an artist that explains itself with `text`."""
         self.tips.append(clean(text, 400))
-        return f"{_TIP}{len(self.tips) - 1}"
+        return f"{TIP}{len(self.tips) - 1}"
 
-    def text(self, x: float, y: float, text: str, points: float = 8, **style: Any) -> None:
+    def text(self, x: float, y: float, text: str, points: float = SMALL, **style: Any) -> None:
         """One line of text; `ha`, `va`, `color`, `weight` as in matplotlib."""
         style = {"ha": "center", "va": "center", "color": INK} | style
         self.axes.text(x, y, clean(text, 240), fontsize=points, **style)
@@ -111,7 +134,7 @@ class Sheet:
     ) -> None:
         """A box at (x, y, width, height)."""
         x, y, w, h = at
-        style |= {"facecolor": fill, "edgecolor": edge, "linewidth": line}
+        style |= {"facecolor": fill, "edgecolor": edge, "linewidth": line, "clip_on": False}
         shape = (
             FancyBboxPatch((x, y), w, h, boxstyle=f"round,pad=0,rounding_size={round}", **style)
             if round
@@ -126,43 +149,30 @@ class Sheet:
         **style: Any,
     ) -> None:  # fmt: skip
         """A line through points; `width` in points."""
-        style = {"solid_capstyle": "round"} | style
-        self.axes.plot(xs, ys, color=colour, linewidth=width, **style)
+        looks: Any = {"solid_capstyle": "round", "clip_on": False} | style
+        self.axes.plot(xs, ys, color=colour, linewidth=width, **looks)
 
     def heading(self, title: str, says: str = "") -> None:
         """The title at the top, and a line below it."""
-        self.text(0.3, self.height - 0.3, title, 12, ha="left", weight="bold")
-        self.text(0.3, self.height - 0.55, says, 8.5, ha="left", color=FAINT)
+        self.text(0.3, self.height - 0.3, title, LARGE, ha="left", weight="bold")
+        self.text(0.3, self.height - 0.55, says, NORMAL, ha="left", color=FAINT)
 
     def notes(self, lines: Sequence[str], x: float = 0.25, y: float = 0.2) -> None:
         """Small print at the bottom, the last line lowest."""
         for i, text in enumerate(reversed(lines)):
-            self.text(x, y + i * 0.17, text, 7.5, ha="left", color=FAINT)
+            self.text(x, y + i * NOTE, text, SMALL, ha="left", color=FAINT)
 
     def picture(self, name: str, title: str, says: str) -> Picture:
         """The finished drawing."""
         raw = io.StringIO()
-        metadata: Any = {"Date": None, "Creator": "hccc", "Title": clean(title)}
+        metadata: Any = {"Date": None, "Creator": None, "Type": None, "Format": None}
         matplotlib.rcParams["svg.hashsalt"] = f"hccc {name}"  # ids of two pictures never meet
-        self.figure.savefig(raw, format="svg", facecolor="white", metadata=metadata)
-        return Picture(name, clean(title), clean(says, 1000), self._finished(raw.getvalue(), says))
-
-    def _finished(self, svg: str, says: str) -> str:
-        """Groups without their ids (two pictures on one page would share them), with tips."""
-
-        def group(found: re.Match[str]) -> str:
-            if not found[1].startswith(_TIP):
-                return "<g>"
-            tip = self.tips[int(found[1].removeprefix(_TIP))]
-            return f"<g><title>{escape(tip, quote=False)}</title>"
-
-        svg = re.sub(r'<g id="([^"<>]*)">', group, svg)
-        svg = re.sub(r"(?<=font: )([^\"';]*?px)[^\";]*(?=[;\"])", rf"\1 {FONTS}", svg)
-        svg = re.sub(r"font-family: [^\";]*(?=[;\"])", f"font-family: {FONTS}", svg)
-        label = escape(clean(says, 1000), quote=True)
-        return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+        self.figure.savefig(raw, format="svg", facecolor=PAPER, metadata=metadata)
+        title, says = clean(title), clean(says, 1000)
+        svg = compact(raw.getvalue(), name, title, says, self.tips)
+        return Picture(name, title, says, svg, self.figure)
 
 
 def inline(picture: Picture) -> str:
-    """The drawing as an element of a page: without the XML declaration and doctype."""
-    return picture.svg[picture.svg.index("<svg ") :]
+    """The drawing as an element of a page: without the XML declaration."""
+    return picture.svg[picture.svg.index("<svg") :]

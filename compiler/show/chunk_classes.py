@@ -27,7 +27,7 @@ ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ChunkClass:
     """Chunks that are alike, ascending. `tasks`: i8 of the first, in table order."""
 
     chunks: tuple[int, ...]
@@ -47,7 +47,7 @@ class _Chunks:
     edge: I8
 
 
-def shapes(dag: Dag) -> list[Shape]:
+def chunk_classes(dag: Dag) -> list[ChunkClass]:
     """The chunks of `dag` that anything moves, in classes, the largest first.
 
     O(tasks log tasks), whole arrays at a time; one walk for each class of the first round.
@@ -69,7 +69,7 @@ def shapes(dag: Dag) -> list[Shape]:
     for parts in merged.values():
         rows = np.sort(np.concatenate(parts))
         tasks = c.order[c.start[rows[0]] : c.start[rows[0] + 1]]
-        found.append(Shape(tuple(chunk[c.order[c.start[rows]]].tolist()), tasks))
+        found.append(ChunkClass(tuple(chunk[c.order[c.start[rows]]].tolist()), tasks))
     return sorted(found, key=lambda s: (-len(s.chunks), s.chunks[0]))
 
 

@@ -1,8 +1,8 @@
 """The picture of a Dag: the transfers of one chunk and what each waits for, in layers of depth.
 
-Chunks whose DAGs are alike (`shapes`) are drawn once. Of many transfers those among some ranks are
-drawn, of many layers the first and the last. Lines are what data flows along; dotted, what only has
-to be read before it is written over.
+Chunks whose DAGs are alike (`chunk_classes`) are drawn once. Of many transfers those among some
+ranks are drawn, of many layers the first and the last. Data flows along whole lines; a dotted line
+means that something has to be read before it is written over.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.dag import SOURCE_INITIAL, Dag
 from hccc.ir.program import Op, Program
 from hccc.show import palette
-from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
-from hccc.show.chunk_classes import Shape, shapes
+from hccc.show.canvas import LARGE, NOTE, SMALL, Picture, Sheet, settings, width_around, width_of
+from hccc.show.chunk_classes import ChunkClass, chunk_classes
+from hccc.show.legend import Entry, draw_legend
 
 TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
 HEAD = 8
@@ -29,7 +30,7 @@ _OPS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
 class Node:
     """A box: one transfer, or several that are not drawn one by one (`op` None)."""
 
-    text: str
+    label: str
     op: Op | None
     tip: str
 
@@ -48,33 +49,33 @@ class Drawing:
 @settings()
 def dag(value: Dag) -> Picture:
     """A Dag drawn. O(tasks log tasks) to find what is alike; what is drawn is bounded."""
-    name = words.clean(value.program.name, 48)
-    found = shapes(value)
+    name = text.clean(value.program.name, 48)
+    found = chunk_classes(value)
     title = f"{name}: dependencies"
     if not found:
         sheet = Sheet(5, 1)
-        sheet.text(0.3, 0.6, f"{name}: no transfers", 11, ha="left")
+        sheet.text(0.3, 0.6, f"{name}: no transfers", LARGE, ha="left")
         return sheet.picture("dag", title, "The program has no transfers.")
-    shape = found[0]
-    drawing = _drawing(value, shape)
+    chunk_class = found[0]
+    drawing = _drawing(value, chunk_class)
     boxes = _placed(drawing)
     wide = max(x + w for x, _, w in boxes.values()) + 0.3
     tall = max(y for _, y, _ in boxes.values()) - min(y for _, y, _ in boxes.values())
     lines = [*([drawing.left_out] if drawing.left_out else []), *_notes(found)]
-    says = f"Chunk {shape.chunks[0]}: {words.count(len(shape.tasks), 'transfer')} in"
-    says += f" {words.count(drawing.depth, 'layer')}"
-    height = tall + 1.75 + 0.17 * len(lines)
+    says = f"Chunk {chunk_class.chunks[0]}: {text.count(len(chunk_class.tasks), 'transfer')} in"
+    says += f" {text.count(drawing.depth, 'layer')}"
+    height = tall + 1.75 + NOTE * len(lines)
     head = f"{name}: what each transfer of a chunk waits for"
     sheet = Sheet(max(wide, width_around(head, lines), 6.5), height)
     sheet.heading(head, says)
-    _legend(sheet, height - 0.82)
+    draw_legend(sheet, [_legend(drawing)], height - 0.82)
     down = height - 1.2 - max(y for _, y, _ in boxes.values())
     _draw(sheet, drawing, boxes, down)
     sheet.notes(lines, 0.3)
     return sheet.picture("dag", title, says + ".")
 
 
-def _notes(found: list[Shape]) -> list[str]:
+def _notes(found: list[ChunkClass]) -> list[str]:
     first, others = found[0], found[1:]
     alike, total = len(first.chunks), sum(len(s.chunks) for s in found)
     if not others:
@@ -83,20 +84,32 @@ def _notes(found: list[Shape]) -> list[str]:
             f"All {total:,} chunks are alike but for the names of ranks." if alike > 1 else only
         ]
     sizes = ", ".join(
-        f"{words.count(len(s.chunks), 'chunk')} of {words.count(len(s.tasks), 'transfer')}"
+        f"{text.count(len(s.chunks), 'chunk')} of {text.count(len(s.tasks), 'transfer')}"
         for s in others[:4]
     )
     more = ", …" if len(others) > 4 else ""
     here = f"No two of the {total:,} chunks are alike."
     if alike > 1:
         here = f"{alike:,} of {total:,} chunks are alike but for the names of ranks: this one and "
-        here += f"{words.named('chunk', first.chunks[1:], 4)}."
-    return [here, f"Not drawn: {words.count(len(others), 'other shape')} ({sizes}{more})."]
+        here += f"{text.named('chunk', first.chunks[1:], 4)}."
+    return [here, f"Not drawn: {text.count(len(others), 'other class')} ({sizes}{more})."]
 
 
-def _drawing(value: Dag, shape: Shape) -> Drawing:
+def _legend(d: Drawing) -> list[Entry]:
+    """Samples of what occurs."""
+    ops = {node.op for node in d.nodes.values()}
+    found = [
+        Entry(what, palette.tint(colour, 0.28), colour)
+        for op, (what, colour) in _OPS.items()
+        if op in ops
+    ]
+    dotted = "" if all(d.edges.values()) else "; dotted: read before it is written over"
+    return [*found, Entry(f"source → destination rank{dotted}")]
+
+
+def _drawing(value: Dag, chunk_class: ChunkClass) -> Drawing:
     """What is drawn of a chunk's DAG."""
-    tasks = shape.tasks.tolist()
+    tasks = chunk_class.tasks.tolist()
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(tasks)
     for task in tasks:
@@ -106,7 +119,7 @@ def _drawing(value: Dag, shape: Shape) -> Drawing:
     layers = [found for layer in everything if (found := sorted(chosen.intersection(layer)))]
     left_out = ""
     if len(chosen) < len(tasks):
-        among = f"transfers among {words.named('rank', ranks)}" if ranks else "first transfers"
+        among = f"transfers among {text.named('rank', ranks)}" if ranks else "first transfers"
         left_out = f"Drawn: the {len(chosen)} {among}."
         left_out += f" Left out: {len(tasks) - len(chosen):,} others of this chunk."
     d = Drawing({}, [], {}, len(everything), left_out)
@@ -118,8 +131,8 @@ def _drawing(value: Dag, shape: Shape) -> Drawing:
             continue
         if i == cut.start:
             left = sum(len(layers[k]) for k in cut)
-            text = f"… {len(cut):,} layers, {left:,} transfers …"
-            d.nodes["cut"] = Node(text, None, text)
+            label = f"… {len(cut):,} layers, {left:,} transfers …"
+            d.nodes["cut"] = Node(label, None, label)
             d.layers.append(["cut"])
         name |= dict.fromkeys(layer, "cut")
     for b in name:
@@ -137,10 +150,10 @@ def _layer(d: Drawing, program: Program, layer: list[int], rest: str) -> dict[in
     name = dict.fromkeys(layer[len(drawn) :], rest)
     for task in drawn:
         t = program.transfers[task]
-        op, text = Op(int(t["op"])), f"{t['src']} → {t['dst']}"
-        tip = f"{_OPS[op][0]} {text}, step {t['step']}, line {t['line']}"
+        op, label = Op(int(t["op"])), f"{t['src']} → {t['dst']}"
+        tip = f"{_OPS[op][0]} {label}, step {t['step']}, line {t['line']}"
         name[task] = str(task)
-        d.nodes[str(task)] = Node(text, op, tip)
+        d.nodes[str(task)] = Node(label, op, tip)
     d.layers.append([str(task) for task in drawn])
     if len(drawn) < len(layer):
         more = f"+ {len(layer) - len(drawn):,} more"
@@ -196,7 +209,7 @@ def _placed(d: Drawing) -> dict[str, tuple[float, float, float]]:
     x = 0.3
     placed: dict[str, tuple[float, float, float]] = {}
     for layer in d.layers:
-        wide = max(width_of(d.nodes[n].text, 8) for n in layer) + 0.16
+        wide = max(width_of(d.nodes[n].label, SMALL) for n in layer) + 0.16
         placed |= {n: (x, y[n], wide) for n in layer}
         x += wide + GAP
     return placed
@@ -223,10 +236,10 @@ def _draw(
     for name, (x, y, w) in boxes.items():
         node, at = d.nodes[name], (x, y + down - HEIGHT / 2, w, HEIGHT)
         colour = _OPS[node.op][1] if node.op is not None else palette.FAINT
-        fill = palette.tint(colour, 0.28) if node.op is not None else "#FFFFFF"
+        fill = palette.tint(colour, 0.28) if node.op is not None else palette.PAPER
         style = "-" if node.op is not None else "--"
         sheet.box(at, fill, colour, tip=node.tip, line=1.1, linestyle=style)
-        sheet.text(x + w / 2, y + down, node.text, 8)
+        sheet.text(x + w / 2, y + down, node.label)
 
 
 def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: bool) -> None:
@@ -243,14 +256,4 @@ def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: b
     sheet.line(xs, ys, colour, 0.9 if flows else 0.7, linestyle="-" if flows else ":", zorder=0.5)
     if flows:
         tip = [b[0] - 0.08, b[0], b[0] - 0.08], [b[1] - 0.03, b[1], b[1] + 0.03]
-        sheet.axes.fill(*tip, colour, zorder=0.6)
-
-
-def _legend(sheet: Sheet, y: float) -> None:
-    x = 0.3
-    for text, colour in _OPS.values():
-        sheet.box((x, y - 0.06, 0.2, 0.12), palette.tint(colour, 0.28), colour, round=0.02)
-        sheet.text(x + 0.27, y, text, 8, ha="left")
-        x += 0.45 + width_of(text, 8)
-    text = "source → destination rank; dotted: read before it is written over"
-    sheet.text(x, y, text, 8, ha="left", color=palette.FAINT)
+        sheet.axes.fill(*tip, colour, zorder=0.6, clip_on=False)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.topology import Level, Rate, Topology
-from hccc.show.node_classes import NodeKind, gathered, in_runs, slower
+from hccc.show.node_classes import NodeClass, gathered, in_runs, slower
 
 FEW = 8  # units of a tier that are drawn one by one
 TANGLE = 24  # edges of nodes that are drawn one by one
-MOST = 14  # kinds of node that are drawn
+MOST = 14  # classes of nodes that are drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,14 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From unit `low` of tier `tier` to unit `high` of the tier above; GB/s of all of it."""
+    """From unit `low` of tier `tier` to unit `high` of the tier above; GB/s of all of it. nics:
+    of an edge from nodes, the NICs of each node that it stands for, from 0."""
 
     tier: int
     low: int
     high: int
     capacity: float
+    nics: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +77,15 @@ def _net(t: Topology) -> _Net:
 def rates_text(t: Topology, groups: Sequence[int]) -> str:
     """`3 × 50 GB/s, 1 × 2.25 GB/s` of shared groups."""
     alike = gathered(groups, lambda k: t.shared[k])
-    return ", ".join(f"{len(same)} × {words.rate(t.shared[same[0]])}" for same in alike)
+    return ", ".join(f"{len(same)} × {text.rate(t.shared[same[0]])}" for same in alike)
 
 
-def fabric(t: Topology, kinds: Sequence[NodeKind]) -> Fabric | None:
+def fabric(t: Topology, classes: Sequence[NodeClass]) -> Fabric | None:
     """The tiers above the nodes; None for a single node. O(ranks + groups)."""
     if t.n_nodes < 2:
         return None
     net = _net(t)
-    kind = {n: i for i, k in enumerate(kinds) for n in k.nodes}
+    kind = {n: i for i, c in enumerate(classes) for n in c.nodes}
     below = gathered(
         [(n, leaf) for n in range(t.n_nodes) for leaf in net.nics[n]], lambda x: x[1]
     )  # fmt: skip
@@ -130,16 +132,16 @@ def _node_unit(t: Topology, net: _Net, nodes: list[int], kind: int, slow: list[b
     first = t.first_rank
     ranks = [r for n in nodes for r in range(int(first[n]), int(first[n + 1]))]
     size = int(t.node_size[nodes[0]])
-    lines = [words.nodes(nodes, 3)]
+    lines = [text.nodes(nodes, 3)]
     if len(nodes) > 1:
         lines.append(f"{len(nodes)} alike, each:")
     alive = int(first[nodes[0] + 1] - first[nodes[0]])
     name = t.devices[t.device[ranks[0]]].name if ranks else "GPU"
-    lines.append(f"{alive} × {words.clean(name, 24)}")
+    lines.append(f"{alive} × {text.clean(name, 24)}")
     if alive < size:
         lines.append(f"{size - alive} of {size} failed")
     if ranks:
-        lines.append(words.named("rank", ranks, 3))
+        lines.append(text.named("rank", ranks, 3))
     nics = [k for groups in net.nics[nodes[0]].values() for k in groups]
     if nics:
         lines.append(f"NICs {rates_text(t, nics)}")
@@ -164,13 +166,13 @@ def _leaf_units(
     for group in groups:
         up = net.up[group[0]]
         name = (
-            words.runs([i + 1 for i in group], 3, "rail" if rails else "leaf")
+            text.runs([i + 1 for i in group], 3, "rail" if rails else "leaf")
             if len(leaves) > 1
             else "switch"
         )
         lines = [name, *([f"{len(group)} alike, each:"] if len(group) > 1 else [])]
         if up is not None:
-            lines.append(f"up {words.rate(t.shared[up])}")
+            lines.append(f"up {text.rate(t.shared[up])}")
         elif len(leaves) > 1:
             lines.append("no uplinks" if _parted(t) else "up without limit")
         else:
@@ -209,8 +211,8 @@ def _spine_units(t: Topology, net: _Net) -> tuple[list[Unit], list[str]]:
     found = []
     for group in groups:
         top = net.top[group[0]]
-        name = words.runs([i + 1 for i in group], 3, "spine") if len(spines) > 1 else "spine"
-        lines = [name, f"up {words.rate(t.shared[top])}" if top is not None else "limits nothing"]
+        name = text.runs([i + 1 for i in group], 3, "spine") if len(spines) > 1 else "spine"
+        lines = [name, f"up {text.rate(t.shared[top])}" if top is not None else "limits nothing"]
         found.append(Unit(tuple(lines), tuple(group), 0, top is not None and bool(slow[top])))
     return found, []
 
@@ -221,15 +223,20 @@ def _core(t: Topology, net: _Net, spines: Sequence[Unit]) -> list[Unit]:
 
 
 def _node_edges(t: Topology, net: _Net, nodes: Sequence[Unit], place: dict[int, int]) -> list[Edge]:
-    found: dict[tuple[int, int], float] = {}
+    capacity: dict[tuple[int, int], float] = {}
+    used: dict[tuple[int, int], set[int]] = {}
     for i, unit in enumerate(nodes):
         seen: set[int] = set()
-        for leaf, nics in ((k, v) for node in unit.members for k, v in net.nics[node].items()):
-            at = (i, place[leaf])
-            if leaf not in seen:  # of alike nodes one tells what each has
-                seen.add(leaf)
-                found[at] = found.get(at, 0.0) + _capacity(t, nics)
-    return [Edge(0, low, high, capacity) for (low, high), capacity in found.items()]
+        for node in unit.members:
+            nics_of_node = sorted(nic for nics in net.nics[node].values() for nic in nics)
+            place_of = {nic: k for k, nic in enumerate(nics_of_node)}
+            for leaf, nics in net.nics[node].items():
+                if leaf not in seen:  # of alike nodes one tells what each has
+                    seen.add(leaf)
+                    at = (i, place[leaf])
+                    capacity[at] = capacity.get(at, 0.0) + _capacity(t, nics)
+                    used.setdefault(at, set()).update(place_of[nic] for nic in nics)
+    return [Edge(0, *at, gbps, tuple(sorted(used[at]))) for at, gbps in capacity.items()]
 
 
 def _leaf_edges(

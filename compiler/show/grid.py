@@ -1,7 +1,9 @@
 """A Pipeline as a table: which resource is busy in which sub-pipeline, with which transfer.
 
 Rows are resources (a link, a NIC out or in, a switch), columns sub-pipelines. Rows with copies and
-reductions in the same columns are alike.
+reductions in the same columns are alike. Of a large Pipeline the resources of one class (inside
+nodes or between them; a link, a port out or a port in) are one row, several sub-pipelines one
+column, and a cell counts transfers.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.arrays import I8
 from hccc.ir.pipeline import Pipeline
+from hccc.ir.program import Op
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,9 +42,38 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ClassRow:
+    """The resources of one class. copies, reductions: i8[columns], transfers that use one."""
+
+    name: str
+    resources: int
+    copies: I8
+    reductions: I8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassGrid:
+    """`rows`: the classes that occur; column c has the sub-pipelines bounds[c] to bounds[c + 1];
+    total, busy: as in Grid."""
+
+    rows: tuple[ClassRow, ...]
+    bounds: I8
+    total: int
+    busy: int
+
+
+ROLES = ("out of a rank", "into a rank", "of its own")
+_CLASSES = (
+    ("ports out, inside nodes", "NICs out"),
+    ("ports in, inside nodes", "NICs in"),
+    ("links inside nodes", "links between nodes"),
+)  # by role, then by whether anything that uses it crosses nodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Cells:
-    """Every use of a resource: i8[m] each, by resource and sub-pipeline; role 0: the way out, 1:
-    the way in, 2: a way of its own. first: i8[resources + 1]."""
+    """Every use of a resource: i8[m] each, by resource and sub-pipeline; role: of ROLES.
+    first: i8[resources + 1]."""
 
     task: I8
     sub: I8
@@ -63,6 +95,31 @@ def grid(pipeline: Pipeline, one_by_one: int) -> Grid:
     rows = [_row(pipeline, cells, group) for group in groups]
     rows.sort(key=lambda row: (int(row.sub[0]), -len(row.sub)) if total > one_by_one else (0, 0))
     return Grid(tuple(rows), total, len(cells.task))
+
+
+def class_grid(pipeline: Pipeline, most: int) -> ClassGrid:
+    """The table by classes of resources, in at most `most` columns of equally many sub-pipelines
+    (the last may have fewer). O(tasks log tasks), whole arrays at a time.
+    """
+    cells = _cells(pipeline)
+    each = -(-pipeline.n_sub // most)
+    bounds = np.minimum(np.arange(-(-pipeline.n_sub // each) + 1) * each, pipeline.n_sub)
+    t, node = pipeline.dag.program.transfers, pipeline.dag.topology.node
+    crosses = node[t["src"]] != node[t["dst"]]
+    far = np.maximum.reduceat(crosses[cells.task], cells.first[:-1])
+    of_resource = cells.role[cells.first[:-1]] * 2 + far
+    of_cell = np.repeat(of_resource, np.diff(cells.first))
+    reduces = t["op"][cells.task] == Op.RRC
+    rows = []
+    for i in np.unique(of_resource).tolist():
+        mine = of_cell == i
+        copies, reductions = (
+            np.bincount(cells.sub[mine & op] // each, minlength=len(bounds) - 1)
+            for op in (~reduces, reduces)
+        )
+        name = _CLASSES[i // 2][i % 2]
+        rows.append(ClassRow(name, int((of_resource == i).sum()), copies, reductions))
+    return ClassGrid(tuple(rows), bounds, len(of_resource), len(cells.task))
 
 
 def _cells(pipeline: Pipeline) -> _Cells:
@@ -119,7 +176,7 @@ def _name(pipeline: Pipeline, cells: _Cells, resource: int) -> str:
     src, dst = np.unique(t["src"]).tolist(), np.unique(t["dst"]).tolist()
     role = int(cells.role[at].max())
     if role == 0:
-        return f"{words.named('rank', src, 3)} out"
+        return f"{text.named('rank', src, 3)} out"
     if role == 1:
-        return f"{words.named('rank', dst, 3)} in"
-    return f"{words.runs(src, 3)} → {words.runs(dst, 3)}"
+        return f"{text.named('rank', dst, 3)} in"
+    return f"{text.runs(src, 3)} → {text.runs(dst, 3)}"

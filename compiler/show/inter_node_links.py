@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.topology import Topology
 from hccc.show.fabric import Unit
 from hccc.show.node_classes import gathered
@@ -16,7 +16,7 @@ MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class InterNodeLink:
     """One or several alike groups or links between nodes a and b, counted from 0."""
 
     a: int
@@ -25,46 +25,46 @@ class Joint:
     capacity: float
 
 
-def joints(t: Topology, nodes: Sequence[Unit]) -> tuple[list[Joint], list[str]]:
+def inter_node_links(t: Topology, nodes: Sequence[Unit]) -> tuple[list[InterNodeLink], list[str]]:
     """The joints to draw, alike ones of the same boxes together, and notes about those left out.
     O(groups + links)."""
     place = {node: i for i, unit in enumerate(nodes) for node in unit.members}
 
-    def key(joint: Joint) -> tuple[object, ...]:
-        return place[joint.a], place[joint.b], joint.lines
+    def key(link: InterNodeLink) -> tuple[object, ...]:
+        return place[link.a], place[link.b], link.lines
 
     found = [_together(same) for same in gathered([*_switches(t), *_links(t)], key)]
     shown = found[:MOST]
     notes = []
     if rest := found[MOST:]:
-        alike = gathered(rest, lambda joint: joint.lines[-1])
+        alike = gathered(rest, lambda link: link.lines[-1])
         rates = ", ".join(f"{len(same)} of {same[0].lines[-1]}" for same in alike[:4])
-        notes.append(f"Not drawn: {words.count(len(rest), 'more joint')} between nodes ({rates}).")
+        notes.append(f"Not drawn: {text.count(len(rest), 'more link')} between nodes ({rates}).")
     return shown, notes
 
 
-def _together(same: list[Joint]) -> Joint:
-    """One joint for all of these."""
+def _together(same: list[InterNodeLink]) -> InterNodeLink:
+    """One link for all of these."""
     first = same[0]
     if len(same) == 1:
         return first
     return replace(first, lines=(first.lines[0], f"{len(same)} alike, each:", *first.lines[1:]))
 
 
-def _switches(t: Topology) -> list[Joint]:
+def _switches(t: Topology) -> list[InterNodeLink]:
     found = []
     for k in range(len(t.side_a)):
         a, b = t.side_a.row(k).tolist(), t.side_b.row(k).tolist()
         x, y = int(t.node[a[0]]), int(t.node[b[0]])
         if x != y:
             rate = t.shared[t.first_switch + k]
-            left, right = (words.runs(t.local[side].tolist(), 3) for side in (a, b))
-            lines = (f"GPUs {left} ↔ GPUs {right}", f"{words.rate(rate)} shared")
-            found.append(Joint(x, y, lines, rate.bandwidth * rate.lanes))
+            left, right = (text.runs(t.local[side].tolist(), 3) for side in (a, b))
+            lines = (f"GPUs {left} ↔ GPUs {right}", f"{text.rate(rate)} shared")
+            found.append(InterNodeLink(x, y, lines, rate.bandwidth * rate.parallel))
     return found
 
 
-def _links(t: Topology) -> list[Joint]:
+def _links(t: Topology) -> list[InterNodeLink]:
     """Direct links between nodes, those of one pair of nodes and one rate together."""
     out = np.flatnonzero(t.node[t.link_src] != t.node[t.link_dst]).tolist()
 
@@ -77,7 +77,7 @@ def _links(t: Topology) -> list[Joint]:
         rate = t.links[same[0]]
         lines = (
             f"node{x + 1} → node{y + 1}",
-            f"{words.count(len(same), 'link')} of {words.rate(rate)}",
+            f"{text.count(len(same), 'link')} of {text.rate(rate)}",
         )
-        found.append(Joint(x, y, lines, rate.bandwidth * rate.lanes * len(same)))
+        found.append(InterNodeLink(x, y, lines, rate.bandwidth * rate.parallel * len(same)))
     return found

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeKind:
+class NodeClass:
     """Nodes that are alike inside (the same GPUs alive, devices, links and NICs); `nodes`
     ascend, from 0."""
 
@@ -50,14 +50,14 @@ def in_runs(values: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return found
 
 
-def node_kinds(t: Topology) -> list[NodeKind]:
-    """The nodes in kinds, by their first. O(size of the Topology)."""
+def node_classes(t: Topology) -> list[NodeClass]:
+    """The nodes in classes, by their first. O(size of the Topology)."""
     texts = list(node_texts(t))
     lost: dict[int, list[int]] = {}
     for node, gpu in t.failed.tolist():
         lost.setdefault(node, []).append(gpu)
-    kinds = gathered(range(t.n_nodes), lambda n: (texts[n], tuple(lost.get(n, ()))))
-    return [NodeKind(tuple(nodes)) for nodes in kinds]
+    classes = gathered(range(t.n_nodes), lambda n: (texts[n], tuple(lost.get(n, ()))))
+    return [NodeClass(tuple(nodes)) for nodes in classes]
 
 
 def slower(t: Topology) -> B1:
@@ -68,10 +68,10 @@ def slower(t: Topology) -> B1:
     keys: list[Hashable] = [None] * len(t.shared)
     for level in (Level.PORT, Level.NIC, Level.LEAF, Level.SPINE):
         ranks = np.flatnonzero(t.port[level] >= 0)
-        inside = level in (Level.PORT, Level.NIC)
+        of_nodes = level in (Level.PORT, Level.NIC)
         for rank in ranks.tolist():
             k = int(t.port[level][rank])
-            peer = (int(t.node_size[t.node[rank]]), int(t.device[rank])) if inside else ()
+            peer = (int(t.node_size[t.node[rank]]), int(t.device[rank])) if of_nodes else ()
             keys[k] = (level, *peer)
             best[keys[k]] = max(best.get(keys[k], 0.0), float(capacity[k]))
     return np.array([keys[k] is not None and capacity[k] < best[keys[k]] for k in range(len(keys))])

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.topology import Level, Rate, Topology
 from hccc.show.node_classes import gathered, in_runs
 
 MOST = 20  # GPUs of a node that are drawn one by one
 HEAD = 12
-COLUMN = 0.66  # inches
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class Arc:
 
 
 @dataclass(frozen=True, slots=True)
-class Strip:
-    """A SWITCH group: who is at either side."""
+class SwitchGroup:
+    """A SWITCH group within the node: the columns at its two sides."""
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -60,7 +59,7 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class NodeView:
     """One node, ready to be drawn."""
 
     columns: int
@@ -68,7 +67,7 @@ class Inside:
     nics: tuple[Hub, ...]
     bars: tuple[tuple[Hub, ...], ...]  # of every crossbar, its ports
     arcs: tuple[Arc, ...]
-    strips: tuple[Strip, ...]
+    switches: tuple[SwitchGroup, ...]
     facts: tuple[str, ...]  # what the arcs and bars are, in words
 
 
@@ -93,7 +92,7 @@ class _Columns:
         return tuple(sorted({self.of_gpu(int(self.t.local[r])) for r in ranks}))
 
 
-def inside(t: Topology, node: int) -> Inside:
+def node_view(t: Topology, node: int) -> NodeView:
     """What to draw of a node. O(its links and groups; a mesh counts n² of at most MOST)."""
     c = _Columns(t, node)
     meshes = gathered([r for r in c.ranks if t.mesh[r] >= 0], lambda r: int(t.mesh[r]))
@@ -108,13 +107,13 @@ def inside(t: Topology, node: int) -> Inside:
         *_bar_facts(t, bars),
         *_link_facts(t, links),
     ]
-    return Inside(
+    return NodeView(
         columns=c.count,
         gpus=tuple(_gpus(t, c)),
         nics=tuple(_nics(t, c)),
         bars=tuple(tuple(_ports(t, c, bar)) for bar in bars),
         arcs=tuple(arcs),
-        strips=tuple(_strips(t, c)),
+        switches=tuple(_switches(t, c)),
         facts=tuple(facts),
     )
 
@@ -145,7 +144,7 @@ def _nics(t: Topology, c: _Columns) -> Iterator[Hub]:
             hidden.append(k)
             continue
         rate = t.shared[k]
-        yield Hub((f"NIC {i}", words.rate(rate)), columns, rate.bandwidth * rate.lanes, k)
+        yield Hub((f"NIC {i}", text.rate(rate)), columns, rate.bandwidth * rate.parallel, k)
     if hidden:
         yield Hub((f"+ {len(hidden)}", "NICs"), (HEAD,), float(t.shared.capacity[hidden[0]]), -1)
 
@@ -158,7 +157,7 @@ def _ports(t: Topology, c: _Columns, bar: Sequence[int]) -> Iterator[Hub]:
         columns = c.of([rank])
         if columns[0] not in seen:
             seen.add(columns[0])
-            yield Hub((words.rate(t.shared[k]),), columns, float(t.shared.capacity[k]), k)
+            yield Hub((text.rate(t.shared[k]),), columns, float(t.shared.capacity[k]), k)
 
 
 def _mesh_arcs(t: Topology, c: _Columns, mesh: Sequence[int]) -> Iterator[Arc]:
@@ -188,11 +187,11 @@ def _link_arcs(t: Topology, c: _Columns, links: Sequence[int]) -> Iterator[Arc]:
             yield Arc(a, b, rate, both)
 
 
-def _strips(t: Topology, c: _Columns) -> Iterator[Strip]:
+def _switches(t: Topology, c: _Columns) -> Iterator[SwitchGroup]:
     for k in range(len(t.side_a)):
         a, b = t.side_a.row(k).tolist(), t.side_b.row(k).tolist()
         if t.node[a[0]] == c.node == t.node[b[0]]:
-            yield Strip(c.of(a), c.of(b), t.shared[t.first_switch + k])
+            yield SwitchGroup(c.of(a), c.of(b), t.shared[t.first_switch + k])
 
 
 def _alike_meshes(t: Topology, meshes: Sequence[list[int]]) -> list[list[list[int]]]:
@@ -202,18 +201,16 @@ def _alike_meshes(t: Topology, meshes: Sequence[list[int]]) -> list[list[list[in
 def _mesh_fact(t: Topology, meshes: Sequence[list[int]]) -> str:
     rate = t.meshes[int(t.mesh[meshes[0][0]])]
     which = "" if len(meshes) == 1 else f" in {len(meshes)} groups"
-    return (
-        f"mesh: {words.rate(rate)} between every two{which}, each way; α {words.time(rate.alpha)}"
-    )
+    return f"mesh: {text.rate(rate)} between every two{which}, each way; α {text.time(rate.alpha)}"
 
 
 def _bar_facts(t: Topology, bars: Sequence[list[int]]) -> Iterator[str]:
     ports = t.port[Level.PORT]
     for same in gathered(bars, lambda b: tuple(t.shared[int(ports[r])] for r in b)):
         rates = gathered(same[0], lambda r: t.shared[int(ports[r])])
-        text = ", ".join(f"{len(r)} × {words.rate(t.shared[int(ports[r[0]])])}" for r in rates)
+        label = ", ".join(f"{len(r)} × {text.rate(t.shared[int(ports[r[0]])])}" for r in rates)
         alpha = t.shared[int(ports[same[0][0]])].alpha
-        yield f"crossbar: ports {text}, each way; α {words.time(alpha)}"
+        yield f"crossbar: ports {label}, each way; α {text.time(alpha)}"
 
 
 def _link_facts(t: Topology, links: Sequence[int]) -> Iterator[str]:
@@ -223,5 +220,5 @@ def _link_facts(t: Topology, links: Sequence[int]) -> Iterator[str]:
         what = f"link from GPU {u} to GPU {v}: "
         if len(same) > 1:
             what = f"{len(same)} direct links, one way each: "
-        text = f"{what}{words.rate(rate)}"
-        yield f"{text}; α {words.time(rate.alpha)}"
+        label = f"{what}{text.rate(rate)}"
+        yield f"{label}; α {text.time(rate.alpha)}"

@@ -1,126 +1,176 @@
 """The picture of a Pipeline: a grid with a row for every link and a column for every sub-pipeline.
 
-A cell is the chunk that the link moves. Where there are many links, alike ones are one row; where
-there are many sub-pipelines, cells in a row with one operation are one bar without numbers.
+A cell is the chunk that the link moves. Where there are many links, alike ones are one row. Where
+there are many sub-pipelines, or many rows still, a row is a class of links, a column several
+sub-pipelines, and a cell says how many transfers there are and how much of the links they use.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 from hccc.show import palette
-from hccc.show.canvas import Picture, Sheet, settings, width_around, width_of
-from hccc.show.grid import Row, grid
+from hccc.show.canvas import NOTE, SMALL, Picture, Sheet, settings, width_around, width_of
+from hccc.show.grid import ClassGrid, ClassRow, Grid, Row, class_grid, grid
+from hccc.show.legend import Entry, draw_legend
 
-ROWS, NUMBERED, BARS = 36, 40, 4000  # drawn at most: rows, columns with numbers, bars
-FEW = 8  # rows without numbers that are drawn one by one
-ROW = 0.24  # inches
+ROWS, NUMBERED = 36, 40  # drawn at most: rows, and columns that are a sub-pipeline each
+GROUPED = 16  # columns of several sub-pipelines, at most
+ROW, CLASS_ROW = 0.24, 0.5  # inches
+CELL = 0.36  # inches, at most
 WIDE = 11.0
-_COLOURS = {int(Op.RECV): ("copy", palette.COPY), int(Op.RRC): ("reduce", palette.REDUCE)}
+_COLOURS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
 
 
 @settings()
 def pipeline(value: Pipeline) -> Picture:
     """A Pipeline drawn. O(tasks log tasks); what is drawn is bounded."""
-    name = words.clean(value.dag.program.name, 48)
-    numbered = value.n_sub <= NUMBERED
-    table = grid(value, ROWS if numbered else FEW)
-    rows = table.rows[:ROWS]
+    table = grid(value, ROWS)
+    if len(value.order) and (value.n_sub > NUMBERED or len(table.rows) > ROWS):
+        return _by_class(value)
+    notes = _notes(table)
+    rows = table.rows
     labels = [_label(row) for row in rows]
-    left = 0.45 + max((width_of(text, 8) for text in labels), default=0.5)
-    cell = min(0.36, WIDE / max(value.n_sub, 1))
-    notes = _notes(value, table.rows, table.total, numbered)
-    share = table.busy / max(table.total * value.n_sub, 1)
-    says = (
-        f"{words.count(len(value.order), 'transfer')} in {words.count(value.n_sub, 'sub-pipeline')}"
-    )
-    says += f" over {words.count(table.total, 'link')}; {100 * share:.0f} % of the grid is used"
-    head = f"{name}: which link moves which chunk in which sub-pipeline"
+    left = 0.45 + max((width_of(label, SMALL) for label in labels), default=0.5)
+    cell = min(CELL, WIDE / max(value.n_sub, 1))
+    head = f"{_name(value)}: which link moves which chunk in which sub-pipeline"
     width = max(left + cell * value.n_sub + 0.4, width_around(head, notes))
-    height = 1.55 + ROW * max(len(rows), 1) + 0.17 * len(notes)
+    height = 1.55 + ROW * max(len(rows), 1) + NOTE * len(notes)
     sheet = Sheet(width, height)
+    says = _says(value, table)
     sheet.heading(head, says)
-    _legend(sheet, height - 0.8, numbered)
+    entries = [*_legend(value), Entry("columns: sub-pipelines; numbers: chunks")]
+    draw_legend(sheet, [entries], height - 0.8)
     top = height - 1.18
-    _columns(sheet, value.n_sub, left, cell, top, len(rows))
-    left_out = 0
+    for i in range(value.n_sub):
+        sheet.text(left + cell * (i + 0.5), top + 0.1, str(i), color=palette.FAINT)
     for i, (row, label) in enumerate(zip(rows, labels, strict=True)):
         y = top - ROW * (i + 1)
-        sheet.text(left - 0.1, y + ROW / 2, label, 8, ha="right")
-        left_out += _cells(sheet, value, row, (left, y, cell), numbered)
-    if left_out:
-        notes = [f"Bars left out: {left_out:,}.", *notes[1:]]
+        if i % 2 == 0:
+            at = (left, y, cell * value.n_sub, ROW)
+            sheet.box(at, palette.STRIPE, "none", round=0, line=0)
+        sheet.text(left - 0.1, y + ROW / 2, label, ha="right")
+        _cells(sheet, value, row, (left, y, cell))
     sheet.notes(notes, 0.3)
-    return sheet.picture("pipeline", f"{name}: sub-pipelines", says + ".")
+    return sheet.picture("pipeline", f"{_name(value)}: sub-pipelines", says + ".")
+
+
+def _name(value: Pipeline) -> str:
+    return text.clean(value.dag.program.name, 48)
+
+
+def _says(value: Pipeline, table: Grid | ClassGrid) -> str:
+    share = table.busy / max(table.total * value.n_sub, 1)
+    transfers = text.count(len(value.order), "transfer")
+    says = f"{transfers} in {text.count(value.n_sub, 'sub-pipeline')}"
+    says += f" over {text.count(table.total, 'link')}"
+    return f"{says}; {text.number(100 * share)} % of the grid is used"
+
+
+def _legend(value: Pipeline) -> list[Entry]:
+    """Samples of the operations that occur."""
+    ops = set(np.unique(value.dag.program.transfers["op"]).tolist())
+    return [
+        Entry(what, palette.tint(colour, 0.35), colour)
+        for op, (what, colour) in _COLOURS.items()
+        if int(op) in ops
+    ]
 
 
 def _label(row: Row) -> str:
     return row.name + (f" ({row.alike:,} alike)" if row.alike > 1 else "")
 
 
-def _notes(value: Pipeline, rows: tuple[Row, ...], total: int, numbered: bool) -> list[str]:
-    notes = []
-    if any(row.alike > 1 for row in rows):
-        notes.append(
-            f"{total:,} links in {words.count(len(rows), 'kind')}: links of one kind copy and "
-            "reduce in the same sub-pipelines; the chunks are those of the first."
-        )
-    if more := rows[ROWS:]:
-        links = sum(row.alike for row in more)
-        notes.append(f"Not drawn: {words.count(len(more), 'more kind')} ({links:,} links).")
-    if not numbered:
-        notes.append("Cells next to each other with the same operation are one bar.")
-    return notes
+def _notes(table: Grid) -> list[str]:
+    if all(row.alike == 1 for row in table.rows):
+        return []
+    return [
+        f"{table.total:,} links in {text.count(len(table.rows), 'kind')}: links of one kind copy "
+        "and reduce in the same sub-pipelines; the chunks are those of the first."
+    ]
 
 
-def _columns(sheet: Sheet, n: int, left: float, cell: float, top: float, rows: int) -> None:
-    """Faint stripes, and numbers as far as there is room."""
-    every = max(1, int(np.ceil(0.32 / cell)))
-    every = next((s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if s >= every), every)
-    for k in range(0, n, every):
-        sheet.text(left + cell * (k + 0.5), top + 0.1, str(k), 7, color=palette.FAINT)
-    for i in range(rows):
-        if i % 2 == 0:
-            at = (left, top - ROW * (i + 1), cell * n, ROW)
-            sheet.box(at, "#F4F5F6", "none", round=0, line=0)
-
-
-def _cells(
-    sheet: Sheet, value: Pipeline, row: Row, at: tuple[float, float, float], numbered: bool
-) -> int:
-    """The cells of one row; how many bars were left out."""
+def _cells(sheet: Sheet, value: Pipeline, row: Row, at: tuple[float, float, float]) -> None:
+    """The cells of one row; a number that has no room is in the tip only."""
     left, y, cell = at
-    if numbered:
-        t = value.dag.program.transfers
-        for sub, chunk, op, task in zip(
-            row.sub.tolist(), row.chunk.tolist(), row.op.tolist(), row.task.tolist(), strict=True
-        ):
-            what, colour = _COLOURS[op]
-            tip = f"{what} {t['src'][task]} → {t['dst'][task]}, chunk {chunk}, sub-pipeline {sub}"
-            box = (left + cell * sub + 0.01, y + 0.02, cell - 0.02, ROW - 0.04)
-            sheet.box(box, palette.tint(colour, 0.35), colour, round=0.02, line=0.6, tip=tip)
-            points = 7.5 if width_of(str(chunk), 7.5) < cell - 0.03 else 5.5
-            sheet.text(left + cell * (sub + 0.5), y + ROW / 2 - 0.005, str(chunk), points)
-        return 0
-    cut = np.flatnonzero(np.r_[True, (np.diff(row.sub) != 1) | (np.diff(row.op) != 0)])
-    ends = np.r_[cut[1:], len(row.sub)]
-    shown = BARS // ROWS
-    for a, b in zip(cut[:shown].tolist(), ends[:shown].tolist(), strict=True):
-        what, colour = _COLOURS[int(row.op[a])]
-        box = (left + cell * int(row.sub[a]), y + 0.03, cell * (b - a), ROW - 0.06)
-        tip = f"{row.name}: {what} in sub-pipelines {row.sub[a]} to {row.sub[b - 1]}"
-        sheet.box(box, palette.tint(colour, 0.6), "none", round=0, line=0, tip=tip)
-    return len(cut) - min(len(cut), shown)
+    t = value.dag.program.transfers
+    for sub, chunk, op, task in zip(
+        row.sub.tolist(), row.chunk.tolist(), row.op.tolist(), row.task.tolist(), strict=True
+    ):
+        what, colour = _COLOURS[Op(op)]
+        tip = f"{what} {t['src'][task]} → {t['dst'][task]}, chunk {chunk}, sub-pipeline {sub}"
+        box = (left + cell * sub + 0.01, y + 0.02, cell - 0.02, ROW - 0.04)
+        sheet.box(box, palette.tint(colour, 0.35), colour, round=0.02, line=0.6, tip=tip)
+        if width_of(str(chunk), SMALL) < cell - 0.02:
+            sheet.text(left + cell * (sub + 0.5), y + ROW / 2 - 0.005, str(chunk))
 
 
-def _legend(sheet: Sheet, y: float, numbered: bool) -> None:
-    x = 0.3
-    for text, colour in _COLOURS.values():
-        sheet.box((x, y - 0.06, 0.2, 0.12), palette.tint(colour, 0.35), colour, round=0.02)
-        sheet.text(x + 0.27, y, text, 8, ha="left")
-        x += 0.45 + width_of(text, 8)
-    text = "columns: sub-pipelines" + ("; numbers: chunks" if numbered else "")
-    sheet.text(x, y, text, 8, ha="left", color=palette.FAINT)
+def _by_class(value: Pipeline) -> Picture:
+    """The drawing of a Pipeline with many sub-pipelines or many kinds of links."""
+    table = class_grid(value, GROUPED)
+    each = int(table.bounds[1])
+    columns = len(table.bounds) - 1
+    left = 0.45 + max(width_of(f"{row.name} ", SMALL, bold=True) for row in table.rows)
+    cell = min(0.62, WIDE / columns)
+    notes = [
+        "Numbers: transfers of all links of the class in these sub-pipelines. Height: how much of "
+        "the links and sub-pipelines they use."
+    ]
+    head = f"{_name(value)}: how many transfers use which links in which sub-pipelines"
+    width = max(left + cell * columns + 0.4, width_around(head, notes))
+    height = 1.65 + CLASS_ROW * len(table.rows) + NOTE * len(notes)
+    sheet = Sheet(width, height)
+    says = _says(value, table)
+    sheet.heading(head, says)
+    unit = "a sub-pipeline" if each == 1 else f"{each} sub-pipelines, the first is named"
+    draw_legend(sheet, [[*_legend(value), Entry(f"columns: {unit}")]], height - 0.8)
+    top = height - 1.18
+    for i in range(columns):
+        first = str(table.bounds[i])
+        sheet.text(left + cell * (i + 0.5), top + 0.1, first, color=palette.FAINT)
+    for i, row in enumerate(table.rows):
+        y = top - CLASS_ROW * (i + 1)
+        sheet.text(left - 0.1, y + CLASS_ROW * 0.64, row.name, ha="right", weight="bold")
+        links = f"{row.resources:,} used"
+        sheet.text(left - 0.1, y + CLASS_ROW * 0.32, links, ha="right", color=palette.FAINT)
+        _class_cells(sheet, table, row, (left, y, cell))
+    sheet.notes(notes, 0.3)
+    return sheet.picture("pipeline", f"{_name(value)}: sub-pipelines", says + ".")
+
+
+def _class_cells(
+    sheet: Sheet, table: ClassGrid, row: ClassRow, at: tuple[float, float, float]
+) -> None:
+    """One bar of copies upon one of reductions for every column."""
+    left, y, cell = at
+    tall = CLASS_ROW - 0.08
+    for i, (copies, reductions) in enumerate(
+        zip(row.copies.tolist(), row.reductions.tolist(), strict=True)
+    ):
+        x, low = left + cell * i, y + 0.04
+        room = row.resources * int(table.bounds[i + 1] - table.bounds[i])
+        sheet.box((x + 0.01, low, cell - 0.02, tall), palette.STRIPE, "none", round=0, line=0)
+        for op, n in ((Op.RRC, reductions), (Op.RECV, copies)):
+            if n:
+                what, colour = _COLOURS[op]
+                last = table.bounds[i + 1] - 1
+                tip = f"{row.name}: {n:,} × {what} in sub-pipelines {table.bounds[i]} to {last}"
+                tip += f", {100 * n / room:.0f} % of what they hold"
+                high = tall * n / room
+                box = (x + 0.01, low, cell - 0.02, high)
+                sheet.box(box, palette.tint(colour, 0.35), colour, round=0, line=0.6, tip=tip)
+                low += high
+        if copies + reductions:
+            label = _short(copies + reductions)
+            sheet.text(x + cell / 2, y + CLASS_ROW / 2 - 0.005, label)
+
+
+def _short(n: int) -> str:
+    """`960`, `28.7k`, `1.2M`: at most five characters."""
+    for unit, factor in (("M", 1e6), ("k", 1e3)):
+        if n >= 1e4 and n >= factor:
+            return f"{n / factor:.3g}{unit}"
+    return f"{n:,}"

@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hccc import text as words
+from hccc import text
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
@@ -31,7 +31,7 @@ LOOKS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moves:
+class PrimitiveText:
     """kind: i4[P]; sources, targets: Csr[P], the other ranks whose memory it reads and writes
     (staged: that sent or will receive the message)."""
 
@@ -46,15 +46,15 @@ class Moves:
         plan = self.plan
         sources, targets = self.sources.row(p).tolist(), self.targets.row(p).tolist()
         verb = _verb(self.kind[p], plan.transport, bool(sources), bool(targets))
-        text = f"{verb} chunk {plan.chunk[p]}"
+        label = f"{verb} chunk {plan.chunk[p]}"
         if sources:
-            text += f" ← {words.runs(sources, 3)}"
+            label += f" ← {text.runs(sources, 3)}"
         if targets:
-            text += f" → {words.runs(targets, 3)}"
+            label += f" → {text.runs(targets, 3)}"
         guard = Guard(int(plan.guard[p]))
         if guard is not Guard.ALWAYS:
-            text += f" ({guard.name.lower().replace('_', ' ')} only)"
-        return text
+            label += f" ({guard.name.lower().replace('_', ' ')} only)"
+        return label
 
     def place(self, p: int) -> str:
         """`algo.rccl:12`; empty for local copies."""
@@ -74,14 +74,14 @@ def _verb(kind: int, transport: Transport, reads: bool, writes: bool) -> str:
     return "put" if writes else "get"
 
 
-def moves(plan: Plan) -> Moves:
+def primitive_text(plan: Plan) -> PrimitiveText:
     """What every primitive does. O(operands log operands)."""
     rank = plan.rank_of()
     sources = _others(plan.src, rank, plan.queues.src)
     targets = _others(plan.dst, rank, plan.queues.dst)
     away = (sources.counts() + targets.counts()) > 0
     kind = np.where(plan.src.counts() > 1, Kind.REDUCE, np.where(away, Kind.COPY, Kind.LOCAL))
-    return Moves(plan, rank, kind.astype(np.int32), sources, targets)
+    return PrimitiveText(plan, rank, kind.astype(np.int32), sources, targets)
 
 
 def _others(operands: Operands, rank: I4, far: I4) -> Csr:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.ir.arrays import I8
-from hccc.show.primitive_text import Moves
+from hccc.show.primitive_text import PrimitiveText
 from hccc.sim.simulate import Run
 
 STEP = 1.2345e-4  # of the whole time: what times may differ by and count as the same
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class RankRows:
     """A rank that is shown, for itself and `alike` others; its blocks (numbered over all ranks)
     that are shown, and how many are not."""
 
@@ -25,14 +25,14 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class ShownRanks:
     """The ranks to show, ascending; `left_out`: ranks like none of them."""
 
-    shown: tuple[Lane, ...]
+    shown: tuple[RankRows, ...]
     left_out: tuple[int, ...]
 
 
-def lanes(run: Run, moves: Moves, critical: I8, most: int) -> Lanes:
+def shown_ranks(run: Run, moves: PrimitiveText, critical: I8, most: int) -> ShownRanks:
     """As many ranks as `most` rows hold: all of them, or one of each kind, those that the
     critical path runs on first. O(primitives)."""
     plan = run.machine.plan
@@ -42,7 +42,7 @@ def lanes(run: Run, moves: Moves, critical: I8, most: int) -> Lanes:
     groups = [[r] for r in range(plan.n_ranks)] if whole else _alike(run, moves)
     groups = [g for g in groups if ends[g[0]] < ends[g[0] + 1]]
     groups.sort(key=lambda g: (-int(weight[g].max()), g[0]))
-    shown: list[Lane] = []
+    shown: list[RankRows] = []
     left_out: list[int] = []
     room = most
     for group in groups:
@@ -54,11 +54,11 @@ def lanes(run: Run, moves: Moves, critical: I8, most: int) -> Lanes:
         kept = min(stop - first, room)
         room -= kept
         others = tuple(r for r in group if r != rank)
-        shown.append(Lane(rank, others, range(first, first + kept), stop - first - kept))
-    return Lanes(tuple(sorted(shown, key=lambda s: s.rank)), tuple(sorted(left_out)))
+        shown.append(RankRows(rank, others, range(first, first + kept), stop - first - kept))
+    return ShownRanks(tuple(sorted(shown, key=lambda s: s.rank)), tuple(sorted(left_out)))
 
 
-def _alike(run: Run, moves: Moves) -> list[list[int]]:
+def _alike(run: Run, moves: PrimitiveText) -> list[list[int]]:
     """Ranks whose blocks do the same kinds of thing at the same times."""
     plan = run.machine.plan
     step = max(run.time * STEP, 1e-12)

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from hccc.network.resource_names import names
-from hccc.show.primitive_text import LOOKS, Kind, Moves, moves, spans
+from hccc.show.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text, spans
 from hccc.sim.simulate import Run
 
 Event = dict[str, Any]
@@ -42,6 +42,7 @@ def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
         "tool": "hccc", "algorithm": plan.name, "source": plan.source, "bytes": run.size,
         "time_us": run.time, "busbw_GBps": run.busbw, "micro_batches": run.batches,
         "notes": list(scope.notes),
+        **({"launch_us": run.launch} if run.launch else {}),  # before the first slice
     }  # fmt: skip
     out.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
     count = 0
@@ -55,7 +56,7 @@ def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
 
 def _scope(run: Run, most: int) -> _Scope:
     plan = run.machine.plan
-    notes = [f"one of {plan.channels} lanes; all are alike"] if plan.channels > 1 else []
+    notes = [f"one of {plan.channels} channels; all are alike"] if plan.channels > 1 else []
     windows = -(-run.batches // run.window)
     per_primitive = windows + 2 * run.batches
     merged = len(plan) * per_primitive > most and run.batches > 1
@@ -71,7 +72,7 @@ def _scope(run: Run, most: int) -> _Scope:
 
 
 def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
-    plan, did = run.machine.plan, moves(run.machine.plan)
+    plan, did = run.machine.plan, primitive_text(run.machine.plan)
     block = 0
     for rank in range(scope.ranks):
         device = run.machine.topology.devices[run.machine.topology.device[rank]].name
@@ -86,7 +87,7 @@ def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
 
 
 def _block(
-    run: Run, did: Moves, scope: _Scope, at: tuple[int, int], rows: Any
+    run: Run, did: PrimitiveText, scope: _Scope, at: tuple[int, int], rows: Any
 ) -> Iterator[Event | str]:
     """The slices of a block: primitives, in each its waits and its work."""
     found = spans(rows, run.batches, run.window)
@@ -121,7 +122,7 @@ def _slice(name: str, at: tuple[int, int], begin: int, end: int, category: str, 
     )
 
 
-def _args(run: Run, did: Moves, p: int, first: int, last: int) -> Event:
+def _args(run: Run, did: PrimitiveText, p: int, first: int, last: int) -> Event:
     plan = did.plan
     batches = last - first + 1
     short = last % run.batches == run.batches - 1
@@ -138,7 +139,7 @@ def _args(run: Run, did: Moves, p: int, first: int, last: int) -> Event:
     return found
 
 
-def _cause(run: Run, did: Moves, instance: int) -> Event:
+def _cause(run: Run, did: PrimitiveText, instance: int) -> Event:
     """Who ended a wait."""
     cause = int(run.cause[instance])
     if cause < 0:
@@ -156,7 +157,7 @@ def _named(name: str, pid: int, tid: int, text: str) -> Event:
 
 
 def _counters(run: Run, pid: int) -> Iterator[Event]:
-    """GB/s over the busiest links: all lanes, averaged over each transfer."""
+    """GB/s over the busiest links: all channels, averaged over each transfer."""
     machine = run.machine
     links = np.flatnonzero(machine.links & (run.carried > 0))
     top = links[np.argsort(-run.utilisation[links], kind="stable")][:LINKS]

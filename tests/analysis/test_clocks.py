@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.analysis import ancestry, clocks
-from hccc.analysis.chunk_forests import among_kin
+from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.grouping import transpose
 from hccc.ir.arrays import Csr, csr_from_pairs
 
@@ -103,7 +103,7 @@ def test_labels_never_claim_what_is_not_so():
         x, y = (z.ravel().astype(np.int32) for z in np.meshgrid(range(n), range(n)))
         truth = np.array([p == q or after.has_edge(p, q) for p, q in zip(x, y, strict=True)])
         kinds = rng.integers(0, 4, n).astype(np.int32)
-        other = among_kin(label, preds, run_order(tb_ptr, preds), kinds)
+        other = within_chunks(label, preds, run_order(tb_ptr, preds), kinds)
         for forests in (label, other):
             told = ancestry.settle(forests, preds.ptr, preds.index, x, y, 0)
             assert (truth[told == ancestry.YES]).all()

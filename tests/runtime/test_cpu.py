@@ -71,7 +71,7 @@ def stored(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 def mesh_result(inputs: list[NDArray[Any]], op: str) -> NDArray[Any]:
     """Chunk c is reduced from rank c on."""
     count = inputs[0].size
-    part = MESH.sizes(count, inputs[0].itemsize).part * MESH.lanes
+    part = MESH.sizes(count, inputs[0].itemsize).part * MESH.channels
     chunks = []
     for c in range(4):
         piece = slice(min(c * part, count), min((c + 1) * part, count))

@@ -26,7 +26,7 @@ def test_deadline_names_the_wait(workers: int) -> None:
         assert 0.3 <= time.perf_counter() - started < 3
         assert error.value.fault == Fault(1, 1, 1, 7, 0, 3, 1, 0, WaitKind.FLAG)
     text = str(error.value)
-    assert "rank 1, thread block 1, lane 1, primitive 7, micro-batch 0" in text
+    assert "rank 1, thread block 1, channel 1, primitive 7, micro-batch 0" in text
     assert "want 1, have 0" in text
     again = pickle.loads(pickle.dumps(error.value))
     assert again.fault == error.value.fault

@@ -16,7 +16,7 @@ from hccc.ir.program import Program
 from hccc.lang.transfer import load as transfer
 from hccc.passes.depend import depend
 from hccc.passes.verify import verify
-from hccc.show.chunk_classes import shapes
+from hccc.show.chunk_classes import chunk_classes
 from hccc.show.dag import dag as draw
 from tests.show.drawn import EXAMPLES, compiled, program, texts
 
@@ -45,13 +45,13 @@ def _graph(dag: Dag, chunk: int) -> Any:
 @settings(max_examples=60, deadline=None)
 def test_alike_chunks_are_isomorphic(program: Program) -> None:
     dag = depend(verify(program), None)
-    found = shapes(dag)
+    found = chunk_classes(dag)
     moved = np.unique(program.transfers["chunk"]).tolist()
-    assert sorted(c for shape in found for c in shape.chunks) == moved
-    for shape in found:
-        assert (program.transfers["chunk"][shape.tasks] == shape.chunks[0]).all()
-        first = _graph(dag, shape.chunks[0])
-        for chunk in shape.chunks[1:4]:
+    assert sorted(c for chunk_class in found for c in chunk_class.chunks) == moved
+    for chunk_class in found:
+        assert (program.transfers["chunk"][chunk_class.tasks] == chunk_class.chunks[0]).all()
+        first = _graph(dag, chunk_class.chunks[0])
+        for chunk in chunk_class.chunks[1:4]:
             assert nx.is_isomorphic(
                 first, _graph(dag, chunk), node_match=lambda a, b: a["what"] == b["what"]
             )
@@ -59,8 +59,8 @@ def test_alike_chunks_are_isomorphic(program: Program) -> None:
 
 @pytest.mark.parametrize("name", ALIKE)
 def test_known_symmetries_are_found(name: str) -> None:
-    found = shapes(depend(verify(transfer.load(EXAMPLES / f"{name}.rccl")), None))
-    assert [len(shape.chunks) for shape in found] == [ALIKE[name]]
+    found = chunk_classes(depend(verify(transfer.load(EXAMPLES / f"{name}.rccl")), None))
+    assert [len(chunk_class.chunks) for chunk_class in found] == [ALIKE[name]]
 
 
 def test_order_in_the_text_does_not_keep_chunks_apart() -> None:
@@ -78,8 +78,8 @@ def test_order_in_the_text_does_not_keep_chunks_apart() -> None:
         "    for r in range(4):\n        if r != 2:\n            transfer(2, r, 0, 2, recv)\n"
     )
     program = transfer.parse(Source("t", text))
-    found = shapes(depend(verify(program), None))
-    assert sorted(shape.chunks for shape in found) == [(0, 3), (1, 2)]
+    found = chunk_classes(depend(verify(program), None))
+    assert sorted(chunk_class.chunks for chunk_class in found) == [(0, 3), (1, 2)]
 
 
 def test_the_drawing_has_every_transfer_of_the_chunk() -> None:
@@ -110,11 +110,11 @@ def test_chunks_that_are_not_alike_are_counted() -> None:
     )
     header = {"nRanks": 4, "nChannels": 1, "nWarps": 1, "AlgoName": "t", "OpType": "Allgather"}
     stops = program(body, **header, GPUPerNode=4, NICPerNode=4)
-    sizes = sorted(len(shape.chunks) for shape in shapes(stops.dag))
+    sizes = sorted(len(chunk_class.chunks) for chunk_class in chunk_classes(stops.dag))
     assert sizes == [1, 1, 2]  # a star from a rank (twice), a star with a relay, a chain
     shown = " ".join(texts(draw(stops.dag)))
     assert "2 of 4 chunks are alike but for the names of ranks: this one and chunk 3." in shown
-    assert "Not drawn: 2 other shapes (1 chunk of 3 transfers, 1 chunk of 3 transfers)." in shown
+    assert "Not drawn: 2 other classes (1 chunk of 3 transfers, 1 chunk of 3 transfers)." in shown
 
 
 def test_a_star_of_many_is_cut() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import numpy as np
 
+from hccc import text
 from hccc.show import palette
-from hccc.show.primitive_text import Kind, moves, spans
-from hccc.show.rows import lanes
-from hccc.show.timeline import timeline
+from hccc.show.bars import bars, detail_of
+from hccc.show.canvas import SMALL, width_of
+from hccc.show.primitive_text import Kind, primitive_text, spans
+from hccc.show.rows import shown_ranks
+from hccc.show.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
 from tests.show.drawn import compiled, ran, site, texts, tips
 
@@ -25,15 +31,15 @@ def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
 
 def test_alike_ranks_are_drawn_once() -> None:
     run = ran("hm_allreduce", "syccl-a100-32", 1 << 26, 1 << 20)
-    did, path = moves(run.machine.plan), critical_path(run)
-    chosen = lanes(run, did, path, 20)
-    shown = {lane.rank for lane in chosen.shown}
-    alike = [r for lane in chosen.shown for r in lane.alike]
+    did, path = primitive_text(run.machine.plan), critical_path(run)
+    chosen = shown_ranks(run, did, path, 20)
+    shown = {rank.rank for rank in chosen.shown}
+    alike = [r for rank in chosen.shown for r in rank.alike]
     assert sorted([*shown, *alike, *chosen.left_out]) == list(range(32))
     assert len(alike) == 3 and len(chosen.left_out) == 28
-    for lane in chosen.shown:
-        for other in lane.alike:
-            assert np.allclose(_ends(run, lane.rank), _ends(run, other), atol=2e-4 * run.time)
+    for rank in chosen.shown:
+        for other in rank.alike:
+            assert np.allclose(_ends(run, rank.rank), _ends(run, other), atol=2e-4 * run.time)
     assert any("alike" in x for x in texts(timeline(run)))
 
 
@@ -50,12 +56,47 @@ def test_many_micro_batches_become_few_bars() -> None:
     assert any(x.startswith("A bar is neighbouring primitives") for x in texts(picture))
 
 
-def test_a_bar_for_the_micro_batches_of_a_primitive() -> None:
+def test_micro_batches_that_follow_each_other_are_one_bar() -> None:
     run = ran("ring_allreduce", "mi300x", 1 << 24, micro_batch=1 << 16)
     assert run.batches == 32
     picture = timeline(run)
-    assert any("micro-batches of a primitive" in x for x in texts(picture))
-    assert len([tip for tip in tips(picture) if " busy" in tip]) == len(run.machine.plan)
+    bars = [tip for tip in tips(picture) if " busy" in tip]
+    assert any(", 32 micro-batches: " in tip for tip in bars)
+    told = [re.search(r", (\d+) micro-batches", tip) for tip in bars]
+    assert sum(int(found[1]) if found else 1 for found in told) == len(run.end)
+    assert "Marks part the micro-batches of a bar." in texts(picture)
+
+
+def test_every_number_that_has_room_is_there() -> None:
+    """Two digits need more room than one, and get it."""
+    run = ran("hm_allreduce", "resccl-topo4", 1 << 24)
+    did = primitive_text(run.machine.plan)
+    shown = texts(timeline(run))
+    chosen = shown_ranks(run, did, critical_path(run), ROWS)
+    rows = [b for rank in chosen.shown for b in rank.blocks]
+    detail = detail_of(run, did, rows)
+    inches = WIDE / run.time
+    wanted: Counter[str] = Counter()
+    for block in rows:
+        found = bars(run, did, block, detail)
+        for i in range(len(found.begin)):
+            label = str(run.machine.plan.chunk[found.primitive[i]])
+            width = (found.end[i] - found.ready[i]) * inches
+            wanted[label] += bool(found.merged[i] == 1 and width > width_of(label, SMALL) + 0.03)
+    assert any(len(label) == 2 and n for label, n in wanted.items())
+    assert all(shown.count(label) >= n for label, n in wanted.items())
+
+
+def test_the_axis_reaches_the_end() -> None:
+    run = ran("ring_allreduce", "mi300x", 1 << 20)
+    assert text.number(run.time) in texts(timeline(run))
+
+
+def test_busy_is_of_the_whole_time() -> None:
+    run = ran("ring_allreduce", "mi300x", 1 << 20)
+    shown = texts(timeline(run))
+    assert shown.count(f"{100 * run.block_busy[0] / run.time:.0f} %") >= 1
+    assert "100 %" not in shown  # every block of a ring waits for some of the time
 
 
 def test_spans_are_the_order_of_execution() -> None:
@@ -66,7 +107,7 @@ def test_spans_are_the_order_of_execution() -> None:
 
 
 def test_kinds_and_words_of_primitives() -> None:
-    staged = moves(compiled("ring_allreduce").plan)
+    staged = primitive_text(compiled("ring_allreduce").plan)
     assert set(np.unique(staged.kind)) <= {int(Kind.COPY), int(Kind.REDUCE), int(Kind.LOCAL)}
     for p in range(len(staged.plan)):
         others = {*staged.sources.row(p).tolist(), *staged.targets.row(p).tolist()}
@@ -76,7 +117,7 @@ def test_kinds_and_words_of_primitives() -> None:
 
 def test_a_rank_with_more_blocks_than_rows() -> None:
     run = ran("hm_allreduce", "syccl-a100-32", 1 << 20)
-    chosen = lanes(run, moves(run.machine.plan), critical_path(run), 3)
+    chosen = shown_ranks(run, primitive_text(run.machine.plan), critical_path(run), 3)
     assert len(chosen.shown) == 1
     assert chosen.shown[0].hidden > 0
     assert site("syccl-a100-32").n_ranks - 1 == len(chosen.shown[0].alike) + len(chosen.left_out)

@@ -13,8 +13,12 @@ from hccc import testing
 from hccc.diagnostics import Source
 from hccc.ir.topology import Device, Level, Topology, uniform
 from hccc.lang.cluster import load as cluster
+from hccc.show.canvas import SMALL, width_of
 from hccc.show.fabric import fabric
-from hccc.show.node_classes import node_kinds, slower
+from hccc.show.node_classes import node_classes, slower
+from hccc.show.node_view import node_view
+from hccc.show.panel import Panel
+from hccc.show.tiers import Tiers
 from hccc.show.topology import topology
 from tests.show.drawn import CLUSTERS, site, texts, tips
 
@@ -46,7 +50,7 @@ def test_every_example_is_drawn(path: Path) -> None:
 @given(testing.topologies())
 @settings(max_examples=40, deadline=None)
 def test_every_node_is_in_one_box_and_one_kind(t: Topology) -> None:
-    kinds = node_kinds(t)
+    kinds = node_classes(t)
     assert sorted(n for kind in kinds for n in kind.nodes) == list(range(t.n_nodes))
     net = fabric(t, kinds)
     assert (net is None) == (t.n_nodes < 2)
@@ -75,12 +79,12 @@ def test_alike_nodes_are_drawn_once() -> None:
 def test_one_node_that_differs_is_drawn_apart() -> None:
     text = BIG + "define degraded = [((node5, nic, 1) -> (5,1))]\ndefine failed = [(node9, 3)]\n"
     t = _parsed(text)
-    assert [k.nodes[:1] for k in node_kinds(t)] == [(0,), (4,), (8,)]
+    assert [k.nodes[:1] for k in node_classes(t)] == [(0,), (4,), (8,)]
     shown = texts(topology(t))
     assert "node1 × 125 more: node2–node4, node6–node8, node10–node128" in shown
     assert {"node5", "node9", "failed", "1 of 8 failed"} <= set(shown)
     assert "NICs 3 × 50 GB/s, 1 × 5 GB/s" in shown
-    assert any(x.startswith("Red:") for x in shown)
+    assert "slower than its peers, or failed" in shown
 
 
 def test_slower_than_its_peers() -> None:
@@ -88,7 +92,7 @@ def test_slower_than_its_peers() -> None:
     slow = np.flatnonzero(slower(t))
     assert sorted(slow) == sorted(np.unique(t.port[Level.NIC][t.node == 0]))
     assert not slower(site("hetccl-pku-nvidia+v1")).any()  # unlike devices are no peers
-    assert not any(x.startswith("Red:") for x in texts(topology(site("resccl-topo4"))))
+    assert "slower than its peers, or failed" not in texts(topology(site("resccl-topo4")))
 
 
 def test_links_say_both_rates_of_an_asymmetric_pair() -> None:
@@ -100,7 +104,7 @@ def test_links_say_both_rates_of_an_asymmetric_pair() -> None:
     assert "25 GB/s × 2" in shown and "12.5 GB/s" in shown
 
 
-def test_tiers_rails_and_joints() -> None:
+def test_tiers_rails_and_links_between_nodes() -> None:
     rails = texts(topology(site("syccl-h800-512")))
     assert {"rail1", "rail8", "no uplinks", "node1–node64"} <= set(rails)
     assert "node1–node8" in texts(topology(site("syccl-h800-64")))  # 64 edges are a tangle
@@ -116,6 +120,46 @@ def test_tiers_rails_and_joints() -> None:
     assert "66 alike, each:" in texts(topology(_parsed(text)))
     joint = texts(topology(site("heteccl-fig10")))
     assert {"GPUs 0, 1 ↔ GPUs 0–3", "8 GB/s shared", "16 GB/s shared"} <= set(joint)
+
+
+def test_every_rail_has_its_nic() -> None:
+    """Lines of one box do not begin in one point: each NIC is named beside its own."""
+    t = site("syccl-h800-512")
+    net = fabric(t, node_classes(t))
+    assert net is not None
+    assert {(e.nics, e.high) for e in net.edges} == {((i,), i) for i in range(8)}
+    picture = topology(t)
+    assert {f"NIC {i}" for i in range(8)} <= set(texts(picture))
+    tiers = Tiers(net, [])
+    box = (0.0, 0.0, 8.0, 1.0)
+    assert len({tiers.low_end(edge, box) for edge in net.edges}) == 8
+
+
+def test_boxes_of_a_tier_are_alike_in_height() -> None:
+    """Also where one of them says that a GPU failed."""
+    t = site("heteccl-h20-4x2+8-fault-4-8")
+    net = fabric(t, node_classes(t))
+    assert net is not None and len({len(unit.lines) for unit in net.tiers[0]}) > 1
+    boxes = Tiers(net, []).places(0, 12.0, 1.0)
+    assert len(boxes) == 3 and len({(y, height) for _, y, _, height in boxes}) == 1
+
+
+def test_colours_and_widths_have_a_legend() -> None:
+    shown = texts(topology(site("heteccl-h20-4x2+8-fault-4-8")))
+    assert {"node1: 3 × H20", "node2: 4 × H20", "node3: 7 × H20"} <= set(shown)
+    assert {"50 GB/s", "450 GB/s"} <= set(shown)
+    alone = texts(topology(site("resccl-topo4")))
+    assert not any(x.startswith("node1–node4: ") for x in alone)  # one colour needs none
+
+
+def test_labels_of_nics_keep_from_their_boxes() -> None:
+    t = site("heteccl-h20-4x2+8-slow")
+    for i, of in enumerate(node_classes(t)):
+        view = node_view(t, of.first)
+        panel = Panel(t, of, view, i)
+        for nic in view.nics:
+            room = panel.column * len(nic.columns) - 0.08
+            assert all(width_of(line, SMALL) < room - 0.1 for line in nic.lines)
 
 
 def test_a_very_wide_node_is_cut_and_says_so() -> None:
