@@ -11,7 +11,7 @@ import pytest
 
 from hccc import dtypes
 from hccc.emit import directory
-from hccc.emit.targets import CPU, CUDA, TARGETS
+from hccc.emit.targets import CPU, CUDA, TARGETS, Target
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.patterns import Pattern
@@ -163,7 +163,7 @@ def test_cuda_architectures(tmp_path: Path, cmake: str, nvcc: str) -> None:
 
 
 @pytest.mark.parametrize("targets", [TARGETS, (CPU,), (CUDA,)], ids=["all", "cpu", "cuda"])
-def test_readme_golden(targets: tuple[directory.Target, ...], golden: plans.Golden) -> None:
+def test_readme_golden(targets: tuple[Target, ...], golden: plans.Golden) -> None:
     plan = RING if CPU in targets else GATHER
     golden("README", directory.files(plan, targets, "")["README.md"])
 
