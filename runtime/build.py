@@ -23,7 +23,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from hccc.diagnostics import Note, UserError, fail
-from hccc.runtime.layout import DTYPES, OPS
+from hccc.dtypes import NAMES, OPS
 
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
@@ -40,8 +40,8 @@ class Variant:
     op: str = "sum"
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise fail("E410", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(DTYPES)}")
+        if self.dtype not in NAMES:
+            raise fail("E410", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(NAMES)}")
         if self.op not in OPS:
             raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
 

@@ -159,8 +159,9 @@ class CudaCommunicator:
         """Runs the collective in the current stream, waits, and returns the kernel's seconds.
 
         `inputs[r]`, `outputs[r]`: CuPy arrays of rank r, None where the collective has none
-        there. bfloat16 may be passed as uint16. Raises UserError E414 (build), E422 and E423
-        (buffers), E432 (does not fit), E454 (too large), LaunchError E420 (deadline).
+        there. What CuPy lacks (bfloat16, 8-bit floats) may be passed as uint16 or uint8. Raises
+        UserError E414 (build), E422 and E423 (buffers), E432 (does not fit), E454 (too large),
+        LaunchError E420 (deadline).
         """
         check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)

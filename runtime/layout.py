@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc import dtypes
 from hccc.ir.collective import Collective
 from hccc.ir.micro_batch import GRAIN, MOST_QUEUED_BATCHES, default_micro_batch
 from hccc.ir.plan import Plan
@@ -26,18 +27,9 @@ MOST_BYTES = 1 << 62  # of anything
 MOST_USER_BLOCKS = 1 << 20  # blocks of `count` elements in a user buffer
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
-    "int8": np.dtype(np.int8),
-    "uint8": np.dtype(np.uint8),
-    "int32": np.dtype(np.int32),
-    "uint32": np.dtype(np.uint32),
-    "int64": np.dtype(np.int64),
-    "uint64": np.dtype(np.uint64),
-    "float16": np.dtype(np.float16),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float32": np.dtype(np.float32),
-    "float64": np.dtype(np.float64),
+    dtype.name: np.dtype(getattr(np if hasattr(np, dtype.numpy) else ml_dtypes, dtype.numpy))
+    for dtype in dtypes.ALL
 }
-OPS = ("sum", "prod", "min", "max", "avg")
 
 
 def round_up(n: int, to: int) -> int:

@@ -28,6 +28,7 @@ BELOW = {"diagnostics", "ir"}
 ALLOWED: dict[str, set[str]] = {
     # What everybody may use.
     "diagnostics": set(),
+    "dtypes": set(),
     "interruptible": set(),
     "jit": set(),
     "render": set(),
@@ -45,9 +46,9 @@ ALLOWED: dict[str, set[str]] = {
     "proofs": BELOW | {"analysis", "interruptible", "jit"},
     "sim": BELOW | {"jit", "network"},
     "synth": BELOW | {"jit", "network", "sim"},
-    "emit": BELOW | {"files", "render"},
+    "emit": BELOW | {"dtypes", "files", "render"},
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
-    "runtime": BELOW,
+    "runtime": BELOW | {"dtypes"},
     # What joins them.
     "driver": BELOW
     | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
@@ -66,12 +67,12 @@ ALLOWED: dict[str, set[str]] = {
        "options", "predict", "render", "sim", "text"},
     "profile": BELOW | {"driver", "emit", "lang", "launch", "options", "runtime"},
     "testing": BELOW
-    | {"driver", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
+    | {"driver", "dtypes", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
     "api": BELOW
     | {"driver", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
     "cli": BELOW
-    | {"driver", "facts", "files", "inputs", "interop", "lang", "launch", "library", "network",
-       "options", "outputs", "pictures", "predict", "profile", "runtime", "testing"},
+    | {"driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch", "library",
+       "network", "options", "outputs", "pictures", "predict", "profile", "runtime", "testing"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -25,16 +25,10 @@ if TYPE_CHECKING:
     from hccc.ir.topology import Topology
 
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
-DTYPES = (
-    "int8", "uint8", "int32", "uint32", "int64", "uint64",
-    "float16", "bfloat16", "float32", "float64",
-)  # fmt: skip
 COLLECTIVES = (
     "allgather", "allreduce", "reducescatter", "broadcast", "reduce", "gather", "scatter",
     "alltoall", "sendrecv",
 )  # fmt: skip
-OPS = ("sum", "prod", "min", "max", "avg")
-NCCL_NAMES = {"half": "float16", "float": "float32", "double": "float64"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 Command = TypeVar("Command", bound=Callable[..., Any])
 

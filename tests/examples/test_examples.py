@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hccc import driver
+from hccc import driver, dtypes
 from hccc.cli.main import cli
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
@@ -21,8 +21,8 @@ from hccc.options import Options
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.rccl"))
-DTYPES = "int8,uint8,int32,uint32,int64,uint64,float16,bfloat16,float32,float64"
-OPS = "sum,prod,min,max,avg"
+DTYPES = ",".join(dtypes.NAMES)
+OPS = ",".join(dtypes.OPS)
 NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
 SPILLS_OUT_OF_LINE = 128  # bytes of registers kept in memory around a body that is called
 
