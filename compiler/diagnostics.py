@@ -3,14 +3,15 @@
 Every error that a user can cause is a `Problem` inside a `UserError`; the command line prints
 it and exits with code 1. `InternalError` is a bug in hccc.
 
-Codes: E0xx syntax, E1xx evaluation, E2xx correctness of a program, E3xx proofs over a plan,
-E4xx files, options and tools.
+`hccc.codes` has every code and what it means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from hccc.codes import CODES
 
 MAX_SHOWN_COLUMNS = 160
 
@@ -65,13 +66,17 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where, and what to do about it."""
+    """One thing that is wrong, where, and what to do about it. Its code is one of `CODES`."""
 
     code: str
     message: str
     span: Span | None = None
     notes: Sequence[Note] = field(default=())
     help: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise InternalError(f"{self.code} is no code of hccc.codes: {self.message}")
 
     def render(self) -> str:
         """The problem as the command line prints it."""

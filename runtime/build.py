@@ -41,7 +41,7 @@ class Variant:
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
-            raise fail("E410", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(DTYPES)}")
+            raise fail("E417", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(DTYPES)}")
         if self.op not in OPS:
             raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
 

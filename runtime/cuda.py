@@ -47,12 +47,12 @@ class Device:
 
 
 def find_device() -> Device:
-    """The current GPU. Raises UserError E430 without CuPy, E431 without a GPU."""
+    """The current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
         raise fail(
-            "E430",
+            "E456",
             f"CuPy cannot be imported ({error})",
             help="pip install 'hccc[cuda]' (or cupy-rocm-7-0), or launch on the CPU",
         ) from error
@@ -66,7 +66,7 @@ def find_device() -> Device:
 
 
 def _no_gpu(reason: str) -> UserError:
-    return fail("E431", f"no usable GPU: {reason}", help="launch on the CPU")
+    return fail("E457", f"no usable GPU: {reason}", help="launch on the CPU")
 
 
 def _describe(cupy: Any, index: int) -> Device:

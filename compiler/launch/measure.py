@@ -153,7 +153,7 @@ def bound(
 
 
 def _bounded(plan: Plan, schedule: Schedule, wanted: Wanted) -> list[int]:
-    """The sizes to measure. Raises UserError E429 for too large ones, E410 for too many."""
+    """The sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:
         _fits(plan, sizes[-1], wanted)
@@ -161,7 +161,7 @@ def _bounded(plan: Plan, schedule: Schedule, wanted: Wanted) -> list[int]:
     _fits(plan, schedule.largest, wanted)  # all but: no size is further from it than one step
     option = f"-i {wanted.stepbytes}" if wanted.stepbytes else f"-f {wanted.stepfactor:g}"
     help = f"a larger {option[:2]}, or a smaller -e"
-    raise fail("E410", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
+    raise fail("E418", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
 
 
 def _sizes(plan: Plan, dtype: str, sizes: Sequence[int]) -> Iterator[int]:

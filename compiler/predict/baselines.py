@@ -77,7 +77,7 @@ def alternatives(made: Made, topology: Topology, options: Options) -> list[Alter
     """hccc's own plan first, then all others that there are for its collective.
 
     Nothing is made before it is asked for; making one may raise UserError: no ring joins the
-    cluster (E451), or an imported plan cannot be raised to a program (E310).
+    cluster (E451), or an imported plan cannot be raised to a program (E320).
     """
     found = [Alternative("hccc", "as compiled", lambda: made.plan, _as_it_is)]
     found += _nccl(made.plan, topology, options)

@@ -80,13 +80,13 @@ class Wanted:
     vs: bool = False
 
     def sizes(self) -> list[int]:
-        """The sizes asked for, smallest first; the smallest one in any case. E410 for too many."""
+        """The sizes asked for, smallest first; the smallest one in any case. E418 for too many."""
         found = [self.minbytes]
         while (size := max(int(found[-1] * self.stepfactor), found[-1] + 1)) <= self.maxbytes:
             found.append(size)
             if len(found) > MOST_SIZES:
                 message = f"-f {self.stepfactor:g}: more than {MOST_SIZES:,} sizes"
-                raise fail("E410", message, help="a larger -f, or a smaller -e")
+                raise fail("E418", message, help="a larger -f, or a smaller -e")
         return found
 
 

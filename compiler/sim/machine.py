@@ -53,18 +53,18 @@ class Machine:
 
 
 def check_ranks(plan: Plan, topology: Topology) -> None:
-    """Raises E420 where a plan has not as many ranks as the cluster has GPUs."""
+    """Raises E130 where a plan has not as many ranks as the cluster has GPUs."""
     if plan.n_ranks != len(topology):
         ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
         help = "simulate on a cluster of as many GPUs as the program has ranks"
-        raise fail("E420", f"{plan.name} has {ranks}", help=help)
+        raise fail("E130", f"{plan.name} has {ranks}", help=help)
 
 
 def prepare(plan: Plan, topology: Topology) -> Machine:
     """The tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
-        UserError: E420 the numbers of ranks differ; E421 a primitive has no way to its operand.
+        UserError: E130 the numbers of ranks differ; E131 a primitive has no way to its operand.
     """
     check_ranks(plan, topology)
     rank = plan.rank_of()
@@ -139,7 +139,7 @@ def _ways(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
     if len(lost):
         u, v = int(src[lost[0]]), int(dst[lost[0]])
         message = f"there is no way from {t.describe(u)} to {t.describe(v)}"
-        raise fail("E421", message, help="another cluster, or a program that goes another way")
+        raise fail("E131", message, help="another cluster, or a program that goes another way")
     alpha = np.zeros(len(plan))
     np.maximum.at(alpha, row, ways.alpha[at])
     used = ways.uses.take(at)

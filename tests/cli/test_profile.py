@@ -70,7 +70,7 @@ def test_what_cannot_be_is_said_at_once(hccc: Hccc, tmp_path: Path) -> None:
     for options, error in (
         (["-o", mine], "error[E430]"),
         (["-o", tmp_path / "no" / "x"], "error[E431]"),
-        (["--device", "cuda"], "error[E430]: CuPy"),
+        (["--device", "cuda"], "error[E456]: CuPy"),
         (["--ranks", "3"], "error"),
         (["--time", "0"], "error"),
     ):
