@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hccc.diagnostics import Note, UserError, fail
+from hccc.files.libraries import stem_of
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import FaultRecord, Params, Rank
 from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
@@ -101,7 +102,7 @@ def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> 
         [command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT_S
     )
     words = [*command, hashlib.sha256(version.stdout.encode()).hexdigest()]
-    return kept(source, f"{source.stem}-{digest_of(searched, words)}", ".bin", command)
+    return kept(source, stem_of(source, digest_of(searched, words)), ".bin", command)
 
 
 def _check_grid(device: Device, kernel: Any, blocks: int, threads: int) -> None:

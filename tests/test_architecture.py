@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "synth": BELOW | {"jit", "network", "sim"},
     "emit": BELOW | {"files", "render"},
     "interop": BELOW | {"analysis", "emit", "jit", "lang", "proofs"},
-    "runtime": BELOW,
+    "runtime": BELOW | {"files"},
     "driver": BELOW | {"emit", "interop", "interruptible", "lang", "passes", "proofs", "sim"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "proofs"},
@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "show": BELOW
     | {"cli", "driver", "files", "inputs", "interruptible", "lang", "network", "predict",
        "render", "sim", "text"},
-    "profile": BELOW | {"cli", "driver", "emit", "lang", "launch", "runtime"},
+    "profile": BELOW | {"cli", "driver", "emit", "files", "lang", "launch", "runtime"},
     "testing": BELOW | {"driver", "emit", "lang", "passes", "runtime"},
     "cli": BELOW
     | {"driver", "files", "inputs", "lang", "launch", "predict", "profile", "runtime", "show",
