@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.analysis.grouping import group
+from hccc.analysis.grouping import group, root_of
 from hccc.analysis.locations import Locations
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
@@ -35,14 +35,6 @@ class Components:
 
 
 @njit
-def _root(root: I4, x: int) -> int:
-    while root[x] != x:
-        root[x] = root[root[x]]
-        x = root[x]
-    return x
-
-
-@njit
 def _join(
     chunk: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, root: I4, n_locations: int
 ) -> I4:
@@ -56,13 +48,13 @@ def _join(
                 if home[x] < 0:
                     home[x] = chunk[i]
                 elif home[x] != chunk[i]:
-                    a, b = _root(root, home[x]), _root(root, chunk[i])
+                    a, b = root_of(root, home[x]), root_of(root, chunk[i])
                     root[max(a, b)] = min(a, b)
     for x in range(n_locations):
         if home[x] >= 0:
-            home[x] = _root(root, home[x])
+            home[x] = root_of(root, home[x])
     for c in range(len(root)):
-        root[c] = _root(root, c)
+        root[c] = root_of(root, c)
     return home
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from hccc.analysis.grouping import graph
 from hccc.diagnostics import InternalError
-from hccc.ir.arrays import I4, I8, Csr
+from hccc.ir.arrays import I4, I8, Csr, places_of, starts
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
 
@@ -47,8 +47,7 @@ def _scratch(p: Primitives, c: Collective) -> tuple[tuple[I8, I4], I4]:
     at_rank = (keys // c.n_chunks).astype(np.int32)
     order = np.lexsort((first, at_rank))
     counts = np.bincount(at_rank, minlength=c.n_ranks)
-    slot = np.empty(len(keys), np.int32)
-    slot[order] = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
+    slot = places_of(order, counts).astype(np.int32)
     return (keys, slot), counts.astype(np.int32)
 
 
@@ -155,7 +154,7 @@ def _with_copies(
 
     def operands(o: Operands, where: tuple[Buffer, I8]) -> Operands:
         counts = join(o.counts(), np.ones(m, np.int64))
-        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        ptr = starts(counts)
         buffer = np.full(m, where[0], np.uint8)
         return Operands(ptr, join(o.rank, rank), join(o.buffer, buffer), join(o.slot, where[1]))
 
@@ -175,5 +174,5 @@ def _with_copies(
         src=operands(p.src, source),
         dst=operands(p.dst, target),
         deps=graph(rows, values, n + m),
-        tasks=Csr(np.concatenate([np.zeros(1, np.int64), np.cumsum(task_counts)]), p.tasks.index),
+        tasks=Csr(starts(task_counts), p.tasks.index),
     )

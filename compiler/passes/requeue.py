@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from hccc.analysis.grouping import group
-from hccc.ir.arrays import I4, I8
+from hccc.ir.arrays import I4, I8, places_of
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
 
 
@@ -32,8 +32,7 @@ def requeue(p: Primitives, part: I4) -> Primitives:
     if len(keys) == len(p.queues):
         return p
     ptr, rows = group(of.astype(np.int32), len(keys))
-    turn = np.empty(len(of), np.int64)
-    turn[rows] = np.arange(len(of)) - np.repeat(ptr[:-1], np.diff(ptr))
+    turn = places_of(rows, np.diff(ptr))
     old = keys // (width * width)
     unset = np.full(len(keys), -1, np.int32)
     return replace(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.arrays import I8
+from hccc.ir.arrays import I8, starts
 from hccc.show.primitive_text import Moves
 from hccc.sim.simulate import Run
 
@@ -36,7 +36,7 @@ def lanes(run: Run, moves: Moves, critical: I8, most: int) -> Lanes:
     """As many ranks as `most` rows hold: all of them, or one of each kind, those that the
     critical path runs on first. O(primitives)."""
     plan = run.machine.plan
-    ends = np.concatenate([[0], np.cumsum(plan.n_tb)]).astype(int).tolist()
+    ends = starts(plan.n_tb).tolist()
     weight = np.bincount(moves.rank[critical // run.batches], minlength=plan.n_ranks)
     whole = ends[-1] <= most
     groups = [[r] for r in range(plan.n_ranks)] if whole else _alike(run, moves)

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from hccc import text as words
-from hccc.ir.arrays import B1, I8
+from hccc.ir.arrays import B1, I8, starts
 from hccc.ir.topology import F8
 from hccc.show import palette
 from hccc.show.canvas import Picture, Sheet, settings, width_of
@@ -94,7 +94,7 @@ def _draw_lanes(
     """The rows; returns the middle of each block's."""
     total = sum(len(lane.blocks) for lane in chosen.shown)
     bins = BARS // max(total, 1) if merged else 0
-    first_block = np.concatenate([[0], np.cumsum(run.machine.plan.n_tb)])
+    first_block = starts(run.machine.plan.n_tb)
     y, rows = top, {}
     busy, ends = run.block_busy, run.block_end
     for lane in chosen.shown:
