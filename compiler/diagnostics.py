@@ -3,8 +3,7 @@
 Every error that a user can cause is a `Problem` inside a `UserError`; the command line prints
 it and exits with code 1. `InternalError` is a bug in hccc.
 
-Codes: E0xx syntax, E1xx evaluation, E2xx correctness of a program, E3xx proofs over a plan,
-E4xx files, options and tools. W2xx are warnings: the program is right, but hardly as meant.
+`hccc.codes` has every code and what it means.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from hccc.codes import CODES
 
 MAX_SHOWN_COLUMNS = 160
 
@@ -66,7 +67,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, or (a warning) right but hardly meant; where, and what to do."""
+    """One thing that is wrong, or (a warning) right but hardly meant; where, and what to do.
+
+    code: one of `hccc.codes.CODES`.
+    """
 
     code: str
     message: str
@@ -74,6 +78,10 @@ class Problem:
     notes: Sequence[Note] = field(default=())
     help: str | None = None
     severity: Literal["error", "warning"] = "error"
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise InternalError(f"{self.code} is no code of hccc.codes: {self.message}")
 
     def render(self) -> str:
         """The problem as the command line prints it."""

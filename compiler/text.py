@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hccc.ir import ranks
 from hccc.ir.topology import Rate
 
 LONGEST = 120
@@ -56,12 +57,7 @@ def rate(value: Rate) -> str:
 
 def runs(numbers: Iterable[int], most: int = 6, prefix: str = "") -> str:
     """Numbers as ascending ranges: `0–3, 7`; after `most` ranges `…`."""
-    found: list[list[int]] = []
-    for n in sorted(set(numbers)):
-        if found and found[-1][1] == n - 1:
-            found[-1][1] = n
-        else:
-            found.append([n, n])
+    found = list(ranks.runs(sorted(set(numbers))))
     shown = []
     for a, b in found[:most]:
         between = ", " if b == a + 1 else "–"

@@ -20,10 +20,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from secrets import token_hex
 
 from hccc.diagnostics import Note, UserError, fail
 from hccc.dtypes import NAMES, OPS
+from hccc.files.libraries import FOLDER, name_of, stem_of
+from hccc.files.writing import beside, remove_leftovers
 
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
@@ -41,7 +42,7 @@ class Variant:
 
     def __post_init__(self) -> None:
         if self.dtype not in NAMES:
-            raise fail("E410", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(NAMES)}")
+            raise fail("E417", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(NAMES)}")
         if self.op not in OPS:
             raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
 
@@ -91,12 +92,12 @@ def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
         for path in sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES):
             state.update(b"\0" + str(path.relative_to(directory)).encode() + b"\0")
             state.update(path.read_bytes())
-    return state.hexdigest()[:20]
+    return state.hexdigest()
 
 
 def build_directory(directory: Path) -> Path:
     """Where libraries of `directory` are kept: `build/` in it, or a temporary directory."""
-    kept = directory / "build"
+    kept = directory / FOLDER
     try:
         kept.mkdir(exist_ok=True)
         if os.access(kept, os.W_OK):
@@ -149,7 +150,7 @@ def build_library(
     options = [*FLAGS, *variant.defines(), *flags]
     searched = [source.parent, *(path.resolve() for path in include)]
     words = [source.name, compiler, compiler_version(compiler), processor(compiler), *options]
-    name = f"{source.stem}-{variant.dtype}-{variant.op}-{digest_of(searched, words)}"
+    name = stem_of(source, digest_of(searched, words), f"{variant.dtype}-{variant.op}")
     search = [f"-I{path}" for path in searched]
     return kept(source, name, ".so", [compiler, *options, *search, str(source)])
 
@@ -163,21 +164,18 @@ def kept(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
     place = build_directory(source.parent)
     for path in place.glob(f"{name}-*{suffix}"):
         with suppress(OSError):
-            if path.name == _named(name, suffix, path):
+            if path.name == name_of(name, suffix, path.read_bytes()):
                 return path
             path.unlink()
-    made = place / f"{name}.{token_hex(8)}.tmp"
+    remove_leftovers(place, age_s=2 * TIMEOUT_S)
+    made = beside(place / name)
     try:
         run_compiler(source, [*command, "-o", str(made)])
-        target = place / _named(name, suffix, made)
+        target = place / name_of(name, suffix, made.read_bytes())
         made.replace(target)  # at once: another process may be building the same
     finally:
         made.unlink(missing_ok=True)
     return target
-
-
-def _named(name: str, suffix: str, path: Path) -> str:
-    return f"{name}-{hashlib.sha256(path.read_bytes()).hexdigest()[:20]}{suffix}"
 
 
 def build_all(

@@ -69,8 +69,8 @@ class CpuCommunicator:
         """Runs the collective and returns its seconds, without checks and the first build.
 
         `inputs[r]`, `outputs[r]`: rank r's buffers, None where the collective has none there.
-        Raises UserError E41x (build), E422 and E423 (buffers), E454 (too large), LaunchError E420
-        (deadline).
+        Raises UserError E41x (build), E422 and E423 (buffers), E454 (too large), E455 (no room
+        for its thread blocks), LaunchError E420 (deadline).
         """
         check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
@@ -111,7 +111,7 @@ class CpuCommunicator:
                 flags[:] = 0
             raise LaunchError(Fault.of(record), request.timeout)
         if status == NO_MEMORY:
-            raise fail("E424", "no memory or threads for this many thread blocks")
+            raise fail("E455", "no memory or threads for this many thread blocks")
         raise InternalError(f"{self.name}: launch returned status {status}")
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hccc.diagnostics import Note, UserError, fail
+from hccc.files.libraries import stem_of
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import FaultRecord, Params, Rank
 from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
@@ -47,12 +48,12 @@ class Device:
 
 
 def find_device() -> Device:
-    """The current GPU. Raises UserError E430 without CuPy, E431 without a GPU."""
+    """The current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
         raise fail(
-            "E430",
+            "E456",
             f"CuPy cannot be imported ({error})",
             help="pip install 'hccc[cuda]' (or cupy-rocm-7-0), or launch on the CPU",
         ) from error
@@ -66,7 +67,7 @@ def find_device() -> Device:
 
 
 def _no_gpu(reason: str) -> UserError:
-    return fail("E431", f"no usable GPU: {reason}", help="launch on the CPU")
+    return fail("E457", f"no usable GPU: {reason}", help="launch on the CPU")
 
 
 def _describe(cupy: Any, index: int) -> Device:
@@ -101,7 +102,7 @@ def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> 
         [command[0], "--version"], capture_output=True, text=True, timeout=TIMEOUT_S
     )
     words = [*command, hashlib.sha256(version.stdout.encode()).hexdigest()]
-    return kept(source, f"{source.stem}-{digest_of(searched, words)}", ".bin", command)
+    return kept(source, stem_of(source, digest_of(searched, words)), ".bin", command)
 
 
 def _check_grid(device: Device, kernel: Any, blocks: int, threads: int) -> None:

@@ -8,15 +8,15 @@ refuses because they have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from hccc import dtypes
 from hccc.ir.collective import Collective
-from hccc.ir.micro_batch import GRAIN, MOST_QUEUED_BATCHES, default_micro_batch
+from hccc.ir.kernel_shape import KernelShape, kernel_shape
+from hccc.ir.micro_batch import MOST_QUEUED_BATCHES, default_micro_batch
 from hccc.ir.plan import Plan
 
 ALIGNMENT = 16
@@ -47,19 +47,8 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The HCCC_* constants of a generated collective."""
-
-    ranks: int
-    sub: int
-    channels: int
-    blocks: int
-    flags: int
-    scratch: int
-    stage: int
-    queues: int
-    slots: int
-    grain: int = GRAIN
+class Shape(KernelShape):
+    """The HCCC_* constants of a generated collective, and the sizes that follow from them."""
 
     def sizes(self, count: int, size: int, micro_batch: int = 0) -> Sizes:
         """How `count` elements of `size` bytes are cut; `micro_batch` in bytes, 0 by the part."""
@@ -126,26 +115,9 @@ class Shape:
         return (self.state_at + self.blocks * self.channels) * FLAG_STRIDE
 
 
-def queues_per_rank(plan: Plan) -> NDArray[np.int64]:
-    """How many queues end at each rank: i8[n_ranks]. They are numbered there from 0, by id."""
-    return np.bincount(plan.queues.dst, minlength=plan.n_ranks).astype(np.int64)
-
-
 def shape_of(plan: Plan) -> Shape:
     """The shape that the kernels of `plan` are generated with."""
-    queues = int(queues_per_rank(plan).max(initial=0))
-    return Shape(
-        ranks=plan.n_ranks,
-        sub=plan.collective.chunks_per_block,
-        channels=plan.channels,
-        blocks=int(plan.n_tb.max(initial=1)),
-        flags=int(plan.n_flags.max(initial=0)),
-        scratch=int(plan.scratch_slots.max(initial=0)),
-        stage=int(plan.stage_slots.max(initial=0)),
-        queues=queues,
-        slots=plan.queue_slots if queues else 1,
-        grain=plan.grain,
-    )
+    return Shape(**asdict(kernel_shape(plan)))
 
 
 def buffer_elements(collective: Collective, rank: int, count: int) -> tuple[int, int]:

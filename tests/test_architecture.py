@@ -27,7 +27,8 @@ SOURCES = sorted(
 BELOW = {"diagnostics", "ir"}
 ALLOWED: dict[str, set[str]] = {
     # What everybody may use.
-    "diagnostics": set(),
+    "codes": set(),
+    "diagnostics": {"codes"},
     "dtypes": set(),
     "interruptible": set(),
     "jit": set(),
@@ -48,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "synth": BELOW | {"jit", "network", "sim"},
     "emit": BELOW | {"dtypes", "files", "render"},
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
-    "runtime": BELOW | {"dtypes"},
+    "runtime": BELOW | {"dtypes", "files"},
     # What joins them.
     "driver": BELOW
     | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
@@ -65,7 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
        "options", "predict", "render", "sim", "text"},
-    "profile": BELOW | {"driver", "emit", "lang", "launch", "options", "runtime"},
+    "profile": BELOW | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
     "testing": BELOW
     | {"driver", "dtypes", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
     "api": BELOW

@@ -192,7 +192,7 @@ class Host:
 
 
 class Gpu:
-    """The current GPU. Raises UserError E430 without CuPy, E431 without a GPU."""
+    """The current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
 
     def __init__(self) -> None:
         self.device = find_device()

@@ -26,7 +26,7 @@ from hccc.analysis.ancestry import (
 )
 from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.grouping import group
-from hccc.ir.arrays import I4, I8, U1, Csr, entries
+from hccc.ir.arrays import I4, I8, U1, Csr, entries, places
 from hccc.jit.compiled import njit, prange
 
 COLUMNS = 64
@@ -143,7 +143,7 @@ def _before(graph: _Graph, asked: _Questions, columns: int, threads: int) -> U1:
 def _by_clock(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
     """For every pair: is a[q] b[q], or does it happen before it? u1[q]."""
     block = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
-    position = (np.arange(len(block)) - tb_ptr[:-1][block]).astype(np.int32)
+    position = places(np.diff(tb_ptr)).astype(np.int32)
     starts, which = np.unique(block[a], return_inverse=True)
     query_ptr, query = group(which, len(starts))
     fitting = CLOCK_BYTES // (4 * THREADS * max(1, len(block)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hccc.analysis.grouping import group
+from hccc.analysis.grouping import group, root_of
 from hccc.analysis.locations import Locations
 from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
@@ -36,14 +36,6 @@ class Components(NamedTuple):
 
 
 @njit
-def _root(root: I4, x: int) -> int:
-    while root[x] != x:
-        root[x] = root[root[x]]
-        x = root[x]
-    return x
-
-
-@njit
 def _join(chunk: I4, where: Locations, root: I4) -> I4:
     """The chunk that names the component of each location, or -1: i4[L].
 
@@ -58,13 +50,13 @@ def _join(chunk: I4, where: Locations, root: I4) -> I4:
                 if label[x] < 0:
                     label[x] = chunk[i]
                 elif label[x] != chunk[i]:
-                    a, b = _root(root, label[x]), _root(root, chunk[i])
+                    a, b = root_of(root, label[x]), root_of(root, chunk[i])
                     root[max(a, b)] = min(a, b)
     for x in range(len(label)):
         if label[x] >= 0:
-            label[x] = _root(root, label[x])
+            label[x] = root_of(root, label[x])
     for c in range(len(root)):
-        root[c] = _root(root, c)
+        root[c] = root_of(root, c)
     return label
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8
-from hccc.ir.primitives import Buffer, Operands, Primitives
+from hccc.ir.primitives import Primitives, crossing
 from hccc.jit.compiled import njit
 from hccc.network.routes import cost, resources
 
@@ -52,26 +52,9 @@ def _walk(block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, batches: int
 
 def remote(p: Primitives) -> tuple[I4, I4, I4]:
     """Every link use: (primitive, from rank, to rank), i4[m] each, sorted by primitive."""
-    crossings = [_crossing(p, p.src, reads=True), _crossing(p, p.dst, reads=False)]
-    row, src, dst = (np.concatenate(x) for x in zip(*crossings, strict=True))
+    row, src, dst = crossing(p.src, p.dst, p.queues, p.owner)
     order = np.argsort(row, kind="stable")
     return row[order], src[order], dst[order]
-
-
-def _crossing(p: Primitives, operands: Operands, *, reads: bool) -> tuple[I4, I4, I4]:
-    """The operands that another rank's memory serves: (primitive, from, to)."""
-    row = operands.owner()
-    queue = operands.buffer == Buffer.QUEUE
-    if queue.any():
-        if reads:  # the sender's store crosses the link, not the receiver's load
-            empty = np.zeros(0, np.int32)
-            return empty, empty, empty
-        q = operands.rank[queue]
-        return row[queue], p.queues.src[q], p.queues.dst[q]
-    owner = p.owner[row]
-    away = operands.rank != owner
-    here, there = owner[away], operands.rank[away]
-    return (row[away], there, here) if reads else (row[away], here, there)
 
 
 def estimate(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Estimate:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, U1
+from hccc.ir.arrays import B1, I4, I8, U1, places
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard
@@ -75,7 +75,7 @@ def _slots(counts: I8) -> Iterator[tuple[I8, I8]]:
     for lo in range(0, len(counts), step):
         some = counts[lo : lo + step]
         rank = np.repeat(np.arange(lo, lo + len(some), dtype=np.int64), some)
-        yield rank, np.arange(len(rank)) - np.repeat(np.cumsum(some) - some, some)
+        yield rank, places(some)
 
 
 def _bases(plan: Plan, ins: I8, outs: I8, in_place: bool) -> tuple[I8, int]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hccc.analysis.grouping import graph
 from hccc.diagnostics import fail
-from hccc.ir.arrays import I4, I8, Csr
+from hccc.ir.arrays import I4, I8, Csr, starts
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
 
@@ -28,7 +28,7 @@ def enforced(plan: Plan) -> Csr:
 
 
 def _by_flag(plan: Plan) -> tuple[I4, I4]:
-    base = np.concatenate([np.zeros(1, np.int64), np.cumsum(plan.n_flags, dtype=np.int64)])
+    base = starts(plan.n_flags)
     poster = np.full(int(base[-1]), -1, np.int32)
     key = base[plan.posts.rank] + plan.posts.flag
     times = np.bincount(key, minlength=1)

@@ -69,7 +69,7 @@ def run(wanted: FuzzOptions, as_json: bool) -> bool:
     try:
         from hccc.testing import fuzz as laws
     except ModuleNotFoundError as error:
-        raise fail("E451", f"fuzzing needs {error.name}", help="pip install 'hccc[test]'") from None
+        raise fail("E456", f"fuzzing needs {error.name}", help="pip install 'hccc[test]'") from None
 
     subject = _subject(wanted)
     with _progress(wanted) as on_round:

@@ -2,31 +2,37 @@
 
 Nothing is ever left half written: a new directory is made beside its place and renamed into it; in
 one that is there, each file that differs is replaced by renaming, the others keep their times, so
-builds stay incremental. One process writes at a time. A directory with anybody else's files is
-refused.
+builds stay incremental. What an earlier compilation left and this one does not write is removed,
+with the libraries that were built of it. One process writes at a time. A directory with anybody
+else's files is refused.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.resources import files as resources
 from pathlib import Path
-from secrets import token_hex
 
 from hccc.diagnostics import InternalError, UserError, fail
 from hccc.emit.kernels.library import DispatchView, library
 from hccc.emit.kernels.source import text
 from hccc.emit.targets import TARGETS, Target
+from hccc.files.libraries import built_of
 from hccc.files.lock import locked
+from hccc.files.writing import Write, beside, named_errors, remove_leftovers, replace_all
 from hccc.ir.plan import Plan
 from hccc.render import render
 
 PLAN = "plan.json"
 README = "README.md"
 _PLAN_BEGINS = b'{\n"hccc_plan"'  # see ir/plan_json.py
+_NAME = re.compile(rb'^"name": "([A-Za-z_][A-Za-z0-9_]*)"', re.MULTILINE)
+_HEAD = 1 << 12  # bytes in which a plan says its name, and sources whose they are
+_HELP = "give -o a directory that can be written"
 
 
 def files(plan: Plan, targets: Sequence[Target] = TARGETS, plan_json: str = "") -> dict[str, str]:
@@ -70,11 +76,12 @@ def write(directory: Path | str, made: Mapping[str, str]) -> list[Path]:
     for name in made:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise InternalError(f"output file {name!r} is outside its directory")
-    with _named_errors(given):
+    with named_errors(given, _HELP):
         if given.is_symlink() and not given.exists():
             raise _no_directory(given)
         place = Path(os.path.realpath(given))
         with locked(place.parent):
+            remove_leftovers(place.parent, place.name)
             return [given / name for name in _put(place, made)]
 
 
@@ -87,17 +94,9 @@ def _put(place: Path, made: Mapping[str, str]) -> list[str]:
     if next(place.iterdir(), None) is None:
         return _fill(place, made)
     _check_ours(place, made)
-    return _update(place, made)
-
-
-@contextmanager
-def _named_errors(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:  # ValueError: a null byte in a path
-        reason = getattr(error, "strerror", None) or str(error)
-        help = "give -o a directory that can be written"
-        raise fail("E431", f"{place}: cannot be written: {reason}", help=help) from None
+    for folder in {place, *(path.parent for path in map(place.joinpath, made))}:
+        remove_leftovers(folder)
+    return _update(place, made, _no_longer(place, made))
 
 
 def _no_directory(place: Path) -> UserError:
@@ -107,11 +106,7 @@ def _no_directory(place: Path) -> UserError:
 def _check_ours(place: Path, made: Mapping[str, str]) -> None:
     """Raises unless hccc made the directory and its files can be replaced."""
     plan = place / PLAN
-    ours = plan.is_file()
-    if ours:
-        with plan.open("rb") as f:
-            ours = f.read(len(_PLAN_BEGINS)) == _PLAN_BEGINS
-    if not ours:
+    if not plan.is_file() or _head(plan, len(_PLAN_BEGINS)) != _PLAN_BEGINS:
         help = "give -o a new or empty directory, or one that hccc made"
         raise fail("E430", f"{place}: has files in it, but no {PLAN} of hccc's", help=help)
     for name in made:
@@ -123,14 +118,13 @@ def _check_ours(place: Path, made: Mapping[str, str]) -> None:
 
 def _create(place: Path, made: Mapping[str, str]) -> list[str]:
     """A directory of its own, renamed into place when it is complete."""
-    beside = place.parent / f".{place.name[:64]}.{token_hex(8)}"
+    new = beside(place)
     try:
-        beside.mkdir()
-        for name, body in made.items():
-            _write_text(beside / name, body)
-        os.rename(beside, place)
+        new.mkdir()
+        _update(new, made)
+        os.rename(new, place)
     except BaseException:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         raise
     return list(made)
 
@@ -146,35 +140,69 @@ def _fill(place: Path, made: Mapping[str, str]) -> list[str]:
     except BaseException:
         for name in made:
             (place / name).unlink(missing_ok=True)
-        for folder in {name.rpartition("/")[0] for name in made} - {""}:
-            with suppress(OSError):
-                (place / folder).rmdir()
+        _remove_empty(place, made)
         raise
     return list(made)
 
 
-def _update(place: Path, made: Mapping[str, str]) -> list[str]:
-    """All changed files written beside their places first, then renamed, the plan last."""
+def _update(place: Path, made: Mapping[str, str], gone: Sequence[Path] = ()) -> list[str]:
+    """Writes the files that differ, the plan last, and removes `gone`; those that differed."""
     changed = [name for name, body in made.items() if not _holds(place / name, body)]
     changed.sort(key=lambda name: name == PLAN)
-    waiting = {place / n: (place / n).with_name(f".{Path(n).name}.{token_hex(8)}") for n in changed}
     try:
-        for name, (path, new) in zip(changed, waiting.items(), strict=True):
-            path.parent.mkdir(exist_ok=True)
-            _write_text(new, made[name])
-        for path, new in waiting.items():
-            os.replace(new, path)
+        for name in changed:
+            (place / name).parent.mkdir(exist_ok=True)
+        replace_all({place / name: _writer(made[name]) for name in changed}, gone)
     except BaseException:
-        for new in waiting.values():
-            new.unlink(missing_ok=True)
+        _remove_empty(place, made)
         raise
     return changed
 
 
-def _write_text(path: Path, body: str) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(body.encode("utf-8"))
+def _writer(body: str) -> Write:
+    return lambda file: file.write(body)
+
+
+def _remove_empty(place: Path, made: Mapping[str, str]) -> None:
+    for folder in {name.rpartition("/")[0] for name in made} - {""}:
+        with suppress(OSError):  # there is something in it
+            (place / folder).rmdir()
 
 
 def _holds(path: Path, body: str) -> bool:
     return path.is_file() and path.read_bytes() == body.encode("utf-8")
+
+
+def _no_longer(place: Path, made: Mapping[str, str]) -> list[Path]:
+    """What the last compilation into `place` wrote and this one does not, and what was built of it.
+
+    The plan there names the sources; they are hccc's if they say so of themselves. The libraries
+    are those that `runtime/build.py` keeps beside them.
+    """
+    found = _NAME.search(_head(place / PLAN, _HEAD))
+    if not found:
+        return []
+    name = found[1].decode()
+    titles = {f"{name}.h": f"{name}.h"}  # file name → what its first line says that it is
+    for target in TARGETS:
+        titles[f"{name}{target.suffix}"] = name
+        titles[f"{name}_{target.name}_dispatch.cpp"] = f"{name}_{target.name}"
+    left = {place / name: title for name, title in titles.items() if name not in made}
+    gone = [path for path, title in left.items() if _says_ours(path, title)]
+    return [library for source in gone for library in built_of(source)] + gone
+
+
+def _says_ours(path: Path, title: str) -> bool:
+    """Whether its first lines say that hccc generated it, and as what."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    head = _head(path, _HEAD)
+    return head[3:].startswith(f"{title}: ".encode()) and b"Generated by hccc " in head
+
+
+def _head(path: Path, size: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hccc.ir.arrays import I8
+from hccc.ir.arrays import I8, places, starts
 from hccc.ir.primitives import Operands
 
 Place = tuple[int, int, int]  # (rank or queue, buffer, slot)
@@ -27,11 +27,11 @@ class Ends:
         """A row for every chunk of every step; chunk k's slots are k further on."""
         width = np.array(self.width, np.int64)
         table = np.array(self.places, np.int64).reshape(-1, 3)
-        ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.repeat(width, counts))])
+        ptr = starts(np.repeat(width, counts))
         times = width * counts
         step = np.repeat(np.arange(len(width)), times)
-        within = np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)
+        within = places(times)
         chunk = within // width[step]
-        pick = (np.cumsum(width) - width)[step] + within - chunk * width[step]
+        pick = starts(width)[step] + within - chunk * width[step]
         rank, buffer, slot = table[pick].T
         return Operands(ptr, rank, buffer, slot + chunk)

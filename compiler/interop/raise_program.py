@@ -100,7 +100,7 @@ class _Recovery:
 
     def _two_values(self, rank: int, chunk: int) -> Exception:
         return fail(
-            "E310",
+            "E320",
             f"{self._plan.name} cannot be rescheduled: rank {rank} keeps two values of chunk "
             f"{chunk} at once, and a program has one",
             help="run it as it is, without --reschedule",
@@ -113,15 +113,15 @@ def raise_program(plan: Plan) -> Program:
     O(primitives · R/64) in Python: imported plans have thousands of primitives, not millions.
 
     Raises:
-        UserError E310: it keeps two values of one chunk at one rank, its result is unknown, or it
+        UserError E320: it keeps two values of one chunk at one rank, its result is unknown, or it
         is a direct plan.
     """
     c = plan.collective
     if c.op is OpType.CUSTOM:
-        raise fail("E310", f"{plan.name} cannot be rescheduled: a custom collective has no name")
+        raise fail("E320", f"{plan.name} cannot be rescheduled: a custom collective has no name")
     if plan.transport is Transport.DIRECT:
         message = f"{plan.name} cannot be rescheduled: a direct plan has no messages to follow"
-        raise fail("E310", message, help="give the program it was compiled from")
+        raise fail("E320", message, help="give the program it was compiled from")
     recovery = _Recovery(plan)
     held = _run(plan, recovery)
     for rank in range(c.n_ranks):

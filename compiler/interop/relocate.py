@@ -15,7 +15,7 @@ import numpy as np
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced
-from hccc.ir.arrays import B1, I4, I8
+from hccc.ir.arrays import B1, I4, I8, places
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
 from hccc.jit.compiled import njit
@@ -70,11 +70,11 @@ def _scratch(plan: Plan, short: B1) -> tuple[I8, I8]:
     """A slot of scratch for every short destination, the same for the same place, and how many
     slots each rank has then: i8[operands], i8[n_ranks]."""
     o = plan.dst
-    places = np.stack([o.rank, o.buffer, o.slot], axis=1)[short].astype(np.int64)
-    distinct, which = np.unique(places, axis=0, return_inverse=True)
+    taken = np.stack([o.rank, o.buffer, o.slot], axis=1)[short].astype(np.int64)
+    distinct, which = np.unique(taken, axis=0, return_inverse=True)
     rank = distinct[:, 0]
     more = np.bincount(rank, minlength=plan.n_ranks)
-    within = np.arange(len(rank)) - (np.cumsum(more) - more)[rank]
+    within = places(more)
     slot = np.zeros(len(o.rank), np.int64)
     slot[short] = (plan.scratch_slots[rank] + within)[which.ravel()]
     return slot, plan.scratch_slots + more

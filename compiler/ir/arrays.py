@@ -60,14 +60,46 @@ class Csr:
 def entries(ptr: I8, rows: I8) -> tuple[I8, I8]:
     """Where the entries of `rows` are, row after row: (ptr of the taken rows, old entries)."""
     counts = np.diff(ptr)[rows]
-    taken = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=taken[1:])
+    taken = starts(counts)
     return taken, np.repeat(ptr[:-1][rows] - taken[:-1], counts) + np.arange(taken[-1])
+
+
+def starts(counts: I4 | I8 | B1) -> I8:
+    """Where each group begins, groups one after the other, and where the last ends: i8[n + 1]."""
+    found = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=found[1:])
+    return found
+
+
+def places(counts: I4 | I8) -> I8:
+    """The position of each entry within its group, groups one after the other: i8[sum of counts].
+
+    `places([2, 3])` is [0, 1, 0, 1, 2].
+    """
+    begin = starts(counts)
+    return np.arange(begin[-1]) - np.repeat(begin[:-1], counts)
+
+
+def places_of(order: NDArray[Any], counts: I4 | I8) -> I8:
+    """As `places`, of entries that `order` (i8[n], a permutation) sorts by their group: i8[n]."""
+    found = np.empty(len(order), np.int64)
+    found[order] = places(counts)
+    return found
+
+
+def places_among(keys: NDArray[Any]) -> I8:
+    """The position of each entry among those with its key, in their order: i8[n]. O(n log n).
+
+    `places_among([7, 3, 7])` is [0, 0, 1].
+    """
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    found = np.empty(len(keys), np.int64)
+    found[order] = np.arange(len(keys)) - np.searchsorted(ordered, ordered)
+    return found
 
 
 def csr_from_pairs(row: I4 | I8, value: NDArray[Any], n_rows: int) -> Csr:
     """Groups `value` by `row`, keeping the order given within a row. O(n log n) worst, stable."""
     order = np.argsort(row, kind="stable")
-    ptr = np.zeros(n_rows + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=n_rows), out=ptr[1:])
-    return Csr(ptr, frozen(value[order], np.int32))
+    return Csr(starts(np.bincount(row, minlength=n_rows)), frozen(value[order], np.int32))

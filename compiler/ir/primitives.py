@@ -107,6 +107,26 @@ def no_queues() -> Queues:
     return Queues(*[np.zeros(0, np.int32)] * 5)
 
 
+def crossing(src: Operands, dst: Operands, queues: Queues, rank: I4) -> tuple[I4, I4, I4]:
+    """Every operand that another rank's memory serves: (primitive, from rank, to rank), i4[m].
+
+    rank: where each primitive runs, i4[n]. A message counts at its sender, whose store crosses the
+    link, not the receiver's load.
+    """
+    parts = []
+    for operands, reads in ((src, True), (dst, False)):
+        row = operands.owner()
+        queue = operands.buffer == Buffer.QUEUE
+        away = ~queue & (operands.rank != rank[row])
+        here, there = rank[row[away]], operands.rank[away]
+        parts.append((row[away], there, here) if reads else (row[away], here, there))
+        if not reads:
+            q = operands.rank[queue]
+            parts.append((row[queue], queues.src[q], queues.dst[q]))
+    row, first, last = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, first, last
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Primitives:
     """n primitives in execution order.

@@ -156,7 +156,7 @@ def bound(
 
 
 def _bounded(plan: Plan, schedule: Schedule, options: RunOptions) -> list[int]:
-    """The sizes to measure. Raises UserError E429 for too large ones, E410 for too many."""
+    """The sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:
         _fits(plan, sizes[-1], options)
@@ -164,7 +164,7 @@ def _bounded(plan: Plan, schedule: Schedule, options: RunOptions) -> list[int]:
     _fits(plan, schedule.largest, options)  # all but: no size is further from it than one step
     option = f"-i {options.stepbytes}" if options.stepbytes else f"-f {options.stepfactor:g}"
     help = f"a larger {option[:2]}, or a smaller -e"
-    raise fail("E410", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
+    raise fail("E418", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
 
 
 def _sizes(plan: Plan, dtype: str, sizes: Sequence[int]) -> Iterator[int]:

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, frozen
+from hccc.ir.arrays import B1, I4, I8, frozen, places, starts
+from hccc.ir.hashing import mixed
 from hccc.ir.topology import F8, Level, Topology
 from hccc.network.graph import HUBS, Edges, spokes
 from hccc.network.routes import Router, routes
@@ -132,9 +133,9 @@ def _meshes(t: Topology, router: Router, arcs: _Arcs) -> None:
         arcs.add(hub, rank, capacity, alpha, none)
         return
     order = np.argsort(t.mesh, kind="stable")[np.count_nonzero(t.mesh < 0) :]
-    first = np.cumsum(size) - size
+    first = starts(size)
     of = np.repeat(np.arange(len(size)), size**2)
-    place = np.arange(len(of)) - np.repeat(np.cumsum(size**2) - size**2, size**2)
+    place = places(size**2)
     u, v = order[first[of] + place // size[of]], order[first[of] + place % size[of]]
     own = (u != v) & ~np.isin(u * len(t) + v, router.link_key)
     of, place = of[own], place[own]
@@ -221,7 +222,7 @@ def _pairs(t: Topology) -> tuple[I4, I4]:
     """All (source, destination) with a SWITCH group between, each once."""
     a, b = t.side_a.counts(), t.side_b.counts()
     of = np.repeat(np.arange(len(a)), a * b)
-    place = np.arange(len(of)) - np.repeat(np.cumsum(a * b) - a * b, a * b)
+    place = places(a * b)
     u = t.side_a.index[t.side_a.ptr[of] + place // b[of]].astype(np.int64)
     v = t.side_b.index[t.side_b.ptr[of] + place % b[of]].astype(np.int64)
     key = np.unique(np.concatenate([u * len(t) + v, v * len(t) + u]))
@@ -235,23 +236,15 @@ def colours(net: Network, marked: I8 | None = None) -> I8:
     """
     start = np.zeros(net.vertices, np.uint64)
     start[: net.ranks] = 1 if marked is None else marked + 2
-    arc = _mixed(_mixed(net.capacity.view(np.uint64)) + net.alpha.view(np.uint64))
-    colour: I8 = _mixed(start)
+    arc = mixed(mixed(net.capacity.view(np.uint64)) + net.alpha.view(np.uint64))
+    colour: I8 = mixed(start)
     kinds = 0
     for _ in range(ROUNDS):
         out, into = np.zeros_like(colour), np.zeros_like(colour)
-        np.add.at(out, net.tail, _mixed(arc + colour[net.head]))
-        np.add.at(into, net.head, _mixed(arc ^ colour[net.tail]))
-        colour = _mixed(colour + _mixed(out) * np.uint64(3) + into)
+        np.add.at(out, net.tail, mixed(arc + colour[net.head]))
+        np.add.at(into, net.head, mixed(arc ^ colour[net.tail]))
+        colour = mixed(colour + mixed(out) * np.uint64(3) + into)
         if (count := len(np.unique(colour))) == kinds:
             break
         kinds = count
     return np.unique(colour[: net.ranks], return_inverse=True)[1]
-
-
-def _mixed(x: I8) -> I8:
-    """splitmix64's finaliser: a hash, element by element."""
-    x = x.astype(np.uint64)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

@@ -148,8 +148,6 @@ def _seen(after: Csr) -> B1:
     frontier = np.zeros(1, np.int64)
     while len(frontier):
         seen[frontier] = True
-        count = after.ptr[frontier + 1] - after.ptr[frontier]
-        begin = np.repeat(after.ptr[frontier] - np.cumsum(count) + count, count)
-        ahead = after.index[begin + np.arange(len(begin))]
+        ahead = after.take(frontier).index
         frontier = np.unique(ahead[~seen[ahead]]).astype(np.int64)
     return seen

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.arrays import I8
+from hccc.ir.arrays import I8, places
 from hccc.ir.topology import F8, Level, Topology
 from hccc.network.cuts import Flows
 from hccc.network.flow import Network
@@ -66,7 +66,7 @@ def inflow(net: Network) -> tuple[F8, I8]:
     first, last = np.searchsorted(x, head), np.searchsorted(x, head, side="right")
     count = last - first
     arc = np.repeat(np.arange(len(head)), count)
-    rank = p[np.arange(len(arc)) + np.repeat(first - np.cumsum(count) + count, count)]
+    rank = p[np.repeat(first, count) + places(count)]
     inner = np.isin(tail[arc] * net.ranks + rank, key)
     rank, arc = rank[~inner], arc[~inner]
     return np.bincount(rank, net.capacity[arc], net.ranks).astype(np.float64), arc

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4, I8
+from hccc.ir.arrays import I4, I8, places_among
 from hccc.ir.topology import Level, Topology
 from hccc.network.routes import Router
 
@@ -64,9 +64,8 @@ def _groups(t: Topology) -> list[str]:
 def _place(t: Topology, level: Level, rank: I8) -> NDArray[np.int64]:
     """The place of each group among those of its node, of the same level; `rank`: its first."""
     order = np.argsort(rank, kind="stable")
-    node = t.node[rank[order]]
     place = np.empty(len(rank), np.int64)
-    place[order] = np.arange(len(rank)) - np.searchsorted(node, node)
+    place[order] = places_among(t.node[rank[order]])
     return place
 
 

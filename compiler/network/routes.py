@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import B1, I4, I8, Csr, frozen
+from hccc.ir.arrays import B1, I4, I8, Csr, frozen, places_among, starts
 from hccc.ir.topology import F8, US_PER_MB, Level, Topology, members
 
 BLOCK = 1 << 18  # rows at a time: a dozen temporaries that stay in cache
@@ -85,7 +85,7 @@ class Router:
         bar = t.domain[Level.PORT]
         self.bar_place, self.bar_size = _places(bar)
         sizes = np.concatenate([self.mesh_size, self.bar_size]).astype(np.int64) ** 2
-        base = first_pair + np.concatenate([[0], np.cumsum(sizes)])
+        base = first_pair + starts(sizes)
         self.mesh_base, self.bar_base = np.split(base[:-1], [len(self.mesh_size)])
         self.first_uplink = int(base[-1])
         parallel = t.shared.parallel.astype(np.int64)
@@ -239,11 +239,7 @@ class Router:
 
 def _places(domain: I4) -> tuple[I4, I4]:
     """The place of each rank among those of its domain, and the size of every domain."""
-    order = np.argsort(domain, kind="stable")
-    sorted_ = domain[order]
-    place = np.empty(len(domain), np.int64)
-    place[order] = np.arange(len(domain)) - np.searchsorted(sorted_, sorted_)
-    return place, np.bincount(domain[domain >= 0])
+    return places_among(domain), np.bincount(domain[domain >= 0])
 
 
 def _nic_places(t: Topology, level: Level) -> I4:
@@ -251,7 +247,7 @@ def _nic_places(t: Topology, level: Level) -> I4:
     pair = t.port[level].astype(np.int64) * (len(t.shared) + 1) + t.port[Level.NIC]
     kinds, at = np.unique(pair, return_inverse=True)
     above = kinds // (len(t.shared) + 1)
-    return (np.arange(len(kinds)) - np.searchsorted(above, above))[at]
+    return places_among(above)[at]
 
 
 def _sharers(t: Topology) -> I8:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import numpy as np
 
 from hccc.ir.arrays import I8
+from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Level, Topology
 
 
@@ -19,8 +18,8 @@ def set_name(t: Topology, ranks: I8) -> str:
     for prefix, of in (("node", t.node), ("leaf", t.domain[Level.LEAF])):
         chosen = np.unique(of[inside])
         if chosen[0] >= 0 and np.isin(of, chosen).sum() == len(ranks):
-            return _runs(chosen.tolist(), prefix, 1)
-    text = _runs(ranks.tolist(), "", 0)
+            return ", ".join(named_runs(prefix, chosen.tolist()))
+    text = ", ".join(named_runs("", ranks.tolist(), 0))
     return f"ranks {text}" if len(text) < 30 else f"{len(ranks)} ranks"
 
 
@@ -34,13 +33,3 @@ def partition_name(t: Topology, label: I8) -> str:
             return f"all {count} {name}"
     text = ", ".join(set_name(t, np.flatnonzero(label == part)) for part in range(min(count, 9)))
     return text if len(text) < 60 and count < 9 else f"{count} parts of the ranks"
-
-
-def _runs(numbers: list[int], prefix: str, base: int) -> str:
-    """`node1..node3, node5` of ascending numbers."""
-    texts = []
-    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        part = [number + base for _, number in run]
-        first, last = f"{prefix}{part[0]}", f"{prefix}{part[-1]}"
-        texts.append(first if len(part) == 1 else f"{first}..{last}")
-    return ", ".join(texts)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.contributions import CHUNK, DST, OP, SRC, columns, completing
-from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs
+from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs, places_among, starts
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
@@ -111,7 +111,7 @@ def _staged(pipeline: Pipeline) -> Primitives:
     send, recv = 2 * np.arange(n), 2 * np.arange(n) + 1
     counts = np.ones(2 * n, np.int64)
     counts[recv] += rrc
-    ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    ptr = starts(counts)
     rank, buffer, slot = _blank(int(ptr[-1]))
     _fill(rank, buffer, slot, ptr[send], src, _value(initial, SOURCE_INITIAL), chunk)
     own = ptr[recv][rrc]
@@ -149,9 +149,7 @@ def _queues(src: I4, dst: I4, n_ranks: int) -> tuple[Queues, I4, I4]:
     key = src.astype(np.int64) * n_ranks + dst
     pairs, queue = np.unique(key, return_inverse=True)
     length = np.bincount(queue, minlength=len(pairs))
-    by_queue = csr_from_pairs(queue, np.arange(len(queue)), len(pairs))
-    message_index = np.empty(len(queue), np.int32)
-    message_index[by_queue.index] = np.arange(len(queue)) - np.repeat(by_queue.ptr[:-1], length)
+    message_index = places_among(queue).astype(np.int32)
     unset = np.full(len(pairs), -1, np.int32)
     queues = Queues(pairs // n_ranks, pairs % n_ranks, length, unset, unset)
     return queues, queue.astype(np.int32), message_index

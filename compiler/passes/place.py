@@ -16,7 +16,7 @@ import numpy as np
 
 from hccc.analysis.grouping import graph
 from hccc.diagnostics import InternalError
-from hccc.ir.arrays import I4, I8, U1, Csr
+from hccc.ir.arrays import I4, I8, U1, Csr, places_of, starts
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
 
@@ -47,8 +47,7 @@ def _scratch(p: Primitives, c: Collective) -> tuple[tuple[I8, I4], I4]:
     at_rank = (keys // c.n_chunks).astype(np.int32)
     order = np.lexsort((first, at_rank))
     counts = np.bincount(at_rank, minlength=c.n_ranks)
-    slot = np.empty(len(keys), np.int32)
-    slot[order] = np.arange(len(keys)) - np.repeat(np.cumsum(counts) - counts, counts)
+    slot = places_of(order, counts).astype(np.int32)
     return (keys, slot), counts.astype(np.int32)
 
 
@@ -149,7 +148,7 @@ class _Copies:
 
     def operands(self, old: Operands, added: tuple[Buffer, I8]) -> Operands:
         """`old` with the one operand that each copy has at this end."""
-        ptr = _ptr(self.join(old.counts(), np.ones(len(self), np.int64)))
+        ptr = starts(self.join(old.counts(), np.ones(len(self), np.int64)))
         buffer = np.full(len(self), added[0], np.uint8)
         columns = (old.rank, self.rank), (old.buffer, buffer), (old.slot, added[1])
         return Operands(ptr, *(self.join(*pair) for pair in columns))
@@ -172,7 +171,7 @@ def _with_copies(p: Primitives, copies: _Copies, rows: I8 | I4, values: I8 | I4)
         src=copies.operands(p.src, copies.source),
         dst=copies.operands(p.dst, copies.target),
         deps=graph(rows, values, n + m),
-        tasks=Csr(_ptr(copies.join(p.tasks.counts(), none)), p.tasks.index),
+        tasks=Csr(starts(copies.join(p.tasks.counts(), none)), p.tasks.index),
     )
 
 

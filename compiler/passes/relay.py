@@ -18,7 +18,7 @@ import numpy as np
 
 from hccc.analysis.clocks import topological
 from hccc.analysis.grouping import graph, transpose
-from hccc.ir.arrays import B1, I4, I8
+from hccc.ir.arrays import B1, I4, I8, places_among, starts
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
 from hccc.passes.contract import contract, writers
 from hccc.passes.fuse import MAX_OPERANDS, chains
@@ -59,11 +59,7 @@ def _sent_on(p: Primitives) -> Primitives:
     to = p.dst.rank[p.dst.ptr[joins]].astype(np.int64)
     joins = joins[np.unique(writer[joins] * np.int64(len(p.queues)) + to, return_index=True)[1]]
     host = writer[joins]
-    nth = np.arange(len(joins)) - np.searchsorted(np.sort(host), np.sort(host))
-    by_host = np.argsort(host, kind="stable")
-    place = np.empty(len(joins), np.int64)
-    place[by_host] = nth
-    joins = joins[place + p.dst.counts()[host] < MAX_OPERANDS]
+    joins = joins[places_among(host) + p.dst.counts()[host] < MAX_OPERANDS]
     rep = np.arange(len(p), dtype=np.int32)
     rep[joins] = writer[joins]
     keep = rep[p.src.owner()] == p.src.owner()
@@ -86,7 +82,7 @@ def _only_read(p: Primitives) -> Primitives:
     needed = read[row] | stays | (p.dst.counts()[row] == 1)
     keep = np.ones(len(p.dst.rank), np.bool_)
     keep[np.flatnonzero(stores)[~needed]] = False
-    ptr = np.concatenate([[0], np.cumsum(keep)])[p.dst.ptr]
+    ptr = starts(keep)[p.dst.ptr]
     d = p.dst
     return replace(p, dst=Operands(ptr, d.rank[keep], d.buffer[keep], d.slot[keep]))
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from hccc.analysis.grouping import group
-from hccc.ir.arrays import I4, I8
+from hccc.ir.arrays import I4, I8, places_of
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
 
 
@@ -33,8 +33,7 @@ def requeue(p: Primitives, label: I4) -> Primitives:
     if len(keys) == len(p.queues):
         return p
     ptr, rows = group(of.astype(np.int32), len(keys))
-    message_index = np.empty(len(of), np.int64)
-    message_index[rows] = np.arange(len(of)) - np.repeat(ptr[:-1], np.diff(ptr))
+    message_index = places_of(rows, np.diff(ptr))
     old = keys // (width * width)
     unset = np.full(len(keys), -1, np.int32)
     return replace(

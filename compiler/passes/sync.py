@@ -15,10 +15,11 @@ import numpy as np
 from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph, transpose
 from hccc.diagnostics import InternalError
-from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Primitives, Queues, Transport
+from hccc.ir.ranks import rank_distance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,8 +82,7 @@ def _number(p: Primitives, tb: I4, n_ranks: int) -> _Order:
     row = np.argsort(block, kind="stable")
     of = np.empty(len(p), np.int32)
     of[row] = np.arange(len(p), dtype=np.int32)
-    tb_ptr = np.zeros(int(n_tb.sum()) + 1, np.int64)
-    np.cumsum(np.bincount(block, minlength=len(tb_ptr) - 1), out=tb_ptr[1:])
+    tb_ptr = starts(np.bincount(block, minlength=int(n_tb.sum())))
     return _Order(row, of, n_tb, tb_ptr)
 
 
@@ -109,13 +109,9 @@ def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
     return consumer, producer
 
 
-def _turn(p: Primitives, here: I4, there: I4) -> I8:
-    """Sorts peers alike at every rank: by how many nodes, then how many GPUs on they are."""
+def _distance(p: Primitives, here: I4, there: I4) -> I8:
     program = p.dag.program
-    per, n = program.gpus_per_node, program.collective.n_ranks
-    node = (there // per - here // per) % max(1, n // per)
-    local = (there % per - here % per) % per
-    return node.astype(np.int64) * per + local
+    return rank_distance(program.collective.n_ranks, program.gpus_per_node, here, there)
 
 
 def _flags(p: Primitives, order: _Order, edges: tuple[I4, I4]) -> tuple[Csr, Posts, I4]:
@@ -123,20 +119,18 @@ def _flags(p: Primitives, order: _Order, edges: tuple[I4, I4]) -> tuple[Csr, Pos
     consumer, producer = edges
     n, n_ranks = len(p), p.dag.program.collective.n_ranks
     owner = p.owner[order.row]
-    by_wait = np.lexsort((producer, _turn(p, owner[consumer], owner[producer]), consumer))
+    by_wait = np.lexsort((producer, _distance(p, owner[consumer], owner[producer]), consumer))
     consumer, producer = consumer[by_wait], producer[by_wait]
     key = producer.astype(np.int64) * n_ranks + owner[consumer]
     unique, first, which = np.unique(key, return_index=True, return_inverse=True)
     rank = (unique % n_ranks).astype(np.int32)
     n_flags = np.bincount(rank, minlength=n_ranks).astype(np.int32)
     number = np.lexsort((first, rank))
-    flag = np.empty(len(unique), np.int32)
-    flag[number] = np.arange(len(unique)) - np.repeat(np.cumsum(n_flags) - n_flags, n_flags)
+    flag = places_of(number, n_flags).astype(np.int32)
     waits = csr_from_pairs(consumer, flag[which.ravel()], n)
     poster = (unique // n_ranks).astype(np.int32)
-    by_post = np.lexsort((_turn(p, owner[poster], rank), poster))
-    ptr = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(poster, minlength=n), out=ptr[1:])
+    by_post = np.lexsort((_distance(p, owner[poster], rank), poster))
+    ptr = starts(np.bincount(poster, minlength=n))
     return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags
 
 
@@ -147,11 +141,7 @@ def _queue_flags(queues: Queues, n_flags: I4) -> tuple[Queues, I4]:
     total = n_flags.astype(np.int64)
     numbers = []
     for end in (queues.dst, queues.src):
-        order = np.argsort(end, kind="stable")
-        counts = np.bincount(end, minlength=len(total))
-        number = np.empty(len(end), np.int64)
-        number[order] = np.arange(len(end)) - np.repeat(np.cumsum(counts) - counts, counts)
-        numbers.append(total[end] + number)
-        total = total + counts
+        numbers.append(total[end] + places_among(end))
+        total = total + np.bincount(end, minlength=len(total))
     named = replace(queues, data_flag=numbers[0], credit_flag=numbers[1])
     return named, total.astype(np.int32)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I8
+from hccc.ir.arrays import I8, places_among
 from hccc.ir.dag import Dag
 
 Text = NDArray[np.int32]
@@ -77,8 +77,7 @@ def _by_chunk(dag: Dag) -> _Chunks:
     chunk = dag.program.transfers["chunk"]
     order = np.argsort(chunk, kind="stable")
     start = np.flatnonzero(np.r_[True, np.diff(chunk[order]) != 0, True])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.repeat(start[:-1], np.diff(start))
+    place = places_among(chunk)
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     by_task = np.lexsort((place[dag.preds.index], position[dag.preds.owner()]))

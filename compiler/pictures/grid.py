@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hccc import text
 from hccc.ir.arrays import I8
+from hccc.ir.hashing import GOLDEN, mixed
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 
@@ -135,15 +135,6 @@ def _cells(pipeline: Pipeline) -> _Cells:
     return _Cells(task[by], subs[by], role[by], first)
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Every number to a random one (splitmix64)."""
-    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(31)
-    x *= np.uint64(0x94D049BB133111EB)
-    found: NDArray[np.uint64] = x ^ (x >> np.uint64(30))
-    return found
-
-
 def _alike(pipeline: Pipeline, cells: _Cells) -> list[I8]:
     """Resources with the same columns and operations, by first occurrence.
 
@@ -151,7 +142,7 @@ def _alike(pipeline: Pipeline, cells: _Cells) -> list[I8]:
     """
     op = pipeline.dag.program.transfers["op"][cells.task]
     key = (cells.sub.astype(np.uint64) * np.uint64(4) + op.astype(np.uint64)) * np.uint64(2)
-    sums = [np.add.reduceat(_mixed(key + np.uint64(i)), cells.first[:-1]) for i in (0, 1)]
+    sums = [np.add.reduceat(mixed((key + np.uint64(i)) * GOLDEN), cells.first[:-1]) for i in (0, 1)]
     _, first, which = np.unique(np.stack(sums, 1), axis=0, return_index=True, return_inverse=True)
     members = np.split(
         np.argsort(which.ravel(), kind="stable"), np.cumsum(np.bincount(which.ravel()))

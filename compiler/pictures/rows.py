@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.arrays import I8
+from hccc.ir.arrays import I8, starts
 from hccc.pictures.primitive_text import PrimitiveText
 from hccc.sim.simulate import Run
 
@@ -39,7 +39,7 @@ def shown_ranks(run: Run, texts: PrimitiveText, critical: I8, most: int) -> Show
     critical path first.
     """
     plan = run.machine.plan
-    ends = np.concatenate([[0], np.cumsum(plan.n_tb)]).astype(int).tolist()
+    ends = starts(plan.n_tb).tolist()
     weight = np.bincount(texts.rank[critical // run.batches], minlength=plan.n_ranks)
     whole = ends[-1] <= most
     groups = [[r] for r in range(plan.n_ranks)] if whole else _alike(run, texts)

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from hccc.ir.arrays import starts
 from hccc.network.resource_names import names
 from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text, spans
 from hccc.sim.simulate import Run
@@ -63,7 +64,7 @@ def _scope(run: Run, most: int) -> _Scope:
     if merged:
         per_primitive = 3 * windows
         notes.append("micro-batches of a primitive are merged: the run has too many")
-    first = plan.tb_ptr[np.concatenate([[0], np.cumsum(plan.n_tb)])]
+    first = plan.tb_ptr[starts(plan.n_tb)]
     ranks = int(np.searchsorted(first * per_primitive, most, side="right")) - 1
     ranks = min(max(ranks, 1), plan.n_ranks)
     if ranks < plan.n_ranks:

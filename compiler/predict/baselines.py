@@ -78,7 +78,7 @@ def alternatives(compiled: Compiled, topology: Topology, options: Options) -> li
     """hccc's own plan first, then all others that there are for its collective.
 
     Nothing is made before it is asked for; making one may raise UserError: no ring joins the
-    cluster (E451), or an imported plan cannot be raised to a program (E310).
+    cluster (E451), or an imported plan cannot be raised to a program (E320).
     """
     found = [Alternative("hccc", "as compiled", lambda: compiled.plan, _as_it_is)]
     found += _nccl(compiled.plan, topology, options)

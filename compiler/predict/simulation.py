@@ -76,7 +76,7 @@ class Sizes:
     factor: float = 4.0
 
     def all(self) -> list[int]:
-        """The sizes, smallest first. Raises E410 for none, and for too many."""
+        """The sizes, smallest first. Raises E410 for none, E418 for too many."""
         if self.smallest > self.largest:
             message = f"-b {self.smallest:,} is more than -e {self.largest:,}"
             raise fail("E410", message, help="a smaller -b, or a larger -e")
@@ -85,7 +85,7 @@ class Sizes:
             sizes.append(size)
             if len(sizes) > MOST_SIZES:
                 message = f"-f {self.factor:g}: more than {MOST_SIZES:,} sizes"
-                raise fail("E410", message, help="a larger -f, or a smaller -e")
+                raise fail("E418", message, help="a larger -f, or a smaller -e")
         return sizes
 
 

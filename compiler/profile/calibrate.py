@@ -16,10 +16,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 from hccc.runtime.measure.perf import Session
 
@@ -154,19 +154,6 @@ def _least(
     trust = np.ones(len(b))
     x = np.zeros(a.shape[1])
     for _ in range(ROUNDS):
-        x = _nonnegative(a * trust[:, None], b * trust)
+        x, _ = nnls(a * trust[:, None], b * trust, maxiter=100)
         trust = 1 / np.sqrt(np.maximum(np.abs(a @ x - b), 1e-3))
     return [float(v) for v in x]
-
-
-def _nonnegative(a: F8, b: F8) -> F8:
-    """The x ≥ 0 with the least |a · x − b|²: of all choices of what may be more than zero."""
-    best, least = np.zeros(a.shape[1]), float(b @ b)
-    for count in range(1, a.shape[1] + 1):
-        for free in map(list, combinations(range(a.shape[1]), count)):
-            x = np.zeros(a.shape[1])
-            x[free] = np.linalg.lstsq(a[:, free], b, rcond=None)[0]
-            error = float(((a @ x - b) ** 2).sum())
-            if (x >= 0).all() and error < least:
-                best, least = x, error
-    return best

@@ -10,14 +10,16 @@ import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from secrets import token_hex
 from textwrap import wrap
+from typing import TextIO
 
 import numpy as np
 
 from hccc import __version__
 from hccc.diagnostics import Source, fail
+from hccc.files.writing import check_place, named_errors, replace_all
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.profile.calibrate import FASTEST, Found
@@ -154,26 +156,17 @@ def check_free(paths: Sequence[Path]) -> None:
         if os.path.lexists(path) and not _ours(path):
             message = f"{path} is there already, and no file of `hccc profile`"
             raise fail("E430", message, help="give -o another name, or remove it")
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            message = f"{path}: {path.parent} is no directory that can be written"
-            raise fail("E431", message, help="give -o another place")
+        check_place(path)
 
 
 def write(files: Mapping[Path, str]) -> None:
     """All files whole, or none. Raises UserError E431."""
-    waiting = {path.with_name(f".{path.name[:64]}.{token_hex(8)}"): path for path in files}
-    try:
-        for new, path in waiting.items():
-            new.write_text(files[path], encoding="utf-8")
-        for new, path in waiting.items():
-            os.replace(new, path)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        message = f"{', '.join(map(str, files))}: cannot be written: {reason}"
-        raise fail("E431", message, help="give -o another place") from None
-    finally:
-        for new in waiting:
-            new.unlink(missing_ok=True)
+    with named_errors(Path(", ".join(map(str, files)))):
+        replace_all({path: partial(_put, body) for path, body in files.items()})
+
+
+def _put(body: str, file: TextIO) -> None:
+    file.write(body)
 
 
 def _ours(path: Path) -> bool:

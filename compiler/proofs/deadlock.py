@@ -11,7 +11,7 @@ import numpy as np
 
 from hccc.analysis.clocks import topological
 from hccc.analysis.execution_order import execution_order
-from hccc.analysis.grouping import transpose
+from hccc.analysis.grouping import root_of, transpose
 from hccc.analysis.waits import enforced, messages, name
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr, csr_from_pairs
@@ -99,16 +99,10 @@ def _groups(n: int, a: I4, b: I4) -> I4:
     """The first member of everyone's group, a[k] and b[k] being in one group: union-find."""
     root = np.arange(n).astype(np.int32)
     for k in range(len(a)):
-        x, y = a[k], b[k]
-        while root[x] != x:
-            root[x] = root[root[x]]
-            x = root[x]
-        while root[y] != y:
-            root[y] = root[root[y]]
-            y = root[y]
+        x, y = root_of(root, a[k]), root_of(root, b[k])
         root[max(x, y)] = min(x, y)
     for i in range(n):
-        root[i] = root[root[i]]
+        root[i] = root_of(root, i)
     return root
 
 

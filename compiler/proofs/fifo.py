@@ -16,7 +16,7 @@ import numpy as np
 from hccc.analysis.clocks import topological
 from hccc.analysis.grouping import graph, transpose
 from hccc.analysis.waits import enforced
-from hccc.ir.arrays import I4, I8, Csr
+from hccc.ir.arrays import I4, I8, Csr, places_among
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
 
@@ -96,9 +96,9 @@ def _messages(plan: Plan, operands: Operands, most: int) -> _Messages:
     same = (queue[1:] == queue[:-1]) & (plan.sub[row[1:]] == plan.sub[row[:-1]])
     new_step[1:] = ~(same & (np.diff(row) == 1))
     step = np.cumsum(new_step) - 1
-    within = np.arange(len(row)) - np.flatnonzero(new_step)[step]
+    within = places_among(step)
     begins = within % most == 0
     ends = np.append(begins[1:], True)[: len(row)]
     head = queue[begins]
-    number = np.arange(len(head)) - np.searchsorted(head, head)
+    number = places_among(head)
     return _Messages(head << 32 | number, number, row[begins], row[ends])

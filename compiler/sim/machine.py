@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.diagnostics import fail
-from hccc.ir.arrays import B1, I4, I8, Csr, frozen
+from hccc.ir.arrays import B1, I4, I8, Csr, frozen, places, starts
 from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Operands
+from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import routes
 
@@ -55,18 +55,18 @@ class Machine:
 
 
 def check_ranks(plan: Plan, topology: Topology) -> None:
-    """Raises E420 where a plan has not as many ranks as the cluster has GPUs."""
+    """Raises E130 where a plan has not as many ranks as the cluster has GPUs."""
     if plan.n_ranks != len(topology):
         ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
         help = "simulate on a cluster of as many GPUs as the program has ranks"
-        raise fail("E420", f"{plan.name} has {ranks}", help=help)
+        raise fail("E130", f"{plan.name} has {ranks}", help=help)
 
 
 def prepare(plan: Plan, topology: Topology) -> Machine:
     """The tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
-        UserError: E420 the numbers of ranks differ; E421 a primitive has no route to its operand.
+        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand.
     """
     check_ranks(plan, topology)
     rank = plan.rank_of()
@@ -76,7 +76,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
     uses, weight, alpha, resource, capacity = _uses(plan, topology, rank)
     cores = int(topology.cores.sum())
-    base = np.concatenate([[0], np.cumsum(plan.n_flags)]).astype(np.int64)
+    base = starts(plan.n_flags)
     posts = Csr(plan.posts.ptr, base[plan.posts.rank] + plan.posts.flag)
     return Machine(
         plan, topology,
@@ -117,7 +117,7 @@ def _cores(plan: Plan, t: Topology, first: int) -> I4:
     """
     widest = max(int(plan.n_tb.max(initial=1)), 1)
     rank = plan.block_rank()
-    within = np.arange(len(rank)) - np.repeat(np.cumsum(plan.n_tb) - plan.n_tb, plan.n_tb)
+    within = places(plan.n_tb)
     node, size = t.node[rank], np.bincount(t.node, minlength=t.n_nodes)
     place = (rank - t.first_rank[node]) * widest + within
     core = place * t.cores[node] // (size[node] * widest)
@@ -130,35 +130,19 @@ def _queues(operands: Operands) -> Csr:
     """The queue of every message a primitive takes or gives."""
     queue = operands.buffer == Buffer.QUEUE
     count = np.bincount(operands.owner()[queue], minlength=len(operands))
-    return Csr(np.concatenate([[0], np.cumsum(count)]), operands.rank[queue])
-
-
-def _crossing(plan: Plan, rank: I4) -> tuple[I4, I4, I4]:
-    """Every operand in another rank's memory: (primitive, from, to)."""
-    crossings = []
-    for operands, reads in ((plan.src, True), (plan.dst, False)):
-        row = operands.owner()
-        queue = operands.buffer == Buffer.QUEUE
-        away = ~queue & (operands.rank != rank[row])
-        here, there = rank[row[away]], operands.rank[away]
-        crossings.append((row[away], there, here) if reads else (row[away], here, there))
-        if not reads:  # the sender's store crosses the link, not the receiver's load
-            q = operands.rank[queue]
-            crossings.append((row[queue], plan.queues.src[q], plan.queues.dst[q]))
-    row, src, dst = (np.concatenate(column) for column in zip(*crossings, strict=True))
-    return row, src, dst
+    return Csr(starts(count), operands.rank[queue])
 
 
 def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
     """What each primitive uses, how often, and its α (µs): of several routes the slowest."""
-    row, src, dst = _crossing(plan, rank)
+    row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
     lost = np.flatnonzero(paths.bandwidth[at] <= 0)
     if len(lost):
         u, v = int(src[lost[0]]), int(dst[lost[0]])
         message = f"there is no route from {t.describe(u)} to {t.describe(v)}"
-        raise fail("E421", message, help="another cluster, or a program that takes another route")
+        raise fail("E131", message, help="another cluster, or a program that takes another route")
     alpha = np.zeros(len(plan))
     np.maximum.at(alpha, row, paths.alpha[at])
     used = paths.uses.take(at)

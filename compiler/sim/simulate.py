@@ -118,8 +118,8 @@ def simulate(machine: Machine, request: Request) -> Run:
     """Runs `machine` for one call. O(instances · (log blocks + what a change of rates reaches)).
 
     Raises:
-        UserError: E422 the plan cannot run so (window, kind of call, too many micro-batches),
-            E423 it hangs.
+        UserError: E426 its queues are too short for the window; E460 it serves no such calls;
+            E461 too many micro-batches; E462 it hangs.
     """
     plan = machine.plan
     _check(machine, request)
@@ -127,12 +127,12 @@ def simulate(machine: Machine, request: Request) -> Run:
     batches, micro, last = batches_of(plan, block, request.micro_batch)
     if len(plan) * batches > MOST_INSTANCES:
         what = f"{len(plan):,} primitives × {batches:,} micro-batches"
-        raise fail("E422", f"{what} are too many to simulate", help="a larger --micro-batch")
+        raise fail("E461", f"{what} are too many to simulate", help="a larger --micro-batch")
     window = min(request.window or plan.max_window or batches, batches)
     s = _state(machine, request, (batches, window), micro, last)
     if hung := engine.run(s, float(plan.channels)):
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
-        raise fail("E423", f"{hung} thread blocks of {plan.name} never finish", help=help)
+        raise fail("E462", f"{hung} thread blocks of {plan.name} never finish", help=help)
     time = launch_of(machine, request) + float(s.instance["end"].max(initial=0.0))
     figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
     figures += [s.resource[name] for name in ("carried", "active")]
@@ -156,10 +156,10 @@ def _check(machine: Machine, request: Request) -> None:
     if request.in_place not in plan.modes:
         kind = "in" if request.in_place else "out of"
         help = "leave --in-place out" if request.in_place else "give --in-place"
-        raise fail("E422", f"{plan.name} serves no calls {kind} place", help=help)
+        raise fail("E460", f"{plan.name} serves no calls {kind} place", help=help)
     if plan.max_window and (request.window > plan.max_window):
         message = f"window {request.window}: {plan.name} is safe up to {plan.max_window}"
-        raise fail("E422", message, help=f"--window {plan.max_window}")
+        raise fail("E426", message, help=f"--window {plan.max_window}")
 
 
 def _state(

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.hashing import GOLDEN, mixed
 from hccc.runtime.layout import DTYPES
 
 Array = NDArray[Any]
@@ -41,7 +42,6 @@ _EXPONENT = {
 _MOST_AT_ONCE = 32  # ranks that give something else than 0 to a sum
 _MOST_FACTORS = 12  # ranks that give something else than ±1 to a product
 _BLOCK = 1 << 16  # elements at a time: what fits the cache
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +60,17 @@ class Pattern:
         return DTYPES[self.dtype]
 
 
-def _mixed(x: U8) -> U8:
-    """splitmix64's finaliser: every bit of the result depends on every bit of `x`."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
 def _of_elements(p: Pattern, start: int, stop: int) -> U8:
     """A hash of each element of [start, stop), the same for all ranks."""
-    return _mixed(
-        (np.arange(start, stop, dtype=np.uint64) + np.uint64((p.seed & 0xFFFFFF) << 40)) * _GOLDEN
+    return mixed(
+        (np.arange(start, stop, dtype=np.uint64) + np.uint64((p.seed & 0xFFFFFF) << 40)) * GOLDEN
     )
 
 
 def _of_rank(elements: U8, rank: int) -> U8:
     """The elements' hashes made this rank's own: one multiplication, as they are mixed already."""
-    key = _mixed(np.array([rank + 1], np.uint64) * _GOLDEN)
-    h = (elements ^ key) * _GOLDEN
+    key = mixed(np.array([rank + 1], np.uint64) * GOLDEN)
+    h = (elements ^ key) * GOLDEN
     h ^= h >> np.uint64(32)
     return h
 

@@ -70,7 +70,7 @@ def test_what_cannot_be_is_said_at_once(hccc: Hccc, tmp_path: Path) -> None:
     for options, error, exit_code in (
         (["-o", mine], "error[E430]", 1),
         (["-o", tmp_path / "no" / "x"], "error[E431]", 1),
-        (["--device", "cuda"], "error[E430]: CuPy", 1),
+        (["--device", "cuda"], "error[E456]: CuPy", 1),
         (["--ranks", "3"], "error", 2),
         (["--time", "0"], "error", 2),
     ):

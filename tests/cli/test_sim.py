@@ -90,7 +90,7 @@ def test_plans_of_one_kind_of_call(hccc: Hccc, tmp_path: Path) -> None:
     site = tmp_path / "two.cluster"
     site.write_text(TWO)
     code, _, err = hccc("sim", PAIR, "--cluster", site, "-e", "1K")
-    assert code == 1 and "error[E422]" in err and "give --in-place" in err
+    assert code == 1 and "error[E460]" in err and "give --in-place" in err
     assert len(simulated(hccc, PAIR, "--cluster", site, "-e", "1K", "--in-place")["results"]) == 1
 
 
@@ -121,8 +121,8 @@ REFUSED: dict[str, tuple[list[object], str]] = {
     "a program as cluster": ([RING, "--cluster", RING], "E030"),
     "a cluster as program": ([DGX, "--cluster", DGX], "E010"),
     "another number of ranks": ([RING, "--cluster", TOPO4], "E130"),
-    "too many sizes": ([RING, "--cluster", DGX, "-f", "1.00001"], "E410"),
-    "too many micro-batches": ([RING, "--cluster", DGX, "--micro-batch", "1", "-b", "1G"], "E422"),
+    "too many sizes": ([RING, "--cluster", DGX, "-f", "1.00001"], "E418"),
+    "too many micro-batches": ([RING, "--cluster", DGX, "--micro-batch", "1", "-b", "1G"], "E461"),
     "not a size": ([RING, "--cluster", DGX, "--micro-batch", "worst"], "E400"),
 }
 
@@ -139,7 +139,7 @@ def test_a_plan_of_another_number_of_ranks(hccc: Hccc, tmp_path: Path) -> None:
     plan, one = tmp_path / "plan.json", tmp_path / "one.cluster"
     plan.write_text(hccc(RING, "--emit=plan")[1])
     code, _, err = hccc("sim", plan, "--cluster", TOPO4)
-    assert code == 1 and "error[E420]" in err
+    assert code == 1 and "error[E130]" in err
     one.write_text("define nodenum = 1\ndefine node1 = 1\n")
     code, _, err = hccc("sim", RING, "--cluster", one)
     assert code == 1 and "the cluster has 1 GPU\n" in err and "nRanks=1," not in err

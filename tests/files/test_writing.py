@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
 import pytest
 
 from hccc.diagnostics import UserError
-from hccc.files.writing import write_whole
+from hccc.files.writing import beside, remove_leftovers, replace_all, write_whole
 
 
 def test_a_new_file_and_over_an_old_one(tmp_path: Path) -> None:
@@ -61,3 +62,66 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     write_whole(tmp_path / "here", lambda file: file.write("new"))
     assert (tmp_path / "here").is_symlink()
     assert (tmp_path / "there").read_text() == "new"
+
+
+def _puts(body: str) -> Callable[[TextIO], object]:
+    return lambda file: file.write(body)
+
+
+def _fails(file: TextIO) -> None:
+    file.write("half")
+    raise OSError(28, "No space left on device")
+
+
+def test_several_files_all_or_none(tmp_path: Path) -> None:
+    old, new, gone = (tmp_path / name for name in ("old", "new", "gone"))
+    old.write_text("before")
+    gone.write_text("gone")
+    before = old.stat()
+    with pytest.raises(OSError, match="No space"):
+        replace_all({old: _puts("x"), new: _fails}, [gone])
+    assert sorted(os.listdir(tmp_path)) == ["gone", "old"] and old.read_text() == "before"
+    with pytest.raises(FileNotFoundError):  # the last rename fails: what was renamed is put back
+        replace_all({old: _puts("x"), new: _puts("y"), tmp_path / "no" / "z": _puts("z")}, [gone])
+    with pytest.raises(FileNotFoundError):
+        replace_all({old: _puts("x"), new: _puts("y")}, [gone, tmp_path / "nothing"])
+    assert sorted(os.listdir(tmp_path)) == ["gone", "old"] and old.read_text() == "before"
+    assert (old.stat().st_ino, old.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    replace_all({old: _puts("x"), new: _puts("y")}, [gone])
+    assert sorted(os.listdir(tmp_path)) == ["new", "old"]
+    assert (old.read_text(), new.read_text()) == ("x", "y")
+
+
+def test_where_files_have_one_name_only_they_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on FAT; and a rename that fails after that puts the copy back."""
+
+    def link(*paths: Path) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_text("1")
+    second.mkdir()
+    with pytest.raises(OSError):
+        replace_all({first: _puts("x"), second: _puts("y")})
+    assert first.read_text() == "1" and sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_leftovers_go_when_they_are_old_and_ours(tmp_path: Path) -> None:
+    ours, other = beside(tmp_path / ("x" * 300)), beside(tmp_path / "y")
+    mine = [
+        tmp_path / name for name in (".y.0123456789abcdef", ".y.hccc-0123", "y.hccc-" + "0" * 16)
+    ]
+    for path in (ours, other, *mine):
+        path.write_text("z")
+    link = beside(tmp_path / "y")
+    link.symlink_to(ours)
+    remove_leftovers(tmp_path)
+    assert ours.exists() and other.exists()  # too new: their writer may be there
+    remove_leftovers(tmp_path, "x" * 300, age_s=0)
+    assert not ours.exists() and other.exists()
+    remove_leftovers(tmp_path, age_s=0)
+    assert sorted(tmp_path.iterdir()) == sorted([*mine, link])
+    remove_leftovers(tmp_path / "no such directory")

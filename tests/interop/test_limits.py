@@ -93,14 +93,14 @@ def test_collectives_that_a_dialect_lacks(op: str, dialect: str) -> None:
 
 def test_options() -> None:
     made = plan(RING, "Allreduce", 4)
-    refused("E524", "dialect", made, "nccl")
-    refused("E524", "protocol", made, protocol="LL64")
+    refused("E410", "dialect", made, "nccl")
+    refused("E410", "protocol", made, protocol="LL64")
     with pytest.raises(UserError, match="in place or out of place"):
         msccl_xml.dumps(made, "msccl", None)
-    refused("E524", "does not serve", replace(made, in_place=False))
-    refused("E524", "hangs", made, largest=0)
-    refused("E524", "identifier", replace(made, name="2D"))
-    refused("E524", "identifier", replace(made, name='x" evil="1'))
+    refused("E460", "does not serve", replace(made, in_place=False))
+    refused("E303", "hangs", made, largest=0)
+    refused("E526", "identifier", replace(made, name="2D"))
+    refused("E526", "identifier", replace(made, name='x" evil="1'))
 
 
 def test_one_file_for_both_kinds_of_call() -> None:

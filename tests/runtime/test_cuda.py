@@ -44,7 +44,7 @@ def device(**changes: Any) -> Device:
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(UserError, match=r"E430(.|\n)*pip install"):
+    with pytest.raises(UserError, match=r"E456(.|\n)*pip install"):
         find_device()
 
 
@@ -58,10 +58,10 @@ def test_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = SimpleNamespace(getDeviceCount=count, CUDARuntimeError=NoDriver)
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    with pytest.raises(UserError, match=r"E431(.|\n)*InsufficientDriver"):
+    with pytest.raises(UserError, match=r"E457(.|\n)*InsufficientDriver"):
         find_device()
     runtime.getDeviceCount = lambda: 0
-    with pytest.raises(UserError, match="E431"):
+    with pytest.raises(UserError, match="E457"):
         find_device()
 
 

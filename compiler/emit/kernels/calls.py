@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.arrays import I4, I8
+from hccc.ir.arrays import I4, I8, places_among
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
 
@@ -42,11 +42,7 @@ Argument = Call | Number | str
 
 def incoming(plan: Plan) -> I8:
     """The number of each queue among those of its receiver: i8[Q]."""
-    order = np.argsort(plan.queues.dst, kind="stable")
-    dst = plan.queues.dst[order]
-    local = np.empty(len(order), np.int64)
-    local[order] = np.arange(len(order)) - np.searchsorted(dst, dst)
-    return local
+    return places_among(plan.queues.dst)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

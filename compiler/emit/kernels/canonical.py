@@ -15,6 +15,7 @@ import numpy as np
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Buffer
+from hccc.ir.ranks import rank_distance
 
 
 def canonical(plan: Plan) -> Plan:
@@ -25,10 +26,10 @@ def canonical(plan: Plan) -> Plan:
     queued = dst.buffer == Buffer.QUEUE
     there = dst.rank.astype(np.int64)
     there[queued] = plan.queues.dst[dst.rank[queued]]
-    by_dst = np.lexsort((dst.slot, turn(plan, owner[row], there), dst.buffer, row))
+    by_dst = np.lexsort((dst.slot, distance(plan, owner[row], there), dst.buffer, row))
     order = replace(dst, rank=dst.rank[by_dst], buffer=dst.buffer[by_dst], slot=dst.slot[by_dst])
     row = posts.owner()
-    by_post = np.lexsort((posts.flag, turn(plan, owner[row], posts.rank), row))
+    by_post = np.lexsort((posts.flag, distance(plan, owner[row], posts.rank), row))
     by_wait = np.lexsort((waits.index, waits.owner()))
     return replace(
         plan,
@@ -38,10 +39,6 @@ def canonical(plan: Plan) -> Plan:
     )
 
 
-def turn(plan: Plan, here: I4 | I8, there: I4 | I8) -> I8:
-    """How far on `there` is, alike at every rank: nodes first, then GPUs within the node."""
-    n = plan.n_ranks
-    gpus = plan.gpus_per_node if plan.gpus_per_node and n % plan.gpus_per_node == 0 else n
-    a, b = np.asarray(here, np.int64), np.asarray(there, np.int64)
-    nodes = (b // gpus - a // gpus) % (n // gpus)
-    return nodes * gpus + (b % gpus - a % gpus) % gpus
+def distance(plan: Plan, here: I4 | I8, there: I4 | I8) -> I8:
+    """`rank_distance` on the ranks of `plan`."""
+    return rank_distance(plan.n_ranks, plan.gpus_per_node, here, there)

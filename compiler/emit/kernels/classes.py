@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.emit.kernels.forms import Axis, Grid
-from hccc.ir.arrays import I4, I8, frozen
+from hccc.ir.arrays import I4, I8, frozen, places
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Operands
 
@@ -72,7 +72,7 @@ def classes(plan: Plan) -> list[Class]:
     """The classes of all thread blocks, in order of their first thread block and rank."""
     ids = shape_ids(plan)
     rank = plan.block_rank()
-    tb = np.arange(len(rank)) - np.repeat(np.cumsum(plan.n_tb) - plan.n_tb, plan.n_tb)
+    tb = places(plan.n_tb)
     alike: dict[bytes, list[int]] = defaultdict(list)
     for block, (a, b) in enumerate(zip(plan.tb_ptr[:-1], plan.tb_ptr[1:], strict=True)):
         alike[ids[a:b].tobytes()].append(block)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from hccc import __version__
 from hccc.dtypes import (
@@ -17,9 +17,10 @@ from hccc.dtypes import (
     Reduction,
 )
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.view import checked_name, describe, safe_comment, shape
+from hccc.emit.kernels.view import checked_name, describe, safe_comment
 from hccc.emit.targets import Target
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
 
 SAYS = {
@@ -99,7 +100,7 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         collective=describe(plan),
         says=SAYS[c.op],
         reduces=reduces,
-        shape=tuple(shape(plan).items()),
+        shape=tuple(asdict(kernel_shape(plan)).items()),
         input_blocks=_blocks(c, c.input_blocks),
         output_blocks=_blocks(c, c.output_blocks),
         names=tuple(names.items()),

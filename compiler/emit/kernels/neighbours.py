@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.diagnostics import InternalError
-from hccc.emit.kernels.canonical import turn
+from hccc.emit.kernels.canonical import distance
 from hccc.emit.kernels.classes import rank_axes
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Form, Grid, names
@@ -44,7 +44,7 @@ def pairs(plan: Plan) -> tuple[I8, I8]:
     found = np.unique(np.concatenate([a * n + b, b * n + a]))
     a, b = found // n, found % n
     a, b = a[a != b], b[a != b]
-    order = np.lexsort((turn(plan, a, b), a))
+    order = np.lexsort((distance(plan, a, b), a))
     return a[order], b[order]
 
 

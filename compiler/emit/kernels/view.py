@@ -8,7 +8,7 @@ Time is linear in the plan's primitives, in NumPy; the text's size is that of th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from hccc.emit.kernels.neighbours import Neighbours, neighbours
 from hccc.emit.kernels.width import fits_int
 from hccc.emit.targets import Target
 from hccc.ir.collective import OpType
+from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
 
 WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it
@@ -139,28 +140,11 @@ def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
     calls = sum(len(s.calls) for s in found)
     operands = int((plan.src.counts() + plan.dst.counts()).max())
     return (
-        *((f"HCCC_{name.upper()}", value) for name, value in shape(plan).items()),
+        *((f"HCCC_{name.upper()}", value) for name, value in asdict(kernel_shape(plan)).items()),
         ("HCCC_THREADS", plan.warps * WARP),
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )
-
-
-def shape(plan: Plan) -> dict[str, int]:
-    """The fields of `hccc_shape` in layout.h, in its order."""
-    queues = max(incoming(plan).tolist(), default=-1) + 1
-    return {
-        "ranks": plan.n_ranks,
-        "sub": plan.collective.chunks_per_block,
-        "lanes": plan.channels,
-        "blocks": max(1, int(plan.n_tb.max())),
-        "flags": int(plan.n_flags.max()),
-        "scratch": int(plan.scratch_slots.max()),
-        "stage": int(plan.stage_slots.max()),
-        "queues": queues,
-        "slots": plan.queue_slots if queues else 1,
-        "grain": plan.grain,
-    }
 
 
 def _admission(plan: Plan) -> list[str]:

@@ -98,7 +98,8 @@ def dumps(
 
     Raises:
         UserError E520, E521, E525: the plan's shape (`msccl_steps`); E522: the collective or
-        operation; E523: a limit of the runtimes; E524: the call's options.
+        operation; E523: a limit of the runtimes; E524, E460: the kinds of call; E303: the FIFOs;
+        E410: no such dialect or protocol; E526: the name.
     """
     d = _checked(plan, dialect, in_place, protocol, largest, op)
     _early_limits(plan, d, in_place)
@@ -118,9 +119,9 @@ def _checked(
 ) -> Dialect:
     d = DIALECTS.get(dialect)
     if d is None:
-        raise fail("E524", f"the dialect {dialect!r} is not one of {', '.join(DIALECTS)}")
+        raise fail("E410", f"the dialect {dialect!r} is not one of {', '.join(DIALECTS)}")
     if protocol not in PROTOCOLS:
-        raise fail("E524", f"the protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
+        raise fail("E410", f"the protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
     c = plan.collective
     if c.op not in d.collectives:
         known = ", ".join(dict.fromkeys(d.collectives.values()))
@@ -135,9 +136,9 @@ def _checked(
         known = ", ".join(OPERATIONS)
         raise fail("E522", f"MSCCL's runtimes reduce with {known}, not {op}")
     if largest is not None and largest < 1:
-        raise fail("E524", f"with {protocol} FIFOs this plan hangs whatever the message size")
+        raise fail("E303", f"with {protocol} FIFOs this plan hangs whatever the message size")
     if _NAME.fullmatch(plan.name) is None:
-        raise fail("E524", "the plan's name is not an identifier of at most 63 letters")
+        raise fail("E526", "the plan's name is not an identifier of at most 63 letters")
     _mode(plan, d, in_place)
     return d
 
@@ -148,7 +149,7 @@ def _mode(plan: Plan, d: Dialect, in_place: bool | None) -> None:
         raise fail("E524", f"a file of the {d.name} dialect is for calls in place or out of place")
     for mode in (False, True) if in_place is None else (in_place,):
         if mode not in plan.modes:
-            raise fail("E524", f"this plan does not serve calls {_words(mode)}")
+            raise fail("E460", f"this plan does not serve calls {_words(mode)}")
     if plan.collective.op is OpType.SENDRECV and in_place:
         raise fail("E522", "sendrecv is a custom collective there, and those are not in place")
 

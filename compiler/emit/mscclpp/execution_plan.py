@@ -38,8 +38,9 @@ def dumps(
     memory, None for a node's; threads: of a thread block.
 
     Raises:
-        UserError E530, E531: the plan's shape (`mscclpp_ops`); E532: what the executor does not
-        do; E533: a limit of its tables.
+        UserError E530, E531: the plan's shape (`operations`); E532: what the executor does not
+        do; E533: a limit of its tables; E534: memory out of reach; E460: the kind of call; E526:
+        the name.
     """
     _expressible(plan, in_place, op)
     blocks = operations(plan, in_place)
@@ -77,9 +78,9 @@ def _expressible(plan: Plan, in_place: bool, op: str) -> None:
     if c.reduces and op != "sum":
         raise fail("E532", f"MSCCL++'s executor reduces with sum only, not {op}")
     if in_place not in plan.modes:
-        raise fail("E532", f"this plan does not serve calls {'in' if in_place else 'out of'} place")
+        raise fail("E460", f"this plan does not serve calls {'in' if in_place else 'out of'} place")
     if _NAME.fullmatch(plan.name) is None:
-        raise fail("E532", "the plan's name is not an identifier of at most 63 letters")
+        raise fail("E526", "the plan's name is not an identifier of at most 63 letters")
 
 
 def _reachable(plan: Plan, blocks: list[Block], domain: int) -> None:
@@ -87,7 +88,7 @@ def _reachable(plan: Plan, blocks: list[Block], domain: int) -> None:
         for rank in sorted(block.touches):
             if rank // domain != block.rank // domain:
                 raise fail(
-                    "E532",
+                    "E534",
                     f"rank {block.rank} reads or writes rank {rank}'s memory, but only {domain} "
                     "ranks are within reach of a memory channel",
                     help="compile for one node, or say how many ranks share an IPC domain",

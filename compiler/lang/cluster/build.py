@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, Csr
+from hccc.ir.arrays import B1, I4, I8, Csr, starts
 from hccc.ir.topology import F8, Device, Level, Rate, Rates, Topology
 from hccc.lang.cluster.site import Between, Degraded, Entry, Kind, Site, Tier
 from hccc.lang.mistakes import Mistake
@@ -48,7 +48,7 @@ class _Builder:
         self.site = site
         kinds = site.kinds
         self.sizes = np.repeat([k.size for k in kinds], [k.count for k in kinds])
-        self.first = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.first = starts(self.sizes)
         n = int(self.first[-1])
         self.n = n
         self.node = np.repeat(np.arange(site.n_nodes), self.sizes)
@@ -144,7 +144,9 @@ class _Builder:
         x, y = self.first[pairs[:, 0], None], self.first[pairs[:, 1], None]
         made = _resolved(between, "direct", self.site)
         if made:
-            ends = np.stack([x + [e.a[0] for e in made], y + [e.b[0] for e in made]], axis=2)
+            ends = np.stack(
+                [x + np.array([e.a[0] for e in made]), y + np.array([e.b[0] for e in made])], axis=2
+            )
             self.links.add(ends.reshape(-1, 2), [e.rate for e in made], len(pairs))
         if made := _resolved(between, "switch", self.site):
             groups = self._groups(Level.SWITCH, [e.rate for e in made], len(pairs)) - first_switch
@@ -376,4 +378,4 @@ def _kept(group: I8, rank: I8, stays: B1) -> Csr:
     group, rank = group[stays[group]], rank[stays[group]]
     order = np.lexsort((rank, group))
     counts = np.bincount(group, minlength=len(stays))[stays]
-    return Csr(np.concatenate([[0], np.cumsum(counts)]), rank[order])
+    return Csr(starts(counts), rank[order])

@@ -11,9 +11,10 @@ from itertools import groupby
 
 import numpy as np
 
+from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Level, Topology
 from hccc.lang.cluster.printer_internode import between
-from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate, runs, side_nodes
+from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate, side_nodes
 
 Member = tuple[int, tuple[int, ...] | None]  # a node, and which of its NICs (None: all)
 
@@ -144,7 +145,7 @@ def _tiers(t: Topology) -> Iterator[str]:
     entries = []
     for name in range(int(spine.max()) + 1):
         on = np.flatnonzero(spine == name)
-        leaves = ", ".join(runs("leaf", np.unique(leaf[on]).tolist()))
+        leaves = ", ".join(named_runs("leaf", np.unique(leaf[on]).tolist()))
         entries.append(_tier(leaves, t, int(top[on[0]])))
     yield f"define spine = [{', '.join(entries)}]"
 
@@ -156,7 +157,7 @@ def _tier(below: str, t: Topology, group: int) -> str:
 def _members(members: Iterable[Member]) -> str:
     text = []
     for nics, run in groupby(members, key=lambda m: m[1]):
-        text.append(f"({', '.join(runs('node', [node for node, _ in run]))})")
+        text.append(f"({', '.join(named_runs('node', [node for node, _ in run]))})")
         if nics is not None:
             text.append(f"({', '.join(map(str, nics))})")
     return ", ".join(text)

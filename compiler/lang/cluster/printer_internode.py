@@ -13,9 +13,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, Csr
+from hccc.ir.arrays import B1, I4, I8, Csr, entries
+from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Topology
-from hccc.lang.cluster.printer_text import joint, rate, runs, side_nodes
+from hccc.lang.cluster.printer_text import joint, rate, side_nodes
 
 MOST_NODES = 2048  # that one `interbandwidth` may be about
 MOST_ENTRIES = 64  # of one pair, to look for pairs that are alike
@@ -30,7 +31,7 @@ def between(t: Topology) -> Iterator[str]:
 
 
 def _joined(nodes: list[int], kind: str, made: list[str]) -> Iterator[str]:
-    yield f"define internode = ({', '.join(runs('node', nodes))})"
+    yield f"define internode = ({', '.join(named_runs('node', nodes))})"
     yield f"define interbandwidth = {{{kind} => [{', '.join(made)}]}}"
 
 
@@ -174,11 +175,11 @@ def _same(g: _Groups, i: int, nodes: I8, model: I8) -> int | None:
     sizes = t.node_size[nodes]
     for s, (node, side, found) in enumerate(ends):
         least = int((sizes[1:] if s else sizes[:-1]).min())
-        counts = side.ptr[mine + 1] - side.ptr[mine]
+        ptr, chosen = entries(side.ptr, mine)
+        counts = np.diff(ptr)
         if (found != node).any() or (counts != works[s][entry, node]).any():
             return None
-        skip = np.repeat(side.ptr[mine] - np.cumsum(counts) + counts, counts)
-        member = t.local[side.index[skip + np.arange(len(skip))]]
+        member = t.local[side.index[chosen]]
         if not allowed[s][np.repeat(entry, counts), member].all() or allowed[s][:, least:].any():
             return None
     alike = mine + t.first_switch, g.number[model][entry] + t.first_switch

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 
 from hccc.ir.arrays import I4
+from hccc.ir.ranks import runs
 from hccc.ir.topology import Rate, Topology
 
 
@@ -22,7 +22,7 @@ def rate(r: Rate) -> str:
 def numbers(found: Sequence[int]) -> str:
     """`0..3, 6` of ascending numbers; two in a row stay two."""
     return ", ".join(
-        f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in _runs(found)
+        f"{a}..{b}" if b - a > 1 else ", ".join(map(str, range(a, b + 1))) for a, b in runs(found)
     )
 
 
@@ -36,19 +36,6 @@ def gpus(local: Sequence[int]) -> str:
 def ids(t: Topology, ranks: Sequence[int]) -> str:
     """The GPUs that these ranks are, as their node numbers them."""
     return gpus(t.local[list(ranks)].tolist())
-
-
-def runs(kind: str, found: Sequence[int]) -> Iterator[str]:
-    """`node1..node4`, `node6`, … of numbers from 0."""
-    for run in _runs(found):
-        first, last = f"{kind}{run[0] + 1}", f"{kind}{run[-1] + 1}"
-        yield first if len(run) == 1 else f"{first}..{last}"
-
-
-def _runs(found: Sequence[int]) -> Iterator[list[int]]:
-    """Parts in which each number is one more than the one before."""
-    for _, run in groupby(enumerate(found), key=lambda pair: pair[1] - pair[0]):
-        yield [value for _, value in run]
 
 
 def joint(t: Topology, k: int) -> str:

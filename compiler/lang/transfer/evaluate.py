@@ -283,6 +283,8 @@ class _Evaluator:
             fault.loops.insert(0, (stmt.target, iteration_value(variable, fault.iteration)))
             fault.iteration = int(iteration[fault.iteration])
             raise fault
+        if part is None:
+            raise InternalError("a batch of no iterations")
         frame.adopt(part, iteration, self._live.loops[stmt].keep)
         self._hand_over(part, frame, iteration, variable)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.diagnostics import fail
-from hccc.ir.arrays import I4, I8
+from hccc.ir.arrays import I4, I8, places, starts
 from hccc.ir.topology import F8, US_PER_MB, Topology
 from hccc.network.routes import Routes, routes
 from hccc.synth.builtin.paths import costs, path
@@ -151,8 +151,8 @@ def _hops(t: Topology) -> _Hops:
         pairs.append(_pairs(first, size, first[after], size[after]))
     src, dst = (np.concatenate(x).astype(np.int32) for x in zip(*pairs, strict=True))
     paths = routes(t, src, dst)
-    inside = np.concatenate([[0], np.cumsum(size * size)])
-    across = inside[-1] + np.concatenate([[0], np.cumsum(size * size[after])])
+    inside = starts(size * size)
+    across = inside[-1] + starts(size * size[after])
     return _Hops(t, paths, inside, across, np.zeros(len(paths.resource)))
 
 
@@ -160,7 +160,7 @@ def _pairs(a: I8, a_size: I8, b: I8, b_size: I8) -> tuple[I8, I8]:
     """All pairs of a rank of range k of `a` and one of range k of `b`, row-major."""
     count = a_size * b_size
     k = np.repeat(np.arange(len(a)), count)
-    at = np.arange(len(k)) - np.repeat(np.cumsum(count) - count, count)
+    at = places(count)
     return a[k] + at // b_size[k], b[k] + at % b_size[k]
 
 

@@ -184,9 +184,9 @@ def test_what_the_executor_cannot_do() -> None:
     refused("E532", "Broadcast", plan("binomial_broadcast"))
     refused("E532", "sum only", ring, op="max")
     refused("E532", "sum only", ring, op="avg")
-    refused("E532", "does not serve", replace(ring, in_place=False))
-    refused("E532", "identifier", replace(ring, name="a b"))
-    refused("E532", "within reach", plan("hm_allgather"))
+    refused("E460", "does not serve", replace(ring, in_place=False))
+    refused("E526", "identifier", replace(ring, name="a b"))
+    refused("E534", "within reach", plan("hm_allgather"))
     for op in OpType:
         assert (op in mscclpp_json.COLLECTIVES) == (op.value in {
             "Allreduce", "Allgather", "Reducescatter", "Alltoall", "SendRecv",
