@@ -28,11 +28,10 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.msccl import load as msccl
 from hccc.lang.transfer import load as transfer
+from hccc.library import shipped
 from hccc.options import Options
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import check_plan
-
-STDIN = "<stdin>"
 
 
 class Kind(Enum):
@@ -68,9 +67,12 @@ def kind_of(text: str, name: str = "") -> Kind:
 
 
 def read(path: Path) -> Source:
-    """The text of a file of any kind, read once; `-` is stdin. Raises E401, E402, E404."""
-    name = STDIN if str(path) == "-" else str(path)
-    return Source(name, read_text(path, lambda head: _MOST[kind_of(head, name)]))
+    """The text of a file of any kind, or of what ships by that name, read once; `-` is stdin.
+
+    Raises:
+        UserError: E401, E402, E404.
+    """
+    return shipped.read(path, lambda head: _MOST[kind_of(head, str(path))])
 
 
 def opened(path: Path) -> Path | Source:
@@ -79,9 +81,8 @@ def opened(path: Path) -> Path | Source:
 
 
 def load_cluster(path: Path) -> Topology:
-    """The cluster in a file, `-` is stdin. Raises `UserError` for anything wrong with it."""
-    name = STDIN if str(path) == "-" else str(path)
-    return parse_cluster(Source(name, read_text(path, cluster.MAX_BYTES)))
+    """The cluster in a file, or that ships by that name; `-` is stdin. Raises `UserError`."""
+    return parse_cluster(shipped.read(path, cluster.MAX_BYTES, shipped.CLUSTERS))
 
 
 @interruptible

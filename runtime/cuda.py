@@ -176,7 +176,7 @@ class CudaCommunicator:
     def _run(self, kernel: Any, params: Any) -> float:
         events = self.device.cupy.cuda.Event
         start, stop = events(), events()
-        grid = (self.shape.blocks * self.shape.lanes, self.shape.ranks)
+        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
         start.record()
         # Not RawKernel's own cooperative flag: with it CuPy compiles relocatable code and links
         # a library that wheels do not bring, which only grid-wide barriers would need.
@@ -189,7 +189,7 @@ class CudaCommunicator:
     def _kernel(self, variant: Variant) -> Any:
         if variant not in self._kernels:
             kernel = self._load(variant)
-            blocks = self.shape.blocks * self.shape.lanes * self.shape.ranks
+            blocks = self.shape.blocks * self.shape.channels * self.shape.ranks
             _check_grid(self.device, kernel, blocks, self.threads)
             self._kernels[variant] = kernel
         return self._kernels[variant]

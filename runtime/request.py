@@ -29,6 +29,7 @@ class Array(Protocol):
     @property
     def size(self) -> int:
         """How many elements."""
+        ...
 
     @property
     def flags(self) -> Any:
@@ -83,7 +84,7 @@ class Request:
 def check_shape(shape: Shape) -> None:
     """Raises UserError E454 for more thread blocks than one launch may have."""
     if shape.launch_blocks > MOST_BLOCKS:
-        counts = f"{shape.ranks} ranks of {shape.blocks} thread blocks in {shape.lanes} channels"
+        counts = f"{shape.ranks} ranks of {shape.blocks} thread blocks in {shape.channels} channels"
         raise fail(
             "E454",
             f"{counts} are {shape.launch_blocks:,}, more than the {MOST_BLOCKS:,} of a launch",

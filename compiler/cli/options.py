@@ -136,7 +136,11 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         default="Simple",
         help="Flags beside the data, or in every 16 or 128 bytes.",
     ),
-    click.option("--launch", type=_MICROSECONDS, default=0, help="µs before the first step."),
+    click.option(
+        "--launch",
+        type=_MICROSECONDS,
+        help="µs before the first step.  [default: as the cluster says]",
+    ),
     click.option("--step", type=_MICROSECONDS, default=0, help="µs more of every step."),
     click.option("--interpret", type=_MICROSECONDS, default=0, help="µs more, of an interpreter."),
     click.option(

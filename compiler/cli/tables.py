@@ -1,4 +1,4 @@
-"""table: measurements as nccl-tests prints them, and as its `-J` reports them.
+"""tables: measurements as nccl-tests prints them, and as its `-J` reports them.
 
 Column widths, rounding and names are those of nccl-tests' `src/util.cu`, so that whatever reads
 its output reads this.

@@ -1,6 +1,6 @@
-"""MSCCL XML to Plan: thread blocks, queues and flags as the XML's runtimes execute them.
+"""msccl_plan: MSCCL XML to Plan, with blocks, queues and flags as its runtimes execute them.
 
-Semantics (refs to msccl-formats.md §1.3-1.4): steps run in file order; a connection (src, dst,
+Semantics (msccl-formats §4, §5): steps run in file order; a connection (src, dst,
 channel) is a queue; a step that receives combines the queue's message with its *local* operand,
 whatever the cross-rank fields say; `depid`/`deps` waits for the first signalling step of that
 block at or after the one named, which in its own block must be one that comes before it; a nop
@@ -43,7 +43,7 @@ _BUFFERS = {"i": Buffer.INPUT, "o": Buffer.OUTPUT, "s": Buffer.SCRATCH}
 
 
 def to_plan(algo: Algo) -> Plan:
-    """The Plan that `algo` describes; chunk and final are for `passes/label` to fill in.
+    """The Plan that `algo` describes; chunk and final are for `label` to fill in.
 
     Raises:
         UserError E51x: what the runtimes would index out of bounds, corrupt or wait on for ever.

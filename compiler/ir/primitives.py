@@ -1,9 +1,9 @@
 """Primitives: what thread blocks execute, in one total order, before blocks are assigned.
 
 A primitive is *reduceCopy(k sources → d destinations)* of one chunk, executed by its `owner`
-rank (DESIGN §6). A put has one own source and remote destinations, a get-reduce its own value
-first and then remote ones as sources; a staged send writes into a queue, a staged receive reads
-from one. Sources are combined left to right: that order is the result's bits.
+rank (kernel-protocol §1). A put has one own source and remote destinations, a get-reduce its own
+value first and then remote ones as sources; a staged send writes into a queue, a staged receive
+reads from one. Sources are combined left to right: that order is the result's bits.
 
 `lower` makes them, `fuse` merges them, `place` turns VALUE and START operands into buffers and
 adds local copies, `allocate` assigns thread blocks (`Blocks`), `sync` makes the Plan.
@@ -35,7 +35,7 @@ class Buffer(IntEnum):
     OUTPUT = 1  # receive buffer
     SCRATCH = 2  # hccc's own memory
     STAGE = 3  # the send buffer out of place, a copy of it in scratch in place
-    QUEUE = 4  # staged transport: rank is the queue's id, slot the message's turn in it
+    QUEUE = 4  # staged transport: rank is the queue's id, slot the message's index in it
     VALUE = 5  # the chunk's current value; slot is the chunk
     START = 6  # the chunk as it was at the start; slot is the chunk
 

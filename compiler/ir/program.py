@@ -1,6 +1,6 @@
 """Program: a table of chunk transfers and the collective they claim to perform.
 
-Printed, a Program is the transfer language itself (DESIGN §3):
+Printed, a Program is the transfer language itself (docs/transfer-language.md):
 
     def ResCCLAlgo(nRanks=2, AlgoName="pair", OpType="Allreduce", nChunks=2):
         transfer(1, 0, 0, 0, rrc)

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Transport(IntEnum):
-    """How data crosses between ranks (docs/kernel-protocol.md, "Transports")."""
+    """How data crosses between ranks (kernel-protocol §1)."""
 
     DIRECT = 0  # one-sided put / get-reduce
     STAGED = 1  # send / recv through queues of S slots

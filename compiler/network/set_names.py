@@ -1,4 +1,4 @@
-"""naming: what people call a set of ranks, or a partition of them, on a Topology."""
+"""set_names: what people call a set of ranks, or a partition of them, on a Topology."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def partition_name(t: Topology, label: I8) -> str:
 
 def _runs(numbers: list[int], prefix: str, base: int) -> str:
     """`node1..node3, node5` of ascending numbers."""
-    found = []
+    texts = []
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         part = [number + base for _, number in run]
         first, last = f"{prefix}{part[0]}", f"{prefix}{part[-1]}"
-        found.append(first if len(part) == 1 else f"{first}..{last}")
-    return ", ".join(found)
+        texts.append(first if len(part) == 1 else f"{first}..{last}")
+    return ", ".join(texts)

@@ -7,7 +7,7 @@
 Each end of a queue keeps the order of its messages, so the merged primitives are put in an order
 that all ends agree on; where there is none, nothing is merged. Such plans are for a window of one
 micro-batch: a thread block that ran all micro-batches of one primitive before the next would fill
-its queues (refs to kernels.md §1.1, §2.2).
+its queues (kernel-protocol §5, §10).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def _sends(p: Primitives) -> B1:
     """Primitives that only send: from memory into one queue."""
     alone = (p.src.counts() == 1) & (p.dst.counts() == 1)
     first, to = p.src.buffer[p.src.ptr[:-1]], p.dst.buffer[p.dst.ptr[:-1]]
-    found: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
-    return found
+    mergeable: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
+    return mergeable
 
 
 def _sent_on(p: Primitives) -> Primitives:
@@ -59,10 +59,10 @@ def _sent_on(p: Primitives) -> Primitives:
     to = p.dst.rank[p.dst.ptr[joins]].astype(np.int64)
     joins = joins[np.unique(writer[joins] * np.int64(len(p.queues)) + to, return_index=True)[1]]
     host = writer[joins]
-    turn = np.arange(len(joins)) - np.searchsorted(np.sort(host), np.sort(host))
+    nth = np.arange(len(joins)) - np.searchsorted(np.sort(host), np.sort(host))
     by_host = np.argsort(host, kind="stable")
     place = np.empty(len(joins), np.int64)
-    place[by_host] = turn
+    place[by_host] = nth
     joins = joins[place + p.dst.counts()[host] < MAX_OPERANDS]
     rep = np.arange(len(p), dtype=np.int32)
     rep[joins] = writer[joins]
@@ -93,7 +93,7 @@ def _only_read(p: Primitives) -> Primitives:
 
 def _order(p: Primitives) -> I4:
     """An order of the primitives in which dependencies and the messages at both ends of every
-    queue come in turn; shorter than `p` where there is none."""
+    queue come in order; shorter than `p` where there is none."""
     rows, preds = [p.deps.owner()], [p.deps.index]
     for operands in (p.src, p.dst):
         queue = operands.buffer == Buffer.QUEUE

@@ -1,8 +1,8 @@
 """sync: Blocks → Plan. Turns dependencies between thread blocks into the fewest waits.
 
 A dependency inside a block needs nothing: blocks run in order. Of the others, those that the
-rest implies are dropped (transitive reduction over program order and waits, DESIGN §6). Each
-remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
+rest implies are dropped (transitive reduction over program order and waits, kernel-protocol §4).
+Each remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
 primitive share a flag. Staged data needs no flag: its queue counts messages.
 """
 
@@ -149,9 +149,9 @@ def _queue_flags(queues: Queues, n_flags: I4) -> tuple[Queues, I4]:
     for end in (queues.dst, queues.src):
         order = np.argsort(end, kind="stable")
         counts = np.bincount(end, minlength=len(total))
-        turn = np.empty(len(end), np.int64)
-        turn[order] = np.arange(len(end)) - np.repeat(np.cumsum(counts) - counts, counts)
-        numbers.append(total[end] + turn)
+        number = np.empty(len(end), np.int64)
+        number[order] = np.arange(len(end)) - np.repeat(np.cumsum(counts) - counts, counts)
+        numbers.append(total[end] + number)
         total = total + counts
     named = replace(queues, data_flag=numbers[0], credit_flag=numbers[1])
     return named, total.astype(np.int32)

@@ -15,6 +15,7 @@ from hccc.inputs import Kind, kind_of, recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
+from hccc.library import shipped
 from hccc.options import Options
 from hccc.predict import baselines
 from hccc.sim import critical, usage
@@ -31,13 +32,13 @@ MICRO_BATCHES = tuple(1 << k for k in range(14, 23, 2))  # 16 KiB … 4 MiB
 @dataclass(frozen=True, slots=True)
 class Call:
     """How a call is made, but its size. micro_batch: bytes, 0 as the runtime cuts the size, None
-    the best of that and MICRO_BATCHES; times in µs."""
+    the best of that and MICRO_BATCHES; times in µs; launch: None as the cluster says."""
 
     micro_batch: int | None = 0
     window: int = 0
     in_place: bool = False
     protocol: str = "Simple"
-    launch: float = 0.0
+    launch: float | None = None
     step: float = 0.0
     interpret: float = 0.0
     contention: float = 0.0
@@ -93,9 +94,9 @@ NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
 def check_cluster(given: Path | Source, topology: Topology | None) -> None:
     """What can be known before any work. Raises E424 for an input that names no cluster itself."""
-    compiled = isinstance(given, Path) or kind_of(given.text) is Kind.PLAN
+    compiled = isinstance(given, Path) or kind_of(given.text, given.name) is Kind.PLAN
     if topology is None and not compiled:
-        raise fail("E424", NO_CLUSTER, help="examples/clusters has forty")
+        raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
 
 
 def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
@@ -106,7 +107,7 @@ def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
     """
     where = topology or recorded_cluster(compiled)
     if where is None:
-        raise fail("E424", NO_CLUSTER, help="examples/clusters has forty")
+        raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
     return where
 
 

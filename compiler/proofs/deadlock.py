@@ -1,9 +1,8 @@
-"""deadlock: a Plan never hangs, for every window, message size and interleaving (DESIGN §6).
+"""deadlock: a Plan never hangs, for every window and message size (kernel-protocol §5).
 
 Direct: waits are on monotone facts, so a Plan hangs exactly when program order and waits form a
 cycle. Staged: a send and its receive are one node; if that contracted graph is acyclic and both
-ends of every queue serve it in the same order, one slot is enough for any message
-(refs to kernels.md §2.2, brute-forced there over 130,000 cases).
+ends of every queue serve it in the same order, one slot is enough for any message.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def deadlock(plan: Plan) -> Proof:
             _contracted(plan, waits)
     detail: dict[str, int | str] = {
         "primitives": len(plan),
-        "thread blocks": len(plan.tb_ptr) - 1,
+        "thread blocks per channel": len(plan.tb_ptr) - 1,
         "waits": len(waits.index),
     }
     window = f"a window of {plan.max_window}" if plan.max_window else "every window"
@@ -82,7 +81,7 @@ def _queues_in_order(plan: Plan) -> None:
         wrong = same & ((np.diff(row) <= 0) | (np.diff(block[row]) != 0))
         if wrong.any():
             i = int(row[1:][wrong][0])
-            raise fail("E303", f"{name(plan, i)} serves its queue out of turn")
+            raise fail("E303", f"{name(plan, i)} serves its queue out of order")
 
 
 def _one_tile(plan: Plan, waits: Csr) -> None:

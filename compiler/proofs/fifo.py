@@ -3,7 +3,7 @@
 A runtime sends a step of `cnt` chunks as ceil(cnt / a) messages, a = clamp(E / chunk bytes, 1,
 71), E being one message's capacity; a connection holds S messages. Growing the chunk splits steps
 into more messages, and a thread block that sends k before it receives k hangs when k > S
-(refs to msccl-formats.md §1.4). The program repeats tile by tile, so one tile decides: if one
+(msccl-formats §5). The program repeats tile by tile, so one tile decides: if one
 tile passes from empty FIFOs, every later one does, because a wait is never undone by progress.
 """
 
@@ -89,8 +89,8 @@ class _Messages:
 def _messages(plan: Plan, operands: Operands, most: int) -> _Messages:
     is_queue = operands.buffer == Buffer.QUEUE
     row, queue = operands.owner()[is_queue], operands.rank[is_queue].astype(np.int64)
-    turn = operands.slot[is_queue]
-    order = np.lexsort((turn, queue))
+    message_index = operands.slot[is_queue]
+    order = np.lexsort((message_index, queue))
     row, queue = row[order], queue[order]
     new_step = np.ones(len(row), np.bool_)
     same = (queue[1:] == queue[:-1]) & (plan.sub[row[1:]] == plan.sub[row[:-1]])

@@ -1,7 +1,7 @@
 """simulate: runs a Machine for one message and says how long it takes.
 
-DESIGN §7: a transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and
-shared groups are divided max-min fairly among what is in flight.
+A transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and shared
+groups are divided max-min fairly among what is in flight (cost-model §1, §2).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_INSTANCES = 1 << 27  # 28 bytes each
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call. size: bytes, as nccl-tests counts (the larger of a rank's buffers); micro_batch:
-    bytes of a lane's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
+    bytes of a channel's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
     all of them (task-level), 1 is algorithm-level execution."""
 
     size: int
@@ -42,8 +42,8 @@ class Run:
     Instances (primitive p, micro-batch m) are rows p · batches + m: `begin`, when their block got
     there; `ready`, when their waits were over; `end`: f8 µs. cause: i4, the instance of another
     block that let it go, -1 where its own block's order did. carried: f8[R] bytes over each
-    resource of the machine, all lanes, with what the protocol adds; active: f8[R] µs during which
-    anything crossed it.
+    resource of the machine, all channels, with what the protocol adds; active: f8[R] µs during
+    which anything crossed it.
     """
 
     machine: Machine
@@ -77,6 +77,11 @@ class Run:
         return self.algbw * self.machine.plan.collective.bus_factor()
 
     @property
+    def launch(self) -> float:
+        """µs of `time` before the first primitive."""
+        return launch_of(self.machine, self.request)
+
+    @property
     def moves(self) -> B1:
         """Whether each primitive moves data in this kind of call: b1[P]."""
         return _moves(self.machine, self.request)
@@ -99,9 +104,9 @@ class Run:
         return self._per_block(busy, np.add)
 
     def _per_block(self, values: F8, combine: np.ufunc) -> F8:
-        found = np.zeros(len(self.machine.plan.tb_ptr) - 1)
-        combine.at(found, self.machine.plan.block_of(), values)
-        return found
+        each = np.zeros(len(self.machine.plan.tb_ptr) - 1)
+        combine.at(each, self.machine.plan.block_of(), values)
+        return each
 
     @property
     def utilisation(self) -> F8:
@@ -128,10 +133,16 @@ def simulate(machine: Machine, request: Request) -> Run:
     if hung := engine.run(s, float(plan.channels)):
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
         raise fail("E423", f"{hung} thread blocks of {plan.name} never finish", help=help)
-    time = request.costs.launch + float(s.instance["end"].max(initial=0.0))
-    found = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
-    found += [s.resource[name] for name in ("carried", "active")]
-    return Run(machine, request, batches, window, micro, last, size, time, *found)
+    time = launch_of(machine, request) + float(s.instance["end"].max(initial=0.0))
+    figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
+    figures += [s.resource[name] for name in ("carried", "active")]
+    return Run(machine, request, batches, window, micro, last, size, time, *figures)
+
+
+def launch_of(machine: Machine, request: Request) -> float:
+    """µs before the first primitive: as the call says, else as the cluster does."""
+    given = request.costs.launch
+    return machine.launch if given is None else given
 
 
 def _moves(machine: Machine, request: Request) -> B1:

@@ -79,8 +79,8 @@ def _of_rank(elements: U8, rank: int) -> U8:
 def _gives(p: Pattern, elements: U8, rank: int, most: int) -> Array:
     """Where `rank` gives something: at most `most` ranks do at any one element."""
     every = np.uint64(-(-p.collective.n_ranks // most))
-    turn: U8 = (elements >> np.uint64(8)) + np.uint64(rank)
-    gives: Array = turn % every == 0
+    phase: U8 = (elements >> np.uint64(8)) + np.uint64(rank)
+    gives: Array = phase % every == 0
     return gives
 
 

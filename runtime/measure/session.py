@@ -19,6 +19,7 @@ class Communicator(Protocol):
         self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: Request
     ) -> float:
         """Runs the collective once; its seconds."""
+        ...
 
 
 def _buffers(slabs: Sequence[Any], memory: Sequence[Memory]) -> tuple[list[Any], list[Any]]:

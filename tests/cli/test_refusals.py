@@ -269,7 +269,7 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     assert tuple(one.name for one in driver.PASSES) == choosable.PASSES
     choices = {
         option.name: list(option.type.choices)
-        for option in cli.check.params
+        for option in cli.cli.commands["check"].params
         if isinstance(option.type, click.Choice)
     }
     assert choices["scheduler"] == ["auto", *driver.SCHEDULERS]

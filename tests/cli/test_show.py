@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 from tests.cli.commandline import Hccc
 
@@ -28,6 +29,19 @@ def test_one_picture(hccc: Hccc, tmp_path: Path, what: str) -> None:
     assert stdout == f"{out}: {out.stat().st_size:,} bytes\n"
     named = {"topology": "mi300x: 8 ranks in 1 node, amd MI300X", "timeline": "64 MiB in "}
     assert named.get(what, "ring_allreduce: ") in _svg(out)
+
+
+def test_a_picture_of_pixels(hccc: Hccc, tmp_path: Path) -> None:
+    out = tmp_path / "out.PNG"
+    code, stdout, stderr = hccc("show", MI300X, "-o", out)
+    assert (code, stderr) == (0, "") and stdout == f"{out}: {out.stat().st_size:,} bytes\n"
+    assert imread(out, format="png").shape[1] > 1000
+    first = out.read_bytes()
+    assert hccc("show", RING, "--what", "topology", "--cluster", MI300X, "-o", out)[0] == 0
+    assert imread(out, format="png").shape[1] > 1000
+    assert hccc("show", MI300X, "-o", out)[0] == 0 and out.read_bytes() == first
+    code, _, stderr = hccc("show", MI300X, "-o", out, "--what", "dag")
+    assert code == 1 and "error[E434]" in stderr and out.read_bytes() == first
 
 
 def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -28,18 +29,18 @@ SPILLS_OUT_OF_LINE = 128  # bytes of registers kept in memory around a body that
 example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 
 
-def run(path: Path, *options: str) -> list[dict[str, object]]:
+def run(path: Path, *options: str) -> list[dict[str, Any]]:
     """The rows of `hccc run --json`, each checked on every element of every rank."""
     shown = CliRunner().invoke(cli, ["run", str(path), "--json", "-n", "1", "-w", "1", *options])
     assert shown.exit_code == 0, shown.output
-    rows: list[dict[str, object]] = json.loads(shown.stdout)["results"]
+    rows: list[dict[str, Any]] = json.loads(shown.stdout)["results"]
     assert rows
     return rows
 
 
-def wrong(rows: list[dict[str, object]]) -> list[object]:
+def wrong(rows: list[dict[str, Any]]) -> list[object]:
     """`nwrong` of every row, out of place and in place."""
-    return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]  # type: ignore[index]
+    return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]
 
 
 def test_the_examples_are_all_there() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def reduced(values: list[NDArray[Any]], op: str, ranks: int) -> NDArray[Any]:
 def mesh_result(inputs: list[NDArray[Any]], op: str) -> NDArray[Any]:
     """Chunk c is reduced from rank c on."""
     count = inputs[0].size
-    part = MESH.sizes(count, inputs[0].itemsize).part * MESH.lanes
+    part = MESH.sizes(count, inputs[0].itemsize).part * MESH.channels
     chunks = []
     for c in range(4):
         piece = slice(min(c * part, count), min((c + 1) * part, count))
@@ -257,12 +258,12 @@ def test_bad_arguments_are_refused(ring: CpuCommunicator) -> None:
     with pytest.raises(UserError) as error:
         ring.launch(inputs, outputs, Request(10, "float32", in_place=True))
     assert error.value.problem.code == "E423"
-    for values in (
-        {"count": -1},
-        {"timeout": 0.0},
-        {"window": -1},
-        {"dtype": "float8"},
-        {"op": "xor"},
+    for wrong in (
+        partial(Request, -1, "float32"),
+        partial(Request, 1, "float32", timeout=0.0),
+        partial(Request, 1, "float32", window=-1),
+        partial(Request, 1, "float8"),
+        partial(Request, 1, "float32", op="xor"),
     ):
         with pytest.raises(UserError):
-            Request(**{"count": 1, "dtype": "float32"} | values)  # type: ignore[arg-type]
+            wrong()

@@ -1,4 +1,4 @@
-"""program: Plan → the one value that the kernel templates print.
+"""view: Plan → the one value that the kernel templates print.
 
 Each class of alike thread blocks (`shapes`) becomes a function: its repeats become loops (`loops`,
 `segments`), its numbers expressions or tables (`fit`), its primitives calls (`calls`, `function`).

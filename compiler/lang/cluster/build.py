@@ -288,6 +288,7 @@ class _Builder:
         number = np.cumsum(used) - 1
         kept = [_kept(group, gpu, switch) for group, gpu in sides]
         devices, device = self._devices(alive)
+        kinds = self.site.kinds
         return Topology(
             devices=devices, node=self.node[alive], local=self.local[alive], device=device,
             node_size=self.sizes, failed=failed,
@@ -298,7 +299,8 @@ class _Builder:
             domain=np.stack([_compressed(row) if i != Level.NIC else row
                              for i, row in enumerate(self.domain[:, alive])]),
             side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
-            cores=np.repeat([k.cores for k in self.site.kinds], [k.count for k in self.site.kinds]),
+            cores=np.repeat([k.cores for k in kinds], [k.count for k in kinds]),
+            launch=np.repeat([k.launch for k in kinds], [k.count for k in kinds], axis=0),
         )  # fmt: skip
 
     def _alive(self) -> tuple[B1, I8]:
@@ -336,7 +338,7 @@ def _slowed(entry: Degraded, alpha: float) -> list[float]:
 
 
 def _table(rates: Rates) -> F8:
-    return np.stack([rates.bandwidth, rates.lanes, rates.alpha], axis=1)
+    return np.stack([rates.bandwidth, rates.parallel, rates.alpha], axis=1)
 
 
 def _rates(table: F8) -> Rates:
@@ -344,7 +346,7 @@ def _rates(table: F8) -> Rates:
 
 
 def _pick(rates: Rates, rows: B1) -> Rates:
-    return Rates(rates.bandwidth[rows], rates.lanes[rows], rates.alpha[rows])
+    return Rates(rates.bandwidth[rows], rates.parallel[rows], rates.alpha[rows])
 
 
 def _compressed(domain: I4) -> I8:

@@ -78,5 +78,6 @@ def _repetitions(key: str, made: list[Made]) -> Iterator[tuple[str, Speed]]:
             yield "a mesh links two GPUs or more", s
         names = {(*a, *b)} if key == "direct" else {(x,) for x in a} if key != "switch" else set()
         for pair in sorted(names & seen):
-            yield f"{'the link' if key == 'direct' else 'GPU'} {pair} has two of these", s
+            who = f"the link {pair}" if key == "direct" else f"GPU {pair[0]}"
+            yield f"{who} has two of these", s
         seen |= names

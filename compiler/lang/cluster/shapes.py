@@ -69,9 +69,9 @@ def rate(value: Value, what: str) -> float:
     return _number(_in(value, what, RATES), what, MAX_RATE)
 
 
-def latency(value: Value) -> float:
+def latency(value: Value, what: str = "a latency") -> float:
     """A latency in µs, perhaps 0: `0.7`, `0.7us`, `700 ns`."""
-    return _number(_in(value, "a latency", TIMES), "a latency", MAX_ALPHA, zero=True)
+    return _number(_in(value, what, TIMES), what, MAX_ALPHA, zero=True)
 
 
 def _in(value: Value, what: str, units: Mapping[str, Fraction]) -> Value:
@@ -110,6 +110,14 @@ def size(value: Value) -> int:
     if count < 1 or count > MAX_CHUNK or count != int(count):
         raise Mistake("E132", "this is no whole number of bytes from 1 to 2**40", value.at)
     return int(count)
+
+
+def launch_times(value: Value) -> dict[str, float]:
+    """`43`, what any launch takes, or `{base => 43, entry => 0.1, wake => 90}`: µs."""
+    if isinstance(value, Num | Measure):
+        return {"base": latency(value, "a launch")}
+    given = mapping(value, ("base", "entry", "wake"), "launch")
+    return {key: latency(x, f"`{key}`") for key, x in given.items()}
 
 
 def name(value: Value, what: str) -> str:

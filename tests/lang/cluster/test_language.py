@@ -62,7 +62,7 @@ def test_figure_10_as_printed() -> None:
     assert (t.node.tolist(), t.local.tolist()) == ([0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 2, 3])
     ends = list(zip(t.link_src.tolist(), t.link_dst.tolist(), strict=True))
     assert ends == [(0, 1), (1, 0), (2, 3), (3, 2), (4, 5), (5, 4)]
-    assert (t.links.bandwidth == 25).all() and (t.links.lanes == 2).all()
+    assert (t.links.bandwidth == 25).all() and (t.links.parallel == 2).all()
     assert t.level.tolist() == [Level.SWITCH] * 2 and t.shared.bandwidth.tolist() == [16, 8]
     assert [t.side_a.row(k).tolist() for k in range(2)] == [[2, 3], [0, 1]]
     assert [t.side_b.row(k).tolist() for k in range(2)] == [[4, 5], [2, 3, 4, 5]]
@@ -146,6 +146,19 @@ def test_devices_belong_to_nodes() -> None:
     ]  # fmt: skip
     assert t.chunk == 2 << 20
     assert np.allclose(t.block_cost(), (2 << 20) / 7000)
+
+
+def test_launches_belong_to_nodes() -> None:
+    text = """define launch = {entry => 0.5, wake => 7}
+    define node1 = 2 * 1\ndefine launch = 40\ndefine nic = [(0) -> 5]
+    define node3 = 1\ndefine launch = {wake => 0}\ndefine nic = [(0) -> 5]
+    """
+    assert cluster(text).launch.tolist() == [[40, 0.5, 7]] * 2 + [[0, 0.5, 0]]
+    assert "define launch = {base => 40, entry => 0.5, wake => 7}" in printed(cluster(text))
+    plain = cluster("define node1 = 1\ndefine launch = 43.5")
+    assert "define launch = 43.5" in printed(plain)
+    assert not cluster("define node1 = 1").launch.any()
+    assert "launch" not in printed(cluster("define node1 = 1"))
 
 
 def test_cores_belong_to_nodes() -> None:

@@ -53,7 +53,8 @@ def _shift(shift: Callable[[int, int], int]) -> Callable[[int, int], int]:
     return checked
 
 
-OPERATORS: dict[str, Callable[..., int]] = {
+# `operator` says nothing of the type that its functions give for integers: `_checked` makes int.
+OPERATORS: dict[str, Callable[..., Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mult": operator.mul,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
-from hccc.ir.program import TRANSFER
+from hccc.ir.program import TRANSFER, Origin
 from hccc.lang.transfer import evaluate
 from hccc.lang.transfer.load import parse
 from tests.lang.transfer.python_reference import Reference, TooLong
@@ -202,9 +200,10 @@ def _compare(body: str) -> None:
         _compare_place(program.origin, row, expected, order[row])
 
 
-def _compare_place(origin: Any, row: int, expected: Reference, i: int) -> None:
+def _compare_place(origin: Origin | None, row: int, expected: Reference, i: int) -> None:
+    assert origin is not None
     span, loops = origin.place(row)
-    assert span.line == expected.rows[i][4]
+    assert span is not None and span.line == expected.rows[i][4]
     assert loops == expected.where[i]
 
 
