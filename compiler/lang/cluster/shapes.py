@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
-from hccc.lang.cluster.text import Arrow, Group, List, Map, Measure, Num, Range, Times, Value, Word
+from hccc.lang.cluster.text import (
+    RATES,
+    SIZES,
+    TIMES,
+    Arrow,
+    Group,
+    List,
+    Map,
+    Measure,
+    Num,
+    Range,
+    Times,
+    Value,
+    Word,
+)
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.mistakes import At, Mistake
 
@@ -16,8 +31,6 @@ MAX_LANES = 4096
 MAX_CHUNK = 1 << 40
 NUMBERED = re.compile(r"(node|leaf|spine)([1-9][0-9]{0,8})")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
-UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20,
-         "GiB": 1 << 30}  # fmt: skip
 A_RATE = "write `(GB/s, links)` or `(GB/s, links, µs)`"
 
 
@@ -51,7 +64,27 @@ def integer(value: Value, what: str, low: int, high: int) -> int:
     return int(value.value)
 
 
-def number(value: Value, what: str, high: float, *, zero: bool = False) -> float:
+def rate(value: Value, what: str) -> float:
+    """A rate in GB/s: `50`, `50 GB/s`, `400Gbps`."""
+    return _number(_in(value, what, RATES), what, MAX_RATE)
+
+
+def latency(value: Value, what: str = "a latency") -> float:
+    """A latency in µs, perhaps 0: `0.7`, `0.7us`, `700 ns`."""
+    return _number(_in(value, what, TIMES), what, MAX_ALPHA, zero=True)
+
+
+def _in(value: Value, what: str, units: Mapping[str, Fraction]) -> Value:
+    """A number with a unit as a plain number; anything else as it is."""
+    if not isinstance(value, Measure):
+        return value
+    if value.unit not in units:
+        message = f"`{clip(value.unit)}` is no unit of {what.removeprefix('a ')}"
+        raise Mistake("E138", message, value.at, f"units are {', '.join(units)}")
+    return Num(float(Fraction(value.value) * units[value.unit]), False, value.at)
+
+
+def _number(value: Value, what: str, high: float, *, zero: bool = False) -> float:
     """A number up to `high`, more than zero or (`zero`) at least zero."""
     if not isinstance(value, Num):
         raise Mistake("E035", f"{what} is a number, not {shape(value)}", value.at)
@@ -69,10 +102,10 @@ def size(value: Value) -> int:
         return integer(value, "a size in bytes", 1, MAX_CHUNK)
     if not isinstance(value, Measure):
         raise Mistake("E035", f"a size is a number of bytes, not {shape(value)}", value.at)
-    unit = UNITS.get(value.unit)
+    unit = SIZES.get(value.unit)
     if unit is None:
         message = f"`{clip(value.unit)}` is no unit of size"
-        raise Mistake("E138", message, value.at, f"units are {', '.join(UNITS)}")
+        raise Mistake("E138", message, value.at, f"units are {', '.join(SIZES)}")
     count = value.value * unit
     if count < 1 or count > MAX_CHUNK or count != int(count):
         raise Mistake("E132", "this is no whole number of bytes from 1 to 2**40", value.at)
@@ -81,10 +114,10 @@ def size(value: Value) -> int:
 
 def launch_times(value: Value) -> dict[str, float]:
     """`43`, what any launch takes, or `{base => 43, entry => 0.1, wake => 90}`: µs."""
-    if isinstance(value, Num):
-        return {"base": number(value, "a launch", MAX_ALPHA, zero=True)}
+    if isinstance(value, Num | Measure):
+        return {"base": latency(value, "a launch")}
     given = mapping(value, ("base", "entry", "wake"), "launch")
-    return {key: number(x, f"`{key}`", MAX_ALPHA, zero=True) for key, x in given.items()}
+    return {key: latency(x, f"`{key}`") for key, x in given.items()}
 
 
 def name(value: Value, what: str) -> str:
@@ -175,12 +208,12 @@ def speed(value: Value) -> Speed:
             "E035", f"a rate has up to 3 numbers, this has {len(items)}", value.at, A_RATE
         )
     try:
-        bandwidth = number(items[0], "a bandwidth", MAX_RATE)
+        bandwidth = rate(items[0], "a bandwidth")
     except Mistake as mistake:
         mistake.help = mistake.help or A_RATE
         raise
     lanes = integer(items[1], "the number of links", 1, MAX_LANES) if len(items) > 1 else 1
-    alpha = number(items[2], "a latency", MAX_ALPHA, zero=True) if len(items) > 2 else None
+    alpha = latency(items[2]) if len(items) > 2 else None
     return Speed(bandwidth, lanes, alpha, value.at)
 
 

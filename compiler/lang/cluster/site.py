@@ -18,19 +18,18 @@ from hccc.lang.cluster.entries import (
     uplinks_of,
 )
 from hccc.lang.cluster.shapes import (
-    MAX_ALPHA,
-    MAX_RATE,
     Speed,
     arrow,
     entries,
     ids,
     integer,
+    latency,
     launch_times,
     mapping,
     name,
-    number,
     numbered,
     one,
+    rate,
     size,
     speed,
 )
@@ -230,8 +229,8 @@ class _Reader:
         device = Device(
             name(given["vendor"], "a vendor") if "vendor" in given else old.vendor,
             name(given["name"], "a device") if "name" in given else old.name,
-            number(given["reduce"], "reduce", MAX_RATE) if "reduce" in given else old.reduce,
-            number(given["block"], "block", MAX_RATE) if "block" in given else old.block,
+            rate(given["reduce"], "reduce") if "reduce" in given else old.reduce,
+            rate(given["block"], "block") if "block" in given else old.block,
         )
         if self.site.kinds:
             self.site.kinds[-1].device = device
@@ -241,7 +240,7 @@ class _Reader:
     def _latency(self, define: Define) -> None:
         into = self.site.kinds[-1].latency if self.site.kinds else self.latency
         for key, value in mapping(define.value, tuple(INSIDE), "latency").items():
-            into[key] = number(value, "a latency", MAX_ALPHA, zero=True)
+            into[key] = latency(value)
 
     def _cores(self, define: Define) -> None:
         count = integer(define.value, "the number of cores", 1, MAX_CORES)
@@ -261,7 +260,7 @@ class _Reader:
     def _interlatency(self, define: Define) -> None:
         self._first(define)
         for key, value in mapping(define.value, tuple(OUTSIDE), "interlatency").items():
-            self.site.outside[key] = number(value, "a latency", MAX_ALPHA, zero=True)
+            self.site.outside[key] = latency(value)
 
     def _bandwidth(self, define: Define) -> None:
         node = self._last_node(define)

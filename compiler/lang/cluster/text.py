@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -20,12 +21,22 @@ from hccc.lang.tables import place, tables
 MAX_TOKENS = 1 << 18
 MAX_BRACKETS = 32
 MAX_DIGITS = 32
+# In GB/s and µs, exactly, so that `700 ns` is the same float as `0.7`.
+RATES = {"GB/s": Fraction(1), "MB/s": Fraction(1, 1000), "TB/s": Fraction(1000),
+         "Gbps": Fraction(1, 8), "Mbps": Fraction(1, 8000), "Tbps": Fraction(125),
+         "Gbit/s": Fraction(1, 8), "Tbit/s": Fraction(125)}  # fmt: skip
+TIMES = {"us": Fraction(1), "µs": Fraction(1), "μs": Fraction(1), "ns": Fraction(1, 1000),
+         "ms": Fraction(1000)}  # fmt: skip
+SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20,
+         "GiB": 1 << 30}  # fmt: skip
+_UNIT = "|".join(sorted(map(re.escape, {**RATES, **TIMES, **SIZES}), key=len, reverse=True))
 TOKEN = re.compile(
-    r"""(?P<skip>[ \t\f\r\n]+|\#[^\n]*)
-      | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_]))
+    rf"""(?P<skip>[ \t\f\r\n]+|\#[^\n]*)
+      | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?=(?:{_UNIT})?(?![A-Za-z0-9_])))
+      | (?P<unit>[A-Za-z]+/s(?![A-Za-z0-9_])|[µμ]s(?![A-Za-z0-9_]))
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | (?P<string>"[^"\n]*"|'[^'\n]*')
-      | (?P<op>>->|->|=>|\.\.|[=*,()\[\]{}])""",
+      | (?P<op>>->|->|=>|\.\.|[=*,()\[\]{{}}])""",
     re.VERBOSE,
 )
 OPERATORS = {
@@ -185,7 +196,7 @@ def _token(value: str, kind: str, line: int, column: int) -> Token:
     if kind == "number" and len(value) > MAX_DIGITS:
         raise Mistake("E036", "this number has too many digits", at)
     name = "_DEFINE" if value == "define" else "NAME"
-    kinds = {"number": "NUMBER", "name": name, "string": "STRING"}
+    kinds = {"number": "NUMBER", "unit": "NAME", "name": name, "string": "STRING"}
     return Token(kinds.get(kind) or OPERATORS[value], value, None, line, column, line, at.end)
 
 
@@ -214,10 +225,11 @@ def _stray(text: str, pos: int, at: At) -> Mistake:
         word = re.match(r"[0-9A-Za-z_]+", text[pos:])
         shown = clip(word.group() if word else char)
         at = At(at.line, at.column, at.column + len(shown))
-        return Mistake("E031", f"`{shown}` is neither a number nor a name", at)
-    help = "no bandwidth, latency or id is negative" if char == "-" else None
+        help = "units are " + ", ".join((*RATES, *TIMES, *SIZES))
+        return Mistake("E031", f"`{shown}` is neither a number nor a name", at, help)
+    negative = "no bandwidth, latency or id is negative" if char == "-" else None
     shown = char if char.isprintable() else f"U+{ord(char):04X}"
-    return Mistake("E031", f"`{shown}` is not in the cluster language", at, help)
+    return Mistake("E031", f"`{shown}` is not in the cluster language", at, negative)
 
 
 def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake:

@@ -24,6 +24,15 @@ WRONG = {
     "nothing defined": ("define node1 =", "E030:1:14", "the end of the file"),
     "stray": ("define node1 = 4;", "E031:1:17", "`;` is not in"),
     "negative": ("define node1 = -4", "E031:1:16", "`-` is not in"),
+    "unknown unit": (
+        NODE + "define nic = [((0..3) -> (400 Gb,1))]", "E138:3:27", "`Gb` is no unit of bandwidth"
+    ),
+    "a time for a rate": (NODE + "define nic = [((0..3) -> (5us,1))]", "E138:3:27", "`us` is no"),
+    "a rate for a time": (NODE + "define latency = {mesh => 5GB/s}", "E138:3:27", "no unit of"),
+    "unit of a count": ("define node1 = 4GB", "E035:1:16", "whole number"),
+    "unknown unit without a space": (
+        NODE + "define nic = [((0..3) -> (400Gbs,1))]", "E031:3:27", "`400Gbs` is neither"
+    ),
     "number and letters": ("define node1 = 4x", "E031:1:16", "`4x` is neither"),
     "open string": ('define node1 = 4\ndefine device = {name => "A}', "E031:2:26", "on its line"),
     "never closed": ("define node1 = (4", "E032:1:16", "never closed"),

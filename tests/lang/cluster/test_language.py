@@ -307,3 +307,19 @@ def test_every_pair_of_nodes_with_failures(
     assert same(t, build(read_site(parse_defines(printed(t)))))
     if not gone:
         assert printed(t).count("internode") == 1 + again
+
+
+def test_rates_and_latencies_may_have_units() -> None:
+    plain = "define node1 = 4\ndefine latency = {nic => 5}\ndefine bandwidth = {mesh => "
+    plain += "[((0..3) -> (50,2,0.7))]}\ndefine nic = [((0..3) -> 25)]\n"
+    units = plain.replace("(50,2,0.7)", "(400Gbps, 2, 700 ns)").replace("-> 25", "-> 0.025 TB/s")
+    for written in (units.replace("=> 5}", "=> 5us}"), units.replace("=> 5}", "=> 0.005 ms}")):
+        assert same(cluster(written), cluster(plain))
+    assert same(cluster(plain.replace("0.7", "0.7µs")), cluster(plain))
+
+
+def test_an_unknown_unit_is_told_the_known_ones() -> None:
+    with pytest.raises(UserError) as caught:
+        cluster("define node1 = 4\ndefine nic = [((0..3) -> (400Gbs,1))]")
+    assert caught.value.problem.help is not None
+    assert "GB/s" in caught.value.problem.help and "Gbps" in caught.value.problem.help
