@@ -27,6 +27,8 @@ from programs import hierarchical_mesh, ring_allreduce
 from rich.console import Console
 from rich.table import Table
 
+from hccc.options import Options
+
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
 TOTALS = ("total", "without Proof", "wall")
 SHORTEST = 0.01  # seconds of a phase that can be compared
@@ -54,7 +56,7 @@ with MSCCLProgram("ring", fully_connected(size), AllReduce(size, size, True), 1)
 def measure(text: str) -> dict[str, float]:
     """One compilation in this process: CPU and peak memory by phase, wall seconds, GiB."""
     from hccc.diagnostics import Source
-    from hccc.driver import Options, compile_text
+    from hccc.driver import compile_text
 
     spent: dict[str, float] = {}
     peak: dict[str, float] = {}
@@ -68,7 +70,7 @@ def measure(text: str) -> dict[str, float]:
         running, since = phase, now
 
     begin = time.process_time()
-    stops = compile_text(Source("benchmark.rccl", text), Options(), enter)
+    stops = compile_text(Source("benchmark.rccl", text), Options(), on_phase=enter)
     enter("")
     return {
         **spent,

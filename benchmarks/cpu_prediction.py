@@ -25,11 +25,12 @@ from rich.console import Console
 from rich.table import Table
 
 from hccc.diagnostics import Source
-from hccc.driver import Options, compile_file, compile_text
+from hccc.driver import compile_file, compile_text
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir.plan import Plan
 from hccc.launch import measure as bench
+from hccc.options import Options
 from hccc.profile import calibrate
 from hccc.profile.calibrate import Case, Work
 from hccc.profile.cluster_file import Profile
@@ -38,7 +39,7 @@ from hccc.profile.probes import Pool
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.measure import perf
 from hccc.runtime.request import Request
-from hccc.sim import costs, simulate
+from hccc.sim import simulate
 from hccc.sim.machine import prepare
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -74,9 +75,7 @@ def predict(p: Profile, plan: Plan, size: int, workers: int = 0) -> float:
     cores = workers or (1 if block * plan.n_ranks <= SMALL_LAUNCH else p.cores)
     node = p.topology
     machine = prepare(plan, replace(node, cores=np.full(node.n_nodes, cores)))
-    launch = p.overhead(int(plan.n_tb.sum()) * plan.channels, cores)
-    request = simulate.Request(size, costs=costs.Costs(launch=launch))
-    return simulate.simulate(machine, request).time
+    return simulate.simulate(machine, simulate.Request(size)).time
 
 
 def measure(

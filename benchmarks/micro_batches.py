@@ -22,9 +22,11 @@ from rich.table import Table
 
 from hccc import driver
 from hccc.diagnostics import Source
-from hccc.driver import Options, Stops
+from hccc.driver import Compiled
 from hccc.ir.collective import OpType
+from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
+from hccc.options import Options
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.builtin.ring import ring
@@ -37,7 +39,7 @@ ALONE = (("rhd_allreduce", "mi300x"), ("ring_allreduce", "dgx-h100"),
 SIZES = tuple(1 << k for k in range(10, 33, 3))
 TRIED = tuple(1 << k for k in range(12, 23))
 FIXED = (64 << 10, 256 << 10, 1 << 20)
-Make = Callable[[Options], Stops]
+Make = Callable[[Options, Topology], Compiled]
 
 
 def cases() -> Iterator[tuple[str, Make]]:
@@ -53,16 +55,16 @@ def cases() -> Iterator[tuple[str, Make]]:
         yield name, partial(driver.compile_file, file)
 
 
-def _ring(options: Options) -> Stops:
-    assert options.cluster
-    program = ring(cluster.load(options.cluster), OpType.ALLREDUCE, 0)
-    return driver.compile_program(program, options)
+def _ring(options: Options, topology: Topology) -> Compiled:
+    program = ring(topology, OpType.ALLREDUCE, 0)
+    return driver.compile_program(program, options, topology)
 
 
 def machine(name: str, make: Make) -> Machine:
     """An algorithm on a cluster."""
     file = EXAMPLES / "clusters" / f"{name}.cluster"
-    return prepare(make(Options(cluster=file, prove=False)).plan, cluster.load(file))
+    topology = cluster.load(file)
+    return prepare(make(Options(prove=False), topology).plan, topology)
 
 
 def over_best(m: Machine, size: int, most: int) -> dict[str, float]:

@@ -17,8 +17,6 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from programs import EXAMPLES, hierarchical_mesh
 from rich.console import Console
@@ -31,7 +29,9 @@ SITE = EXAMPLES / "clusters" / "resccl-topo2.cluster"
 def measure(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
     """One compilation and one simulated call in this process."""
     from hccc.diagnostics import Source
-    from hccc.driver import Options, compile_text
+    from hccc.driver import compile_text
+    from hccc.lang.cluster.load import parse
+    from hccc.options import Options
     from hccc.sim.machine import prepare
     from hccc.sim.simulate import Request, simulate
 
@@ -39,12 +39,11 @@ def measure(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
     site = SITE.read_text().replace("nodenum = 2", f"nodenum = {nodes}")
     clock = [time.process_time()]
     source = Source("benchmark.rccl", hierarchical_mesh("allreduce", nodes, 8))
-    with NamedTemporaryFile("w", suffix=".cluster") as cluster:
-        cluster.write(site.replace("node1 = 2 * 8", f"node1 = {nodes} * 8"))
-        cluster.flush()
-        stops = compile_text(source, Options(cluster=Path(cluster.name)))
+    text = site.replace("node1 = 2 * 8", f"node1 = {nodes} * 8")
+    topology = parse(Source("benchmark.cluster", text))
+    stops = compile_text(source, Options(), topology)
     clock.append(time.process_time())
-    machine = prepare(stops.plan, stops.dag.topology)
+    machine = prepare(stops.plan, topology)
     clock.append(time.process_time())
     run = simulate(machine, Request(size, micro_batch))
     clock.append(time.process_time())

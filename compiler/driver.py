@@ -1,43 +1,42 @@
-"""The road: program text to Plan, stop by stop, timed and proved.
+"""driver: drives a Program through all passes to a proved Plan.
 
-Phases are those of ResCCL Fig. 10a (Parsing, Analysis, Scheduling, Lowering), and Proof.
+`PASSES` is the order; between any two passes stands one hook (`_Hook`) that times them, checks the
+invariants of what they return (`--verify-each`), and hands it to who wants to look
+(`--print-after`). Phases are those of ResCCL Fig. 10a (Parsing, Analysis, Scheduling, Lowering),
+Proof, and Tuning: simulated calls that choose a scheduler and a micro-batch for a cluster.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from hccc.diagnostics import InternalError, Source, fail
-from hccc.emit.msccl import xml as msccl_writer
-from hccc.interop import msccl_plan
-from hccc.interop.label import label
-from hccc.interop.relocate import relocate
+from hccc import __version__
+from hccc.candidates import Candidate, evaluate, pick
+from hccc.diagnostics import InternalError, Problem, Source, UserError
+from hccc.emit.compare import Sources
 from hccc.interruptible import interruptible
-from hccc.ir import dag as dag_ir
-from hccc.ir import pipeline as pipeline_ir
-from hccc.ir import plan_check
-from hccc.ir import primitives as primitives_ir
-from hccc.ir import topology as topology_ir
+from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
+from hccc.ir.blocks import Blocks
 from hccc.ir.dag import Dag
 from hccc.ir.names import source_name
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Transport
+from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
+from hccc.ir.provenance import Cluster, Provenance
 from hccc.ir.topology import Topology
-from hccc.lang.cluster import load as cluster
-from hccc.lang.msccl import load as msccl_xml
-from hccc.lang.msccl.load import Algo
+from hccc.lang.cluster import printer
 from hccc.lang.transfer import load as transfer
-from hccc.passes.allocate import ALLOCATORS, allocate
+from hccc.options import Options
+from hccc.passes.allocate import allocate
 from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
-from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.fuse import fuse
 from hccc.passes.hpds import hpds
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
@@ -45,259 +44,223 @@ from hccc.passes.place import place
 from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
-from hccc.proofs.deadlock import deadlock
-from hccc.proofs.fifo import fifo, with_enough_slots
 from hccc.proofs.proof import Proof
-from hccc.proofs.race import race
-from hccc.proofs.result import result
+from hccc.proofs.prove import prove
 
 SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
 TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
 MOST_TRIED = 1 << 15  # transfers
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
 OnPhase = Callable[[str], None]
-Ir = TypeVar("Ir")
+Ir = Program | Dag | Pipeline | Primitives | Blocks | Plan
+OnPass = Callable[[str, Ir], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What a user may choose on the way. None keeps the program's header."""
+class Settings:
+    """What the passes of one compilation are given besides the IR. source: how the Plan calls what
+    it came from; topology: None for what the program's header describes."""
 
-    scheduler: str = "auto"
-    allocator: str = "state"
-    fuse: str = "auto"
-    transport: Transport = Transport.DIRECT
-    slots: int = 2
-    channels: int | None = None
-    warps: int | None = None
-    max_blocks: int | None = None
-    verify_each: bool = False
-    prove: bool = True
-    cluster: Path | None = None
-
-    def __post_init__(self) -> None:
-        known = {
-            "scheduler": (self.scheduler, ("auto", *SCHEDULERS)),
-            "allocator": (self.allocator, ALLOCATORS),
-            "fuse": (self.fuse, ("auto", *LEVELS)),
-        }
-        for option, (value, choices) in known.items():
-            if value not in choices:
-                raise fail("E410", f"--{option} {value!r} is not one of {', '.join(choices)}")
-        if self.slots < 1 or self.slots & (self.slots - 1):
-            raise fail("E410", f"--slots {self.slots} is not a power of two")
+    options: Options
+    topology: Topology | None
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stops:
-    """Every stop of one walk. scheduler: what made the Pipeline; seconds: by phase."""
+class Pass:
+    """One pass. phase: one of PHASES; run: the IR before it to the IR after it."""
+
+    name: str
+    phase: str
+    run: Callable[[Any, Settings], Ir]
+
+
+PASSES = (
+    # What is wrong with a program is told before anything is made of it.
+    Pass("verify", "Analysis", lambda ir, s: verify(ir)),
+    Pass("check_reachable", "Analysis", lambda ir, s: check_reachable(ir, s.topology)),
+    # What must come before what: the only order that later passes have to keep.
+    Pass("depend", "Analysis", lambda ir, s: depend(ir, s.topology)),
+    # One total order of all tasks, in sub-pipelines without a link used twice.
+    Pass("schedule", "Scheduling", lambda ir, s: SCHEDULERS[s.options.scheduler](ir)),
+    # Tasks to primitives, which `fuse` may merge as long as they have no place in memory.
+    Pass("lower", "Lowering", lambda ir, s: lower(ir, s.options.transport)),
+    Pass("fuse", "Lowering", lambda ir, s: fuse(ir, s.options.fuse)),
+    Pass("place", "Lowering", lambda ir, s: place(ir)),
+    # Thread blocks last: which primitives share one decides which waits are needed.
+    Pass("allocate", "Lowering", lambda ir, s: allocate(ir, s.options.allocator, _blocks(ir, s))),
+    Pass("sync", "Lowering", lambda ir, s: sync(ir, s.source, s.options.slots)),
+)
+_SCHEDULE = next(i for i, p in enumerate(PASSES) if p.name == "schedule")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A Plan and how it came about.
+
+    proofs: what was proved of it; seconds: by phase; warnings: what is odd about the program.
+    scheduler, program, dag, pipeline: what the Plan was made from, None where the input was a plan
+    already; topology: the cluster it was made for, None without one. directory: the directory of
+    kernels it was read from, sources: what was found there; changes: what rescheduling an imported
+    schedule did to it, before and after.
+    """
+
+    plan: Plan
+    proofs: tuple[Proof, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
+    scheduler: str | None = None
+    program: Program | None = None
+    dag: Dag | None = None
+    pipeline: Pipeline | None = None
+    topology: Topology | None = None
+    directory: Path | None = None
+    sources: Sources | None = None
+    changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledProgram(Compiled):
+    """What a program was compiled to: every IR on the way is there."""
 
     scheduler: str
     program: Program
     dag: Dag
     pipeline: Pipeline
-    plan: Plan
-    proofs: tuple[Proof, ...]
-    seconds: dict[str, float]
-
-
-class _Clock:
-    """Times phases and tells who watches."""
-
-    def __init__(self, on_phase: OnPhase) -> None:
-        self.seconds: dict[str, float] = {}
-        self._on_phase = on_phase
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        self._on_phase(name)
-        begin = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
 
 
 @interruptible
-def compile_file(path: Path | str, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
-    """Walks the road from a program file. Raises `UserError` for anything wrong with it."""
-    return compile_text(transfer.read(path), options, on_phase)
+def compile_file(
+    path: Path | str,
+    options: Options | None = None,
+    topology: Topology | None = None,
+    *,
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:
+    """Compiles a program file. Raises `UserError` for anything wrong with it."""
+    return compile_text(transfer.read(path), options, topology, on_phase=on_phase, on_pass=on_pass)
 
 
 @interruptible
-def compile_text(source: Source, options: Options, on_phase: OnPhase = lambda _: None) -> Stops:
-    """Walks the road from a program's text."""
-    clock = _Clock(on_phase)
-    with clock.phase("Parsing"):
-        program = transfer.parse(source)
-    return _walk(program, Path(source.name).name, options, clock)
+def compile_text(
+    source: Source,
+    options: Options | None = None,
+    topology: Topology | None = None,
+    *,
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:
+    """Compiles a program's text; otherwise as `compile_program`."""
+    hook = _Hook(options or Options(), on_phase, on_pass)
+    with hook.phase("Parsing"):
+        parsed = transfer.parse(source)
+    return _compile(parsed, Path(source.name).name, options or Options(), topology, hook)
 
 
 @interruptible
 def compile_program(
-    program: Program, options: Options, on_phase: OnPhase = lambda _: None
-) -> Stops:
-    """Walks the road from a Program, whoever made it."""
-    return _walk(program, program.name, options, _Clock(on_phase))
+    program: Program,
+    options: Options | None = None,
+    topology: Topology | None = None,
+    *,
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:
+    """Compiles a Program, whoever made it.
 
-
-@interruptible
-def import_msccl(source: Source) -> tuple[Plan, Proof]:
-    """The Plan of an MSCCL XML text, and what its runtimes' FIFOs carry.
-
-    The Plan gets the queue slots it needs to run here; MSCCL's own runtimes have a fixed number,
-    which is why a schedule can be right and still hang there for long messages.
-    """
-    return imported(msccl_xml.parse(source))
-
-
-def imported(algo: Algo) -> tuple[Plan, Proof]:
-    """The Plan of a parsed MSCCL XML text; the rest as `import_msccl`."""
-    plan = label(msccl_plan.to_plan(algo))
-    carried = fifo(plan, algo.protocol, algo.chunks_per_loop)
-    plan = _roomy(with_enough_slots(plan))
-    limit = {
-        "protocol": algo.protocol,
-        "largest message": "none" if carried.hangs else carried.largest or "any",
-        "slots needed": plan.queue_slots,
-    }
-    claim = f"MSCCL's FIFOs ({algo.protocol}) carry messages of every size"
-    if carried.largest is not None:
-        claim = f"MSCCL's FIFOs ({algo.protocol}) carry up to {carried.largest:,} bytes, then hang"
-    return plan, Proof("fifo", claim, limit)
-
-
-def _roomy(plan: Plan) -> Plan:
-    """`plan` with every value in a slot that is long enough.
-
-    Moved values can neither race nor stay where another belongs, so where any is, the schedule is
-    proved as it was written too.
-    """
-    moved = relocate(plan)
-    if moved is not plan:
-        prove(plan)
-    return moved
-
-
-@dataclass(frozen=True, slots=True)
-class XmlOptions:
-    """How to write MSCCL XML. `in_place`: which calls it serves, None for both."""
-
-    dialect: str = "executor"
-    protocol: str = "Simple"
-    in_place: bool | None = True
-    max_bytes: int | None = None
-
-
-@interruptible
-def export_msccl(plan: Plan, options: XmlOptions) -> str:
-    """`plan` as MSCCL XML whose size window is what the runtime's FIFOs carry.
-
-    What is written is read back and run through `fifo`: the window belongs to the steps that the
-    runtime will execute, not to the plan they were made from.
-    """
-    draft = _xml(plan, options, None)
-    algo = msccl_xml.parse(Source(f"{plan.name}.xml", draft))
-    carried = fifo(msccl_plan.to_plan(algo), algo.protocol, algo.chunks_per_loop)
-    return draft if carried.largest is None else _xml(plan, options, carried.largest)
-
-
-def _xml(plan: Plan, options: XmlOptions, largest: int | None) -> str:
-    return msccl_writer.dumps(
-        plan,
-        options.dialect,
-        options.in_place,
-        protocol=options.protocol,
-        largest=largest,
-        max_bytes=options.max_bytes,
-    )
-
-
-@interruptible
-def check_plan(plan: Plan) -> tuple[Proof, ...]:
-    """All proofs over a Plan, whoever made it.
+    topology: the cluster to schedule for, None for what the program's header describes. on_phase:
+    is told each phase; on_pass: the name of each pass, and what it returned.
 
     Raises:
-        UserError: E31x it is not well formed (`plan_check`), E30x the first proof that fails.
+        UserError: the program is wrong, does not fit the cluster, or a proof fails.
     """
-    plan_check.check(plan)
-    return prove(plan)
+    hook = _Hook(options or Options(), on_phase, on_pass)
+    return _compile(program, program.name, options or Options(), topology, hook)
 
 
-def prove(plan: Plan) -> tuple[Proof, ...]:
-    """All proofs over a well-formed Plan; they index memory with its numbers."""
-    return (deadlock(plan), race(plan), result(plan))
-
-
-def _walk(program: Program, source: str, options: Options, clock: _Clock) -> Stops:
-    program = replace(
-        program,
-        channels=options.channels or program.channels,
-        warps=options.warps or program.warps,
+def _compile(
+    given: Program, source: str, options: Options, topology: Topology | None, hook: _Hook
+) -> CompiledProgram:
+    settings = Settings(options, topology, source_name(source))
+    if problems := program.check(given):
+        raise InternalError(f"Program: {'; '.join(problems)}")
+    program_in = replace(
+        given,
+        channels=options.channels or given.channels,
+        warps=options.warps or given.warps,
     )
-    sound = _sound(options)
-    topology = None
-    if options.cluster is not None:
-        with clock.phase("Parsing"):
-            topology = sound(cluster.load(options.cluster), topology_ir.check)
-    with clock.phase("Analysis"):
-        program = verify(program)
-        if topology is not None:
-            check_reachable(program, topology)
-        dag = sound(depend(program, topology), dag_ir.check)
-    schedulers = _schedulers(options, dag, topology)
-    ways = [_lowered(dag, name, source, options, clock) for name in schedulers]
-    chosen = 0
-    if len(ways) > 1:
-        from hccc.sim.choice import fastest  # the simulator takes its time to load
-
-        with clock.phase("Scheduling"):
-            chosen = fastest([plan for _, plan in ways], dag.topology)
-    pipeline, plan = ways[chosen]
-    proofs: tuple[Proof, ...] = (_verified(program),)
+    front = hook.run_all(PASSES[:_SCHEDULE], program_in, settings)
+    verified, tasks = front["verify"], front["depend"]
+    assert isinstance(verified, Program)
+    assert isinstance(tasks, Dag)
+    scheduler, back = _scheduled(tasks, settings, hook)
+    plan, ordered = back["sync"], back["schedule"]
+    assert isinstance(plan, Plan)
+    assert isinstance(ordered, Pipeline)
+    proofs: tuple[Proof, ...] = (_verified(verified),)
     if options.prove:
-        with clock.phase("Proof"):
+        with hook.phase("Proof"):
             proofs += prove(plan)
     if topology is not None:
-        from hccc.sim.grain import with_grain
+        plan = _tuned(plan, topology, hook)
+    plan = replace(plan, provenance=_provenance(options, scheduler, topology))
+    return CompiledProgram(
+        plan=plan, proofs=proofs, seconds=hook.seconds,
+        scheduler=scheduler, program=verified, dag=tasks, pipeline=ordered, topology=topology,
+    )  # fmt: skip
 
-        with clock.phase("Lowering"):
-            plan = with_grain(plan, topology)
-    return Stops(schedulers[chosen], program, dag, pipeline, plan, proofs, clock.seconds)
+
+def _scheduled(tasks: Dag, settings: Settings, hook: _Hook) -> tuple[str, dict[str, Ir]]:
+    """What every pass from `schedule` on returned, by the scheduler that is fastest."""
+
+    def candidate(name: str) -> Candidate[dict[str, Ir]]:
+        chosen = replace(settings, options=replace(settings.options, scheduler=name))
+        return Candidate(
+            name, lambda: hook.run_all(PASSES[_SCHEDULE:], tasks, chosen), required=True
+        )
+
+    names = _schedulers(settings, tasks)
+    if len(names) == 1:
+        return names[0], candidate(names[0]).make()
+    from hccc.sim.choice import CLOSE, score  # the simulator takes its time to load
+
+    def scored(irs: dict[str, Ir]) -> float:
+        plan = irs["sync"]
+        assert isinstance(plan, Plan)
+        with hook.phase("Tuning"):
+            return score(plan, tasks.topology)
+
+    best = pick(evaluate(map(candidate, names), scored)[0], CLOSE)
+    return best.name, best.candidate
 
 
-def _schedulers(options: Options, dag: Dag, topology: Topology | None) -> tuple[str, ...]:
+def _schedulers(settings: Settings, tasks: Dag) -> Sequence[str]:
     """Which schedulers to try; without a cluster there is nothing to tell them apart by."""
-    if options.scheduler != "auto":
-        return (options.scheduler,)
-    return TRIED if topology is not None and len(dag) <= MOST_TRIED else TRIED[:1]
+    if settings.options.scheduler != "auto":
+        return (settings.options.scheduler,)
+    return TRIED if settings.topology is not None and len(tasks) <= MOST_TRIED else TRIED[:1]
 
 
-def _lowered(
-    dag: Dag, scheduler: str, source: str, options: Options, clock: _Clock
-) -> tuple[Pipeline, Plan]:
-    sound = _sound(options)
-    with clock.phase("Scheduling"):
-        pipeline = sound(SCHEDULERS[scheduler](dag), pipeline_ir.check)
-    with clock.phase("Lowering"):
-        primitives = sound(lower(pipeline, options.transport), primitives_ir.check)
-        primitives = sound(fuse(primitives, options.fuse), primitives_ir.check)
-        primitives = sound(place(primitives), primitives_ir.check)
-        blocks = allocate(primitives, options.allocator, options.max_blocks)
-        return pipeline, sync(blocks, source_name(source), options.slots)
+def _tuned(plan: Plan, topology: Topology, hook: _Hook) -> Plan:
+    """`plan` with the micro-batches that suit the cluster."""
+    from hccc.sim.grain import with_grain
+
+    with hook.phase("Tuning"):
+        return with_grain(plan, topology)
 
 
-def _sound(options: Options) -> Callable[[Ir, Callable[[Ir], list[str]]], Ir]:
-    return _keeps_invariants if options.verify_each else _unchecked
+def _blocks(ir: Primitives, settings: Settings) -> int | None:
+    """Most thread blocks of a rank and channel: the option is about all channels of a rank."""
+    most = settings.options.max_blocks
+    return None if most is None else max(1, most // ir.dag.program.channels)
 
 
-def _unchecked(ir: Ir, _: Callable[[Ir], list[str]]) -> Ir:
-    return ir
-
-
-def _keeps_invariants(ir: Ir, check: Callable[[Ir], list[str]]) -> Ir:
-    """`--verify-each`: the pass that made `ir` has a bug when it breaks an invariant."""
-    if problems := check(ir):
-        raise InternalError(f"{type(ir).__name__}: {'; '.join(problems)}")
-    return ir
+def _provenance(options: Options, scheduler: str, topology: Topology | None) -> Provenance:
+    cluster = None
+    if topology is not None:
+        cluster = Cluster(source_name(topology.name), "\n".join(printer.lines(topology)) + "\n")
+    return Provenance(__version__, options.as_text(), scheduler, cluster)
 
 
 def _verified(program: Program) -> Proof:
@@ -308,3 +271,54 @@ def _verified(program: Program) -> Proof:
         "chunks": c.n_chunks,
     }
     return Proof("program", f"the transfers perform {c.op.value}", detail)
+
+
+class _Hook:
+    """What stands between passes: times them, checks and shows what they return."""
+
+    def __init__(self, options: Options, on_phase: OnPhase, on_pass: OnPass) -> None:
+        self.seconds: dict[str, float] = {}
+        self._verify_each = options.verify_each
+        self._on_phase, self._on_pass = on_phase, on_pass
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Times what is done in it."""
+        self._on_phase(name)
+        begin = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+
+    def run_all(self, passes: Sequence[Pass], ir: Ir, settings: Settings) -> dict[str, Ir]:
+        """Runs `passes` one after the other; what each of them returned."""
+        returned: dict[str, Ir] = {}
+        for one in passes:
+            with self.phase(one.phase):
+                ir = returned[one.name] = one.run(ir, settings)
+            if self._verify_each:
+                _check(one.name, ir)
+            self._on_pass(one.name, ir)
+        return returned
+
+
+def _check(name: str, ir: Ir) -> None:
+    """`--verify-each`: the pass that returned `ir` has a bug when it breaks an invariant."""
+    problems: list[str] = []
+    match ir:
+        case Program():
+            problems = program.check(ir)
+        case Dag():
+            problems = [*topology.check(ir.topology), *dag.check(ir)]
+        case Pipeline():
+            problems = pipeline.check(ir)
+        case Primitives():
+            problems = primitives.check(ir)
+        case Blocks():
+            problems = blocks.check(ir)
+        case Plan():
+            try:
+                plan_check.check(ir)
+            except UserError as error:
+                problems = [error.problem.message]
+    if problems:
+        raise InternalError(f"{name}: {type(ir).__name__}: {'; '.join(problems)}")

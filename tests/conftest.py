@@ -1,14 +1,17 @@
-"""What all tests share: golden files."""
+"""What all tests share: golden files, and pages of docs/ whose tables are generated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
+UPDATE = "look at the text, then run pytest with --update-golden"
+_PASSED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,18 +19,65 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tells fixtures whether their test passed: what a failed one left out says nothing."""
+    report = yield
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
+
+
+def golden_folder(test: str) -> Path:
+    """Where the golden files of a test lie: `test_ring[cuda]` → tests/golden/test_ring-cuda."""
+    return GOLDEN / test.replace("[", "-").replace("]", "")
+
+
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Golden:
-    """`golden(stage, text)`: text must equal tests/golden/<test>/<stage>.txt; missing fails."""
-    name = request.node.name.replace("[", "-").replace("]", "")
-    update = request.config.getoption("--update-golden")
+def golden(request: pytest.FixtureRequest) -> Iterator[Golden]:
+    """`golden(stage, text)`: text must equal tests/golden/<test>/<stage>.txt.
+
+    A missing file fails, and so does one in the test's folder that the test did not ask for.
+    """
+    folder = golden_folder(request.node.name)
+    update = bool(request.config.getoption("--update-golden"))
+    asked: set[Path] = set()
 
     def check(stage: str, text: str) -> None:
-        path = GOLDEN / name / f"{stage}.txt"
-        if update:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert path.exists(), f"{path} is missing: look at the text, then --update-golden"
-        assert text == path.read_text(encoding="utf-8"), f"{path} differs: --update-golden?"
+        path = folder / f"{stage}.txt"
+        asked.add(path)
+        _compare(path, text, update)
+
+    yield check
+    if not request.node.stash.get(_PASSED, False):
+        return
+    for path in sorted(set(folder.glob("*")) - asked):
+        assert update, f"{path} belongs to no stage of its test: delete it"
+        path.unlink()
+
+
+@pytest.fixture
+def generated(request: pytest.FixtureRequest) -> Callable[[str, str, str], None]:
+    """`generated(page, name, text)`: text must stand in docs/<page> between the lines
+    `<!-- NAME: generated -->` and `<!-- end of NAME -->`; `--update-golden` writes it there."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(page: str, name: str, text: str) -> None:
+        path = ROOT / "docs" / page
+        whole = path.read_text(encoding="utf-8")
+        begin, end = f"<!-- {name}: generated -->\n", f"<!-- end of {name} -->\n"
+        assert whole.count(begin) == whole.count(end) == 1, f"{path} has no {begin} … {end}"
+        before, rest = whole.split(begin)
+        _compare(path, before + begin + text + end + rest.split(end)[1], update)
 
     return check
+
+
+def _compare(path: Path, text: str, update: bool) -> None:
+    if update and (not path.exists() or path.read_text(encoding="utf-8") != text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.exists(), f"{path} is missing: {UPDATE}"
+    assert text == path.read_text(encoding="utf-8"), f"{path} differs: {UPDATE}"

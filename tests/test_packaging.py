@@ -5,12 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"compiler": "hccc", "runtime": "hccc/runtime", "templates": "hccc/templates"}
+SHIPPED = {
+    ("examples", ".rccl"): "algorithms",
+    ("examples/clusters", ".cluster"): "clusters",
+    ("examples/msccl", ".xml"): "msccl",
+}
 
 
 def _files() -> list[str]:
@@ -27,6 +32,9 @@ def _files() -> list[str]:
 
 def _in_wheel(name: str) -> str | None:
     """What the wheel calls a file; None for what it must not have."""
+    path = PurePosixPath(name)
+    if shelf := SHIPPED.get((str(path.parent), path.suffix)):
+        return f"hccc/library/{shelf}/{path.name}"
     folder, _, rest = name.partition("/")
     if folder not in FOLDERS or (ROOT / name).is_symlink():
         return None
@@ -66,9 +74,16 @@ def test_data_files_are_there(wheel: set[str]) -> None:
         "lang/transfer/transfer.lark",
         "ir/plan.schema.json",
         "templates/kernel.jinja",
+        "library/algorithms/hm_allreduce.rccl",
+        "library/clusters/resccl-topo4.cluster",
+        "library/msccl/allgather_recdoubling_n8.xml",
     ):
         assert f"hccc/{name}" in wheel
     assert "hccc/runtime/include/hccc/device.h" in wheel
+
+
+def test_the_wheel_has_the_license(wheel: set[str]) -> None:
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
 
 
 def test_the_wheel_installs_the_command(wheel: set[str]) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from hccc.diagnostics import Source
-from hccc.driver import Options, compile_file, compile_text
+from hccc.driver import compile_file, compile_text
 from hccc.ir import plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard, Transport
+from hccc.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

@@ -2,7 +2,7 @@
 //
 // A thread block copies its part of the op table from global to shared memory once. Then for each
 // window and each op: load it, resolve its flags and pointers, choose the body by its kind
-// (MSCCL's interpreter, and kernels.md §1.4 (2)-(4)). Bodies, flags, barriers, launch bounds and
+// (MSCCL's interpreter, and docs/kernel-protocol.md §10.3). Bodies, flags, barriers, launch bounds and
 // the loop over micro-batches are those of hccc/primitive.h; nothing but the control differs.
 //
 // An op is a row of words:

@@ -33,7 +33,7 @@ class Copy:
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One plan at one size, micro-batch and window (0: all). Bytes; `issued` and `floor` as in
-    kernels.md §4.1; `same`: both kernels' results are equal in every bit."""
+    kernel-protocol §2; `same`: both kernels' results are equal in every bit."""
 
     name: str
     fuse: str

@@ -24,14 +24,13 @@ from programs import EXAMPLES, hierarchical_mesh
 
 from hccc import driver
 from hccc.diagnostics import Source
-from hccc.driver import Options
-from hccc.inputs import Made
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer import load as transfer
+from hccc.options import Options
 from hccc.predict import baselines as versus
 from hccc.predict.simulation import MICRO_BATCHES, Adapt
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
@@ -129,16 +128,14 @@ class Bench:
         return min(runs, key=lambda run: run.time)
 
     def _compiled(self, case: Case) -> Iterator[tuple[str, Way]]:
-        file = self.cluster_file(case.cluster)
-        t = cluster.load(file)
+        t = cluster.load(self.cluster_file(case.cluster))
         program = _program(case, t)
-        options = Options("hpds", transport=Transport.STAGED, fuse="none", cluster=file)
-        stops = driver.compile_program(program, options)
-        made = Made(stops.plan, stops, stops.proofs, stops.seconds)
-        for way in versus.alternatives(made, t, options):
+        options = Options("hpds", transport=Transport.STAGED, fuse="none")
+        compiled = driver.compile_program(program, options, t)
+        for way in versus.alternatives(compiled, t, options):
             name = "ResCCL" if way.name == "hccc" else way.name
             yield name, Way(prepare(way.plan(), t), way.adapt, way.free)
-        plan = driver.compile_program(program, Options(cluster=file)).plan
+        plan = driver.compile_program(program, Options(), t).plan
         yield "hccc", Way(prepare(plan, t), lambda request: request, True, chooses=True)
 
 

@@ -43,7 +43,7 @@ def idlest(run: Run) -> str:
 
 def ceiling(run: Run, limits: Limits) -> float:
     """How many times faster than `run` any schedule could be."""
-    return run.time / (limits.at(run.size, run.request.costs).time + run.request.costs.launch)
+    return run.time / (limits.at(run.size, run.request.costs).time + run.launch)
 
 
 def lost(run: Run, limits: Limits) -> str:

@@ -48,7 +48,7 @@ def _touch(state: Words, seen: I4, rank: int, chunk: int, start: int, single: bo
 
 @njit(inline="always")
 def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int) -> int:
-    """Notes an access; returns the row it clashes with in this step, or -1 (DESIGN §3)."""
+    """Notes an access; returns the row it clashes with in this step, or -1."""
     if stamp[rank] == step and (kind[rank] != k or k == _WRITE):
         return int(who[rank])
     if stamp[rank] != step:

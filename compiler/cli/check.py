@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from hccc.cli import report
-from hccc.cli.options import (
-    algorithm_argument,
-    road_options,
-    walk,
-)
-
-if TYPE_CHECKING:
-    from hccc.inputs import Made
+from hccc.cli.options import algorithm_argument, chosen, compile_options, load
 
 
 @click.command(short_help="Prove that ALGO is right, and say what holds.")
 @algorithm_argument
-@road_options
+@compile_options
 def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Prove that ALGO (.rccl, a plan's .json, MSCCL XML, or a directory of kernels) is right.
 
@@ -29,18 +21,17 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     every message size, in place and out of place. Of a directory it is the plan that is proved,
     and its sources must be what that plan emits.
     """
+    how = chosen(options)
     with report.progress() as on_phase:
-        made = walk(algorithm, options, on_phase)
-        made = _compared(made, on_phase)
+        compiled = load(algorithm, how, how.load_cluster(), on_phase)
+        from hccc.outputs import compared
+
+        compiled = compared(compiled, on_phase)
     if as_json:
-        report.as_json(report.facts(made))
+        from hccc.facts import compiled_facts
+
+        report.as_json(compiled_facts(compiled))
     else:
-        report.proofs(made)
+        report.proofs(compiled)
     if time_phases:
-        report.phases(made.seconds)
-
-
-def _compared(made: Made, on_phase: Callable[[str], None]) -> Made:
-    from hccc import inputs as road
-
-    return road.compared(made, on_phase)
+        report.phases(compiled.seconds)

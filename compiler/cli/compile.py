@@ -1,36 +1,40 @@
-"""`hccc compile`, or `hccc ALGO`: an algorithm into a directory of kernels, or one stop printed."""
+"""`hccc compile`, or `hccc ALGO`: an algorithm into a directory of kernels, or one IR printed."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from hccc.cli import report
-from hccc.cli import show as cli_show
 from hccc.cli.options import (
     CALLS,
-    STOPS,
-    TARGETS,
     algorithm_argument,
-    road_options,
-    walk,
+    chosen,
+    compile_options,
+    load,
 )
 from hccc.cli.types import Words
 from hccc.diagnostics import fail
+from hccc.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 
 if TYPE_CHECKING:
-    from hccc.inputs import Made
+    from hccc.driver import Compiled
+    from hccc.interop.export_msccl import XmlOptions
 
 
 @click.command(name="compile", short_help="Compile ALGO into a directory of kernels.")
 @algorithm_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Directory to write.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Directory to write; with --emit the file, `-` for stdout.",
+)
 @click.option("--target", type=Words(TARGETS), default="all", help="Any of cuda,hip,cpu, or all.")
-@click.option("--emit", type=click.Choice(STOPS), help="Print a stop of the road instead.")
+@click.option("--emit", type=click.Choice(OUTPUTS), help="Print this instead of writing kernels.")
 @click.option(
     "--dialect",
     type=click.Choice(["executor", "msccl"]),
@@ -47,10 +51,13 @@ if TYPE_CHECKING:
     "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
 )
 @click.option(
-    "--report", "page", type=click.Path(path_type=Path), metavar="FILE",
+    "--report",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
     help="Also write a page of pictures and figures (.html).",
-)  # fmt: skip
-@road_options
+)
+@compile_options
 def compile_command(
     algorithm: Path,
     output: Path | None,
@@ -68,35 +75,69 @@ def compile_command(
 
     The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it.
     """
-    if (output is None) == (emit is None):
-        message = "either -o DIR or --emit, not both" if emit else "say where to: -o DIR, or --emit"
-        raise fail("E415", message, help="`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`")
-    paged = cli_show.paged(page, options, algorithm, output)
+    if output is None and emit is None:
+        help = "`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`"
+        raise fail("E415", "say where to: -o DIR, or --emit", help=help)
+    if emit is None and str(output) == "-":
+        raise fail("E415", "-o -: kernels are a directory, which stdout is not", help="-o DIR")
+    _check_places(algorithm, output, emit, page, options["cluster"])
+    how = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
     with report.progress() as on_phase:
-        made = walk(algorithm, options, on_phase, prove=emit not in STOPS[:3] or page is not None)
-        files = _write(made, output, target, on_phase) if output else {}
-        paged(made, on_phase)
+        compiled = load(algorithm, how, how.load_cluster(), on_phase)
+        from hccc import outputs
+
+        written = outputs.Written({}, {})
+        if output and not emit:
+            written = outputs.write(compiled, output, target, on_phase)
+        if page is not None:
+            from hccc.show.page import write_page
+
+            write_page(compiled, page, on_phase)
     if emit:
-        _emit(made, emit, dialect, protocol, CALLS[calls])
+        _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
     elif as_json:
-        report.as_json(report.facts(made) | report.file_facts(files))
+        from hccc.facts import compiled_facts, file_facts
+
+        facts = compiled_facts(compiled) | file_facts(written.files)
+        report.as_json(facts | {"seconds": {**compiled.seconds, **written.seconds}})
     else:
-        report.summary(made, str(output), files)
+        report.summary(compiled, str(output), written)
     if time_phases:
-        report.phases(made.seconds)
+        report.phases({**compiled.seconds, **written.seconds})
 
 
-def _write(
-    made: Made, output: Path, targets: tuple[str, ...], on_phase: Callable[[str], None]
-) -> dict[str, int]:
-    from hccc import inputs as road
+def _check_places(
+    algorithm: Path, output: Path | None, emit: str | None, page: Path | None, cluster: Path | None
+) -> None:
+    """What can be known of the files to write before any work."""
+    from hccc.files.writing import check_place
 
-    return road.write(made, output, targets, on_phase)
+    if emit and output is not None and str(output) != "-":
+        check_place(output, algorithm, cluster)
+    if page is None:
+        return
+    if page.suffix.lower() != ".html":
+        raise fail("E433", f"--report {page}: not .html", help="a report is a page: out.html")
+    if page.parent != output:  # a directory of kernels may become its directory
+        check_place(page, algorithm, cluster)
 
 
-def _emit(made: Made, name: str, dialect: str, protocol: str, in_place: bool | None) -> None:
-    from hccc import inputs as road
-    from hccc.driver import XmlOptions
+def _emit(
+    compiled: Compiled, name: str, output: Path | None, xml: tuple[str, str, bool | None]
+) -> None:
+    """Prints one output, or writes it into a file, whole or not at all."""
+    from hccc.files.writing import write_whole
+    from hccc.interop.export_msccl import XmlOptions
 
-    for line in road.stop(made, name, XmlOptions(dialect, protocol, in_place)):
-        sys.stdout.write(line + "\n")
+    options = XmlOptions(*xml)
+    if output is None or str(output) == "-":
+        _print(compiled, name, options, sys.stdout)
+    else:
+        write_whole(output, lambda file: _print(compiled, name, options, file))
+
+
+def _print(compiled: Compiled, name: str, options: XmlOptions, file: TextIO) -> None:
+    from hccc.outputs import OUTPUTS as PRINTERS
+
+    for line in PRINTERS[name](compiled, options):
+        file.write(line + "\n")

@@ -3,7 +3,8 @@
 - `hccc x.rccl ...` means `hccc compile x.rccl ...`.
 - Results go to stdout, everything else to stderr; with `--json` an error is also a JSON object
   on stdout.
-- Exit codes: 0; 1 for anything the user can mend; 70 for a bug in hccc; 130 when interrupted.
+- Exit codes: 0; 1 for anything the user can mend in what hccc reads or writes; 2 for a command line
+  that is none; 70 for a bug in hccc; 130 when interrupted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import click
 from hccc import __version__
 from hccc.diagnostics import Problem, UserError
 
-EXIT_USER, EXIT_BUG, EXIT_INTERRUPTED = 1, 70, 130
+EXIT_USER, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
+_USAGE = {"E400", "E410", "E415", "E416", "E418"}  # what is wrong is the command line itself
+_CLOSE = 0.75  # how alike an option has to be to be suggested
 
 
 class DefaultGroup(click.Group):
@@ -33,6 +36,8 @@ class DefaultGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Puts the default command in front of arguments that name none."""
+        if args and args[0] == "help" and not Path("help").exists():
+            args = [*args[1:2], "--help"]
         known = {*self.commands, "-h", "--help", "--version"}
         if args and args[0] not in known:
             self._mistyped(ctx, args[0])
@@ -116,7 +121,15 @@ def leave(code: int) -> NoReturn:
 def _usage(error: click.ClickException) -> Problem:
     context = getattr(error, "ctx", None)
     help = f"`{context.command_path} --help` lists what there is" if context else None
-    return Problem("E400", " ".join(error.format_message().split()), help=help)
+    return Problem("E400", " ".join(_usage_text(error).split()), help=help)
+
+
+def _usage_text(error: click.ClickException) -> str:
+    """click's message; of an option that there is not, with those only that are much like it."""
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    close = difflib.get_close_matches(error.option_name, error.possibilities or (), 1, _CLOSE)
+    return f"no such option: {error.option_name}" + (f"; is it {close[0]}?" if close else "")
 
 
 def _system(error: OSError) -> Problem:
@@ -130,7 +143,7 @@ def _refuse(problem: Problem, as_json: bool) -> int:
     _say(problem.render())
     if as_json:
         _report({"error": problem.as_json()})
-    return EXIT_USER
+    return EXIT_USAGE if problem.code in _USAGE else EXIT_USER
 
 
 def _bug(error: Exception, as_json: bool) -> int:

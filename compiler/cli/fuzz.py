@@ -15,6 +15,7 @@ from hccc.cli import report
 from hccc.cli.options import COLLECTIVES, json_option
 from hccc.cli.types import Duration, Words
 from hccc.diagnostics import fail
+from hccc.facts import Facts
 
 if TYPE_CHECKING:
     from hccc.ir.collective import OpType
@@ -149,8 +150,8 @@ def _tell(tally: Tally, wanted: FuzzOptions) -> None:
     print(finding.lines(), end="")
 
 
-def _facts(tally: Tally, wanted: FuzzOptions) -> report.Facts:
-    found: report.Facts = {"examples": dict(tally.examples), "rounds": tally.rounds}
+def _facts(tally: Tally, wanted: FuzzOptions) -> Facts:
+    found: Facts = {"examples": dict(tally.examples), "rounds": tally.rounds}
     found |= {"seed": wanted.seed, "finding": None}
     if f := tally.finding:
         found["finding"] = {

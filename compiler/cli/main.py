@@ -10,6 +10,7 @@ import click
 
 from hccc import __version__
 from hccc.cli.check import check
+from hccc.cli.cluster import cluster
 from hccc.cli.compile import compile_command
 from hccc.cli.execute import EXIT_INTERRUPTED, DefaultGroup, execute, leave, open_streams
 from hccc.cli.explain import explain
@@ -30,7 +31,7 @@ def cli() -> None:
     """
 
 
-for _command in (compile_command, check, run, fuzz, profile, sim, explain, show):
+for _command in (compile_command, check, run, fuzz, profile, sim, explain, show, cluster):
     cli.add_command(_command)
 
 

@@ -1,13 +1,14 @@
 """options: what the commands of the command line have in common.
 
-Options are parsed once, into frozen dataclasses. What is slow to import (the language, the
-passes, NumPy and numba below them) is imported by the commands that need it, so that
-`hccc --help` answers at once.
+The options of a compilation are the fields of `hccc.options.Options`, declared there. What is slow
+to import (the language, the passes, NumPy and numba below them) is imported by the commands that
+need it, so that `hccc --help` answers at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,16 +16,14 @@ import click
 from click.core import ParameterSource
 
 from hccc.cli.types import MicroBatch, Number, Size
+from hccc.ir.transport import Transport
+from hccc.options import PASSES, Options, selectable
 
 if TYPE_CHECKING:
     from hccc.diagnostics import Source
-    from hccc.driver import Options
-    from hccc.inputs import Made
+    from hccc.driver import Compiled
+    from hccc.ir.topology import Topology
 
-TARGETS = ("cuda", "hip", "cpu")
-STOPS = (
-    "program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml", "mscclpp-json",
-)  # fmt: skip
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
 DTYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64",
@@ -39,44 +38,12 @@ NCCL_NAMES = {"half": "float16", "float": "float32", "double": "float64"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-ROAD: dict[str, Any] = {
-    "scheduler": click.option(
-        "--scheduler",
-        type=click.Choice(["auto", "hpds", "list", "round-robin"]),
-        default="auto",
-        help="Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
-        "on the --cluster, up to 32,768 transfers, else HPDS; round-robin to compare.",
-    ),
-    "allocator": click.option(
-        "--allocator",
-        type=click.Choice(["state", "connection", "stage"]),
-        default="state",
-        help="Blocks shared by connections idle in turn, one for each, or one for each stage.",
-    ),
-    "fuse": click.option(
-        "--fuse",
-        type=click.Choice(["auto", "none", "reduce", "full"]),
-        default="auto",
-        help="How far to fuse primitives.",
-    ),
-    "transport": click.option(
-        "--transport",
-        type=click.Choice(["direct", "staged"]),
-        default="direct",
-        help="One-sided put and get, or send and receive through slots.",
-    ),
-    "slots": click.option(
-        "--slots", type=click.IntRange(1, 1 << 16), default=2, help="Slots of a staged queue."
-    ),
-    "channels": click.option(
-        "--channels", type=click.IntRange(1, 64), help="Lanes, instead of the program's nChannels."
-    ),
-    "warps": click.option(
-        "--warps", type=click.IntRange(1, 32), help="Per block, instead of the program's nWarps."
-    ),
-    "max_blocks": click.option(
-        "--max-blocks", type=click.IntRange(1), help="Most thread blocks of a rank."
-    ),
+time_phases_option = click.option(
+    "--time-phases", is_flag=True, help="Print the time of each phase on stderr."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
+algorithm_argument = click.argument("algorithm", type=click.Path(path_type=Path), metavar="ALGO")
+_MORE = {
     "reschedule": click.option(
         "--reschedule", is_flag=True, help="Raise MSCCL XML to a program and schedule that."
     ),
@@ -86,20 +53,50 @@ ROAD: dict[str, Any] = {
         metavar="FILE",
         help="Schedule for this .cluster instead of what the program's header describes.",
     ),
-    "verify_each": click.option(
-        "--verify-each", is_flag=True, help="Check the invariants after every pass."
+    "print_after": click.option(
+        "--print-after",
+        type=click.Choice(PASSES),
+        metavar="PASS",
+        help=f"Print on stderr what a pass returns: {', '.join(PASSES)}.",
     ),
-}
-time_phases_option = click.option(
-    "--time-phases", is_flag=True, help="Print the time of each phase on stderr."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
-algorithm_argument = click.argument("algorithm", type=click.Path(path_type=Path), metavar="ALGO")
+}  # fmt: skip
 
 
-def road_options(command: Command) -> Command:
+def _click_option(name: str, default: Any, metadata: Any) -> Callable[[Any], Any]:
+    """The option of one field of `Options`."""
+    flag, help = f"--{name.replace('_', '-')}", metadata["help"]
+    if choices := metadata.get("choices"):
+        default = default.name.lower() if isinstance(default, Transport) else default
+        return click.option(flag, type=click.Choice(choices), default=default, help=help)
+    if limits := metadata.get("range"):
+        return click.option(flag, type=click.IntRange(*limits), default=default, help=help)
+    return click.option(flag, is_flag=True, help=help)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options that every command takes. given: those on the command line that change how a
+    Plan is made; reads: where a cluster comes from."""
+
+    options: Options
+    cluster: Path | None
+    reschedule: bool
+    print_after: str | None
+    given: tuple[str, ...]
+
+    def load_cluster(self) -> Topology | None:
+        """The cluster of `--cluster`, if there is one. Raises UserError for a wrong one."""
+        if self.cluster is None:
+            return None
+        from hccc.inputs import load_cluster
+
+        return load_cluster(self.cluster)
+
+
+def compile_options(command: Command) -> Command:
     """The options that every command takes."""
-    for option in reversed([*ROAD.values(), time_phases_option, json_option]):
+    own = [_click_option(f.name, f.default, f.metadata) for f in selectable()]
+    for option in reversed([*own, *_MORE.values(), time_phases_option, json_option]):
         command = option(command)
     return command
 
@@ -139,7 +136,11 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         default="Simple",
         help="Flags beside the data, or in every 16 or 128 bytes.",
     ),
-    click.option("--launch", type=_MICROSECONDS, default=0, help="µs before the first step."),
+    click.option(
+        "--launch",
+        type=_MICROSECONDS,
+        help="µs before the first step.  [default: as the cluster says]",
+    ),
     click.option("--step", type=_MICROSECONDS, default=0, help="µs more of every step."),
     click.option("--interpret", type=_MICROSECONDS, default=0, help="µs more, of an interpreter."),
     click.option(
@@ -161,34 +162,42 @@ def call_options(command: Command) -> Command:
     return command
 
 
-def compilation(chosen: dict[str, Any], *, prove: bool = True) -> Options:
-    """The options of ROAD as the driver takes them."""
-    from hccc.driver import Options
-    from hccc.ir.primitives import Transport
+def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
+    """The options of `compile_options` out of a command's, as values."""
+    own = {f.name: options[f.name] for f in selectable()}
+    own["transport"] = Transport[own["transport"].upper()]
+    source = click.get_current_context().get_parameter_source
+    names = [n for n in (*own, "cluster") if n != "verify_each"]
+    given = tuple(n for n in names if source(n) is not ParameterSource.DEFAULT)
+    return Chosen(
+        Options(**own, prove=prove), options["cluster"], options["reschedule"],
+        options["print_after"], given,
+    )  # fmt: skip
 
-    kept = {name: value for name, value in chosen.items() if name != "reschedule"}
-    return Options(**{**kept, "transport": Transport[kept["transport"].upper()], "prove": prove})
 
-
-def walk(
+def load(
     algorithm: Path | Source,
-    options: dict[str, Any],
+    how: Chosen,
+    topology: Topology | None,
     on_phase: Callable[[str], None],
     *,
-    prove: bool = True,
     simulated: bool = False,
-) -> Made:
+) -> Compiled:
     """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate."""
     on_phase("Starting")
-    from hccc import inputs as road
+    from hccc import inputs, outputs
+    from hccc.cli import report
 
-    given, again = given_options(simulated), options["reschedule"]
-    how = compilation(options, prove=prove)
-    return road.walk(algorithm, how, given, on_phase, reschedule=again)
+    def on_pass(name: str, ir: Any) -> None:
+        if name == how.print_after:
+            click.echo(f"# after {name}", err=True)
+            for line in outputs.lines(ir):
+                click.echo(line, err=True)
 
-
-def given_options(simulated: bool) -> list[str]:
-    """The options on the command line that change how a plan is made."""
-    source = click.get_current_context().get_parameter_source
-    free = {"verify_each", "reschedule", *(["cluster"] if simulated else [])}
-    return [n for n in ROAD if n not in free and source(n) is not ParameterSource.DEFAULT]
+    unused = [name for name in how.given if not (simulated and name == "cluster")]
+    compiled = inputs.load(
+        algorithm, how.options, topology,
+        unused=unused, reschedule=how.reschedule, on_phase=on_phase, on_pass=on_pass,
+    )  # fmt: skip
+    report.warnings(compiled.warnings)
+    return compiled

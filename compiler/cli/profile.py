@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from hccc.cli.options import (
-    TARGETS,
-    json_option,
-)
+from hccc.cli import report
+from hccc.cli.options import json_option
 from hccc.cli.types import Duration, Words
-
-if TYPE_CHECKING:
-    pass
+from hccc.diagnostics import fail
+from hccc.options import TARGETS
 
 
 @click.command(short_help="Measure this machine into a .cluster.")
@@ -40,6 +37,28 @@ def profile(
 
     With several devices each has a file of its own: FILE-cpu, FILE-cuda.
     """
-    from hccc.profile import measure as profiling
+    from hccc.profile import cluster_file
+    from hccc.profile.measure import ProfileOptions, check_devices
+    from hccc.profile.measure import profile as measure
 
-    profiling.run(profiling.Wanted(output, devices, ranks, seconds), as_json)
+    options = ProfileOptions(devices, ranks, seconds)
+    present = check_devices(options)
+    to_file = output is not None and str(output) != "-"
+    if len(present) > 1 and not to_file and not as_json:
+        named = ", ".join(present)
+        raise fail("E415", f"there are several devices: {named}", help="--device one, or -o FILE")
+    paths = [cluster_file.place(output, d, present) for d in present] if output and to_file else []
+    cluster_file.check_free(paths)
+    with report.progress() as on_phase:
+        profiles = [measure(d, ranks, seconds, on_phase) for d in present]
+    texts = [cluster_file.text(p) for p in profiles]
+    files = dict(zip(paths, texts, strict=False))
+    cluster_file.write(files)
+    if as_json:
+        facts = [asdict(p) | {"cluster": text} for p, text in zip(profiles, texts, strict=True)]
+        report.as_json({"profiles": facts, "files": [str(path) for path in files]})
+    elif files:
+        for path, p in zip(files, profiles, strict=True):
+            print(f"{p.name} → {path}\n{cluster_file.summary(p)}")
+    else:
+        print(texts[0], end="")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,16 +13,13 @@ from hccc.cli.options import (
     DTYPES,
     NCCL_NAMES,
     OPS,
-    ROAD,
     algorithm_argument,
-    road_options,
+    chosen,
+    compile_options,
+    load,
     size_options,
-    walk,
 )
 from hccc.cli.types import Size, Words
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(short_help="Run all ranks of ALGO on real data, and check and time it.")
@@ -45,18 +43,27 @@ if TYPE_CHECKING:
 @click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
 @click.option("--workers", type=click.IntRange(0), default=0, help="CPU threads; 0: as useful.")
 @click.option("--timeout", type=click.FloatRange(0.001), default=30.0, help="Seconds a wait has.")
-@road_options
+@compile_options
 def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
 
     Prints the table of nccl-tests. Exits with 1 if any element is wrong.
     """
+    how = chosen(options)
     with report.progress() as on_phase:
-        made = walk(algorithm, {name: options[name] for name in ROAD}, on_phase)
-    from hccc.launch import measure as bench
+        compiled = load(algorithm, how, how.load_cluster(), on_phase)
+    from hccc.cli.tables import Table
+    from hccc.launch.measure import RunOptions, measure
 
-    wanted = bench.Wanted(**{k: v for k, v in options.items() if k not in ROAD})
-    wrong = bench.run(made, wanted, as_json)
+    wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
+    with report.progress() as on_phase:
+        rows = measure(compiled, wanted, on_phase)
+        first = next(rows)
+    table = Table(compiled.plan, wanted.device, wanted.schedule(compiled.plan), as_json)
+    table.add(first)
+    for row in rows:
+        table.add(row)
+    table.finish()
     if time_phases:
-        report.phases(made.seconds)
-    click.get_current_context().exit(1 if wrong else 0)
+        report.phases(compiled.seconds)
+    click.get_current_context().exit(1 if table.wrong else 0)

@@ -1,4 +1,4 @@
-"""cli_sim: `hccc sim`, the command that says how long before anything runs."""
+"""`hccc sim`: how long before anything runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import click
 from hccc.cli import report
 from hccc.cli.options import (
     CALL,
-    ROAD,
     algorithm_argument,
     call_options,
-    compilation,
-    road_options,
+    chosen,
+    compile_options,
+    load,
     size_options,
-    walk,
 )
 
 
@@ -25,24 +24,41 @@ from hccc.cli.options import (
 @size_options("1K", "4G")
 @click.option("--vs", is_flag=True, help="Beside NCCL's ring and tree, MSCCL, and other ways.")
 @call_options
-@road_options
-def sim(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
+@compile_options
+def sim(
+    algorithm: Path,
+    minbytes: int,
+    maxbytes: int,
+    stepfactor: float,
+    vs: bool,
+    as_json: bool,
+    time_phases: bool,
+    **options: Any,
+) -> None:
     """Predict what ALGO (program, plan, MSCCL XML, or a directory of kernels) takes on a cluster.
 
     The plan is executed event by event: thread blocks in order, waits, slots, micro-batches; links
-    and what they share are divided among the transfers in flight. Needs --cluster.
+    and what they share are divided among the transfers in flight. Needs --cluster, or a plan that
+    was compiled for one.
     """
-    chosen = {name: options.pop(name) for name in ROAD}
-    call = {name: options.pop(name) for name in CALL}
+    how = chosen(options)
     with report.progress() as on_phase:
         on_phase("Starting")
-        from hccc.predict import simulation as predict
+        from hccc.inputs import opened
+        from hccc.predict.simulation import Call, Sizes, check_cluster, cluster_of, simulate_sizes
 
-        file = chosen["cluster"]
-        predict.check_given(file)
-        wanted = predict.Wanted(predict.Call(**call), how=compilation(chosen), **options)
-        made = walk(algorithm, chosen, on_phase, simulated=True)
-        text = predict.run(made, wanted, file, as_json, on_phase)
-    print(text)
+        given, topology = opened(algorithm), how.load_cluster()
+        check_cluster(given, topology)
+        call = Call(**{name: options[name] for name in CALL})
+        sizes = Sizes(minbytes, maxbytes, stepfactor)
+        compiled = load(given, how, topology, on_phase, simulated=True)
+        where = cluster_of(compiled, topology)
+        simulation = simulate_sizes(
+            compiled, where, sizes, call, how.options if vs else None, on_phase
+        )
+    if as_json:
+        report.as_json(simulation.facts())
+    else:
+        print(simulation.text())
     if time_phases:
-        report.phases(made.seconds)
+        report.phases(compiled.seconds)

@@ -7,6 +7,7 @@ its output reads this.
 from __future__ import annotations
 
 from hccc.cli import report
+from hccc.facts import title
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing
 
@@ -57,7 +58,7 @@ class Table:
         name = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}"
         blank = name.format("", "", "", "", "")
         return [
-            f"# {report.title(self._plan)}, on {self._device}",
+            f"# {title(self._plan)}, on {self._device}",
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
             f"iters: {s.launches} validation: {int(s.check)}",
             "#",

@@ -89,6 +89,7 @@ class Words(click.ParamType[tuple[str, ...]]):
         for word in str(value).lower().split(","):
             name = self.aliases.get(word.strip(), word.strip())
             if name != "all" and name not in self.words:
-                self.fail(f"{word!r} is not one of {', '.join(self.words)}, all", param, ctx)
+                known = ", ".join((*self.words, *self.aliases))
+                self.fail(f"{word!r} is not one of {known}, all", param, ctx)
             found.update(dict.fromkeys(self.words if name == "all" else (name,)))
         return tuple(found)

@@ -6,8 +6,11 @@ read twice.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import BinaryIO
 
 from hccc.diagnostics import fail
 
@@ -15,7 +18,7 @@ HEAD = 1 << 16  # bytes that tell the language; comments may come first
 
 
 def read_text(path: Path, most: int | Callable[[str], int]) -> str:
-    """The text of a file of at most `most` bytes, without a byte order mark.
+    """The text of a file of at most `most` bytes, without a byte order mark; `-` is stdin.
 
     most: a number, or what tells it from the first HEAD bytes, for files of several languages.
 
@@ -23,7 +26,7 @@ def read_text(path: Path, most: int | Callable[[str], int]) -> str:
         UserError: E401 it cannot be read; E404 it is larger; E402 it is not UTF-8 text.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             data = file.read(HEAD)
             if not isinstance(most, int):
                 most = most(data.decode("utf-8-sig", "replace"))
@@ -40,3 +43,8 @@ def read_text(path: Path, most: int | Callable[[str], int]) -> str:
     if "\0" in text:
         raise fail("E402", f"{path} is not text (byte {text.index(chr(0))} is zero)")
     return text
+
+
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    """The file, or stdin for `-`, which stays open."""
+    return nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb")

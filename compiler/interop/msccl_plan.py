@@ -1,6 +1,6 @@
 """MSCCL XML to Plan: thread blocks, queues and flags as the XML's runtimes execute them.
 
-Semantics (refs to msccl-formats.md §1.3-1.4): steps run in file order; a connection (src, dst,
+Semantics (msccl-formats §4, §5): steps run in file order; a connection (src, dst,
 channel) is a queue; a step that receives combines the queue's message with its *local* operand,
 whatever the cross-rank fields say; `depid`/`deps` waits for the first signalling step of that
 block at or after the one named, which in its own block must be one that comes before it; a nop

@@ -45,7 +45,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Steps:
-    """Gives each transfer the first step that the language's rules allow (DESIGN §3)."""
+    """Gives each transfer the first step that docs/transfer-language.md allows."""
 
     changed: dict[Place, tuple[int, Op]] = field(default_factory=dict)
     read: dict[Place, int] = field(default_factory=dict)

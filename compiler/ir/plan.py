@@ -26,6 +26,7 @@ from hccc.ir.arrays import I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import Operands, Queues, Transport
+from hccc.ir.provenance import Provenance
 
 PLAN_VERSION = 1
 MOST_BLOCKS = 1 << 30  # thread blocks of one launch, all its ranks together
@@ -86,6 +87,7 @@ class Plan:
     out_of_place: bool = True
     keeps_input: bool = True  # whether an out-of-place call leaves the send buffer as it was
     grain: int = GRAIN  # bytes: how finely calls are cut that name no micro-batch (ir/micro_batch)
+    provenance: Provenance | None = None  # how it was made, where that is known
 
     def __post_init__(self) -> None:
         for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots"):

@@ -28,6 +28,7 @@ from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
+from hccc.ir.provenance import Cluster, Provenance
 
 MAX_BYTES = 1 << 28  # a plan of 1,024 ranks and 2 million transfers needs a third of it
 _VERSION_KEY = "hccc_plan"
@@ -72,6 +73,8 @@ def _fields(plan: Plan) -> Iterator[str]:
         "grain": plan.grain,
         "accumulate": plan.accumulate,
     }  # fmt: skip
+    if plan.provenance is not None:
+        header["provenance"] = _provenance_fields(plan.provenance)
     for key, value in header.items():
         yield f"{json.dumps(key)}: {json.dumps(value)}"
     for column in _COLUMNS:
@@ -80,6 +83,21 @@ def _fields(plan: Plan) -> Iterator[str]:
         rows = getattr(plan, table)
         inner = ",\n".join(f"  {_line(column, getattr(rows, column))}" for column in columns)
         yield f'"{table}": {{\n{inner}\n}}'
+
+
+def _provenance_fields(made: Provenance) -> dict[str, object]:
+    cluster = made.cluster
+    return {
+        "hccc": made.version,
+        "options": dict(made.options),
+        "scheduler": made.scheduler,
+        "cluster": None if cluster is None else {"name": cluster.name, "text": cluster.text},
+    }
+
+
+def _provenance(data: Any) -> Provenance:
+    cluster = data["cluster"] and Cluster(data["cluster"]["name"], data["cluster"]["text"])
+    return Provenance(data["hccc"], data["options"], data["scheduler"], cluster)
 
 
 def _line(key: str, column: np.ndarray[Any, Any]) -> str:
@@ -247,5 +265,6 @@ def _plan(data: Any) -> Plan:
         out_of_place=data["out_of_place"],
         keeps_input=data["keeps_input"],
         grain=data.get("grain", GRAIN),
+        provenance=_provenance(data["provenance"]) if "provenance" in data else None,
         **parts,
     )

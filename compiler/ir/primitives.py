@@ -1,9 +1,9 @@
 """Primitives: what thread blocks execute, in one total order, before blocks are assigned.
 
 A primitive is *reduceCopy(k sources → d destinations)* of one chunk, executed by its `owner`
-rank (DESIGN §6). A put has one own source and remote destinations, a get-reduce its own value
-first and then remote ones as sources; a staged send writes into a queue, a staged receive reads
-from one. Sources are combined left to right: that order is the result's bits.
+rank (kernel-protocol §1). A put has one own source and remote destinations, a get-reduce its own
+value first and then remote ones as sources; a staged send writes into a queue, a staged receive
+reads from one. Sources are combined left to right: that order is the result's bits.
 
 `lower` makes them, `fuse` merges them, `place` turns VALUE and START operands into buffers and
 adds local copies, `allocate` assigns thread blocks (`Blocks`), `sync` makes the Plan.
@@ -17,6 +17,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from hccc.ir.arrays import I4, I8, U1, Csr, entries, frozen
 from hccc.ir.dag import Dag
+from hccc.ir.transport import Transport as Transport
 
 
 class Buffer(IntEnum):
@@ -44,13 +46,6 @@ class Guard(IntEnum):
     ALWAYS = 0
     IN_PLACE = 1
     OUT_OF_PLACE = 2
-
-
-class Transport(IntEnum):
-    """How data crosses between ranks (DESIGN §6)."""
-
-    DIRECT = 0  # one-sided put / get-reduce
-    STAGED = 1  # send / recv through queues of S slots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,17 +161,6 @@ class Primitives:
         return len(self.owner)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
-    """Placed primitives and the thread block (within its owner) of each: tb i4[n]."""
-
-    primitives: Primitives
-    tb: I4
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "tb", frozen(self.tb, np.int32))
-
-
 def check(p: Primitives) -> list[str]:
     """The invariants that `p` breaks, in words; empty when it is sound. O(n log n)."""
     problems = []
@@ -192,3 +176,27 @@ def check(p: Primitives) -> list[str]:
         if (operands.slot[value] != p.chunk[operands.owner()[value]]).any():
             problems.append("an operand holds another chunk than its primitive moves")
     return problems
+
+
+def lines(p: Primitives) -> Iterator[str]:
+    """The Primitives, one a line."""
+    yield f"# {p.dag.program.name}: {len(p)} primitives, {p.transport.name.lower()}"
+    for i in range(len(p)):
+        yield f"{i}: {primitive_text(p, i)}"
+
+
+def primitive_text(p: Primitives, i: int) -> str:
+    """`rank 1 chunk 3 sub 2: OUTPUT[3]@0 VALUE[3]@1 → VALUE[3]@1  after 4 7`."""
+    src, dst = (_operands_text(operands, i) for operands in (p.src, p.dst))
+    guard = "" if p.guard[i] == Guard.ALWAYS else f"  {Guard(int(p.guard[i])).name.lower()}"
+    after = " ".join(map(str, p.deps.row(i).tolist()))
+    where = f"rank {p.owner[i]} chunk {p.chunk[i]} sub {p.sub[i]}"
+    return f"{where}: {src} → {dst}{guard}{f'  after {after}' if after else ''}"
+
+
+def _operands_text(operands: Operands, i: int) -> str:
+    each = range(int(operands.ptr[i]), int(operands.ptr[i + 1]))
+    return " ".join(
+        f"{Buffer(int(operands.buffer[k])).name}[{operands.slot[k]}]@{operands.rank[k]}"
+        for k in each
+    )

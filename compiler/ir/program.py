@@ -1,6 +1,6 @@
 """Program: a table of chunk transfers and the collective they claim to perform.
 
-Printed, a Program is the transfer language itself (DESIGN §3):
+Printed, a Program is the transfer language itself (docs/transfer-language.md):
 
     def ResCCLAlgo(nRanks=2, AlgoName="pair", OpType="Allreduce", nChunks=2):
         transfer(1, 0, 0, 0, rrc)
@@ -113,3 +113,17 @@ def lines(p: Program) -> Iterator[str]:
     for t in p.transfers.tolist():
         src, dst, step, chunk, _, op = t
         yield f"    transfer({src}, {dst}, {step}, {chunk}, {'rrc' if op else 'recv'})"
+
+
+def check(p: Program) -> list[str]:
+    """The invariants that `p` breaks, in words; empty when it is sound. O(transfers)."""
+    t, c = p.transfers, p.collective
+    ranks = np.stack([t["src"], t["dst"]])
+    problems = []
+    if ((ranks < 0) | (ranks >= c.n_ranks)).any():
+        problems.append("a transfer has a rank that is not there")
+    if ((t["chunk"] < 0) | (t["chunk"] >= c.n_chunks)).any():
+        problems.append("a transfer has a chunk that is not there")
+    if (np.diff(t["step"]) < 0).any():
+        problems.append("the transfers are not sorted by step")
+    return problems

@@ -1,6 +1,6 @@
 """Topology: the cluster a program runs on: ranks, links, and what links share.
 
-Printed, a Topology is the cluster language (DESIGN §4, `topology_lines`). A transfer u → v takes
+Printed, a Topology is the cluster language (docs/cluster-language.md). A transfer u → v takes
 the first that there is of
 
 1. their direct link (`links`);
@@ -63,6 +63,15 @@ class Rate(NamedTuple):
     alpha: float = 0.0
 
 
+class Launch(NamedTuple):
+    """What a launch takes before its primitives, in µs. base: in any case; entry: for each thread
+    block, of those that run on one core; wake: where several cores run them."""
+
+    base: float = 0.0
+    entry: float = 0.0
+    wake: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A kind of GPU. `reduce`: GB/s of a reduction, what one more source costs (HeteCCL's 1/γ);
@@ -114,7 +123,9 @@ class Topology:
     port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] which
     crossbar, node, leaf and spine a rank is on (-1: none); side_a, side_b: the ranks at either
     side of each SWITCH group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread
-    blocks of a node that run at once, more take turns (0: no limit).
+    blocks of a node that run at once, more take turns (0: no limit); launch: f8[N, 3] what a launch
+    takes at each node (`Launch`); name: what people call it, its file as a rule, which is no
+    property of it (`same` does not ask).
     """
 
     devices: tuple[Device, ...]
@@ -136,12 +147,15 @@ class Topology:
     side_b: Csr
     chunk: int
     cores: I4
+    launch: F8
+    name: str = ""
 
     def __post_init__(self) -> None:
         for name in ("node", "local", "device", "node_size", "failed", "link_src", "link_dst",
                      "mesh", "port", "domain", "cores"):  # fmt: skip
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         object.__setattr__(self, "level", frozen(self.level, np.uint8))
+        object.__setattr__(self, "launch", frozen(self.launch, np.float64))
 
     def __len__(self) -> int:
         return len(self.node)
@@ -220,7 +234,7 @@ def uniform(
         level=np.full(n_nics, Level.NIC), shared=_repeated(nic, n_nics),
         port=port, domain=domain,
         side_a=Csr(np.zeros(1, np.int64), none), side_b=Csr(np.zeros(1, np.int64), none),
-        chunk=chunk, cores=np.zeros(n_nodes, np.int32),
+        chunk=chunk, cores=np.zeros(n_nodes, np.int32), launch=np.zeros((n_nodes, 3)),
     )  # fmt: skip
 
 
@@ -229,8 +243,9 @@ def _repeated(rate: Rate, times: int) -> Rates:
 
 
 def same(a: Topology, b: Topology) -> bool:
-    """Whether two Topologies are alike in everything."""
-    return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(Topology))
+    """Whether two Topologies are alike in everything but their names."""
+    compared = (f.name for f in fields(Topology) if f.name != "name")
+    return all(_equal(getattr(a, name), getattr(b, name)) for name in compared)
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -263,6 +278,8 @@ def _problems(t: Topology) -> Iterator[str]:
             yield f"a {name} has no lanes, or a negative latency"
     if len(t.cores) != t.n_nodes or (t.cores < 0).any():
         yield "cores are not one count, 0 or more, for each node"
+    if t.launch.shape != (t.n_nodes, 3) or not (np.isfinite(t.launch) & (t.launch >= 0)).all():
+        yield "launches are not three times in µs, 0 or more, for each node"
     if (t.mesh >= len(t.meshes)).any() or (t.device >= len(t.devices)).any():
         yield "a rank is in a mesh, or of a device, that is not there"
     yield from _group_problems(t)

@@ -1,7 +1,7 @@
-"""bench: `hccc run`: builds a Plan's kernels, runs all ranks in this process, reports.
+"""measure: builds a Plan's kernels and runs all ranks in this process, checked and timed.
 
 Joins the compiler (a Plan, or a directory of kernels) and the runtime (builds, launches,
-measurement). Rows are printed as they are measured.
+measurement). Rows come as they are measured.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from hccc.cli import report
-from hccc.cli.tables import Table
 from hccc.diagnostics import fail
+from hccc.driver import Compiled
 from hccc.emit import directory
 from hccc.emit.compare import compare_kernels
 from hccc.emit.targets import TARGETS, Target
-from hccc.inputs import Made, kernels
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
+from hccc.outputs import kernels
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator
 from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import perf
-from hccc.runtime.measure.perf import Bind, Memory, Schedule
+from hccc.runtime.measure.perf import Bind, Memory, Row, Schedule
 from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.request import Request
 
@@ -36,23 +35,28 @@ MOST_SIZES = 10_000  # of one `hccc run`
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunOptions:
     """The options of `hccc run`. Sizes in bytes, `timeout` in seconds."""
 
-    minbytes: int
-    maxbytes: int
-    stepfactor: float
-    stepbytes: int | None
-    dtypes: tuple[str, ...]
-    ops: tuple[str, ...]
-    iters: int
-    warmup_iters: int
-    checks: int
-    window: int
-    micro_batch: int
-    device: str
-    workers: int
-    timeout: float
+    minbytes: int = 1 << 10
+    maxbytes: int = 1 << 20
+    stepfactor: float = 4.0
+    stepbytes: int | None = None
+    dtypes: tuple[str, ...] = ("float32",)
+    ops: tuple[str, ...] = ("sum",)
+    iters: int = 20
+    warmup_iters: int = 5
+    checks: int = 1
+    window: int = 0
+    micro_batch: int = 0
+    device: str = "cpu"
+    workers: int = 0
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.minbytes > self.maxbytes:
+            message = f"-b {self.minbytes:,} is more than -e {self.maxbytes:,}"
+            raise fail("E415", message, help="a smaller -b, or a larger -e")
 
     def schedule(self, plan: Plan) -> Schedule:
         """What to measure at each type and reduction."""
@@ -70,63 +74,62 @@ class Wanted:
         )
 
 
-def run(made: Made, wanted: Wanted, as_json: bool) -> int:
-    """Measures everything `wanted`; returns how many elements were wrong.
+def measure(
+    compiled: Compiled, options: RunOptions, on_phase: Callable[[str], None] = lambda _: None
+) -> Iterator[Row]:
+    """Builds the kernels, runs all ranks, and yields a row for each type, reduction and size.
 
     Raises:
         UserError: the kernels cannot be built or launched, or a launch stood still.
     """
-    plan = made.plan
-    schedule = wanted.schedule(plan)
+    plan = compiled.plan
+    schedule = options.schedule(plan)
     most = plan.largest_window
-    if most and not wanted.window:
-        wanted = replace(wanted, window=most)
-    if most and wanted.window > most:
+    if most and not options.window:
+        options = replace(options, window=most)
+    if most and options.window > most:
         message = f"{plan.name} can run with --window 1 to {most} only"
         raise fail("E426", message, help="its queues have no room for more")
-    sizes = _bounded(plan, schedule, wanted)
-    ops = _operations(plan, wanted)
-    variants = [(dtype, op) for dtype in wanted.dtypes for op in ops]
-    with _kernels(made, _devices(wanted)) as place:
-        with report.progress() as on_phase:
-            on_phase("Building kernels")
-            binds = [_binder(device, place, plan, wanted, variants) for device in _devices(wanted)]
-        table = Table(plan, wanted.device, schedule, as_json)
-        measure = interruptible(perf.measure)
+    sizes = _bounded(plan, schedule, options)
+    ops = _operations(plan, options)
+    variants = [(dtype, op) for dtype in options.dtypes for op in ops]
+    with _kernels(compiled, _devices(options)) as place:
+        on_phase("Building kernels")
+        binds = [_binder(device, place, plan, options, variants) for device in _devices(options)]
+        on_phase("Running")
+        one_row = interruptible(perf.measure)
         for dtype, op in variants:
             bound = [bind(dtype, op) for bind in binds]
             for size in _sizes(plan, dtype, sizes):
-                table.add(measure(plan.collective, dtype, op, size, schedule, *bound))
-    table.finish()
-    return table.wrong
+                yield one_row(plan.collective, dtype, op, size, schedule, *bound)
 
 
-def _operations(plan: Plan, wanted: Wanted) -> tuple[str, ...]:
+def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
     """The reductions to measure: one where nothing is reduced."""
     if not plan.reduces:
-        return wanted.ops[:1]
-    if "avg" in wanted.ops and not plan.averages:
+        return options.ops[:1]
+    if "avg" in options.ops and not plan.averages:
         message = f"{plan.name} cannot average: a custom collective does not say where sums end"
         raise fail("E453", message, help="-o sum")
-    return tuple(wanted.ops)
+    return tuple(options.ops)
 
 
-def _devices(wanted: Wanted) -> list[str]:
+def _devices(options: RunOptions) -> list[str]:
     """The device to measure; a GPU's every bit is compared with the CPU's."""
-    compare = wanted.device != "cpu" and wanted.checks
-    return [wanted.device, "cpu"] if compare else [wanted.device]
+    compare = options.device != "cpu" and options.checks
+    return [options.device, "cpu"] if compare else [options.device]
 
 
 def _binder(
-    device: str, place: Path, plan: Plan, wanted: Wanted, variants: Sequence[tuple[str, str]]
+    device: str, place: Path, plan: Plan, options: RunOptions, variants: Sequence[tuple[str, str]]
 ) -> Callable[[str, str], Bind]:
     """Builds the kernels of `place` for a device; (dtype, reduction) → what binds memory."""
     built = communicator(device, place / f"{plan.name}{_target(device).suffix}", plan)
     if isinstance(built, CpuCommunicator):
-        built.build([wanted.request(dtype, op, 0, False) for dtype, op in variants])
+        built.build([options.request(dtype, op, 0, False) for dtype, op in variants])
     return lambda dtype, op: (
         lambda memory, count, in_place: bound(
-            built, wanted.request(dtype, op, count, in_place), memory
+            built, options.request(dtype, op, count, in_place), memory
         )
     )
 
@@ -152,14 +155,14 @@ def bound(
     return HostSession(built, request, memory)
 
 
-def _bounded(plan: Plan, schedule: Schedule, wanted: Wanted) -> list[int]:
+def _bounded(plan: Plan, schedule: Schedule, options: RunOptions) -> list[int]:
     """The sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:
-        _fits(plan, sizes[-1], wanted)
+        _fits(plan, sizes[-1], options)
         return sizes
-    _fits(plan, schedule.largest, wanted)  # all but: no size is further from it than one step
-    option = f"-i {wanted.stepbytes}" if wanted.stepbytes else f"-f {wanted.stepfactor:g}"
+    _fits(plan, schedule.largest, options)  # all but: no size is further from it than one step
+    option = f"-i {options.stepbytes}" if options.stepbytes else f"-f {options.stepfactor:g}"
     help = f"a larger {option[:2]}, or a smaller -e"
     raise fail("E418", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
 
@@ -179,25 +182,25 @@ def _target(device: str) -> Target:
 
 
 @contextmanager
-def _kernels(made: Made, devices: Sequence[str]) -> Iterator[Path]:
+def _kernels(compiled: Compiled, devices: Sequence[str]) -> Iterator[Path]:
     """The directory of kernels given, if they are the plan's, or a temporary one."""
     targets = [_target(device) for device in devices]
-    if made.kernels:
+    if compiled.directory:
         for target in targets:
-            compare_kernels(made.kernels, made.plan, target)
-        yield made.kernels
+            compare_kernels(compiled.directory, compiled.plan, target)
+        yield compiled.directory
         return
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
         place = Path(temporary) / "kernels"
-        directory.write(place, kernels(made.plan, targets))
+        directory.write(place, kernels(compiled.plan, targets))
         yield place
 
 
-def _fits(plan: Plan, size: int, wanted: Wanted) -> None:
+def _fits(plan: Plan, size: int, options: RunOptions) -> None:
     """Refuses a size that would not fit into memory, before anything is allocated."""
-    itemsize = min(DTYPES[dtype].itemsize for dtype in wanted.dtypes)
+    itemsize = min(DTYPES[dtype].itemsize for dtype in options.dtypes)
     count = perf.count_of(plan.collective, size, itemsize)
-    scratch = shape_of(plan).scratch_bytes(count, itemsize, wanted.micro_batch)
+    scratch = shape_of(plan).scratch_bytes(count, itemsize, options.micro_batch)
     # Both buffers and the scratch of every rank; while comparing, as much again for a few ranks.
     ranks = plan.n_ranks + 1 + min(plan.n_ranks, psutil.cpu_count() or 1)
     need, free = ranks * (2 * size + scratch), psutil.virtual_memory().available

@@ -19,7 +19,8 @@ from hccc.analysis.estimate import F8, estimate
 from hccc.analysis.grouping import group
 from hccc.analysis.stages import stages
 from hccc.ir.arrays import I4, I8
-from hccc.ir.primitives import Blocks, Primitives
+from hccc.ir.blocks import Blocks
+from hccc.ir.primitives import Primitives
 from hccc.jit.compiled import njit
 from hccc.passes.requeue import requeue
 

@@ -10,12 +10,16 @@ from hccc.ir.topology import Topology
 from hccc.network.routes import unreachable
 
 
-def check_reachable(program: Program, topology: Topology) -> None:
-    """Checks that `topology` has the program's ranks and a way for each transfer. O(transfers).
+def check_reachable(program: Program, topology: Topology | None) -> Program:
+    """`program`, if `topology` has its ranks and a way for each transfer. O(transfers).
+
+    Without a topology there is nothing to check: the header's describes just these ranks.
 
     Raises:
         UserError: E130 for another number of ranks, E131 for a transfer without a way.
     """
+    if topology is None:
+        return program
     wanted, have = program.collective.n_ranks, topology.n_ranks
     if wanted != have:
         one = have == 1  # no program is for one rank
@@ -37,3 +41,4 @@ def check_reachable(program: Program, topology: Topology) -> None:
             notes=[Note(f"nothing links {u} and {v} directly, nor by one switch or network")],
             help="send over a rank that both can reach",
         )
+    return program

@@ -1,6 +1,6 @@
-"""fuse: merges primitives into reduceCopy(k sources → d destinations) (DESIGN §6).
+"""fuse: merges primitives into reduceCopy(k sources → d destinations) (kernel-protocol §2).
 
-In this order (refs to kernels.md §2.1):
+In this order:
 a. a chain of reductions into one place that nobody reads in between → one k-source reduction;
 b. puts of one value to several ranks → one put with several destinations;
 c. a reduction and the puts of its result → one primitive.

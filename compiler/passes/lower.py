@@ -1,6 +1,6 @@
 """lower: Pipeline → Primitives, one-sided or staged, one task at a time.
 
-Direct (DESIGN §6, refs to kernels.md §2.1): a copy is one *put* by the source's rank, a
+Direct (kernel-protocol §1): a copy is one *put* by the source's rank, a
 reduction one *get-reduce* by the destination's. Staged: a task is a *send* into the queue of its
 connection and a *recv* (or recvReduceCopy) out of it, as in ResCCL §4.3 and MSCCL.
 """

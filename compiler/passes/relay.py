@@ -7,7 +7,7 @@
 Each end of a queue keeps the order of its messages, so the merged primitives are put in an order
 that all ends agree on; where there is none, nothing is merged. Such plans are for a window of one
 micro-batch: a thread block that ran all micro-batches of one primitive before the next would fill
-its queues (refs to kernels.md §1.1, §2.2).
+its queues (kernel-protocol §5, §10).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """sync: Blocks → Plan. Turns dependencies between thread blocks into the fewest waits.
 
 A dependency inside a block needs nothing: blocks run in order. Of the others, those that the
-rest implies are dropped (transitive reduction over program order and waits, DESIGN §6). Each
-remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
+rest implies are dropped (transitive reduction over program order and waits, kernel-protocol §4).
+Each remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
 primitive share a flag. Staged data needs no flag: its queue counts messages.
 """
 
@@ -16,8 +16,9 @@ from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph, transpose
 from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
+from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Blocks, Primitives, Queues, Transport
+from hccc.ir.primitives import Primitives, Queues, Transport
 from hccc.ir.ranks import rank_distance
 
 

@@ -1,7 +1,7 @@
 """verify: the Program computes its collective, or one error that says which transfer does not.
 
 Runs the Program symbolically (`contributions`), and on a violation replays the one chunk
-concerned in plain Python to name what it clashes with (DESIGN §6, "The right result").
+concerned in plain Python to name what it clashes with (kernel-protocol §6).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """versus: what else could run a collective: NCCL's rings and trees, an algorithm as MSCCL would.
 
 On the same footing: the same cluster, call, and throughput of a thread block. What differs is what
-the others do (refs to kernels.md §1.1, §1.4; ResCCL §2.1):
+the others do (kernel-protocol §10; ResCCL §2.1):
 
 | alternative | algorithm | order | transp. | slots | fused | block for each     | window | decodes|
 |-------------|-----------|-------|---------|-------|-------|--------------------|--------|--------|
@@ -27,8 +27,7 @@ from functools import cache, partial
 import numpy as np
 
 from hccc import driver
-from hccc.driver import Options
-from hccc.inputs import Made
+from hccc.driver import Compiled
 from hccc.interop.raise_program import raise_program
 from hccc.ir.arrays import I4
 from hccc.ir.collective import OpType
@@ -36,6 +35,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
+from hccc.options import Options
 from hccc.passes.allocate import by_task, channels
 from hccc.passes.depend import depend
 from hccc.passes.lower import lower
@@ -46,6 +46,7 @@ from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 from hccc.proofs.deadlock import deadlock
+from hccc.proofs.prove import prove
 from hccc.sim.simulate import Request
 from hccc.synth.builtin.ring import OPS, count_of, ring
 from hccc.synth.builtin.tree import tree
@@ -54,7 +55,7 @@ NCCL_SLOTS = 8  # NCCL_STEPS (NCCL src/include/device.h)
 NCCL_SLOT = 512 << 10  # bytes: NCCL's 4 MiB a connection in 8 steps
 MSCCL_SLOTS = 2  # MSCCL's Simple: 8 steps, 4 a message
 MSCCL_SLOT = 1 << 20  # bytes: the chunk of every backend that ResCCL §5 measured
-DECODE = 0.125  # µs a step: 0.1 to 0.15, of about 110 more instructions a warp (kernels.md)
+DECODE = 0.125  # µs a step: 0.1 to 0.15, about 110 instructions a warp (kernel-protocol §10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +74,16 @@ class Alternative:
         return self.adapt is _as_it_is
 
 
-def alternatives(made: Made, topology: Topology, options: Options) -> list[Alternative]:
+def alternatives(compiled: Compiled, topology: Topology, options: Options) -> list[Alternative]:
     """hccc's own plan first, then all others that there are for its collective.
 
     Nothing is made before it is asked for; making one may raise UserError: no ring joins the
     cluster (E451), or an imported plan cannot be raised to a program (E320).
     """
-    found = [Alternative("hccc", "as compiled", lambda: made.plan, _as_it_is)]
-    found += _nccl(made.plan, topology, options)
-    if made.plan.collective.op is not OpType.CUSTOM:
-        found += _same_algorithm(made, options)
+    found = [Alternative("hccc", "as compiled", lambda: compiled.plan, _as_it_is)]
+    found += _nccl(compiled.plan, topology, options)
+    if compiled.plan.collective.op is not OpType.CUSTOM:
+        found += _same_algorithm(compiled, topology, options)
     return found
 
 
@@ -124,8 +125,10 @@ def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options
     return _proved(replace(sync(blocks, "NCCL", NCCL_SLOTS), max_window=1), options)
 
 
-def _same_algorithm(made: Made, options: Options) -> Iterator[Alternative]:
-    program = cache(lambda: made.stops.program if made.stops else raise_program(made.plan))
+def _same_algorithm(
+    compiled: Compiled, topology: Topology, options: Options
+) -> Iterator[Alternative]:
+    program = cache(lambda: compiled.program or raise_program(compiled.plan))
     header = replace(options, scheduler="round-robin", channels=None, warps=None, max_blocks=None)
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
     ways = (
@@ -137,18 +140,18 @@ def _same_algorithm(made: Made, options: Options) -> Iterator[Alternative]:
          replace(header, max_blocks=options.max_blocks), _as_it_is),
     )  # fmt: skip
     for name, note, chosen, adapt in ways:
-        yield Alternative(name, note, cache(partial(_compiled, program, chosen)), adapt)
+        yield Alternative(name, note, cache(partial(_compiled, program, chosen, topology)), adapt)
 
 
-def _compiled(program: Callable[[], Program], options: Options) -> Plan:
-    plan = driver.compile_program(program(), options).plan
+def _compiled(program: Callable[[], Program], options: Options, topology: Topology) -> Plan:
+    plan = driver.compile_program(program(), options, topology).plan
     return plan if options.prove else _proved(plan, options)
 
 
 def _proved(plan: Plan, options: Options) -> Plan:
     """`plan`, which cannot hang, and is right where proofs are wanted."""
     if options.prove:
-        driver.prove(plan)
+        prove(plan)
     else:
         deadlock(plan)
     return plan

@@ -1,79 +1,76 @@
-"""explain: `hccc explain`: why a plan takes the time it takes on a cluster, and what would help."""
+"""explanation: why a plan takes the time it takes on a cluster, and what would help."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hccc import text as words
-from hccc.cli import report
-from hccc.driver import Options
+from hccc.driver import Compiled
+from hccc.facts import Facts, plan_facts, title
 from hccc.interruptible import interruptible
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
+from hccc.options import Options
 from hccc.predict import what_if
 from hccc.predict.gap import Gap, gap
-from hccc.predict.simulation import topology_of
 from hccc.sim import critical
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import Bound, limits
-
-if TYPE_CHECKING:
-    from hccc.inputs import Made
 
 HELPS = 0.02  # of the time: less is not worth a line
 MOST_INSTANCES = 1 << 22  # beyond that about thirty more runs would take minutes
 SHOWN = 3  # resources of a cut
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The command line of `hccc explain`; `options`: how the plan was made."""
-
-    request: Request
-    cluster: Path
-    options: Options
-
-
 @interruptible
-def run(made: Made, wanted: Wanted, as_json: bool, on_phase: Callable[[str], None]) -> str:
-    """The page, or JSON. Raises UserError for what cannot be simulated."""
-    t = topology_of(made, wanted.cluster)
-    machine = prepare(made.plan, t)
+def explain(
+    compiled: Compiled,
+    topology: Topology,
+    request: Request,
+    options: Options | None = None,
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Explanation:
+    """Why a call takes its time, and what would help. options: how the program was compiled, for
+    the changes that compile it again.
+
+    Raises:
+        UserError: the call cannot be simulated.
+    """
+    machine = prepare(compiled.plan, topology)
     on_phase("Simulating")
-    found = simulate(machine, wanted.request)
+    run = simulate(machine, request)
     on_phase("Looking for the narrowest cut")
-    c = made.plan.collective
-    taken = gap(found, limits(t, c.op, c.root))
+    c = compiled.plan.collective
+    taken = gap(run, limits(topology, c.op, c.root))
     changes: list[what_if.Outcome] | None = None
-    if len(found.end) <= MOST_INSTANCES:
-        program = made.stops.program if made.stops else None
-        changes = what_if.outcomes(found, program, wanted.options, on_phase)
-    path = critical.critical_path(found)
-    page = _Page(made, wanted, taken, changes, len(path), critical.breakdown(found, path))
-    return report.dumps(page.facts()) if as_json else "\n".join(page.text())
+    if len(run.end) <= MOST_INSTANCES:
+        changes = what_if.outcomes(run, compiled.program, options or Options(), on_phase)
+    path = critical.critical_path(run)
+    breakdown = critical.breakdown(run, path)
+    return Explanation(compiled.plan, topology.name, taken, changes, len(path), breakdown)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Page:
+class Explanation:
     """All that there is to say. changes: None where there are too many instances for them."""
 
-    made: Made
-    wanted: Wanted
+    plan: Plan
+    cluster: str
     gap: Gap
     changes: list[what_if.Outcome] | None
     steps: int
     path: dict[str, float]
 
-    def facts(self) -> report.Facts:
+    def facts(self) -> Facts:
         """Everything, for JSON."""
         run, least = self.gap.run, self.gap.bound
         cut = least.cut
         return {
-            **report.plan_facts(self.made.plan),
-            "cluster": str(self.wanted.cluster),
+            **plan_facts(self.plan),
+            "cluster": self.cluster,
             "size": run.size, "time": run.time, "algbw": run.algbw, "busbw": run.busbw,
             "micro_batches": run.batches,
             "bound": {
@@ -91,13 +88,16 @@ class _Page:
             "what_if": None if self.changes is None else [asdict(c) for c in self.changes],
         }  # fmt: skip
 
-    def text(self) -> Iterator[str]:
+    def text(self) -> str:
         """The page."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
         run, least = self.gap.run, self.gap.bound
-        yield f"{report.title(self.made.plan)}, {run.size:,} bytes on {self.wanted.cluster}"
+        yield f"{title(self.plan)}, {run.size:,} bytes on {self.cluster}"
         rates = f"algbw {run.algbw:.2f}, busbw {run.busbw:.2f} GB/s"
         cut = f"{words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"
-        blocks = words.count(self.made.plan.blocks_per_rank, "thread block")
+        blocks = words.count(self.plan.blocks_per_rank, "thread block")
         yield f"  time         {_us(run.time)} µs, {rates}; {cut}, {blocks} a rank"
         share = least.time / run.time if run.time else 1.0
         yield f"  lower bound  {_us(least.time)} µs, {_percent(share)} % of it: {_why(least)}"
@@ -133,7 +133,7 @@ class _Page:
             yield f"  what would help: not tried, {count}; a smaller -b or larger --micro-batch"
             return
         better = [c for c in self.changes if c.saves > HELPS]
-        blocks = self.made.plan.blocks_per_rank
+        blocks = self.plan.blocks_per_rank
         if not better:
             yield f"  what would help: none of {len(self.changes)} changes saves {HELPS:.0%}"
             return
@@ -162,7 +162,7 @@ def _reasons(g: Gap) -> dict[str, str]:
     few = f"{b.flight:.1f} transfers at a time, whose blocks move {b.offered:.1f} GB/s at most"
     held = f"{b.flight:.1f} transfers at a time: uneven over time, or other links hold them up"
     scarce = b.offered < b.capacity
-    edge = g.run.time - g.run.request.costs.launch - b.end
+    edge = g.run.time - g.run.launch - b.end
     return reasons | {
         "extra bytes": f"more goes {cut.name} than must",
         "imbalance": f"{b.name} has more to carry than the cut on average",

@@ -71,7 +71,7 @@ def gap(run: Run, limits: Limits) -> Gap:
     """Takes `run` apart. O(resources + uses + instances of the bottleneck)."""
     least = limits.at(run.size, run.request.costs)
     busiest = _bottleneck(run)
-    launch = run.request.costs.launch
+    launch = run.launch
     marks = np.array([least.time, 0.0, 0.0, 0.0, 0.0])
     if busiest is not None:
         span = busiest.end - busiest.begin

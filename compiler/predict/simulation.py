@@ -1,28 +1,27 @@
-"""predict: `hccc sim`: what a plan would take on a cluster, over sizes, beside alternatives."""
+"""simulation: what a plan would take on a cluster, over sizes, beside alternatives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hccc import text as words
-from hccc.cli import report
-from hccc.diagnostics import UserError, fail
-from hccc.driver import Options
+from hccc.candidates import Candidate, evaluate
+from hccc.diagnostics import Source, UserError, fail
+from hccc.driver import Compiled
+from hccc.facts import Facts, plan_facts, title
+from hccc.inputs import Kind, kind_of, recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
-from hccc.lang.cluster import load as cluster
-from hccc.predict import baselines as versus
+from hccc.library import shipped
+from hccc.options import Options
+from hccc.predict import baselines
 from hccc.sim import critical, usage
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
-
-if TYPE_CHECKING:
-    from hccc.inputs import Made
 
 OnPhase = Callable[[str], None]
 Adapt = Callable[[Request], Request]
@@ -33,13 +32,13 @@ MICRO_BATCHES = tuple(1 << k for k in range(14, 23, 2))  # 16 KiB … 4 MiB
 @dataclass(frozen=True, slots=True)
 class Call:
     """How a call is made, but its size. micro_batch: bytes, 0 as the runtime cuts the size, None
-    the best of that and MICRO_BATCHES; times in µs."""
+    the best of that and MICRO_BATCHES; times in µs; launch: None as the cluster says."""
 
     micro_batch: int | None = 0
     window: int = 0
     in_place: bool = False
     protocol: str = "Simple"
-    launch: float = 0.0
+    launch: float | None = None
     step: float = 0.0
     interpret: float = 0.0
     contention: float = 0.0
@@ -69,38 +68,47 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The command line of `hccc sim`. Sizes in bytes; how: the options that made the plan."""
+class Sizes:
+    """Message sizes in bytes: from the smallest by a factor up to the largest (`-b -e -f`)."""
 
-    call: Call
-    minbytes: int
-    maxbytes: int
-    stepfactor: float
-    how: Options
-    vs: bool = False
+    smallest: int
+    largest: int
+    factor: float = 4.0
 
-    def sizes(self) -> list[int]:
-        """The sizes asked for, smallest first; the smallest one in any case. E418 for too many."""
-        found = [self.minbytes]
-        while (size := max(int(found[-1] * self.stepfactor), found[-1] + 1)) <= self.maxbytes:
-            found.append(size)
-            if len(found) > MOST_SIZES:
-                message = f"-f {self.stepfactor:g}: more than {MOST_SIZES:,} sizes"
+    def all(self) -> list[int]:
+        """The sizes, smallest first. Raises E415 for none, E418 for too many."""
+        if self.smallest > self.largest:
+            message = f"-b {self.smallest:,} is more than -e {self.largest:,}"
+            raise fail("E415", message, help="a smaller -b, or a larger -e")
+        sizes = [self.smallest]
+        while (size := max(int(sizes[-1] * self.factor), sizes[-1] + 1)) <= self.largest:
+            sizes.append(size)
+            if len(sizes) > MOST_SIZES:
+                message = f"-f {self.factor:g}: more than {MOST_SIZES:,} sizes"
                 raise fail("E418", message, help="a larger -f, or a smaller -e")
-        return found
+        return sizes
 
 
-def check_given(file: Path | None) -> None:
-    """Raises E424 where no cluster was given."""
-    if file is None:
-        message = "times are a cluster's: say which with --cluster FILE"
-        raise fail("E424", message, help="examples/clusters has forty")
+NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
 
-@interruptible
-def topology_of(made: Made, file: Path) -> Topology:
-    """The cluster to simulate on."""
-    return made.stops.dag.topology if made.stops else cluster.load(file)
+def check_cluster(given: Path | Source, topology: Topology | None) -> None:
+    """What can be known before any work. Raises E424 for an input that names no cluster itself."""
+    compiled = isinstance(given, Path) or kind_of(given.text) is Kind.PLAN
+    if topology is None and not compiled:
+        raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
+
+
+def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
+    """Where to simulate: `topology`, or the cluster that the Plan was made for.
+
+    Raises:
+        UserError: E424 where there is neither.
+    """
+    where = topology or recorded_cluster(compiled)
+    if where is None:
+        raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
+    return where
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,36 +124,53 @@ class Rival:
 
 
 @interruptible
-def run(made: Made, wanted: Wanted, file: Path, as_json: bool, on_phase: OnPhase) -> str:
-    """The table, or JSON. Raises UserError for what cannot be simulated."""
-    sizes = wanted.sizes()
-    topology = topology_of(made, file)
-    rivals, missing = _rivals(made, topology, wanted, on_phase)
-    table = _Table(made, str(file), wanted, missing)
-    for size in sizes:
+def simulate_sizes(
+    compiled: Compiled,
+    topology: Topology,
+    sizes: Sizes | Sequence[int],
+    call: Call,
+    vs: Options | None = None,
+    on_phase: OnPhase = lambda _: None,
+) -> Simulation:
+    """Simulates a call of each size. vs: also the baselines, compiled with these options.
+
+    Raises:
+        UserError: what cannot be simulated, or too many sizes.
+    """
+    each = sizes.all() if isinstance(sizes, Sizes) else sizes
+    rivals, missing = _rivals(compiled, topology, vs, on_phase)
+    rows: list[tuple[Figures, ...]] = []
+    notes: dict[str, str] = {}
+    critical_path: tuple[str, ...] = ()
+    for size in each:
         on_phase(f"Simulating {size:,} bytes")
-        table.add(list(_runs(rivals, wanted.call, size, missing)))
-    return report.dumps(table.facts()) if as_json else "\n".join(table.text())
+        runs = list(_runs(rivals, call, size, missing))
+        rows.append(tuple(_figures(rival.name, run) for rival, run in runs))
+        notes |= {rival.name: rival.note for rival, _ in runs}
+        critical_path = _critical_lines(runs[0][1])
+    return Simulation(
+        compiled.plan, topology.name, sizes, call, tuple(rows), vs is not None, notes, missing,
+        critical_path,
+    )  # fmt: skip
 
 
 def _rivals(
-    made: Made, topology: Topology, wanted: Wanted, on_phase: OnPhase
+    compiled: Compiled, topology: Topology, vs: Options | None, on_phase: OnPhase
 ) -> tuple[list[Rival], dict[str, str]]:
-    """hccc, and with `--vs` all others; and why there is no plan of those there is none of."""
-    rivals, missing = [], {}
-    if not wanted.vs:
-        machine = prepare(made.plan, topology)
+    """hccc, and with `vs` all others; and why there is no plan of those there is none of."""
+    if vs is None:
+        machine = prepare(compiled.plan, topology)
         return [Rival("hccc", "as compiled", machine, lambda request: request)], {}
-    for other in versus.alternatives(made, topology, wanted.how):
-        on_phase(f"Compiling: {other.name}")
-        try:
-            machine = prepare(other.plan(), topology)
-        except UserError as error:
-            if other.name == "hccc":
-                raise
-            missing[other.name] = error.problem.message
-            continue
-        rivals.append(Rival(other.name, other.note, machine, other.adapt, other.free))
+    others = {other.name: other for other in baselines.alternatives(compiled, topology, vs)}
+    plans = [Candidate(o.name, o.plan, required=o.name == "hccc") for o in others.values()]
+    made, missing = evaluate(
+        plans, lambda plan: prepare(plan, topology), lambda name: on_phase(f"Compiling: {name}")
+    )
+    rivals = [
+        Rival(one.name, others[one.name].note, one.value, others[one.name].adapt,
+              others[one.name].free)
+        for one in made
+    ]  # fmt: skip
     return rivals, missing
 
 
@@ -162,50 +187,8 @@ def _runs(
             missing[f"{rival.name}, {size:,} bytes"] = error.problem.message
 
 
-class _Table:
-    """The rows as they come: one Run for each rival."""
-
-    def __init__(self, made: Made, cluster: str, wanted: Wanted, missing: dict[str, str]) -> None:
-        self._made, self._cluster, self._wanted = made, cluster, wanted
-        self._missing = missing
-        self._rows: list[list[_Figures]] = []
-        self._notes: dict[str, str] = {}
-        self._largest: list[str] = []
-
-    def add(self, runs: Sequence[tuple[Rival, Run]]) -> None:
-        """One more size; of Runs only figures are kept."""
-        self._rows.append([_figures(rival.name, run) for rival, run in runs])
-        self._notes |= {rival.name: rival.note for rival, _ in runs}
-        self._largest = _critical_lines(runs[0][1])
-
-    def facts(self) -> report.Facts:
-        """Everything, for JSON."""
-        rows = [[asdict(figures) for figures in row] for row in self._rows]
-        vs = self._wanted.vs
-        return {
-            **report.plan_facts(self._made.plan),
-            "cluster": self._cluster,
-            "call": asdict(self._wanted.call),
-            "results": [{**row[0], **({"vs": row[1:]} if vs else {})} for row in rows],
-            **({"notes": self._notes, "missing": self._missing} if vs else {}),
-        }
-
-    def text(self) -> Iterator[str]:
-        """The table, then the critical path of the largest size."""
-        w = self._wanted
-        yield f"# {report.title(self._made.plan)}, simulated on {self._cluster}"
-        yield f"# minBytes {w.minbytes} maxBytes {w.maxbytes} step: {w.stepfactor:g}(factor)"
-        yield "#"
-        yield from _versus(self._rows) if w.vs else _rows(self._rows)
-        yield "#"
-        if w.vs:
-            yield from (f"# {name}: {note}" for name, note in self._notes.items())
-            yield from (f"# {name}: none, {why}" for name, why in self._missing.items())
-        yield from self._largest
-
-
 @dataclass(frozen=True, slots=True)
-class _Figures:
+class Figures:
     """One line: what a Run came to. Shares are 0 to 1."""
 
     name: str
@@ -221,9 +204,58 @@ class _Figures:
     critical_path: dict[str, float]
 
 
-def _figures(name: str, run: Run) -> _Figures:
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What calls of several sizes take. rows: of each size the Figures of hccc, then (vs) of the
+    baselines; notes: what each is; missing: why some could not be simulated; critical_path: of
+    the largest size, in words."""
+
+    plan: Plan
+    cluster: str
+    sizes: Sizes | Sequence[int]
+    call: Call
+    rows: tuple[tuple[Figures, ...], ...]
+    vs: bool
+    notes: Mapping[str, str]
+    missing: Mapping[str, str]
+    critical_path: tuple[str, ...]
+
+    @property
+    def results(self) -> tuple[Figures, ...]:
+        """The figures of hccc's plan, one for each size."""
+        return tuple(row[0] for row in self.rows)
+
+    def facts(self) -> Facts:
+        """Everything, for JSON."""
+        rows = [[asdict(figures) for figures in row] for row in self.rows]
+        return {
+            **plan_facts(self.plan),
+            "cluster": self.cluster,
+            "call": asdict(self.call),
+            "results": [{**row[0], **({"vs": row[1:]} if self.vs else {})} for row in rows],
+            **({"notes": self.notes, "missing": self.missing} if self.vs else {}),
+        }
+
+    def text(self) -> str:
+        """The table, then the critical path of the largest size."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"# {title(self.plan)}, simulated on {self.cluster}"
+        if isinstance(s := self.sizes, Sizes):
+            yield f"# minBytes {s.smallest} maxBytes {s.largest} step: {s.factor:g}(factor)"
+        yield "#"
+        yield from _versus(self.rows) if self.vs else _rows(self.rows)
+        yield "#"
+        if self.vs:
+            yield from (f"# {name}: {note}" for name, note in self.notes.items())
+            yield from (f"# {name}: none, {why}" for name, why in self.missing.items())
+        yield from self.critical_path
+
+
+def _figures(name: str, run: Run) -> Figures:
     path = critical.breakdown(run, critical.critical_path(run))
-    return _Figures(
+    return Figures(
         name, run.size, run.time, run.algbw, run.busbw, round(run.payload), run.batches,
         usage.utilisation(run), usage.links(run), usage.blocks(run), path,
     )  # fmt: skip
@@ -237,7 +269,7 @@ _HEAD = (
 _LINE = "{:>13}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>7} {:<7} {:>6}  {:>6}  {:>6}  {:>8}"
 
 
-def _rows(rows: Sequence[Sequence[_Figures]]) -> Iterator[str]:
+def _rows(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
     for head in _HEAD:
         yield ("#" + _LINE.format(*head)[1:]).rstrip()
     for (f,) in rows:
@@ -257,7 +289,7 @@ _VERSUS_HEAD = (
 )  # fmt: skip
 
 
-def _versus(rows: Sequence[Sequence[_Figures]]) -> Iterator[str]:
+def _versus(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
     """For every size a line each: time, bandwidth, how many times hccc's time it takes."""
     for head in _VERSUS_HEAD:
         yield ("#" + _VERSUS.format(*head)[1:]).rstrip()
@@ -271,7 +303,7 @@ def _versus(rows: Sequence[Sequence[_Figures]]) -> Iterator[str]:
             yield _VERSUS.format(size, *cells, *shares, *idle, f"{times:.2f}×")
 
 
-def _critical_lines(run: Run) -> list[str]:
+def _critical_lines(run: Run) -> tuple[str, ...]:
     path = critical.critical_path(run)
     parts = critical.breakdown(run, path)
     total = sum(parts.values()) or 1.0
@@ -281,7 +313,7 @@ def _critical_lines(run: Run) -> list[str]:
         if us > 0.0005 * total
     )
     head = f"# critical path of {run.size:,} bytes: {words.count(len(path), 'step')}"
-    return [f"{head}; {shares}" if shares else head]
+    return (f"{head}; {shares}" if shares else head,)
 
 
 def _us(time: float) -> str:

@@ -13,11 +13,11 @@ from functools import partial
 import numpy as np
 
 from hccc import driver
-from hccc.diagnostics import UserError
-from hccc.driver import Options
+from hccc.candidates import Candidate, evaluate
 from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
+from hccc.options import Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.sim.costs import PROTOCOLS
@@ -57,17 +57,25 @@ def outcomes(
     """Every change, simulated, the best first. Those that cannot run so are left out.
 
     program: what is compiled anew, with `options`; None for a plan, which stays as it is."""
-    found = []
-    for change in [*_hardware(run), *_calls(run), *_compilations(run, program, options)]:
-        on_phase(f"Simulating: {change.name}")
-        try:
-            machine = change.machine()
-            time = simulate(machine, change.request).time
-        except UserError:  # this plan does not run so: a window too large, say
-            continue
-        saves, blocks = 1 - time / run.time, machine.plan.blocks_per_rank
-        found.append(Outcome(change.name, change.option, time, saves, blocks))
+    changes = [*_hardware(run), *_calls(run), *_compilations(run, program, options)]
+    by_name = {change.name: change for change in changes}
+    simulated, _ = evaluate(  # what cannot run so is left out: a window too large, say
+        [Candidate(c.name, partial(_simulated, c)) for c in changes],
+        lambda result: result[0],
+        lambda name: on_phase(f"Simulating: {name}"),
+    )
+    found = [
+        Outcome(one.name, by_name[one.name].option, one.value, 1 - one.value / run.time,
+                one.candidate[1])
+        for one in simulated
+    ]  # fmt: skip
     return sorted(found, key=lambda outcome: outcome.time)
+
+
+def _simulated(change: Change) -> tuple[float, int]:
+    """What the change takes (µs), and its thread blocks."""
+    machine = change.machine()
+    return simulate(machine, change.request).time, machine.plan.blocks_per_rank
 
 
 def _hardware(run: Run) -> Iterator[Change]:
@@ -157,4 +165,4 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
 
 
 def _compiled(program: Program, options: Options, t: Topology) -> Machine:
-    return prepare(driver.compile_program(program, options).plan, t)
+    return prepare(driver.compile_program(program, options, t).plan, t)

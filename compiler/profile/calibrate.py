@@ -1,6 +1,6 @@
 """calibrate: measures launches of known work, interleaved, and finds what a unit of work costs.
 
-The cost of a launch is taken to be (DESIGN §7; compiler/sim uses the same)
+The cost of a launch is taken to be (cost-model §5)
 
     launch + wake · [several cores] + (entry · blocks + α · steps + moved / block
                                        + combined / reduce) / cores at work

@@ -22,7 +22,7 @@ from hccc.diagnostics import Source, fail
 from hccc.files.writing import check_place, named_errors, replace_all
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
-from hccc.profile.calibrate import FASTEST, Found, Work
+from hccc.profile.calibrate import FASTEST, Found
 from hccc.profile.probes import DTYPE
 
 FIRST_LINE = "# Measured by `hccc profile`"
@@ -59,10 +59,6 @@ class Profile:
         """The machine as a cluster of one node."""
         return cluster.parse(Source(f"{self.device}.cluster", text(self)))
 
-    def overhead(self, blocks: int, cores: int = 1) -> float:
-        """µs that a launch of so many thread blocks on so many cores takes besides primitives."""
-        return self.found.overhead(Work(0, cores, blocks, 0, 0, 0))
-
 
 def text(p: Profile) -> str:
     """The cluster file: how each number was measured, and the machine as one node."""
@@ -78,6 +74,7 @@ def text(p: Profile) -> str:
         "define nodenum = 1",
         f"define node1 = {p.ranks}",
         *([f"define cores = {p.cores}"] if p.cores else []),
+        f"define launch = {_launch(f)}",
         f'define device = {{vendor => "{p.vendor}", name => "{name}", {speeds}}}',
         f"define bandwidth = {{{kind} => [((0..{p.ranks - 1}) -> {rate})]}}",
     ]
@@ -114,11 +111,17 @@ def _comments(p: Profile) -> Iterator[str]:
     cores = f", on all cores {_digits(f.wake)} µs" if p.cores > 1 else ""
     yield (
         f"A launch itself takes {_digits(f.launch)} µs, {_digits(f.entry)} µs for each thread "
-        f"block{cores}: that is not in the numbers below (`hccc sim --launch`)."
+        f"block{cores}: base, entry and wake of `launch` (`hccc sim --launch 0` leaves them out)."
     )
     if p.cores > 1:
         yield "Launches of up to 4 MiB in all run on one core: they are as if cores were 1."
     yield "Links to other machines (NICs, switches) cannot be measured on one: none are here."
+
+
+def _launch(f: Found) -> str:
+    return (
+        f"{{base => {_digits(f.launch)}, entry => {_digits(f.entry)}, wake => {_digits(f.wake)}}}"
+    )
 
 
 def _digits(value: float) -> str:

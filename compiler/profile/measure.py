@@ -15,21 +15,20 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from hccc.cli import report
-from hccc.diagnostics import UserError, fail
+from hccc.diagnostics import UserError
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
-from hccc.launch import measure as bench
+from hccc.launch.measure import communicator
 from hccc.profile import calibrate
-from hccc.profile.cluster_file import SIZES, Profile, check_free, place, summary, text, write
+from hccc.profile.cluster_file import SIZES, Profile
 from hccc.profile.probes import DTYPE, EXCHANGE, PROBES, Built, Pool, Probe, case, cases
 from hccc.runtime.build import compiler_version, find_compiler
 from hccc.runtime.cpu import CpuCommunicator
@@ -41,42 +40,21 @@ OnPhase = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The options of `hccc profile`. devices: None for those present; seconds: of launches, on
-    each device."""
+class ProfileOptions:
+    """What to measure. devices: None for those present; ranks: of the programs launched; seconds:
+    of launches, on each device."""
 
-    output: Path | None
-    devices: tuple[str, ...] | None
-    ranks: int
-    seconds: float
+    devices: tuple[str, ...] | None = None
+    ranks: int = 8
+    seconds: float = 10.0
 
 
-def run(wanted: Wanted, as_json: bool) -> None:
-    """Measures the devices wanted, one after the other, and writes or prints their clusters.
-
-    Raises:
-        UserError: a device is not there, kernels cannot be built, the file cannot be written.
-    """
-    devices = _devices(wanted)
-    if len(devices) > 1 and wanted.output is None and not as_json:
-        named = ", ".join(devices)
-        raise fail("E415", f"there are several devices: {named}", help="--device one, or -o FILE")
+def check_devices(options: ProfileOptions) -> tuple[str, ...]:
+    """The devices to measure. Raises UserError for what is missing on this machine."""
+    devices = _devices(options)
     for device in devices:
-        _machine(device)  # says now what is missing
-    paths = [place(wanted.output, d, devices) for d in devices] if wanted.output else []
-    check_free(paths)
-    with report.progress() as on_phase:
-        profiles = [profile(d, wanted.ranks, wanted.seconds, on_phase) for d in devices]
-    files = {path: text(p) for path, p in zip(paths, profiles, strict=False)}
-    write(files)
-    if as_json:
-        facts = [asdict(p) | {"cluster": text(p)} for p in profiles]
-        report.as_json({"profiles": facts, "files": [str(path) for path in files]})
-    elif files:
-        for path, p in zip(files, profiles, strict=True):
-            print(f"{p.name} → {path}\n{summary(p)}")
-    else:
-        print(text(profiles[0]), end="")
+        _machine(device)
+    return devices
 
 
 def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda _: None) -> Profile:
@@ -122,7 +100,7 @@ def _built(
             kernels = Path(temporary) / f"{i}"
             directory.write(kernels, directory.files(plan, targets, plan_json.dumps(plan)))
             source = kernels / f"{plan.name}{targets[0].suffix}"
-            built = bench.communicator(device, source, plan)
+            built = communicator(device, source, plan)
             if isinstance(built, CpuCommunicator):
                 built.build([Request(0, DTYPE)])
             return probe, plan, built
@@ -132,9 +110,9 @@ def _built(
         yield built[: len(PROBES)], built[-1]
 
 
-def _devices(wanted: Wanted) -> tuple[str, ...]:
-    if wanted.devices:
-        return wanted.devices
+def _devices(options: ProfileOptions) -> tuple[str, ...]:
+    if options.devices:
+        return options.devices
     try:
         return ("cpu", "hip" if find_device().hip else "cuda")
     except UserError:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hccc.diagnostics import Source
-from hccc.driver import Options, compile_text
+from hccc.driver import compile_text
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.launch import measure as bench
+from hccc.options import Options
 from hccc.profile.calibrate import Case, Work
 from hccc.runtime.cpu import CpuCommunicator, aligned_zeros
 from hccc.runtime.cuda import CudaCommunicator

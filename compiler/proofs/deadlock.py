@@ -1,9 +1,8 @@
-"""deadlock: a Plan never hangs, for every window, message size and interleaving (DESIGN §6).
+"""deadlock: a Plan never hangs, for every window and message size (kernel-protocol §5).
 
 Direct: waits are on monotone facts, so a Plan hangs exactly when program order and waits form a
 cycle. Staged: a send and its receive are one node; if that contracted graph is acyclic and both
-ends of every queue serve it in the same order, one slot is enough for any message
-(refs to kernels.md §2.2, brute-forced there over 130,000 cases).
+ends of every queue serve it in the same order, one slot is enough for any message.
 """
 
 from __future__ import annotations

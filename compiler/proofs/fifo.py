@@ -3,7 +3,7 @@
 A runtime sends a step of `cnt` chunks as ceil(cnt / a) messages, a = clamp(E / chunk bytes, 1,
 71), E being one message's capacity; a connection holds S messages. Growing the chunk splits steps
 into more messages, and a thread block that sends k before it receives k hangs when k > S
-(refs to msccl-formats.md §1.4). The program repeats tile by tile, so one tile decides: if one
+(msccl-formats §5). The program repeats tile by tile, so one tile decides: if one
 tile passes from empty FIFOs, every later one does, because a wait is never undone by progress.
 """
 

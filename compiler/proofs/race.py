@@ -1,4 +1,4 @@
-"""race: no two accesses to one location conflict unless something orders them (DESIGN §6).
+"""race: no two accesses to one location conflict unless something orders them (kernel-protocol §6).
 
 For every location, in one order the Plan allows: each read must happen after the write before
 it, each write after the reads (or, without any, the write) before it. If all of these are

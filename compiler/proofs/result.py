@@ -1,4 +1,4 @@
-"""result: executing the Plan gives the collective's result at every rank (DESIGN §6).
+"""result: executing the Plan gives the collective's result at every rank (kernel-protocol §6).
 
 The same symbolic run as `verify`, over the Plan's memory instead of (rank, chunk): it shows that
 scheduling, fusing, placing and allocating changed nothing. Because `race` holds, any one order

@@ -1,4 +1,4 @@
-"""picture: `hccc show` and `--report`: what there is, drawn into a file.
+"""page: `hccc show` and `--report`: what there is, drawn into a file.
 
 A file is a picture (.svg) or the page with all of them (.html). A cluster has a topology, a
 program everything, a plan that was made before no DAG and no pipeline; times need a cluster.
@@ -12,15 +12,17 @@ from functools import partial
 from pathlib import Path
 
 from hccc import text as words
-from hccc.cli import report
-from hccc.diagnostics import Source, UserError, fail
-from hccc.driver import Options
+from hccc.diagnostics import UserError, fail
+from hccc.driver import Compiled
+from hccc.facts import compiled_facts, figures, title
 from hccc.files.writing import check_place, write_whole
-from hccc.inputs import Made
+from hccc.inputs import recorded_cluster
 from hccc.interruptible import interruptible
+from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology, uniform
-from hccc.lang.cluster import load as cluster
-from hccc.predict import explanation as explain
+from hccc.library import shipped
+from hccc.options import Options
+from hccc.predict.explanation import explain
 from hccc.show import trace
 from hccc.show.bandwidth import bandwidth
 from hccc.show.canvas import Picture
@@ -44,22 +46,19 @@ _PLAN = "the input is a plan already: what it was made from is not in it."
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to write: `output` a picture or a page, `what` one of WHATS, `trace`; bytes of the
-    timeline; `file`, the cluster's, if given; `how` the input was compiled, `options`: in words."""
+class ShowOptions:
+    """What to draw: `what` is one of WHATS, None for what suits the file; `size`: bytes of the
+    timeline. Files: `output` a picture or the page with all of them, `trace` for Perfetto."""
 
-    output: Path | None
+    output: Path | None = None
     what: str | None = None
     size: int = 64 << 20
     trace: Path | None = None
-    file: Path | None = None
-    how: Options | None = None
-    options: Sequence[tuple[str, str]] = ()
 
-    def check(self, algorithm: Path) -> None:
+    def check(self, *inputs: Path | None) -> None:
         """Raises E431, E433 for names that cannot be written or are no picture's: before any work.
 
-        algorithm: the input, which stays as it is."""
+        inputs: what is read, and stays as it is."""
         if self.output is None and self.trace is None:
             raise fail("E415", "say where to: -o FILE, or --trace FILE", help="`-o out.html`")
         if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
@@ -67,137 +66,159 @@ class Wanted:
             raise fail("E433", f"-o {self.output}: neither .svg nor .html", help=help)
         for path in (self.output, self.trace):
             if path is not None:
-                check_place(path, algorithm, self.file)
+                check_place(path, *inputs)
         if self.output and self.trace and self.output.resolve() == self.trace.resolve():
             raise fail("E415", f"-o and --trace are both {self.output}", help="give two names")
 
 
-def show_cluster(source: Source, wanted: Wanted) -> None:
-    """Draws a `.cluster`."""
-    if wanted.what not in (None, "topology") or wanted.trace:
-        what = "trace" if wanted.trace else wanted.what
+def show_cluster(t: Topology, options: ShowOptions) -> None:
+    """Draws a cluster into a file. Raises E434 for what a cluster does not have."""
+    if options.what not in (None, "topology") or options.trace:
+        what = "trace" if options.trace else options.what
         help = "give the program, and --cluster with this file"
-        raise fail("E434", f"{source.name}: a cluster has no {what}", help=help)
-    t, name = interruptible(cluster.parse)(source), Path(source.name).stem
-    picture = interruptible(topology)(t, name)
+        raise fail("E434", f"{t.name}: a cluster has no {what}", help=help)
+    picture = draw_cluster(t)
     figures = [
         ("ranks", f"{len(t):,}"), ("nodes", f"{t.n_nodes:,}"),
         ("failed GPUs", f"{len(t.failed):,}"), ("direct links", f"{len(t.links):,}"),
         ("shared groups", f"{len(t.shared):,}"), ("chunk", words.size(t.chunk)),
     ]  # fmt: skip
-    summary = f"The cluster that {source.name} describes."
-    _write(wanted, picture, lambda: Page(name, summary, figures=figures, pictures=[picture]))
+    summary = f"The cluster that {t.name} describes."
+    name = Path(t.name).stem
+    _write(options, picture, lambda: Page(name, summary, figures=figures, pictures=[picture]))
 
 
-def show(made: Made, wanted: Wanted, on_phase: OnPhase) -> None:
-    """Draws what was made of an input, and writes its trace.
+@interruptible
+def draw_cluster(t: Topology) -> Picture:
+    """The picture of a cluster."""
+    return topology(t, Path(t.name).stem)
+
+
+def show(
+    compiled: Compiled,
+    options: ShowOptions,
+    where: Topology | None = None,
+    on_phase: OnPhase = lambda _: None,
+) -> None:
+    """Draws what was compiled into a file, and writes its trace. where: the cluster to simulate
+    on, without it the one that the Plan was made for.
 
     Raises:
         UserError: E424, E434 for a picture that there cannot be; whatever the simulator refuses.
     """
-    subject = _Subject(made, wanted, on_phase)
-    if wanted.trace is not None:
+    subject = Subject(compiled, where, options.size, on_phase)
+    if options.trace is not None:
         run = subject.run()
         on_phase("Writing the trace")
-        write_whole(wanted.trace, partial(trace.write, run))
-    if wanted.output is None:
+        write_whole(options.trace, partial(trace.write, run))
+    if options.output is None:
         return
-    whole = wanted.output.suffix.lower() == ".html" and wanted.what is None
+    whole = options.output.suffix.lower() == ".html" and options.what is None
     if whole:
         page = subject.page()
-        write_whole(wanted.output, lambda file: file.write(html(page)))
+        write_whole(options.output, lambda file: file.write(html(page)))
         return
-    picture = subject.picture(wanted.what or ("pipeline" if made.stops else "topology"))
-    _write(wanted, picture, lambda: subject.page((picture,)))
+    picture = subject.picture(options.what or ("pipeline" if compiled.pipeline else "topology"))
+    _write(options, picture, lambda: subject.page((picture,)))
 
 
-def _write(wanted: Wanted, picture: Picture, page: Callable[[], Page]) -> None:
-    if wanted.output is not None:
-        svg = wanted.output.suffix.lower() == ".svg"
+def write_page(compiled: Compiled, output: Path, on_phase: OnPhase = lambda _: None) -> None:
+    """Writes the page with everything (`--report`)."""
+    show(compiled, ShowOptions(output), on_phase=on_phase)
+
+
+def _write(options: ShowOptions, picture: Picture, page: Callable[[], Page]) -> None:
+    if options.output is not None:
+        svg = options.output.suffix.lower() == ".svg"
         text = picture.svg if svg else html(page())
-        write_whole(wanted.output, lambda file: file.write(text))
+        write_whole(options.output, lambda file: file.write(text))
 
 
-class _Subject:
-    """An input and what can be drawn of it, each made when it is asked for."""
+class Subject:
+    """What was compiled and what can be drawn of it, each drawn when it is asked for."""
 
-    def __init__(self, made: Made, wanted: Wanted, on_phase: OnPhase) -> None:
-        self.made, self.wanted, self.on_phase = made, wanted, on_phase
-        self.where = self._topology()
+    def __init__(
+        self, compiled: Compiled, where: Topology | None, size: int, on_phase: OnPhase
+    ) -> None:
+        self.compiled, self.size, self.on_phase = compiled, size, on_phase
+        self.cluster = where or recorded_cluster(compiled)
+        if self.cluster is not None:
+            check_ranks(compiled.plan, self.cluster)
         self._machine: Machine | None = None
         self._run: Run | None = None
 
-    def _topology(self) -> Topology:
-        plan = self.made.plan
-        if self.made.stops:
-            return self.made.stops.dag.topology
-        if self.wanted.file:
-            topology = cluster.load(self.wanted.file)
-            check_ranks(plan, topology)
-            return topology
-        return uniform(plan.n_ranks, plan.gpus_per_node, plan.nics_per_node)
+    @property
+    def _drawn(self) -> Topology:
+        """The cluster, or what the program's header describes."""
+        plan = self.compiled.plan
+        header = self.compiled.dag.topology if self.compiled.dag else None
+        return (
+            self.cluster or header or uniform(plan.n_ranks, plan.gpus_per_node, plan.nics_per_node)
+        )
 
     def machine(self) -> Machine:
         """The plan on its cluster; E424 without."""
-        if self.wanted.file is None:
-            raise fail("E424", _NO_CLUSTER.rstrip("."), help="examples/clusters has forty")
+        if self.cluster is None:
+            raise fail("E424", _NO_CLUSTER.rstrip("."), help=shipped.LIST_CLUSTERS)
         if self._machine is None:
             self.on_phase("Simulating")
-            self._machine = prepare(self.made.plan, self.where)
+            self._machine = prepare(self.compiled.plan, self.cluster)
         return self._machine
 
     @interruptible
     def run(self, size: int = 0) -> Run:
         """The simulated call, by default of the size asked for."""
-        if size and size != self.wanted.size:
+        if size and size != self.size:
             return simulate(self.machine(), self._request(size))
         if self._run is None:
-            self._run = simulate(self.machine(), self._request(self.wanted.size))
+            self._run = simulate(self.machine(), self._request(self.size))
         return self._run
 
     def _request(self, size: int) -> Request:
-        return Request(size, in_place=not self.made.plan.out_of_place)
+        return Request(size, in_place=not self.compiled.plan.out_of_place)
 
     @interruptible
     def picture(self, what: str) -> Picture:
         """One picture. Raises E434 where there cannot be one."""
-        stops = self.made.stops
+        compiled = self.compiled
         if what == "timeline":
             run = self.run()
             self.on_phase("Drawing the timeline")
-            return timeline(run, f"Simulated on {self.wanted.file}.")
+            return timeline(run, f"Simulated on {_named(self.cluster)}.")
         self.on_phase(f"Drawing the {what}")
         if what == "topology":
-            file = self.wanted.file
-            note = "" if file else "No cluster was given: rates are nominal, of no hardware."
-            return topology(self.where, file.stem if file else "header", note)
-        if stops is None:
+            if self.cluster is None:
+                note = "No cluster was given: rates are nominal, of no hardware."
+                return topology(self._drawn, "header", note)
+            return topology(self.cluster, Path(_named(self.cluster)).stem)
+        if compiled.dag is None or compiled.pipeline is None:
             raise fail("E434", f"no {what}: {_PLAN.rstrip('.')}", help="show the program instead")
-        return dag(stops.dag) if what == "dag" else pipeline(stops.pipeline)
+        return dag(compiled.dag) if what == "dag" else pipeline(compiled.pipeline)
 
     @interruptible
     def page(self, pictures: Sequence[Picture] = ()) -> Page:
         """The report; with `pictures`, of those only."""
-        plan, wanted = self.made.plan, self.wanted
+        plan = self.compiled.plan
         missing: list[tuple[str, str]] = []
         tables: list[Table] = []
         explanation = ""
         if not pictures:
-            possible = [w for w in WHATS if w in ("topology", "timeline") or self.made.stops]
+            possible = [w for w in WHATS if w in ("topology", "timeline") or self.compiled.dag]
             missing = [(w, _PLAN) for w in WHATS if w not in possible]
-            if wanted.file is None:
+            if self.cluster is None:
                 possible.remove("timeline")
                 missing.append(("timeline", _NO_CLUSTER))
             pictures = [self.picture(what) for what in possible]
-            if wanted.file is not None:
+            if self.cluster is not None:
                 more, tables = self._predicted()
                 pictures = [*pictures, *more]
-                explanation = self._explanation(wanted.file)
+                explanation = self._explanation(self.cluster)
         source = plan.source or "a program"
-        on = f" for {wanted.file}" if wanted.file else ""
+        on = f" for {_named(self.cluster)}" if self.cluster else ""
         return Page(
-            title=report.title(plan), summary=f"Compiled by hccc from {source}{on}.",
-            options=wanted.options, figures=_figures(self.made), proofs=_proofs(self.made),
+            title=title(plan), summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
+            options=_options(plan), figures=_figures(self.compiled),
+            proofs=_proofs(self.compiled),
             pictures=pictures, missing=missing, tables=tables, explanation=explanation,
         )  # fmt: skip
 
@@ -206,7 +227,7 @@ class _Subject:
         rows: list[tuple[int, float, float]] = []
         cells = []
         left_out = []
-        for size in sorted({*SIZES, self.wanted.size}):
+        for size in sorted({*SIZES, self.size}):
             self.on_phase(f"Simulating {size:,} bytes")
             if (run := self._small(size)) is None:
                 left_out.append(words.size(size))
@@ -217,26 +238,27 @@ class _Subject:
         head = ("size", "time", "algbw GB/s", "busbw GB/s", "micro-batches", "links used",
                 "blocks busy")  # fmt: skip
         tables = [Table("Over sizes", head, cells, note), *_use(self.run())]
-        name = self.made.plan.name
+        name = self.compiled.plan.name
         return ([bandwidth(rows, name)] if len(rows) > 1 else []), tables
 
-    def _explanation(self, file: Path) -> str:
+    def _explanation(self, cluster: Topology) -> str:
         """What `hccc explain` says of the timeline; nothing where it would take long."""
         if len(self.run().end) > EXPLAINED:
             return ""
-        how = self.wanted.how or Options()
-        wanted = explain.Wanted(self._request(self.wanted.size), file, how)
-        return explain.run(self.made, wanted, False, self.on_phase)
+        made = self.compiled.plan.provenance
+        options = Options.from_text(made.options) if made else Options()
+        request = self._request(self.size)
+        return explain(self.compiled, cluster, request, options, self.on_phase).text()
 
     def _small(self, size: int) -> Run | None:
         """A call, unless it would have too many instances."""
-        lane = size / self.made.plan.collective.n_chunks / self.made.plan.channels
-        if size != self.wanted.size and len(self.made.plan) * lane / self.where.chunk > INSTANCES:
+        lane = size / self.compiled.plan.collective.n_chunks / self.compiled.plan.channels
+        if size != self.size and len(self.compiled.plan) * lane / self._drawn.chunk > INSTANCES:
             return None
         try:
             return self.run(size)
         except UserError:
-            if size == self.wanted.size:
+            if size == self.size:
                 raise
             return None
 
@@ -272,8 +294,30 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _figures(made: Made) -> list[tuple[str, str]]:
-    plain = {k: v for k, v in report.facts(made).items() if isinstance(v, int | str)}
+def _named(cluster: Topology | None) -> str:
+    return (cluster and cluster.name) or "a cluster"
+
+
+def _compiler(plan: Plan) -> str:
+    """The hccc that made the plan, where its file tells."""
+    return f"hccc {plan.provenance.version}" if plan.provenance else "hccc"
+
+
+def _options(plan: Plan) -> list[tuple[str, str]]:
+    """The options that the plan was made with, as given."""
+    made = plan.provenance
+    if made is None:
+        return []
+    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in made.options.items()]
+    return [*given, *([("--cluster", _clean(made.cluster.name))] if made.cluster else [])]
+
+
+def _clean(name: str) -> str:
+    return words.clean(name)
+
+
+def _figures(compiled: Compiled) -> list[tuple[str, str]]:
+    plain = {k: v for k, v in compiled_facts(compiled).items() if isinstance(v, int | str)}
     return [
         (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else words.clean(value))
         for name, value in plain.items()
@@ -281,12 +325,5 @@ def _figures(made: Made) -> list[tuple[str, str]]:
     ]
 
 
-def _proofs(made: Made) -> list[Proof]:
-    return [
-        Proof(
-            p.name, p.claim,
-            ", ".join(f"{v:,} {k}" if isinstance(v, int) else f"{k} {v}"
-                      for k, v in p.detail.items()),
-        )
-        for p in made.proofs
-    ]  # fmt: skip
+def _proofs(compiled: Compiled) -> list[Proof]:
+    return [Proof(p.name, p.claim, figures(p)) for p in compiled.proofs]

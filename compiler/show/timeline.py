@@ -60,7 +60,7 @@ def timeline(run: Run, note: str = "") -> Picture:
     sheet = Sheet(left + WIDE + 0.85, height)
     sheet.heading(head, says)
     _legend(sheet, height - 0.82)
-    scale = _Scale(left, WIDE / max(run.time, 1e-12))
+    scale = _Scale(left, WIDE / max(run.time, 1e-12), run.launch)
     top = height - 1.15
     _axis(sheet, run, scale, top, ROW * n_rows)
     rows = _draw_lanes(sheet, run, did, chosen, scale, top, single, merged)
@@ -73,9 +73,10 @@ def timeline(run: Run, note: str = "") -> Picture:
 class _Scale:
     left: float
     per_us: float
+    launch: float  # µs before the first primitive, from which times of primitives count
 
     def __call__(self, us: float) -> float:
-        return self.left + us * self.per_us
+        return self.left + (us + self.launch) * self.per_us
 
 
 def _detail(run: Run, drawn: list[int]) -> tuple[bool, bool]:
@@ -106,8 +107,9 @@ def _draw_lanes(
             sheet.text(scale.left - 0.08, y + ROW / 2, f"tb {b - first_block[lane.rank]}", 7,
                        ha="right", color=palette.FAINT)  # fmt: skip
             share = busy[b] / ends[b] if ends[b] > 0 else 0.0
-            sheet.text(scale(run.time) + 0.1, y + ROW / 2, f"{100 * share:.0f} % busy", 7,
-                       ha="left", color=palette.FAINT)  # fmt: skip
+            right = scale(run.time - run.launch) + 0.1
+            sheet.text(right, y + ROW / 2, f"{100 * share:.0f} % busy", 7, ha="left",
+                       color=palette.FAINT)  # fmt: skip
             _draw_block(sheet, did, _bars(run, did, b, single, bins), scale, y)
     return rows
 
@@ -199,7 +201,7 @@ def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> Non
     unit, factor = ("ms", 1e3) if run.time >= 2e3 else ("µs", 1.0)
     for tick in (float(x) for x in MaxNLocator(9).tick_values(0, run.time / factor)):
         if 0 <= tick * factor <= run.time * 1.001:
-            x = scale(tick * factor)
+            x = scale(tick * factor - run.launch)
             sheet.line([x, x], [top, top - tall], palette.RULE, 0.5, zorder=0.4)
             sheet.text(x, top + 0.1, f"{tick:g}", 7, color=palette.FAINT)
     sheet.text(scale.left - 0.08, top + 0.1, unit, 7, ha="right", color=palette.FAINT)

@@ -43,6 +43,7 @@ def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
         "tool": "hccc", "algorithm": plan.name, "source": plan.source, "bytes": run.size,
         "time_us": run.time, "busbw_GBps": run.busbw, "micro_batches": run.batches,
         "notes": list(scope.notes),
+        **({"launch_us": run.launch} if run.launch else {}),  # before the first slice
     }  # fmt: skip
     out.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
     count = 0

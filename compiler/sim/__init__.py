@@ -1,1 +1,1 @@
-"""sim: what a Plan would take on a Topology: a discrete-event execution (DESIGN §7)."""
+"""sim: what a Plan would take on a Topology: a discrete-event execution (cost-model §3)."""

@@ -1,4 +1,4 @@
-"""choice: which of several plans of one collective a cluster runs fastest, by simulated calls.
+"""choice: how fast a cluster runs a plan, in one figure, for the choice among several.
 
 No plan is best for every size, so calls are weighed alike: a short one, where latency and the
 pipeline's depth count, and a long one, where the busiest link does.
@@ -7,7 +7,6 @@ pipeline's depth count, and a long one, where the busiest link does.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from hccc.diagnostics import UserError
 from hccc.ir.plan import Plan
@@ -19,15 +18,9 @@ CALLS = ((16 << 10, 1), (256 << 10, 8), (4 << 20, 16))  # bytes of a lane's part
 CLOSE = 0.01  # a later plan has to be this much faster
 
 
-def fastest(plans: Sequence[Plan], topology: Topology) -> int:
-    """The index of the plan whose CALLS take least, by the product of their times; of those that
-    are CLOSE the first, as of those that cannot run. O(instances of 25 micro-batches of each)."""
-    took = [_score(plan, topology) for plan in plans]
-    return next(i for i, score in enumerate(took) if score <= min(took) + CLOSE)
-
-
-def _score(plan: Plan, topology: Topology) -> float:
-    """The logarithm of the calls' mean time (geometric); inf where the plan hangs."""
+def score(plan: Plan, topology: Topology) -> float:
+    """What `plan` takes on `topology`: the logarithm of the calls' mean time (geometric); inf where
+    it hangs. Two plans within CLOSE of each other are alike. O(instances of 25 micro-batches)."""
     machine, in_place = prepare(plan, topology), not plan.out_of_place
     calls = [Request(size_of(plan, part), part // n, in_place=in_place) for part, n in CALLS]
     try:

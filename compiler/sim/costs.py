@@ -15,13 +15,13 @@ from hccc.diagnostics import fail
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """launch: µs before the first primitive; step: µs a block spends on each primitive and
-    micro-batch besides moving it (waits, posts); interpret: µs more where an interpreter decodes
-    each step; efficiency: payload bytes per byte on a link; latency: factor on α; contention:
-    ResCCL Eq. 1, the part of a link's capacity lost per unit that the thread blocks on it could
-    move beyond that capacity (0: HeteCCL Fig. 4 measured none)."""
+    """launch: µs before the first primitive, None for what the cluster says; step: µs a block
+    spends on each primitive and micro-batch besides moving it (waits, posts); interpret: µs more
+    where an interpreter decodes each step; efficiency: payload bytes per byte on a link; latency:
+    factor on α; contention: ResCCL Eq. 1, the part of a link's capacity lost per unit that the
+    thread blocks on it could move beyond that capacity (0: HeteCCL Fig. 4 measured none)."""
 
-    launch: float = 0.0
+    launch: float | None = None
     step: float = 0.0
     interpret: float = 0.0
     efficiency: float = 1.0
@@ -29,7 +29,7 @@ class Costs:
     contention: float = 0.0
 
     def __post_init__(self) -> None:
-        given = (self.launch, self.step, self.interpret, self.latency, self.contention)
+        given = (self.launch or 0.0, self.step, self.interpret, self.latency, self.contention)
         if not all(0 <= x < np.inf for x in given) or not 0 < self.efficiency <= 1:
             raise fail("E410", f"impossible costs: {self}", help="none may be negative or infinite")
 

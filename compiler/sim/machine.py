@@ -27,7 +27,8 @@ class Machine:
     message; uses: Csr[P] of resources, weight: f8 how often a primitive's bytes cross each (all
     lanes together); alpha: f8[P] µs; move, combine: f8[P] µs per byte of a thread block and of a
     reduction; core: i4[P] the resource that stands for the core it runs on, or -1; resource: i8[R]
-    numbers as in `ir/routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core.
+    numbers as in `ir/routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core; launch:
+    µs that the cluster says a launch of the plan takes.
     """
 
     plan: Plan
@@ -44,6 +45,7 @@ class Machine:
     core: I4
     resource: I8
     capacity: F8
+    launch: float
 
     @property
     def links(self) -> B1:
@@ -87,7 +89,24 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
         core=frozen(_cores(plan, topology, len(resource)), np.int32),
         resource=frozen(np.concatenate([resource, np.full(cores, -1)]), np.int64),
         capacity=frozen(np.concatenate([capacity, np.ones(cores)]), np.float64),
+        launch=_launch(plan, topology),
     )  # fmt: skip
+
+
+def _launch(plan: Plan, t: Topology) -> float:
+    """µs of a launch: of the node where it takes longest, since all begin at once.
+
+    Cores share the thread blocks of their node; without, each GPU starts its own.
+    """
+    blocks = plan.n_tb.astype(np.int64) * plan.channels
+    there, cores = np.bincount(t.node, blocks, t.n_nodes), t.cores.astype(np.int64)
+    most = np.zeros(t.n_nodes)
+    np.maximum.at(most, t.node, blocks)
+    at_work = np.clip(cores, 1, np.maximum(there, 1))
+    base, entry, wake = t.launch.T
+    each = np.where(cores > 0, there / at_work, most)
+    took = base + entry * each + np.where(at_work > 1, wake, 0.0)
+    return float(np.where(there > 0, took, 0.0).max())
 
 
 def _cores(plan: Plan, t: Topology, first: int) -> I4:

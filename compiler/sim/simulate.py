@@ -1,7 +1,7 @@
 """simulate: runs a Machine for one message and says how long it takes.
 
-DESIGN §7: a transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and
-shared groups are divided max-min fairly among what is in flight.
+A transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and shared
+groups are divided max-min fairly among what is in flight (cost-model §1, §2).
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class Run:
         return self.algbw * self.machine.plan.collective.bus_factor()
 
     @property
+    def launch(self) -> float:
+        """µs of `time` before the first primitive."""
+        return launch_of(self.machine, self.request)
+
+    @property
     def moves(self) -> B1:
         """Whether each primitive moves data in this kind of call: b1[P]."""
         return _moves(self.machine, self.request)
@@ -128,10 +133,16 @@ def simulate(machine: Machine, request: Request) -> Run:
     if hung := engine.run(s, float(plan.channels)):
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
         raise fail("E462", f"{hung} thread blocks of {plan.name} never finish", help=help)
-    time = request.costs.launch + float(s.instance["end"].max(initial=0.0))
+    time = launch_of(machine, request) + float(s.instance["end"].max(initial=0.0))
     found = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
     found += [s.resource[name] for name in ("carried", "active")]
     return Run(machine, request, batches, window, micro, last, size, time, *found)
+
+
+def launch_of(machine: Machine, request: Request) -> float:
+    """µs before the first primitive: as the call says, else as the cluster does."""
+    given = request.costs.launch
+    return machine.launch if given is None else given
 
 
 def _moves(machine: Machine, request: Request) -> B1:

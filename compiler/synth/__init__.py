@@ -1,1 +1,1 @@
-"""synth: Programs for a Topology, and what no Program can beat; see DESIGN §8."""
+"""synth: Programs for a Topology, and what no Program can beat (cost-model §7)."""

@@ -31,7 +31,7 @@ something to another part, or its contributions would not be in P. After t each 
 something from another part: t went into P, so none of them knew yet, and what its own ranks send
 each other adds nothing. Transfers up to t are told apart by the part they leave and those after it
 by the part they enter, so they are 2 (m − 1). The parts may be chosen freely, so this holds for
-all; it is also why equal roots are not optimal on unequal nodes (DESIGN §8).
+all; it is also why equal roots are not optimal on unequal nodes.
 
 Before the first byte crosses a cut, the shortest way across takes its α: `head`.
 

@@ -52,6 +52,15 @@ def _nics(draw: st.DrawFn, size: int) -> tuple[int, str]:
     return len(runs), f"define nic = [{', '.join(f'({_ids(r)} -> {draw(SPEED)})' for r in runs)}]"
 
 
+def _launches() -> st.SearchStrategy[str]:
+    """A time, or some of the three that there are."""
+    us = st.floats(0, 1e4).map(str)
+    some = st.dictionaries(st.sampled_from(["base", "entry", "wake"]), us).map(
+        lambda given: f"{{{', '.join(f'{key} => {value}' for key, value in given.items())}}}"
+    )
+    return us | some
+
+
 @st.composite
 def texts(draw: st.DrawFn) -> str:
     """The text of one cluster, of at most 20 GPUs."""
@@ -65,6 +74,8 @@ def texts(draw: st.DrawFn) -> str:
         lines.append(f"define device = {{vendor => {vendor}, reduce => {draw(st.floats(1, 1e4))}}}")
         if draw(st.booleans()):
             lines.append(f"define cores = {draw(st.integers(1, 300))}")
+        if draw(st.booleans()):
+            lines.append(f"define launch = {draw(_launches())}")
         sizes += [size] * count
         lines.append(draw(_inside(size)))
         if network:

@@ -3,7 +3,7 @@
 Every chunk gets a spanning structure of its own: a tree of copies from where it starts to who
 wants it (with relays that do not), or a tree of reductions into one rank (some of them by way of
 a rank that already gave its piece away) and a tree of copies from there. `Timetable` gives each
-transfer the earliest step that the step rule of DESIGN §3 allows, plus a drawn gap.
+transfer the earliest step that the step rule (docs/transfer-language.md) allows, plus a drawn gap.
 
 Choices come from `Choose`, a function of an inclusive upper bound; 0 is always the simplest
 choice, so that shrinking leads to small, readable programs.

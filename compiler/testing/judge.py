@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hccc.diagnostics import Source, UserError
-from hccc.driver import check_plan, imported
+from hccc.interop.import_msccl import imported
 from hccc.ir import plan_json
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.msccl.load import Algo
+from hccc.proofs.prove import check_plan
 from hccc.testing.machine import Hang, Overrun, Poison
 from hccc.testing.msccl import Place, run_xml
 from hccc.testing.mutate_plan import Choose, PlanData, text

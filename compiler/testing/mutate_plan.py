@@ -22,7 +22,10 @@ _TEXTS = {
     "name": ("other", "hccc", "Ring_2"),
     "source": ("x.rccl", "?"),
     "accumulate": ("float64",),
+    "hccc": ("9.9", ""),
+    "scheduler": ("round-robin", "?"),
 }
+_OBJECTS: tuple[Any, ...] = (None, {}, {"name": "x", "text": "y"}, {"fuse": "none", "slots": 2})
 
 
 def leaves() -> list[Path]:
@@ -74,6 +77,9 @@ def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:
         return _in_column(data, path, old, choose)
     if isinstance(old, bool):
         return with_value(data, path, not old)
+    if old is None or isinstance(old, dict):
+        objects = [x for x in _OBJECTS if x != old]
+        return with_value(data, path, objects[choose(len(objects) - 1)])
     if isinstance(old, str):
         others = [x for x in (*choices(path), *_TEXTS.get(path[-1], ())) if x != old]
         return with_value(data, path, others[choose(len(others) - 1)]) if others else None

@@ -3,7 +3,8 @@
 Nothing here is fast and nothing is shared with the passes: dictionaries by (rank, chunk), one
 step after the other, reads before writes. Three independent statements of the same truth:
 
-- `is_correct`: the step rule and the postcondition of DESIGN §3, on sets of contributions;
+- `is_correct`: the step rule and the postcondition (docs/transfer-language.md), on sets of
+  contributions;
 - `run`: the same execution on real data;
 - `expected`: the result each collective defines, with no program at all.
 
@@ -50,7 +51,7 @@ def steps(program: Program) -> Iterator[list[Transfer]]:
 
 
 def is_correct(program: Program) -> bool:
-    """Whether `program` obeys the step rule and performs its collective (DESIGN §3)."""
+    """Whether `program` obeys the step rule and performs its collective."""
     c = program.collective
     held = {place: frozenset([place[0]]) for place in _places(c, c.holds)}
     whole = frozenset(range(c.n_ranks))

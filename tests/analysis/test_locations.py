@@ -11,10 +11,11 @@ from hccc.analysis.chunk_forests import among_kin
 from hccc.analysis.locations import locate
 from hccc.analysis.waits import enforced
 from hccc.diagnostics import Source
-from hccc.driver import Options, compile_text
+from hccc.driver import compile_text
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
+from hccc.options import Options
 
 
 def gather(n: int) -> Plan:

@@ -155,7 +155,7 @@ def test_arms_alternate(script: ModuleType) -> None:
 
 
 def test_the_bytes_of_the_reference(cases: ModuleType) -> None:
-    """kernels.md §4.1, 8 ranks: per-task rings and meshes issue 35 N, fully fused ones 16 N."""
+    """kernel-protocol §2, 8 ranks: per-task rings and meshes issue 35 N, fully fused ones 16 N."""
     plans, large = cases.timed(64, 1, "allreduce")
     assert large == ["hm_allreduce 1x8, fuse none"]  # 14 blocks at each of 8 ranks
     for case in plans:

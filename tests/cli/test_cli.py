@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hccc import __version__, driver
-from hccc.cli.options import STOPS
 from hccc.ir import plan_json
 from hccc.lang.transfer import load as transfer
+from hccc.options import OUTPUTS
 from tests.cli.commandline import Hccc
 
 RING = str(Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl")
@@ -55,7 +55,7 @@ def test_phases_are_timed_on_stderr(hccc: Hccc) -> None:
     json.loads(stdout)
 
 
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("stop", OUTPUTS)
 def test_every_stop_prints(hccc: Hccc, stop: str) -> None:
     staged = ["--transport", "staged", "--allocator", "connection"] if stop == "msccl-xml" else []
     code, stdout, stderr = hccc(RING, f"--emit={stop}", *staged)

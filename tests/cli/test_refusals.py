@@ -22,6 +22,8 @@ from tests.cli.commandline import COMMAND, Hccc, environment, process
 ROOT = Path(__file__).parents[2]
 RING = str(ROOT / "examples" / "ring_allreduce.rccl")
 
+# The errors whose exit code is 2: what is wrong is the command line itself.
+USAGE = ("error[E400]", "error[E410]", "error[E415]", "error[E416]", "error[E418]")
 # What is wrong: the command line (with {names} of what `place` makes), and a word of the error.
 CASES: dict[str, tuple[list[str], str]] = {
     "missing file": (["nothing.rccl", "-o", "{out}"], "No such file"),
@@ -36,7 +38,8 @@ CASES: dict[str, tuple[list[str], str]] = {
     "wrong program": (["{wrong}", "-o", "{out}"], "wrong.rccl"),
     "long name": (["x" * 5000, "-o", "{out}"], "name too long"),
     "nowhere to": ([RING], "-o DIR"),
-    "both": ([RING, "-o", "{out}", "--emit=plan"], "not both"),
+    "kernels to stdout": ([RING, "-o", "-"], "-o DIR"),
+    "sizes the wrong way round": (["run", RING, "-b", "1M", "-e", "1K"], "more than -e"),
     "unknown option": ([RING, "-o", "{out}", "--fast"], "--fast"),
     "unknown stop": ([RING, "--emit=xml"], "xml"),
     "unknown target": ([RING, "-o", "{out}", "--target=tpu"], "tpu"),
@@ -49,7 +52,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     "large size": (["run", RING, "-b", "9000000G"], "9000000G"),
     "dtype": (["run", RING, "-d", "float8"], "float8"),
     "reduction": (["run", RING, "-o", "xor"], "xor"),
-    "too much memory": (["run", RING, "-b", "1000G"], "GB of memory"),
+    "too much memory": (["run", RING, "-b", "1000G", "-e", "1000G"], "GB of memory"),
     "too much memory in steps": (["run", RING, "-e", "1T", "-i", "1"], "GB of memory"),
     "too much memory by a factor": (
         ["run", RING, "-b", "1G", "-e", "1T", "-f", "1.000001"],
@@ -95,7 +98,7 @@ def _argv(case: str, place: Path) -> list[str]:
 def test_refused(hccc: Hccc, place: Path, case: str) -> None:
     before = _contents(place)
     code, stdout, stderr = hccc(*_argv(case, place))
-    assert (code, stdout) == (1, "")
+    assert (code, stdout) == (2 if stderr.startswith(USAGE) else 1, "")
     assert stderr.count("error[E") == 1
     assert CASES[case][1].lower() in stderr.lower()
     assert "Traceback" not in stderr
@@ -106,7 +109,7 @@ def test_refused(hccc: Hccc, place: Path, case: str) -> None:
 def test_refused_with_json(hccc: Hccc, place: Path, case: str) -> None:
     code, stdout, stderr = hccc(*_argv(case, place), "--json")
     error = json.loads(stdout)["error"]
-    assert code == 1
+    assert code == (2 if stderr.startswith(USAGE) else 1)
     assert error["code"].startswith("E") and error["message"]
     assert f"error[{error['code']}]" in stderr
 
@@ -157,7 +160,7 @@ def test_version() -> None:
 
 
 def _raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(driver, "compile_text", broken)
@@ -251,15 +254,19 @@ def test_words() -> None:
 
 def test_the_choices_are_those_of_what_they_choose() -> None:
     """The command line repeats them, so that --help need not load NumPy."""
+    from hccc import options as choosable
     from hccc.emit.targets import TARGETS
     from hccc.ir.primitives import Transport
+    from hccc.outputs import OUTPUTS
     from hccc.passes.allocate import ALLOCATORS
     from hccc.passes.fuse import LEVELS
     from hccc.runtime import layout
 
     assert tuple(layout.DTYPES) == options.DTYPES
     assert layout.OPS == options.OPS
-    assert {t.name for t in TARGETS} == set(options.TARGETS)
+    assert {t.name for t in TARGETS} == set(choosable.TARGETS)
+    assert tuple(OUTPUTS) == choosable.OUTPUTS
+    assert tuple(one.name for one in driver.PASSES) == choosable.PASSES
     choices = {
         option.name: list(option.type.choices)
         for option in cli.check.params

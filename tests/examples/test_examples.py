@@ -16,6 +16,7 @@ from hccc.cli.main import cli
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.options import Options
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.rccl"))
@@ -74,7 +75,7 @@ def test_every_operation(dtype: str) -> None:
 
 def emitted(path: Path, into: Path) -> Path:
     """The directory of an example's sources."""
-    plan = driver.compile_file(path, driver.Options()).plan
+    plan = driver.compile_file(path, Options()).plan
     directory.write(into / "kernels", directory.files(plan, TARGETS, plan_json.dumps(plan)))
     return into / "kernels"
 

@@ -23,7 +23,7 @@ from random import Random
 from types import FrameType
 
 from hccc.diagnostics import Source, UserError
-from hccc.driver import imported
+from hccc.interop.import_msccl import imported
 from hccc.ir import plan_check
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.transfer import load as transfer

@@ -1,8 +1,8 @@
 """An MSCCL runtime in plain Python, to judge XML by: nothing of hccc is used here.
 
-`load` reads a file as strictly as the runtimes' hand-written parser does (refs to
-msccl-formats.md §1.1) and holds it against a dialect's limits (§1.0, §1.5); `run` executes one
-tile in a random interleaving, FIFOs of the protocol's depth, flags as §1.4 says, and memory that
+`load` reads a file as strictly as the runtimes' hand-written parser does (msccl-formats
+§2) and holds it against a dialect's limits (msccl-formats §1, §6); `run` executes one tile in a
+random interleaving, FIFOs of the protocol's depth, flags as msccl-formats §5 says, and memory that
 holds which contributions were summed.
 """
 

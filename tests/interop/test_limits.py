@@ -10,11 +10,12 @@ import pytest
 
 from hccc import driver
 from hccc.diagnostics import Source, UserError
-from hccc.driver import XmlOptions
 from hccc.emit.msccl import xml as msccl_xml
 from hccc.emit.msccl.steps import Block, Step
+from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.options import Options
 from tests.interop import corpus
 from tests.interop import fifo_model as runtime
 
@@ -40,7 +41,7 @@ def plan(body: str, op: str, n: int, *, k: int = 1, more: str = "", **options: o
     """A program compiled for MSCCL, unless `options` say otherwise."""
     chosen = {"transport": Transport.STAGED, "allocator": "connection", "prove": False} | options
     text = HEADER.format(n=n, k=k, op=op, more=more) + body
-    return driver.compile_text(Source("x.rccl", text), driver.Options(**chosen)).plan  # type: ignore[arg-type]
+    return driver.compile_text(Source("x.rccl", text), Options(**chosen)).plan  # type: ignore[arg-type]
 
 
 def refused(code: str, words: str, made: Plan, dialect: str = "msccl", **options: object) -> None:
@@ -79,7 +80,7 @@ def test_collectives_that_a_dialect_lacks(op: str, dialect: str) -> None:
     name = {"Gather": "direct_gather", "Scatter": "direct_scatter", "SendRecv": "sendrecv"}[op]
     made = driver.compile_file(
         EXAMPLES / f"{name}.rccl",
-        driver.Options(transport=Transport.STAGED, allocator="connection"),
+        Options(transport=Transport.STAGED, allocator="connection"),
     ).plan
     refused("E522", f"no {op}", made, dialect)
 
@@ -98,7 +99,7 @@ def test_options() -> None:
 
 
 def test_one_file_for_both_kinds_of_call() -> None:
-    text = driver.export_msccl(plan(RING, "Allreduce", 4), XmlOptions(in_place=None))
+    text = export_msccl(plan(RING, "Allreduce", 4), XmlOptions(in_place=None))
     algo = runtime.load(text, "executor")
     assert (algo["inplace"], algo["outofplace"]) == (1, 1)
     with pytest.raises(UserError, match="copies differently"):
@@ -131,7 +132,7 @@ def test_a_thread_block_for_each_stage_can_be_too_many() -> None:
     """120 of them: the msccl dialect takes 216, the other 64."""
     made = driver.compile_file(
         EXAMPLES / "hm_allreduce.rccl",
-        driver.Options(transport=Transport.STAGED, allocator="stage", prove=False),
+        Options(transport=Transport.STAGED, allocator="stage", prove=False),
     ).plan
     runtime.load(msccl_xml.dumps(made, "msccl", True), "msccl")
     refused("E523", "120 thread blocks at rank 0", made, "executor")
@@ -210,11 +211,9 @@ def test_scratch_is_paid_for_up_to_the_window() -> None:
 
 def test_the_window_is_what_the_fifos_carry() -> None:
     made, verdict = corpus.verdict((corpus.OWN / "allgather_deep_n2.xml").read_text())
-    algo = runtime.load(driver.export_msccl(made, XmlOptions(in_place=None)), "executor")
+    algo = runtime.load(export_msccl(made, XmlOptions(in_place=None)), "executor")
     assert algo["maxBytes"] == verdict.largest == 12 * (2**21 // 3)
-    again = runtime.load(
-        driver.export_msccl(made, XmlOptions(protocol="LL", in_place=None)), "executor"
-    )
+    again = runtime.load(export_msccl(made, XmlOptions(protocol="LL", in_place=None)), "executor")
     assert again["maxBytes"] == 0  # 8 messages of LL are in flight: one for each of the 6 chunks
 
 

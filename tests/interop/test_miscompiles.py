@@ -1,5 +1,5 @@
-"""The kinds of wrong XML that msccl-tools writes and its Check() passes (refs to
-msccl-formats.md, "Miscompiles found"), each small, beside the XML it should have written."""
+"""The kinds of wrong XML that msccl-tools writes and its Check() passes (msccl-formats
+§8), each small, beside the XML it should have written."""
 
 from __future__ import annotations
 

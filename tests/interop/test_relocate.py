@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hccc.diagnostics import Source, UserError
-from hccc.driver import check_plan, imported
 from hccc.interop import msccl_plan
+from hccc.interop.import_msccl import imported
 from hccc.interop.label import label
 from hccc.interop.relocate import relocate
 from hccc.ir import plan_check
@@ -18,6 +18,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
 from hccc.lang.msccl import load as msccl_xml
 from hccc.proofs.fifo import with_enough_slots
+from hccc.proofs.prove import check_plan
 from hccc.testing.judge import first_fault
 
 DATA = Path(__file__).resolve().parents[1] / "interop" / "data"

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import assume, given, settings
 
 from hccc.diagnostics import Source, UserError
-from hccc.driver import Options, compile_text
+from hccc.driver import compile_text
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir.arrays import I4
 from hccc.ir.topology import Level, Topology, uniform
+from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
 from hccc.network.routes import cost, resources, routes, unreachable
+from hccc.options import Options
 from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
 from hccc.passes.hpds import hpds
@@ -146,8 +148,6 @@ def test_uniform_contends_for_links_and_nics() -> None:
 
 def test_pcie_switches_and_upi_exclude() -> None:
     """HeteCCL's V100 server: between modules a transfer holds both PCIe switches."""
-    from hccc.lang.cluster.load import load
-
     t = load(CLUSTERS / "heteccl-v100-4+8.cluster")
     src, dst = np.array([4, 5, 6, 4, 8], np.int32), np.array([8, 9, 10, 5, 4], np.int32)
     tx, rx = resources(t, src, dst)
@@ -178,16 +178,16 @@ def test_what_a_program_asks_of_a_cluster(tmp_path: Path) -> None:
     ring = 'def ResCCLAlgo(nRanks={}, OpType="Allgather"):\n    for r in range(nRanks):\n'
     ring += "        for s in range(nRanks - 1):\n"
     ring += "            transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)\n"
-    options = Options(cluster=path, verify_each=True)
-    stops = compile_text(Source("r.rccl", ring.format(4)), options)
+    options = Options(verify_each=True)
+    stops = compile_text(Source("r.rccl", ring.format(4)), options, load(path))
     assert stops.dag.topology.n_nodes == 2
     with pytest.raises(UserError) as caught:
-        compile_text(Source("r.rccl", ring.format(8)), options)
+        compile_text(Source("r.rccl", ring.format(8)), options, load(path))
     problem = caught.value.problem
     assert (problem.code, problem.span.line, problem.span.column) == ("E130", 1, 23)  # type: ignore[union-attr]
     path.write_text(NODES.replace("(0,1) -> (10,", "(0) -> (10,"))
     with pytest.raises(UserError) as caught:
-        compile_text(Source("r.rccl", ring.format(4)), options)
+        compile_text(Source("r.rccl", ring.format(4)), options, load(path))
     problem = caught.value.problem
     assert problem.code == "E131" and "transfer(1, 2, 0, 1, recv)" in problem.message
     assert "GPU 1 of node1" in problem.render()
@@ -198,13 +198,11 @@ def test_every_example_runs_a_ring_on_every_kind_of_cluster() -> None:
     ring += "    for r in range(nRanks):\n"
     ring += "        for s in range(nRanks - 1):\n"
     ring += "            transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)\n"
-    from hccc.lang.cluster.load import load
-
     for name in ("heteccl-h20-4+8", "heteccl-v100-4x2+8", "hetccl-snu", "mi300x",
                  "heteccl-h20-4x2+8-fault-4-8", "resccl-topo4", "heteccl-fig10"):  # fmt: skip
         path = CLUSTERS / f"{name}.cluster"
-        options = Options(cluster=path, verify_each=True)
-        stops = compile_text(Source("r.rccl", ring.format(len(load(path)))), options)
+        t = load(path)
+        stops = compile_text(Source("r.rccl", ring.format(len(t))), Options(verify_each=True), t)
         assert len(stops.proofs) == 4
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from hccc.analysis.waits import enforced
 from hccc.diagnostics import InternalError, UserError
-from hccc.ir.primitives import Blocks, Transport
+from hccc.ir.blocks import Blocks
+from hccc.ir.primitives import Transport
 from hccc.passes.allocate import allocate
 from hccc.passes.fuse import fuse
 from hccc.passes.place import place

@@ -10,7 +10,6 @@ import pytest
 
 from hccc.analysis.grouping import transpose
 from hccc.diagnostics import InternalError, UserError
-from hccc.driver import prove
 from hccc.ir import plan_check
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
@@ -23,6 +22,7 @@ from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
+from hccc.proofs.prove import prove
 from hccc.testing import exact_inputs, execute, expected
 
 RECV, RRC = 0, 1

@@ -8,11 +8,13 @@ import pytest
 
 from hccc import driver
 from hccc.diagnostics import Source, UserError
-from hccc.driver import Options
-from hccc.inputs import Made, walk
+from hccc.driver import Compiled
+from hccc.inputs import load
+from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.lang.cluster import load as cluster
+from hccc.options import Options
 from hccc.predict.baselines import DECODE, NCCL_SLOTS, Alternative, alternatives
 from hccc.proofs.deadlock import deadlock
 from hccc.sim.machine import prepare
@@ -21,7 +23,7 @@ from hccc.testing import exact_inputs, execute, expected
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOPO1 = EXAMPLES / "clusters" / "resccl-topo1.cluster"
-OPTIONS = Options(cluster=TOPO1)
+OPTIONS = Options()
 MESH = """
 ResCCLAlgo(nRanks=8, nChannels=2, OpType="{op}", GPUPerNode=4):
     for s in range(8):
@@ -36,9 +38,9 @@ REDUCE = MESH.format(op="Allreduce", body="s, d, 0, d, rrc") + (
 )
 
 
-def made(text: str, options: Options = OPTIONS) -> Made:
-    stops = driver.compile_text(Source("test.rccl", text), options)
-    return Made(stops.plan, stops, stops.proofs, stops.seconds)
+def made(text: str, options: Options = OPTIONS, on: Path | None = TOPO1) -> Compiled:
+    source = Source("test.rccl", text)
+    return driver.compile_text(source, options, cluster.load(on) if on else None)
 
 
 def others(text: str, options: Options = OPTIONS) -> dict[str, Alternative]:
@@ -116,9 +118,9 @@ def test_all_of_them_simulate() -> None:
 
 def test_an_imported_plan_has_alternatives_too(tmp_path: Path) -> None:
     file = tmp_path / "mesh.xml"
-    staged = replace(OPTIONS, transport=Transport.STAGED, allocator="connection", cluster=None)
-    file.write_text(driver.export_msccl(made(GATHER, staged).plan, driver.XmlOptions()))
-    imported = walk(file, Options(), (), lambda _: None)
+    staged = replace(OPTIONS, transport=Transport.STAGED, allocator="connection")
+    file.write_text(export_msccl(made(GATHER, staged, None).plan, XmlOptions()))
+    imported = load(file)
     found = {a.name: a for a in alternatives(imported, cluster.load(TOPO1), OPTIONS)}
     assert right(found["stage-level"].plan())
     assert right(found["NCCL ring"].plan())

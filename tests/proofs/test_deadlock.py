@@ -7,9 +7,10 @@ import pytest
 
 from hccc.diagnostics import UserError
 from hccc.ir.arrays import Csr
+from hccc.ir.blocks import Blocks
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Blocks, Buffer, Guard, Operands, Queues, Transport
+from hccc.ir.primitives import Buffer, Guard, Operands, Queues, Transport
 from hccc.passes.place import place
 from hccc.passes.reorder import reorder
 from hccc.passes.sync import sync
@@ -118,7 +119,7 @@ def test_staged_ring_send_first_in_one_block(slots):
     """Rank by rank "send, then receive": D ∪ P has no cycle, the contracted graph has one.
 
     It runs while the micro-batches fit the slots and hangs at slots · J + 1 at the latest, J
-    being the length of the circle (refs to kernels.md §2.2).
+    being the length of the circle (kernel-protocol §5).
     """
     p = lowered(ring_allgather(4), Transport.STAGED)
     send_first = sorted(range(len(p)), key=lambda i: (i // 2 // 4, i % 2, i))

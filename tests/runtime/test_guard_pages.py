@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from hccc.diagnostics import Source
-from hccc.driver import check_plan, import_msccl
+from hccc.interop.import_msccl import import_msccl
 from hccc.ir.plan import Plan
 from hccc.proofs.proof import Proof
+from hccc.proofs.prove import check_plan
 from hccc.runtime.layout import buffer_elements
 from hccc.runtime.request import Request
 from hccc.testing.kernels import built

@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from hccc.diagnostics import Source
-from hccc.driver import Options, Stops, compile_file, compile_text
+from hccc.driver import Compiled, compile_file, compile_text
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
+from hccc.options import Options
 from hccc.show.canvas import Picture
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
@@ -28,14 +29,13 @@ def site(name: str) -> Topology:
 
 
 @cache
-def compiled(name: str, on: str | None = None, fuse: str = "auto") -> Stops:
+def compiled(name: str, on: str | None = None, fuse: str = "auto") -> Compiled:
     """One of the example programs, by default for the cluster its header describes."""
-    file = EXAMPLES / "clusters" / f"{on}.cluster" if on else None
-    options = Options("hpds", prove=False, cluster=file, fuse=fuse)
-    return compile_file(EXAMPLES / f"{name}.rccl", options)
+    options = Options("hpds", prove=False, fuse=fuse)
+    return compile_file(EXAMPLES / f"{name}.rccl", options, site(on) if on else None)
 
 
-def program(body: str, **header: object) -> Stops:
+def program(body: str, **header: object) -> Compiled:
     """A program of its own, compiled."""
     keys = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in header.items())
     lines = "\n".join(f"    {line}" for line in body.splitlines())

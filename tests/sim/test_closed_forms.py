@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from hccc.diagnostics import Source
-from hccc.driver import Options, compile_text
+from hccc.driver import compile_text
+from hccc.ir.primitives import Transport
 from hccc.ir.topology import Device, Rate, uniform
+from hccc.options import Options
 from hccc.sim.costs import Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
+from hccc.testing.clusters import cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FAST = 1e7  # GB/s of a thread block
@@ -171,6 +174,49 @@ def test_what_a_runtime_adds():
     assert got.time == pytest.approx(7.0 + m * each, rel=1e-6)
 
 
+NODE = "define launch = {base => 40, entry => 0.5, wake => 9}\n"
+PAIR = "define node1 = 2\ndefine bandwidth = {mesh => [((0,1) -> 50)]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "channels", "launch"),
+    [
+        (PAIR, 4, 0.0),
+        ("define launch = 43\n" + PAIR, 4, 43.0),
+        (NODE + PAIR, 4, 40 + 0.5 * 4),  # of each GPU its own blocks
+        (NODE + PAIR + "define cores = 1\n", 4, 40 + 0.5 * 4),
+        (NODE + PAIR + "define cores = 2\n", 4, 40 + 9 + 0.5 * 4 / 2),
+        (NODE + PAIR + "define cores = 8\n", 4, 40 + 9 + 0.5),  # four cores have a block
+        (NODE + PAIR + "define cores = 8\n", 1, 40 + 0.5),
+    ],
+)
+def test_a_cluster_says_what_a_launch_takes(text: str, channels: int, launch: float) -> None:
+    """One block a lane; then the same as without, and --launch goes before the cluster."""
+    options = Options(fuse="none", channels=channels, allocator="connection")
+    plan = compile_text(Source("x", CHAIN.format(n=2)), options).plan
+    machine = prepare(plan, cluster(text))
+    bare = prepare(plan, cluster("\n".join(x for x in text.split("\n") if "launch" not in x)))
+    request = Request(1 << 20, in_place=True)
+    got, none = simulate(machine, request), simulate(bare, request)
+    assert (got.launch, none.launch) == (pytest.approx(launch), 0.0)
+    assert got.time == got.launch + none.time and got.end.tolist() == none.end.tolist()
+    for given in (0.0, 5.0):
+        called = simulate(machine, replace(request, costs=Costs(launch=given)))
+        assert called.time == given + none.time
+
+
+def test_the_slowest_node_launches_last() -> None:
+    """Nodes launch at once, and one without blocks counts for nothing."""
+    text = "define node1 = 2\ndefine launch = 5\ndefine bandwidth = {mesh => [((0,1) -> 50)]}\n"
+    text += "define nic = [((0,1) -> 5)]\ndefine node2 = 1\ndefine launch = 9\n"
+    text += "define nic = [((0) -> 5)]\n"
+    for transport, launch in ((Transport.DIRECT, 5.0), (Transport.STAGED, 9.0)):
+        options = Options(allocator="connection", transport=transport)
+        plan = compile_text(Source("x", CHAIN.format(n=3)), options).plan
+        assert (plan.n_tb[2] > 0) == (transport is Transport.STAGED)  # puts are the sender's
+        assert prepare(plan, cluster(text)).launch == launch
+
+
 def test_blocks_that_oversubscribe_a_link_lose_some_of_it():
     """ResCCL Eq. 1: eight blocks of 25 GB/s on a link of 50 offer four times what it takes."""
     device = Device(reduce=REDUCE, block=25.0)
@@ -184,13 +230,7 @@ def test_staged_transport_pays_for_its_copy():
     device = Device(reduce=REDUCE, block=50.0)
     got = simulated(
         CHAIN.format(n=2), Request(64 << 20, micro_batch=1 << 20), device=device,
-        transport=_staged(),
+        transport=Transport.STAGED,
     )  # fmt: skip
     t = LINK.alpha + us(1 << 20, 50.0)
     assert got.time == pytest.approx(64 * t + us(1 << 20, 50.0), rel=CLOSE)
-
-
-def _staged():
-    from hccc.ir.primitives import Transport
-
-    return Transport.STAGED

@@ -7,10 +7,10 @@ import pytest
 
 from hccc import driver
 from hccc.diagnostics import Source
-from hccc.driver import Options
 from hccc.ir.micro_batch import COARSEST, FINEST, GRAIN
 from hccc.ir.topology import Device, Rate, uniform
 from hccc.lang.cluster import load as cluster
+from hccc.options import Options
 from hccc.sim.grain import with_grain
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
@@ -36,7 +36,7 @@ def broadcast(n, *transfers):
 )  # fmt: skip
 def test_calls_are_cut_about_as_finely_as_is_best(algorithm, site):
     file = EXAMPLES / "clusters" / f"{site.replace('topo4', 'resccl-topo4')}.cluster"
-    plan = driver.compile_file(EXAMPLES / f"{algorithm}.rccl", Options(cluster=file)).plan
+    plan = driver.compile_file(EXAMPLES / f"{algorithm}.rccl", Options(), cluster.load(file)).plan
     machine = prepare(plan, cluster.load(file))
     for size in (1 << 18, 1 << 23, 1 << 26):
         default = simulate(machine, Request(size)).time

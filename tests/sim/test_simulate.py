@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hccc.diagnostics import UserError
 from hccc.driver import compile_program
 from hccc.ir.topology import Device, Rate, uniform
+from hccc.options import Options
 from hccc.sim.costs import Costs
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import prepare
@@ -119,7 +120,7 @@ def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data):
 
 def _machine(n=4, **changes):
     from hccc.diagnostics import Source
-    from hccc.driver import Options, compile_text
+    from hccc.driver import compile_text
 
     source = (
         f"ResCCLAlgo(nRanks={n}, AlgoName='a', OpType='Allgather', GPUPerNode={n}, NICPerNode={n}):"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
-from hccc.driver import Options, compile_program
+from hccc.driver import compile_program
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.topology import Rate, uniform
 from hccc.lang.cluster import load as cluster
@@ -19,6 +19,7 @@ from hccc.network import flow as network_module
 from hccc.network.flow import Network, network
 from hccc.network.resource_names import names
 from hccc.network.routes import routes
+from hccc.options import Options
 from hccc.sim.costs import LL, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
@@ -250,10 +251,8 @@ def test_no_run_is_below_the_bound(tmp_path_factory, source, op, data):
     root = data.draw(st.integers(0, t.n_ranks - 1)) if op in ROOTED else 0
     c = Collective(op, t.n_ranks, block_count(op, t.n_ranks), root)
     program = data.draw(correct_programs(c))
-    path = tmp_path_factory.mktemp("bound") / "x.cluster"
-    path.write_text(source)
     try:
-        plan = compile_program(program, Options(cluster=path, prove=False)).plan
+        plan = compile_program(program, Options(prove=False), t).plan
     except UserError as error:
         assert error.problem.code == "E131"  # a transfer that the cluster has no way for
         return

@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
-from hccc.driver import Options, compile_program
+from hccc.driver import compile_program
 from hccc.ir.collective import OpType
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Level, Topology, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.network.routes import routes, unreachable
+from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.synth.builtin.circuits import circuits, lanes, shares
 from hccc.synth.builtin.ring import OPS, count_of, ring
@@ -167,7 +168,6 @@ def test_what_has_no_ring_is_said() -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_they_compile_and_are_proved(name: str) -> None:
     t = load(name)
-    options = Options(cluster=CLUSTERS / f"{name}.cluster")
     ops = OPS if len(t) <= 64 else (OpType.BROADCAST, OpType.REDUCE)
     for p in (tree(t), *(ring(t, op) for op in ops)):
-        assert {x.name for x in compile_program(p, options).proofs} >= {"deadlock", "race"}
+        assert {x.name for x in compile_program(p, Options(), t).proofs} >= {"deadlock", "race"}

@@ -1,16 +1,14 @@
 """Random programs on random clusters: scheduled for the cluster, proved, and right when run."""
 
-import tempfile
-from pathlib import Path
-
 import numpy as np
 from hypothesis import HealthCheck, assume, given, note, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
-from hccc.driver import Options, compile_program
+from hccc.driver import compile_program
 from hccc.ir import topology as topology_ir
 from hccc.ir.collective import Collective, OpType, block_count
+from hccc.options import Options
 from hccc.testing import (
     cluster_texts,
     correct_programs,
@@ -40,10 +38,7 @@ def test_the_road_on_any_cluster_gives_the_result(source, op, data):
     program = data.draw(correct_programs(c))
     note(text(program))
     try:
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "test.cluster"
-            path.write_text(source)
-            plan = compile_program(program, Options(cluster=path, verify_each=True)).plan
+        plan = compile_program(program, Options(verify_each=True), t).plan
     except UserError as error:
         assert error.problem.code == "E131"  # a transfer that the cluster has no way for
         return

@@ -10,14 +10,18 @@ import numpy as np
 import pytest
 
 from hccc.diagnostics import Source, UserError
-from hccc.driver import Options, XmlOptions, check_plan, compile_file, export_msccl, imported
+from hccc.driver import compile_file
 from hccc.interop import msccl_plan
+from hccc.interop.export_msccl import XmlOptions, export_msccl
+from hccc.interop.import_msccl import imported
 from hccc.interop.label import label
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.msccl.load import Algo
+from hccc.options import Options
 from hccc.proofs.fifo import with_enough_slots
+from hccc.proofs.prove import check_plan
 from hccc.testing import Hang, Poison, exact_inputs, launch
 from hccc.testing.judge import COUNTS, Call, fault, first_fault, xml_fault
 from hccc.testing.msccl import run_xml

@@ -26,6 +26,7 @@ from hccc.diagnostics import InternalError, UserError
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
+from hccc.options import Options
 from hccc.testing.grow import grow
 
 
@@ -177,10 +178,10 @@ def battery() -> Iterator[Program]:
 
 ROOTED = {OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER}
 WAYS = [
-    driver.Options(fuse="none", verify_each=False),
-    driver.Options(fuse="full"),
-    driver.Options(fuse="full", max_blocks=1),
-    driver.Options(transport=Transport.STAGED, allocator="connection"),
+    Options(fuse="none", verify_each=False),
+    Options(fuse="full"),
+    Options(fuse="full", max_blocks=1),
+    Options(transport=Transport.STAGED, allocator="connection"),
 ]
 
 

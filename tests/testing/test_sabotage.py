@@ -8,10 +8,12 @@ from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
-from hccc.driver import Options, compile_text, prove
+from hccc.driver import compile_text
 from hccc.ir import plan_check
 from hccc.ir.arrays import Csr
 from hccc.ir.primitives import Buffer, Guard, Transport
+from hccc.options import Options
+from hccc.proofs.prove import prove
 from hccc.testing import correct_programs, exact_inputs, execute, expected, plans
 from hccc.testing.sabotage import (
     changed,

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.driver import Options, compile_program
+from hccc.driver import compile_program
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Posts
 from hccc.ir.primitives import Guard, Transport
+from hccc.options import Options
 from hccc.testing import Hang, Poison, exact_inputs, execute, expected
 from hccc.testing.grow import program
 from hccc.testing.sabotage import without_wait

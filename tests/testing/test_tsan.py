@@ -21,6 +21,7 @@ from hccc.ir import plan_json
 from hccc.ir.collective import PROGRAMMABLE, Collective, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.options import Options
 from hccc.testing.grow import grow
 from hccc.testing.sabotage import without_wait
 
@@ -111,7 +112,7 @@ def random_plan(seed: int) -> Plan:
         c, lambda bound: dice.randint(0, bound) if bound > 0 else 0,
         gpus_per_node=n, nics_per_node=n, channels=dice.randint(1, 2),
     )  # fmt: skip
-    options = driver.Options(
+    options = Options(
         fuse=dice.choice(["none", "reduce", "full"]),
         transport=dice.choice(list(Transport)),
         allocator=dice.choice(["state", "connection"]),
@@ -123,7 +124,7 @@ def random_plan(seed: int) -> Plan:
 
 @pytest.mark.parametrize("name", ["ring_allreduce", "rhd_allreduce", "direct_alltoall"])
 def test_examples_have_no_race(name: str, tmp_path: Path) -> None:
-    plan = driver.compile_file(EXAMPLES / f"{name}.rccl", driver.Options()).plan
+    plan = driver.compile_file(EXAMPLES / f"{name}.rccl", Options()).plan
     assert_no_race(plan, tmp_path)
 
 
@@ -135,6 +136,6 @@ def test_random_plans_have_no_race(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_missing_wait_is_a_race(tmp_path: Path) -> None:
-    plan = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", driver.Options(fuse="none")).plan
+    plan = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", Options(fuse="none")).plan
     done = sanitized(without_wait(plan, 3), tmp_path)
     assert "data race" in done.stderr

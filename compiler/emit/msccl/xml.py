@@ -1,4 +1,4 @@
-"""Plan → MSCCL XML, as the runtimes that read it read it (refs to msccl-formats.md §1).
+"""Plan → MSCCL XML, as the runtimes that read it read it (docs/msccl-formats.md).
 
 Two dialects: "msccl" is microsoft/msccl's; "executor" is what both Azure's msccl-executor-nccl and
 RCCL accept, so its limits are the smaller of theirs. Every attribute that either dialect knows is

@@ -1,4 +1,4 @@
-"""Plan → MSCCL++ JSON execution plan, as mscclpp 0.9.0 loads it (refs to msccl-formats.md §2).
+"""Plan → MSCCL++ JSON execution plan, as mscclpp 0.9.0 loads it (msccl-formats §7).
 
 What the executor can express: direct plans whose ranks reach each other's memory, of collectives
 that give every rank both buffers, reducing with sum. Lanes become instances, as in MSCCL XML:

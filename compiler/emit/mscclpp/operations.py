@@ -1,6 +1,6 @@
 """mscclpp_ops: a direct Plan as MSCCL++ operations and what orders them, before any text.
 
-The executor has no dependency edges (refs to msccl-formats.md §2). Between two ranks order is a
+The executor has no dependency edges (msccl-formats §7). Between two ranks order is a
 memory channel: the k-th wait on it returns after the k-th signal. Between two thread blocks of
 one rank it is a device semaphore, used the same way. Each pair of blocks has its own, so that a
 wait for primitive p is as many waits as p's turn among the signals of that pair, less those

@@ -290,6 +290,7 @@ class _Builder:
         number = np.cumsum(used) - 1
         kept = [_kept(group, gpu, switch) for group, gpu in sides]
         devices, device = self._devices(alive)
+        kinds = self.site.kinds
         return Topology(
             devices=devices, node=self.node[alive], local=self.local[alive], device=device,
             node_size=self.sizes, failed=failed,
@@ -300,7 +301,8 @@ class _Builder:
             domain=np.stack([_compressed(row) if i != Level.NIC else row
                              for i, row in enumerate(self.domain[:, alive])]),
             side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
-            cores=np.repeat([k.cores for k in self.site.kinds], [k.count for k in self.site.kinds]),
+            cores=np.repeat([k.cores for k in kinds], [k.count for k in kinds]),
+            launch=np.repeat([k.launch for k in kinds], [k.count for k in kinds], axis=0),
         )  # fmt: skip
 
     def _alive(self) -> tuple[B1, I8]:

@@ -1,4 +1,4 @@
-"""The cluster language (`.cluster`, DESIGN §4; HeteCCL App. A, Fig. 10): text to Topology.
+"""The cluster language (`.cluster`; HeteCCL App. A, Fig. 10): text to Topology.
 
     define nodenum = 2
     define node1 = 2
@@ -23,6 +23,9 @@ node about all nodes:
 | `device` *                   | `{vendor =>, name =>, reduce =>, block =>}`: GB/s of a reduction|
 |                              | (1/γ), GB/s that one thread block copies                        |
 | `cores` *                    | thread blocks of a node that run at once; more take turns       |
+| `launch` *                   | `43`: µs of a launch; `{base => 43, entry =>, wake =>}`: also µs|
+|                              | for each thread block of a core, and where several cores run    |
+|                              | them; 0 where not given. All nodes launch at once               |
 | `latency` *                  | `{direct => 0.7, mesh =>, switch =>, port =>, nic =>}`: α in µs |
 | `interlatency`               | `{direct =>, switch =>, leaf =>, spine =>}`                     |
 | `leaf`                       | `[((node1, node2) -> (25,16)), ...]`: NICs below a switch, and  |
@@ -48,23 +51,24 @@ both), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s (ResCCL Fi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from hccc.diagnostics import Source
-from hccc.files.reading import read_text
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
 from hccc.lang.cluster.site import Site, read_site
 from hccc.lang.cluster.text import parse_defines
 from hccc.lang.transfer.syntax import Mistake
+from hccc.library import shipped
 from hccc.network.graph import apart
 
 MAX_BYTES = 8 << 20
 
 
 def load(path: str | Path) -> Topology:
-    """The cluster in a file. Raises `UserError`, for files that are no text too."""
-    return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
+    """The cluster in a file, or one that ships by that name. Raises `UserError`."""
+    return parse(shipped.read(Path(path), MAX_BYTES, shipped.CLUSTERS))
 
 
 def parse(source: Source) -> Topology:
@@ -78,7 +82,7 @@ def parse(source: Source) -> Topology:
         _check_reach(topology, site)
     except Mistake as mistake:
         raise mistake.in_source(source) from None
-    return topology
+    return replace(topology, name=source.name)
 
 
 def _check_reach(t: Topology, site: Site) -> None:

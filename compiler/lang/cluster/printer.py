@@ -63,6 +63,8 @@ def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
             text.append(_device(t, ranks[0]))
         if t.cores[node]:
             text.append(f"define cores = {t.cores[node]}")
+        if t.launch[node].any():
+            text.append(f"define launch = {_launch(t, node)}")
         if given:
             text.append(f"define bandwidth = {{{', '.join(given)}}}")
         if nics := [f"({ids(t, on)} -> {rate(t.shared[k])})" for k, on in _nics(t, ranks)]:
@@ -74,6 +76,13 @@ def _device(t: Topology, rank: int) -> str:
     d = t.devices[t.device[rank]]
     speeds = f"reduce => {number(d.reduce)}, block => {number(d.block)}"
     return f'define device = {{vendor => "{d.vendor}", name => "{d.name}", {speeds}}}'
+
+
+def _launch(t: Topology, node: int) -> str:
+    base, *rest = map(number, t.launch[node].tolist())
+    if rest == ["0", "0"]:
+        return base
+    return f"{{base => {base}, entry => {rest[0]}, wake => {rest[1]}}}"
 
 
 def _direct(t: Topology, node: int, links: range) -> Iterator[str]:

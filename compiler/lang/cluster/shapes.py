@@ -79,6 +79,14 @@ def size(value: Value) -> int:
     return int(count)
 
 
+def launch_times(value: Value) -> dict[str, float]:
+    """`43`, what any launch takes, or `{base => 43, entry => 0.1, wake => 90}`: µs."""
+    if isinstance(value, Num):
+        return {"base": number(value, "a launch", MAX_ALPHA, zero=True)}
+    given = mapping(value, ("base", "entry", "wake"), "launch")
+    return {key: number(x, f"`{key}`", MAX_ALPHA, zero=True) for key, x in given.items()}
+
+
 def name(value: Value, what: str) -> str:
     """A vendor's or device's name: letters, digits, space and `._+-`, at most 64."""
     if not isinstance(value, Word):

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hccc.ir.topology import Device, Rate
+from hccc.ir.topology import Device, Launch, Rate
 from hccc.lang.cluster.entries import (
     Made,
     alike,
@@ -25,6 +25,7 @@ from hccc.lang.cluster.shapes import (
     entries,
     ids,
     integer,
+    launch_times,
     mapping,
     name,
     number,
@@ -66,7 +67,8 @@ class Kind:
     at: At
     device: Device
     latency: dict[str, float]
-    cores: int = 0  # thread blocks that run at once; 0: no limit
+    cores: int  # thread blocks that run at once; 0: no limit
+    launch: Launch
     made: dict[str, list[Made]] = field(default_factory=dict)
 
     def entries(self, what: str) -> list[Entry]:
@@ -143,13 +145,13 @@ class _Reader:
 
     def __init__(self) -> None:
         self.site = Site()
-        self.device, self.latency, self.cores = Device(), dict(INSIDE), 0
+        self.device, self.latency, self.cores, self.launch = Device(), dict(INSIDE), 0, Launch()
         self.nodenum: tuple[int, At] | None = None
         self.ranks = self.made = self.most_nics = 0
         self.once: set[str] = set()
         self.readers: dict[str, Callable[[Define], None]] = {
             "nodenum": self._nodenum, "chunk": self._chunk, "device": self._device,
-            "cores": self._cores, "latency": self._latency,
+            "cores": self._cores, "launch": self._launch, "latency": self._latency,
             "bandwidth": self._bandwidth, "nic": self._nic,
             "internode": self._internode, "interbandwidth": self._interbandwidth,
             "interlatency": self._interlatency, "rail": self._rail, "leaf": self._leaf,
@@ -218,9 +220,8 @@ class _Reader:
         self.ranks += count * gpus
         if self.ranks > MAX_RANKS:
             raise Mistake("E137", f"more than {MAX_RANKS:,} GPUs", define.value.at)
-        latency = dict(self.latency)
-        kind = Kind(self.site.n_nodes, count, gpus, define.at, self.device, latency, self.cores)
-        self.site.kinds.append(kind)
+        everywhere = self.device, dict(self.latency), self.cores, self.launch
+        self.site.kinds.append(Kind(self.site.n_nodes, count, gpus, define.at, *everywhere))
         self.site.n_nodes += count
 
     def _device(self, define: Define) -> None:
@@ -248,6 +249,14 @@ class _Reader:
             self.site.kinds[-1].cores = count
         else:
             self.cores = count
+
+    def _launch(self, define: Define) -> None:
+        old = self.site.kinds[-1].launch if self.site.kinds else self.launch
+        launch = old._replace(**launch_times(define.value))
+        if self.site.kinds:
+            self.site.kinds[-1].launch = launch
+        else:
+            self.launch = launch
 
     def _interlatency(self, define: Define) -> None:
         self._first(define)

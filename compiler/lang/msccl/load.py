@@ -1,4 +1,4 @@
-"""MSCCL XML: text to a checked table of steps (both dialects, refs to msccl-formats.md §1).
+"""MSCCL XML: text to a checked table of steps (both dialects, msccl-formats §1).
 
 XML is hostile input: it is read by a streaming parser that refuses DTDs and entities
 (defusedxml), with bounds on depth, elements and every number, before anything is built from it.

@@ -1,4 +1,4 @@
-"""The transfer language (`.rccl`, DESIGN §3; ResCCL Fig. 14): text to Program.
+"""The transfer language (`.rccl`; ResCCL Fig. 14): text to Program.
 
     def ResCCLAlgo(nRanks=4, AlgoName="ring", OpType="Allgather"):
         for r in range(nRanks):
@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.diagnostics import Source, Span, UserError
-from hccc.files.reading import read_text
 from hccc.ir.arrays import I4, I8
 from hccc.ir.program import TRANSFER, Program
 from hccc.lang.transfer.evaluate import evaluate
@@ -40,6 +39,7 @@ from hccc.lang.transfer.parse import parse_text
 from hccc.lang.transfer.sink import FIELDS, STEP, Rows, Search, Sink
 from hccc.lang.transfer.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
 from hccc.lang.transfer.values import Fault
+from hccc.library import shipped
 
 MAX_BYTES = 64 << 20
 SHOWN_LOOPS = 8
@@ -51,8 +51,8 @@ def load(path: str | Path) -> Program:
 
 
 def read(path: Path | str) -> Source:
-    """The text of a program file. Raises `UserError` E401, E402, E404."""
-    return Source(str(path), read_text(Path(path), MAX_BYTES))
+    """The text of a program file, or of one that ships. Raises `UserError` E401, E402, E404."""
+    return shipped.read(Path(path), MAX_BYTES, shipped.PROGRAMS)
 
 
 def parse(source: Source) -> Program:

@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 
 from hccc import driver
 from hccc.diagnostics import Source, UserError
-from hccc.driver import XmlOptions
 from hccc.emit.msccl import xml as msccl_xml
+from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.options import Options
 from hccc.testing import correct_programs
 from tests.interop import corpus
 from tests.interop import fifo_model as runtime
 from tests.interop.expected import aliases, wanted
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.rccl"))
-STAGED = driver.Options(transport=Transport.STAGED, allocator="connection")
+STAGED = Options(transport=Transport.STAGED, allocator="connection")
 LARGE = {"hm_allgather", "hm_allreduce", "hm_reducescatter"}
 FEW = [p for p in EXAMPLES if p.stem not in LARGE]
 
@@ -32,7 +33,7 @@ FEW = [p for p in EXAMPLES if p.stem not in LARGE]
 @cache
 def staged(path: Path, channels: int = 1) -> Plan:
     """An example, compiled as MSCCL can run it."""
-    options = driver.Options(
+    options = Options(
         transport=Transport.STAGED, allocator="connection", channels=channels, prove=False
     )
     return driver.compile_file(path, options).plan
@@ -55,7 +56,7 @@ def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> 
 def export(plan: Plan, dialect: str, in_place: bool, protocol: str = "Simple") -> str | None:
     """The file, or None where the dialect has no such collective."""
     try:
-        return driver.export_msccl(plan, XmlOptions(dialect, protocol, in_place))
+        return export_msccl(plan, XmlOptions(dialect, protocol, in_place))
     except UserError as error:
         assert error.problem.code == "E522"
         return None
@@ -85,7 +86,7 @@ def test_staged_slots_lie_behind_scratch() -> None:
     plan = driver.compile_text(Source("detour.rccl", text), STAGED).plan
     assert plan.scratch_slots[1] and plan.stage_slots[1]
     for dialect, in_place, seed in product(msccl_xml.DIALECTS, (False, True), range(5)):
-        made = driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
+        made = export_msccl(plan, XmlOptions(dialect, in_place=in_place))
         executes(made, plan, dialect, in_place, seed)
 
 
@@ -123,9 +124,9 @@ def exported_random(data: st.DataObject) -> None:
     in_place = data.draw(st.booleans()) and c.op is not OpType.SENDRECV
     if c.root:
         with pytest.raises(UserError, match="E522"):
-            driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
+            export_msccl(plan, XmlOptions(dialect, in_place=in_place))
         return
-    text = driver.export_msccl(plan, XmlOptions(dialect, in_place=in_place))
+    text = export_msccl(plan, XmlOptions(dialect, in_place=in_place))
     executes(text, plan, dialect, in_place, data.draw(st.integers(0, 99)))
 
 

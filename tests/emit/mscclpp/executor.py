@@ -1,6 +1,6 @@
 """MSCCL++'s executor in plain Python, to judge JSON plans by: nothing of hccc is used here.
 
-Model (refs to msccl-formats.md §2; execution_plan.cc, execution_kernel.hpp): thread blocks run
+Model (msccl-formats §7; execution_plan.cc, execution_kernel.hpp): thread blocks run
 their operations concurrently; between two `nop`s (__syncthreads) a block's operations are done by
 different threads, so in *any* order here. A memory channel counts signals, the k-th wait needs
 the k-th signal; semaphores count likewise. Ranks start late at random: touching the memory of a

@@ -19,6 +19,7 @@ from hccc.emit.mscclpp.operations import Block, Fence, Move, Stream
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.options import Options
 from hccc.testing import correct_programs
 from tests.emit.mscclpp.executor import Machine
 from tests.interop.expected import aliases, wanted
@@ -39,7 +40,7 @@ MESH = """ResCCLAlgo(nRanks=4, OpType="Allreduce", AlgoName="hm_small"):
 
 def plan(name: str, **options: Any) -> Plan:
     """An example, proved where it was compiled."""
-    chosen = driver.Options(prove=False, **options)
+    chosen = Options(prove=False, **options)
     return driver.compile_file(EXAMPLES / f"{name}.rccl", chosen).plan
 
 
@@ -77,7 +78,7 @@ def test_large_examples(name: str, fuse: str) -> None:
 
 @pytest.mark.parametrize("fuse", ["none", "reduce", "full"])
 def test_mesh(fuse: str) -> None:
-    made = driver.compile_text(Source("mesh.rccl", MESH), driver.Options(fuse=fuse)).plan
+    made = driver.compile_text(Source("mesh.rccl", MESH), Options(fuse=fuse)).plan
     for in_place in (False, True):
         text = executes(made, in_place, range(10))
         blocks = [b for g in json.loads(text)["gpus"] for b in g["threadblocks"]]
@@ -90,7 +91,7 @@ def exported_random(data: st.DataObject) -> None:
     fuse = data.draw(st.sampled_from(["none", "reduce", "full"]))
     allocator = data.draw(st.sampled_from(["state", "connection"]))
     most = data.draw(st.sampled_from([None, 1, 2]))
-    options = driver.Options(fuse=fuse, allocator=allocator, max_blocks=most)
+    options = Options(fuse=fuse, allocator=allocator, max_blocks=most)
     made = driver.compile_program(program, options).plan
     try:
         executes(made, data.draw(st.booleans()), range(2))
@@ -139,7 +140,7 @@ def test_ranks_that_others_do_everything_for() -> None:
     """A rank without thread blocks gets one, that says when its memory may be used."""
     body = "    transfer(1, 0, 0, 0, rrc)\n    transfer(0, 1, 1, 0, recv)\n"
     header = 'ResCCLAlgo(nRanks=2, OpType="Allreduce", nChunks=1):\n'
-    made = driver.compile_text(Source("pull.rccl", header + body), driver.Options()).plan
+    made = driver.compile_text(Source("pull.rccl", header + body), Options()).plan
     assert made.n_tb.tolist()[1] == 0
     for in_place in (False, True):
         executes(made, in_place, range(20))
@@ -149,7 +150,7 @@ def test_ranks_that_others_do_everything_for() -> None:
 def test_nothing_is_written_in_vain(name: str) -> None:
     """Without any one of some operations that order, some interleaving shows it."""
     made = driver.compile_text(
-        Source("mesh.rccl", MESH), driver.Options(fuse="none", allocator="connection")
+        Source("mesh.rccl", MESH), Options(fuse="none", allocator="connection")
     ).plan
     text = mscclpp_json.dumps(made, True, domain=4)
     where = [
@@ -197,8 +198,8 @@ def test_limits_of_a_thread_block() -> None:
         "        for s in range(nRanks - 1):\n"
         "            transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)\n"
     )
-    long = driver.compile_text(Source("r.rccl", ring.format(n=40)), driver.Options()).plan
+    long = driver.compile_text(Source("r.rccl", ring.format(n=40)), Options()).plan
     refused("E533", "operations", long)
     wide = MESH.replace("nRanks=4", "nRanks=18")
-    few = driver.Options(max_blocks=1, fuse="none")
+    few = Options(max_blocks=1, fuse="none")
     refused("E533", "of rank 0", driver.compile_text(Source("m.rccl", wide), few).plan)

@@ -47,6 +47,9 @@ WRONG = {
     "too many gpus": ("define node1 = 65536\ndefine node2 = 1", "E137:2:16", "65,536 GPUs"),
     "too many nodes": ("define node1 = 99999999999 * 8", "E132:1:16", "number of nodes"),
     "no cores": (NODE + "define cores = 0", "E132:3:16", "number of cores is 0"),
+    "launch by a name": (NODE + "define launch = soon", "E035:3:17", "launch"),
+    "unknown part of a launch": (NODE + "define launch = {entri => 1}", "E138:3:18", "no `entri`"),
+    "launch of a year": (NODE + "define launch = 1e13", "E132:3:17", "more than 1,000,000"),
     "half a core": (NODE + "define cores = 1.5", "E035:3:16", "whole number"),
     "impossible id": (
         "define node1 = 2\ndefine bandwidth = {direct => [((0,2) -> (1,1))]}", "E132:2:36",

@@ -1,0 +1,99 @@
+"""facts: the figures of a Plan and of a compilation, by name, for reports, pages and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hccc.driver import Compiled
+    from hccc.ir.plan import Plan
+    from hccc.proofs.proof import Proof
+
+Facts = dict[str, object]
+
+
+def title(plan: Plan) -> str:
+    """`ring: Allreduce over 8 ranks`."""
+    c = plan.collective
+    root = f", root {c.root}" if c.rooted else ""
+    return f"{plan.name}: {c.op.value} over {c.n_ranks} ranks{root}"
+
+
+def plan_facts(plan: Plan) -> Facts:
+    """The figures of a Plan. Per rank: the most of any rank."""
+    c = plan.collective
+    facts: Facts = {
+        "name": plan.name,
+        "collective": c.op.value,
+        "ranks": c.n_ranks,
+        "chunks": c.n_chunks,
+        "transport": plan.transport.name.lower(),
+        "channels": plan.channels,
+        "warps": plan.warps,
+        "thread_blocks_per_rank": plan.blocks_per_rank,
+        "thread_blocks": int(plan.n_tb.sum()) * plan.channels,
+        "primitives": len(plan),
+        "waits": len(plan.waits.index),
+        "flags_per_rank": int(plan.n_flags.max()),
+        "scratch_chunks_per_rank": int((plan.scratch_slots + plan.stage_slots).max()),
+        "accumulate": plan.accumulate,
+    }
+    return {**facts, "root": c.root} if c.rooted else facts
+
+
+def provenance_facts(plan: Plan) -> Facts:
+    """How the Plan was made; nothing where its file does not tell."""
+    made = plan.provenance
+    if made is None:
+        return {}
+    return {
+        "made": {
+            "hccc": made.version,
+            "options": dict(made.options),
+            "scheduler": made.scheduler,
+            "cluster": made.cluster.name if made.cluster else None,
+        }
+    }
+
+
+def compiled_facts(compiled: Compiled) -> Facts:
+    """Everything known about a compilation."""
+    facts = plan_facts(compiled.plan)
+    if compiled.program is not None:
+        facts["transfers"] = len(compiled.program)
+    if compiled.pipeline is not None:
+        facts["sub_pipelines"] = compiled.pipeline.n_sub
+        facts["scheduler"] = compiled.scheduler
+    facts["proofs"] = [
+        {"name": p.name, "claim": p.claim, "detail": p.detail} for p in compiled.proofs
+    ]
+    if compiled.directory:
+        facts["plan"] = str(compiled.directory / "plan.json")
+    if compiled.sources:
+        facts["sources"] = {
+            "files": compiled.sources.files,
+            "targets": list(compiled.sources.targets),
+        }
+    if compiled.changes:
+        facts["rescheduled"] = {
+            name: {"before": before, "after": after}
+            for name, (before, after) in compiled.changes.items()
+        }
+    if compiled.warnings:
+        facts["warnings"] = [problem.as_json() for problem in compiled.warnings]
+    facts |= provenance_facts(compiled.plan)
+    return {**facts, "seconds": dict(compiled.seconds)}
+
+
+def file_facts(files: Mapping[str, int]) -> Facts:
+    """Files written and their bytes."""
+    return {"files": [{"path": path, "bytes": size} for path, size in files.items()]}
+
+
+def figures(proof: Proof) -> str:
+    """What a proof was over: `112 transfers, 8 ranks, 8 chunks`."""
+    return ", ".join(
+        f"{value:,} {key}" if isinstance(value, int) else f"{key} {value}"
+        for key, value in proof.detail.items()
+    )

@@ -1,0 +1,52 @@
+"""import_msccl: MSCCL XML to a Plan, and what its runtimes' FIFOs carry."""
+
+from __future__ import annotations
+
+from hccc.diagnostics import Source
+from hccc.interop.label import label
+from hccc.interop.msccl_plan import to_plan
+from hccc.interop.relocate import relocate
+from hccc.interruptible import interruptible
+from hccc.ir.plan import Plan
+from hccc.lang.msccl.load import Algo, parse
+from hccc.proofs.fifo import fifo, with_enough_slots
+from hccc.proofs.proof import Proof
+from hccc.proofs.prove import prove
+
+
+@interruptible
+def import_msccl(source: Source) -> tuple[Plan, Proof]:
+    """The Plan of an MSCCL XML text, and what its runtimes' FIFOs carry.
+
+    The Plan gets the queue slots it needs to run here; MSCCL's own runtimes have a fixed number,
+    which is why a schedule can be right and still hang there for long messages.
+    """
+    return imported(parse(source))
+
+
+def imported(algo: Algo) -> tuple[Plan, Proof]:
+    """The Plan of a parsed MSCCL XML text; the rest as `import_msccl`."""
+    plan = label(to_plan(algo))
+    carried = fifo(plan, algo.protocol, algo.chunks_per_loop)
+    plan = _relocated(with_enough_slots(plan))
+    limit = {
+        "protocol": algo.protocol,
+        "largest message": "none" if carried.hangs else carried.largest or "any",
+        "slots needed": plan.queue_slots,
+    }
+    claim = f"MSCCL's FIFOs ({algo.protocol}) carry messages of every size"
+    if carried.largest is not None:
+        claim = f"MSCCL's FIFOs ({algo.protocol}) carry up to {carried.largest:,} bytes, then hang"
+    return plan, Proof("fifo", claim, limit)
+
+
+def _relocated(plan: Plan) -> Plan:
+    """`plan` with every value in a slot that is long enough.
+
+    Moved values can neither race nor stay where another belongs, so where any is, the schedule is
+    proved as it was written too.
+    """
+    moved = relocate(plan)
+    if moved is not plan:
+        prove(plan)
+    return moved

@@ -1,0 +1,1 @@
+"""What ships with hccc: clusters, algorithms and MSCCL XML, found by name."""

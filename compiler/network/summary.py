@@ -1,0 +1,74 @@
+"""A Topology in a few words: its devices, and what joins them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from hccc.ir.topology import Level, Topology
+
+
+def devices(t: Topology) -> str:
+    """The devices and how many there are of each, in the order of the ranks: `8 A100, 4 H20`."""
+    names = Counter(t.devices[row].name for row in t.device.tolist())
+    return ", ".join(f"{count} {name}" for name, count in names.items())
+
+
+def network(t: Topology) -> str:
+    """What joins GPUs within nodes, then between them: `crossbar; 4 NICs a node, 2 leaves`."""
+    parts = [", ".join(_within(t)) or "none"]
+    if between := ", ".join(_between(t)):
+        parts.append(between)
+    return "; ".join(parts)
+
+
+def _within(t: Topology) -> Iterator[str]:
+    if (t.port[Level.PORT] >= 0).any():
+        yield "crossbar"
+    if (t.mesh >= 0).any():
+        yield "mesh"
+    if (t.node[t.link_src] == t.node[t.link_dst]).any():
+        yield "links"
+    a, b = _switch_nodes(t)
+    if (a == b).any():
+        yield "switches"
+
+
+def _between(t: Topology) -> Iterator[str]:
+    nic = t.port[Level.NIC]
+    if (nic >= 0).any():
+        nodes = np.unique(np.stack([t.node, nic], axis=1)[nic >= 0], axis=0)[:, 0]
+        yield f"{_spread(np.bincount(nodes, minlength=t.n_nodes))} a node"
+        yield from _tiers(t)
+    if (t.node[t.link_src] != t.node[t.link_dst]).any():
+        yield "links"
+    a, b = _switch_nodes(t)
+    if (a != b).any():
+        yield "switches"
+
+
+def _spread(counts: np.ndarray) -> str:
+    """`4 NICs`, `1 NIC`, `4 to 8 NICs`."""
+    least, most = int(counts.min()), int(counts.max())
+    number = f"{most}" if least == most else f"{least} to {most}"
+    return f"{number} NIC{'s' if most > 1 else ''}"
+
+
+def _tiers(t: Topology) -> Iterator[str]:
+    """Leaves, or rails where each of several leaves has a NIC of every node; and spines."""
+    leaf, spine = t.domain[Level.LEAF], t.domain[Level.SPINE]
+    below = np.unique(np.stack([leaf, t.node], axis=1)[leaf >= 0], axis=0)
+    leaves = np.bincount(below[:, 0])
+    if len(leaves) > 1:
+        rails = t.n_nodes > 1 and bool((leaves == t.n_nodes).all())
+        yield f"{len(leaves)} {'rails' if rails else 'leaves'}"
+    if (spines := int(spine.max(initial=-1)) + 1) > 1 or (t.port[Level.SPINE] >= 0).any():
+        yield f"{spines} spine{'s' if spines > 1 else ''}"
+
+
+def _switch_nodes(t: Topology) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes of both sides of each SWITCH group."""
+    a, b = (t.node[side.index[side.ptr[:-1]]] for side in (t.side_a, t.side_b))
+    return a, b

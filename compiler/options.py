@@ -1,0 +1,113 @@
+"""options: what may be chosen about how a Plan is made.
+
+The one declaration of each: `cli/options` makes the command line's options of these fields, and a
+plan file says which were given (`ir/provenance`). Nothing here takes long to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+from hccc.diagnostics import fail
+from hccc.ir.transport import Transport
+
+SCHEDULERS = ("auto", "hpds", "list", "round-robin")
+ALLOCATORS = ("state", "connection", "stage")
+FUSION_LEVELS = ("auto", "none", "reduce", "full")
+TARGETS = ("cuda", "hip", "cpu")
+OUTPUTS = (
+    "program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml", "mscclpp-json",
+)  # fmt: skip
+PASSES = (
+    "verify", "check_reachable", "depend", "schedule", "lower", "fuse", "place", "allocate", "sync",
+)  # fmt: skip
+BEFORE_THE_PLAN = OUTPUTS[:3]  # of a program only; nothing about them needs a proof of the plan
+
+
+def _one_of(default: str, choices: tuple[str, ...], help: str) -> Any:
+    return field(default=default, metadata={"choices": choices, "help": help})
+
+
+def _number(default: int | None, least: int, most: int | None, help: str) -> Any:
+    return field(default=default, metadata={"range": (least, most), "help": help})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to make a Plan. None keeps what the program's header says.
+
+    Raises:
+        UserError: E410 for a value that an option does not take.
+    """
+
+    scheduler: str = _one_of(
+        "auto",
+        SCHEDULERS,
+        "Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
+        "on the --cluster, up to 32,768 transfers, else HPDS; round-robin to compare.",
+    )
+    allocator: str = _one_of(
+        "state",
+        ALLOCATORS,
+        "Blocks shared by connections idle in turn, one for each, or one for each stage.",
+    )
+    fuse: str = _one_of("auto", FUSION_LEVELS, "How far to fuse primitives.")
+    transport: Transport = field(
+        default=Transport.DIRECT,
+        metadata={
+            "choices": ("direct", "staged"),
+            "help": "One-sided put and get, or send and receive through slots.",
+        },
+    )
+    slots: int = _number(2, 1, 1 << 16, "Slots of a staged queue.")
+    channels: int | None = _number(None, 1, 64, "Channels, instead of the program's nChannels.")
+    warps: int | None = _number(None, 1, 32, "Per block, instead of the program's nWarps.")
+    max_blocks: int | None = _number(
+        None, 1, None, "Most thread blocks of a rank, over all channels."
+    )
+    verify_each: bool = field(
+        default=False, metadata={"help": "Check the invariants after every pass."}
+    )
+    prove: bool = True
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value, name = getattr(self, option.name), option.name.replace("_", "-")
+            text = value.name.lower() if isinstance(value, Transport) else value
+            if (choices := option.metadata.get("choices")) and text not in choices:
+                raise fail("E410", f"--{name} {text!r} is not one of {', '.join(choices)}")
+            if limits := option.metadata.get("range"):
+                _check_range(name, value, *limits)
+        if self.slots & (self.slots - 1):
+            raise fail("E410", f"--slots {self.slots} is not a power of two")
+
+    def as_text(self) -> dict[str, str | int | bool]:
+        """What was chosen, by name, as plan files and pages have it; what was not is left out."""
+        chosen: dict[str, str | int | bool] = {}
+        for option in selectable():
+            value = getattr(self, option.name)
+            if value is not None and value is not False:
+                chosen[option.name] = value.name.lower() if isinstance(value, Transport) else value
+        return chosen
+
+    @staticmethod
+    def from_text(chosen: Mapping[str, str | int | bool]) -> Options:
+        """The options that `as_text` gave, as far as this hccc knows them."""
+        known = {option.name for option in selectable()}
+        kept: dict[str, Any] = {name: v for name, v in chosen.items() if name in known}
+        if "transport" in kept:
+            kept["transport"] = Transport[str(kept["transport"]).upper()]
+        return Options(**kept)
+
+
+def selectable() -> list[Field[Any]]:
+    """The options that users give, in order: those that have a help text."""
+    return [option for option in fields(Options) if "help" in option.metadata]
+
+
+def _check_range(name: str, value: int | None, least: int, most: int | None) -> None:
+    if value is not None and not (least <= value and (most is None or value <= most)):
+        limits = f"{least} or more" if most is None else f"{least} to {most}"
+        raise fail("E410", f"--{name} {value} is not {limits}")

@@ -1,0 +1,134 @@
+"""outputs: what can be printed of a compilation, and the directory of kernels.
+
+`OUTPUTS` has them in the order in which compiling comes to them (`--emit=NAME`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hccc.diagnostics import fail
+from hccc.driver import Compiled, Ir, OnPhase
+from hccc.emit import directory
+from hccc.emit.compare import compare
+from hccc.emit.kernels import source
+from hccc.emit.mscclpp import execution_plan
+from hccc.emit.targets import TARGETS, Target
+from hccc.inputs import timed
+from hccc.interop.export_msccl import XmlOptions, export_msccl
+from hccc.interruptible import interruptible
+from hccc.ir import blocks, dag, pipeline, plan_json, primitives, program
+from hccc.ir.blocks import Blocks
+from hccc.ir.dag import Dag
+from hccc.ir.pipeline import Pipeline
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Primitives
+from hccc.ir.program import Program
+
+Lines = Callable[[Compiled, XmlOptions], Iterable[str]]
+
+
+def lines(ir: Ir) -> Iterable[str]:
+    """Any IR, printed."""
+    match ir:
+        case Program():
+            return program.lines(ir)
+        case Dag():
+            return dag.lines(ir)
+        case Pipeline():
+            return pipeline.lines(ir)
+        case Primitives():
+            return primitives.lines(ir)
+        case Blocks():
+            return blocks.lines(ir)
+        case Plan():
+            return _text(interruptible(plan_json.dumps)(ir))
+
+
+def _before_the_plan(name: str) -> Lines:
+    def printed(compiled: Compiled, xml: XmlOptions) -> Iterable[str]:
+        ir: Program | Dag | Pipeline | None = getattr(compiled, name)
+        if ir is None:
+            message = f"--emit={name}: the input is a plan, which is made from it"
+            raise fail("E416", message, help="give the program")
+        return lines(ir)
+
+    return printed
+
+
+def _kernels(emit: Callable[[Plan], str]) -> Lines:
+    return lambda compiled, xml: _text(interruptible(emit)(compiled.plan))
+
+
+def _mscclpp(compiled: Compiled, xml: XmlOptions) -> Iterable[str]:
+    if xml.in_place is None:
+        raise fail("E524", "an MSCCL++ plan is for calls in place or out of place")
+    return _text(interruptible(execution_plan.dumps)(compiled.plan, xml.in_place))
+
+
+def _text(text: str) -> Iterable[str]:
+    yield text.removesuffix("\n")
+
+
+OUTPUTS: Mapping[str, Lines] = {
+    "program": _before_the_plan("program"),
+    "dag": _before_the_plan("dag"),
+    "pipeline": _before_the_plan("pipeline"),
+    "plan": lambda compiled, xml: lines(compiled.plan),
+    "cpu": _kernels(source.cpu),
+    "cuda": _kernels(source.cuda),
+    "hip": _kernels(source.hip),
+    "msccl-xml": lambda compiled, xml: _text(export_msccl(compiled.plan, xml)),
+    "mscclpp-json": _mscclpp,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A directory that was written: all its files and their bytes, and the seconds it took."""
+
+    files: Mapping[str, int]
+    seconds: Mapping[str, float]
+
+
+def write(
+    compiled: Compiled,
+    output: Path,
+    targets: Sequence[str] = (),
+    on_phase: OnPhase = lambda _: None,
+) -> Written:
+    """Writes the kernels of `compiled` into the directory `output`, whole or not at all.
+
+    targets: any of cuda, hip, cpu; all without.
+
+    Raises:
+        UserError: the place is taken, or cannot be written (`emit/directory`).
+    """
+    seconds: dict[str, float] = {}
+    with timed("Emission", seconds, on_phase):
+        chosen = [target for target in TARGETS if not targets or target.name in targets]
+        files = kernels(compiled.plan, chosen)
+        directory.write(output, files)
+    return Written({name: len(text.encode()) for name, text in files.items()}, seconds)
+
+
+@interruptible
+def kernels(plan: Plan, targets: Sequence[Target]) -> dict[str, str]:
+    """All files of the directory of kernels of `plan`, by name."""
+    return directory.files(plan, targets, plan_json.dumps(plan))
+
+
+def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled:
+    """`compiled`, after its directory's files were held against what its plan emits.
+
+    Raises:
+        UserError: E427, E428 (`emit/compare`).
+    """
+    if compiled.directory is None:
+        return compiled
+    seconds = dict(compiled.seconds)
+    with timed("Emission", seconds, on_phase):
+        sources = interruptible(compare)(compiled.directory, compiled.plan)
+    return replace(compiled, sources=sources, seconds=seconds)

@@ -1,0 +1,27 @@
+"""prove: all proofs over a Plan, in the order in which each relies on the ones before."""
+
+from __future__ import annotations
+
+from hccc.interruptible import interruptible
+from hccc.ir import plan_check
+from hccc.ir.plan import Plan
+from hccc.proofs.deadlock import deadlock
+from hccc.proofs.proof import Proof
+from hccc.proofs.race import race
+from hccc.proofs.result import result
+
+
+@interruptible
+def check_plan(plan: Plan) -> tuple[Proof, ...]:
+    """All proofs over a Plan, whoever made it.
+
+    Raises:
+        UserError: E31x it is not well formed (`plan_check`), E30x the first proof that fails.
+    """
+    plan_check.check(plan)
+    return prove(plan)
+
+
+def prove(plan: Plan) -> tuple[Proof, ...]:
+    """All proofs over a well-formed Plan; they index memory with its numbers."""
+    return (deadlock(plan), race(plan), result(plan))

@@ -1,0 +1,37 @@
+"""Which of several clusters runs an algorithm fastest, and why? hccc as a library.
+
+    python compare_sites.py algorithm.rccl one.cluster other.cluster ...
+
+Compiles the algorithm for each cluster that has its number of ranks, predicts a few sizes, and
+says what limits the largest of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import hccc
+
+SIZES = (1 << 20, 1 << 24, 1 << 28)
+
+
+def compare(algorithm: Path, sites: list[Path]) -> list[str]:
+    """A line for each cluster: busbw (GB/s) by size, and the bottleneck."""
+    lines = []
+    for site in sites:
+        cluster = hccc.load_cluster(site)
+        try:
+            compiled = hccc.compile(algorithm, cluster=cluster)
+        except hccc.UserError as error:  # of another size, or with links that it does not use
+            lines.append(f"{site.stem:<20} {error.problem.code}: {error.problem.message}")
+            continue
+        predicted = hccc.simulate(compiled, SIZES)
+        rates = "  ".join(f"{result.busbw:8.2f}" for result in predicted.results)
+        why = hccc.explain(compiled, SIZES[-1]).gap.bottleneck
+        lines.append(f"{site.stem:<20} {rates}  {why.name if why else 'nothing'}")
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(compare(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])))

@@ -1,0 +1,66 @@
+"""`hccc cluster`: what ships is listed, printed, and taken by name where a file is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hccc.lang.cluster import load
+from hccc.library import shipped
+from tests.cli.commandline import ROOT, Hccc
+
+FILES = sorted((ROOT / "examples" / "clusters").glob("*.cluster"))
+
+
+def test_every_cluster_is_listed(hccc: Hccc) -> None:
+    code, out, err = hccc("cluster", "list")
+    assert (code, err) == (0, "")
+    head, *rows = out.splitlines()
+    assert head.split() == ["name", "nodes", "ranks", "devices", "network", "description"]
+    assert [row.split()[0] for row in rows] == sorted(path.stem for path in FILES)
+    (topo4,) = (row for row in rows if row.startswith("resccl-topo4 "))
+    assert topo4.split()[1:5] == ["4", "32", "32", "A100-80GB"]
+    assert "crossbar; 4 NICs a node, 2 leaves" in topo4
+    assert topo4.endswith("  ResCCL Topo4: 4 servers of 8 A100 (32 GPUs)")
+
+
+def test_the_list_as_json_says_what_the_files_do(hccc: Hccc) -> None:
+    code, out, _ = hccc("cluster", "list", "--json")
+    rows = {row["name"]: row for row in json.loads(out)["clusters"]}
+    assert code == 0 and rows.keys() == {path.stem for path in FILES}
+    for path in FILES:
+        t, row = load.load(path), rows[path.stem]
+        assert (row["nodes"], row["ranks"]) == (t.n_nodes, len(t))
+        assert path.read_text().startswith(f"# {row['description']}")
+
+
+def test_a_cluster_is_printed_as_it_is(hccc: Hccc) -> None:
+    assert hccc("cluster", "show", "mi300x") == (
+        0, (ROOT / "examples/clusters/mi300x.cluster").read_text(), "",
+    )  # fmt: skip
+
+
+def test_an_unknown_name_is_one_error(hccc: Hccc) -> None:
+    code, out, err = hccc("cluster", "show", "mi300")
+    assert (code, out) == (1, "") and "help: did you mean mi300x?" in err
+    code, out, err = hccc("sim", "ring_allreduce", "--cluster", "nowhere")
+    assert (code, out) == (1, "") and f"help: {shipped.LIST_CLUSTERS}" in err
+
+
+def test_names_are_taken_where_files_are(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = ROOT / "examples"
+    call = ("-b", "1M", "-e", "1M")
+    files = ("examples/ring_allreduce.rccl", "examples/clusters/dgx-h100.cluster")
+    monkeypatch.chdir(ROOT)
+    by_path = hccc("sim", files[0], "--cluster", files[1], *call)[1].replace(files[1], "dgx-h100")
+    monkeypatch.chdir(tmp_path)
+    assert hccc("sim", "ring_allreduce", "--cluster", "dgx-h100", *call) == (0, by_path, "")
+    plans = [hccc(name, "--emit=plan") for name in ("sendrecv", examples / "sendrecv.rccl")]
+    assert plans[0] == plans[1] and plans[0][0] == 0
+    assert hccc("check", "broadcast_binomial_n8")[0] == 0
+    assert hccc("show", "mi300x", "-o", "site.svg")[0] == 0
+    assert "<svg" in (tmp_path / "site.svg").read_text()

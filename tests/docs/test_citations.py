@@ -1,0 +1,91 @@
+"""What code cites of docs/ exists, and what pages name of the code exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS
+from tests.test_architecture import ROOT
+
+FOLDERS = ("compiler", "runtime", "templates", "benchmarks", "tests", "examples", "scripts")
+KINDS = {".py", ".h", ".lark", ".jinja", ".inc", ".c", ".cpp", ".sh"}
+PAGES = {page.stem: page for page in DOCS.glob("*.md")}
+TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+
+
+def _sources() -> list[Path]:
+    """Every text of the project that may cite a page, links not followed, this file left out."""
+    return [
+        path
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in KINDS and path.is_file() and path != Path(__file__)
+    ]
+
+
+def _sections(page: str) -> set[str]:
+    """The numbers of a page's sections, `4` of `## 4. Flags`."""
+    return set(re.findall(r"^## (\d+)\. ", PAGES[page].read_text(encoding="utf-8"), re.M))
+
+
+def _cited(text: str) -> list[tuple[str, str]]:
+    """(page, section) of every citation: `kernel-protocol §4, §5`, `docs/x.md`, `docs/x.md §2`."""
+    text = re.sub(r"\n\s*(?://|#|\*)?\s*", " ", text)
+    pages = "|".join([r"docs/[\w-]+\.md", *map(re.escape, PAGES)])
+    found = []
+    for match in re.finditer(rf"(?<![\w./-])({pages})((?:,? §[\d.]+)*)", text):
+        page = match[1].removeprefix("docs/").removesuffix(".md")
+        numbers = re.findall(r"§(\d+)", match[2])
+        if numbers or match[1].startswith("docs/"):
+            found += [(page, number) for number in numbers] or [(page, "")]
+    return found
+
+
+def test_what_code_cites_exists() -> None:
+    cited = [(path, *c) for path in _sources() for c in _cited(path.read_text(encoding="utf-8"))]
+    assert len(cited) > 30
+    wrong = [
+        f"{path.relative_to(ROOT)}: {page} §{number}"
+        for path, page, number in cited
+        if page not in PAGES or (number and number not in _sections(page))
+    ]
+    assert wrong == []
+
+
+def test_citations_are_recognised() -> None:
+    text = "x (kernel-protocol §4, §5) and (docs/nowhere.md §3), the kernel-protocol; docs/a-b.md"
+    assert _cited(text) == [
+        ("kernel-protocol", "4"), ("kernel-protocol", "5"), ("nowhere", "3"), ("a-b", ""),
+    ]  # fmt: skip
+
+
+def test_nothing_cites_what_is_not_here() -> None:
+    gone = re.compile(r"\bDESIGN\b|\brefs (?:to|/)|\b(?:kernels|layout)\.md\b")
+    assert [
+        str(path.relative_to(ROOT))
+        for path in _sources()
+        if gone.search(path.read_text(encoding="utf-8"))
+    ] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES.values(), *TOP], ids=lambda page: page.stem)
+def test_pages_name_what_exists(page: Path) -> None:
+    """Links within the repository, sections of links, and paths in code spans."""
+    text = page.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)", text):
+        linked = page.parent / target if target else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor[1:] in _anchors(linked), f"{page.name} links to {target}{anchor}"
+    for path in re.findall(rf"`((?:{'|'.join(FOLDERS)}|docs)/[\w./-]*)`", text):
+        assert (ROOT / path).exists() or "NAME" in path, f"{page.name} names {path}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to headings."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    plain = (re.sub(r"[^\w\- ]", "", head.lower()) for head in heads)
+    return {head.replace(" ", "-") for head in plain}

@@ -1,0 +1,119 @@
+"""`import hccc`: every function, on every kind of input, and its errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hccc
+from hccc.options import Options
+from hccc.predict.simulation import Sizes
+from tests.cli.commandline import environment
+
+ROOT = Path(__file__).parents[1]
+RING = ROOT / "examples" / "ring_allreduce.rccl"
+HM = ROOT / "examples" / "hm_allreduce.rccl"
+DGX = ROOT / "examples" / "clusters" / "dgx-h100.cluster"
+TOPO4 = ROOT / "examples" / "clusters" / "resccl-topo4.cluster"
+XML = ROOT / "tests" / "interop" / "data" / "allreduce_pair_n2.xml"
+TEXT = """
+ResCCLAlgo(nRanks=2, AlgoName="swap", OpType="Allgather"):
+    transfer(0, 1, 0, 0, recv)
+    transfer(1, 0, 0, 1, recv)
+"""
+
+
+def test_all_names_are_there() -> None:
+    for name in hccc.__all__:
+        assert getattr(hccc, name) is not None
+    assert set(hccc.__all__) == set(dir(hccc))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = hccc.nothing  # type: ignore[attr-defined]
+
+
+def test_importing_takes_nothing_heavy() -> None:
+    program = "import sys, hccc\nsys.exit(sorted({'numpy', 'numba', 'click'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.strip()) == (1, "[]") or done.returncode == 0
+
+
+def test_a_path_a_text_a_source_and_a_program_compile_to_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "swap.rccl"
+    path.write_text(TEXT)
+    compiled = [hccc.compile(x) for x in (path, str(path), TEXT, hccc.Source("swap.rccl", TEXT))]
+    program = compiled[0].program
+    assert program is not None
+    compiled.append(hccc.compile(program))
+    assert len({len(one.plan) for one in compiled}) == 1
+    assert {p.name for p in compiled[-1].proofs} == {"program", "deadlock", "race", "result"}
+
+
+def test_a_directory_is_checked_and_simulated_as_it_was_made(tmp_path: Path) -> None:
+    compiled = hccc.compile(HM, Options(channels=2), cluster=TOPO4)
+    written = hccc.write(compiled, tmp_path / "kernels", ["cpu"])
+    assert "plan.json" in written.files
+    assert sum(written.files.values()) > 10_000
+    again = hccc.check(tmp_path / "kernels")
+    assert again.sources is not None
+    made = again.plan.provenance
+    assert made is not None and made.cluster is not None
+    assert made.options["channels"] == 2
+    assert made.version == hccc.__version__
+    assert made.cluster.name == str(TOPO4)
+    here, there = (hccc.simulate(x, [1 << 20]).results[0].time for x in (compiled, again))
+    assert here == there  # on the cluster that is in plan.json
+
+
+def test_simulate_and_explain() -> None:
+    compiled = hccc.compile(RING, cluster=DGX)
+    simulation = hccc.simulate(compiled, Sizes(1 << 10, 1 << 20, 32.0), hccc.Call(window=1))
+    assert [result.size for result in simulation.results] == [1 << 10, 1 << 15, 1 << 20]
+    assert all(result.time > 0 for result in simulation.results)
+    assert "ring_allreduce: Allreduce over 8 ranks" in simulation.text()
+    rows = hccc.simulate(RING, 1 << 20, cluster=DGX, vs=True).rows
+    assert [figures.name for figures in rows[0]][:2] == ["hccc", "NCCL ring"]
+    explanation = hccc.explain(compiled, 1 << 20)
+    assert sum(explanation.gap.parts.values()) == pytest.approx(explanation.gap.run.time)
+
+
+def test_show_draws() -> None:
+    compiled = hccc.compile(RING, cluster=DGX)
+    for what in (None, "topology", "dag", "pipeline", "timeline"):
+        assert "<svg" in hccc.show(compiled, what).svg
+    assert "<svg" in hccc.show(hccc.load_cluster(DGX)).svg
+
+
+def test_a_plan_and_xml_go_in_too() -> None:
+    compiled = hccc.compile(RING)
+    assert len(hccc.check(compiled.plan).proofs) == 3
+    assert len(hccc.check(compiled).proofs) == 3
+    assert hccc.compile(XML).program is None
+    assert hccc.compile(XML, reschedule=True).program is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        (lambda: hccc.compile("nothing.rccl"), "E401"),
+        (lambda: hccc.compile(TEXT.replace("recv", "rrc")), "E109"),
+        (lambda: hccc.compile(TEXT, cluster=DGX), "E130"),
+        (lambda: hccc.load_cluster("define\n"), "E030"),
+        (lambda: hccc.simulate(TEXT), "E424"),
+        (lambda: hccc.explain(TEXT), "E424"),
+        (lambda: hccc.show(TEXT, "timeline"), "E424"),
+        (lambda: hccc.show(XML, "dag"), "E434"),
+        (lambda: Options(channels=65), "E410"),
+        (lambda: Options(fuse="everything"), "E410"),
+    ],
+)
+def test_what_is_wrong_is_one_exception(wrong, code) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(hccc.UserError) as caught:
+        wrong()
+    problem = caught.value.problem
+    assert problem.message in str(caught.value)
+    assert problem.code == code
