@@ -25,7 +25,7 @@ from hccc import __version__
 from hccc.diagnostics import Problem, UserError
 
 EXIT_USER, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
-_USAGE = {"E400", "E410", "E415", "E416"}  # what is wrong is the command line itself
+_USAGE = {"E400", "E410", "E415", "E416", "E418"}  # what is wrong is the command line itself
 _CLOSE = 0.75  # how alike an option has to be to be suggested
 
 

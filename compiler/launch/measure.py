@@ -56,7 +56,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.minbytes > self.maxbytes:
             message = f"-b {self.minbytes:,} is more than -e {self.maxbytes:,}"
-            raise fail("E410", message, help="a smaller -b, or a larger -e")
+            raise fail("E415", message, help="a smaller -b, or a larger -e")
 
     def schedule(self, plan: Plan) -> Schedule:
         """What to measure at each type and reduction."""

@@ -76,10 +76,10 @@ class Sizes:
     factor: float = 4.0
 
     def all(self) -> list[int]:
-        """The sizes, smallest first. Raises E410 for none, E418 for too many."""
+        """The sizes, smallest first. Raises E415 for none, E418 for too many."""
         if self.smallest > self.largest:
             message = f"-b {self.smallest:,} is more than -e {self.largest:,}"
-            raise fail("E410", message, help="a smaller -b, or a larger -e")
+            raise fail("E415", message, help="a smaller -b, or a larger -e")
         sizes = [self.smallest]
         while (size := max(int(sizes[-1] * self.factor), sizes[-1] + 1)) <= self.largest:
             sizes.append(size)

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 RING = str(ROOT / "examples" / "ring_allreduce.rccl")
 
 # The errors whose exit code is 2: what is wrong is the command line itself.
-USAGE = ("error[E400]", "error[E410]", "error[E415]", "error[E416]")
+USAGE = ("error[E400]", "error[E410]", "error[E415]", "error[E416]", "error[E418]")
 # What is wrong: the command line (with {names} of what `place` makes), and a word of the error.
 CASES: dict[str, tuple[list[str], str]] = {
     "missing file": (["nothing.rccl", "-o", "{out}"], "No such file"),

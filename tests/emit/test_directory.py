@@ -125,16 +125,23 @@ def test_a_link_or_directory_in_the_way_is_refused(tmp_path: Path, name: str) ->
     assert (place / "ring.h").read_text() == "old"
 
 
+def make(place: Path, what: str) -> None:
+    """What is at the place before: nothing, or one of these."""
+    if what == "empty":
+        place.mkdir(parents=True)
+    elif what == "kernels":
+        directory.write(place, dict.fromkeys(FILES, "old") | {"plan.json": FILES["plan.json"]})
+    elif what == "another algorithm":
+        directory.write(place, TREE_FILES)
+
+
 @pytest.mark.parametrize("before", ["nothing", "empty", "kernels"])
 @pytest.mark.parametrize("after", [0, 3, 8])
 def test_a_failure_leaves_things_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: int
 ) -> None:
     place = tmp_path / "deep" / "kernels"
-    if before == "empty":
-        place.mkdir(parents=True)
-    elif before == "kernels":
-        directory.write(place, dict.fromkeys(FILES, "old") | {"plan.json": FILES["plan.json"]})
+    make(place, before)
     found = sorted(tmp_path.rglob("*")), held(tmp_path)
     calls = iter(range(100))
     real = Path.open
@@ -160,12 +167,7 @@ def test_a_failing_rename_leaves_things_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: int
 ) -> None:
     place = tmp_path / "deep" / "kernels"
-    if before == "empty":
-        place.mkdir(parents=True)
-    elif before == "kernels":
-        directory.write(place, dict.fromkeys(FILES, "old") | {"plan.json": FILES["plan.json"]})
-    elif before == "another algorithm":
-        directory.write(place, TREE_FILES)
+    make(place, before)
     found = sorted(tmp_path.rglob("*")), held(tmp_path)
     calls = iter(range(100))
 

@@ -149,7 +149,8 @@ class _Rewrite(ast.NodeTransformer):
         assert isinstance(node.target, ast.Name)
         name = ast.Name(node.target.id, ast.Load())
         plain = ast.Assign([node.target], ast.BinOp(name, node.op, node.value))
-        return self.visit(ast.copy_location(plain, node))
+        seen: ast.AST = self.visit(ast.copy_location(plain, node))
+        return seen
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
