@@ -163,7 +163,7 @@ def ring_table(ranks: list[int], checkout: Path | None) -> Table:
 
 def main() -> None:
     """Prints both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--ranks", default="64,256,1024")
     parser.add_argument("--large", action="store_true", help="2,048 and 4,096 ranks too")
     parser.add_argument("--rings", default="8,32,64,128")

@@ -64,7 +64,7 @@ def in_process(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--ranks", default="64,256,1024")
     parser.add_argument("--size", type=int, default=1 << 30)
     parser.add_argument("--micro-batch", type=int, default=0, help="bytes; 0: the default")

@@ -9,6 +9,8 @@ them (staged send / recv), one-sided unfused, and as hccc compiles them by defau
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
@@ -23,16 +25,16 @@ PUBLISHED = {"Topo1": 8, "Topo2": 16, "Topo3": 8, "Topo4": 16}
 MSCCL = {"Topo1": 14, "Topo2": 30, "Topo3": 14, "Topo4": 30}
 ALLOCATORS = ("state", "stage", "connection")
 MODES = {
-    "staged": {"transport": Transport.STAGED},
-    "one-sided": {"fuse": "none"},
-    "default": {},
+    "staged": Options(transport=Transport.STAGED),
+    "one-sided": Options(fuse="none"),
+    "default": Options(),
 }
 
 
 def blocks(op: str, topology: str, allocator: str, mode: str) -> int:
     """The most thread blocks of any rank, per lane."""
     text = hierarchical_mesh(op, *TOPOLOGIES[topology], channels=1)
-    options = Options(allocator=allocator, **MODES[mode])  # type: ignore[arg-type]
+    options = replace(MODES[mode], allocator=allocator)
     return int(compile_text(Source("benchmark.rccl", text), options).plan.n_tb.max())
 
 

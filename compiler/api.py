@@ -27,12 +27,12 @@ from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.options import Options
 from hccc.outputs import Written
+from hccc.pictures.canvas import Picture
+from hccc.pictures.page import Subject, draw_cluster
 from hccc.predict import explanation, simulation
 from hccc.predict.explanation import Explanation
 from hccc.predict.simulation import Call, Simulation, Sizes
 from hccc.proofs.prove import check_plan
-from hccc.show.canvas import Picture
-from hccc.show.page import Subject, draw_cluster
 
 Given = str | Path | Source | Program | Plan | Compiled
 DEFAULT_SIZE = 64 << 20

@@ -3,13 +3,15 @@
 Every error that a user can cause is a `Problem` inside a `UserError`; the command line prints
 it and exits with code 1. `InternalError` is a bug in hccc.
 
-`hccc.codes` has every code and what it means.
+`hccc.codes` has every code and what it means. W2xx are warnings: the program is right, but hardly
+as meant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from hccc.codes import CODES
 
@@ -66,13 +68,17 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where, and what to do about it. Its code is one of `CODES`."""
+    """One thing that is wrong, or (a warning) right but hardly meant; where, and what to do.
+
+    Its code is one of `CODES`.
+    """
 
     code: str
     message: str
     span: Span | None = None
     notes: Sequence[Note] = field(default=())
     help: str | None = None
+    severity: Literal["error", "warning"] = "error"
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
@@ -81,7 +87,7 @@ class Problem:
     def render(self) -> str:
         """The problem as the command line prints it."""
         place = f"{self.span}: " if self.span else ""
-        parts = [f"{place}error[{self.code}]: {self.message}"]
+        parts = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if self.span:
             parts.append(self.span.caret())
         for note in self.notes:
@@ -96,6 +102,7 @@ class Problem:
         """The problem as `--json` reports it."""
         return {
             "code": self.code,
+            "severity": self.severity,
             "message": self.message,
             "place": str(self.span) if self.span else None,
             "notes": [

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hccc import __version__
+from hccc.analysis.redundant import redundant
 from hccc.candidates import Candidate, evaluate, pick
 from hccc.diagnostics import InternalError, Problem, Source, UserError
 from hccc.emit.compare import Sources
@@ -199,14 +200,17 @@ def _compile(
     assert isinstance(plan, Plan)
     assert isinstance(ordered, Pipeline)
     proofs: tuple[Proof, ...] = (_verified(verified),)
+    warnings: tuple[Problem, ...] = ()
     if options.prove:
         with hook.phase("Proof"):
             proofs += prove(plan)
+        with hook.phase("Analysis"):
+            warnings = redundant(verified)
     if topology is not None:
         plan = _tuned(plan, topology, hook)
     plan = replace(plan, provenance=_provenance(options, scheduler, topology))
     return CompiledProgram(
-        plan=plan, proofs=proofs, seconds=hook.seconds,
+        plan=plan, proofs=proofs, seconds=hook.seconds, warnings=warnings,
         scheduler=scheduler, program=verified, dag=tasks, pipeline=ordered, topology=topology,
     )  # fmt: skip
 

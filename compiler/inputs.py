@@ -51,12 +51,19 @@ _MOST = {
 }
 
 
-def kind_of(text: str) -> Kind:
-    """What a text is, by how it begins: no program begins with a brace or an angle bracket."""
+def kind_of(text: str, name: str = "") -> Kind:
+    """What a text is, by what it holds: no program begins with a brace or an angle bracket.
+
+    A cluster is known by its `define` lines, so that a mistake in the first is told as what it
+    is; where nothing tells, a file called `name` that ends in `.cluster` is one.
+    """
     head = text[:HEAD]
-    if re.match(r"(?:\s|#[^\n]*\n)*define\b", head):
-        return Kind.CLUSTER
-    return {"{": Kind.PLAN, "<": Kind.XML}.get(head.lstrip()[:1], Kind.PROGRAM)
+    if kind := {"{": Kind.PLAN, "<": Kind.XML}.get(head.lstrip("\ufeff \t\r\n")[:1]):
+        return kind
+    if re.search(r"^\s*(def\s+)?ResCCLAlgo\b", head, re.MULTILINE):
+        return Kind.PROGRAM
+    defines = re.search(r"^\s*define\b", head, re.MULTILINE)
+    return Kind.CLUSTER if defines or name.endswith(".cluster") else Kind.PROGRAM
 
 
 def read(path: Path) -> Source:
@@ -65,7 +72,7 @@ def read(path: Path) -> Source:
     Raises:
         UserError: E401, E402, E404.
     """
-    return shipped.read(path, lambda head: _MOST[kind_of(head)])
+    return shipped.read(path, lambda head: _MOST[kind_of(head, str(path))])
 
 
 def opened(path: Path) -> Path | Source:
@@ -105,7 +112,7 @@ def load(
     """
     kernels, text = (None, given) if isinstance(given, Source) else _directory(given)
     options = options or Options()
-    kind = Kind.PLAN if kernels else kind_of(text.text)
+    kind = Kind.PLAN if kernels else kind_of(text.text, text.name)
     if reschedule:
         return _rescheduled(text, options, topology, on_phase, on_pass)
     if kind not in (Kind.PLAN, Kind.XML):
@@ -156,7 +163,7 @@ def _rescheduled(
     text: Source, options: Options, topology: Topology | None, on_phase: OnPhase, on_pass: OnPass
 ) -> Compiled:
     """MSCCL XML, proved as it is, raised to a program, compiled like any other."""
-    if kind_of(text.text) is not Kind.XML:
+    if kind_of(text.text, text.name) is not Kind.XML:
         raise fail(
             "E416", f"--reschedule: {text.name} is not MSCCL XML", help="programs always are"
         )

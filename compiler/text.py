@@ -19,8 +19,14 @@ def clean(text: str, longest: int = LONGEST) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
+def fixed(value: float, digits: int) -> str:
+    """`digits` decimals, thousands apart, and never a zero with a minus: `1,370.31`, `0.0`."""
+    return f"{round(value, digits) + 0.0:,.{digits}f}"
+
+
 def number(value: float) -> str:
     """Three significant digits, thousands apart: `1,117`, `12.5`, `0.0042`."""
+    value += 0.0  # -0.0 becomes 0.0
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -35,7 +41,8 @@ def size(count: float) -> str:
 
 
 def time(us: float) -> str:
-    """`12.3 µs`, `4.56 ms`, `1.2 s`."""
+    """`12.3 µs`, `4.56 ms`, `1.2 s`; less than a picosecond is none."""
+    us = round(us, 6) + 0.0
     for unit, factor in (("s", 1e6), ("ms", 1e3)):
         if us >= factor:
             return f"{us / factor:.4g} {unit}"
@@ -44,8 +51,8 @@ def time(us: float) -> str:
 
 def rate(value: Rate) -> str:
     """`25 GB/s × 2`."""
-    lanes = f" × {value.lanes}" if value.lanes > 1 else ""
-    return f"{number(value.bandwidth)} GB/s{lanes}"
+    count = f" × {value.parallel}" if value.parallel > 1 else ""
+    return f"{number(value.bandwidth)} GB/s{count}"
 
 
 def runs(numbers: Iterable[int], most: int = 6, prefix: str = "") -> str:
@@ -69,7 +76,9 @@ def named(kind: str, numbers: Sequence[int], most: int = 6) -> str:
 
 
 def _plural(kind: str) -> str:
-    return "leaves" if kind == "leaf" else f"{kind}es" if kind.endswith("ch") else f"{kind}s"
+    return (
+        "leaves" if kind == "leaf" else f"{kind}es" if kind.endswith(("ch", "ss")) else f"{kind}s"
+    )
 
 
 def count(n: int, what: str) -> str:

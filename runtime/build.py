@@ -22,9 +22,9 @@ from functools import cache
 from pathlib import Path
 
 from hccc.diagnostics import Note, UserError, fail
+from hccc.dtypes import NAMES, OPS
 from hccc.files.libraries import FOLDER, name_of, stem_of
 from hccc.files.writing import beside, remove_leftovers
-from hccc.runtime.layout import DTYPES, OPS
 
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
@@ -41,8 +41,8 @@ class Variant:
     op: str = "sum"
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise fail("E417", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(DTYPES)}")
+        if self.dtype not in NAMES:
+            raise fail("E417", f"unknown dtype `{self.dtype}`", help=f"one of: {', '.join(NAMES)}")
         if self.op not in OPS:
             raise fail("E411", f"unknown reduction `{self.op}`", help=f"one of: {', '.join(OPS)}")
 

@@ -160,8 +160,9 @@ class CudaCommunicator:
         """Runs the collective in the current stream, waits, and returns the kernel's seconds.
 
         `inputs[r]`, `outputs[r]`: CuPy arrays of rank r, None where the collective has none
-        there. bfloat16 may be passed as uint16. Raises UserError E414 (build), E422 and E423
-        (buffers), E432 (does not fit), E454 (too large), LaunchError E420 (deadline).
+        there. What CuPy lacks (bfloat16, 8-bit floats) may be passed as uint16 or uint8. Raises
+        UserError E414 (build), E422 and E423 (buffers), E432 (does not fit), E454 (too large),
+        LaunchError E420 (deadline).
         """
         check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
@@ -177,7 +178,7 @@ class CudaCommunicator:
     def _run(self, kernel: Any, params: Any) -> float:
         events = self.device.cupy.cuda.Event
         start, stop = events(), events()
-        grid = (self.shape.blocks * self.shape.lanes, self.shape.ranks)
+        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
         start.record()
         # Not RawKernel's own cooperative flag: with it CuPy compiles relocatable code and links
         # a library that wheels do not bring, which only grid-wide barriers would need.
@@ -190,7 +191,7 @@ class CudaCommunicator:
     def _kernel(self, variant: Variant) -> Any:
         if variant not in self._kernels:
             kernel = self._load(variant)
-            blocks = self.shape.blocks * self.shape.lanes * self.shape.ranks
+            blocks = self.shape.blocks * self.shape.channels * self.shape.ranks
             _check_grid(self.device, kernel, blocks, self.threads)
             self._kernels[variant] = kernel
         return self._kernels[variant]

@@ -40,7 +40,7 @@ class Fault:
 
     rank: int
     thread_block: int
-    lane: int
+    channel: int
     primitive: int | None
     micro_batch: int
     flag: int
@@ -54,7 +54,7 @@ class Fault:
         return Fault(
             rank=record.rank,
             thread_block=record.thread_block,
-            lane=record.lane,
+            channel=record.lane,
             primitive=record.primitive if record.primitive >= 0 else None,
             micro_batch=record.micro_batch,
             flag=record.flag,
@@ -64,7 +64,7 @@ class Fault:
         )
 
     def __str__(self) -> str:
-        place = f"rank {self.rank}, thread block {self.thread_block}, lane {self.lane}"
+        place = f"rank {self.rank}, thread block {self.thread_block}, channel {self.channel}"
         if self.primitive is not None:
             place += f", primitive {self.primitive}, micro-batch {self.micro_batch}"
         waited = _WAITED_FOR[self.kind].format(self.flag)

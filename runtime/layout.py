@@ -1,6 +1,6 @@
 """How many bytes a launch needs: the same sizes as `include/hccc/layout.h`.
 
-A block of `count` elements is cut into `sub` chunks, a chunk into `lanes` parts, a part into
+A block of `count` elements is cut into `sub` chunks, a chunk into `channels` parts, a part into
 micro-batches; parts and micro-batches are whole numbers of 16 bytes. A test compares every
 number with the C header. Numbers here have no bounds; `too_large` says which launches the header
 refuses because they have.
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 import ml_dtypes
 import numpy as np
 
+from hccc import dtypes
 from hccc.ir.collective import Collective
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES, default_micro_batch
@@ -26,18 +27,9 @@ MOST_BYTES = 1 << 62  # of anything
 MOST_USER_BLOCKS = 1 << 20  # blocks of `count` elements in a user buffer
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
-    "int8": np.dtype(np.int8),
-    "uint8": np.dtype(np.uint8),
-    "int32": np.dtype(np.int32),
-    "uint32": np.dtype(np.uint32),
-    "int64": np.dtype(np.int64),
-    "uint64": np.dtype(np.uint64),
-    "float16": np.dtype(np.float16),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float32": np.dtype(np.float32),
-    "float64": np.dtype(np.float64),
+    dtype.name: np.dtype(getattr(np if hasattr(np, dtype.numpy) else ml_dtypes, dtype.numpy))
+    for dtype in dtypes.ALL
 }
-OPS = ("sum", "prod", "min", "max", "avg")
 
 
 def round_up(n: int, to: int) -> int:
@@ -60,7 +52,7 @@ class Shape(KernelShape):
 
     def sizes(self, count: int, size: int, micro_batch: int = 0) -> Sizes:
         """How `count` elements of `size` bytes are cut; `micro_batch` in bytes, 0 by the part."""
-        pieces = self.sub * self.lanes
+        pieces = self.sub * self.channels
         part = round_up(-(-count // pieces), ALIGNMENT // size)
         wanted = micro_batch if micro_batch > 0 else default_micro_batch(part * size, self.grain)
         wanted = min(wanted, LARGEST_MICRO_BATCH)
@@ -70,14 +62,14 @@ class Shape(KernelShape):
     def scratch_bytes(self, count: int, size: int, micro_batch: int = 0) -> int:
         """Bytes of one rank's scratch memory."""
         s = self.sizes(count, size, micro_batch)
-        chunks = (self.scratch + self.stage) * self.lanes * s.part
-        return (chunks + self.queues * self.lanes * self.slots * s.micro) * size
+        chunks = (self.scratch + self.stage) * self.channels * s.part
+        return (chunks + self.queues * self.channels * self.slots * s.micro) * size
 
     def too_large(self, count: int, size: int, micro_batch: int = 0) -> str | None:
         """What of a launch does not fit where it is kept: None for what hccc_fits lets pass."""
         s = self.sizes(count, size, micro_batch)
         most = MOST_QUEUED_BATCHES if self.queues else MOST_BATCHES
-        furthest = (MOST_USER_BLOCKS * count + self.sub * self.lanes * s.part) * size
+        furthest = (MOST_USER_BLOCKS * count + self.sub * self.channels * s.part) * size
         for what, value, limit in (
             ("micro-batches in a part of a chunk", s.batches, most),
             (f"bytes in a buffer of {MOST_USER_BLOCKS:,} blocks", furthest, MOST_BYTES),
@@ -90,12 +82,12 @@ class Shape(KernelShape):
     @property
     def launch_blocks(self) -> int:
         """Thread blocks of a launch of all ranks."""
-        return self.ranks * self.blocks * self.lanes
+        return self.ranks * self.blocks * self.channels
 
     @property
     def ready_at(self) -> int:
         """The first ready counter, in counters."""
-        return self.lanes * self.flags
+        return self.channels * self.flags
 
     @property
     def done_at(self) -> int:
@@ -115,12 +107,12 @@ class Shape(KernelShape):
     @property
     def state_at(self) -> int:
         """The first of the blocks' states."""
-        return self.finished_at + self.blocks * self.lanes
+        return self.finished_at + self.blocks * self.channels
 
     @property
     def flag_bytes(self) -> int:
         """Bytes of one rank's flags."""
-        return (self.state_at + self.blocks * self.lanes) * FLAG_STRIDE
+        return (self.state_at + self.blocks * self.channels) * FLAG_STRIDE
 
 
 def shape_of(plan: Plan) -> Shape:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hccc.diagnostics import fail
+from hccc.dtypes import STAND_IN
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.build import Variant
@@ -16,7 +17,6 @@ from hccc.runtime.layout import DTYPES, Shape, buffer_elements
 
 DEFAULT_TIMEOUT_S = 30.0
 INT = (1 << 31) - 1
-_BY_WIDTH = {1: "uint8", 2: "float16", 4: "uint32", 8: "uint64"}
 
 
 class Array(Protocol):
@@ -29,6 +29,7 @@ class Array(Protocol):
     @property
     def size(self) -> int:
         """How many elements."""
+        ...
 
     @property
     def flags(self) -> Any:
@@ -77,13 +78,13 @@ class Request:
         """
         if collective.reduces or collective.op is OpType.CUSTOM:
             return Variant(self.dtype, self.op)
-        return Variant(_BY_WIDTH[self.itemsize])
+        return Variant(STAND_IN[self.dtype])
 
 
 def check_shape(shape: Shape) -> None:
     """Raises UserError E454 for more thread blocks than one launch may have."""
     if shape.launch_blocks > MOST_BLOCKS:
-        counts = f"{shape.ranks} ranks of {shape.blocks} thread blocks in {shape.lanes} channels"
+        counts = f"{shape.ranks} ranks of {shape.blocks} thread blocks in {shape.channels} channels"
         raise fail(
             "E454",
             f"{counts} are {shape.launch_blocks:,}, more than the {MOST_BLOCKS:,} of a launch",
@@ -100,7 +101,7 @@ def check_size(shape: Shape, request: Request) -> None:
 
 def _check_dtype(array: Array, request: Request, what: str) -> None:
     wanted = DTYPES[request.dtype]
-    bits = request.dtype == "bfloat16" and array.dtype == np.uint16
+    bits = wanted.isbuiltin != 1 and array.dtype == np.dtype(f"u{wanted.itemsize}")
     if array.dtype != wanted and not bits:
         raise fail("E422", f"{what} is {array.dtype}, the launch is {request.dtype}")
 

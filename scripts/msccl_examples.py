@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hccc import driver
+from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.primitives import Transport
+from hccc.options import Options
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MOST_DOUBLING = 8 << 20  # bytes: longer ones need more messages than a FIFO of Simple holds
@@ -166,10 +168,10 @@ def files() -> dict[str, str]:
         f"{name}.xml": ORIGIN.format(f"{title}, 8 ranks", "") + "\n".join(schedule.lines()) + "\n"
         for name, (title, schedule) in written.items()
     }
-    options = driver.Options(transport=Transport.STAGED, allocator="connection")
+    options = Options(transport=Transport.STAGED, allocator="connection")
     for name, program, dialect, title in EXPORTED:
         plan = driver.compile_file(EXAMPLES / f"{program}.rccl", options).plan
-        text = driver.export_msccl(plan, driver.XmlOptions(dialect=dialect))
+        text = export_msccl(plan, XmlOptions(dialect=dialect))
         origin = f" with its exporter, from examples/{program}.rccl"
         found[f"{name}.xml"] = ORIGIN.format(title, origin) + text
     return found

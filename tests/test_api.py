@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_all_names_are_there() -> None:
         assert getattr(hccc, name) is not None
     assert set(hccc.__all__) == set(dir(hccc))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = hccc.nothing  # type: ignore[attr-defined]
+        _ = hccc.nothing
 
 
 def test_importing_takes_nothing_heavy() -> None:
@@ -111,7 +112,7 @@ def test_a_plan_and_xml_go_in_too() -> None:
         (lambda: Options(fuse="everything"), "E410"),
     ],
 )
-def test_what_is_wrong_is_one_exception(wrong, code) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_wrong_is_one_exception(wrong: Callable[[], object], code: str) -> None:
     with pytest.raises(hccc.UserError) as caught:
         wrong()
     problem = caught.value.problem

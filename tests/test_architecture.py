@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     # What everybody may use.
     "codes": set(),
     "diagnostics": {"codes"},
+    "dtypes": set(),
     "interruptible": set(),
     "jit": set(),
     "render": set(),
@@ -46,12 +47,13 @@ ALLOWED: dict[str, set[str]] = {
     "proofs": BELOW | {"analysis", "interruptible", "jit"},
     "sim": BELOW | {"jit", "network"},
     "synth": BELOW | {"jit", "network", "sim"},
-    "emit": BELOW | {"files", "render"},
+    "emit": BELOW | {"dtypes", "files", "render"},
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
-    "runtime": BELOW | {"files"},
+    "runtime": BELOW | {"dtypes", "files"},
     # What joins them.
     "driver": BELOW
-    | {"candidates", "emit", "interruptible", "lang", "options", "passes", "proofs", "sim"},
+    | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
+       "sim"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
        "options", "proofs"},
@@ -61,17 +63,17 @@ ALLOWED: dict[str, set[str]] = {
     "predict": BELOW
     | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
        "network", "options", "passes", "proofs", "sim", "synth", "text"},
-    "show": BELOW
+    "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
        "options", "predict", "render", "sim", "text"},
     "profile": BELOW | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
     "testing": BELOW
-    | {"driver", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
+    | {"driver", "dtypes", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
     "api": BELOW
-    | {"driver", "inputs", "options", "outputs", "predict", "proofs", "show"},
+    | {"driver", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
     "cli": BELOW
-    | {"driver", "facts", "files", "inputs", "interop", "lang", "launch", "library", "network",
-       "options", "outputs", "predict", "profile", "runtime", "show", "testing"},
+    | {"driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch", "library",
+       "network", "options", "outputs", "pictures", "predict", "profile", "runtime", "testing"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -38,9 +38,11 @@ class Kernel(Protocol):
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
         """Seconds of each of `n` launches one behind the other."""
+        ...
 
     def resources(self, request: Request) -> str:
         """What a thread block takes, after the first launch; "" where that is not known."""
+        ...
 
 
 class Machine(Protocol):
@@ -52,23 +54,27 @@ class Machine(Protocol):
 
     def facts(self) -> dict[str, str]:
         """What a reader must know of it."""
+        ...
 
     def kernel(self, plan: Plan, folder: Path, interpreted: bool) -> Kernel:
         """Writes the sources of a kernel into `folder`; it is not built yet."""
+        ...
 
     def bind(self, kernel: Kernel, dtype: str, op: str) -> Bind:
         """For `perf.measure`."""
+        ...
 
     def copies(self, size: int, n: int) -> list[float]:
         """Seconds of each of `n` plain copies of `size` bytes in device memory."""
+        ...
 
 
 class HostKernel(CpuCommunicator):
     """A kernel of CPU threads."""
 
-    def build(self, request: Request | Sequence[Request]) -> None:
+    def build(self, requests: Request | Sequence[Request]) -> None:
         """Compiles."""
-        super().build([request] if isinstance(request, Request) else request)
+        super().build([requests] if isinstance(requests, Request) else requests)
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
         """Launches."""
@@ -96,7 +102,7 @@ class GpuKernel(CudaCommunicator):
         kernel = self._kernel(request.variant(self.collective)).kernel
         table = self._table([a.data.ptr for a in inputs], [a.data.ptr for a in outputs], request)
         params = self._params(table, request)
-        grid = (self.shape.blocks * self.shape.lanes, self.shape.ranks)
+        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
         events = [cuda.Event() for _ in range(n + 1)]
         self._fault.fill(0)
         # The host needs longer to launch a small collective than the GPU to run it: let it get

@@ -1,9 +1,9 @@
-"""kin: labels of `ancestry` whose forests keep to one chunk.
+"""chunk_forests: labels of `ancestry` whose forests keep to one chunk.
 
-`sync` leaves out every wait that others imply, so the way a chunk takes is hard to see in what is
-left: it may lead through another chunk's primitive and back. Here everyone's parent is, where there
-is one, the nearest primitive *of its own kin* that is known to come before (or after) it: of all
-blocks that its own block has waited for so far, the last of its kin that they had run by then.
+`sync` leaves out every wait that others imply, so the path of a chunk is hard to see in what is
+left: it may lead through another chunk's primitive and back. Here the parent of a primitive is,
+where there is one, the nearest primitive *of its own chunk* that is known to come before (or after)
+it: of all blocks that its block has waited for so far, the last of its chunk that they had run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ NEIGHBOURS = 64  # blocks to remember for each
 
 
 @njit
-def _parents(label: I4, ptr: I8, pred: I4, kin: I4, runs: I8, kinds: int) -> None:
-    """Makers and takers of one's own kin. runs: i8[n], (block, kin, primitive) in one number each,
-    sorted."""
+def _parents(label: I4, ptr: I8, pred: I4, chunk: I4, runs: I8, n_chunks: int) -> None:
+    """Sets each primitive's maker and taker to one of its own chunk, where there is one.
+
+    runs: i8[n], (block, chunk, primitive) in one number each, sorted.
+    """
     n = len(label)
     maker, taker = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-    last = np.full(kinds, -1, np.int32)
+    last = np.full(n_chunks, -1, np.int32)
     block, front = np.empty(NEIGHBOURS, np.int32), np.empty(NEIGHBOURS, np.int32)
     count = 0
     for i in range(n):
@@ -41,12 +43,12 @@ def _parents(label: I4, ptr: I8, pred: I4, kin: I4, runs: I8, kinds: int) -> Non
             count = 0
         for k in range(ptr[i], ptr[i + 1]):
             count = _waited(block, front, count, label[pred[k], BLOCK], pred[k])
-        z = last[kin[i]]
+        z = last[chunk[i]]
         if z >= 0 and label[z, BLOCK] == label[i, BLOCK]:
             _offer(label, maker, taker, i, z)
-        last[kin[i]] = i
+        last[chunk[i]] = i
         for c in range(count):
-            base = (np.int64(block[c]) * kinds + kin[i]) * n
+            base = (np.int64(block[c]) * n_chunks + chunk[i]) * n
             at = np.searchsorted(runs, base + front[c], side="right") - 1
             if at >= 0 and runs[at] >= base:
                 _offer(label, maker, taker, i, runs[at] - base)
@@ -76,19 +78,20 @@ def _offer(label: I4, maker: I4, taker: I4, y: int, z: int) -> None:
         taker[z] = y
 
 
-def among_kin(label: I4, preds: Csr, order: I4, kin: I4) -> I4 | None:
-    """Labels like `label`, with other forests. kin: i4[n], the set (chunk) each primitive is of.
+def within_chunks(label: I4, preds: Csr, order: I4, chunk: I4) -> I4 | None:
+    """Labels like `label`, with other forests. chunk: i4[n], the chunk of each
+    primitive, or of any set.
 
-    None where (block, kin, primitive) do not fit one 64-bit number.
+    None where (block, chunk, primitive) do not fit one 64-bit number.
 
     O(n log n + neighbours of its block for each primitive · log n + edges).
     """
-    kinds, n = int(kin.max(initial=0)) + 1, len(label)
-    if (int(label[-1, BLOCK]) + 1) * kinds * n >= 1 << 63:
+    n_chunks, n = int(chunk.max(initial=0)) + 1, len(label)
+    if (int(label[-1, BLOCK]) + 1) * n_chunks * n >= 1 << 63:
         return None
     other = label.copy()
-    runs = (label[:, BLOCK].astype(np.int64) * kinds + kin) * n + np.arange(n)
-    _parents(other, preds.ptr, preds.index, kin, np.sort(runs), kinds)
+    runs = (label[:, BLOCK].astype(np.int64) * n_chunks + chunk) * n + np.arange(n)
+    _parents(other, preds.ptr, preds.index, chunk, np.sort(runs), n_chunks)
     intervals(other, order, MAKER, MADE, MADE_END)
     intervals(other, order[::-1], TAKER, TAKEN, TAKEN_END)
     return other

@@ -10,6 +10,8 @@ O(its blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTE
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hccc.analysis.ancestry import (
@@ -22,13 +24,13 @@ from hccc.analysis.ancestry import (
     settle,
     settle_edges,
 )
-from hccc.analysis.chunk_forests import among_kin
+from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.grouping import group
 from hccc.ir.arrays import I4, I8, U1, Csr, entries, places
 from hccc.jit.compiled import njit, prange
 
 COLUMNS = 64
-LANES = 2  # threads that take columns in turn; each needs a clock of its own
+THREADS = 2  # each takes groups of columns, and needs a clock of its own
 CLOCK_BYTES = 1 << 30
 EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
 
@@ -37,7 +39,7 @@ EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would 
 def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I4:
     """Primitives in an order that respects blocks and edges; on a cycle, those before it.
 
-    The blocks take turns, as they would on a machine. O(n + edges).
+    Blocks advance by turns, one primitive each, as on a machine. O(n + edges).
     """
     n = tb_ptr[-1]
     waiting = np.zeros(n, np.int32)
@@ -74,44 +76,66 @@ def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I
     return order[:done]
 
 
+class _Graph(NamedTuple):
+    """Primitives in thread blocks, and the edges between them.
+
+    order: `topological`; block: i4[n]; position: i4[n], in its block; first: i8[blocks], the first
+    primitive of each; the primitives that i waits for are `pred[pred_ptr[i]:pred_ptr[i + 1]]`.
+    """
+
+    order: I4
+    block: I4
+    position: I4
+    first: I8
+    pred_ptr: I8
+    pred: I4
+
+
+class _Questions(NamedTuple):
+    """Is a[q] b[q], or before it? Those with a[q] in block `starts[k]` are
+    `which[ptr[k]:ptr[k + 1]]`."""
+
+    a: I4
+    b: I4
+    starts: I4
+    ptr: I8
+    which: I4
+
+
 @njit
-def _column(
-    clock: I4, order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4,
-    column: I4, width: int,
-) -> None:  # fmt: skip
+def _fill(clock: I4, graph: _Graph, column: I4, width: int) -> None:
     """Fills clock[i, column[b]]: how many primitives of block b are at or before i."""
-    for i in order:
-        b = block[i]
-        if i > first[b]:
+    for i in graph.order:
+        b = graph.block[i]
+        if i > graph.first[b]:
             clock[i, :width] = clock[i - 1, :width]
         else:
             clock[i, :width] = 0
-        for k in range(pred_ptr[i], pred_ptr[i + 1]):
-            p = pred[k]
+        for k in range(graph.pred_ptr[i], graph.pred_ptr[i + 1]):
+            p = graph.pred[k]
             for c in range(width):
                 clock[i, c] = max(clock[i, c], clock[p, c])
         if column[b] >= 0:
-            clock[i, column[b]] = position[i] + 1
+            clock[i, column[b]] = graph.position[i] + 1
 
 
 @njit(parallel=True)
-def _before(
-    order: I4, block: I4, position: I4, first: I8, pred_ptr: I8, pred: I4, starts: I4,
-    query_ptr: I8, query: I4, a: I4, b: I4, columns: int, lanes: int,
-) -> U1:  # fmt: skip
-    """For every query: is a[q] b[q], or before it? Query k is one of those from `starts[k]`."""
+def _before(graph: _Graph, asked: _Questions, columns: int, threads: int) -> U1:
+    """The answer to every question, by clocks of `columns` blocks at a time: u1[q]."""
+    starts, block = asked.starts, graph.block
     n_groups = (len(starts) + columns - 1) // columns
-    answer = np.zeros(len(a), np.uint8)
-    for lane in prange(lanes):
+    answer = np.zeros(len(asked.a), np.uint8)
+    for thread in prange(threads):
         clock = np.zeros((len(block), columns), np.int32)
-        column = np.full(len(first), -1, np.int32)
-        for g in range(lane, n_groups, lanes):
+        column = np.full(len(graph.first), -1, np.int32)
+        for g in range(thread, n_groups, threads):
             lo, hi = g * columns, min(len(starts), (g + 1) * columns)
             column[starts[lo:hi]] = np.arange(hi - lo)
-            _column(clock, order, block, position, first, pred_ptr, pred, column, hi - lo)
-            for k in range(query_ptr[lo], query_ptr[hi]):
-                q = query[k]
-                answer[q] = clock[b[q], column[block[a[q]]]] > position[a[q]]
+            _fill(clock, graph, column, hi - lo)
+            for k in range(asked.ptr[lo], asked.ptr[hi]):
+                q = asked.which[k]
+                a, b = asked.a[q], asked.b[q]
+                answer[q] = clock[b, column[block[a]]] > graph.position[a]
             column[starts[lo:hi]] = -1
     return answer
 
@@ -122,46 +146,44 @@ def _by_clock(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
     position = places(np.diff(tb_ptr)).astype(np.int32)
     starts, which = np.unique(block[a], return_inverse=True)
     query_ptr, query = group(which, len(starts))
-    fitting = CLOCK_BYTES // (4 * LANES * max(1, len(block)))
+    fitting = CLOCK_BYTES // (4 * THREADS * max(1, len(block)))
     columns = max(1, min(COLUMNS, len(starts), fitting))
-    return _before(
-        order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index, starts, query_ptr,
-        query, a, b, columns, LANES,
-    )  # fmt: skip
+    graph = _Graph(order, block, position, tb_ptr[:-1].copy(), preds.ptr, preds.index)
+    return _before(graph, _Questions(a, b, starts, query_ptr, query), columns, THREADS)
 
 
 def _effort(tb_ptr: I8) -> int:
     return int(tb_ptr[-1]) * len(tb_ptr) // EFFORT
 
 
-def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, kin: I4) -> U1:
+def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -> U1:
     """For every pair: is a[q] b[q], or does it happen before it? u1[q].
 
     tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`;
-    kin: i4[n] the chunk of each, or any other hint (`kin.among_kin`).
+    chunk: i4[n], the chunk of each primitive, which only makes answers faster (`chunk_forests`).
     """
     if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
         return _by_clock(tb_ptr, preds, order, a, b)
     label, limit = labels(tb_ptr, preds, order), _effort(tb_ptr)
     answer = settle(label, preds.ptr, preds.index, a, b, 0)
-    for more in (_along_kin, _searched):
+    for more in (_within_chunks, _searched):
         left = np.flatnonzero(answer == UNKNOWN)
         if len(left):
-            answer[left] = more(label, preds, order, a[left], b[left], kin, limit)
+            answer[left] = more(label, preds, order, a[left], b[left], chunk, limit)
     left = np.flatnonzero(answer == UNKNOWN)
     if len(left):
         answer[left] = _by_clock(tb_ptr, preds, order, a[left], b[left])
     return answer
 
 
-def _along_kin(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
-    other = among_kin(label, preds, order, kin)
+def _within_chunks(label: I4, preds: Csr, order: I4, a: I4, b: I4, chunk: I4, limit: int) -> U1:
+    other = within_chunks(label, preds, order, chunk)
     if other is None:
         return np.full(len(a), UNKNOWN, np.uint8)
     return settle(other, preds.ptr, preds.index, a, b, limit)
 
 
-def _searched(label: I4, preds: Csr, order: I4, a: I4, b: I4, kin: I4, limit: int) -> U1:
+def _searched(label: I4, preds: Csr, order: I4, a: I4, b: I4, chunk: I4, limit: int) -> U1:
     return by_searching(label, preds.ptr, preds.index, a, b, np.full(len(a), NONE, np.int64))
 
 
@@ -175,14 +197,14 @@ def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
     answer = settle_edges(label, preds.ptr, preds.index, _effort(tb_ptr))
     open_ = np.flatnonzero(answer == UNKNOWN)
     if len(open_):
-        edge, other = _ways_round(tb_ptr, preds, open_)
+        edge, other = _detours(tb_ptr, preds, open_)
         reached = _by_clock(tb_ptr, preds, order, preds.index[edge], other)
         answer[open_] = NO
         answer[edge[reached == YES]] = YES
     return answer
 
 
-def _ways_round(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
+def _detours(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
     """Every (edge, primitive right before the edge's end other than its start)."""
     row = np.searchsorted(preds.ptr, edges, side="right") - 1
     ptr, sibling = entries(preds.ptr, row)

@@ -36,10 +36,10 @@ def connections(p: Primitives) -> Connections:
     return _adopt_local(_numbered(p.owner, away), local)
 
 
-def split(p: Primitives, found: Connections, part: I4) -> Connections:
-    """Every connection cut into one for each `part` of its primitives: i4[n], at least 0."""
-    width = int(part.max(initial=0)) + 1
-    return _numbered(p.owner, found.of.astype(np.int64) * width + part)
+def split(p: Primitives, connected: Connections, label: I4) -> Connections:
+    """Every connection cut into one for each `label` of its primitives: i4[n], at least 0."""
+    width = int(label.max(initial=0)) + 1
+    return _numbered(p.owner, connected.of.astype(np.int64) * width + label)
 
 
 def _numbered(owner: I4, key: NDArray[np.int64]) -> Connections:
@@ -72,11 +72,11 @@ def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int6
     return total
 
 
-def _adopt_local(found: Connections, local: B1) -> Connections:
+def _adopt_local(connected: Connections, local: B1) -> Connections:
     """Moves local copies into their rank's least used other connection, where there is one."""
     if not local.any():
-        return found
-    of, rank = found.of, found.rank
+        return connected
+    of, rank = connected.of, connected.rank
     use = np.bincount(of, minlength=len(rank))
     is_local = np.zeros(len(rank), np.bool_)
     is_local[of[local]] = True

@@ -1,4 +1,4 @@
-"""The symbolic run of a Program: which contributions every (rank, chunk) holds, as bitsets.
+"""contributions: the symbolic run of a Program: what every (rank, chunk) holds, as bitsets.
 
 Chunks are independent, so each is run alone over one bitset per rank: R²/8 bytes of state,
 whatever the number of chunks. `verify` reads the first violation, `lower` which reductions
@@ -109,7 +109,7 @@ def _run(
     lost_chunk, lost_rank = -1, -1
     for c in range(len(ptr) - 1):
         stamp[:] = -1
-        found = OK
+        violation = OK
         for k in range(ptr[c], ptr[c + 1]):
             i = rows[k]
             s, d, step, reduces = table[i, SRC], table[i, DST], table[i, STEP], table[i, OP] == 1
@@ -120,14 +120,14 @@ def _run(
             if clash < 0:
                 at = d
                 clash = _access(stamp, kind, who, d, step, _REDUCE if reduces else _WRITE, i)
-            found = CLASH if clash >= 0 else _violation(state[s], state[d], reduces)
-            if found != OK:
+            violation = CLASH if clash >= 0 else _violation(state[s], state[d], reduces)
+            if violation != OK:
                 if i < bad:
-                    code, bad, other = found, i, clash
-                    where = s if found == EMPTY_SOURCE else at
+                    code, bad, other = violation, i, clash
+                    where = s if violation == EMPTY_SOURCE else at
                 break
             _apply(state[s], state[d], reduces)
-        if found == OK and lost_chunk < 0:
+        if violation == OK and lost_chunk < 0:
             lost_rank = _missing(state, seen, c, start[c], target[c], full, single)
             lost_chunk = c if lost_rank >= 0 else -1
     if code == OK and lost_chunk >= 0:
@@ -157,8 +157,8 @@ def run(program: Program) -> Outcome:
         target = c.target_of(chunks).astype(np.int32)
     ptr, rows = group(t["chunk"], c.n_chunks)
     full = full_set(c.n_ranks) if c.reduces else np.ones(1, np.uint64)
-    found = _run(ptr, rows, columns(program), start, target, full, c.n_ranks, not c.reduces)
-    return Outcome(*(int(x) for x in found))
+    outcome = _run(ptr, rows, columns(program), start, target, full, c.n_ranks, not c.reduces)
+    return Outcome(*(int(x) for x in outcome))
 
 
 @njit

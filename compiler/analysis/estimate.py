@@ -4,7 +4,7 @@
 Task-level execution (ResCCL §3): a primitive runs all micro-batches, its successors follow one
 micro-batch behind. A primitive takes as long as the slowest link it uses, or as its block needs to
 read and write, and longer by γ for every source that it reduces (α + cβ + cγ, HeteCCL §4.2).
-Lanes share links; each has thread blocks of its own, which move and reduce its part of a chunk.
+Channels share links; each has thread blocks of its own, which move and reduce its part of a chunk.
 Time is the topology's: µs, or without a cluster one intra-node chunk transfer.
 """
 
@@ -65,11 +65,11 @@ def estimate(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Estimate
     row, src, dst = remote(p)
     topology = p.dag.topology
     sources, destinations = p.src.counts(), p.dst.counts()
-    lanes = p.dag.program.channels
+    channels = p.dag.program.channels
     copies = (sources + destinations) / 2  # a copy reads once and writes once
-    unit = topology.block_cost()[p.owner] * copies / lanes
+    unit = topology.block_cost()[p.owner] * copies / channels
     np.maximum.at(unit, row, cost(topology, src, dst))
-    unit += topology.reduce_cost()[p.owner] * (sources - 1) / lanes
+    unit += topology.reduce_cost()[p.owner] * (sources - 1) / channels
     n_blocks = int(block.max()) + 1 if len(block) else 0
     start, end = _walk(block, n_blocks, unit, p.deps.ptr, p.deps.index, batches)
     return Estimate(start, end, float(end.max(initial=0.0)))

@@ -1,4 +1,4 @@
-"""Counting sort and edge lists: the helpers most passes start with."""
+"""grouping: counting sort and edge lists: the helpers most passes start with."""
 
 from __future__ import annotations
 

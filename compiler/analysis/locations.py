@@ -8,7 +8,7 @@ copy of it in place. The proofs run once for each of the two.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,21 +22,28 @@ SLOTS = 1 << 20  # at a time: temporaries stay small
 INPUT, OUTPUT = int(Buffer.INPUT), int(Buffer.OUTPUT)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Locations:
-    """`src`, `dst`: i4 location of every operand; `count` locations in all.
+class Locations(NamedTuple):
+    """What P primitives touch of L locations; compiled loops take it as it is.
 
-    `start`: i4[count], the chunk a location holds at the start, or -1; `start_rank`: whose
-    piece. `want`: i4[count], the chunk it must hold at the end, or -1. `active`: b1[P].
+    Primitive i reads the locations `src[src_ptr[i]:src_ptr[i + 1]]` and writes
+    `dst[dst_ptr[i]:dst_ptr[i + 1]]`, where `active[i]`: b1[P]. `start`: i4[L], the chunk that a
+    location holds at the start, or -1; `start_rank`: i4[L], the rank whose contribution that is.
+    `want`: i4[L], the chunk that it must hold at the end, or -1.
     """
 
+    src_ptr: I8
     src: I4
+    dst_ptr: I8
     dst: I4
-    count: int
+    active: B1
     start: I4
     start_rank: I4
     want: I4
-    active: B1
+
+    @property
+    def total(self) -> int:
+        """L, how many locations there are."""
+        return len(self.start)
 
 
 def locate(plan: Plan, *, in_place: bool) -> Locations:
@@ -58,7 +65,8 @@ def locate(plan: Plan, *, in_place: bool) -> Locations:
             want[base[OUTPUT, rank] + slot] = c.output_chunk(rank, slot)
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
     src, dst = (_keys(o.rank, o.buffer, o.slot, base, offset, room) for o in (plan.src, plan.dst))
-    return Locations(src, dst, count, start, start_rank, want, plan.guard != skipped)
+    active = plan.guard != skipped
+    return Locations(plan.src.ptr, src, plan.dst.ptr, dst, active, start, start_rank, want)
 
 
 def _slots(counts: I8) -> Iterator[tuple[I8, I8]]:

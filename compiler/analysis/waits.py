@@ -50,7 +50,8 @@ def _by_flag(plan: Plan) -> tuple[I4, I4]:
 
 
 def messages(plan: Plan, operands: Operands) -> tuple[I8, I4]:
-    """The queue messages among `operands`: (queue · 2**32 + turn, primitive), by primitive."""
+    """The queue messages among `operands`: (queue · 2**32 + message index, primitive), by
+    primitive."""
     queue = operands.buffer == Buffer.QUEUE
     key = operands.rank[queue].astype(np.int64) << 32 | operands.slot[queue].astype(np.int64)
     return key, operands.owner()[queue]

@@ -90,7 +90,7 @@ def compile_command(
         if output and not emit:
             written = outputs.write(compiled, output, target, on_phase)
         if page is not None:
-            from hccc.show.page import write_page
+            from hccc.pictures.page import write_page
 
             write_page(compiled, page, on_phase)
     if emit:

@@ -98,7 +98,8 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
     if wanted.collectives:
         if len(wanted.collectives) > 1:
             raise fail("E415", "--collective takes one; without it all are tried")
-        return next(op for op in OpType if op.value.lower() == wanted.collectives[0])
+        (name,) = wanted.collectives
+        return next(op for op in OpType if op.value.lower() == name)
     if wanted.algorithm is None:
         return None
     program = transfer.load(wanted.algorithm)

@@ -25,16 +25,10 @@ if TYPE_CHECKING:
     from hccc.ir.topology import Topology
 
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
-DTYPES = (
-    "int8", "uint8", "int32", "uint32", "int64", "uint64",
-    "float16", "bfloat16", "float32", "float64",
-)  # fmt: skip
 COLLECTIVES = (
     "allgather", "allreduce", "reducescatter", "broadcast", "reduce", "gather", "scatter",
     "alltoall", "sendrecv",
 )  # fmt: skip
-OPS = ("sum", "prod", "min", "max", "avg")
-NCCL_NAMES = {"half": "float16", "float": "float32", "double": "float64"}
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -126,7 +120,7 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
         type=MicroBatch(),
         default=0,
         metavar="SIZE|best",
-        help="Bytes of a lane; 0: as the runtime cuts the size; best: of several.",
+        help="Bytes of a channel; 0: as the runtime cuts the size; best: of several.",
     ),
     click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all."),
     click.option("--in-place", is_flag=True, help="Calls in place."),

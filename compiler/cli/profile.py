@@ -23,7 +23,7 @@ from hccc.options import TARGETS
 )
 @click.option("--ranks", type=click.IntRange(4, 16), default=8, help="Of the programs launched.")
 @click.option(
-    "--time", "seconds", type=Duration(), default="10s", help="To launch for, on each device."
+    "--time", "seconds", type=Duration(), default="10s", help="How long on each device: 30s, 10m."
 )
 @json_option
 def profile(
@@ -33,7 +33,7 @@ def profile(
     seconds: float,
     as_json: bool,
 ) -> None:
-    """Measure this machine: α, thread blocks, reductions, links; write it as a .cluster.
+    """Measure this machine: α, launches, thread blocks, reductions, links; write it as a .cluster.
 
     With several devices each has a file of its own: FILE-cpu, FILE-cuda.
     """

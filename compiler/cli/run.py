@@ -10,9 +10,6 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import (
-    DTYPES,
-    NCCL_NAMES,
-    OPS,
     algorithm_argument,
     chosen,
     compile_options,
@@ -20,6 +17,7 @@ from hccc.cli.options import (
     size_options,
 )
 from hccc.cli.types import Size, Words
+from hccc.dtypes import ALIASES, NAMES, OPS
 
 
 @click.command(short_help="Run all ranks of ALGO on real data, and check and time it.")
@@ -30,7 +28,7 @@ from hccc.cli.types import Size, Words
     "-d",
     "--datatype",
     "dtypes",
-    type=Words(DTYPES, NCCL_NAMES),
+    type=Words(NAMES, ALIASES),
     default="float32",
     help="Comma list of types, or all.",
 )

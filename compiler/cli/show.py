@@ -17,7 +17,10 @@ WHATS = ("topology", "dag", "pipeline", "timeline")
 @click.command(short_help="Draw ALGO, a plan or a cluster.")
 @click.argument("algorithm", type=click.Path(path_type=Path), metavar="ALGO|PLAN|CLUSTER")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="out.svg, or out.html with everything."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="out.svg, out.png, or out.html with everything.",
 )
 @click.option("--what", type=click.Choice(WHATS), help="One picture only.")
 @click.option(
@@ -43,18 +46,18 @@ def show(
     """Draw a program, plan, MSCCL XML, directory of kernels, or a .cluster.
 
     Pictures are the topology, the dependencies of a chunk, the pipeline, and the predicted
-    timeline; that and --trace need --cluster. An .svg holds one of them, an .html all.
+    timeline; that and --trace need --cluster. An .svg or .png holds one of them, an .html all.
     """
     how = chosen(options)
     with report.progress() as on_phase:
         on_phase("Starting")
         from hccc.inputs import Kind, kind_of, opened, parse_cluster
-        from hccc.show import page
+        from hccc.pictures import page
 
         wanted = page.ShowOptions(output, what, size, trace)
         wanted.check(algorithm, how.cluster)
         given = opened(algorithm)
-        if not isinstance(given, Path) and kind_of(given.text) is Kind.CLUSTER:
+        if not isinstance(given, Path) and kind_of(given.text, given.name) is Kind.CLUSTER:
             page.show_cluster(parse_cluster(given), wanted)
             return _tell(output, None, as_json)
         topology = how.load_cluster()

@@ -1,4 +1,4 @@
-"""table: measurements as nccl-tests prints them, and as its `-J` reports them.
+"""tables: measurements as nccl-tests prints them, and as its `-J` reports them.
 
 Column widths, rounding and names are those of nccl-tests' `src/util.cu`, so that whatever reads
 its output reads this.
@@ -7,11 +7,11 @@ its output reads this.
 from __future__ import annotations
 
 from hccc.cli import report
+from hccc.dtypes import NCCL_NAMES
 from hccc.facts import title
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing
 
-NCCL_TYPE = {"float16": "half", "float32": "float", "float64": "double"}
 JSON_VERSION = 3  # of nccl-tests' report
 _HALF = "  {:>7}  {:>6}  {:>6}  {:>6}"
 _COLUMNS = ("time", "algbw", "busbw", "#wrong")
@@ -91,7 +91,7 @@ class Table:
 
 def line(row: Row) -> str:
     """One row of the table."""
-    kind = NCCL_TYPE.get(row.dtype, row.dtype)
+    kind = NCCL_NAMES[row.dtype]
     start = f"{row.size:>12}  {row.count:>12}  {kind:>8}  {row.redop:>6}  {row.root:>6}"
     return start + _half(row.out_of_place) + _half(row.in_place)
 
@@ -116,7 +116,7 @@ def _row_json(row: Row) -> dict[str, object]:
     return {
         "size": row.size,
         "count": row.count,
-        "type": NCCL_TYPE.get(row.dtype, row.dtype),
+        "type": NCCL_NAMES[row.dtype],
         "redop": row.redop,
         "root": row.root,
         "out_of_place": _half_json(row.out_of_place),

@@ -28,6 +28,7 @@ from hccc.ir.plan import Plan
 from hccc.render import render
 
 PLAN = "plan.json"
+README = "README.md"
 _PLAN_BEGINS = b'{\n"hccc_plan"'  # see ir/plan_json.py
 _NAME = re.compile(rb'^"name": "([A-Za-z_][A-Za-z0-9_]*)"', re.MULTILINE)
 _HEAD = 1 << 12  # bytes in which a plan says its name, and sources whose they are
@@ -43,6 +44,7 @@ def files(plan: Plan, targets: Sequence[Target] = TARGETS, plan_json: str = "") 
     made = {
         PLAN: plan_json,
         "CMakeLists.txt": render("cmake.jinja", view),
+        README: render("readme.jinja", view),
         f"{view.name}.h": render("header.jinja", view),
     }
     for entries in view.entries:

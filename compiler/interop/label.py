@@ -13,9 +13,9 @@ import numpy as np
 
 from hccc.analysis.contributions import Words, full_set
 from hccc.analysis.execution_order import execution_order
-from hccc.analysis.locations import locate
+from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced
-from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.arrays import I4, U1
 from hccc.ir.plan import Plan
 from hccc.jit.compiled import njit
 from hccc.proofs.result import begin
@@ -27,23 +27,23 @@ def label(plan: Plan) -> Plan:
     where = locate(plan, in_place=plan.in_place)
     reduces = plan.collective.reduces
     full = full_set(plan.n_ranks) if reduces else np.ones(1, np.uint64)
-    state = begin(where.start, where.start_rank, len(full), 0, reduces)
     c = plan.collective
-    chunk, final = _run(
-        order, plan.src.ptr, where.src, plan.dst.ptr, where.dst, where.start, state, full,
-        c.n_chunks, c.chunks_per_block,
-    )  # fmt: skip
+    chunk, final = _run(order, where, full, reduces, c.n_chunks, c.chunks_per_block)
     return replace(plan, chunk=chunk, final=final if reduces else plan.final)
 
 
 @njit
 def _run(
-    order: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, start: I4, state: Words, full: Words,
-    n_chunks: int, per: int,
-) -> tuple[I4, U1]:  # fmt: skip
+    order: I4, where: Locations, full: Words, reduces: bool, n_chunks: int, per: int
+) -> tuple[I4, U1]:
+    """The chunk of each primitive, and whether it completes a value; `per`: chunks per block."""
+    src_ptr, src, dst_ptr, dst = where.src_ptr, where.src, where.dst_ptr, where.dst
     n = len(src_ptr) - 1
     chunk, final = np.full(n, n_chunks - 1, np.int32), np.zeros(n, np.uint8)
-    held = start.copy()
+    held = where.start.copy()
+    state = np.empty((len(held), len(full)), np.uint64)
+    for x in range(len(held)):
+        begin(state[x], where, x, 0, reduces)
     value = np.zeros(len(full), np.uint64)
     for i in order:
         value[:] = 0

@@ -1,4 +1,4 @@
-"""MSCCL XML to Plan: thread blocks, queues and flags as the XML's runtimes execute them.
+"""msccl_plan: MSCCL XML to Plan, with blocks, queues and flags as its runtimes execute them.
 
 Semantics (msccl-formats §4, §5): steps run in file order; a connection (src, dst,
 channel) is a queue; a step that receives combines the queue's message with its *local* operand,
@@ -16,14 +16,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hccc.diagnostics import UserError, fail
+from hccc.diagnostics import fail
+from hccc.interop.msccl_connections import (
+    RECEIVED,
+    SENT,
+    Connection,
+    Located,
+    check_matched,
+    connections,
+    located,
+)
 from hccc.interop.msccl_operands import Ends, Place
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.names import objection, source_name
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Buffer, Queues, Transport
-from hccc.lang.msccl.load import RECEIVES, SENDS, Algo, Gpu, Step, ThreadBlock
+from hccc.lang.msccl.load import Algo, Step
 
 COLLECTIVES = {
     "allreduce": OpType.ALLREDUCE,
@@ -39,21 +48,69 @@ COLLECTIVES = {
 }
 FIFO_MESSAGES = {"Simple": 2, "LL": 8, "LL128": 8}
 FREE_SLOTS = 1 << 20  # buffers may have so many more chunks than steps touch
+READS = ("s", "cpy", "re", "rrc", "rrs", "rrcs")  # a chunk at its rank
+WRITES = ("r", "cpy", "re", "rcs", "rrc", "rrcs")
 _BUFFERS = {"i": Buffer.INPUT, "o": Buffer.OUTPUT, "s": Buffer.SCRATCH}
 
 
 def to_plan(algo: Algo) -> Plan:
-    """The Plan that `algo` describes; chunk and final are for `passes/label` to fill in.
+    """The Plan that `algo` describes; chunk and final are for `label` to fill in.
 
     Raises:
         UserError E51x: what the runtimes would index out of bounds, corrupt or wait on for ever.
     """
     c = _collective(algo)
-    builder = _Builder(algo, c)
-    for gpu in algo.gpus:
-        for block in gpu.blocks:
-            builder.add(gpu, block)
-    return builder.plan()
+    steps = located(algo, c.n_ranks)
+    if not steps:
+        raise fail("E511", "no step does anything", algo.span(1))
+    links = connections(algo, steps)
+    src, dst = _operands(algo, c, steps, links)
+    for connection in links:
+        check_matched(algo, connection)
+    _check_size(algo, c, steps, (src, dst))
+    return _plan(algo, c, steps, links, src, dst)
+
+
+def _plan(
+    algo: Algo, c: Collective, steps: list[Located], links: list[Connection], src: Ends, dst: Ends
+) -> Plan:
+    """A primitive for every chunk of every step. Raises as `_flags` and `_scratch`."""
+    n = c.n_ranks
+    counts = np.array([at.step.chunks for at in steps], np.int64)
+    rows = int(counts.sum())
+    waits, posts, n_flags = _flags(algo, steps, n, rows)
+    n_tb, tb_ptr = _block_table(steps, n)
+    queues, n_flags = _queue_table(links, n_flags)
+    return Plan(
+        name=_identifier(algo.name),
+        source=source_name(algo.source.name),
+        collective=c,
+        channels=1,
+        warps=16,
+        gpus_per_node=n,
+        nics_per_node=n,
+        transport=Transport.STAGED,
+        queue_slots=FIFO_MESSAGES[algo.protocol],
+        n_tb=n_tb,
+        tb_ptr=tb_ptr,
+        chunk=np.zeros(rows, np.int32),
+        sub=np.repeat(np.arange(len(counts)), counts),
+        line=np.repeat(np.array([at.step.line for at in steps], np.int64), counts),
+        final=np.zeros(rows, np.uint8),
+        guard=np.zeros(rows, np.uint8),
+        src=src.operands(counts),
+        dst=dst.operands(counts),
+        waits=waits,
+        posts=posts,
+        n_flags=n_flags,
+        scratch_slots=_scratch(algo, n, steps, src, dst),
+        stage_slots=np.zeros(n, np.int32),
+        queues=queues,
+        max_window=1,
+        in_place=algo.in_place,
+        out_of_place=algo.out_of_place,
+        keeps_input=all(buffer != Buffer.INPUT for _, buffer, _ in dst.places),
+    )
 
 
 def _collective(algo: Algo) -> Collective:
@@ -70,309 +127,193 @@ def _collective(algo: Algo) -> Collective:
     return Collective(op, n, total)
 
 
-class _Builder:
-    """Collects primitives block by block, then joins queues and flags."""
+def _block_table(steps: list[Located], n_ranks: int) -> tuple[I8, I8]:
+    """Thread blocks per rank, i8[n_ranks], and the ranges of their rows; idle ones are left out."""
+    rows: dict[tuple[int, int], int] = {}
+    for at in steps:
+        rows[at.rank, at.block.id] = rows.get((at.rank, at.block.id), 0) + at.step.chunks
+    ranks = np.array([rank for rank, _ in rows], np.int64)
+    ends = np.cumsum(np.array(list(rows.values()), np.int64))
+    return np.bincount(ranks, minlength=n_ranks), np.concatenate([np.zeros(1, np.int64), ends])
 
-    def __init__(self, algo: Algo, collective: Collective) -> None:
-        self._algo, self._c = algo, collective
-        self._queues: dict[tuple[int, int, int], int] = {}
-        self._sent: dict[int, list[Step]] = {}
-        self._received: dict[int, list[Step]] = {}
-        self._server: dict[tuple[int, str], int] = {}  # (queue, end) -> thread block
-        self._turns: dict[tuple[int, str], int] = {}
-        self._src, self._dst = Ends(), Ends()
-        self._line: list[int] = []  # of each step but nops, over all blocks
-        self._count: list[int] = []
-        self._rows = 0
-        self._waits: list[tuple[int, int, ThreadBlock, Step]] = []  # (row, rank, block, step)
-        self._position: dict[int, int] = {}  # of the step that a waiting row is of, in its block
-        self._tb_end = [0]
-        self._n_tb = np.zeros(collective.n_ranks, np.int64)
-        self._signalling: dict[tuple[int, int], list[int]] = {}
-        self._room = {
-            (gpu.id, letter): chunks
-            for gpu in algo.gpus
-            for letter, chunks in (
-                ("i", collective.input_blocks(gpu.id) * collective.chunks_per_block),
-                ("o", collective.output_blocks(gpu.id) * collective.chunks_per_block),
-                ("s", gpu.chunks["s"]),
-            )
-        }
-        self._last_row: dict[tuple[int, int, int], int] = {}  # (rank, block, step) -> row
 
-    def add(self, gpu: Gpu, block: ThreadBlock) -> None:
-        """Appends one thread block."""
-        pending: list[Step] = []
-        for position, step in enumerate(block.steps):
-            self._check(gpu, block, step)
-            if step.depends is not None:
-                pending.append(step)
-            if step.kind == "nop":
-                continue
-            if pending:
-                self._position[self._rows] = position
-            self._waits += [(self._rows, gpu.id, block, s) for s in pending]
-            pending = []
-            self._exchange(gpu, block, step)
-            self._primitives(gpu, block, step)
-            self._last_row[gpu.id, block.id, position] = self._rows - 1
-        if pending:
-            raise self._wrong(
-                "E512", "a nop at the end of a thread block waits for nothing", pending[0]
-            )
-        if self._rows > self._tb_end[-1]:  # blocks that do nothing are left out
-            self._tb_end.append(self._rows)
-            self._n_tb[gpu.id] += 1
+def _operands(
+    algo: Algo, c: Collective, steps: list[Located], links: list[Connection]
+) -> tuple[Ends, Ends]:
+    """What every step reads and writes.
 
-    def _wrong(self, code: str, message: str, step: Step) -> UserError:
-        return fail(code, message, self._algo.span(step.line))
+    Raises:
+        UserError E513: a chunk outside its buffer.
+    """
+    messages, room = _messages(links), _room(algo, c)
+    src, dst = Ends(), Ends()
+    for at in steps:
+        kind, received, sent = at.step.kind, (at.row, RECEIVED), (at.row, SENT)
+        sources = [messages[received]] if received in messages else []
+        if kind == "re":
+            sources.append(_place(algo, room, at, at.step.dst))
+        if kind in READS:
+            sources.append(_place(algo, room, at, at.step.src))
+        targets = [_place(algo, room, at, at.step.dst)] if kind in WRITES else []
+        if sent in messages:
+            targets.append(messages[sent])
+        src.add(sources)
+        dst.add(targets)
+    return src, dst
 
-    def _check(self, gpu: Gpu, block: ThreadBlock, step: Step) -> None:
-        for peer, needed in ((block.send, SENDS), (block.recv, RECEIVES)):
-            if step.kind in needed and peer is None:
-                what = "send to" if needed is SENDS else "receive from"
-                raise self._wrong(
-                    "E512", f"a {step.kind} step, but the block has no peer to {what}", step
-                )
-            if peer is not None and (peer == gpu.id or peer >= self._c.n_ranks):
-                raise self._wrong("E512", f"gpu {gpu.id} talks to gpu {peer}", step)
 
-    def _place(self, gpu: Gpu, step: Step, where: tuple[str, int]) -> Place:
-        """Where the first of the step's chunks lies; all of them must be there."""
-        letter, offset = where
-        room = self._room[gpu.id, letter]
-        if not 0 <= offset <= room - step.chunks:
-            outside = offset if offset < 0 else max(offset, room)
-            raise self._wrong(
-                "E513", f"chunk {outside} of buffer {letter!r} of gpu {gpu.id}, which has {room}",
-                step,
-            )  # fmt: skip
-        return gpu.id, int(_BUFFERS[letter]), offset
+def _messages(links: list[Connection]) -> dict[tuple[int, int], Place]:
+    """By a step's row and its end of a connection, the first of its messages there."""
+    places = {}
+    for queue, connection in enumerate(links):
+        for end, users in ((SENT, connection.sent), (RECEIVED, connection.received)):
+            index = 0
+            for at in users:
+                places[at.row, end] = queue, int(Buffer.QUEUE), index
+                index += at.step.chunks
+    return places
 
-    def _queue(self, src: int, dst: int, channel: int) -> int:
-        return self._queues.setdefault((src, dst, channel), len(self._queues))
 
-    def _message(self, queue: int, end: str, count: int) -> Place:
-        turn = self._turns.get((queue, end), 0)
-        self._turns[queue, end] = turn + count
-        return queue, int(Buffer.QUEUE), turn
-
-    def _primitives(self, gpu: Gpu, block: ThreadBlock, step: Step) -> None:
-        """One reduceCopy for every chunk of a step."""
-        sources, targets = [], []
-        if step.kind in RECEIVES and block.recv is not None:
-            queue = self._queue(block.recv, gpu.id, block.channel)
-            sources.append(self._message(queue, "recv", step.chunks))
-        if step.kind == "re":
-            sources.append(self._place(gpu, step, step.dst))
-        if step.kind in ("s", "cpy", "re", "rrc", "rrs", "rrcs"):
-            sources.append(self._place(gpu, step, step.src))
-        if step.kind in ("r", "cpy", "re", "rcs", "rrc", "rrcs"):
-            targets.append(self._place(gpu, step, step.dst))
-        if step.kind in SENDS and block.send is not None:
-            queue = self._queue(gpu.id, block.send, block.channel)
-            targets.append(self._message(queue, "send", step.chunks))
-        self._src.add(sources)
-        self._dst.add(targets)
-        self._line.append(step.line)
-        self._count.append(step.chunks)
-        self._rows += step.chunks
-
-    def _exchange(self, gpu: Gpu, block: ThreadBlock, step: Step) -> None:
-        """Notes which steps talk over which queue, and that one block a side does."""
-        sides = (
-            (SENDS, block.send, self._sent, "send", (gpu.id, block.send, block.channel)),
-            (RECEIVES, block.recv, self._received, "recv", (block.recv, gpu.id, block.channel)),
+def _room(algo: Algo, c: Collective) -> dict[tuple[int, str], int]:
+    """Chunks of each gpu's buffers."""
+    per = c.chunks_per_block
+    return {
+        (gpu.id, letter): chunks
+        for gpu in algo.gpus
+        for letter, chunks in (
+            ("i", c.input_blocks(gpu.id) * per),
+            ("o", c.output_blocks(gpu.id) * per),
+            ("s", gpu.chunks["s"]),
         )
-        for kinds, peer, table, end, (src, dst, channel) in sides:
-            if step.kind not in kinds or src is None or dst is None:
-                continue
-            queue = self._queue(src, dst, channel)
-            if self._server.setdefault((queue, end), block.id) != block.id:
-                raise self._wrong(
-                    "E514",
-                    f"two thread blocks of gpu {gpu.id} use the connection with gpu {peer} on "
-                    f"channel {block.channel}; each would count its messages alone",
-                    step,
-                )
-            table.setdefault(queue, []).append(step)
+    }
 
-    def plan(self) -> Plan:
-        """The finished Plan."""
-        if not self._rows:
-            raise fail("E511", "no step does anything", self._algo.span(1))
-        self._match_ends()
-        self._fits()
-        waits, posts, n_flags = self._flags()
-        n = self._c.n_ranks
-        queues, n_flags = self._queue_table(n_flags)
-        rows, zeros = self._rows, np.zeros(self._rows, np.int32)
-        counts = np.array(self._count, np.int64)
-        return Plan(
-            name=_identifier(self._algo.name),
-            source=source_name(self._algo.source.name),
-            collective=self._c,
-            channels=1,
-            warps=16,
-            gpus_per_node=n,
-            nics_per_node=n,
-            transport=Transport.STAGED,
-            queue_slots=FIFO_MESSAGES[self._algo.protocol],
-            n_tb=self._n_tb,
-            tb_ptr=np.array(self._tb_end, np.int64),
-            chunk=zeros,
-            sub=np.repeat(np.arange(len(counts)), counts),
-            line=np.repeat(np.array(self._line, np.int64), counts),
-            final=np.zeros(rows, np.uint8),
-            guard=np.zeros(rows, np.uint8),
-            src=self._src.operands(counts),
-            dst=self._dst.operands(counts),
-            waits=waits,
-            posts=posts,
-            n_flags=n_flags,
-            scratch_slots=self._scratch(),
-            stage_slots=np.zeros(n, np.int32),
-            queues=queues,
-            max_window=1,
-            in_place=self._algo.in_place,
-            out_of_place=self._algo.out_of_place,
-            keeps_input=all(buffer != Buffer.INPUT for _, buffer, _ in self._dst.places),
-        )
 
-    def _fits(self) -> None:
-        """A small file must not ask for terabytes: what a schedule gets right, it touches."""
-        c = self._c
-        blocks = sum(c.input_blocks(r) + c.output_blocks(r) for r in range(c.n_ranks))
-        slots = blocks * c.chunks_per_block
-        touched = sum(
-            width * count
-            for ends in (self._src, self._dst)
-            for width, count in zip(ends.width, self._count, strict=True)
-        )
-        if slots > FREE_SLOTS + touched:
-            raise fail(
-                "E517",
-                f"nchunksperloop={self._algo.chunks_per_loop} makes {slots} chunks in all ranks' "
-                f"buffers, of which the steps touch {touched} at most",
-                self._algo.span(1),
-            )
-
-    def _scratch(self) -> I8:
-        """Chunks of scratch that each rank writes, whatever the file declares."""
-        used = np.zeros(self._c.n_ranks, np.int64)
-        for rank, slot, step in self._scratch_places(self._dst):
-            used[rank] = max(used[rank], slot + self._count[step])
-        for rank, slot, step in self._scratch_places(self._src):
-            if slot + self._count[step] > used[rank]:
-                raise fail(
-                    "E518",
-                    f"gpu {rank} reads chunk {max(slot, int(used[rank]))} of its scratch, "
-                    "which no step writes",
-                    self._algo.span(self._line[step]),
-                )
-        return used
-
-    def _scratch_places(self, ends: Ends) -> Iterator[tuple[int, int, int]]:
-        """(rank, slot, step) of every operand in scratch."""
-        steps = np.repeat(np.arange(len(ends.width)), ends.width).tolist()
-        for (rank, buffer, slot), step in zip(ends.places, steps, strict=True):
-            if buffer == Buffer.SCRATCH:
-                yield rank, slot, step
-
-    def _match_ends(self) -> None:
-        """Both ends of every connection exchange the same messages."""
-        for (src, dst, channel), queue in self._queues.items():
-            sent, received = self._sent.get(queue, []), self._received.get(queue, [])
-            where = f"from gpu {src} to gpu {dst} on channel {channel}"
-            if len(sent) != len(received):
-                step = (sent or received)[0]
-                raise self._wrong(
-                    "E515", f"{len(sent)} sends but {len(received)} receives {where}", step
-                )
-            for a, b in zip(sent, received, strict=True):
-                if a.chunks != b.chunks:
-                    raise self._wrong(
-                        "E515",
-                        f"a send of {a.chunks} chunks meets a receive of {b.chunks} {where}",
-                        b,
-                    )
-
-    def _dependencies(self) -> Iterator[tuple[int, int, int]]:
-        """(waiting row, rank, row waited for) of every dependency between two blocks."""
-        for row, rank, block, step in self._waits:
-            target, first = step.depends or (0, 0)
-            blocks = self._algo.gpus[rank].blocks
-            if target >= len(blocks):
-                raise self._wrong(
-                    "E516", f"depid={target}, but gpu {rank} has {len(blocks)} blocks", step
-                )
-            signals = self._signals(rank, blocks[target])
-            at = bisect_left(signals, first)
-            if target == block.id:
-                position = self._position[row]
-                if at == len(signals) or signals[at] >= position:
-                    raise self._wrong(
-                        "E516",
-                        f"no step of its own block at or after {first} signals before step "
-                        f"{position}: this waits for ever",
-                        step,
-                    )
-                continue
-            if at == len(signals):
-                raise self._wrong(
-                    "E516",
-                    f"no step of block {target} at or after {first} signals: this waits for ever",
-                    step,
-                )
-            yield row, rank, self._last_row[rank, target, signals[at]]
-
-    def _signals(self, rank: int, block: ThreadBlock) -> list[int]:
-        """The steps of a block that signal, in order."""
-        if (rank, block.id) not in self._signalling:
-            self._signalling[rank, block.id] = [
-                i for i, step in enumerate(block.steps) if step.signals and step.kind != "nop"
-            ]
-        return self._signalling[rank, block.id]
-
-    def _flags(self) -> tuple[Csr, Posts, np.ndarray]:
-        """A flag for every primitive that is waited for, numbered at its rank by first wait."""
-        edges = sorted(set(self._dependencies()))
-        flag: dict[int, int] = {}
-        counts = np.zeros(self._c.n_ranks, np.int64)
-        owner: dict[int, int] = {}
-        for _, rank, pred in edges:
-            if pred not in flag:
-                flag[pred], owner[pred] = int(counts[rank]), rank
-                counts[rank] += 1
-        rows = self._rows
-        wait_ptr = np.zeros(rows + 1, np.int64)
-        np.add.at(wait_ptr, [row + 1 for row, _, _ in edges], 1)
-        post_ptr = np.zeros(rows + 1, np.int64)
-        posters = sorted(flag)
-        np.add.at(post_ptr, [p + 1 for p in posters], 1)
-        waits = Csr(np.cumsum(wait_ptr), np.array([flag[p] for _, _, p in edges], np.int32))
-        posts = Posts(
-            np.cumsum(post_ptr),
-            np.array([owner[p] for p in posters]),
-            np.array([flag[p] for p in posters]),
-        )
-        return waits, posts, counts
-
-    def _queue_table(self, n_flags: np.ndarray) -> tuple[Queues, np.ndarray]:
-        total = n_flags.astype(np.int64)
-        data, credit = [], []
-        for src, dst, _ in self._queues:
-            data.append(int(total[dst]))
-            total[dst] += 1
-            credit.append(int(total[src]))
-            total[src] += 1
-        ends = list(self._queues)
-        length = [sum(s.chunks for s in self._sent[q]) for q in self._queues.values()]
-        queues = Queues(
-            np.array([e[0] for e in ends]), np.array([e[1] for e in ends]), np.array(length),
-            np.array(data), np.array(credit),
+def _place(
+    algo: Algo, room: dict[tuple[int, str], int], at: Located, where: tuple[str, int]
+) -> Place:
+    """Where the first of the step's chunks lies; all of them must be there."""
+    letter, offset = where
+    chunks = room[at.rank, letter]
+    if not 0 <= offset <= chunks - at.step.chunks:
+        outside = offset if offset < 0 else max(offset, chunks)
+        raise fail(
+            "E513", f"chunk {outside} of buffer {letter!r} of gpu {at.rank}, which has {chunks}",
+            algo.span(at.step.line),
         )  # fmt: skip
-        return queues, total
+    return at.rank, int(_BUFFERS[letter]), offset
+
+
+def _check_size(algo: Algo, c: Collective, steps: list[Located], ends: tuple[Ends, Ends]) -> None:
+    """A small file must not ask for terabytes: what a schedule gets right, it touches."""
+    blocks = sum(c.input_blocks(r) + c.output_blocks(r) for r in range(c.n_ranks))
+    slots = blocks * c.chunks_per_block
+    touched = sum(
+        width * at.step.chunks for end in ends for width, at in zip(end.width, steps, strict=True)
+    )
+    if slots > FREE_SLOTS + touched:
+        raise fail(
+            "E517",
+            f"nchunksperloop={algo.chunks_per_loop} makes {slots} chunks in all ranks' "
+            f"buffers, of which the steps touch {touched} at most",
+            algo.span(1),
+        )
+
+
+def _scratch(algo: Algo, n_ranks: int, steps: list[Located], src: Ends, dst: Ends) -> I8:
+    """Chunks of scratch that each rank writes, whatever the file declares."""
+    used = np.zeros(n_ranks, np.int64)
+    for rank, slot, at in _scratch_places(dst, steps):
+        used[rank] = max(used[rank], slot + at.step.chunks)
+    for rank, slot, at in _scratch_places(src, steps):
+        if slot + at.step.chunks > used[rank]:
+            raise fail(
+                "E518",
+                f"gpu {rank} reads chunk {max(slot, int(used[rank]))} of its scratch, "
+                "which no step writes",
+                algo.span(at.step.line),
+            )
+    return used
+
+
+def _scratch_places(ends: Ends, steps: list[Located]) -> Iterator[tuple[int, int, Located]]:
+    """(rank, slot, step) of every operand in scratch."""
+    owners = np.repeat(np.arange(len(ends.width)), ends.width).tolist()
+    for (rank, buffer, slot), k in zip(ends.places, owners, strict=True):
+        if buffer == Buffer.SCRATCH:
+            yield rank, slot, steps[k]
+
+
+def _dependencies(algo: Algo, steps: list[Located]) -> Iterator[tuple[int, int, int]]:
+    """(waiting row, rank, row waited for) of every dependency between two blocks.
+
+    Raises:
+        UserError E516: nothing that would end the wait.
+    """
+    last_row = {(at.rank, at.block.id, at.position): at.row + at.step.chunks - 1 for at in steps}
+    signalling: dict[tuple[int, int], list[int]] = {}  # positions, ascending
+    for at in steps:
+        if at.step.signals:
+            signalling.setdefault((at.rank, at.block.id), []).append(at.position)
+    for at in steps:
+        for step in at.waiting:
+            target, first = step.depends or (0, 0)
+            blocks = algo.gpus[at.rank].blocks
+            if target >= len(blocks):
+                message = f"depid={target}, but gpu {at.rank} has {len(blocks)} blocks"
+                raise fail("E516", message, algo.span(step.line))
+            signals = signalling.get((at.rank, blocks[target].id), [])
+            k = bisect_left(signals, first)
+            _check_signalled(algo, at, step, signals[k] if k < len(signals) else None)
+            if target != at.block.id:
+                yield at.row, at.rank, last_row[at.rank, target, signals[k]]
+
+
+def _check_signalled(algo: Algo, at: Located, step: Step, signal: int | None) -> None:
+    """What `step` waits for happens: in its own block, before `at`, which it holds up."""
+    target, first = step.depends or (0, 0)
+    if target == at.block.id and (signal is None or signal >= at.position):
+        message = (
+            f"no step of its own block at or after {first} signals before step {at.position}: "
+            "this waits for ever"
+        )
+        raise fail("E516", message, algo.span(step.line))
+    if signal is None:
+        message = f"no step of block {target} at or after {first} signals: this waits for ever"
+        raise fail("E516", message, algo.span(step.line))
+
+
+def _flags(algo: Algo, steps: list[Located], n_ranks: int, rows: int) -> tuple[Csr, Posts, I8]:
+    """A flag for every primitive that is waited for, numbered at its rank by first wait."""
+    edges = sorted(set(_dependencies(algo, steps)))
+    flag: dict[int, int] = {}
+    owner: dict[int, int] = {}
+    counts = np.zeros(n_ranks, np.int64)
+    for _, rank, pred in edges:
+        if pred not in flag:
+            flag[pred], owner[pred] = int(counts[rank]), rank
+            counts[rank] += 1
+    posters = sorted(flag)
+    waits = Csr(_ptr([row for row, _, _ in edges], rows), np.array([flag[p] for *_, p in edges]))
+    owners, flags = (np.array([of[p] for p in posters]) for of in (owner, flag))
+    return waits, Posts(_ptr(posters, rows), owners, flags), counts
+
+
+def _ptr(rows: list[int], n_rows: int) -> I8:
+    counts = np.bincount(np.array(rows, np.int64), minlength=n_rows)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def _queue_table(links: list[Connection], n_flags: I8) -> tuple[Queues, I8]:
+    """The queues, each with two flags besides the `n_flags` of waits; all flags of each rank."""
+    total = n_flags.copy()
+    data, credit = [], []
+    for connection in links:
+        data.append(int(total[connection.dst]))
+        total[connection.dst] += 1
+        credit.append(int(total[connection.src]))
+        total[connection.src] += 1
+    columns = [c.src for c in links], [c.dst for c in links], [c.length for c in links]
+    return Queues(*(np.array(column) for column in (*columns, data, credit))), total
 
 
 def _identifier(name: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from hccc.analysis.execution_order import execution_order
-from hccc.analysis.locations import locate
+from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced
 from hccc.ir.arrays import B1, I4, I8, places
 from hccc.ir.plan import Plan
@@ -49,24 +49,21 @@ def relocate(plan: Plan) -> Plan:
 def _writers(plan: Plan, order: I4, in_place: bool) -> I4:
     """For every source operand the destination operand whose value it reads, or -1."""
     where = locate(plan, in_place=in_place)
-    ends = plan.src.ptr, where.src, plan.dst.ptr, where.dst
-    return _last_writes(order, where.active, *ends, where.count)
+    return _last_writes(order, where)
 
 
 @njit
-def _last_writes(
-    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, n_locations: int
-) -> I4:
-    last = np.full(n_locations, -1, np.int32)
-    found = np.full(len(src), -1, np.int32)
+def _last_writes(order: I4, where: Locations) -> I4:
+    last = np.full(len(where.start), -1, np.int32)
+    writer = np.full(len(where.src), -1, np.int32)
     for i in order:
-        if not active[i]:
+        if not where.active[i]:
             continue
-        for k in range(src_ptr[i], src_ptr[i + 1]):
-            found[k] = last[src[k]]
-        for k in range(dst_ptr[i], dst_ptr[i + 1]):
-            last[dst[k]] = k
-    return found
+        for k in range(where.src_ptr[i], where.src_ptr[i + 1]):
+            writer[k] = last[where.src[k]]
+        for k in range(where.dst_ptr[i], where.dst_ptr[i + 1]):
+            last[where.dst[k]] = k
+    return writer
 
 
 def _scratch(plan: Plan, short: B1) -> tuple[I8, I8]:

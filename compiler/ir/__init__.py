@@ -1,1 +1,1 @@
-"""The intermediate representations, in the order of the road: one file each, no algorithms."""
+"""The intermediate representations, from Program to Plan: one file each, no algorithms."""

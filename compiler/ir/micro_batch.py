@@ -1,4 +1,4 @@
-"""micro_batch: how finely a launch cuts a lane's part of a chunk where the call does not say.
+"""micro_batch: how finely a launch cuts a channel's part of a chunk where the call does not say.
 
 A block that moves k parts in micro-batches of m bytes at B GB/s pays α for each, and filling and
 draining the pipeline takes f of them: k · part · (α/m + 1/B) + f · m/B µs, least where

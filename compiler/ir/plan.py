@@ -4,7 +4,7 @@ Primitives are sorted by (rank, thread block, order of execution): thread block 
 all ranks, rank by rank) executes primitives `tb_ptr[b]:tb_ptr[b + 1]` in row order, each for
 every micro-batch of a window before the next (ResCCL §3, task-level execution).
 
-A flag is a counter in its rank's memory, one per lane: after micro-batch m its only producer
+A flag is a counter in its rank's memory, one per channel: after micro-batch m its only producer
 stores `base + m + 1`. `waits[i]` are flags of primitive i's own rank, `post_*` flags raised at
 other (or the own) rank. A QUEUE operand implies waiting for and raising its queue's flags.
 
@@ -61,7 +61,7 @@ class Plan:
     name: str
     source: str  # where it came from, for comments
     collective: Collective
-    channels: int  # lanes
+    channels: int  # copies of each thread block, each with its part of every chunk
     warps: int
     gpus_per_node: int
     nics_per_node: int
@@ -134,7 +134,7 @@ class Plan:
 
     @property
     def blocks_per_rank(self) -> int:
-        """Thread blocks of the rank that has most, all lanes."""
+        """Thread blocks of the rank that has most, all channels."""
         return int(self.n_tb.max(initial=0)) * self.channels
 
     def block_rank(self) -> I4:

@@ -315,11 +315,11 @@ def _queues(plan: Plan) -> None:
     owner = plan.rank_of()
     for field, operands, end in (("src", plan.src, q.dst), ("dst", plan.dst, q.src)):
         mine = operands.buffer == Buffer.QUEUE
-        queue, turn = operands.rank[mine], operands.slot[mine]
+        queue, message_index = operands.rank[mine], operands.slot[mine]
         wrong = np.zeros(len(mine), np.bool_)
         wrong[mine] = end[queue] != owner[operands.owner()[mine]]
         _none(field, wrong, operands, "E314", "not at this end of the queue")
-        messages = np.unique(queue.astype(np.int64) << 32 | turn)
+        messages = np.unique(queue.astype(np.int64) << 32 | message_index)
         _require(
             len(messages) == len(queue) == total,
             "E314",

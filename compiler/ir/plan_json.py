@@ -158,20 +158,20 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"{twice[:40]!r} occurs twice in one object")
-    return found
+    return members
 
 
 @cache
 def schema() -> dict[str, Any]:
     """The JSON schema (draft-07) of a plan file."""
     text = (files("hccc.ir") / "plan.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    keywords: dict[str, Any] = json.loads(text)
+    return keywords
 
 
 @cache

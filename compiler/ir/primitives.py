@@ -35,7 +35,7 @@ class Buffer(IntEnum):
     OUTPUT = 1  # receive buffer
     SCRATCH = 2  # hccc's own memory
     STAGE = 3  # the send buffer out of place, a copy of it in scratch in place
-    QUEUE = 4  # staged transport: rank is the queue's id, slot the message's turn in it
+    QUEUE = 4  # staged transport: rank is the queue's id, slot the message's index in it
     VALUE = 5  # the chunk's current value; slot is the chunk
     START = 6  # the chunk as it was at the start; slot is the chunk
 

@@ -6,10 +6,15 @@ Printed, a Program is the transfer language itself (docs/transfer-language.md):
         transfer(1, 0, 0, 0, rrc)
         transfer(0, 1, 1, 0, recv)
 
-Invariants
+Invariants (1 to 4: `check`)
 1. `transfers` is sorted by step; within a step it is in program order.
-2. 0 <= src, dst < n_ranks, src != dst, 0 <= chunk < n_chunks, 0 <= step < 2**31.
-3. After `verify`: the collective's result holds at every rank.
+2. 0 <= src, dst < n_ranks, src != dst, 0 <= chunk < n_chunks, 0 <= step < 2**31; op is one of
+   `Op`, and rrc only where the collective reduces; line >= 0, 0 where there is no text.
+3. n_ranks >= 1, n_chunks is a positive multiple of the collective's
+   blocks, and 0 <= root < n_ranks.
+4. channels, warps and nics_per_node are positive; gpus_per_node divides n_ranks and is at least
+   nics_per_node.
+5. After `verify`: the collective's result holds at every rank.
 
 Source: ResCCL §4.2, Fig. 14.
 """
@@ -26,7 +31,7 @@ from numpy.typing import NDArray
 
 from hccc.diagnostics import Note, Span
 from hccc.ir.arrays import frozen
-from hccc.ir.collective import Collective
+from hccc.ir.collective import Collective, block_count
 
 TRANSFER = np.dtype(
     [("src", "i4"), ("dst", "i4"), ("step", "i4"), ("chunk", "i4"), ("line", "i4"), ("op", "i4")]
@@ -116,14 +121,44 @@ def lines(p: Program) -> Iterator[str]:
 
 
 def check(p: Program) -> list[str]:
-    """The invariants that `p` breaks, in words; empty when it is sound. O(transfers)."""
+    """The invariants 1 to 4 that `p` breaks, in words; empty when it is sound. O(transfers)."""
+    return [*_header_problems(p), *_table_problems(p)]
+
+
+def _header_problems(p: Program) -> Iterator[str]:
+    c = p.collective
+    if c.n_ranks < 1:
+        yield "there is no rank"
+        return
+    blocks = block_count(c.op, c.n_ranks)
+    if c.n_chunks < 1 or c.n_chunks % blocks:
+        yield f"the number of chunks, {c.n_chunks}, is no positive multiple of {blocks}"
+    if not 0 <= c.root < c.n_ranks:
+        yield f"the root, {c.root}, is no rank"
+    for name in ("channels", "warps", "gpus_per_node", "nics_per_node"):
+        if getattr(p, name) < 1:
+            yield f"{name} is {getattr(p, name)}, which is not positive"
+    if p.gpus_per_node > 0 and c.n_ranks % p.gpus_per_node:
+        yield f"{p.gpus_per_node} GPUs a node do not divide {c.n_ranks} ranks"
+    if p.nics_per_node > p.gpus_per_node:
+        yield f"there are more NICs a node, {p.nics_per_node}, than GPUs, {p.gpus_per_node}"
+
+
+def _table_problems(p: Program) -> Iterator[str]:
     t, c = p.transfers, p.collective
-    ranks = np.stack([t["src"], t["dst"]])
-    problems = []
-    if ((ranks < 0) | (ranks >= c.n_ranks)).any():
-        problems.append("a transfer has a rank that is not there")
-    if ((t["chunk"] < 0) | (t["chunk"] >= c.n_chunks)).any():
-        problems.append("a transfer has a chunk that is not there")
-    if (np.diff(t["step"]) < 0).any():
-        problems.append("the transfers are not sorted by step")
-    return problems
+    if t.ndim != 1:
+        yield "the table of transfers has more than one dimension"
+        return
+    ends = {"src": c.n_ranks, "dst": c.n_ranks, "chunk": c.n_chunks, "op": len(Op)}
+    for name, end in ends.items():
+        if ((t[name] < 0) | (t[name] >= end)).any():
+            yield f"a transfer has {name} outside 0..{end - 1}"
+    for name in ("step", "line"):
+        if (t[name] < 0).any():
+            yield f"a transfer has a negative {name}"
+    if (t["src"] == t["dst"]).any():
+        yield "a rank transfers to itself"
+    if not c.reduces and (t["op"] == Op.RRC).any():
+        yield f"a transfer reduces, but {c.op.value} does not"
+    if (t["step"][1:] < t["step"][:-1]).any():
+        yield "the transfers are not sorted by step"

@@ -5,22 +5,22 @@ the first that there is of
 
 1. their direct link (`links`);
 2. the link that a mesh has between every two of its ranks (`mesh`);
-3. switches: every shared group that lies on the way (`shared`).
+3. switches: every shared group that lies on the route (`shared`).
 
-On the way from u to v lie, within a node, u's and v's ports of the crossbar that both hang on
+On the route from u to v lie, within a node, u's and v's ports of the crossbar that both hang on
 (PORT) and every SWITCH group with u on one side and v on the other (HeteCCL App. A, `>->`).
 Between nodes lie the same SWITCH groups, u's and v's NIC, where their leaves differ the uplinks of
 both leaves, and where their spines differ those of both spines. A rank without a port at a tier
-that must be crossed has no way across.
+that must be crossed stops the route.
 
-Every shared group is full duplex: group k is resource 2k one way (out of a port, or from A to B)
-and 2k + 1 the other, each with the whole capacity. Nothing here is n × n: a switch is a group,
-never its pairs.
+Every shared group is full duplex: group k is resource 2k in one direction (out of a port, or from A
+to B) and 2k + 1 the other, each with the whole capacity. Nothing here is n × n: a switch is a
+group, never its pairs.
 
 Invariants
 1. Ranks are numbered node by node, `local` ascending within a node.
 2. `links` is sorted by (src, dst), without repetition; src != dst.
-3. Bandwidths are positive and finite, lanes >= 1, alphas >= 0.
+3. Bandwidths are positive and finite, at least one link each, alphas >= 0.
 4. The two sides of a SWITCH group are not empty, share no rank, and each lies in one node.
 5. Ports refer to groups of their level; SWITCH groups come last in `shared`.
 
@@ -56,10 +56,11 @@ class Level(IntEnum):
 
 
 class Rate(NamedTuple):
-    """How fast one link is: GB/s of a lane each way, parallel lanes, µs before the first byte."""
+    """How fast one link is: GB/s of one link in each direction, how many links are parallel, µs
+    before the first byte."""
 
     bandwidth: float
-    lanes: int = 1
+    parallel: int = 1
     alpha: float = 0.0
 
 
@@ -85,26 +86,30 @@ class Device:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """Many `Rate`s: bandwidth f8[m], lanes i4[m], alpha f8[m]."""
+    """Many `Rate`s: bandwidth f8[m], parallel i4[m], alpha f8[m]."""
 
     bandwidth: F8
-    lanes: I4
+    parallel: I4
     alpha: F8
 
     def __post_init__(self) -> None:
-        for name, dtype in (("bandwidth", np.float64), ("lanes", np.int32), ("alpha", np.float64)):
+        for name, dtype in (
+            ("bandwidth", np.float64),
+            ("parallel", np.int32),
+            ("alpha", np.float64),
+        ):
             object.__setattr__(self, name, frozen(getattr(self, name), dtype))
 
     def __len__(self) -> int:
         return len(self.bandwidth)
 
     def __getitem__(self, i: int) -> Rate:
-        return Rate(float(self.bandwidth[i]), int(self.lanes[i]), float(self.alpha[i]))
+        return Rate(float(self.bandwidth[i]), int(self.parallel[i]), float(self.alpha[i]))
 
     @property
     def capacity(self) -> F8:
-        """GB/s of all lanes together: f8[m]."""
-        return self.bandwidth * self.lanes
+        """GB/s of all parallel links together: f8[m]."""
+        return self.bandwidth * self.parallel
 
 
 def rates(values: list[Rate]) -> Rates:
@@ -274,8 +279,8 @@ def _problems(t: Topology) -> Iterator[str]:
     for name, r in (("link", t.links), ("mesh", t.meshes), ("group", t.shared)):
         if not (np.isfinite(r.bandwidth).all() and (r.bandwidth > 0).all()):
             yield f"a {name} has no bandwidth"
-        if (r.lanes < 1).any() or not (r.alpha >= 0).all():
-            yield f"a {name} has no lanes, or a negative latency"
+        if (r.parallel < 1).any() or not (r.alpha >= 0).all():
+            yield f"a {name} has no links, or a negative latency"
     if len(t.cores) != t.n_nodes or (t.cores < 0).any():
         yield "cores are not one count, 0 or more, for each node"
     if t.launch.shape != (t.n_nodes, 3) or not (np.isfinite(t.launch) & (t.launch >= 0)).all():
@@ -307,6 +312,6 @@ def members(side: Csr, t: Topology) -> B1:
     """Which GPUs (numbered from the node's first rank) are at a side: b1[groups, widest node]."""
     first = t.first_rank
     widest = int(np.diff(first).max(initial=1))
-    found = np.zeros((len(side), widest), np.bool_)
-    found[side.owner(), side.index - first[t.node[side.index]]] = True
-    return found
+    inside = np.zeros((len(side), widest), np.bool_)
+    inside[side.owner(), side.index - first[t.node[side.index]]] = True
+    return inside

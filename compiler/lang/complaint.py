@@ -7,7 +7,8 @@ from difflib import get_close_matches
 
 from lark import Token
 
-from hccc.lang.transfer.syntax import At, Mistake
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.tables import place
 
 WORDS = {
     "_NEWLINE": "the end of the line",
@@ -19,12 +20,13 @@ WORDS = {
     "_COMMA": "`,`",
     "LPAR": "`(`",
     "RPAR": "`)`",
+    "RSQB": "`]`",
     "NAME": "a name",
     "NUMBER": "a number",
     "TABLE": "a transfer",
     "_IN": "`in`",
 }
-VALUE = {"NAME", "NUMBER", "STRING", "LPAR"}
+VALUE = {"NAME", "NUMBER", "STRING", "LPAR", "LSQB"}
 OPERATOR = {"COMPARE", "SIGN", "MUL", "SHIFT", "POWER", "AMP", "BAR", "CARET", "AND", "OR"}
 
 
@@ -40,7 +42,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> list[str]:
 
 def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> Mistake:
     """The mistake that `token` after `before` is, when only `accepts` could follow."""
-    at = _at(token)
+    at = place(token)
     special = _special(token, before, set(accepts))
     if special:
         code, message, help = special
@@ -62,12 +64,25 @@ def _special(
         return "E004", "this line is indented, but no block begins here", None
     if accepts == {"_INDENT"} or ("_INDENT" in accepts and "$END" not in accepts):
         return "E004", "expected an indented block after the line that ends with `:`", None
-    if kind == "_ASSIGN" and last in OPERATOR | {"MUL"}:
-        return "E001", f"`{before}=` is not in the language", f"write `x = x {before} ...`"
+    if kind in ("_ASSIGN", "AUGMENT") and last == "RSQB" and "_NEWLINE" in accepts:
+        help = "write a new list with the other value, or use a variable for it"
+        return "E001", "a list never changes: its elements cannot be assigned", help
+    if kind == "AUGMENT":
+        return "E001", f"`{token}` cannot stand here", "it changes one variable: `x += 1`"
     if kind == "_ASSIGN" and "COMPARE" in accepts:
         return "E001", "`=` assigns; it cannot stand here", "compare with `==`"
     if kind == "_DEF":
         return "E001", "one program is one `def ResCCLAlgo(...)`; no functions inside", None
+    if kind == "$END" and "_DEF" in accepts:
+        return "E010", "a program begins with `ResCCLAlgo(nRanks=..., ...):`", None
+    if kind == "_COLON" and "RSQB" in accepts:
+        return "E008", "slices are not in the language", "write the list's elements, `[x[1], x[2]]`"
+    if kind == "_FOR" and "RSQB" in accepts:
+        return "E008", "list comprehensions are not in the language", "compute it where it is used"
+    if kind == "_IN":
+        return "E008", "`in` is only for loops", "loop over the list, or compare"
+    if "_ELSE" in accepts and "_FOR" not in accepts:
+        return "E001", "this `if` has no `else`", "write `a if c else b`"
     if kind in ("_ELIF", "_ELSE"):
         return "E001", f"this `{token}` belongs to no `if`", "align it with its `if`"
     if token == "ResCCLAlgo":
@@ -76,10 +91,10 @@ def _special(
         return "E004", "this line is outside the program", "indent it like the lines above"
     if "_COLON" in accepts and kind == "_NEWLINE":
         return "E002", "missing `:` at the end of this line", None
-    if "_COMMA" in accepts and kind in VALUE:
-        return "E009", f"missing `,` before {found(token)}", None
-    if kind == "_IF" and last != "_NEWLINE":
-        return "E008", "`a if c else b` is not in the language", "use an `if` statement"
+    if "_COMMA" in accepts and accepts & {"RPAR", "RSQB"} and kind in VALUE:
+        above = before.line != token.line
+        closing = "a `)` or `]` may be missing on a line above" if above else None
+        return "E009", f"missing `,` before {found(token)}", closing
     return None
 
 
@@ -100,11 +115,6 @@ def _expected(accepts: set[str]) -> str:
 def found(token: Token) -> str:
     """A token as messages call it."""
     return WORDS[token.type] if not len(token) else f"`{clip(token)}`"
-
-
-def _at(token: Token) -> At:
-    line, column = token.line or 1, token.column or 1
-    return At(line, column, column + max(1, len(token)))
 
 
 def _end(token: Token) -> At:

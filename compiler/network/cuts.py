@@ -47,10 +47,10 @@ class Flows:
         while True:
             inside = self._inside(given, taken, WHOLE / total)
             ranks = inside[: self.net.ranks]
-            found = weight(self.net, inside) + given[ranks].sum() + taken[~ranks].sum()
-            if found >= total / FINE or found <= 0:
-                return float(found), inside
-            total = float(found)
+            weighed = weight(self.net, inside) + given[ranks].sum() + taken[~ranks].sum()
+            if weighed >= total / FINE or weighed <= 0:
+                return float(weighed), inside
+            total = float(weighed)
 
     def _inside(self, given: F8, taken: F8, scale: float) -> B1:
         capacity = self.fixed.copy()
@@ -88,9 +88,9 @@ def gathered(net: Network, sinks: I8) -> B1:
             least, inside = flows.to(int(sink), np.full(net.ranks, ratio))
             if least >= (net.ranks - 1) * ratio * ENOUGH:
                 break
-            if (found := _per_rank_outside(net, inside)) >= ratio:
+            if (per_rank := _per_rank_outside(net, inside)) >= ratio:
                 break
-            best, ratio = inside, found
+            best, ratio = inside, per_rank
     return best
 
 

@@ -1,11 +1,11 @@
-"""network: a Topology as a flow network, in which every way is a path.
+"""flow: a Topology as a flow network, in which every route is a path.
 
 Vertices are the ranks, then hubs (crossbars, leaves, spines, the core) and the ends of what several
-ways share; arcs have a capacity and a latency, each direction its own. A rank's own port or NIC is
-an arc to its hub; what several use is an arc that all their ways share.
+routes share; arcs have a capacity and a latency, each direction its own. A rank's own port or NIC
+is an arc to its hub; what several use is an arc that all their routes share.
 
-The network is a *relaxation*: every way of `ir/routes` is a path from its source to its
-destination that crosses only resources the way uses, each with no more than half of its ports'
+The network is a *relaxation*: every route of `routes` is a path from its source to its
+destination that crosses only resources the route uses, each with no more than half of its ports'
 latency at either end. What the network cannot carry, nor be faster than, no schedule can. It gives
 away only: two GPUs of a node may meet at a NIC's switch; a pair with a link of its own may also
 go by switches; a pair that goes by a hub is not held by SWITCH groups besides; of ports with
@@ -32,7 +32,7 @@ ROUNDS = 64  # of colour refinement; a rank's colour reaches all others in fewer
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
     """`ranks` of `vertices` are ranks, and come first. Arcs: tail, head i8[m]; capacity f8[m] GB/s
-    (inf: free); alpha f8[m] µs; resource i8[m] as numbered in `ir/routes`, -1 for none."""
+    (inf: free); alpha f8[m] µs; resource i8[m] as numbered in `routes`, -1 for none."""
 
     ranks: int
     vertices: int
@@ -43,7 +43,7 @@ class Network:
     resource: I8
 
     def reversed(self) -> Network:
-        """Every arc the other way."""
+        """Every arc in the other direction."""
         return Network(
             self.ranks, self.vertices, self.head, self.tail,
             self.capacity, self.alpha, self.resource,
@@ -152,15 +152,15 @@ def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int]) -> None:
         rate = e.rate
     group, at, users = np.unique(rate, return_inverse=True, return_counts=True)
     capacity, alpha = t.shared.capacity[group], t.shared.alpha[group] / 2
-    for way in (0, 1):
-        tail, head = (member, hub) if way == 0 else (hub, member)
+    for direction in (0, 1):
+        tail, head = (member, hub) if direction == 0 else (hub, member)
         alone = users[at] == 1
         k = at[alone]
-        arcs.add(tail[alone], head[alone], capacity[k], alpha[k], 2 * group[k] + way)
+        arcs.add(tail[alone], head[alone], capacity[k], alpha[k], 2 * group[k] + direction)
         many = np.flatnonzero(users > 1)
         begin, end = np.zeros(len(group), np.int64), np.zeros(len(group), np.int64)
         begin[many], end[many] = arcs.new(len(many)), arcs.new(len(many))
-        arcs.add(begin[many], end[many], capacity[many], alpha[many], 2 * group[many] + way)
+        arcs.add(begin[many], end[many], capacity[many], alpha[many], 2 * group[many] + direction)
         arcs.free(tail[~alone], begin[at[~alone]])
         arcs.free(end[at[~alone]], head[~alone])
 
@@ -186,13 +186,13 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> None:
     free = 2 * t.first_switch + np.arange(ends)
     if int((a * b).sum()) * 2 > PAIRS:
         arcs.add(begin, end, router.capacity[k], t.shared.alpha[k], free)
-        for side, way in ((t.side_a, 0), (t.side_b, 1)):
-            arcs.free(side.index, begin[2 * side.owner() + way])
-            arcs.free(end[2 * side.owner() + 1 - way], side.index)
+        for side, direction in ((t.side_a, 0), (t.side_b, 1)):
+            arcs.free(side.index, begin[2 * side.owner() + direction])
+            arcs.free(end[2 * side.owner() + 1 - direction], side.index)
         return
     src, dst = _pairs(t)
     owner, number = _only_switches(t, router, src, dst)
-    longest = np.ones(ends)  # a way's α is that of its slowest group: no chain's sum exceeds it
+    longest = np.ones(ends)  # a route's α is that of its slowest group: no chain's sum exceeds it
     np.maximum.at(longest, number, np.bincount(owner, minlength=len(src))[owner])
     arcs.add(begin, end, router.capacity[k], t.shared.alpha[k] / longest, free)
     group, back = number // 2, number % 2
@@ -207,9 +207,9 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> None:
 
 
 def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I8]:
-    """The SWITCH groups of the pairs that use nothing else: (pair, 2 · group + way)."""
-    found = routes(t, src, dst)
-    owner, number = found.uses.owner(), found.resource[found.uses.index]
+    """The SWITCH groups of the pairs that use nothing else: (pair, 2 · group + direction)."""
+    used = routes(t, src, dst)
+    owner, number = used.uses.owner(), used.resource[used.uses.index]
     groups = np.minimum(number // 2, len(t.level) - 1)
     switch = (number < router.first_link) & (t.level[groups] == Level.SWITCH)
     only = np.ones(len(src), np.bool_)
@@ -244,7 +244,7 @@ def colours(net: Network, marked: I8 | None = None) -> I8:
         np.add.at(out, net.tail, mixed(arc + colour[net.head]))
         np.add.at(into, net.head, mixed(arc ^ colour[net.tail]))
         colour = mixed(colour + mixed(out) * np.uint64(3) + into)
-        if (found := len(np.unique(colour))) == kinds:
+        if (count := len(np.unique(colour))) == kinds:
             break
-        kinds = found
+        kinds = count
     return np.unique(colour[: net.ranks], return_inverse=True)[1]

@@ -1,7 +1,7 @@
-"""The face of a Topology that graph libraries read: ranks, and what they share, as vertices.
+"""graph: a Topology as graph libraries read it: ranks, and what they share, as vertices.
 
-A way is a path over hubs, `("mesh", 0)`, `("leaf", 2)`, …: a switch is one hub with an edge to and
-from each of its members, never an edge for each pair.
+A route is a path over hubs, `("mesh", 0)`, `("leaf", 2)`, …: a switch is one hub with an edge to
+and from each of its members, never an edge for each pair.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ HUBS = ("mesh", "port", "switch", "leaf", "spine", "core")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """Edges of one sort, both ways, between members and hubs of these names. member, hub: i8[m];
-    rate: i8[m] rows of `rates`."""
+    """Edges of one sort, in both directions, between members and hubs of these names. member, hub:
+    i8[m]; rate: i8[m] rows of `rates`."""
 
     below: str
     above: str
@@ -88,7 +88,7 @@ def _kinds(group: I8, value: I8, where: B1) -> I8:
 
 def graph(t: Topology) -> nx.DiGraph[Vertex]:
     """Ranks (integers, with node, gpu, vendor, device) and hubs. Edges have `bandwidth` (GB/s),
-    `lanes` and `alpha` (µs), and shared NICs and uplinks their `group`. O(its size)."""
+    `parallel` and `alpha` (µs), and shared NICs and uplinks their `group`. O(its size)."""
     g: nx.DiGraph[Vertex] = nx.DiGraph()
     for r in range(len(t)):
         device = t.devices[t.device[r]]
@@ -108,13 +108,14 @@ def graph(t: Topology) -> nx.DiGraph[Vertex]:
 
 
 def _named(rate: Rate) -> dict[str, float]:
-    return {"bandwidth": rate.bandwidth, "lanes": rate.lanes, "alpha": rate.alpha}
+    return {"bandwidth": rate.bandwidth, "parallel": rate.parallel, "alpha": rate.alpha}
 
 
 def apart(t: Topology) -> tuple[int, int] | None:
     """Two ranks of which the first cannot reach the second, over others too; None if all can.
 
-    O(ranks + links + group members): a breadth-first search each way, whole frontiers at a time.
+    O(ranks + links + group members): a breadth-first search in each direction, whole frontiers at a
+    time.
     """
     src, dst, n = _numbered(t)
     for ahead, (a, b) in ((True, (src, dst)), (False, (dst, src))):

@@ -1,6 +1,6 @@
-"""latency: the least µs before anything can be somewhere else, over the ways of least α.
+"""latency: the least µs before anything can be somewhere else, over the paths of least α.
 
-Dijkstra's algorithm (SciPy's) on the flow network, whose arcs have half of a way's α at either
+Dijkstra's algorithm (SciPy's) on the flow network, whose arcs have half of a route's α at either
 end; ranks between forward what they get.
 """
 
@@ -19,7 +19,7 @@ FEW = 64  # parts
 
 
 class Distances:
-    """Shortest ways of one Network by α."""
+    """Shortest paths of one Network by α."""
 
     def __init__(self, net: Network) -> None:
         self.net = net
@@ -28,8 +28,8 @@ class Distances:
         kept = order[np.r_[True, np.diff(key[order]) > 0][: len(order)]]
         ptr = np.searchsorted(key[kept], np.arange(net.vertices + 1) * net.vertices)
         size = (net.vertices, net.vertices)
-        parts = (net.alpha[kept], net.head[kept].astype(np.int32), ptr.astype(np.int32))
-        self.matrix = csr_array(parts, shape=size)
+        entries = (net.alpha[kept], net.head[kept].astype(np.int32), ptr.astype(np.int32))
+        self.matrix = csr_array(entries, shape=size)
 
     def farthest(self, sources: I8) -> float:
         """µs from any of these ranks to the rank farthest from it."""
@@ -51,12 +51,12 @@ class Distances:
         )
 
     def into(self, inside: B1) -> float:
-        """µs of the shortest way into a set of ranks, b1[ranks], from outside."""
-        found = dijkstra(self.matrix, indices=np.flatnonzero(~inside), min_only=True)
-        return float(found[: self.net.ranks][inside].min())
+        """µs of the shortest path into a set of ranks, b1[ranks], from outside."""
+        distance = dijkstra(self.matrix, indices=np.flatnonzero(~inside), min_only=True)
+        return float(distance[: self.net.ranks][inside].min())
 
     def between(self, label: I8) -> float:
-        """µs of the shortest way between parts, of a label i8[ranks]; 0, which holds anyway,
+        """µs of the shortest path between parts, of a label i8[ranks]; 0, which holds anyway,
         where there are more than FEW of them."""
         count = int(label.max()) + 1
         return min(self.into(label == part) for part in range(count)) if count <= FEW else 0.0

@@ -24,9 +24,9 @@ Inflow = Callable[[Network], tuple[F8, I8]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Partitions:
-    """A partition. label: i8[ranks] 0 to count - 1; capacity: GB/s between parts, at most;
-    resources: what that is the capacity of, numbered as in `ir/routes`."""
+class Partition:
+    """One partition of the ranks. label: i8[ranks], the part of each, 0 to count - 1; capacity: the
+    most GB/s between parts; resources: those whose capacity that is, numbered as in `routes`."""
 
     label: I8
     count: int
@@ -51,9 +51,11 @@ def shown(t: Topology) -> Iterator[I8]:
 
 
 def inflow(net: Network) -> tuple[F8, I8]:
-    """GB/s that lead into each rank, at most: f8[ranks], and the arcs that do. A hub that only the
-    rank leads to is with it, and so is one from which a free arc leads to it; the others are
-    outside. O(arcs log arcs)."""
+    """The most GB/s that can enter each rank, f8[ranks], and the arcs that carry them, i8[arcs].
+
+    Arcs enter a rank, or a hub that belongs to it. A hub belongs to a rank that alone leads to it,
+    and to every rank that a free arc leads to from it. O(arcs log arcs).
+    """
     owner = _owned(net)
     tail, head = owner[net.tail], owner[net.head]
     free = np.isinf(net.capacity) & (head < net.ranks)
@@ -98,9 +100,12 @@ def least_inflow(net: Network) -> tuple[F8, I8]:
     return np.array([capacity for capacity, _ in cuts]), np.concatenate(arcs)
 
 
-def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partitions:
-    """A partition and the capacity between its parts: whatever passes leads into one and out of
-    one; and it is at most what leads into and out of all parts but one."""
+def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partition:
+    """The partition that `label` says, with the capacity between its parts.
+
+    What passes between parts enters one and leaves one, so that capacity is at most what enters
+    all of them, what leaves all of them, and both for all parts but one.
+    """
     small = net.contracted(label)
     (into, entering), (out, leaving) = into_each(small), into_each(small.reversed())
     both = into + out
@@ -111,34 +116,34 @@ def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partitions:
         key=lambda choice: choice[0],
     )
     numbers = small.resource[arcs]
-    return Partitions(label, small.ranks, least, np.unique(numbers[numbers >= 0]))
+    return Partition(label, small.ranks, least, np.unique(numbers[numbers >= 0]))
 
 
-def weakest(t: Topology, net: Network) -> Partitions:
+def weakest(t: Topology, net: Network) -> Partition:
     """The partition with the least ratio of those compared; exact as the module says."""
-    found = [measured(net, label) for label in shown(t)]
-    best = min(found, key=lambda parts: parts.ratio)
+    partitions = [measured(net, label) for label in shown(t)]
+    best = min(partitions, key=lambda partition: partition.ratio)
     node = np.unique(t.node, return_inverse=True)[1]
     for atoms in (np.arange(len(t)), node):
         if 1 < int(atoms.max()) + 1 <= EXACT:
             small = net.contracted(atoms)
-            for way in (small, small.reversed()):
-                best = _narrowed(way, best, atoms, net)
+            for directed in (small, small.reversed()):
+                best = _narrowed(directed, best, atoms, net)
             break
     return best
 
 
-def _narrowed(small: Network, best: Partitions, atoms: I8, net: Network) -> Partitions:
+def _narrowed(small: Network, best: Partition, atoms: I8, net: Network) -> Partition:
     """`best`, or a partition of the ranks of `small` with a smaller ratio."""
     flows = Flows(small)
     while True:
         label = _truncated(flows, best.ratio)
         if label.max() == 0:
             return best
-        found = measured(net, label[atoms], least_inflow)
-        if found.ratio >= best.ratio * (1 - 1e-9):
+        narrower = measured(net, label[atoms], least_inflow)
+        if narrower.ratio >= best.ratio * (1 - 1e-9):
             return best
-        best = found
+        best = narrower
 
 
 def _truncated(flows: Flows, price: float) -> I8:

@@ -1,4 +1,4 @@
-"""resource_names: what the resources of `ir/routes` are called, for people."""
+"""resource_names: what the resources of `routes` are called, for people."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def names(t: Topology, resource: I8) -> list[str]:
     """`NIC 1 of node2, out`, `port of rank 5, in`, `link 0 → 1`. O(R + ranks)."""
     router = Router(t)
     group = _groups(t)
-    found = []
+    texts = []
     for number, kind in zip(resource.tolist(), kinds(t, resource).tolist(), strict=True):
         if kind < LINK:
             k, back = divmod(number, 2)
-            found.append(f"{group[k]}{_way(kind, back)}")
+            texts.append(f"{group[k]}{_direction(kind, back)}")
         elif kind == LINK:
             at = number - router.first_link
-            found.append(f"link {t.link_src[at]} → {t.link_dst[at]}")
+            texts.append(f"link {t.link_src[at]} → {t.link_dst[at]}")
         else:
-            found.append(_mesh_pair(t, router, number))
-    return found
+            texts.append(_mesh_pair(t, router, number))
+    return texts
 
 
-def _way(kind: int, back: int) -> str:
+def _direction(kind: int, back: int) -> str:
     if kind == Level.SWITCH:
         return ", B to A" if back else ", A to B"
     return ", in" if back else ", out"
@@ -48,17 +48,17 @@ def _way(kind: int, back: int) -> str:
 
 def _groups(t: Topology) -> list[str]:
     """Every shared group: its kind, its number within what it belongs to, and where."""
-    found = [""] * len(t.shared)
+    texts = [""] * len(t.shared)
     for level in (Level.PORT, Level.NIC, Level.LEAF, Level.SPINE):
         ports, first = np.unique(t.port[level], return_index=True)
         used = ports >= 0
         for k, place, rank in zip(ports[used], _place(t, level, first[used]), first[used],
                                   strict=True):  # fmt: skip
-            found[k] = _group(t, level, int(place), int(rank))
+            texts[k] = _group(t, level, int(place), int(rank))
     for i in range(len(t.side_a)):
         a, b = t.side_a.row(i), t.side_b.row(i)
-        found[t.first_switch + i] = f"switch {i} between {_ranks(a)} and {_ranks(b)}"
-    return found
+        texts[t.first_switch + i] = f"switch {i} between {_ranks(a)} and {_ranks(b)}"
+    return texts
 
 
 def _place(t: Topology, level: Level, rank: I8) -> NDArray[np.int64]:

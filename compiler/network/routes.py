@@ -1,11 +1,12 @@
-"""routes: what each transfer occupies on its way through a Topology, and how long it takes.
+"""routes: the resources that each transfer uses through a Topology, and how long it takes.
 
 All functions take src, dst: i4[n] and work in blocks of rows, so that memory beyond the result
 does not grow with n. O(n · SWITCH groups of one pair of nodes), plus O(n log links); `resources`
 and `cost` look at every pair of ranks only once.
 
 A *resource* is a number: 2k and 2k + 1 for the two directions of shared group k, then the links,
-then the pairs of meshes and crossbars (never stored), then the lanes of leaves and spines.
+then the pairs of meshes and crossbars (never stored), then the single uplinks of
+leaves and spines.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ABOVE = (Level.LEAF, Level.SPINE)
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
     """What n transfers use. uses: Csr[n] of rows of `resource` (i8[R] numbers); capacity: f8[R]
-    GB/s; bandwidth: f8[n] GB/s of a transfer alone on its way (0: there is no way); alpha: f8[n]
+    GB/s; bandwidth: f8[n] GB/s of a transfer alone on its route (0: there is none); alpha: f8[n]
     µs."""
 
     uses: Csr
@@ -40,7 +41,8 @@ class Routes:
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """Some transfers, while their ways are found. `share`: GB/s left where all want it at once."""
+    """Some transfers, while their routes are found. `share`: GB/s left where all want it at
+    once."""
 
     src: I4
     dst: I4
@@ -61,7 +63,7 @@ class _Block:
     def hold(self, where: B1, tx: I8, rx: I8, share_tx: F8, share_rx: F8) -> None:
         """`tx` and `rx` are what transfers of `where` may not share, if narrower than before.
 
-        Of equals the first is sent by and the last received by: both ends of a way count.
+        Of equals the first is sent by and the last received by: both ends of a route count.
         """
         out, into = where & (share_tx < self.share_tx), where & (share_rx <= self.share_rx)
         self.tx, self.rx = np.where(out, tx, self.tx), np.where(into, rx, self.rx)
@@ -70,7 +72,7 @@ class _Block:
 
 
 class Router:
-    """The tables that finding ways through one Topology needs. O(ranks + links + groups)."""
+    """The tables that finding routes through one Topology needs. O(ranks + links + groups)."""
 
     def __init__(self, t: Topology) -> None:
         self.t = t
@@ -85,10 +87,10 @@ class Router:
         sizes = np.concatenate([self.mesh_size, self.bar_size]).astype(np.int64) ** 2
         base = first_pair + starts(sizes)
         self.mesh_base, self.bar_base = np.split(base[:-1], [len(self.mesh_size)])
-        self.first_lane = int(base[-1])
-        lanes = t.shared.lanes.astype(np.int64)
-        self.lane_base = self.first_lane + 2 * (np.cumsum(lanes) - lanes)
-        self.n_resources = self.first_lane + 2 * int(lanes.sum())
+        self.first_uplink = int(base[-1])
+        parallel = t.shared.parallel.astype(np.int64)
+        self.uplink_base = self.first_uplink + 2 * (np.cumsum(parallel) - parallel)
+        self.n_resources = self.first_uplink + 2 * int(parallel.sum())
         self.nic_place = {level: _nic_places(t, level) for level in ABOVE}
         self.a, self.b = members(t.side_a, t), members(t.side_b, t)
         self.a_node = t.node[t.side_a.index[t.side_a.ptr[:-1]]]  # sides count from their node
@@ -96,7 +98,7 @@ class Router:
         self.first_rank = t.first_rank
 
     def blocks(self, src: I4, dst: I4) -> Iterator[tuple[slice, _Block]]:
-        """The ways of all transfers, BLOCK rows at a time."""
+        """The routes of all transfers, BLOCK rows at a time."""
         for begin in range(0, len(src), BLOCK):
             rows = slice(begin, min(begin + BLOCK, len(src)))
             yield rows, self._block(np.asarray(src[rows]), np.asarray(dst[rows]))
@@ -122,21 +124,21 @@ class Router:
             return np.ones(len(b.src), np.bool_)
         key = b.src.astype(np.int64) * len(self.t) + b.dst
         at = np.minimum(np.searchsorted(self.link_key, key), len(self.link_key) - 1)
-        found = np.equal(self.link_key[at], key)
-        self._own_link(b, found, self.first_link + at, self.links[at], self.t.links.alpha[at])
-        others: B1 = ~found
+        linked = np.equal(self.link_key[at], key)
+        self._own_link(b, linked, self.first_link + at, self.links[at], self.t.links.alpha[at])
+        others: B1 = ~linked
         return others
 
     def _mesh(self, b: _Block, left: B1) -> B1:
         """Transfers over a mesh's links; returns the others."""
         mesh = self.t.mesh[b.src]
-        found = left & (mesh >= 0) & (mesh == self.t.mesh[b.dst])
-        if not found.any():
+        meshed = left & (mesh >= 0) & (mesh == self.t.mesh[b.dst])
+        if not meshed.any():
             return left
         pair = self.mesh_base[mesh] + self.mesh_place[b.src] * self.mesh_size[mesh]
         pair = pair + self.mesh_place[b.dst]
-        self._own_link(b, found, pair, self.meshes[mesh], self.t.meshes.alpha[mesh])
-        others: B1 = left & ~found
+        self._own_link(b, meshed, pair, self.meshes[mesh], self.t.meshes.alpha[mesh])
+        others: B1 = left & ~meshed
         return others
 
     def _own_link(self, b: _Block, where: B1, resource: I8, capacity: F8, alpha: F8) -> None:
@@ -174,25 +176,26 @@ class Router:
             domain = self.t.domain[level]
             where = where & (domain[b.src] != domain[b.dst])
             crossing.append((level, where))
-        way = crossing[0][1]
+        joined = crossing[0][1]
         for level, across in crossing:
             port = self.t.port[level]
-            way = way & (~across | ((port[b.src] >= 0) & (port[b.dst] >= 0)))
-        if not way.any():
+            joined = joined & (~across | ((port[b.src] >= 0) & (port[b.dst] >= 0)))
+        if not joined.any():
             return
         for level, across in crossing:
-            if (across := across & way).any():
+            if (across := across & joined).any():
                 out, into = self._ports(b, level, across)
-                tx, rx = self._lanes(level, out, b.src, 0), self._lanes(level, into, b.dst, 1)
+                tx, rx = self._uplinks(level, out, b.src, 0), self._uplinks(level, into, b.dst, 1)
                 b.hold(across, tx, rx, self.share[out], self.share[into])
-        b.reached |= way
+        b.reached |= joined
 
-    def _lanes(self, level: Level, group: I4, rank: I4, way: int) -> I8:
-        """What excludes: a NIC is one; uplinks are as many as lanes, dealt out to the NICs."""
+    def _uplinks(self, level: Level, group: I4, rank: I4, direction: int) -> I8:
+        """What transfers may not share: a NIC, or one of its parallel uplinks, dealt out to
+        NICs."""
         if level is Level.NIC:
-            return 2 * group.astype(np.int64) + way
-        lane = self.nic_place[level][rank] % self.t.shared.lanes[group]
-        return self.lane_base[group] + 2 * lane + way
+            return 2 * group.astype(np.int64) + direction
+        uplink = self.nic_place[level][rank] % self.t.shared.parallel[group]
+        return self.uplink_base[group] + 2 * uplink + direction
 
     def _switch_groups(self, b: _Block, where: B1) -> None:
         """SWITCH groups with the source at one side and the destination at the other."""
@@ -222,7 +225,7 @@ class Router:
         group = np.minimum(resource // 2, max(len(self.capacity) - 1, 0))
         link = np.clip(resource - self.first_link, 0, max(len(self.links) - 1, 0))
         mesh = np.searchsorted(self.mesh_base, resource, side="right") - 1
-        found = np.zeros(len(resource))
+        capacity = np.zeros(len(resource))
         first_pair = self.first_link + len(self.links)
         for where, values, at in (
             (resource < self.first_link, self.capacity, group),
@@ -230,8 +233,8 @@ class Router:
             (resource >= first_pair, self.meshes, mesh),
         ):
             if where.any():
-                found[where] = values[at[where]]
-        return found
+                capacity[where] = values[at[where]]
+        return capacity
 
 
 def _places(domain: I4) -> tuple[I4, I4]:
@@ -265,51 +268,51 @@ def _by_nodes(t: Topology) -> tuple[I8, I8, I8]:
     return keys, np.append(first, len(order)), order
 
 
-def _ways(t: Topology, src: I4, dst: I4) -> tuple[I4, I4, I4]:
+def _pairs(t: Topology, src: I4, dst: I4) -> tuple[I4, I4, I4]:
     """The pairs of ranks that occur, as src, dst, and the pair of every transfer: i4[n]."""
     n = len(t)
     key = src.astype(np.int64) * n + dst
     if n * n > PAIRS:
-        pairs, way = np.unique(key, return_inverse=True)
+        pairs, pair = np.unique(key, return_inverse=True)
     else:
         number = np.zeros(n * n, np.int32)
         number[key] = 1
         pairs = np.flatnonzero(number)
         number[pairs] = np.arange(len(pairs), dtype=np.int32)
-        way = number[key]
-    return pairs // n, pairs % n, way
+        pair = number[key]
+    return pairs // n, pairs % n, pair
 
 
 def resources(t: Topology, src: I4, dst: I4) -> tuple[I4, I4]:
     """The two resources each transfer needs to itself in a sub-pipeline: i4[n] each.
 
-    One to send by and one to receive by, the same one twice where a link is not shared: of all
-    that a way uses, those with the least capacity per rank that may want them (HPDS, ResCCL §4.3).
+    One to send by and one to receive by, the same one twice where a link is not shared: of all that
+    a route uses, those with the least capacity per rank that may want them (HPDS, ResCCL §4.3).
     """
     router = Router(t)
-    src, dst, way = _ways(t, src, dst)
+    src, dst, pair = _pairs(t, src, dst)
     tx, rx = np.empty(len(src), np.int64), np.empty(len(src), np.int64)
     for rows, block in router.blocks(src, dst):
         tx[rows], rx[rows] = block.tx, block.rx
-    if router.n_resources > max(ROOM, 8 * len(way)):
+    if router.n_resources > max(ROOM, 8 * len(pair)):
         dense = np.unique(np.concatenate([tx, rx]), return_inverse=True)[1]
         tx, rx = dense[: len(src)], dense[len(src) :]
-    return frozen(tx, np.int32)[way], frozen(rx, np.int32)[way]
+    return frozen(tx, np.int32)[pair], frozen(rx, np.int32)[pair]
 
 
 def cost(t: Topology, src: I4, dst: I4) -> F8:
-    """µs that one micro-batch takes alone on each transfer's way: f8[n]; inf where none is."""
-    src, dst, way = _ways(t, src, dst)
+    """µs that one micro-batch takes alone on each transfer's route: f8[n]; inf where none is."""
+    src, dst, pair = _pairs(t, src, dst)
     time = np.empty(len(src))
     for rows, block in Router(t).blocks(src, dst):
         with np.errstate(divide="ignore"):
             time[rows] = block.alpha + t.chunk / (block.bandwidth * US_PER_MB)
-    found: F8 = time[way]
-    return found
+    each: F8 = time[pair]
+    return each
 
 
 def unreachable(t: Topology, src: I4, dst: I4) -> I8:
-    """The transfers that have no way: row numbers, ascending."""
+    """The transfers that have no route: row numbers, ascending."""
     bad = [
         np.flatnonzero(~block.reached) + rows.start for rows, block in Router(t).blocks(src, dst)
     ]
@@ -317,7 +320,7 @@ def unreachable(t: Topology, src: I4, dst: I4) -> I8:
 
 
 def routes(t: Topology, src: I4, dst: I4) -> Routes:
-    """Everything that each transfer uses. Takes O(n · longest way) memory."""
+    """Everything that each transfer uses. Takes O(n · longest route) memory."""
     router = Router(t)
     counts, used = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
     bandwidth, alpha = np.empty(len(src)), np.empty(len(src))

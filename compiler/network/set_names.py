@@ -1,4 +1,4 @@
-"""naming: what people call a set of ranks, or a partition of them, on a Topology."""
+"""set_names: what people call a set of ranks, or a partition of them, on a Topology."""
 
 from __future__ import annotations
 

@@ -34,16 +34,16 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
 
     O(primitives + dependencies) for the two estimates, plus connections × intervals of each rank.
     """
-    found = connections(p)
+    connected = connections(p)
     if allocator == "stage" and len(p):
-        part = _stage(p, found)
-        found, p = split(p, found, part), requeue(p, part)
-    block: I4 = np.arange(len(found.rank), dtype=np.int32)
+        stage = _stage(p, connected)
+        connected, p = split(p, connected, stage), requeue(p, stage)
+    block: I4 = np.arange(len(connected.rank), dtype=np.int32)
     if allocator == "state" and len(p):
-        block = _state_based(p, found)
+        block = _state_based(p, connected)
     if max_blocks is not None:
-        block = _capped(p, found, block, max_blocks)
-    return Blocks(p, _within_rank(found, block)[found.of])
+        block = _capped(p, connected, block, max_blocks)
+    return Blocks(p, _within_rank(connected, block)[connected.of])
 
 
 @njit
@@ -81,55 +81,55 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
     return block
 
 
-def _state_based(p: Primitives, found: Connections) -> I4:
+def _state_based(p: Primitives, connected: Connections) -> I4:
     """The block of each connection, idle connections sharing one."""
-    apart = estimate(p, found.of)
-    ptr, rows = group(found.of, len(found.rank))
-    block = _merge(found.rank, ptr, rows, apart.start, apart.end, TOUCH * apart.makespan)
-    merged = estimate(p, block[found.of])
+    apart = estimate(p, connected.of)
+    ptr, rows = group(connected.of, len(connected.rank))
+    block = _merge(connected.rank, ptr, rows, apart.start, apart.end, TOUCH * apart.makespan)
+    merged = estimate(p, block[connected.of])
     if merged.makespan > SLACK * apart.makespan:
-        return np.arange(len(found.rank), dtype=np.int32)
+        return np.arange(len(connected.rank), dtype=np.int32)
     return block
 
 
-def channels(p: Primitives, part: I4) -> Blocks:
+def channels(p: Primitives, channel: I4) -> Blocks:
     """`p` in NCCL's thread blocks: at each rank one for each channel, with queues of their own.
 
-    part: i4[tasks], at least 0, the channel of each. O(primitives log primitives).
+    channel: i4[tasks], at least 0. O(primitives log primitives).
     """
-    mine = by_task(p, part)
+    mine = by_task(p, channel)
     one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
-    found = split(p, one, mine)
-    block = np.arange(len(found.rank), dtype=np.int32)
-    return Blocks(requeue(p, mine), _within_rank(found, block)[found.of])
+    connected = split(p, one, mine)
+    block = np.arange(len(connected.rank), dtype=np.int32)
+    return Blocks(requeue(p, mine), _within_rank(connected, block)[connected.of])
 
 
-def by_task(p: Primitives, part: I4) -> I4:
-    """What `part` (i4[tasks]) says of each primitive's first task; local copies go with their
+def by_task(p: Primitives, label: I4) -> I4:
+    """What `label` (i4[tasks]) says of each primitive's first task; local copies go with their
     chunk: i4[n]."""
     of_chunk = np.zeros(p.dag.program.collective.n_chunks, np.int32)
-    of_chunk[p.dag.program.transfers["chunk"]] = part
+    of_chunk[p.dag.program.transfers["chunk"]] = label
     mine = of_chunk[p.chunk]
     busy = p.tasks.counts() > 0
-    mine[busy] = part[p.tasks.index[p.tasks.ptr[:-1][busy]]]
+    mine[busy] = label[p.tasks.index[p.tasks.ptr[:-1][busy]]]
     return mine
 
 
-def _stage(p: Primitives, found: Connections) -> I4:
+def _stage(p: Primitives, connected: Connections) -> I4:
     """The stage of every primitive: of its latest task, or a local copy's of its connection."""
     stage = np.full(len(p), -1, np.int32)
     np.maximum.at(stage, p.tasks.owner(), stages(p.dag)[p.tasks.index])
-    last = np.zeros(len(found.rank), np.int32)
-    np.maximum.at(last, found.of, stage)
-    return np.where(stage < 0, last[found.of], stage).astype(np.int32)
+    last = np.zeros(len(connected.rank), np.int32)
+    np.maximum.at(last, connected.of, stage)
+    return np.where(stage < 0, last[connected.of], stage).astype(np.int32)
 
 
-def _capped(p: Primitives, found: Connections, block: I4, most: int) -> I4:
+def _capped(p: Primitives, connected: Connections, block: I4, most: int) -> I4:
     """Merges a rank's least loaded blocks until at most `most` are left."""
-    load = np.bincount(block[found.of], minlength=len(block))
+    load = np.bincount(block[connected.of], minlength=len(block))
     block = block.copy()
     for r in range(p.dag.program.collective.n_ranks):
-        lo, hi = np.searchsorted(found.rank, [r, r + 1])
+        lo, hi = np.searchsorted(connected.rank, [r, r + 1])
         used = np.unique(block[lo:hi])
         heavy = used[np.argsort(-load[used], kind="stable")]
         bins = heavy[:most]
@@ -141,11 +141,11 @@ def _capped(p: Primitives, found: Connections, block: I4, most: int) -> I4:
     return block
 
 
-def _within_rank(found: Connections, block: I4) -> I4:
+def _within_rank(connected: Connections, block: I4) -> I4:
     """Block numbers from 0 at each rank, by first use: i4[connections]."""
     _, dense = np.unique(block, return_inverse=True)
-    first = np.full(len(found.rank), len(block), np.int64)
+    first = np.full(len(connected.rank), len(block), np.int64)
     np.minimum.at(first, dense, np.arange(len(dense)))
-    kept_rank = found.rank[first[first < len(block)]]
+    kept_rank = connected.rank[first[first < len(block)]]
     base = np.searchsorted(kept_rank, kept_rank)
     return (dense - base[dense]).astype(np.int32)

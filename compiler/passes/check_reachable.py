@@ -11,12 +11,12 @@ from hccc.network.routes import unreachable
 
 
 def check_reachable(program: Program, topology: Topology | None) -> Program:
-    """`program`, if `topology` has its ranks and a way for each transfer. O(transfers).
+    """`program`, if `topology` has its ranks and a route for each transfer. O(transfers).
 
     Without a topology there is nothing to check: the header's describes just these ranks.
 
     Raises:
-        UserError: E130 for another number of ranks, E131 for a transfer without a way.
+        UserError: E130 for another number of ranks, E131 for a transfer without a route.
     """
     if topology is None:
         return program
@@ -36,7 +36,7 @@ def check_reachable(program: Program, topology: Topology | None) -> Program:
         more = f", nor for {len(bad) - 1} others" if len(bad) > 1 else ""
         raise fail(
             "E131",
-            f"the cluster has no way for {program.describe(i)}{more}",
+            f"the cluster has no route for {program.describe(i)}{more}",
             program.span(i),
             notes=[Note(f"nothing links {u} and {v} directly, nor by one switch or network")],
             help="send over a rank that both can reach",

@@ -6,9 +6,9 @@ served least goes first, so that a chunk's next task does not wait right behind 
 Where Alg. 1 leaves ties open, the chunk with the smaller id goes first, and of its tasks the one
 that was ready first.
 
-A chunk looks through its ready tasks when it is served, which is the fastest way while most of
+A chunk looks through its ready tasks when it is served, which is fastest while most of
 them are not blocked for long. Where it looks in vain too often (PATIENCE), the tasks that are
-blocked wait at the resource instead (`backlog`), until it is their turn there.
+blocked wait at the resource instead (`hpds_backlog`) until they are first there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.jit.compiled import njit
-from hccc.passes.hpds_backlog import OFFERS, TURNS, Backlogs, Tasks, backlogs, keep, release, take
+from hccc.passes.hpds_backlog import (
+    ARRIVALS,
+    OFFERS,
+    Backlogs,
+    Tasks,
+    backlogs,
+    keep,
+    release,
+    take,
+)
 
 PATIENCE = 256  # looks in vain for each task that is scheduled or sent to wait: both cost as much
 VISIT = 32  # what serving a chunk costs, in looks at a task
@@ -109,8 +118,8 @@ def _sub_pipeline(
         if b.size[OFFERS] > 0 and b.offers[0] == c:
             pop(b.offers, 0, b.size[OFFERS], t.served)
             b.size[OFFERS] -= 1
-        found = _serve(t, ready, b, c, sub, done)
-        if found > done:
+        now = _serve(t, ready, b, c, sub, done)
+        if now > done:
             t.served[c] += 1
             if ready.n[c] > 0:
                 again[n_again] = c
@@ -118,7 +127,7 @@ def _sub_pipeline(
         elif ready.n[c] > 0:
             blocked[n_blocked] = c
             n_blocked += 1
-        done = found
+        done = now
     return n_blocked, done
 
 
@@ -134,7 +143,7 @@ def _hpds(t: Tasks, ready: _Ready, b: Backlogs) -> I8:
     again = np.empty(len(t.used), np.int32)
     start, done, sub = np.zeros(n + 1, np.int64), 0, 0
     while done < n:
-        if b.size[TURNS] > 0:
+        if b.size[ARRIVALS] > 0:
             for k in range(start[sub - 1], done):
                 i = t.order[k]
                 release(t, b, t.tx[i])

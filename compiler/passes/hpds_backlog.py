@@ -1,9 +1,9 @@
-"""backlog: blocked tasks, kept for `schedule` at a resource that they wait for.
+"""hpds_backlog: blocked tasks, kept for `hpds` at a resource that they wait for.
 
-A backlog holds ready tasks of one chunk that wait for one resource, by their turn: who was ready
-first. A task is in one of the two backlogs at its resources, and moves to the other when that is
-what it waits for. Only the first task of a backlog and the first backlog of a resource are looked
-at, so those behind them cost nothing.
+A backlog holds ready tasks of one chunk that wait for one resource, in their order of arrival: who
+was ready first. A task is in one of the two backlogs at its resources, and moves to the other when
+that is what it waits for. Only the first task of a backlog and the first backlog of a resource are
+looked at, so those behind them cost nothing.
 
 Invariants, between sub-pipelines
 1. A resource that has backlogs was used by the last sub-pipeline.
@@ -22,7 +22,7 @@ from hccc.analysis.heap import meld, push
 from hccc.ir.arrays import I4, I8, U1
 from hccc.jit.compiled import njit
 
-OFFERS, MADE, TURNS = range(3)
+OFFERS, BACKLOGS, ARRIVALS = range(3)
 
 
 class Tasks(NamedTuple):
@@ -42,16 +42,16 @@ class Tasks(NamedTuple):
 class Backlogs(NamedTuple):
     """Heaps are skew heaps, -1 when empty.
 
-    Tasks: the backlogs at `tx` and `rx`, `turn`, and the links of the heap. Backlogs: `first`, the
-    heap of its tasks; `at`, its resource; and a place in one heap, as its resource is used or not:
-    `waiting` of the resource, by chunk, or `offered` of the chunk, by the turn of its first task.
-    offers: chunks with backlogs offered; size: of `offers`, backlogs made, turns given; made:
-    whether a chunk has its backlogs; last: the last backlog made at each resource.
+    Tasks: the backlogs at `tx` and `rx`, `arrival`, and the links of the heap. Backlogs: `first`,
+    the heap of its tasks; `at`, its resource; and a place in one heap, as its resource is used or
+    not: `waiting` of the resource, by chunk, or `offered` of the chunk, by the arrival of its first
+    task. offers: chunks with backlogs offered; size: of `offers`, backlogs built, tasks arrived;
+    built: whether a chunk has its backlogs; last: the last backlog built at each resource.
     """
 
     tx: I4
     rx: I4
-    turn: I4
+    arrival: I4
     left: I4
     right: I4
     first: I4
@@ -63,36 +63,36 @@ class Backlogs(NamedTuple):
     offered: I4
     offers: I4
     size: I8
-    made: U1
+    built: U1
     last: I4
 
 
 def backlogs(n: int, n_chunks: int, n_resources: int) -> Backlogs:
     """No backlogs yet, of n tasks. Memory is touched where there are some: ≤ 68 bytes a task."""
     most = min(2 * n, n_chunks * n_resources)
-    turn, left, right, tx, rx = (np.empty(n, np.int32) for _ in range(5))
+    arrival, left, right, tx, rx = (np.empty(n, np.int32) for _ in range(5))
     first, at, before, after = (np.empty(most, np.int32) for _ in range(4))
     waiting, last = (np.full(n_resources, -1, np.int32) for _ in range(2))
     return Backlogs(
-        tx, rx, turn, left, right, first, at, np.empty(most, np.int64), before, after, waiting,
+        tx, rx, arrival, left, right, first, at, np.empty(most, np.int64), before, after, waiting,
         np.full(n_chunks, -1, np.int32), np.empty(n_chunks, np.int32), np.zeros(3, np.int64),
         np.zeros(n_chunks, np.uint8), last,
     )  # fmt: skip
 
 
 @njit(allocates=False)
-def _make(t: Tasks, b: Backlogs, c: int) -> None:
+def _build(t: Tasks, b: Backlogs, c: int) -> None:
     """The backlogs of all tasks of chunk c, none with a task. O(tasks of c), once."""
-    oldest = b.size[MADE]
+    oldest = b.size[BACKLOGS]
     for k in range(t.ptr[c], t.ptr[c + 1]):
         i = t.rows[k]
         for r in (t.tx[i], t.rx[i]):
             if b.last[r] < oldest:
-                b.last[r] = b.size[MADE]
+                b.last[r] = b.size[BACKLOGS]
                 b.first[b.last[r]], b.at[b.last[r]] = -1, r
-                b.size[MADE] += 1
+                b.size[BACKLOGS] += 1
         b.tx[i], b.rx[i] = b.last[t.tx[i]], b.last[t.rx[i]]
-    b.made[c] = 1
+    b.built[c] = 1
 
 
 @njit(allocates=False)
@@ -110,7 +110,7 @@ def _line_up(t: Tasks, b: Backlogs, g: int, c: int) -> None:
 
 @njit(allocates=False)
 def _offer(b: Backlogs, g: int, c: int) -> None:
-    b.key[g], b.before[g], b.after[g] = b.turn[b.first[g]], -1, -1
+    b.key[g], b.before[g], b.after[g] = b.arrival[b.first[g]], -1, -1
     b.offered[c] = meld(b.offered[c], g, b.key, b.before, b.after)
 
 
@@ -136,7 +136,7 @@ def _wait(t: Tasks, b: Backlogs, i: int, c: int, sub: int) -> None:
     g = b.tx[i] if t.used[t.tx[i]] == sub else b.rx[i]
     empty = b.first[g] < 0
     b.left[i] = b.right[i] = -1
-    b.first[g] = meld(b.first[g], i, b.turn, b.left, b.right)
+    b.first[g] = meld(b.first[g], i, b.arrival, b.left, b.right)
     if empty:
         _line_up(t, b, g, c)
 
@@ -144,18 +144,18 @@ def _wait(t: Tasks, b: Backlogs, i: int, c: int, sub: int) -> None:
 @njit(allocates=False)
 def keep(t: Tasks, b: Backlogs, c: int, blocked: I4, sub: int) -> None:
     """The blocked tasks of chunk c that come next wait where they are blocked."""
-    if not b.made[c]:
-        _make(t, b, c)
+    if not b.built[c]:
+        _build(t, b, c)
     for i in blocked:
-        b.turn[i] = b.size[TURNS]
-        b.size[TURNS] += 1
+        b.arrival[i] = b.size[ARRIVALS]
+        b.size[ARRIVALS] += 1
         _wait(t, b, i, c, sub)
 
 
 @njit(allocates=False)
 def take(t: Tasks, b: Backlogs, c: int, sub: int, done: int) -> int:
     """Tasks of chunk c's offered backlogs join the order where their resources are not in use,
-    by turn; how many tasks are in the order."""
+    by arrival; how many tasks are in the order."""
     while b.offered[c] >= 0:
         g = b.offered[c]
         b.offered[c] = meld(b.before[g], b.after[g], b.key, b.before, b.after)
@@ -163,7 +163,7 @@ def take(t: Tasks, b: Backlogs, c: int, sub: int, done: int) -> int:
         if t.used[r] == sub:
             _line_up(t, b, g, c)
             continue
-        b.first[g] = meld(b.left[i], b.right[i], b.turn, b.left, b.right)
+        b.first[g] = meld(b.left[i], b.right[i], b.arrival, b.left, b.right)
         if t.used[t.tx[i]] == sub or t.used[t.rx[i]] == sub:
             _wait(t, b, i, c, sub)
             if b.first[g] >= 0:

@@ -107,7 +107,7 @@ def _staged(pipeline: Pipeline) -> Primitives:
     n = len(order)
     src, dst, chunk, rrc = _columns(dag, order)
     initial = dag.initial[order]
-    queues, queue, turn = _queues(src, dst, dag.program.collective.n_ranks)
+    queues, queue, message_index = _queues(src, dst, dag.program.collective.n_ranks)
     send, recv = 2 * np.arange(n), 2 * np.arange(n) + 1
     counts = np.ones(2 * n, np.int64)
     counts[recv] += rrc
@@ -116,10 +116,10 @@ def _staged(pipeline: Pipeline) -> Primitives:
     _fill(rank, buffer, slot, ptr[send], src, _value(initial, SOURCE_INITIAL), chunk)
     own = ptr[recv][rrc]
     _fill(rank, buffer, slot, own, dst[rrc], _value(initial, TARGET_INITIAL)[rrc], chunk[rrc])
-    _fill(rank, buffer, slot, ptr[recv + 1] - 1, queue, Buffer.QUEUE, turn)
+    _fill(rank, buffer, slot, ptr[recv + 1] - 1, queue, Buffer.QUEUE, message_index)
     sources = Operands(ptr, rank, buffer, slot)
     rank, buffer, slot = _blank(2 * n)
-    _fill(rank, buffer, slot, send, queue, Buffer.QUEUE, turn)
+    _fill(rank, buffer, slot, send, queue, Buffer.QUEUE, message_index)
     _fill(rank, buffer, slot, recv, dst, Buffer.VALUE, chunk)
     ones = np.arange(2 * n + 1, dtype=np.int64)
     none = np.zeros(dag.program.collective.n_ranks, np.int32)
@@ -145,14 +145,14 @@ def _fill(
 
 
 def _queues(src: I4, dst: I4, n_ranks: int) -> tuple[Queues, I4, I4]:
-    """One queue per connection; the queue of each task and its turn in schedule order."""
+    """One queue per connection; the queue of each task and its message index, in schedule order."""
     key = src.astype(np.int64) * n_ranks + dst
-    found, queue = np.unique(key, return_inverse=True)
-    length = np.bincount(queue, minlength=len(found))
-    turn = places_among(queue).astype(np.int32)
-    unset = np.full(len(found), -1, np.int32)
-    queues = Queues(found // n_ranks, found % n_ranks, length, unset, unset)
-    return queues, queue.astype(np.int32), turn
+    pairs, queue = np.unique(key, return_inverse=True)
+    length = np.bincount(queue, minlength=len(pairs))
+    message_index = places_among(queue).astype(np.int32)
+    unset = np.full(len(pairs), -1, np.int32)
+    queues = Queues(pairs // n_ranks, pairs % n_ranks, length, unset, unset)
+    return queues, queue.astype(np.int32), message_index
 
 
 def _staged_deps(dag: Dag, order: I4) -> Csr:

@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hccc.analysis.grouping import graph
 from hccc.diagnostics import InternalError
-from hccc.ir.arrays import I4, I8, Csr, places_of, starts
+from hccc.ir.arrays import I4, I8, U1, Csr, places_of, starts
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
 
@@ -61,10 +61,10 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
     buffer[home], slot[home] = Buffer.OUTPUT, c.output_slot(o.slot[home].astype(np.int64))
     away = value & ~home
     wanted = _key(c, o.rank[away], o.slot[away])
-    found = np.searchsorted(keys, wanted)
-    if not np.array_equal(keys[found[found < len(keys)]], wanted):
+    at = np.searchsorted(keys, wanted)
+    if not np.array_equal(keys[at[at < len(keys)]], wanted):
         raise InternalError("a value is read where nothing writes it")
-    buffer[away], slot[away] = Buffer.SCRATCH, slots[found]
+    buffer[away], slot[away] = Buffer.SCRATCH, slots[at]
     return Operands(o.ptr, o.rank, buffer, slot)
 
 
@@ -83,10 +83,9 @@ def _own_copies(p: Primitives, c: Collective) -> Primitives:
         p.dst.rank[written].astype(np.int64) * width + p.dst.slot[written],
     )
     rank, chunk = rank[~done], chunk[~done]
-    return _with_copies(
-        p, rank, chunk, (Buffer.INPUT, c.input_slot(chunk)), (Buffer.OUTPUT, c.output_slot(chunk)),
-        Guard.OUT_OF_PLACE, first=False,
-    )  # fmt: skip
+    source, target = (Buffer.INPUT, c.input_slot(chunk)), (Buffer.OUTPUT, c.output_slot(chunk))
+    copies = _Copies(rank, chunk, source, target, Guard.OUT_OF_PLACE, first=False)
+    return _with_copies(p, copies, p.deps.owner(), p.deps.index)
 
 
 def _stage(p: Primitives, c: Collective) -> Primitives:
@@ -102,20 +101,19 @@ def _stage(p: Primitives, c: Collective) -> Primitives:
     hit = np.isin(needed, staged)
     buffer = p.src.buffer.copy()
     buffer[read[hit]] = Buffer.STAGE
-    chunk_of = p.chunk[p.src.owner()[read]]
-    by_key = _lookup(needed, chunk_of, staged)
+    chunk = _lookup(needed, p.chunk[p.src.owner()[read]], staged)
     rank, slot = staged // width, staged % width
     slots = np.zeros(c.n_ranks, np.int32)
     np.maximum.at(slots, rank, slot + 1)
     p = replace(p, src=replace(p.src, buffer=buffer), stage_slots=slots)
-    users = [
-        (p.src.owner()[read[hit]], np.searchsorted(staged, needed[hit])),
-        _matching(p.dst.owner()[written], overwritten, staged),
-    ]
-    return _with_copies(
-        p, rank, by_key, (Buffer.INPUT, slot), (Buffer.STAGE, slot), Guard.IN_PLACE,
-        first=True, users=users,
-    )  # fmt: skip
+    readers = p.src.owner()[read[hit]], np.searchsorted(staged, needed[hit])
+    writers = _matching(p.dst.owner()[written], overwritten, staged)
+    source, target = (Buffer.INPUT, slot), (Buffer.STAGE, slot)
+    copies = _Copies(rank, chunk, source, target, Guard.IN_PLACE, first=True)
+    m = len(staged)  # copies come first: what was row i is row m + i
+    rows = np.concatenate([p.deps.owner() + m, readers[0] + m, writers[0] + m])
+    values = np.concatenate([p.deps.index + m, readers[1], writers[1]])
+    return _with_copies(p, copies, rows, values)
 
 
 def _lookup(keys: I8, values: I4, wanted: I8) -> I4:
@@ -129,50 +127,49 @@ def _matching(rows: I4, keys: I8, staged: I8) -> tuple[I4, I8]:
     return rows[hit], np.searchsorted(staged, keys[hit])
 
 
-def _with_copies(
-    p: Primitives,
-    rank: I8,
-    chunk: I8 | I4,
-    source: tuple[Buffer, I8],
-    target: tuple[Buffer, I8],
-    guard: Guard,
-    *,
-    first: bool,
-    users: list[tuple[I4, I8]] | None = None,
-) -> Primitives:
-    """`p` with one local copy per (rank, chunk), before or after all other primitives.
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Local copies from `source` to `target`, each a buffer and i8[m] slots. rank, chunk: i8[m];
+    first: whether they run before all other primitives, or else after them."""
 
-    `users`: (rows of p, index of the copy each waits for).
-    """
-    m, n = len(rank), len(p)
+    rank: I8
+    chunk: I8 | I4
+    source: tuple[Buffer, I8]
+    target: tuple[Buffer, I8]
+    guard: Guard
+    first: bool
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def join(self, old: I8 | U1, new: I8 | U1) -> I8:
+        """A column of all primitives, from those of the others and of the copies."""
+        return np.concatenate([new, old] if self.first else [old, new])
+
+    def operands(self, old: Operands, added: tuple[Buffer, I8]) -> Operands:
+        """`old` with the one operand that each copy has at this end."""
+        ptr = starts(self.join(old.counts(), np.ones(len(self), np.int64)))
+        buffer = np.full(len(self), added[0], np.uint8)
+        columns = (old.rank, self.rank), (old.buffer, buffer), (old.slot, added[1])
+        return Operands(ptr, *(self.join(*pair) for pair in columns))
+
+
+def _with_copies(p: Primitives, copies: _Copies, rows: I8 | I4, values: I8 | I4) -> Primitives:
+    """`p` and `copies`. rows, values: the dependencies of all, numbered as in the result."""
+    m, n = len(copies), len(p)
     if not m:
         return p
-    shift = m if first else 0
-
-    def join(old: I8, new: I8) -> I8:
-        return np.concatenate([new, old] if first else [old, new])
-
-    def operands(o: Operands, where: tuple[Buffer, I8]) -> Operands:
-        counts = join(o.counts(), np.ones(m, np.int64))
-        ptr = starts(counts)
-        buffer = np.full(m, where[0], np.uint8)
-        return Operands(ptr, join(o.rank, rank), join(o.buffer, buffer), join(o.slot, where[1]))
-
-    rows, values = p.deps.owner() + shift, p.deps.index + shift
-    for row, copy in users or []:
-        rows, values = np.append(rows, row + shift), np.append(values, copy)
-    empty = np.zeros(m, np.int64)
-    task_counts = join(p.tasks.counts(), empty)
-    edge = 0 if first or not n else int(p.sub[-1])
+    last = 0 if copies.first or not n else int(p.sub[-1])
+    none = np.zeros(m, np.int64)
     return replace(
         p,
-        owner=join(p.owner, rank),
-        chunk=join(p.chunk, chunk),
-        sub=join(p.sub, np.full(m, edge)),
-        final=join(p.final, empty),
-        guard=join(p.guard, np.full(m, guard)),
-        src=operands(p.src, source),
-        dst=operands(p.dst, target),
+        owner=copies.join(p.owner, copies.rank),
+        chunk=copies.join(p.chunk, copies.chunk),
+        sub=copies.join(p.sub, np.full(m, last)),
+        final=copies.join(p.final, none),
+        guard=copies.join(p.guard, np.full(m, copies.guard)),
+        src=copies.operands(p.src, copies.source),
+        dst=copies.operands(p.dst, copies.target),
         deps=graph(rows, values, n + m),
-        tasks=Csr(starts(task_counts), p.tasks.index),
+        tasks=Csr(starts(copies.join(p.tasks.counts(), none)), p.tasks.index),
     )

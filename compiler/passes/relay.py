@@ -48,8 +48,8 @@ def _sends(p: Primitives) -> B1:
     """Primitives that only send: from memory into one queue."""
     alone = (p.src.counts() == 1) & (p.dst.counts() == 1)
     first, to = p.src.buffer[p.src.ptr[:-1]], p.dst.buffer[p.dst.ptr[:-1]]
-    found: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
-    return found
+    mergeable: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
+    return mergeable
 
 
 def _sent_on(p: Primitives) -> Primitives:
@@ -89,7 +89,7 @@ def _only_read(p: Primitives) -> Primitives:
 
 def _order(p: Primitives) -> I4:
     """An order of the primitives in which dependencies and the messages at both ends of every
-    queue come in turn; shorter than `p` where there is none."""
+    queue come in order; shorter than `p` where there is none."""
     rows, preds = [p.deps.owner()], [p.deps.index]
     for operands in (p.src, p.dst):
         queue = operands.buffer == Buffer.QUEUE

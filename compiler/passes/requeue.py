@@ -1,7 +1,8 @@
-"""requeue: gives parts of a program queues of their own, as NCCL's channels and MSCCL's stages do.
+"""requeue: gives groups of primitives queues of their own, as NCCL's channels and MSCCL's stages
+do.
 
 `lower` makes one queue for each connection. Thread blocks that share a connection cannot share its
-queue, since each end of a queue is one block that serves it in turn.
+queue, since each end of a queue is one block that serves it in order.
 """
 
 from __future__ import annotations
@@ -15,47 +16,47 @@ from hccc.ir.arrays import I4, I8, places_of
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
 
 
-def requeue(p: Primitives, part: I4) -> Primitives:
-    """`p` with a queue for every connection between a part and a part.
+def requeue(p: Primitives, label: I4) -> Primitives:
+    """`p` with a queue for every connection from one group of primitives to another.
 
-    part: i4[n], at least 0, of each primitive. Messages keep their order. Direct primitives have no
-    queues and stay. O(messages log messages).
+    label: i4[n], at least 0, the group of each primitive. Messages keep their order. Direct
+    primitives have no queues and stay. O(messages log messages).
     """
     if not len(p.queues):
         return p
     sent, sender = _messages(p.dst)
     taken, receiver = _messages(p.src)
-    width = int(part.max(initial=0)) + 1
-    ends = part[sender].astype(np.int64) * width + part[receiver]  # both are sorted by message
+    width = int(label.max(initial=0)) + 1
+    ends = label[sender].astype(np.int64) * width + label[receiver]  # both are sorted by message
     queue = sent >> 32
     keys, of = np.unique(queue * width * width + ends, return_inverse=True)
     if len(keys) == len(p.queues):
         return p
     ptr, rows = group(of.astype(np.int32), len(keys))
-    turn = places_of(rows, np.diff(ptr))
+    message_index = places_of(rows, np.diff(ptr))
     old = keys // (width * width)
     unset = np.full(len(keys), -1, np.int32)
     return replace(
         p,
-        src=_renamed(p.src, taken, of, turn),
-        dst=_renamed(p.dst, sent, of, turn),
+        src=_renamed(p.src, taken, of, message_index),
+        dst=_renamed(p.dst, sent, of, message_index),
         queues=Queues(p.queues.src[old], p.queues.dst[old], np.diff(ptr), unset, unset),
     )
 
 
 def _messages(o: Operands) -> tuple[I8, I4]:
-    """The messages among `o`, sorted: queue · 2**32 + turn, and the primitive of each."""
+    """The messages among `o`, sorted: queue · 2**32 + message index, and the primitive of each."""
     queue = o.buffer == Buffer.QUEUE
     key = o.rank[queue].astype(np.int64) << 32 | o.slot[queue].astype(np.int64)
     order = np.argsort(key)
     return key[order], o.owner()[queue][order]
 
 
-def _renamed(o: Operands, messages: I8, queue: I8, turn: I8) -> Operands:
-    """`o` with every message in its new queue and turn."""
+def _renamed(o: Operands, messages: I8, queue: I8, message_index: I8) -> Operands:
+    """`o` with every message in its new queue, at its new index."""
     where = o.buffer == Buffer.QUEUE
     key = o.rank[where].astype(np.int64) << 32 | o.slot[where].astype(np.int64)
     at = np.searchsorted(messages, key)
     rank, slot = o.rank.copy(), o.slot.copy()
-    rank[where], slot[where] = queue[at], turn[at]
+    rank[where], slot[where] = queue[at], message_index[at]
     return replace(o, rank=rank, slot=slot)

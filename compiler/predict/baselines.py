@@ -1,4 +1,4 @@
-"""versus: what else could run a collective: NCCL's rings and trees, an algorithm as MSCCL would.
+"""baselines: what else could run a collective: NCCL's rings and trees, an algorithm as MSCCL would.
 
 On the same footing: the same cluster, call, and throughput of a thread block. What differs is what
 the others do (kernel-protocol §10; ResCCL §2.1):
@@ -60,8 +60,8 @@ DECODE = 0.125  # µs a step: 0.1 to 0.15, about 110 instructions a warp (kernel
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to run the collective. plan: makes its Plan, once, proved not to hang; adapt: a call
-    as this way runs it; note: how it differs, in a line."""
+    """Something else that could run the collective. plan: compiles its Plan, once, proved not to
+    hang; adapt: changes a call to how it is run; note: how it differs, in a line."""
 
     name: str
     note: str
@@ -117,7 +117,7 @@ def _tree_channel(program: Program) -> I4:
 
 
 def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options) -> Plan:
-    """The road as NCCL would go it. channel: i4[transfers], whose thread block a transfer is."""
+    """The program as NCCL would schedule it. channel: i4[transfers], whose blocks do each."""
     pipeline = round_robin(depend(verify(program), topology))
     staged = lower(pipeline, Transport.STAGED)
     staged = requeue(staged, by_task(staged, channel))  # channels do not wait for each other
@@ -131,7 +131,7 @@ def _same_algorithm(
     program = cache(lambda: compiled.program or raise_program(compiled.plan))
     header = replace(options, scheduler="round-robin", channels=None, warps=None, max_blocks=None)
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
-    ways = (
+    baselines = (
         ("MSCCL", "this algorithm, algorithm-level, a block a connection, interpreted",
          replace(staged, allocator="connection"), _interpreted),
         ("stage-level", "this algorithm, a block a connection and stage, interpreted",
@@ -139,7 +139,7 @@ def _same_algorithm(
         ("round-robin", "as compiled, but scheduled round-robin",
          replace(header, max_blocks=options.max_blocks), _as_it_is),
     )  # fmt: skip
-    for name, note, chosen, adapt in ways:
+    for name, note, chosen, adapt in baselines:
         yield Alternative(name, note, cache(partial(_compiled, program, chosen, topology)), adapt)
 
 

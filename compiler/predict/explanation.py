@@ -162,13 +162,17 @@ def _reasons(g: Gap) -> dict[str, str]:
     few = f"{b.flight:.1f} transfers at a time, whose blocks move {b.offered:.1f} GB/s at most"
     held = f"{b.flight:.1f} transfers at a time: uneven over time, or other links hold them up"
     scarce = b.offered < b.capacity
-    edge = g.run.time - g.run.launch - b.end
+    after = g.run.time - g.run.launch - b.end
+    counted = b.begin + after - g.parts["fill and drain"]  # of the bound's latency, above all
+    outside = f"{_us(b.begin)} before its first byte and {_us(after)} after its last"
+    if words.fixed(counted, 2) != "0.00":
+        outside += f", less {_us(counted)} that the bound has"
     return reasons | {
         "extra bytes": f"more goes {cut.name} than must",
         "imbalance": f"{b.name} has more to carry than the cut on average",
         "below capacity": few if scarce else held,
         "bubbles": "nothing crosses the bottleneck, between its first byte and its last",
-        "fill and drain": f"before its first byte {_us(b.begin)}, after its last {_us(edge)} µs",
+        "fill and drain": outside,
     }
 
 
@@ -180,8 +184,8 @@ def _bytes(size: float) -> str:
 
 
 def _us(time: float) -> str:
-    return f"{time:,.2f}" if time < 1e6 else f"{time:,.0f}"
+    return words.fixed(time, 2 if time < 1e6 else 0)
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
+    return words.fixed(100 * share, 1)

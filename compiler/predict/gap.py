@@ -103,7 +103,7 @@ def _bottleneck(run: Run) -> Bottleneck | None:
 
 
 def _users(run: Run, k: int) -> tuple[I8, F8]:
-    """The primitives whose bytes cross resource k, and bytes on it for a byte of theirs."""
+    """The primitives that use resource k, i4[m], and how often their bytes cross it, f8[m]."""
     uses = run.machine.uses
     at = np.flatnonzero(uses.index == k)
     p, weight = uses.owner()[at], run.machine.weight[at] / run.request.costs.efficiency

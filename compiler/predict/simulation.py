@@ -94,7 +94,7 @@ NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
 def check_cluster(given: Path | Source, topology: Topology | None) -> None:
     """What can be known before any work. Raises E424 for an input that names no cluster itself."""
-    compiled = isinstance(given, Path) or kind_of(given.text) is Kind.PLAN
+    compiled = isinstance(given, Path) or kind_of(given.text, given.name) is Kind.PLAN
     if topology is None and not compiled:
         raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
 
@@ -112,9 +112,9 @@ def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rival:
-    """One way to run the collective on the cluster; adapt: a call as this way runs it; free:
-    whether calls may choose their micro-batch."""
+class Baseline:
+    """hccc's Plan, or another to compare it with, on the cluster. adapt: changes a call to how this
+    one is run; free: whether calls may choose their micro-batch."""
 
     name: str
     note: str
@@ -138,15 +138,15 @@ def simulate_sizes(
         UserError: what cannot be simulated, or too many sizes.
     """
     each = sizes.all() if isinstance(sizes, Sizes) else sizes
-    rivals, missing = _rivals(compiled, topology, vs, on_phase)
+    entries, missing = _baselines(compiled, topology, vs, on_phase)
     rows: list[tuple[Figures, ...]] = []
     notes: dict[str, str] = {}
     critical_path: tuple[str, ...] = ()
     for size in each:
         on_phase(f"Simulating {size:,} bytes")
-        runs = list(_runs(rivals, call, size, missing))
-        rows.append(tuple(_figures(rival.name, run) for rival, run in runs))
-        notes |= {rival.name: rival.note for rival, _ in runs}
+        runs = list(_runs(entries, call, size, missing))
+        rows.append(tuple(_figures(entry.name, run) for entry, run in runs))
+        notes |= {entry.name: entry.note for entry, _ in runs}
         critical_path = _critical_lines(runs[0][1])
     return Simulation(
         compiled.plan, topology.name, sizes, call, tuple(rows), vs is not None, notes, missing,
@@ -154,37 +154,37 @@ def simulate_sizes(
     )  # fmt: skip
 
 
-def _rivals(
+def _baselines(
     compiled: Compiled, topology: Topology, vs: Options | None, on_phase: OnPhase
-) -> tuple[list[Rival], dict[str, str]]:
+) -> tuple[list[Baseline], dict[str, str]]:
     """hccc, and with `vs` all others; and why there is no plan of those there is none of."""
     if vs is None:
         machine = prepare(compiled.plan, topology)
-        return [Rival("hccc", "as compiled", machine, lambda request: request)], {}
+        return [Baseline("hccc", "as compiled", machine, lambda request: request)], {}
     others = {other.name: other for other in baselines.alternatives(compiled, topology, vs)}
     plans = [Candidate(o.name, o.plan, required=o.name == "hccc") for o in others.values()]
     made, missing = evaluate(
         plans, lambda plan: prepare(plan, topology), lambda name: on_phase(f"Compiling: {name}")
     )
-    rivals = [
-        Rival(one.name, others[one.name].note, one.value, others[one.name].adapt,
+    entries = [
+        Baseline(one.name, others[one.name].note, one.value, others[one.name].adapt,
               others[one.name].free)
         for one in made
     ]  # fmt: skip
-    return rivals, missing
+    return entries, missing
 
 
 def _runs(
-    rivals: Sequence[Rival], call: Call, size: int, missing: dict[str, str]
-) -> Iterator[tuple[Rival, Run]]:
-    """What each rival takes; hccc's is first, and may not be missing."""
-    for rival in rivals:
+    entries: Sequence[Baseline], call: Call, size: int, missing: dict[str, str]
+) -> Iterator[tuple[Baseline, Run]]:
+    """What each of them takes; hccc's is first, and may not be missing."""
+    for entry in entries:
         try:
-            yield rival, call.simulate(rival.machine, size, rival.adapt, free=rival.free)
+            yield entry, call.simulate(entry.machine, size, entry.adapt, free=entry.free)
         except UserError as error:
-            if rival is rivals[0]:
+            if entry is entries[0]:
                 raise
-            missing[f"{rival.name}, {size:,} bytes"] = error.problem.message
+            missing[f"{entry.name}, {size:,} bytes"] = error.problem.message
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a change comes to: µs, the part of the time that it saves (below 0: loses), and the
-    thread blocks of the rank that has most, all lanes."""
+    thread blocks of the rank that has most, all channels."""
 
     name: str
     option: str
@@ -110,11 +110,11 @@ def _doubled(t: Topology, kind: int) -> Topology:
 
 
 def _faster(rates: Rates, times: np.ndarray) -> Rates:
-    return Rates(rates.bandwidth * times, rates.lanes, rates.alpha)
+    return Rates(rates.bandwidth * times, rates.parallel, rates.alpha)
 
 
 def _prompt(rates: Rates) -> Rates:
-    return Rates(rates.bandwidth, rates.lanes, np.zeros(len(rates)))
+    return Rates(rates.bandwidth, rates.parallel, np.zeros(len(rates)))
 
 
 def _calls(run: Run) -> Iterator[Change]:
@@ -144,7 +144,7 @@ def _calls(run: Run) -> Iterator[Change]:
 
 
 def _compilations(run: Run, program: Program | None, options: Options) -> Iterator[Change]:
-    """More or fewer lanes, other fusion, other order, other thread blocks."""
+    """More or fewer channels, other fusion, other order, other thread blocks."""
     if program is None:
         return
     options = replace(options, prove=False)

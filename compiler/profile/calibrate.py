@@ -65,8 +65,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a unit of work costs: µs of a launch, of more cores than one, of a thread block's entry,
-    of a primitive and micro-batch (α); GB/s of a thread block and of a reduction (at most FASTEST).
+    """What each unit of work costs.
+
+    launch: µs of a launch; wake: µs more where more than one core takes part; entry: µs until a
+    thread block starts; alpha: µs of one micro-batch of a primitive, whatever its size; block and
+    reduce: GB/s at which a thread block copies and combines, at most FASTEST.
     """
 
     launch: float

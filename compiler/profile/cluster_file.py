@@ -1,4 +1,4 @@
-"""profile_file: what `hccc profile` measured, as a cluster file that tells how.
+"""cluster_file: what `hccc profile` measured, as a cluster file that tells how.
 
 Files are written whole or not at all, and never over one that it did not write itself.
 """

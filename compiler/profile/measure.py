@@ -1,7 +1,7 @@
-"""profile: `hccc profile`: measures this machine and writes it as a cluster.
+"""measure: measures this machine and writes it as a cluster.
 
-What is launched are kernels of small programs (`probes`) that walked the whole road, launched as
-`hccc run` does. All ranks are on this machine: on a host fibers that share its cores, on a GPU
+What is launched are kernels of small programs (`probes`), compiled as any program is and launched
+as `hccc run` does. All ranks are on this machine: on a host fibers that share its cores, on a GPU
 thread blocks of one grid. So links are copies within its memory; what only several machines have
 (NICs, switches) cannot be measured here and is left out.
 """
@@ -85,13 +85,13 @@ def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda 
 
 @contextmanager
 def _built(
-    device: str, ranks: int, lanes: int, on_phase: OnPhase
+    device: str, ranks: int, channels: int, on_phase: OnPhase
 ) -> Iterator[tuple[list[tuple[Probe, Plan, Built]], tuple[Probe, Plan, Built]]]:
-    """Kernels of the probes, and of copies at once in so many lanes, in a temporary directory."""
+    """Kernels of the probes, and of copies in so many channels at once, in a temporary folder."""
     on_phase(f"Building kernels for {device}")
     plans = [(probe, probe.plan(ranks)) for probe in PROBES]
-    if lanes > 1:
-        plans.append((EXCHANGE, EXCHANGE.plan(ranks, lanes)))
+    if channels > 1:
+        plans.append((EXCHANGE, EXCHANGE.plan(ranks, channels)))
     targets = [target for target in TARGETS if target.name == device]
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
 
@@ -120,7 +120,10 @@ def _devices(options: ProfileOptions) -> tuple[str, ...]:
 
 
 def _machine(device: str) -> tuple[str, str, int, int]:
-    """Its name, what builds its kernels, the cores that blocks share, the units they lie on."""
+    """(name, compiler, cores, units) of the machine.
+
+    cores: how many its thread blocks share, 0 on a GPU; units: how many multiprocessors it has.
+    """
     if device == "cpu":
         compiler = compiler_version(find_compiler())
         return _cpu_name(), compiler, len(os.sched_getaffinity(0)), 1

@@ -40,7 +40,7 @@ def deadlock(plan: Plan) -> Proof:
             _contracted(plan, waits)
     detail: dict[str, int | str] = {
         "primitives": len(plan),
-        "thread blocks": len(plan.tb_ptr) - 1,
+        "thread blocks per channel": len(plan.tb_ptr) - 1,
         "waits": len(waits.index),
     }
     window = f"a window of {plan.max_window}" if plan.max_window else "every window"
@@ -81,7 +81,7 @@ def _queues_in_order(plan: Plan) -> None:
         wrong = same & ((np.diff(row) <= 0) | (np.diff(block[row]) != 0))
         if wrong.any():
             i = int(row[1:][wrong][0])
-            raise fail("E303", f"{name(plan, i)} serves its queue out of turn")
+            raise fail("E303", f"{name(plan, i)} serves its queue out of order")
 
 
 def _one_tile(plan: Plan, waits: Csr) -> None:

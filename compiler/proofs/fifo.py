@@ -89,8 +89,8 @@ class _Messages:
 def _messages(plan: Plan, operands: Operands, most: int) -> _Messages:
     is_queue = operands.buffer == Buffer.QUEUE
     row, queue = operands.owner()[is_queue], operands.rank[is_queue].astype(np.int64)
-    turn = operands.slot[is_queue]
-    order = np.lexsort((turn, queue))
+    message_index = operands.slot[is_queue]
+    order = np.lexsort((message_index, queue))
     row, queue = row[order], queue[order]
     new_step = np.ones(len(row), np.bool_)
     same = (queue[1:] == queue[:-1]) & (plan.sub[row[1:]] == plan.sub[row[:-1]])

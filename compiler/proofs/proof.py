@@ -1,4 +1,4 @@
-"""What a proof returns: a claim that holds, and the figures behind it."""
+"""proof: what a proof returns: a claim that holds, and the figures behind it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced, how, name
 from hccc.diagnostics import fail
-from hccc.ir.arrays import B1, I4, I8
+from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
 from hccc.jit.compiled import njit
@@ -62,18 +62,17 @@ def _inputs_constant(plan: Plan) -> None:
 
 def _pairs(plan: Plan, where: Locations, order: I4) -> tuple[I4, I4]:
     """Pairs of primitives in different blocks that must be ordered, earlier first."""
-    ptr, access = _accesses(
-        order, where.active, plan.src.ptr, where.src, plan.dst.ptr, where.dst, where.count
-    )
+    ptr, access = _accesses(order, where)
     return _conflicts(ptr, access, plan.block_of())
 
 
 @njit
-def _accesses(
-    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, n_locations: int
-) -> tuple[I8, I4]:
+def _accesses(order: I4, where: Locations) -> tuple[I8, I4]:
     """Who accesses each location, in the order of time: i for a read by primitive i, ~i for a
     write. A primitive reads before it writes."""
+    active, src_ptr, src = where.active, where.src_ptr, where.src
+    dst_ptr, dst = where.dst_ptr, where.dst
+    n_locations = len(where.start)
     ptr = np.zeros(n_locations + 1, np.int64)
     for i in order:
         if active[i]:

@@ -7,16 +7,18 @@ the Plan allows stands for all of them. Runs in place and out of place.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.analysis.components import components
+from hccc.analysis.components import Components, components
 from hccc.analysis.contributions import full_set
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced, how, name
-from hccc.diagnostics import UserError, fail
-from hccc.ir.arrays import B1, I4, I8, U1
+from hccc.diagnostics import InternalError, UserError, fail
+from hccc.ir.arrays import B1, I4, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.jit.compiled import njit
@@ -39,52 +41,80 @@ def result(plan: Plan) -> Proof:
     """Proves that `plan` computes its collective; it must have passed `deadlock` and `race`.
 
     Kernels take the length that a primitive moves from its `chunk`, so that must be the chunk it
-    moves; that every slot on its way is as long, `plan_check` knows. Of a custom collective, whose
+    moves; that every slot on its path is as long, `plan_check` knows. Of a custom collective, whose
     chunks all have one length, only that nothing is read before it is written.
 
-    O(operands · R/64) time; bitsets of one part at a time (`parts`), mostly R²/8 bytes, run in word
-    ranges where they do not fit `STATE_BYTES`.
+    O(operands · R/64) time. Memory: the bitsets of one component at a time (`components`), mostly
+    R²/8 bytes; where they do not fit `STATE_BYTES`, in several runs over ranges of words.
 
     Raises:
         UserError E306: a primitive combines wrong values; E307: a receive slot ends wrong.
     """
     order = execution_order(plan, enforced(plan))
     custom = plan.collective.op is OpType.CUSTOM
+    where: Locations | None = None
     for in_place in plan.modes:
         where = locate(plan, in_place=in_place)
         proved = _nothing_empty if custom else _prove
         proved(plan, where, order, "in place" if in_place else "out of place")
+    if where is None:
+        raise InternalError("a plan that serves no call")
     if custom:
         claim = "nothing is read before it is written; more only a custom collective's author knows"
-        return Proof("result", claim, {"locations": where.count})
+        return Proof("result", claim, {"locations": where.total})
     detail: dict[str, int | str] = {
         "receive slots": int((where.want >= 0).sum()),
-        "locations": where.count,
+        "locations": where.total,
     }
     return Proof("result", f"every rank ends with the collective's result, {how(plan)}", detail)
 
 
+class _Stated(NamedTuple):
+    """What the Plan says of each primitive. chunk: i4[P]; final: u1[P]; position: i4[P], its place
+    in the order of execution."""
+
+    chunk: I4
+    final: U1
+    position: I4
+
+
+class _Range(NamedTuple):
+    """The words of the bitsets that one run looks at: `len(full)` of them, from word `lo`.
+
+    full: u8[words] of a complete value; reduces: whether values are sums, with a bit for each rank.
+    """
+
+    lo: int
+    full: Words
+    reduces: bool
+
+
+class _Values(NamedTuple):
+    """What the locations of one component hold. bits: u8[locations, words]; chunk: i4[locations],
+    or -1 for nothing; complete: u1[locations]."""
+
+    bits: Words
+    chunk: I4
+    complete: U1
+
+
 def _nothing_empty(plan: Plan, where: Locations, order: I4, how: str) -> None:
     """Every read is of memory that held something when the call began, or that was written."""
-    i = _first_empty(
-        order, where.active, plan.src.ptr, where.src, plan.dst.ptr, where.dst, where.start >= 0
-    )
+    i = _first_empty(order, where, where.start >= 0)
     if i >= 0:
         raise fail("E306", f"{how}, {name(plan, i)} {_WHY[EMPTY]}")
 
 
 @njit
-def _first_empty(
-    order: I4, active: B1, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, written: B1
-) -> int:
+def _first_empty(order: I4, where: Locations, written: B1) -> int:
     """The first primitive in `order` that reads a location not `written`, or -1."""
     for i in order:
-        if not active[i]:
+        if not where.active[i]:
             continue
-        for x in src[src_ptr[i] : src_ptr[i + 1]]:
+        for x in where.src[where.src_ptr[i] : where.src_ptr[i + 1]]:
             if not written[x]:
                 return int(i)
-        for x in dst[dst_ptr[i] : dst_ptr[i + 1]]:
+        for x in where.dst[where.dst_ptr[i] : where.dst_ptr[i + 1]]:
             written[x] = True
     return -1
 
@@ -94,15 +124,13 @@ def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:
     full = full_set(plan.n_ranks) if reduces else np.ones(1, np.uint64)
     split = components(plan, where, order)
     size = max(1, split.largest())
-    span = max(1, min(len(full), STATE_BYTES // (8 * size)))
-    turn = np.empty(len(plan), np.int32)
-    turn[order] = np.arange(len(order), dtype=np.int32)
-    for lo in range(0, len(full), span):
-        code, i = _execute(
-            split.row_ptr, split.rows, split.place_ptr, split.places, split.local, turn,
-            plan.src.ptr, where.src, plan.dst.ptr, where.dst, plan.final, plan.chunk,
-            where.start, where.start_rank, where.want, full[lo : lo + span], lo, reduces, size,
-        )  # fmt: skip
+    words = max(1, min(len(full), STATE_BYTES // (8 * size)))
+    position = np.empty(len(plan), np.int32)
+    position[order] = np.arange(len(order), dtype=np.int32)
+    stated = _Stated(plan.chunk, plan.final, position)
+    for lo in range(0, len(full), words):
+        seen = _Range(lo, full[lo : lo + words], reduces)
+        code, i = _execute(split, where, stated, seen, size)
         if code > 0:
             raise fail("E306", f"{how}, {name(plan, int(i))} {_WHY[int(code)]}")
         if i >= 0:
@@ -120,50 +148,32 @@ def _wrong_end(plan: Plan, where: Locations, location: int, how: str) -> UserErr
 
 
 @njit
-def begin(start: I4, start_rank: I4, words: int, lo: int, reduces: bool) -> Words:
-    """The bitsets at the start, words [lo, lo + words): u8[locations, words]."""
-    state = np.zeros((len(start), words), np.uint64)
-    for x in range(len(start)):
-        bit = start_rank[x] if reduces else 0
-        if start[x] >= 0 and lo <= bit >> 6 < lo + words:
-            state[x, (bit >> 6) - lo] = np.uint64(1) << np.uint64(bit & 63)
-    return state
+def begin(bits: Words, where: Locations, location: int, lo: int, reduces: bool) -> None:
+    """Sets `bits` to what a location holds at the start: words [lo, lo + len(bits)) of it."""
+    bits[:] = 0
+    bit = where.start_rank[location] if reduces else 0
+    if where.start[location] >= 0 and lo <= bit >> 6 < lo + len(bits):
+        bits[(bit >> 6) - lo] = np.uint64(1) << np.uint64(bit & 63)
 
 
 @njit
-def _reset(
-    places: I4, start: I4, start_rank: I4, lo: int, reduces: bool, state: Words, held: I4, done: U1
-) -> None:
-    """The bitsets of a part's locations at the start, words [lo, lo + words)."""
-    words = state.shape[1]
-    for j in range(len(places)):
-        state[j] = 0
-        held[j], done[j] = start[places[j]], 0
-        bit = start_rank[places[j]] if reduces else 0
-        if held[j] >= 0 and lo <= bit >> 6 < lo + words:
-            state[j, (bit >> 6) - lo] = np.uint64(1) << np.uint64(bit & 63)
-
-
-@njit
-def _combine(
-    sources: I4, local: I4, state: Words, held: I4, done: U1, value: Words
-) -> tuple[int, int, int]:
-    """Combines the sources into `value`: (code, chunk, done)."""
+def _combine(sources: I4, local: I4, values: _Values, value: Words) -> tuple[int, int, int]:
+    """Combines the sources into `value`: (code, chunk, complete)."""
     first = local[sources[0]]
-    chunk, complete = held[first], done[first]
+    chunk, complete = values.chunk[first], values.complete[first]
     value[:] = 0
     for x in sources:
         s = local[x]
-        if held[s] < 0:
+        if values.chunk[s] < 0:
             return EMPTY, 0, 0
-        if held[s] != chunk:
+        if values.chunk[s] != chunk:
             return MIXED, 0, 0
-        if len(sources) > 1 and done[s]:
+        if len(sources) > 1 and values.complete[s]:
             return LATE, 0, 0
         overlap = np.uint64(0)
         for w in range(len(value)):
-            overlap |= value[w] & state[s, w]
-            value[w] |= state[s, w]
+            overlap |= value[w] & values.bits[s, w]
+            value[w] |= values.bits[s, w]
         if overlap:
             return TWICE, 0, 0
     return OK, chunk, complete
@@ -171,70 +181,73 @@ def _combine(
 
 @njit
 def _differ(a: Words, b: Words) -> bool:
-    found = np.uint64(0)
+    difference = np.uint64(0)
     for w in range(len(a)):
-        found |= a[w] ^ b[w]
-    return bool(found != 0)
+        difference |= a[w] ^ b[w]
+    return bool(difference != 0)
 
 
 @njit
 def _run(
-    rows: I4, local: I4, src_ptr: I8, src: I4, dst_ptr: I8, dst: I4, final: U1, said: I4,
-    full: Words, state: Words, held: I4, done: U1, value: Words,
-) -> tuple[int, int]:  # fmt: skip
-    """Runs the primitives of a part: (code, primitive)."""
+    rows: I4, local: I4, where: Locations, stated: _Stated, values: _Values, full: Words
+) -> tuple[int, int]:
+    """Runs the primitives of one component: (code, primitive)."""
+    value = np.empty(len(full), np.uint64)
     for i in rows:
-        sources = src[src_ptr[i] : src_ptr[i + 1]]
-        code, chunk, complete = _combine(sources, local, state, held, done, value)
+        sources = where.src[where.src_ptr[i] : where.src_ptr[i + 1]]
+        code, chunk, complete = _combine(sources, local, values, value)
         if code != OK:
             return code, i
-        if chunk != said[i]:
+        if chunk != stated.chunk[i]:
             return OTHER, i
-        if final[i]:
+        if stated.final[i]:
             if complete:
                 return LATE, i
             complete = 1
             if _differ(value, full):
                 return EARLY, i
-        for k in range(dst_ptr[i], dst_ptr[i + 1]):
-            d = local[dst[k]]
-            state[d] = value
-            held[d], done[d] = chunk, complete
+        for x in where.dst[where.dst_ptr[i] : where.dst_ptr[i + 1]]:
+            d = local[x]
+            values.bits[d] = value
+            values.chunk[d], values.complete[d] = chunk, complete
     return OK, -1
 
 
 @njit
 def _execute(
-    row_ptr: I8, rows: I4, place_ptr: I8, places: I4, local: I4, turn: I4, src_ptr: I8, src: I4,
-    dst_ptr: I8, dst: I4, final: U1, said: I4, start: I4, start_rank: I4, want: I4, full: Words,
-    lo: int, reduces: bool, size: int,
-) -> tuple[int, int]:  # fmt: skip
-    """Runs the Plan on words [lo, lo + len(full)): (code, primitive), or (0, wrong location).
+    split: Components, where: Locations, stated: _Stated, seen: _Range, size: int
+) -> tuple[int, int]:
+    """Runs the Plan on one range of words: (code, primitive), or (0, wrong location or -1).
 
-    Of several, the primitive that runs first, or the first location.
+    Of several, the primitive that runs first, or the first location. size: the most locations of a
+    component.
     """
-    state, held = np.empty((size, len(full)), np.uint64), np.empty(size, np.int32)
-    done, value = np.empty(size, np.uint8), np.empty(len(full), np.uint64)
-    bad, code, wrong = -1, OK, len(want)
-    for part in range(len(row_ptr) - 1):
-        here = places[place_ptr[part] : place_ptr[part + 1]]
-        _reset(here, start, start_rank, lo, reduces, state, held, done)
-        found, i = _run(
-            rows[row_ptr[part] : row_ptr[part + 1]], local, src_ptr, src, dst_ptr, dst, final, said,
-            full, state, held, done, value,
-        )  # fmt: skip
-        if found != OK:
-            if bad < 0 or turn[i] < turn[bad]:
-                bad, code = i, found
+    values = _Values(
+        np.empty((size, len(seen.full)), np.uint64), np.empty(size, np.int32),
+        np.empty(size, np.uint8),
+    )  # fmt: skip
+    bad, code, wrong = -1, OK, len(where.want)
+    for k in range(len(split.row_ptr) - 1):
+        touched = split.touched[split.touched_ptr[k] : split.touched_ptr[k + 1]]
+        for j in range(len(touched)):
+            begin(values.bits[j], where, touched[j], seen.lo, seen.reduces)
+            values.chunk[j], values.complete[j] = where.start[touched[j]], 0
+        rows = split.rows[split.row_ptr[k] : split.row_ptr[k + 1]]
+        refused, i = _run(rows, split.local, where, stated, values, seen.full)
+        if refused != OK:
+            if bad < 0 or stated.position[i] < stated.position[bad]:
+                bad, code = i, refused
             continue
-        for j in range(len(here)):
-            if want[here[j]] >= 0 and here[j] < wrong:
-                same = held[j] == want[here[j]] and done[j] == reduces
-                if not same or _differ(state[j], full):
-                    wrong = here[j]
+        for j in range(len(touched)):
+            x = touched[j]
+            if where.want[x] >= 0 and x < wrong:
+                same = values.chunk[j] == where.want[x] and values.complete[j] == seen.reduces
+                if not same or _differ(values.bits[j], seen.full):
+                    wrong = x
     if code != OK:
         return code, bad
     for x in range(wrong):  # where nothing is done, only what starts there can end there
-        if want[x] >= 0 and local[x] < 0 and (reduces or start[x] != want[x]):
+        idle = where.want[x] >= 0 and split.local[x] < 0
+        if idle and (seen.reduces or where.start[x] != where.want[x]):
             return OK, x
-    return OK, wrong if wrong < len(want) else -1
+    return OK, wrong if wrong < len(where.want) else -1

@@ -14,7 +14,7 @@ from hccc.ir.topology import Topology
 from hccc.sim.machine import prepare, size_of
 from hccc.sim.simulate import Request, simulate
 
-CALLS = ((16 << 10, 1), (256 << 10, 8), (4 << 20, 16))  # bytes of a lane's part, micro-batches
+CALLS = ((16 << 10, 1), (256 << 10, 8), (4 << 20, 16))  # bytes of a channel's part, micro-batches
 CLOSE = 0.01  # a later plan has to be this much faster
 
 

@@ -66,13 +66,13 @@ def breakdown(run: Run, path: I8) -> dict[str, float]:
     pace, kind = _pace(run, p)
     alone = pace * size
     took = run.end[path] - run.ready[path]
-    found = {"latency": float(fixed.sum()), "reduction": float(reduction.sum())}
+    parts_us = {"latency": float(fixed.sum()), "reduction": float(reduction.sum())}
     for k in np.unique(kind):
         name = KINDS[k] if k < len(KINDS) else "thread block"
-        found[name] = float(alone[kind == k].sum())
-    found["sharing"] = float((took - fixed - reduction - alone).sum())
-    found["waiting"] = float(run.end[path].max(initial=0.0) - took.sum())
-    return {name: max(us, 0.0) for name, us in found.items() if us > 1e-9 or name == "latency"}
+        parts_us[name] = float(alone[kind == k].sum())
+    parts_us["sharing"] = float((took - fixed - reduction - alone).sum())
+    parts_us["waiting"] = float(run.end[path].max(initial=0.0) - took.sum())
+    return {name: max(us, 0.0) for name, us in parts_us.items() if us > 1e-9 or name == "latency"}
 
 
 def _pace(run: Run, p: I8) -> tuple[F8, I4]:

@@ -3,7 +3,7 @@
 A thread block runs window → primitive → micro-batch. An instance (primitive p, micro-batch m,
 row p · M + m) waits for its flags, for messages to take and for free slots to give to; then its
 fixed part passes (α, γ, what the runtime adds), then its bytes move at the rate that `fair` gives
-them; then it raises its flags and its block goes on. Of equal lanes one is simulated.
+them; then it raises its flags and its block goes on. Of equal channels one is simulated.
 
 O(instances · (log blocks + what a change of rates reaches)).
 """
@@ -19,11 +19,11 @@ SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
 
 
-def run(s: State, lanes: float) -> int:
+def run(s: State, channels: float) -> int:
     """Runs to the end; how many blocks never finish (0: none hangs)."""
     left, stamp, now = _begin(s), 1, 0.0
     while s.length[TODO] > 0 or s.length[HEAP] > 0:
-        left, now = _go_on(s, lanes, left, stamp, now)
+        left, now = _go_on(s, channels, left, stamp, now)
         stamp += AT_ONCE
     return left
 
@@ -41,10 +41,10 @@ def _begin(s: State) -> int:
 
 
 @njit
-def _go_on(s: State, lanes: float, left: int, stamp: int, now: float) -> tuple[int, float]:
+def _go_on(s: State, channels: float, left: int, stamp: int, now: float) -> tuple[int, float]:
     """AT_ONCE moments more, or all there are; (blocks not through, time)."""
     for moment in range(AT_ONCE):
-        left -= _try_all(s, lanes, now)
+        left -= _try_all(s, channels, now)
         rebalance(s, now, stamp + moment)
         if s.length[HEAP] == 0:
             break
@@ -75,7 +75,7 @@ def _push(s: State, b: int) -> None:
 
 
 @njit
-def _try_all(s: State, lanes: float, now: float) -> int:
+def _try_all(s: State, channels: float, now: float) -> int:
     """Every block that may be free tries its instance; how many blocks are through."""
     finished = 0
     while s.length[TODO] > 0:
@@ -86,7 +86,7 @@ def _try_all(s: State, lanes: float, now: float) -> int:
         elif s.block[b].doing == FIXED:
             _move(s, b, now)
         elif not _blocked(s, b):
-            _start(s, b, lanes, now)
+            _start(s, b, channels, now)
     return finished
 
 
@@ -135,7 +135,7 @@ def _wake(s: State, line: int, instance: int) -> None:
 
 
 @njit
-def _start(s: State, b: int, lanes: float, now: float) -> None:
+def _start(s: State, b: int, channels: float, now: float) -> None:
     """Block b's waits are over: the fixed part begins."""
     x = s.block[b]
     here, after = s.primitive[x.prim], s.primitive[x.prim + 1]
@@ -151,7 +151,7 @@ def _start(s: State, b: int, lanes: float, now: float) -> None:
         _push(s, b)
     elif here.core >= 0:
         flow(s, b, fixed, 1.0, now)
-        join(s, b, here.core, lanes, now)
+        join(s, b, here.core, channels, now)
     else:
         put(s, b, now + fixed)
 

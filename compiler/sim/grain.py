@@ -16,7 +16,7 @@ from hccc.ir.topology import Topology
 from hccc.sim.machine import prepare, size_of
 from hccc.sim.simulate import Request, simulate
 
-PART = 1 << 20  # bytes of the calls that are simulated: of a lane's part of a chunk
+PART = 1 << 20  # bytes of the calls that are simulated: of a channel's part of a chunk
 COUNTS = (1, 6, 36)  # micro-batches in it
 MOST = 1 << 13  # primitives; plans of more keep their grain, since simulating them takes seconds
 

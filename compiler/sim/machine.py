@@ -25,9 +25,9 @@ class Machine:
 
     waits, posts: Csr[P] of flags numbered over all ranks; takes, gives: Csr[P] of queues, once a
     message; uses: Csr[P] of resources, weight: f8 how often a primitive's bytes cross each (all
-    lanes together); alpha: f8[P] µs; move, combine: f8[P] µs per byte of a thread block and of a
+    channels together); alpha: f8[P] µs; move, combine: f8[P] µs per byte of a thread block and of a
     reduction; core: i4[P] the resource that stands for the core it runs on, or -1; resource: i8[R]
-    numbers as in `ir/routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core; launch:
+    numbers as in `routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core; launch:
     µs that the cluster says a launch of the plan takes.
     """
 
@@ -50,8 +50,8 @@ class Machine:
     @property
     def links(self) -> B1:
         """Which resources are the network's: b1[R]."""
-        found: B1 = self.resource >= 0
-        return found
+        links: B1 = self.resource >= 0
+        return links
 
 
 def check_ranks(plan: Plan, topology: Topology) -> None:
@@ -66,7 +66,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     """The tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
-        UserError: E130 the numbers of ranks differ; E131 a primitive has no way to its operand.
+        UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand.
     """
     check_ranks(plan, topology)
     rank = plan.rank_of()
@@ -74,7 +74,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     device = topology.device[rank]
     block = np.array([x.block for x in topology.devices])[device] * BYTES_PER_US
     reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
-    uses, weight, alpha, resource, capacity = _ways(plan, topology, rank)
+    uses, weight, alpha, resource, capacity = _uses(plan, topology, rank)
     cores = int(topology.cores.sum())
     base = starts(plan.n_flags)
     posts = Csr(plan.posts.ptr, base[plan.posts.rank] + plan.posts.flag)
@@ -113,7 +113,7 @@ def _cores(plan: Plan, t: Topology, first: int) -> I4:
     """The resource of the core that runs each primitive, or -1 where cores are no limit.
 
     A node deals its thread blocks out in equal runs, rank by rank (`runtime/include/hccc/team.h`);
-    what shares a core takes turns.
+    those that share a core run in turn.
     """
     widest = max(int(plan.n_tb.max(initial=1)), 1)
     rank = plan.block_rank()
@@ -133,25 +133,25 @@ def _queues(operands: Operands) -> Csr:
     return Csr(starts(count), operands.rank[queue])
 
 
-def _ways(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
-    """What each primitive uses, how often, and its α (µs): of several ways the slowest."""
+def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
+    """What each primitive uses, how often, and its α (µs): of several routes the slowest."""
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
-    ways = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
-    lost = np.flatnonzero(ways.bandwidth[at] <= 0)
+    paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
+    lost = np.flatnonzero(paths.bandwidth[at] <= 0)
     if len(lost):
         u, v = int(src[lost[0]]), int(dst[lost[0]])
-        message = f"there is no way from {t.describe(u)} to {t.describe(v)}"
-        raise fail("E131", message, help="another cluster, or a program that goes another way")
+        message = f"there is no route from {t.describe(u)} to {t.describe(v)}"
+        raise fail("E131", message, help="another cluster, or a program that takes another route")
     alpha = np.zeros(len(plan))
-    np.maximum.at(alpha, row, ways.alpha[at])
-    used = ways.uses.take(at)
+    np.maximum.at(alpha, row, paths.alpha[at])
+    used = paths.uses.take(at)
     owner = row[used.owner()].astype(np.int64)
-    n_resources = max(len(ways.resource), 1)
+    n_resources = max(len(paths.resource), 1)
     kinds, times = np.unique(owner * n_resources + used.index, return_counts=True)
     ptr = np.searchsorted(kinds // n_resources, np.arange(len(plan) + 1))
     weight = frozen(times * float(plan.channels), np.float64)
-    return Csr(ptr, kinds % n_resources), weight, alpha, ways.resource, ways.capacity
+    return Csr(ptr, kinds % n_resources), weight, alpha, paths.resource, paths.capacity
 
 
 def pieces(plan: Plan, size: int) -> tuple[int, int]:
@@ -161,13 +161,13 @@ def pieces(plan: Plan, size: int) -> tuple[int, int]:
 
 
 def size_of(plan: Plan, part: int) -> int:
-    """Bytes of the call in which a lane's part of a chunk has `part` bytes."""
+    """Bytes of the call in which a channel's part of a chunk has `part` bytes."""
     c = plan.collective
     return part * plan.channels * c.chunks_per_block * c.most_blocks()
 
 
 def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float, float]:
-    """(micro-batches, bytes of each, bytes of the last) of one lane's part of a chunk.
+    """(micro-batches, bytes of each, bytes of the last) of one channel's part of a chunk.
 
     As `runtime/layout.py` cuts it, but that all parts are alike: bytes are exact, not aligned.
     micro_batch: bytes, 0 for the default of calls that name none.

@@ -25,7 +25,7 @@ MOST_INSTANCES = 1 << 27  # 28 bytes each
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call. size: bytes, as nccl-tests counts (the larger of a rank's buffers); micro_batch:
-    bytes of a lane's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
+    bytes of a channel's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
     all of them (task-level), 1 is algorithm-level execution."""
 
     size: int
@@ -42,8 +42,8 @@ class Run:
     Instances (primitive p, micro-batch m) are rows p · batches + m: `begin`, when their block got
     there; `ready`, when their waits were over; `end`: f8 µs. cause: i4, the instance of another
     block that let it go, -1 where its own block's order did. carried: f8[R] bytes over each
-    resource of the machine, all lanes, with what the protocol adds; active: f8[R] µs during which
-    anything crossed it.
+    resource of the machine, all channels, with what the protocol adds; active: f8[R] µs during
+    which anything crossed it.
     """
 
     machine: Machine
@@ -104,9 +104,9 @@ class Run:
         return self._per_block(busy, np.add)
 
     def _per_block(self, values: F8, combine: np.ufunc) -> F8:
-        found = np.zeros(len(self.machine.plan.tb_ptr) - 1)
-        combine.at(found, self.machine.plan.block_of(), values)
-        return found
+        each = np.zeros(len(self.machine.plan.tb_ptr) - 1)
+        combine.at(each, self.machine.plan.block_of(), values)
+        return each
 
     @property
     def utilisation(self) -> F8:
@@ -134,9 +134,9 @@ def simulate(machine: Machine, request: Request) -> Run:
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
         raise fail("E462", f"{hung} thread blocks of {plan.name} never finish", help=help)
     time = launch_of(machine, request) + float(s.instance["end"].max(initial=0.0))
-    found = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
-    found += [s.resource[name] for name in ("carried", "active")]
-    return Run(machine, request, batches, window, micro, last, size, time, *found)
+    figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
+    figures += [s.resource[name] for name in ("carried", "active")]
+    return Run(machine, request, batches, window, micro, last, size, time, *figures)
 
 
 def launch_of(machine: Machine, request: Request) -> float:

@@ -91,25 +91,25 @@ class State(NamedTuple):
 
 def blocks(tb_ptr: NDArray[Any], most_uses: NDArray[Any]) -> Table:
     """Thread blocks before their first primitive, with room for the uses of any of theirs."""
-    found = np.zeros(len(tb_ptr) - 1, BLOCK)
-    found["start"] = found["prim"] = tb_ptr[:-1]
-    found["stop"] = tb_ptr[1:]
-    found["waker"] = found["other"] = found["place"] = -1
-    found["first"] = np.cumsum(most_uses) - most_uses
-    return found
+    table = np.zeros(len(tb_ptr) - 1, BLOCK)
+    table["start"] = table["prim"] = tb_ptr[:-1]
+    table["stop"] = tb_ptr[1:]
+    table["waker"] = table["other"] = table["place"] = -1
+    table["first"] = np.cumsum(most_uses) - most_uses
+    return table
 
 
 def resources(capacity: F8, contention: F8) -> Table:
     """Resources that nothing crosses."""
-    found = np.zeros(len(capacity), RESOURCE)
-    found["capacity"], found["contention"] = capacity, contention
-    found["head"] = -1
-    return found
+    table = np.zeros(len(capacity), RESOURCE)
+    table["capacity"], table["contention"] = capacity, contention
+    table["head"] = -1
+    return table
 
 
 def flows(most_uses: NDArray[Any]) -> Table:
     """No flows, but room for them."""
-    found = np.zeros(int(most_uses.sum()), USE)
-    found["block"] = np.repeat(np.arange(len(most_uses)), most_uses)
-    found["next"] = found["back"] = -1
-    return found
+    table = np.zeros(int(most_uses.sum()), USE)
+    table["block"] = np.repeat(np.arange(len(most_uses)), most_uses)
+    table["next"] = table["back"] = -1
+    return table

@@ -25,8 +25,8 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Thread blocks: of the rank that has most, all lanes; shares of their lives (from the launch
-    to their own end) that they were busy on average, idle on average and at most."""
+    """Thread blocks: of the rank that has most, all channels; shares of their lives (from the
+    launch to their own end) that they were busy on average, idle on average and at most."""
 
     per_rank: int
     busy: float
@@ -40,13 +40,13 @@ def links(run: Run) -> list[Links]:
     used = np.flatnonzero(machine.links & (run.carried > 0))
     kind = kinds(machine.topology, machine.resource[used])
     share = run.utilisation[used]
-    found = []
+    kinds_used = []
     for k in np.unique(kind):
         mine = share[kind == k]
         top = used[kind == k][np.argmax(mine)]
         name = names(machine.topology, machine.resource[[top]])[0]
-        found.append(Links(KINDS[k], len(mine), float(mine.mean()), float(mine.max()), name))
-    return sorted(found, key=lambda x: -x.most)
+        kinds_used.append(Links(KINDS[k], len(mine), float(mine.mean()), float(mine.max()), name))
+    return sorted(kinds_used, key=lambda x: -x.most)
 
 
 def utilisation(run: Run) -> float:
@@ -57,7 +57,7 @@ def utilisation(run: Run) -> float:
 
 
 def blocks(run: Run) -> Blocks:
-    """Thread blocks and how idle they were (ResCCL §5.4); all lanes are alike."""
+    """Thread blocks and how idle they were (ResCCL §5.4); all channels are alike."""
     plan = run.machine.plan
     per_rank = plan.blocks_per_rank
     lives = run.block_end > 0

@@ -3,7 +3,7 @@
 A bound on the network: thread blocks, reductions (γ) and launches only add to it. It holds for
 every schedule whose switches neither reduce nor multicast, with any chunking and any overlap.
 
-*Latency.* The last rank to get what it needs is no nearer, over ways of least α, than `latency`.
+*Latency.* The last rank to get what it needs is no nearer, over paths of least α, than `latency`.
 
 *Cuts.* Of a call of N bytes on n ranks, these must cross every cut of this kind; the time is at
 least the bytes over the cut's capacity, for the cut where that is most (`share` · N bytes):
@@ -17,8 +17,8 @@ least the bytes over the cut's capacity, for the cut where that is most (`share`
 | Broadcast     | into C, which lacks the root   | 1              | exactly (Edmonds)   |
 | Reduce        | out of C, which lacks the root | 1              | exactly             |
 | Allreduce     | into C, any                    | 1              | exactly             |
-| Allreduce     | between the m parts of any     | 2 (m − 1)      | `parts`             |
-| Alltoall      | into or out of C               | |C| (n−|C|) / n| C of `parts.shown`  |
+| Allreduce     | between the m parts of any     | 2 (m − 1)      | `partitions`        |
+| Alltoall      | into or out of C               | |C| (n−|C|) / n| C of `shown`        |
 | SendRecv      | into or out of C               | ranks s in C with s + 1 not in it | the same |
 
 Those of Reducescatter and Reduce hold though sums are smaller than their addends: each byte of a
@@ -33,7 +33,7 @@ each other adds nothing. Transfers up to t are told apart by the part they leave
 by the part they enter, so they are 2 (m − 1). The parts may be chosen freely, so this holds for
 all; it is also why equal roots are not optimal on unequal nodes.
 
-Before the first byte crosses a cut, the shortest way across takes its α: `head`.
+Before the first byte crosses a cut, the shortest path across takes its α: `head`.
 
 All of it is on the flow network of `network`, a relaxation: weaker where that says so, never wrong.
 Ranks that colour refinement cannot tell apart are taken for each other when cuts are looked for:
@@ -52,7 +52,7 @@ from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.cuts import Flows, gathered, narrowest
 from hccc.network.flow import Network, colours, network
 from hccc.network.latency import Distances
-from hccc.network.partitions import Partitions, inflow, shown, weakest
+from hccc.network.partitions import Partition, inflow, shown, weakest
 from hccc.network.set_names import partition_name, set_name
 from hccc.sim.costs import SIMPLE, Costs
 
@@ -66,7 +66,7 @@ WHOLE = frozenset({OpType.BROADCAST, OpType.REDUCE})
 class Cut:
     """What must cross where. parts: the ranks of C, or of each part; name: what the topology calls
     it, `into node2`; share: bytes that cross for each byte of the call; capacity: GB/s; resources:
-    i8 the shared groups and links that cross it, numbered as in `ir/routes`."""
+    i8 the shared groups and links that cross it, numbered as in `routes`."""
 
     name: str
     parts: tuple[tuple[int, ...], ...]
@@ -138,42 +138,42 @@ def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
     if len(t) < 2 or op is OpType.CUSTOM:
         return Limits(0.0, 0.0, None)
     net = network(t)
-    way = net.reversed() if op in OUTWARD else net
-    distances = Distances(way)
+    directed = net.reversed() if op in OUTWARD else net
+    distances = Distances(directed)
     if op is OpType.ALLREDUCE:
         head, cut = _allreduce(t, net, distances)
     elif op in SPREAD | FUNNEL | WHOLE:
-        inside = _single(way, op, root)
+        inside = _single(directed, op, root)
         head = distances.into(inside[: len(t)])
-        cut = _cut(t, way, inside, _share(op, inside[: len(t)]), op in OUTWARD)
+        cut = _cut(t, directed, inside, _share(op, inside[: len(t)]), op in OUTWARD)
     else:
         head, cut = _pairwise(t, net, distances, op)
-    return Limits(_latency(way, distances, op, root), head, cut)
+    return Limits(_latency(directed, distances, op, root), head, cut)
 
 
 def _sorts(net: Network, root: int | None = None) -> I8:
     """A rank of every sort, the root's left out."""
     marked = None if root is None else (np.arange(net.ranks) == root).astype(np.int64)
-    found = np.unique(colours(net, marked), return_index=True)[1]
-    return found if root is None else found[found != root]
+    ranks = np.unique(colours(net, marked), return_index=True)[1]
+    return ranks if root is None else ranks[ranks != root]
 
 
-def _latency(way: Network, distances: Distances, op: OpType, root: int) -> float:
+def _latency(net: Network, distances: Distances, op: OpType, root: int) -> float:
     if op is OpType.SENDRECV:
         return distances.ring()
     if op in WHOLE | FUNNEL:
         # Gather's cuts are into its root, but its data comes from the others.
-        toward = distances if op in WHOLE else Distances(way.reversed())
+        toward = distances if op in WHOLE else Distances(net.reversed())
         return toward.farthest(np.array([root]))
-    return distances.farthest(_sorts(way))
+    return distances.farthest(_sorts(net))
 
 
-def _single(way: Network, op: OpType, root: int) -> B1:
+def _single(net: Network, op: OpType, root: int) -> B1:
     if op in SPREAD:
-        return gathered(way, _sorts(way))
+        return gathered(net, _sorts(net))
     if op in FUNNEL:
-        return gathered(way, np.array([root]))
-    return narrowest(way, root, _sorts(way, root))
+        return gathered(net, np.array([root]))
+    return narrowest(net, root, _sorts(net, root))
 
 
 def _share(op: OpType, inside: B1) -> float:
@@ -181,16 +181,16 @@ def _share(op: OpType, inside: B1) -> float:
     return 1.0 if op in WHOLE else (n - int(np.count_nonzero(inside))) / n
 
 
-def _cut(t: Topology, way: Network, inside: B1, share: float, out: bool) -> Cut:
+def _cut(t: Topology, net: Network, inside: B1, share: float, out: bool) -> Cut:
     """The cut around `inside`, named by its smaller side."""
-    arcs = way.crossing(inside)
-    side = inside[: way.ranks]
-    if 2 * np.count_nonzero(side) > way.ranks:
+    arcs = net.crossing(inside)
+    side = inside[: net.ranks]
+    if 2 * np.count_nonzero(side) > net.ranks:
         side, out = ~side, not out
     ranks = np.flatnonzero(side)
     name = f"{'out of' if out else 'into'} {set_name(t, ranks)}"
-    capacity = float(way.capacity[arcs].sum())
-    return Cut(name, (tuple(ranks.tolist()),), share, capacity, _resources(way.resource[arcs]))
+    capacity = float(net.capacity[arcs].sum())
+    return Cut(name, (tuple(ranks.tolist()),), share, capacity, _resources(net.resource[arcs]))
 
 
 def _resources(numbers: I8) -> I8:
@@ -199,43 +199,46 @@ def _resources(numbers: I8) -> I8:
 
 def _allreduce(t: Topology, net: Network, distances: Distances) -> tuple[float, Cut]:
     """The narrowest cut, or the partition with the least between its parts, if that is tighter."""
-    ways = (net, net.reversed())
-    inside = [narrowest(way, 0, _sorts(way, 0)) for way in ways]
-    each = [_cut(t, w, i, 1.0, d) for w, i, d in zip(ways, inside, (False, True), strict=True)]
-    parts = weakest(t, net)
-    if min(cut.capacity for cut in each) <= parts.ratio / 2:
+    both = (net, net.reversed())
+    inside = [narrowest(directed, 0, _sorts(directed, 0)) for directed in both]
+    each = [_cut(t, w, i, 1.0, d) for w, i, d in zip(both, inside, (False, True), strict=True)]
+    partition = weakest(t, net)
+    if min(cut.capacity for cut in each) <= partition.ratio / 2:
         i = int(each[1].capacity < each[0].capacity)
         aside = inside[i][: len(t)]
         return distances.into(~aside if i else aside), each[i]
-    return distances.between(parts.label), _between(t, parts)
+    return distances.between(partition.label), _between(t, partition)
 
 
-def _between(t: Topology, parts: Partitions) -> Cut:
-    rows = [np.flatnonzero(parts.label == part).tolist() for part in range(parts.count)]
-    name = f"between {partition_name(t, parts.label)}"
-    share = 2.0 * (parts.count - 1)
-    return Cut(name, tuple(map(tuple, rows)), share, parts.capacity, _resources(parts.resources))
+def _between(t: Topology, partition: Partition) -> Cut:
+    rows = [np.flatnonzero(partition.label == part).tolist() for part in range(partition.count)]
+    name = f"between {partition_name(t, partition.label)}"
+    share = 2.0 * (partition.count - 1)
+    return Cut(
+        name, tuple(map(tuple, rows)), share, partition.capacity, _resources(partition.resources)
+    )
 
 
 def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tuple[float, Cut]:
-    """Alltoall and SendRecv: the tightest of the sets that the topology shows, each way."""
+    """Alltoall and SendRecv: the tightest of the sets that the topology shows, in each
+    direction."""
     best, most = np.zeros(len(t), np.bool_), -1.0
     backward, share = False, 0.0
     for label in shown(t):
         crosses = _crossing(label, op)
         small = net.contracted(label)
-        for back, way in ((False, small), (True, small.reversed())):
+        for back, directed in ((False, small), (True, small.reversed())):
             with np.errstate(divide="ignore"):
-                ratio = crosses / inflow(way)[0]
-            if (found := float(ratio.max())) > most:
+                ratio = crosses / inflow(directed)[0]
+            if (largest := float(ratio.max())) > most:
                 part = int(ratio.argmax())
-                most, backward, best, share = found, back, label == part, float(crosses[part])
-    way = net.reversed() if backward else net
-    pair = way.contracted(best.astype(np.int64))
+                most, backward, best, share = largest, back, label == part, float(crosses[part])
+    directed = net.reversed() if backward else net
+    pair = directed.contracted(best.astype(np.int64))
     ends = np.array([np.inf, 0.0])
     hubs = Flows(pair).cut(ends, ends[::-1].copy())[1][2:]
     inside = np.concatenate([best, hubs])
-    cut = _cut(t, way, inside, share, backward)
+    cut = _cut(t, directed, inside, share, backward)
     return distances.into(~best if backward else best), cut
 
 

@@ -66,8 +66,9 @@ def at(data: PlanData, path: Path) -> Any:
 
 def with_value(data: PlanData, path: Path, value: Any) -> PlanData:
     """`data` with another value at a path; everything else is shared."""
-    inner = with_value(data[path[0]], path[1:], value) if len(path) > 1 else value
-    return {**data, path[0]: inner}
+    name, *rest = path
+    inner = with_value(data[name], tuple(rest), value) if rest else value
+    return {**data, name: inner}
 
 
 def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:

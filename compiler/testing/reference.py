@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from hccc.dtypes import OPS
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
 
@@ -29,7 +30,7 @@ Data = NDArray[Any]
 Place = tuple[int, int]  # (rank, chunk)
 Transfer = tuple[int, int, int, int, bool]  # src, dst, step, chunk, is rrc
 
-REDUCE_OPS = ("sum", "prod", "min", "max", "avg")
+REDUCE_OPS = OPS
 COMBINE: dict[str, Callable[[Data, Data], Data]] = {
     "sum": np.add,
     "avg": np.add,

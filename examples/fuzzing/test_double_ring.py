@@ -13,6 +13,7 @@ from hccc.lang.transfer import load as transfer
 from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.testing import (
+    Mutant,
     assert_correct,
     correct_programs,
     exact_inputs,
@@ -65,7 +66,7 @@ def test_the_plan_gives_the_same_data(
 
 @settings(max_examples=50, deadline=None)
 @given(mutants(st.builds(double_ring, st.integers(2, 4))))
-def test_what_is_wrong_is_refused(mutant) -> None:
+def test_what_is_wrong_is_refused(mutant: Mutant) -> None:
     try:
         verify(mutant.program)
         accepted = True

@@ -30,9 +30,15 @@ Array = NDArray[Any]
 U8 = NDArray[np.uint64]
 
 # Whole numbers up to this size are exact.
-_EXACT = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}
+_EXACT = {
+    "float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53,
+    "float8e4m3": 2**4, "float8e5m2": 2**3,
+}  # fmt: skip
 # Partial products keep their exponents within this (normal numbers of the dtype).
-_EXPONENT = {"float16": 14, "bfloat16": 120, "float32": 120, "float64": 960}
+_EXPONENT = {
+    "float16": 14, "bfloat16": 120, "float32": 120, "float64": 960,
+    "float8e4m3": 6, "float8e5m2": 14,
+}  # fmt: skip
 _MOST_AT_ONCE = 32  # ranks that give something else than 0 to a sum
 _MOST_FACTORS = 12  # ranks that give something else than ±1 to a product
 _BLOCK = 1 << 16  # elements at a time: what fits the cache
@@ -72,8 +78,8 @@ def _of_rank(elements: U8, rank: int) -> U8:
 def _gives(p: Pattern, elements: U8, rank: int, most: int) -> Array:
     """Where `rank` gives something: at most `most` ranks do at any one element."""
     every = np.uint64(-(-p.collective.n_ranks // most))
-    turn: U8 = (elements >> np.uint64(8)) + np.uint64(rank)
-    gives: Array = turn % every == 0
+    phase: U8 = (elements >> np.uint64(8)) + np.uint64(rank)
+    gives: Array = phase % every == 0
     return gives
 
 
@@ -85,7 +91,7 @@ def _up_to(h: U8, reach: int) -> Array:
 
 def _whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
     """i8: a piece of an exact sum."""
-    n = min(p.collective.n_ranks, _MOST_AT_ONCE)
+    n = min(p.collective.n_ranks, _MOST_AT_ONCE, _EXACT[p.dtype] // 2)
     value = _up_to(_of_rank(elements, rank), _EXACT[p.dtype] // n)
     if n < p.collective.n_ranks:
         value *= _gives(p, elements, rank, n)
@@ -94,7 +100,7 @@ def _whole_numbers(p: Pattern, elements: U8, rank: int) -> Array:
 
 def _powers_of_two(p: Pattern, elements: U8, rank: int) -> Array:
     """f8: a piece of an exact product."""
-    most = min(_MOST_FACTORS, p.collective.n_ranks)
+    most = min(_MOST_FACTORS, _EXPONENT[p.dtype], p.collective.n_ranks)
     h = _of_rank(elements, rank)
     power = _up_to(h, _EXPONENT[p.dtype] // most)
     if most < p.collective.n_ranks:

@@ -69,6 +69,7 @@ class Session(Protocol):
 
     def run(self, launches: int) -> float:
         """Launches all ranks so many times; the seconds it took."""
+        ...
 
 
 # (memory of every rank, count, in place) → a session

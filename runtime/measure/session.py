@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from hccc.runtime.measure.patterns import Array
 from hccc.runtime.measure.perf import Memory
 from hccc.runtime.request import Request
@@ -19,6 +17,7 @@ class Communicator(Protocol):
         self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: Request
     ) -> float:
         """Runs the collective once; its seconds."""
+        ...
 
 
 def _buffers(slabs: Sequence[Any], memory: Sequence[Memory]) -> tuple[list[Any], list[Any]]:
@@ -81,5 +80,5 @@ class DeviceSession(HostSession):
 
 
 def _plain(slab: Array) -> Array:
-    """bfloat16 as bits: CuPy has no such dtype."""
-    return slab.view(np.uint16) if slab.dtype.name == "bfloat16" else slab
+    """The dtypes of ml_dtypes as bits: CuPy has none of them."""
+    return slab if slab.dtype.isbuiltin == 1 else slab.view(f"u{slab.dtype.itemsize}")

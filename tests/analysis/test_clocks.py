@@ -2,20 +2,20 @@
 
 from itertools import pairwise
 
-import networkx as nx
+import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.analysis import ancestry, clocks
-from hccc.analysis.chunk_forests import among_kin
+from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.grouping import transpose
-from hccc.ir.arrays import Csr, csr_from_pairs
+from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 
 
 @st.composite
-def orders(draw):
+def orders(draw: st.DrawFn) -> tuple[I8, Csr]:
     """Blocks of primitives and edges between them that respect one hidden order."""
     sizes = draw(st.lists(st.integers(0, 7), min_size=1, max_size=6))
     tb_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -29,7 +29,7 @@ def orders(draw):
     return tb_ptr, csr_from_pairs(row, pred, n)
 
 
-def graph_of(tb_ptr, preds):
+def graph_of(tb_ptr: I8, preds: Csr) -> "nx.DiGraph[int]":
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(preds)))
     graph.add_edges_from((i - 1, i) for i in range(1, len(preds)) if i not in set(tb_ptr.tolist()))
@@ -37,12 +37,12 @@ def graph_of(tb_ptr, preds):
     return graph
 
 
-def run_order(tb_ptr, preds):
+def run_order(tb_ptr: I8, preds: Csr) -> I4:
     succs = transpose(preds)
     return clocks.topological(tb_ptr, preds.ptr, preds.index, succs.ptr, succs.index)
 
 
-def check(tb_ptr, preds):
+def check(tb_ptr: I8, preds: Csr) -> None:
     graph, order = graph_of(tb_ptr, preds), run_order(tb_ptr, preds)
     after = nx.transitive_closure_dag(graph)
     n = len(preds)
@@ -53,7 +53,9 @@ def check(tb_ptr, preds):
         assert yes == (x == y or after.has_edge(x, y))
     reduced = nx.transitive_reduction(graph)
     edges = zip(preds.index.tolist(), preds.owner().tolist(), strict=True)
-    inside = {(i - 1, i) for i in range(1, n)} & set(graph_of(tb_ptr, Csr(preds.ptr * 0, [])).edges)
+    inside = {(i - 1, i) for i in range(1, n)} & set(
+        graph_of(tb_ptr, Csr(preds.ptr * 0, preds.index[:0])).edges
+    )
     implied = clocks.implied_edges(tb_ptr, preds, order)
     for edge, gone in zip(edges, implied.tolist(), strict=True):
         assert gone == (edge in inside or not reduced.has_edge(*edge))
@@ -61,13 +63,13 @@ def check(tb_ptr, preds):
 
 @settings(deadline=None)
 @given(orders())
-def test_they_agree_with_networkx(case):
+def test_they_agree_with_networkx(case: tuple[I8, Csr]) -> None:
     check(*case)
 
 
 @settings(deadline=None)
 @given(orders())
-def test_searching_alone_agrees_with_networkx(case):
+def test_searching_alone_agrees_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where the labels leave every question open."""
     open_ = ancestry.UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
@@ -78,7 +80,7 @@ def test_searching_alone_agrees_with_networkx(case):
 
 @settings(deadline=None)
 @given(orders())
-def test_clocks_alone_agree_with_networkx(case):
+def test_clocks_alone_agree_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where labels and searches leave every question open."""
     open_ = ancestry.UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
@@ -88,7 +90,7 @@ def test_clocks_alone_agree_with_networkx(case):
         check(*case)
 
 
-def test_labels_never_claim_what_is_not_so():
+def test_labels_never_claim_what_is_not_so() -> None:
     """What they leave open is left to the clocks; what they say is right."""
     rng = np.random.default_rng(7)
     for _ in range(20):
@@ -103,7 +105,8 @@ def test_labels_never_claim_what_is_not_so():
         x, y = (z.ravel().astype(np.int32) for z in np.meshgrid(range(n), range(n)))
         truth = np.array([p == q or after.has_edge(p, q) for p, q in zip(x, y, strict=True)])
         kinds = rng.integers(0, 4, n).astype(np.int32)
-        other = among_kin(label, preds, run_order(tb_ptr, preds), kinds)
+        other = within_chunks(label, preds, run_order(tb_ptr, preds), kinds)
+        assert other is not None
         for forests in (label, other):
             told = ancestry.settle(forests, preds.ptr, preds.index, x, y, 0)
             assert (truth[told == ancestry.YES]).all()

@@ -9,6 +9,7 @@ from hccc.analysis.connections import connections
 from hccc.analysis.estimate import estimate
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Primitives
+from hccc.ir.program import Program
 from hccc.ir.topology import Device, Rate, Topology, uniform
 from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
@@ -24,7 +25,7 @@ def cluster(ranks: int, *, link: float = 100.0, alpha: float = 0.0, block: float
     return uniform(ranks, ranks, 1, link=Rate(link, 1, alpha), device=device, chunk=CHUNK)
 
 
-def primitives(p, topology: Topology, channels: int = 1) -> Primitives:
+def primitives(p: Program, topology: Topology, channels: int = 1) -> Primitives:
     return lower(hpds(depend(replace(p, channels=channels), topology)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.analysis.chunk_forests import among_kin
+from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.locations import locate
 from hccc.analysis.waits import enforced
 from hccc.diagnostics import Source
@@ -27,8 +27,8 @@ def gather(n: int) -> Plan:
 def test_only_the_root_has_many() -> None:
     """A location at the widest rank's width for each rank would be n²."""
     plan = gather(300)
-    assert locate(plan, in_place=False).count == 2 * 300
-    assert locate(plan, in_place=True).count == 2 * 300
+    assert locate(plan, in_place=False).total == 2 * 300
+    assert locate(plan, in_place=True).total == 2 * 300
 
 
 @pytest.mark.parametrize("op", [OpType.SENDRECV, OpType.CUSTOM])
@@ -62,4 +62,4 @@ def test_hints_that_do_not_fit_a_number_are_left_out() -> None:
     label[-1, 0] = (1 << 31) - 2
     kin = np.full(len(plan), (1 << 31) - 2, np.int32)
     order = np.arange(len(plan), dtype=np.int32)
-    assert among_kin(label, enforced(plan), order, kin) is None
+    assert within_chunks(label, enforced(plan), order, kin) is None

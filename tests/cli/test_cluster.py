@@ -56,7 +56,9 @@ def test_names_are_taken_where_files_are(
     call = ("-b", "1M", "-e", "1M")
     files = ("examples/ring_allreduce.rccl", "examples/clusters/dgx-h100.cluster")
     monkeypatch.chdir(ROOT)
-    by_path = hccc("sim", files[0], "--cluster", files[1], *call)[1].replace(files[1], "dgx-h100")
+    by_path = hccc("sim", files[0], "--cluster", files[1], *call)[1].replace(
+        files[1], "dgx-h100.cluster"
+    )
     monkeypatch.chdir(tmp_path)
     assert hccc("sim", "ring_allreduce", "--cluster", "dgx-h100", *call) == (0, by_path, "")
     plans = [hccc(name, "--emit=plan") for name in ("sendrecv", examples / "sendrecv.rccl")]

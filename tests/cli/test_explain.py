@@ -1,6 +1,7 @@
 """hccc explain: parts that add up, what each means, changes that are simulated, the page."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,16 +10,17 @@ import pytest
 
 from hccc import driver
 from hccc.diagnostics import Source, UserError
-from hccc.ir.topology import Device, Rate, uniform
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Device, Rate, Topology, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.options import Options
 from hccc.predict import what_if
-from hccc.predict.gap import PARTS, gap
+from hccc.predict.gap import PARTS, Gap, gap
 from hccc.sim.costs import LL128, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import limits
-from tests.cli.commandline import ROOT
+from tests.cli.commandline import ROOT, Hccc
 
 EXAMPLES = ROOT / "examples"
 CLUSTERS = ("dgx-h100", "mi300x", "resccl-topo1", "resccl-v100-topo1", "resccl-topo4",
@@ -26,7 +28,7 @@ CLUSTERS = ("dgx-h100", "mi300x", "resccl-topo1", "resccl-v100-topo1", "resccl-t
 FAST = Device(reduce=1e9, block=1e9)
 
 
-def plan_of(text: str, tmp_path: Path):
+def plan_of(text: str, tmp_path: Path) -> Plan:
     path = tmp_path / "x.rccl"
     path.write_text(text)
     return driver.compile_file(path, Options(prove=False)).plan
@@ -39,14 +41,14 @@ def header(ranks: int, op: str, chunks: int) -> str:
     )
 
 
-def taken(plan, t, request: Request):
+def taken(plan: Plan, t: Topology, request: Request) -> Gap:
     run = simulate(prepare(plan, t), request)
     c = plan.collective
     return gap(run, limits(t, c.op, c.root))
 
 
 @pytest.mark.parametrize("algorithm", sorted(p.stem for p in EXAMPLES.glob("*.rccl")))
-def test_parts_add_up(algorithm):
+def test_parts_add_up(algorithm: str) -> None:
     """Every example on every cluster of its size, small and large, with all that a call has."""
     tried = 0
     for name in CLUSTERS:
@@ -70,21 +72,23 @@ def test_parts_add_up(algorithm):
     assert tried
 
 
-def test_nothing_but_the_bound(tmp_path):
+def test_nothing_but_the_bound(tmp_path: Path) -> None:
     """One transfer that fills its link: α and the bytes, as no schedule can beat."""
     plan = plan_of(header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n", tmp_path)
     t = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=FAST)
     found = taken(plan, t, Request(1_000_000, 1_000_000))
     assert found.parts["bound"] == pytest.approx(12.0)
     assert sum(found.parts.values()) == pytest.approx(12.0)
+    assert found.bottleneck is not None
     assert found.bottleneck.load == pytest.approx(10.0)
 
 
-def test_slow_thread_blocks_are_below_capacity(tmp_path):
+def test_slow_thread_blocks_are_below_capacity(tmp_path: Path) -> None:
     plan = plan_of(header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n", tmp_path)
     slow = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=Device(block=25.0))
     found = taken(plan, slow, Request(1_000_000))
     assert found.parts["below capacity"] == pytest.approx(30.0)
+    assert found.bottleneck is not None
     assert found.bottleneck.offered == pytest.approx(25.0)
     assert found.bottleneck.flight == pytest.approx(1.0)
 
@@ -101,17 +105,18 @@ define nic = [((0) -> (200,1)), ((1) -> (200,1))]
 """
 
 
-def test_what_need_not_cross_the_cut_is_extra_bytes(tmp_path):
+def test_what_need_not_cross_the_cut_is_extra_bytes(tmp_path: Path) -> None:
     """A Broadcast into another node once for each GPU there; once would do."""
     body = "    transfer(0, 1, 0, 0, recv)\n    transfer(0, 2, 0, 0, recv)\n"
     plan = plan_of(header(3, "Broadcast", 1) + body, tmp_path)
     found = taken(plan, cluster.parse(Source("pairs.cluster", PAIRS)), Request(1_000_000))
+    assert found.bound.cut is not None
     assert found.bound.cut.ranks == (0,)
     assert found.parts["bound"] == pytest.approx(20.0)
     assert found.parts["extra bytes"] == pytest.approx(20.0)
 
 
-def test_uneven_links_are_imbalance(tmp_path):
+def test_uneven_links_are_imbalance(tmp_path: Path) -> None:
     """Two chunks go one way where each could have gone its own."""
     body = "    transfer(0, 1, 0, 0, recv)\n    transfer(0, 1, 0, 1, recv)\n"
     body += "    transfer(1, 2, 1, 0, recv)\n    transfer(1, 2, 1, 1, recv)\n"
@@ -123,7 +128,7 @@ def test_uneven_links_are_imbalance(tmp_path):
     assert sum(found.parts.values()) == pytest.approx(found.run.time)
 
 
-def test_pipelines_fill(tmp_path):
+def test_pipelines_fill(tmp_path: Path) -> None:
     """Over a relay the narrow second hop waits for the first whole micro-batch."""
     body = "    transfer(0, 1, 0, 0, recv)\n    transfer(1, 2, 1, 0, recv)\n"
     plan = plan_of(header(3, "Broadcast", 1) + body, tmp_path)
@@ -133,7 +138,7 @@ def test_pipelines_fill(tmp_path):
     assert whole == pytest.approx(10.0) and tenth == pytest.approx(1.0)
 
 
-def test_changes_are_what_simulating_them_gives(tmp_path):
+def test_changes_are_what_simulating_them_gives(tmp_path: Path) -> None:
     text = header(2, "Broadcast", 1) + "    transfer(0, 1, 0, 0, recv)\n"
     plan = plan_of(text, tmp_path)
     t = uniform(2, 2, 1, link=Rate(100.0, 1, 2.0), device=FAST)
@@ -148,7 +153,7 @@ def test_changes_are_what_simulating_them_gives(tmp_path):
     assert not any(c.name.startswith("channels") for c in found.values())  # a plan stays
 
 
-def test_changes_compile_programs_anew():
+def test_changes_compile_programs_anew() -> None:
     file = EXAMPLES / "clusters" / "dgx-h100.cluster"
     options = Options(prove=False)
     t, request = cluster.load(file), Request(1 << 22)
@@ -162,7 +167,7 @@ def test_changes_compile_programs_anew():
     assert found["channels 4"].blocks == four.blocks_per_rank == int(four.n_tb.max()) * 4
 
 
-def explained(hccc, *more):
+def explained(hccc: Hccc, *more: object) -> str:
     cluster_file = EXAMPLES / "clusters" / "resccl-topo1.cluster"
     code, out, err = hccc(
         "explain", EXAMPLES / "ring_allreduce.rccl", "--cluster", cluster_file, *more
@@ -171,14 +176,25 @@ def explained(hccc, *more):
     return out
 
 
-def test_the_page(hccc):
+def test_the_page(hccc: Hccc) -> None:
     out = explained(hccc, "-b", "1M")
     for words in ("lower bound", "bottleneck", "where the time goes", "what would help", "NIC"):
         assert words in out
     assert "critical path" in out and max(map(len, out.splitlines())) < 140
 
 
-def test_json_says_the_same(hccc):
+def test_filling_and_draining_add_up_as_they_are_said(hccc: Hccc) -> None:
+    """What the bound already has of the wait for the first byte is taken off."""
+    file = EXAMPLES / "clusters" / "mi300x.cluster"
+    program = EXAMPLES / "binomial_broadcast.rccl"
+    _, out, _ = hccc("explain", program, "--cluster", file, "-b", "1M")
+    line = next(x for x in out.splitlines() if "fill and drain" in x)
+    part, before, after, of_bound = map(float, re.findall(r"\d+\.\d\d(?!\d)", line))
+    assert of_bound > 0
+    assert before + after - of_bound == pytest.approx(part, abs=0.021)  # each is rounded
+
+
+def test_json_says_the_same(hccc: Hccc) -> None:
     facts = json.loads(explained(hccc, "-b", "1M", "--json", "--launch", "3"))
     assert sum(facts["parts"].values()) == pytest.approx(facts["time"])
     assert facts["parts"]["launch"] == 3
@@ -189,7 +205,7 @@ def test_json_says_the_same(hccc):
     assert np.isfinite(times).all()
 
 
-def test_plans_are_explained_too(hccc, tmp_path):
+def test_plans_are_explained_too(hccc: Hccc, tmp_path: Path) -> None:
     code, out, err = hccc("compile", EXAMPLES / "ring_allreduce.rccl", "--emit", "plan")
     assert code == 0, err
     (tmp_path / "plan.json").write_text(out)
@@ -199,7 +215,7 @@ def test_plans_are_explained_too(hccc, tmp_path):
     assert "where the time goes" in out and "--channels" not in out
 
 
-def test_a_cluster_is_needed_and_of_the_right_size(hccc):
+def test_a_cluster_is_needed_and_of_the_right_size(hccc: Hccc) -> None:
     code, _, err = hccc("explain", EXAMPLES / "ring_allreduce.rccl")
     assert code == 1 and "E424" in err
     file = EXAMPLES / "clusters" / "resccl-topo2.cluster"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hccc.cli.main import cli
 from hccc.diagnostics import Source
 from hccc.lang.transfer import load as transfer
-from hccc.testing import fuzz, is_correct
+from hccc.testing import fuzz, is_correct, text
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rhd_allreduce.rccl"
 
@@ -33,9 +33,7 @@ def test_the_same_seed_tries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     for _ in range(2):
         tried: list[str] = []
-        monkeypatch.setattr(
-            fuzz, "is_correct", lambda p, t=tried: (t.append(fuzz.text(p)), True)[1]
-        )
+        monkeypatch.setattr(fuzz, "is_correct", lambda p, t=tried: (t.append(text(p)), True)[1])
         monkeypatch.setattr(fuzz, "verify", lambda p: p)
         hccc("--examples", "60", "--no-kernels", "--seed", "8")
         seen.append(tried)

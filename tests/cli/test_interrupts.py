@@ -60,8 +60,8 @@ PLACES = {
     "simulate": ("sim.engine:run", ("sim", RING, "--cluster", DGX)),
     "fastest": ("sim.engine:run", ("check", RING, "--cluster", DGX)),
     "explain": ("predict.explanation:limits", ("explain", RING, "--cluster", DGX)),
-    "timeline": ("show.page:timeline", ("show", RING, "--cluster", DGX, "-o", f"{OUT}.html")),
-    "topology": ("show.page:topology", ("show", DGX, "-o", f"{OUT}.svg")),
+    "timeline": ("pictures.page:timeline", ("show", RING, "--cluster", DGX, "-o", f"{OUT}.html")),
+    "topology": ("pictures.page:topology", ("show", DGX, "-o", f"{OUT}.svg")),
 }
 
 

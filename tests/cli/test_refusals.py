@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 import pytest
 
-from hccc import driver
+from hccc import driver, dtypes
 from hccc.cli import main as cli
-from hccc.cli import options, types
+from hccc.cli import types
 from hccc.diagnostics import InternalError
 from tests.cli.commandline import COMMAND, Hccc, environment, process
 
@@ -247,9 +247,9 @@ def test_sizes() -> None:
 
 
 def test_words() -> None:
-    words = types.Words(options.DTYPES, options.NCCL_NAMES)
+    words = types.Words(dtypes.NAMES, dtypes.ALIASES)
     assert words.convert("float,half,float32", None, None) == ("float32", "float16")
-    assert words.convert("all", None, None) == options.DTYPES
+    assert words.convert("all", None, None) == dtypes.NAMES
 
 
 def test_the_choices_are_those_of_what_they_choose() -> None:
@@ -260,16 +260,13 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     from hccc.outputs import OUTPUTS
     from hccc.passes.allocate import ALLOCATORS
     from hccc.passes.fuse import LEVELS
-    from hccc.runtime import layout
 
-    assert tuple(layout.DTYPES) == options.DTYPES
-    assert layout.OPS == options.OPS
     assert {t.name for t in TARGETS} == set(choosable.TARGETS)
     assert tuple(OUTPUTS) == choosable.OUTPUTS
     assert tuple(one.name for one in driver.PASSES) == choosable.PASSES
     choices = {
         option.name: list(option.type.choices)
-        for option in cli.check.params
+        for option in cli.cli.commands["check"].params
         if isinstance(option.type, click.Choice)
     }
     assert choices["scheduler"] == ["auto", *driver.SCHEDULERS]

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 
 from tests.cli.commandline import Hccc
 
@@ -28,6 +29,19 @@ def test_one_picture(hccc: Hccc, tmp_path: Path, what: str) -> None:
     assert stdout == f"{out}: {out.stat().st_size:,} bytes\n"
     named = {"topology": "mi300x: 8 ranks in 1 node, amd MI300X", "timeline": "64 MiB in "}
     assert named.get(what, "ring_allreduce: ") in _svg(out)
+
+
+def test_a_picture_of_pixels(hccc: Hccc, tmp_path: Path) -> None:
+    out = tmp_path / "out.PNG"
+    code, stdout, stderr = hccc("show", MI300X, "-o", out)
+    assert (code, stderr) == (0, "") and stdout == f"{out}: {out.stat().st_size:,} bytes\n"
+    assert imread(out, format="png").shape[1] > 1000
+    first = out.read_bytes()
+    assert hccc("show", RING, "--what", "topology", "--cluster", MI300X, "-o", out)[0] == 0
+    assert imread(out, format="png").shape[1] > 1000
+    assert hccc("show", MI300X, "-o", out)[0] == 0 and out.read_bytes() == first
+    code, _, stderr = hccc("show", MI300X, "-o", out, "--what", "dag")
+    assert code == 1 and "error[E434]" in stderr and out.read_bytes() == first
 
 
 def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:
@@ -184,3 +198,16 @@ def test_a_plan_is_drawn_on_a_cluster_of_its_size_only(hccc: Hccc, tmp_path: Pat
     other = EXAMPLES / "clusters" / "resccl-topo4.cluster"
     code, _, stderr = hccc("show", plan, "--cluster", other, "-o", out)
     assert code == 1 and "8 ranks, the cluster 32 GPUs" in stderr and not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("x.cluster", "defin nodenum = 2\n"), ("x.txt", "node1 = 2\ndefine node2 = 4\n")],
+)
+def test_a_cluster_whose_first_word_is_wrong_is_told_what_a_cluster_is(
+    hccc: Hccc, name: str, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    code, _, stderr = hccc("show", tmp_path / name, "-o", tmp_path / "out.svg")
+    assert code == 1
+    assert "a cluster is a list of `define`s" in stderr

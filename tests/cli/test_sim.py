@@ -102,6 +102,19 @@ def test_impossible_numbers(hccc: Hccc, option: str, value: str) -> None:
     assert err.startswith("error[E400]") and err.count("error") == 1
 
 
+def test_a_launch_is_the_cluster_s_unless_given(hccc: Hccc, tmp_path: Path) -> None:
+    site = tmp_path / "site.cluster"
+    site.write_text(TWO)
+    call = (PAIR, "--cluster", site, "-b", "1K", "-e", "1K", "--in-place")
+    bare = simulated(hccc, *call)["results"][0]["time"]
+    site.write_text(TWO + "\ndefine launch = 43\n")
+    times = [simulated(hccc, *call, *more)["results"][0]["time"]
+             for more in ((), ("--launch", "0"), ("--launch", "5"))]  # fmt: skip
+    assert times == [bare + 43, bare, bare + 5]
+    shown = hccc("explain", PAIR, "--cluster", site, "-b", "1K", "--in-place", "--json")[1]
+    assert json.loads(shown)["parts"]["launch"] == 43
+
+
 REFUSED: dict[str, tuple[list[object], str]] = {
     "no cluster": ([RING], "E424"),
     "missing cluster": ([RING, "--cluster", "no-such-file"], "E401"),

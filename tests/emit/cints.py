@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 TOKEN = re.compile(r"\s*(static_cast<(?:int|long long)>|\d+(?:LL)?|[A-Za-z_]\w*|[-+*/%()\[\]])")
 INT, LONG = 32, 64
 
@@ -117,7 +120,7 @@ class Reader:
         return typed(int(value), INT)
 
 
-def evaluate(text: str, names: Mapping[str, int | Sequence[Any]]) -> int:
+def evaluate(text: str, names: Mapping[str, int | Sequence[Any] | NDArray[np.integer[Any]]]) -> int:
     """What C computes for `text`, which must be an int. Raises Trap."""
     reader = Reader(text, names)
     result = reader.sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -13,6 +13,7 @@ from hccc.emit.order import Order
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.testing import plans
+from tests.health_checks import EVERY_CHECK
 
 Bools = NDArray[np.bool_]
 
@@ -54,7 +55,7 @@ def kept(order: Order) -> Bools:
     return closure(before)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck),
+@settings(max_examples=40, deadline=None, suppress_health_check=EVERY_CHECK,
           derandomize=True)  # fmt: skip
 @given(plans(), st.data())
 def test_order_survives_what_is_skipped(plan: Plan, data: st.DataObject) -> None:

@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from hccc import driver
+from hccc import driver, dtypes
 from hccc.cli.main import cli
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
@@ -20,26 +21,26 @@ from hccc.options import Options
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.rccl"))
-DTYPES = "int8,uint8,int32,uint32,int64,uint64,float16,bfloat16,float32,float64"
-OPS = "sum,prod,min,max,avg"
+DTYPES = ",".join(dtypes.NAMES)
+OPS = ",".join(dtypes.OPS)
 NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
 SPILLS_OUT_OF_LINE = 128  # bytes of registers kept in memory around a body that is called
 
 example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 
 
-def run(path: Path, *options: str) -> list[dict[str, object]]:
+def run(path: Path, *options: str) -> list[dict[str, Any]]:
     """The rows of `hccc run --json`, each checked on every element of every rank."""
     shown = CliRunner().invoke(cli, ["run", str(path), "--json", "-n", "1", "-w", "1", *options])
     assert shown.exit_code == 0, shown.output
-    rows: list[dict[str, object]] = json.loads(shown.stdout)["results"]
+    rows: list[dict[str, Any]] = json.loads(shown.stdout)["results"]
     assert rows
     return rows
 
 
-def wrong(rows: list[dict[str, object]]) -> list[object]:
+def wrong(rows: list[dict[str, Any]]) -> list[object]:
     """`nwrong` of every row, out of place and in place."""
-    return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]  # type: ignore[index]
+    return [row[kind]["nwrong"] for row in rows for kind in ("out_of_place", "in_place")]
 
 
 def test_the_examples_are_all_there() -> None:

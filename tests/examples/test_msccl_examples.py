@@ -12,7 +12,9 @@ from click.testing import CliRunner
 from hccc import driver
 from hccc.cli.main import cli
 from hccc.inputs import read
+from hccc.interop.import_msccl import import_msccl
 from hccc.interop.raise_program import raise_program
+from hccc.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "msccl"
@@ -45,8 +47,8 @@ def test_each_is_proved_and_runs_right(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_can_be_scheduled_anew(path: Path) -> None:
-    plan, _ = driver.import_msccl(read(path))
-    assert driver.compile_program(raise_program(plan), driver.Options()).proofs
+    plan, _ = import_msccl(read(path))
+    assert driver.compile_program(raise_program(plan), Options()).proofs
 
 
 def test_the_shapes_differ() -> None:
@@ -54,8 +56,6 @@ def test_the_shapes_differ() -> None:
     texts = {path.stem: path.read_text() for path in FILES}
     assert 'coll="reduce_scatter"' in texts["reducescatter_ring_n8_msccl"]  # only msccl's name
     assert 'proto="LL"' in texts["allreduce_allpairs_n8"]
-    limits = {
-        path.stem: driver.import_msccl(read(path))[1].detail["largest message"] for path in FILES
-    }
+    limits = {path.stem: import_msccl(read(path))[1].detail["largest message"] for path in FILES}
     assert limits.pop("allgather_recdoubling_n8") == 8 << 20
     assert set(limits.values()) == {"any"}

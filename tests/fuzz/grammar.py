@@ -20,6 +20,7 @@ RCCL_WORDS = (
     "def", "ResCCLAlgo", "transfer", "for", "in", "range", "if", "elif", "else", "and", "or",
     "not", "min", "max", "recv", "rrc", "nRanks", "nChannels", "nWarps", "AlgoName", "OpType",
     "GPUPerNode", "NICPerNode", "nChunks", "Root", '"Allreduce"', '"Alltoall"', "(", ")", ",",
+    "[", "]", "abs", "len", "+=", "//=", "srcRank", "dstRank", "step", "chunkId", "op",
     ":", "=", "==", "!=", "<", "<=", "+", "-", "*", "/", "//", "%", "**", "^", "&", "|", "<<",
     ">>", "\n", "\n    ", "\n        ", "\t", "#", '"', "'", "\\", ";", ".", "\r", "\r\n",
     "\x00", "\ufeff", "\x0c", "\u2028", "é", "def ", "True", "None", "lambda", "while",
@@ -108,6 +109,7 @@ CHANGES: tuple[Callable[[Random, Text, list[Text], tuple[str, ...]], Text], ...]
 
 # the transfer language
 NAMES = ("nRanks", "nChunks", "Root", "a", "b", "r", "s", "x1", "_y", "missing")
+LISTS = ("ring", "rings", "[0, 2, 1, 3]", "[]", "[a, b + 1]", "[[0, 1], [2]]", "rings[1]")
 BINARY = ("+", "-", "*", "//", "/", "%", "**", "^", "&", "|", "<<", ">>")
 COMPARE = ("<", "<=", ">", ">=", "==", "!=")
 COLLECTIVES = (
@@ -125,7 +127,10 @@ def program(rng: Random) -> Text:
             value = rng.choice((1, 2, n)) if rng.random() < 0.8 else rng.choice(NUMBERS)
             pairs.append(f"{key}={value}")
     rng.shuffle(pairs)
-    lines = [f"{rng.choice(('', 'def '))}ResCCLAlgo({', '.join(pairs)}):"]
+    lines = []
+    if rng.random() < 0.3:
+        lines += ["ring = [0, 2, 1, 3]", "rings = [ring, [1], []]", f"a = {_expression(rng, 2)}"]
+    lines.append(f"{rng.choice(('', 'def '))}ResCCLAlgo({', '.join(pairs)}):")
     for _ in range(rng.randrange(1, 6)):
         lines += _statement(rng, 1, 3)
     return "\n".join([*lines, ""]).encode()
@@ -136,7 +141,8 @@ def _statement(rng: Random, depth: int, budget: int) -> list[str]:
     kind = rng.random()
     if budget and kind < 0.35:
         bounds = ", ".join(_expression(rng, 1) for _ in range(rng.choice((1, 1, 2, 3))))
-        return [f"{pad}for {rng.choice(NAMES[3:])} in range({bounds}):",
+        over = rng.choice(LISTS) if rng.random() < 0.2 else f"range({bounds})"
+        return [f"{pad}for {rng.choice(NAMES[3:])} in {over}:",
                 *_block(rng, depth + 1, budget - 1)]  # fmt: skip
     if budget and kind < 0.5:
         lines = [f"{pad}if {_condition(rng)}:", *_block(rng, depth + 1, budget - 1)]
@@ -145,8 +151,17 @@ def _statement(rng: Random, depth: int, budget: int) -> list[str]:
         if rng.random() < 0.3:
             lines += [f"{pad}else:", *_block(rng, depth + 1, budget - 1)]
         return lines
+    if kind < 0.55:
+        name, op = rng.choice(NAMES[3:]), rng.choice(BINARY)
+        both = f"{name}, {rng.choice(LISTS[:2])} = {_expression(rng, 1)}, {rng.choice(LISTS)}"
+        augmented = f"{name} {op}= {_expression(rng, 2)}"
+        return [pad + rng.choice((augmented, both, f"ring = {rng.choice(LISTS)}"))]
     if kind < 0.65:
         return [f"{pad}{rng.choice(NAMES[3:])} = {_expression(rng, 3)}"]
+    if kind < 0.7:
+        names = ("srcRank", "dstRank", "step", "chunkId")
+        pairs = [f"{name}={_expression(rng, 1)}" for name in names]
+        return [f"{pad}transfer({', '.join(rng.sample([*pairs, 'op=rrc'], 5))})"]
     ends = ", ".join(_expression(rng, 2) for _ in range(4))
     note = rng.choice(("", "  # note"))
     return [f"{pad}transfer({ends}, {rng.choice(('recv', 'rrc'))}){note}"]
@@ -172,7 +187,15 @@ def _expression(rng: Random, depth: int) -> str:
             return rng.choice(NAMES)
         return rng.choice(NUMBERS) if rng.random() < 0.1 else str(rng.randrange(9))
     left, right = _expression(rng, depth - 1), _expression(rng, depth - 1)
-    match rng.randrange(6):
+    match rng.randrange(10):
+        case 6:
+            return f"{rng.choice(LISTS)}[{left}]"
+        case 7:
+            return f"({left} if {right} else {_expression(rng, depth - 1)})"
+        case 8:
+            return f"{rng.choice(('abs', 'len'))}({left})"
+        case 9:
+            return f"len({rng.choice(LISTS)})"
         case 0:
             return f"({left} {rng.choice(BINARY)} {right}) % nRanks"
         case 1:

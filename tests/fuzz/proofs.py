@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import Phase, given, seed, settings
 
 from hccc.diagnostics import UserError
 from hccc.driver import compile_program
@@ -35,8 +35,9 @@ from hccc.ir.program import Program
 from hccc.options import Options
 from hccc.testing import correct_programs, options
 from hccc.testing.judge import REFUSED, plan_verdict, xml_verdict
-from hccc.testing.mutate_plan import Choose, mutate_plan, text
+from hccc.testing.mutate_plan import Choose, PlanData, mutate_plan, text
 from hccc.testing.mutate_xml import mutate_xml
+from tests.health_checks import EVERY_CHECK
 
 ROOT = Path(__file__).resolve().parents[2]
 XML = ("tests/interop/data/*.xml", "../shared/corpus/*/*.xml")
@@ -62,7 +63,7 @@ def grown(number: int) -> Iterator[tuple[Program, Options]]:
     @seed(number)
     @settings(
         max_examples=BASES, database=None, deadline=None, phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=EVERY_CHECK,
     )  # fmt: skip
     @given(correct_programs(max_ranks=5, max_transfers=24), options())
     def collect(program: Program, way: Options) -> None:
@@ -72,7 +73,7 @@ def grown(number: int) -> Iterator[tuple[Program, Options]]:
     yield from made
 
 
-def plan_bases(number: int) -> list[Any]:
+def plan_bases(number: int) -> list[PlanData]:
     """Plan files of random programs."""
     plans: list[Plan] = [compile_program(p, way).plan for p, way in grown(number)]
     return [json.loads(plan_json.dumps(plan)) for plan in plans]

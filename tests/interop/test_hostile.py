@@ -191,8 +191,8 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "not UTF-8": ("E402", GOOD.encode("utf-16")),
     "UTF-16 said, UTF-8 meant": ("E501", '<?xml version="1.0" encoding="utf-16"?' + GOOD),
     "invalid UTF-8": ("E402", b"\xff\xfe\xfd" + GOOD.encode()),
+    **{f"cut at {part}/10": ("E501", GOOD[: len(GOOD) * part // 10]) for part in range(1, 10)},
 }  # fmt: skip
-CASES |= {f"cut at {part}/10": ("E501", GOOD[: len(GOOD) * part // 10]) for part in range(1, 10)}
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @given(st.integers(0, 1 << 50))
-def test_it_is_the_power_of_two_next_to_the_root(part):
+def test_it_is_the_power_of_two_next_to_the_root(part: int) -> None:
     found = default_micro_batch(part)
     assert found.bit_count() == 1 and SMALLEST <= found <= LARGEST
     if SMALLEST < found < LARGEST:
@@ -27,13 +27,13 @@ def test_it_is_the_power_of_two_next_to_the_root(part):
 
 
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
-def test_longer_parts_are_not_cut_finer(one, other):
+def test_longer_parts_are_not_cut_finer(one: int, other: int) -> None:
     """Scratch memory for a large call is enough for any smaller one."""
     assert default_micro_batch(min(one, other)) <= default_micro_batch(max(one, other))
 
 
 @pytest.mark.parametrize("kib", [0, 1, 64, 100, 4096, 65536])
-def test_simulated_calls_are_cut_as_executed_ones(kib):
+def test_simulated_calls_are_cut_as_executed_ones(kib: int) -> None:
     plan = compile_file(EXAMPLES / "hm_allreduce.rccl", Options()).plan
     run = simulate(prepare(plan, uniform(32, 8, 8)), Request(kib << 10))
     cut = shape_of(plan).sizes(kib << 10, 1)

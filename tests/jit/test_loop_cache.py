@@ -151,7 +151,7 @@ def test_options_are_part_of_a_loop(place: Place) -> None:
 def test_every_processor_has_its_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a tree copied to, or shared with, another machine."""
     assert not place.found()
-    real = JITCPUCodegen.magic_tuple
+    real: Callable[[JITCPUCodegen], tuple[str, ...]] = JITCPUCodegen.magic_tuple
     monkeypatch.setattr(JITCPUCodegen, "magic_tuple", lambda self: (*real(self)[:2], "+another"))
     assert [place.found(), place.found()] == [False, True]
     monkeypatch.undo()

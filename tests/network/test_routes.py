@@ -58,7 +58,7 @@ def model(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
     ends = [(t.port[level][u], t.port[level][v]) for level in levels]
     if all(min(end) >= 0 for end in ends):
         used = {("out", out) for out, _ in ends} | {("in", into) for _, into in ends}
-        alpha = sum(max(t.shared.alpha[out], t.shared.alpha[into]) for out, into in ends)
+        alpha = sum(float(max(t.shared.alpha[out], t.shared.alpha[into])) for out, into in ends)
     slowest = 0.0
     for j in range(len(t.side_a)):
         a, b, k = set(t.side_a.row(j)), set(t.side_b.row(j)), t.first_switch + j
@@ -184,7 +184,8 @@ def test_what_a_program_asks_of_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         compile_text(Source("r.rccl", ring.format(8)), options, load(path))
     problem = caught.value.problem
-    assert (problem.code, problem.span.line, problem.span.column) == ("E130", 1, 23)  # type: ignore[union-attr]
+    assert problem.span is not None
+    assert (problem.code, problem.span.line, problem.span.column) == ("E130", 1, 23)
     path.write_text(NODES.replace("(0,1) -> (10,", "(0) -> (10,"))
     with pytest.raises(UserError) as caught:
         compile_text(Source("r.rccl", ring.format(4)), options, load(path))

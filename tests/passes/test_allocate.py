@@ -1,13 +1,19 @@
 """allocate: few blocks, never slower by the estimate, always one common order."""
 
+from collections.abc import Callable, Iterator
 from itertools import combinations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hccc.analysis.connections import connections
 from hccc.analysis.estimate import estimate
-from hccc.ir.primitives import Transport
+from hccc.ir.arrays import I4, I8
+from hccc.ir.blocks import Blocks
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.program import Program
 from hccc.passes import allocate as allocate_module
 from hccc.passes.allocate import SLACK, allocate
 from hccc.passes.fuse import LEVELS, fuse
@@ -31,15 +37,15 @@ TABLE_3 = [(2, 4, 8), (2, 8, 16), (4, 4, 8), (4, 8, 16)]  # ResCCL Table 3: node
 MSCCL = [(2, 4, 14), (2, 8, 30), (4, 4, 14), (4, 8, 30)]
 
 
-def placed(p, transport=Transport.DIRECT, level="none"):
+def placed(p: Program, transport: Transport = Transport.DIRECT, level: str = "none") -> Primitives:
     return place(fuse(lowered(p, transport), level))
 
 
-def blocks_per_rank(p, blocks):
+def blocks_per_rank(p: Primitives, blocks: Blocks) -> I8:
     return np.array([len(set(blocks.tb[p.owner == r].tolist())) for r in np.unique(p.owner)])
 
 
-def makespan(p, blocks):
+def makespan(p: Primitives, blocks: Blocks) -> float:
     """The estimate with blocks numbered over all ranks."""
     return estimate(p, (p.owner * (blocks.tb.max() + 1) + blocks.tb).astype(np.int32)).makespan
 
@@ -47,14 +53,18 @@ def makespan(p, blocks):
 @pytest.mark.parametrize("level", [*LEVELS, "auto"])
 @pytest.mark.parametrize("make", [hm_allreduce, hm_allgather])
 @pytest.mark.parametrize(("nodes", "gpus", "most"), TABLE_3)
-def test_no_more_blocks_than_table_3(nodes, gpus, most, make, level):
+def test_no_more_blocks_than_table_3(
+    nodes: int, gpus: int, most: int, make: Callable[[int, int], Program], level: str
+) -> None:
     p = placed(make(nodes, gpus), level=level)
     assert blocks_per_rank(p, allocate(p)).max() <= most
 
 
 @pytest.mark.parametrize("make", [hm_allreduce, hm_allgather])
 @pytest.mark.parametrize(("nodes", "gpus", "count"), MSCCL)
-def test_a_block_for_each_connection_and_stage_is_what_msccl_has(nodes, gpus, count, make):
+def test_a_block_for_each_connection_and_stage_is_what_msccl_has(
+    nodes: int, gpus: int, count: int, make: Callable[[int, int], Program]
+) -> None:
     p = placed(make(nodes, gpus), Transport.STAGED)
     blocks = allocate(p, "stage")
     assert (blocks_per_rank(p, blocks) == count).all()
@@ -63,7 +73,7 @@ def test_a_block_for_each_connection_and_stage_is_what_msccl_has(nodes, gpus, co
 
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", SMALL)
-def test_stages_work_in_blocks_and_queues_of_their_own(name, transport):
+def test_stages_work_in_blocks_and_queues_of_their_own(name: str, transport: Transport) -> None:
     plan = planned(lowered(SMALL[name], transport), "stage", 1)
     assert verdict(plan) is None
     assert works(plan, micro_batches=3)
@@ -71,24 +81,33 @@ def test_stages_work_in_blocks_and_queues_of_their_own(name, transport):
 
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("p", [*SMALL.values(), hm_allreduce(2, 4), hm_allgather(2, 4)])
-def test_state_based_needs_no_more_blocks_and_no_more_time(p, transport):
-    p = placed(p, transport)
-    apart, merged = allocate(p, "connection"), allocate(p, "state")
-    assert (blocks_per_rank(p, merged) <= blocks_per_rank(p, apart)).all()
-    assert makespan(p, merged) <= SLACK * makespan(p, apart)
+def test_state_based_needs_no_more_blocks_and_no_more_time(
+    p: Program, transport: Transport
+) -> None:
+    n = placed(p, transport)
+    apart, merged = allocate(n, "connection"), allocate(n, "state")
+    assert (blocks_per_rank(n, merged) <= blocks_per_rank(n, apart)).all()
+    assert makespan(n, merged) <= SLACK * makespan(n, apart)
 
 
-def test_connections_that_take_turns_share_a_block():
+def test_connections_that_take_turns_share_a_block() -> None:
     """Between nodes the allreduce's reductions are over when its results go round."""
     p = placed(hm_allreduce(4, 4), level="full")
     merged = blocks_per_rank(p, allocate(p, "state"))
     assert merged.sum() < blocks_per_rank(p, allocate(p, "connection")).sum()
 
 
-def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch):
+def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made to merge everything, it takes the connections after all."""
 
-    def everything(rank, ptr, rows, start, end, touch):
+    def everything(
+        rank: I4,
+        ptr: I8,
+        rows: I4,
+        start: NDArray[np.float64],
+        end: NDArray[np.float64],
+        touch: float,
+    ) -> I4:
         return np.searchsorted(rank, rank).astype(np.int32)
 
     p = placed(ring_allgather(4), Transport.STAGED)
@@ -103,7 +122,7 @@ def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch):
 @pytest.mark.parametrize("most", [1, 2, 3])
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", SMALL)
-def test_any_number_of_blocks_works(name, transport, most):
+def test_any_number_of_blocks_works(name: str, transport: Transport, most: int) -> None:
     p = placed(SMALL[name], transport)
     blocks = allocate(p, "state", most)
     assert blocks_per_rank(p, blocks).max() <= most
@@ -112,7 +131,7 @@ def test_any_number_of_blocks_works(name, transport, most):
     assert works(plan, micro_batches=3, seeds=2)
 
 
-def test_blocks_are_numbered_from_zero_without_gaps():
+def test_blocks_are_numbered_from_zero_without_gaps() -> None:
     p = placed(hm_allreduce(2, 4))
     for most in (None, 3):
         blocks = allocate(p, "state", most)
@@ -121,7 +140,7 @@ def test_blocks_are_numbered_from_zero_without_gaps():
             assert used.tolist() == list(range(len(used)))
 
 
-def swaps(plan):
+def swaps(plan: Plan) -> Iterator[tuple[int, int]]:
     """Any two primitives of one block."""
     for b in range(len(plan.tb_ptr) - 1):
         yield from combinations(range(int(plan.tb_ptr[b]), int(plan.tb_ptr[b + 1])), 2)
@@ -130,7 +149,7 @@ def swaps(plan):
 @SWEEP
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", ["ring allreduce", "hm allreduce", "broadcast", "alltoall"])
-def test_no_broken_block_order_survives(name, transport, most):
+def test_no_broken_block_order_survives(name: str, transport: Transport, most: int) -> None:
     """Any two primitives of a block exchanged: refused, or right all the same."""
     plan = sync(allocate(placed(SMALL[name], transport), "state", 1), "", 1)
     faults = few(swaps(plan), most)
@@ -146,7 +165,7 @@ def test_no_broken_block_order_survives(name, transport, most):
     )  # its puts have few orders that matter
 
 
-def test_a_reversed_block_deadlocks():
+def test_a_reversed_block_deadlocks() -> None:
     plan = sync(allocate(placed(SMALL["ring allreduce"]), "state", 1))
     order = np.arange(len(plan))
     first, last = int(plan.tb_ptr[0]), int(plan.tb_ptr[1])
@@ -154,7 +173,7 @@ def test_a_reversed_block_deadlocks():
     assert verdict(permuted(plan, order)) == "E302"
 
 
-def test_connection_based_blocks_have_one_set_of_peers():
+def test_connection_based_blocks_have_one_set_of_peers() -> None:
     p = placed(hm_allreduce(2, 2))
     found = connections(p)
     for c in range(len(found.rank)):
@@ -166,5 +185,5 @@ def test_connection_based_blocks_have_one_set_of_peers():
         assert len(set(p.owner[rows].tolist())) == 1
 
 
-def test_planned_uses_what_is_asked():
+def test_planned_uses_what_is_asked() -> None:
     assert planned(lowered(hm_allreduce(2, 4)), "state").n_tb.max() <= 8

@@ -1,5 +1,6 @@
 """Schedulers make linear extensions, in sub-pipelines without link conflicts."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from hccc.diagnostics import InternalError
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.dag import Dag
+from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import TRANSFER, Program
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
@@ -44,10 +46,12 @@ from tests.passes.textbook import (
     works,
 )
 
+Scheduler = Callable[[Dag], Pipeline]
+
 HM = [f(n, g) for f in (hm_allreduce, hm_allgather) for n, g in [(2, 4), (2, 8), (4, 4), (4, 8)]]
 
 
-def links(program, i):
+def links(program: Program, i: int) -> list[tuple[int | str, ...]]:
     """What task i occupies, told without Topology: a pair of GPUs, or two NIC sides."""
     t, per, nics = program.transfers[i], program.gpus_per_node, program.nics_per_node
     src, dst = int(t["src"]), int(t["dst"])
@@ -59,7 +63,7 @@ def links(program, i):
 
 @pytest.mark.parametrize("pass_", [hpds, list_schedule, round_robin])
 @pytest.mark.parametrize("p", [*SMALL.values(), *HM[:2], replace(HM[0], nics_per_node=2)])
-def test_sub_pipelines_are_free_of_link_conflicts(p, pass_):
+def test_sub_pipelines_are_free_of_link_conflicts(p: Program, pass_: Scheduler) -> None:
     pipeline = pass_(depend(p))
     assert pipeline_ir.check(pipeline) == []
     for k in range(pipeline.n_sub):
@@ -69,20 +73,20 @@ def test_sub_pipelines_are_free_of_link_conflicts(p, pass_):
 
 
 @pytest.mark.parametrize("p", HM)
-def test_hpds_needs_no_more_sub_pipelines_than_round_robin(p):
+def test_hpds_needs_no_more_sub_pipelines_than_round_robin(p: Program) -> None:
     dag = depend(p)
     assert hpds(dag).n_sub <= round_robin(dag).n_sub
 
 
 @pytest.mark.parametrize("p", HM)
-def test_hpds_fills_the_busiest_link(p):
+def test_hpds_fills_the_busiest_link(p: Program) -> None:
     """No schedule has fewer sub-pipelines than the busiest link has tasks."""
     dag = depend(p)
     floor = max(np.bincount(dag.tx).max(), np.bincount(dag.rx).max())
     assert floor <= hpds(dag).n_sub <= 1.5 * floor
 
 
-def swapped(pipeline, a, b):
+def swapped(pipeline: Pipeline, a: int, b: int) -> Pipeline:
     order = pipeline.order.copy()
     order[[a, b]] = order[[b, a]]
     return replace(pipeline, order=order)
@@ -90,7 +94,7 @@ def swapped(pipeline, a, b):
 
 @SWEEP
 @pytest.mark.parametrize("name", SMALL)
-def test_swapping_dependent_tasks_is_noticed(name, most):
+def test_swapping_dependent_tasks_is_noticed(name: str, most: int) -> None:
     """check says no; so does sync, or the proofs, or nothing was changed after all."""
     pipeline = hpds(depend(SMALL[name]))
     position = np.empty(len(pipeline.order), np.int64)
@@ -107,20 +111,20 @@ def test_swapping_dependent_tasks_is_noticed(name, most):
         assert verdict(plan) is not None or works(plan)
 
 
-def test_two_tasks_on_one_link_are_noticed():
+def test_two_tasks_on_one_link_are_noticed() -> None:
     pipeline = hpds(depend(SMALL["ring allgather"]))
     merged = replace(pipeline, start=np.delete(pipeline.start, 1))
     assert pipeline_ir.check(merged) == ["two tasks of a sub-pipeline share a resource"]
 
 
-def test_a_missing_or_doubled_task_is_noticed():
+def test_a_missing_or_doubled_task_is_noticed() -> None:
     pipeline = hpds(depend(SMALL["ring allgather"]))
     order = pipeline.order.copy()
     order[0] = order[1]
     assert pipeline_ir.check(replace(pipeline, order=order))
 
 
-def test_hpds_is_work_conserving():
+def test_hpds_is_work_conserving() -> None:
     """A task left out of a sub-pipeline has a busy link or a dependency in or after it."""
     pipeline = hpds(depend(hm_allreduce(2, 4)))
     sub = np.empty(len(pipeline.order), np.int64)
@@ -135,7 +139,7 @@ def test_hpds_is_work_conserving():
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_schedule_gives_the_result(name):
+def test_every_schedule_gives_the_result(name: str) -> None:
     for pass_ in (hpds, round_robin):
         assert works(planned(lower(pass_(depend(SMALL[name])))))
 
@@ -159,7 +163,7 @@ SHAPES = {
 }
 
 
-def assert_hpds(dag, patiences=PATIENCES):
+def assert_hpds(dag: Dag, patiences: Sequence[int] = PATIENCES) -> None:
     want = alg_1(dag)
     for patience in patiences:
         found = hpds(dag, patience)
@@ -167,12 +171,12 @@ def assert_hpds(dag, patiences=PATIENCES):
 
 
 @pytest.mark.parametrize("p", [*SMALL.values(), *SHAPES.values()], ids=[*SMALL, *SHAPES])
-def test_hpds_is_algorithm_1(p):
+def test_hpds_is_algorithm_1(p: Program | Dag) -> None:
     assert_hpds(p if isinstance(p, Dag) else depend(p))
 
 
 @st.composite
-def tables(draw, most):
+def tables(draw: st.DrawFn, most: int) -> Program:
     """Programs of any transfers, right or wrong, on nodes that share NICs."""
     per_node = draw(st.sampled_from([1, 2, 4]))
     ranks, chunks = per_node * draw(st.integers(2, 4)), draw(st.integers(1, 6))
@@ -185,21 +189,21 @@ def tables(draw, most):
             min_size=1, max_size=most,
         )
     )  # fmt: skip
-    rows = [(src, (src + by) % ranks, *rest) for src, by, *rest in rows]
+    table = [(src, (src + by) % ranks, step, chunk, op) for src, by, step, chunk, op in rows]
     nics = draw(st.sampled_from([n for n in (1, 2, 4) if n <= per_node]))
-    return program(OpType.ALLREDUCE, ranks, chunks, rows, gpus=per_node, nics=nics)
+    return program(OpType.ALLREDUCE, ranks, chunks, table, gpus=per_node, nics=nics)
 
 
 @settings(deadline=None)
 @given(tables(60))
-def test_hpds_is_algorithm_1_for_any_table(p):
+def test_hpds_is_algorithm_1_for_any_table(p: Program) -> None:
     assert_hpds(depend(p))
 
 
 @pytest.mark.slow
 @settings(max_examples=3000, deadline=None)
 @given(tables(400))
-def test_hpds_is_algorithm_1_for_any_larger_table(p):
+def test_hpds_is_algorithm_1_for_any_larger_table(p: Program) -> None:
     assert_hpds(depend(p))
 
 
@@ -212,12 +216,12 @@ def test_hpds_is_algorithm_1_for_any_larger_table(p):
         hm_allreduce(8, 8),
     ],
 )  # fmt: skip
-def test_hpds_is_algorithm_1_for_larger_shapes(p):
+def test_hpds_is_algorithm_1_for_larger_shapes(p: Program) -> None:
     assert_hpds(depend(p))
 
 
 @pytest.mark.parametrize("shape", [(1 << 17, 1), (1, 1 << 17)], ids=str)
-def test_hpds_takes_time_in_proportion(shape):
+def test_hpds_takes_time_in_proportion(shape: tuple[int, int]) -> None:
     """Minutes where a sub-pipeline looks at every chunk, every blocked task, or every service."""
     steps, chunks = shape
     table = np.zeros(max(shape), TRANSFER)

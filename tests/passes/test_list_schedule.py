@@ -4,14 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hccc import driver
 from hccc.analysis.heap import pop, push
 from hccc.diagnostics import Source, UserError
 from hccc.ir import pipeline as pipeline_ir
-from hccc.lang.cluster import load as cluster
+from hccc.ir.dag import Dag
+from hccc.ir.program import Program
+from hccc.lang.cluster.load import load as site_of
 from hccc.lang.transfer import load as transfer
 from hccc.options import Options
 from hccc.passes.check_reachable import check_reachable
@@ -20,6 +22,7 @@ from hccc.passes.list_schedule import list_schedule
 from hccc.passes.verify import verify
 from hccc.sim.choice import score
 from hccc.testing import correct_programs, topologies
+from tests.health_checks import EVERY_CHECK
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLUSTERS = EXAMPLES / "clusters"
@@ -29,14 +32,14 @@ HEADER = (
 )
 
 
-def dag_of(text):
+def dag_of(text: str) -> Dag:
     header = HEADER.replace("Broadcast", "Broadcast")
     return depend(verify(transfer.parse(Source("a.rccl", header + text))))
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=40))
-def test_the_heap_sorts(keys):
+def test_the_heap_sorts(keys: list[int]) -> None:
     key, heap = np.array(keys, np.float64), np.zeros(len(keys) + 1, np.int32)
     for size, item in enumerate(np.random.default_rng(0).permutation(len(keys))):
         push(heap, 1, size, item, key)
@@ -46,13 +49,13 @@ def test_the_heap_sorts(keys):
 
 @settings(max_examples=40, deadline=None)
 @given(correct_programs(), st.integers(1, 64))
-def test_it_is_a_pipeline(program, batches):
+def test_it_is_a_pipeline(program: Program, batches: int) -> None:
     assert pipeline_ir.check(list_schedule(depend(verify(program)), batches)) == []
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(st.data())
-def test_it_is_one_on_any_cluster(data):
+def test_it_is_one_on_any_cluster(data: st.DataObject) -> None:
     program = data.draw(correct_programs(max_ranks=5, max_transfers=30))
     n = program.collective.n_ranks
     t = data.draw(topologies().filter(lambda t: t.n_ranks == n))
@@ -63,7 +66,7 @@ def test_it_is_one_on_any_cluster(data):
     assert pipeline_ir.check(list_schedule(depend(verify(program), t))) == []
 
 
-def test_what_most_hangs_on_goes_first():
+def test_what_most_hangs_on_goes_first() -> None:
     """Three chunks leave rank 0 for rank 1 over one link; the last of them has two hops to go."""
     star = [(0, dst, 0, chunk) for chunk in (0, 1) for dst in (1, 2, 3)]
     chain = [(0, 1, 0, 2), (1, 3, 1, 2), (3, 2, 2, 2)]
@@ -80,10 +83,10 @@ def test_what_most_hangs_on_goes_first():
     [("hm_allreduce", "resccl-topo4"), ("hm_reducescatter", "resccl-topo4"),
      ("ring_allreduce", "dgx-h100"), ("rhd_allreduce", "mi300x")],
 )  # fmt: skip
-def test_auto_is_the_faster(algorithm, site):
-    file, site = EXAMPLES / f"{algorithm}.rccl", CLUSTERS / f"{site}.cluster"
+def test_auto_is_the_faster(algorithm: str, site: str) -> None:
+    file, cluster = EXAMPLES / f"{algorithm}.rccl", CLUSTERS / f"{site}.cluster"
     auto, *each = (
-        driver.compile_file(file, Options(name, prove=False), cluster.load(site))
+        driver.compile_file(file, Options(name, prove=False), site_of(cluster))
         for name in ("auto", *driver.TRIED)
     )
     best = min(each, key=lambda one: score(one.plan, auto.dag.topology))
@@ -91,18 +94,18 @@ def test_auto_is_the_faster(algorithm, site):
     assert np.array_equal(auto.pipeline.order, best.pipeline.order)
 
 
-def test_four_nodes_are_filled_sooner_than_by_hpds():
+def test_four_nodes_are_filled_sooner_than_by_hpds() -> None:
     file, site = EXAMPLES / "hm_reducescatter.rccl", CLUSTERS / "resccl-topo4.cluster"
-    assert driver.compile_file(file, Options(), cluster.load(site)).scheduler == "list"
+    assert driver.compile_file(file, Options(), site_of(site)).scheduler == "list"
 
 
-def test_without_a_cluster_it_is_hpds():
+def test_without_a_cluster_it_is_hpds() -> None:
     assert driver.compile_file(EXAMPLES / "hm_reducescatter.rccl", Options()).scheduler == "hpds"
 
 
-def test_large_programs_are_not_tried_twice(monkeypatch):
+def test_large_programs_are_not_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     file, site = EXAMPLES / "hm_reducescatter.rccl", CLUSTERS / "resccl-topo4.cluster"
     monkeypatch.setattr(driver, "MOST_TRIED", 991)
-    assert driver.compile_file(file, Options(prove=False), cluster.load(site)).scheduler == "hpds"
+    assert driver.compile_file(file, Options(prove=False), site_of(site)).scheduler == "hpds"
     monkeypatch.setattr(driver, "MOST_TRIED", 992)
-    assert driver.compile_file(file, Options(prove=False), cluster.load(site)).scheduler == "list"
+    assert driver.compile_file(file, Options(prove=False), site_of(site)).scheduler == "list"

@@ -1,12 +1,15 @@
 """place: every value has its buffer, in place and out of place."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hccc.ir.collective import OpType
-from hccc.ir.primitives import Buffer, Guard
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer, Guard, Primitives
+from hccc.ir.program import Program
 from hccc.passes.allocate import allocate
 from hccc.passes.place import place
 from hccc.passes.sync import sync
@@ -24,6 +27,7 @@ from tests.passes.textbook import (
     ring_allgather,
     sendrecv,
     verdict,
+    with_operands,
     works,
 )
 
@@ -39,23 +43,23 @@ DETOUR = program(
 PROGRAMS = {**SMALL, "relayed gather": RELAYED, "detour reducescatter": DETOUR}
 
 
-def placed(p):
+def placed(p: Program) -> Primitives:
     return place(lowered(p))
 
 
-def test_values_go_home_or_into_scratch():
+def test_values_go_home_or_into_scratch() -> None:
     p = placed(RELAYED)
     assert p.scratch_slots.tolist() == [0, 0, 1]
     relayed = p.chunk == 2
     assert set(p.dst.buffer[relayed].tolist()) == {Buffer.SCRATCH, Buffer.OUTPUT}
 
 
-def test_starts_are_read_from_the_send_buffer():
+def test_starts_are_read_from_the_send_buffer() -> None:
     p = placed(DETOUR)
     assert (p.src.buffer == Buffer.INPUT).sum() == 9 + 1 - 1
 
 
-def test_untouched_chunks_are_copied_out_of_place_only():
+def test_untouched_chunks_are_copied_out_of_place_only() -> None:
     p = placed(ring_allgather(4))
     copies = p.tasks.counts() == 0
     assert copies.sum() == 4
@@ -63,7 +67,7 @@ def test_untouched_chunks_are_copied_out_of_place_only():
 
 
 @pytest.mark.parametrize("p", [sendrecv(4), alltoall(3)])
-def test_swapping_collectives_set_aside_what_is_overwritten_in_place(p):
+def test_swapping_collectives_set_aside_what_is_overwritten_in_place(p: Program) -> None:
     n = placed(p)
     assert (n.guard == Guard.IN_PLACE).sum() == len(p)
     assert not (n.src.buffer[n.src.owner()[:]] == Buffer.INPUT)[
@@ -72,20 +76,20 @@ def test_swapping_collectives_set_aside_what_is_overwritten_in_place(p):
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_result(name):
+def test_result(name: str) -> None:
     plan = planned(lowered(PROGRAMS[name]))
     assert verdict(plan) is None
     assert works(plan)
 
 
 @pytest.mark.parametrize("p", [sendrecv(4), alltoall(3)])
-def test_without_setting_aside_in_place_is_refused(p):
+def test_without_setting_aside_in_place_is_refused(p: Program) -> None:
     plan = planned(lowered(p))
     unstaged = np.where(plan.src.buffer == Buffer.STAGE, Buffer.INPUT, plan.src.buffer)
     assert verdict(replace(plan, src=replace(plan.src, buffer=unstaged))) in ("E304", "E306")
 
 
-def test_without_own_copies_is_refused():
+def test_without_own_copies_is_refused() -> None:
     n = placed(ring_allgather(3))
     plan = sync(allocate(replace(n, guard=np.full(len(n), Guard.IN_PLACE)), "connection"))
     assert verdict(plan) is not None
@@ -93,7 +97,7 @@ def test_without_own_copies_is_refused():
 
 @SWEEP
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_wrong_guard_survives(name, most):
+def test_no_wrong_guard_survives(name: str, most: int) -> None:
     plan = planned(lowered(PROGRAMS[name]))
     faults = [(i, g) for i in range(len(plan)) for g in Guard if g != plan.guard[i]]
     for i, guard in few(faults, most):
@@ -103,7 +107,7 @@ def test_no_wrong_guard_survives(name, most):
         assert verdict(mutant) or works(mutant), (i, guard)
 
 
-def operand_faults(plan):
+def operand_faults(plan: Plan) -> Iterator[tuple[str, int, dict[str, int]]]:
     """Every operand at the next slot, the slot before, the next rank, in each other buffer."""
     for side in ("src", "dst"):
         o = getattr(plan, side)
@@ -116,8 +120,8 @@ def operand_faults(plan):
 
 @SWEEP
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_no_wrong_slot_buffer_or_rank_survives(name, most):
+def test_no_wrong_slot_buffer_or_rank_survives(name: str, most: int) -> None:
     plan = planned(lowered(PROGRAMS[name]))
     for side, k, fault in few(operand_faults(plan), most):
-        wrong = replace(plan, **{side: changed(getattr(plan, side), k, **fault)})
+        wrong = with_operands(plan, side, changed(getattr(plan, side), k, **fault))
         assert verdict(wrong) or works(wrong), (side, k, fault)

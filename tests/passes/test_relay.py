@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.ir import primitives as primitives_ir
@@ -23,6 +23,7 @@ from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 from hccc.testing import correct_programs
+from tests.health_checks import EVERY_CHECK
 from tests.passes.textbook import (
     RECV,
     RRC,
@@ -122,7 +123,7 @@ def test_merged_primitives_are_fewer_than_connections_run() -> None:
 def test_any_program_is_relayed_right_or_refused_for_its_slots(examples: int) -> None:
     """Random programs in random channels: never a wrong result, a race, or a circle of waits."""
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
     @given(correct_programs(), st.integers(1, 3), st.booleans(), st.sampled_from([1, 2, 8]))
     def law(p: Program, count: int, by_kind: bool, slots: int) -> None:
         part = p.transfers["chunk"] % count * 2 + (by_kind & (p.transfers["op"] == RECV))

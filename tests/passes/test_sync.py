@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 
-import networkx as nx
+import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
 from hccc.analysis.waits import enforced
 from hccc.diagnostics import InternalError, UserError
+from hccc.ir.arrays import I8
 from hccc.ir.blocks import Blocks
-from hccc.ir.primitives import Transport
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Primitives, Transport
 from hccc.passes.allocate import allocate
 from hccc.passes.fuse import fuse
 from hccc.passes.place import place
@@ -34,7 +36,7 @@ WAYS = [
 ]
 
 
-def order_graph(plan):
+def order_graph(plan: Plan) -> "nx.DiGraph[int]":
     """Program order and waits of a Plan, as networkx sees them."""
     waits, graph = enforced(plan), nx.DiGraph()
     graph.add_nodes_from(range(len(plan)))
@@ -44,7 +46,7 @@ def order_graph(plan):
     return graph
 
 
-def synced(p, allocator="connection"):
+def synced(p: Primitives, allocator: str = "connection") -> tuple[Primitives, Plan, I8]:
     """The Plan, and the row of the Plan of every primitive."""
     blocks = allocate(place(p), allocator)
     p = blocks.primitives
@@ -53,7 +55,9 @@ def synced(p, allocator="connection"):
 
 @pytest.mark.parametrize(("transport", "level", "allocator"), WAYS)
 @pytest.mark.parametrize("name", SMALL)
-def test_every_dependency_is_covered(name, transport, level, allocator):
+def test_every_dependency_is_covered(
+    name: str, transport: Transport, level: str, allocator: str
+) -> None:
     p, plan, row = synced(fuse(lowered(SMALL[name], transport), level), allocator)
     after = nx.transitive_closure_dag(order_graph(plan))
     for i, j in zip(p.deps.owner().tolist(), p.deps.index.tolist(), strict=True):
@@ -62,7 +66,7 @@ def test_every_dependency_is_covered(name, transport, level, allocator):
 
 @pytest.mark.parametrize(("transport", "level", "allocator"), WAYS)
 @pytest.mark.parametrize("name", SMALL)
-def test_every_wait_is_needed(name, transport, level, allocator):
+def test_every_wait_is_needed(name: str, transport: Transport, level: str, allocator: str) -> None:
     """The race proof refuses the Plan without any one of its waits."""
     _, plan, _ = synced(fuse(lowered(SMALL[name], transport), level), allocator)
     race(plan)
@@ -72,7 +76,7 @@ def test_every_wait_is_needed(name, transport, level, allocator):
         assert caught.value.problem.code == "E304"
 
 
-def test_no_wait_is_implied_by_the_others():
+def test_no_wait_is_implied_by_the_others() -> None:
     """networkx agrees: the waits are the transitive reduction."""
     _, plan, _ = synced(lowered(mesh_allreduce(4)))
     graph = order_graph(plan)
@@ -82,7 +86,7 @@ def test_no_wait_is_implied_by_the_others():
         assert reduced.has_edge(*edge)
 
 
-def test_a_block_that_runs_in_order_needs_no_wait():
+def test_a_block_that_runs_in_order_needs_no_wait() -> None:
     p = place(lowered(SMALL["ring allreduce"]))
     one = sync(Blocks(p, np.zeros(len(p), np.int32)))
     blocks = one.block_of()
@@ -90,7 +94,7 @@ def test_a_block_that_runs_in_order_needs_no_wait():
     assert (blocks[waits.index] != blocks[waits.owner()]).all()
 
 
-def test_waiters_of_one_rank_share_a_flag():
+def test_waiters_of_one_rank_share_a_flag() -> None:
     _, plan, _ = synced(lowered(SMALL["broadcast"]))
     flags = {(int(r), int(f)) for r, f in zip(plan.posts.rank, plan.posts.flag, strict=True)}
     assert len(flags) == len(plan.posts.flag) == plan.n_flags.sum()
@@ -98,7 +102,7 @@ def test_waiters_of_one_rank_share_a_flag():
     assert len(set(poster_and_rank)) == len(poster_and_rank)
 
 
-def test_a_cycle_of_blocks_and_dependencies_is_an_internal_error():
+def test_a_cycle_of_blocks_and_dependencies_is_an_internal_error() -> None:
     p = place(lowered(SMALL["ring allreduce"]))
     rows = np.append(p.deps.owner(), np.int32(0))
     late = replace(p, deps=type(p.deps)(
@@ -111,7 +115,7 @@ def test_a_cycle_of_blocks_and_dependencies_is_an_internal_error():
 
 @SWEEP
 @pytest.mark.parametrize("name", ["ring allreduce", "alltoall", "broadcast"])
-def test_no_forgotten_dependency_survives(name, most):
+def test_no_forgotten_dependency_survives(name: str, most: int) -> None:
     """A dependency that sync never sees: the race proof says no, or the rest implies it."""
     p = place(fuse(lowered(SMALL[name]), "full"))
     for k in few(range(len(p.deps.index)), most):
@@ -120,9 +124,11 @@ def test_no_forgotten_dependency_survives(name, most):
         assert verdict(plan) == "E304" or works(plan, micro_batches=3)
 
 
-def test_in_place_alltoall_waits_for_what_is_set_aside():
+def test_in_place_alltoall_waits_for_what_is_set_aside() -> None:
     """Out of place it would need no waits at all."""
     _, plan, _ = synced(lowered(alltoall(3)))
     assert len(plan.waits.index) > 0
-    only = replace(plan, in_place=False, waits=type(plan.waits)(plan.waits.ptr * 0, []))
+    only = replace(
+        plan, in_place=False, waits=type(plan.waits)(plan.waits.ptr * 0, np.zeros(0, np.int32))
+    )
     race(only)

@@ -2,24 +2,25 @@
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.diagnostics import Problem, UserError
 from hccc.ir.collective import OpType
+from hccc.ir.program import Program
 from hccc.passes.verify import verify
-from tests.passes.textbook import RECV, RRC, SMALL, hm_allreduce, program
+from tests.passes.textbook import RECV, RRC, SMALL, Row, hm_allreduce, program
 
 
-def problem(*args, **kwargs):
+def problem(op: OpType, n_ranks: int, n_chunks: int, rows: list[Row]) -> Problem:
     with pytest.raises(UserError) as caught:
-        verify(program(*args, **kwargs))
+        verify(program(op, n_ranks, n_chunks, rows))
     return caught.value.problem
 
 
 @pytest.mark.parametrize("p", [*SMALL.values(), hm_allreduce(4, 8)])
-def test_textbook_programs_are_right(p):
+def test_textbook_programs_are_right(p: Program) -> None:
     assert verify(p) is p
 
 
-def test_a_chunk_read_before_it_arrives_names_its_arrival():
+def test_a_chunk_read_before_it_arrives_names_its_arrival() -> None:
     rows = [(1, 2, 0, 0, RECV), (0, 1, 1, 0, RECV)]
     found = problem(OpType.BROADCAST, 3, 1, rows)
     assert found.code == "E201"
@@ -28,19 +29,19 @@ def test_a_chunk_read_before_it_arrives_names_its_arrival():
     assert "transfer(0, 1, 1, 0, recv)" in found.notes[0].text
 
 
-def test_a_chunk_that_never_arrives_has_no_note():
+def test_a_chunk_that_never_arrives_has_no_note() -> None:
     found = problem(OpType.BROADCAST, 3, 1, [(1, 2, 0, 0, RECV)])
     assert (found.code, found.notes) == ("E201", ())
 
 
-def test_reducing_into_nothing():
+def test_reducing_into_nothing() -> None:
     rows = [(0, 1, 0, 0, RECV), (0, 2, 0, 0, RRC)]
     found = problem(OpType.BROADCAST, 3, 1, rows)
     assert found.code == "E202"
     assert "transfer(0, 2, 0, 0, rrc)" in found.message
 
 
-def test_a_piece_added_twice_names_who_brought_it_first():
+def test_a_piece_added_twice_names_who_brought_it_first() -> None:
     rows = [(1, 0, 0, 0, RRC), (2, 0, 1, 0, RRC), (1, 0, 2, 0, RRC)]
     found = problem(OpType.REDUCE, 3, 1, rows)
     assert found.code == "E203"
@@ -49,7 +50,7 @@ def test_a_piece_added_twice_names_who_brought_it_first():
     assert "transfer(1, 0, 0, 0, rrc)" in found.notes[0].text
 
 
-def test_a_piece_added_twice_may_be_ones_own():
+def test_a_piece_added_twice_may_be_ones_own() -> None:
     rows = [(0, 1, 0, 0, RRC), (1, 0, 1, 0, RRC)]
     found = problem(OpType.REDUCE, 2, 1, rows)
     assert found.code == "E203"
@@ -65,7 +66,7 @@ def test_a_piece_added_twice_may_be_ones_own():
         ([(0, 1, 0, 0, RRC), (1, 2, 0, 0, RRC)], ("read", "reduced into")),
     ],
 )
-def test_a_clash_within_a_step_names_both(rows, deeds):
+def test_a_clash_within_a_step_names_both(rows: list[Row], deeds: tuple[str, str]) -> None:
     found = problem(OpType.ALLREDUCE, 3, 1, rows)
     assert found.code == "E204"
     assert all(deed in found.message for deed in deeds)
@@ -74,12 +75,12 @@ def test_a_clash_within_a_step_names_both(rows, deeds):
     assert f"transfer({rows[1][0]}, {rows[1][1]}" in texts
 
 
-def test_many_reads_and_many_reductions_may_share_a_step():
+def test_many_reads_and_many_reductions_may_share_a_step() -> None:
     rows = [(1, 0, 0, 0, RRC), (2, 0, 0, 0, RRC), (0, 1, 1, 0, RECV), (0, 2, 1, 0, RECV)]
     verify(program(OpType.ALLREDUCE, 3, 1, rows))
 
 
-def test_missing_at_the_end_names_rank_chunk_and_pieces():
+def test_missing_at_the_end_names_rank_chunk_and_pieces() -> None:
     rows = [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV), (0, 2, 1, 0, RECV)]
     found = problem(OpType.ALLREDUCE, 3, 1, rows)
     assert found.code == "E205"
@@ -87,19 +88,19 @@ def test_missing_at_the_end_names_rank_chunk_and_pieces():
     assert "transfer(1, 0, 0, 0, rrc)" in found.notes[0].text
 
 
-def test_nothing_at_the_end():
+def test_nothing_at_the_end() -> None:
     found = problem(OpType.BROADCAST, 3, 1, [(0, 1, 0, 0, RECV)])
     assert "rank 2 holds nothing of chunk 0" in found.message
 
 
-def test_a_complete_value_that_is_overwritten_is_missing():
+def test_a_complete_value_that_is_overwritten_is_missing() -> None:
     rows = [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV), (2, 0, 2, 0, RECV)]
     rows = [(2, 1, 0, 0, RRC), (1, 0, 1, 0, RRC), (2, 0, 2, 0, RECV)]
     found = problem(OpType.REDUCE, 3, 1, rows)
     assert found.code == "E205"
 
 
-def test_the_earliest_violation_is_reported_across_chunks():
+def test_the_earliest_violation_is_reported_across_chunks() -> None:
     rows = [(1, 0, 5, 0, RECV), (1, 0, 3, 1, RECV)]
     found = problem(OpType.BROADCAST, 2, 2, rows)
     assert "step 3" in found.message

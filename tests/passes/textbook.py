@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from hccc.analysis.grouping import transpose
 from hccc.diagnostics import InternalError, UserError
 from hccc.ir import plan_check
 from hccc.ir.collective import Collective, OpType
+from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.primitives import Operands, Primitives, Transport
 from hccc.ir.program import TRANSFER, Program
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
@@ -26,17 +29,28 @@ from hccc.proofs.prove import prove
 from hccc.testing import exact_inputs, execute, expected
 
 RECV, RRC = 0, 1
+Row = tuple[int, int, int, int, int]  # src, dst, step, chunk, op
+T = TypeVar("T")
 # How many faults of one kind a sweep plants: a few always, every one in the slow suite.
 SWEEP = pytest.mark.parametrize("most", [8, pytest.param(1 << 30, marks=pytest.mark.slow)])
 
 
-def few(faults, most):
+def few(faults: Iterable[T], most: int) -> list[T]:
     """At most `most` of the faults, evenly spread."""
     faults = list(faults)
     return faults[:: -(-len(faults) // most)] if faults else []
 
 
-def program(op, n_ranks, n_chunks, rows, *, gpus=None, nics=None, root=0):
+def program(
+    op: OpType,
+    n_ranks: int,
+    n_chunks: int,
+    rows: Sequence[Row],
+    *,
+    gpus: int | None = None,
+    nics: int | None = None,
+    root: int = 0,
+) -> Program:
     """A Program of (src, dst, step, chunk, op) rows."""
     table = np.zeros(len(rows), TRANSFER)
     for k, name in enumerate(["src", "dst", "step", "chunk", "op"]):
@@ -47,17 +61,17 @@ def program(op, n_ranks, n_chunks, rows, *, gpus=None, nics=None, root=0):
     return Program("textbook", c, 1, 16, gpus, nics or gpus, table)
 
 
-def ring_allgather(r):
+def ring_allgather(r: int) -> Program:
     rows = [(i, (i + 1) % r, s, (i - s) % r, RECV) for s in range(r - 1) for i in range(r)]
     return program(OpType.ALLGATHER, r, r, rows)
 
 
-def ring_reducescatter(r):
+def ring_reducescatter(r: int) -> Program:
     rows = [(i, (i + 1) % r, s, (i - 1 - s) % r, RRC) for s in range(r - 1) for i in range(r)]
     return program(OpType.REDUCESCATTER, r, r, rows)
 
 
-def ring_allreduce(r):
+def ring_allreduce(r: int) -> Program:
     rows = [(i, (i + 1) % r, s, (i - s) % r, RRC) for s in range(r - 1) for i in range(r)]
     rows += [
         (i, (i + 1) % r, r - 1 + s, (i + 1 - s) % r, RECV) for s in range(r - 1) for i in range(r)
@@ -65,16 +79,17 @@ def ring_allreduce(r):
     return program(OpType.ALLREDUCE, r, r, rows)
 
 
-def mesh_allreduce(r):
+def mesh_allreduce(r: int) -> Program:
     """Everybody reduces its chunk from all, then gives it to all."""
     rows = [(s, d, s, d, RRC) for d in range(r) for s in range(r) if s != d]
     rows += [(s, d, r, s, RECV) for d in range(r) for s in range(r) if s != d]
     return program(OpType.ALLREDUCE, r, r, rows)
 
 
-def hm_allreduce(n, g):
+def hm_allreduce(n: int, g: int) -> Program:
     """ResCCL Fig. 16: hierarchical mesh over n nodes of g GPUs."""
-    r, rows = n * g, []
+    r = n * g
+    rows: list[Row] = []
     for node in range(n):
         for i in range(g):
             src = node * g + i
@@ -91,7 +106,7 @@ def hm_allreduce(n, g):
     return program(OpType.ALLREDUCE, r, r, rows, gpus=g)
 
 
-def hm_allgather(n, g):
+def hm_allgather(n: int, g: int) -> Program:
     """Rings between nodes, then a mesh within each."""
     r = n * g
     rows = [(s, (s + g) % r, b, (s - b * g) % r, RECV) for b in range(n - 1) for s in range(r)]
@@ -102,16 +117,16 @@ def hm_allgather(n, g):
     return program(OpType.ALLGATHER, r, r, rows, gpus=g)
 
 
-def alltoall(r):
+def alltoall(r: int) -> Program:
     rows = [(s, d, 0, s * r + d, RECV) for s in range(r) for d in range(r) if s != d]
     return program(OpType.ALLTOALL, r, r * r, rows)
 
 
-def sendrecv(r):
+def sendrecv(r: int) -> Program:
     return program(OpType.SENDRECV, r, r, [(s, (s + 1) % r, 0, s, RECV) for s in range(r)])
 
 
-def broadcast(r):
+def broadcast(r: int) -> Program:
     """A binomial tree; r is a power of two."""
     rows = [
         (s, s + 2**k, k, c, RECV)
@@ -122,34 +137,34 @@ def broadcast(r):
     return program(OpType.BROADCAST, r, 2, rows)
 
 
-def one_link(n):
+def one_link(n: int) -> Program:
     """Every transfer of one chunk over one link, each after the one before."""
     return program(OpType.BROADCAST, 2, 1, [(0, 1, i, 0, RECV) for i in range(n)])
 
 
-def one_link_many_chunks(n):
+def one_link_many_chunks(n: int) -> Program:
     return program(OpType.BROADCAST, 2, n, [(0, 1, 0, i, RECV) for i in range(n)])
 
 
-def one_to_all(r):
+def one_to_all(r: int) -> Program:
     return program(OpType.BROADCAST, r, 1, [(0, d, 0, 0, RECV) for d in range(1, r)], gpus=1)
 
 
-def all_to_one(r):
+def all_to_one(r: int) -> Program:
     return program(OpType.REDUCE, r, 1, [(s, 0, s, 0, RRC) for s in range(1, r)], gpus=1)
 
 
-def gather(r):
+def gather(r: int) -> Program:
     return program(OpType.GATHER, r, r, [(s, 0, 0, s, RECV) for s in range(1, r)], gpus=1)
 
 
-def flat_broadcast(r):
+def flat_broadcast(r: int) -> Program:
     """The root sends each of r chunks to everybody: one chunk never waits for another."""
     rows = [(0, d, 0, c, RECV) for d in range(1, r) for c in range(r)]
     return program(OpType.BROADCAST, r, r, rows, gpus=1)
 
 
-def all_pairs(r):
+def all_pairs(r: int) -> Dag:
     """A Dag that no program has: all pairs of ranks in one chunk, no task after another."""
     dag = depend(replace(alltoall(r), gpus_per_node=1, nics_per_node=1))
     together = dag.program.transfers.copy()
@@ -170,7 +185,7 @@ SMALL = {
 }
 
 
-def alg_1(dag):
+def alg_1(dag: Dag) -> list[list[int]]:
     """ResCCL Alg. 1 by the letter: the sub-pipelines, lists of tasks.
 
     Of the chunks with ready tasks the one served least goes first, then the one with the smaller
@@ -180,13 +195,16 @@ def alg_1(dag):
     chunk = dag.program.transfers["chunk"].tolist()
     left = dag.preds.counts().tolist()
     succs = transpose(dag.preds)
-    ready, served, pipelines = defaultdict(list), defaultdict(int), []
+    ready: dict[int, list[int]] = defaultdict(list)
+    served: dict[int, int] = defaultdict(int)
+    pipelines: list[list[int]] = []
     for i in range(len(dag)):
         if left[i] == 0:
             ready[chunk[i]].append(i)
     while any(ready.values()):
         pipelines.append([])
-        used, in_turn = set(), {c for c in ready if ready[c]}
+        used: set[int] = set()
+        in_turn = {c for c in ready if ready[c]}
         while in_turn:
             c = min(in_turn, key=lambda c: (served[c], c))
             taken = []
@@ -245,7 +263,12 @@ def works(plan: Plan, micro_batches: int = 2, seeds: int = 4) -> bool:
     return True
 
 
-def made(build):
+def with_operands(plan: Plan, side: str, operands: Operands) -> Plan:
+    """`plan` with other sources ("src") or destinations ("dst")."""
+    return replace(plan, src=operands) if side == "src" else replace(plan, dst=operands)
+
+
+def made(build: Callable[[], T]) -> T | None:
     """What `build()` makes, or None when a pass itself refuses to."""
     try:
         return build()

@@ -1,16 +1,17 @@
 """deadlock: exactly the plans that hang are refused; hanging is shown by running them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hccc.diagnostics import UserError
-from hccc.ir.arrays import Csr
+from hccc.ir.arrays import I8, Csr
 from hccc.ir.blocks import Blocks
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Buffer, Guard, Operands, Queues, Transport
+from hccc.ir.primitives import Buffer, Guard, Operands, Primitives, Queues, Transport
 from hccc.passes.place import place
 from hccc.passes.reorder import reorder
 from hccc.passes.sync import sync
@@ -19,14 +20,18 @@ from hccc.testing import Hang, Poison, exact_inputs, execute
 from hccc.testing.sabotage import changed, swapped_rows
 from tests.passes.textbook import SMALL, lowered, planned, ring_allgather
 
+Place = tuple[int, Buffer, int]  # rank, buffer, slot
+Moves = tuple[list[Place], list[Place]]  # the sources and destinations of a primitive
+NONE = np.zeros(0, np.int32)
 
-def code(plan):
+
+def code(plan: Plan) -> str:
     with pytest.raises(UserError) as caught:
         deadlock(plan)
     return caught.value.problem.code
 
 
-def hangs(plan, micro_batches, window=None):
+def hangs(plan: Plan, micro_batches: int, window: int | None = None) -> bool:
     x = exact_inputs(plan.collective, np.int64, (micro_batches,))
     try:
         execute(plan, x, window=window)
@@ -35,14 +40,23 @@ def hangs(plan, micro_batches, window=None):
     return False
 
 
-def one_block_a_rank(p, order, slots=2):
+def one_block_a_rank(p: Primitives, order: Sequence[int] | I8, slots: int = 2) -> Plan:
     """`p` in the given order and then its local copies, every rank a single block."""
     p = place(p)
     order = [*order, *range(len(order), len(p))]
     return sync(Blocks(reorder(p, np.asarray(order)), np.zeros(len(p), np.int32)), "", slots)
 
 
-def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_rank=None):
+def hand_plan(
+    blocks: Sequence[Sequence[Moves]],
+    n_ranks: int,
+    *,
+    posts: Sequence[tuple[int, int, int]] = (),
+    waits: Sequence[tuple[int, int]] = (),
+    queues: Sequence[tuple[int, int, int]] = (),
+    slots: int = 1,
+    per_rank: list[int] | None = None,
+) -> Plan:
     """A Broadcast of chunk 0 from rank 0. blocks: one list of (sources, destinations) a rank.
 
     posts, waits: (primitive, rank, flag), (primitive, flag). queues: (src, dst, length).
@@ -50,12 +64,12 @@ def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_ra
     rows = [p for block in blocks for p in block]
     n = len(rows)
 
-    def operands(side):
+    def operands(side: int) -> Operands:
         ptr = np.concatenate([[0], np.cumsum([len(p[side]) for p in rows])])
         flat = np.array([x for p in rows for x in p[side]]).reshape(-1, 3)
         return Operands(ptr, flat[:, 0], flat[:, 1], flat[:, 2])
 
-    def table(entries):
+    def table(entries: Sequence[tuple[int, ...]]) -> tuple[I8, I8]:
         counts = np.bincount([e[0] for e in entries], minlength=n) if entries else np.zeros(n)
         ordered = np.array(sorted(entries), np.int64).reshape(len(entries), -1 if entries else 3)
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), ordered
@@ -63,17 +77,17 @@ def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_ra
     post_ptr, post = table(list(posts))
     wait_ptr, wait = table(list(waits))
     q = np.array(queues, np.int32).reshape(-1, 3)
-    flags = np.bincount([p[1] for p in posts], minlength=n_ranks) if posts else np.zeros(n_ranks)
-    zero = np.zeros(n, np.int32)
+    flags = np.bincount(np.array([p[1] for p in posts], np.int64), minlength=n_ranks)
+    zero, no_slots = np.zeros(n, np.int32), np.zeros(n_ranks, np.int32)
     queue_flag = 2 * np.arange(len(q)) + 100  # no post raises these
     return Plan(
         "hand", "", Collective(OpType.BROADCAST, n_ranks, 1), 1, 16, n_ranks, n_ranks,
         Transport.STAGED if len(q) else Transport.DIRECT, slots,
         np.array(per_rank or [1] * n_ranks), np.cumsum([0, *map(len, blocks)]),
         zero, zero, zero, zero, zero, operands(0), operands(1),
-        Csr(wait_ptr, wait[:, 1] if len(wait) else []),
-        Posts(post_ptr, *(post[:, 1:].T if len(post) else ([], []))),
-        flags, np.zeros(n_ranks), np.zeros(n_ranks),
+        Csr(wait_ptr, wait[:, 1] if len(wait) else NONE),
+        Posts(post_ptr, *(post[:, 1:].T if len(post) else (NONE, NONE))),
+        flags, no_slots, no_slots,
         Queues(q[:, 0], q[:, 1], q[:, 2], queue_flag, queue_flag + 1),
     )  # fmt: skip
 
@@ -81,7 +95,7 @@ def hand_plan(blocks, n_ranks, *, posts=(), waits=(), queues=(), slots=1, per_ra
 IN, OUT, QUEUE = Buffer.INPUT, Buffer.OUTPUT, Buffer.QUEUE
 
 
-def test_direct_planted_cycle():
+def test_direct_planted_cycle() -> None:
     """Rank 0 puts twice, each put waiting for the other rank's, in opposite orders."""
     put = ([(0, IN, 0)], [(1, OUT, 0)])
     back = ([(1, OUT, 0)], [(0, OUT, 0)])
@@ -94,7 +108,7 @@ def test_direct_planted_cycle():
     assert hangs(cyclic, 1)
 
 
-def test_the_message_names_the_circle():
+def test_the_message_names_the_circle() -> None:
     put = ([(0, IN, 0)], [(1, OUT, 0)])
     back = ([(1, OUT, 0)], [(0, OUT, 0)])
     both = [(0, 1, 0), (1, 0, 0)]
@@ -103,11 +117,11 @@ def test_the_message_names_the_circle():
         deadlock(cyclic)
 
 
-def test_a_flag_that_nothing_raises_or_two_raise():
+def test_a_flag_that_nothing_raises_or_two_raise() -> None:
     put = ([(0, IN, 0)], [(1, OUT, 0)])
     back = ([(1, OUT, 0)], [(0, OUT, 0)])
     idle = hand_plan([[put], [back]], 2, posts=[(0, 1, 0)], waits=[(1, 0)])
-    lonely = replace(idle, posts=Posts([0, 0, 0], [], []))
+    lonely = replace(idle, posts=Posts(np.zeros(3, np.int64), NONE, NONE))
     assert code(lonely) == "E301"
     assert hangs(lonely, 1)
     twice = hand_plan([[put], [back]], 2, posts=[(0, 1, 0), (1, 1, 0)], waits=[(1, 0)])
@@ -115,7 +129,7 @@ def test_a_flag_that_nothing_raises_or_two_raise():
 
 
 @pytest.mark.parametrize("slots", [1, 2, 8])
-def test_staged_ring_send_first_in_one_block(slots):
+def test_staged_ring_send_first_in_one_block(slots: int) -> None:
     """Rank by rank "send, then receive": D ∪ P has no cycle, the contracted graph has one.
 
     It runs while the micro-batches fit the slots and hangs at slots · J + 1 at the latest, J
@@ -129,7 +143,7 @@ def test_staged_ring_send_first_in_one_block(slots):
     assert hangs(plan, slots * 4 * 3 + 1)
 
 
-def test_staged_ring_in_one_global_order():
+def test_staged_ring_in_one_global_order() -> None:
     """The same blocks in HPDS order never hang, whatever the slots."""
     p = lowered(ring_allgather(4), Transport.STAGED)
     plan = one_block_a_rank(p, np.arange(len(p)), slots=1)
@@ -138,7 +152,7 @@ def test_staged_ring_in_one_global_order():
         assert not hangs(plan, micro_batches)
 
 
-def test_staged_receive_first_in_one_block():
+def test_staged_receive_first_in_one_block() -> None:
     """Everybody waits before anybody sends."""
     blocks = [
         [([(1, QUEUE, 0)], [(0, OUT, 0)]), ([(0, IN, 0)], [(0, QUEUE, 0)])],
@@ -149,7 +163,7 @@ def test_staged_receive_first_in_one_block():
     assert hangs(plan, 1)
 
 
-def forwarded(slots):
+def forwarded(slots: int) -> Plan:
     """Rank 0 sends, rank 1 takes, keeps and sends on in one primitive, rank 0 takes it back."""
     blocks = [
         [([(0, IN, 0)], [(0, QUEUE, 0)]), ([(1, QUEUE, 0)], [(0, OUT, 0)])],
@@ -159,7 +173,7 @@ def forwarded(slots):
 
 
 @pytest.mark.parametrize("slots", [1, 2])
-def test_staged_a_circle_through_a_fused_primitive(slots):
+def test_staged_a_circle_through_a_fused_primitive(slots: int) -> None:
     """The three are one task: its sender must not also be its last receiver, in one block."""
     plan = forwarded(slots)
     assert not hangs(plan, slots)
@@ -167,7 +181,7 @@ def test_staged_a_circle_through_a_fused_primitive(slots):
     assert code(plan) == "E303"
 
 
-def test_staged_a_chain_through_fused_primitives_is_sound():
+def test_staged_a_chain_through_fused_primitives_is_sound() -> None:
     blocks = [
         [([(0, IN, 0)], [(0, QUEUE, 0), (0, OUT, 0)])],
         [([(0, QUEUE, 0)], [(1, OUT, 0), (1, QUEUE, 0)])],
@@ -178,7 +192,7 @@ def test_staged_a_chain_through_fused_primitives_is_sound():
     assert not hangs(plan, 9)
 
 
-def test_staged_a_queue_served_out_of_turn():
+def test_staged_a_queue_served_out_of_turn() -> None:
     plan = planned(lowered(SMALL["ring allgather"], Transport.STAGED))
     takes = np.flatnonzero(plan.src.buffer == Buffer.QUEUE)
     a, b = takes[:2]
@@ -188,7 +202,7 @@ def test_staged_a_queue_served_out_of_turn():
     assert code(wrong) == "E303"
 
 
-def test_staged_messages_nobody_takes():
+def test_staged_messages_nobody_takes() -> None:
     plan = planned(lowered(SMALL["ring allgather"], Transport.STAGED))
     takes = np.flatnonzero(plan.src.buffer == Buffer.QUEUE)
     lost = replace(plan, src=changed(plan.src, takes[0], slot=plan.src.slot[takes[1]]))
@@ -197,7 +211,7 @@ def test_staged_messages_nobody_takes():
 
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", ["ring allreduce", "hm allreduce", "broadcast"])
-def test_random_block_orders(name, transport):
+def test_random_block_orders(name: str, transport: Transport) -> None:
     """Any order within blocks: what the proof passes never hangs, what it refuses (E302) does."""
     p = lowered(SMALL[name], transport)
     plan = sync(Blocks(place(p), np.zeros(len(place(p)), np.int32)), "", 1)
@@ -221,7 +235,7 @@ def test_random_block_orders(name, transport):
     assert len(verdicts) > 1 or (name, transport) == ("broadcast", Transport.DIRECT)
 
 
-def stuck(plan, micro_batches):
+def stuck(plan: Plan, micro_batches: int) -> bool:
     """Whether it hangs. Direct plans move no data here, staged ones must (their queues count)."""
     x = exact_inputs(plan.collective, np.int64, (micro_batches,))
     if plan.transport is Transport.DIRECT:

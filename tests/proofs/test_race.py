@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.diagnostics import Problem, UserError
 from hccc.ir.arrays import Csr
+from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
+from hccc.ir.program import Program
 from hccc.proofs.deadlock import deadlock
 from hccc.proofs.race import race
 from hccc.testing import Poison, exact_inputs, execute, expected
@@ -15,18 +17,18 @@ from hccc.testing.sabotage import without_wait
 from tests.passes.textbook import SMALL, alltoall, lowered, planned, sendrecv
 
 
-def problem(plan):
+def problem(plan: Plan) -> Problem:
     with pytest.raises(UserError) as caught:
         race(plan)
     return caught.value.problem
 
 
-def unsynced(plan):
+def unsynced(plan: Plan) -> Plan:
     """`plan` without any wait."""
-    return replace(plan, waits=Csr(np.zeros(len(plan) + 1, np.int64), []))
+    return replace(plan, waits=Csr(np.zeros(len(plan) + 1, np.int64), np.zeros(0, np.int32)))
 
 
-def goes_wrong(plan, seeds=200):
+def goes_wrong(plan: Plan, seeds: int = 200) -> bool:
     """Whether some interleaving reads nothing or gives wrong data."""
     x = exact_inputs(plan.collective, np.int64, (2,))
     want = expected(plan.collective, x, "sum", np.int64)
@@ -43,19 +45,19 @@ def goes_wrong(plan, seeds=200):
 
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", SMALL)
-def test_what_the_road_makes_has_none(name, transport):
+def test_what_the_road_makes_has_none(name: str, transport: Transport) -> None:
     race(planned(lowered(SMALL[name], transport)))
 
 
 @pytest.mark.parametrize("name", ["ring allgather", "ring allreduce", "broadcast", "sendrecv"])
-def test_every_missing_wait_does_go_wrong_in_some_interleaving(name):
+def test_every_missing_wait_does_go_wrong_in_some_interleaving(name: str) -> None:
     """The proof refuses nothing that could not happen: a run shows each fault."""
     plan = planned(lowered(SMALL[name]))
     for k in range(len(plan.waits.index)):
         assert goes_wrong(without_wait(plan, k)), k
 
 
-def test_the_message_names_both_and_how():
+def test_the_message_names_both_and_how() -> None:
     found = problem(unsynced(planned(lowered(SMALL["ring allreduce"]))))
     assert found.code == "E304"
     assert found.message.count("rank ") == 2
@@ -63,7 +65,7 @@ def test_the_message_names_both_and_how():
 
 
 @pytest.mark.parametrize("p", [sendrecv(3), alltoall(3)])
-def test_a_race_only_in_place(p):
+def test_a_race_only_in_place(p: Program) -> None:
     """Out of place these need no wait at all; in place everybody overwrites a send slot."""
     plan = unsynced(planned(lowered(p)))
     found = problem(plan)
@@ -71,14 +73,14 @@ def test_a_race_only_in_place(p):
     race(replace(plan, in_place=False))
 
 
-def test_a_send_buffer_that_is_written():
+def test_a_send_buffer_that_is_written() -> None:
     plan = planned(lowered(SMALL["ring allreduce"]))
     buffer = plan.dst.buffer.copy()
     buffer[0] = Buffer.INPUT
     assert problem(replace(plan, dst=replace(plan.dst, buffer=buffer))).code == "E305"
 
 
-def test_a_wait_for_the_wrong_primitive():
+def test_a_wait_for_the_wrong_primitive() -> None:
     """Each wait moved to another flag of its rank: a race, unless the new order covers it."""
     plan = planned(lowered(SMALL["ring allgather"]))
     owner, caught = plan.rank_of()[plan.waits.owner()], 0

@@ -19,17 +19,19 @@ def test_deadline_names_the_wait(workers: int) -> None:
     stuck = communicator("stuck", STUCK, Collective(OpType.SENDRECV, 2, 2))
     buffers = [np.ones(1000, np.float32) for _ in range(4)]
     request = Request(1000, "float32", timeout=0.3, micro_batch=512, workers=workers)
+    raised: list[LaunchError] = []
     for _ in range(2):  # the second launch starts from flags that are zero again
         started = time.perf_counter()
         with pytest.raises(LaunchError) as error:
             stuck.launch(buffers[:2], buffers[2:], request)
         assert 0.3 <= time.perf_counter() - started < 3
         assert error.value.fault == Fault(1, 1, 1, 7, 0, 3, 1, 0, WaitKind.FLAG)
-    text = str(error.value)
-    assert "rank 1, thread block 1, lane 1, primitive 7, micro-batch 0" in text
+        raised.append(error.value)
+    text = str(raised[-1])
+    assert "rank 1, thread block 1, channel 1, primitive 7, micro-batch 0" in text
     assert "want 1, have 0" in text
-    again = pickle.loads(pickle.dumps(error.value))
-    assert again.fault == error.value.fault
+    again = pickle.loads(pickle.dumps(raised[-1]))
+    assert again.fault == raised[-1].fault
     assert str(again) == text
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.layout import DTYPES, OPS
+from hccc.dtypes import OPS
+from hccc.runtime.layout import DTYPES
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]

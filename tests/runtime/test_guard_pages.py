@@ -16,6 +16,7 @@ from hccc.interop.import_msccl import import_msccl
 from hccc.ir.plan import Plan
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import check_plan
+from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import buffer_elements
 from hccc.runtime.request import Request
 from hccc.testing.kernels import built
@@ -50,14 +51,16 @@ def imported(path: Path) -> tuple[Plan, Proof]:
     return import_msccl(Source(path.name, path.read_text(encoding="utf-8")))
 
 
-def launched(plan: Plan, count: int, at_end: bool, host: object) -> list[NDArray[np.int32]]:
+def launched(
+    plan: Plan, count: int, at_end: bool, host: CpuCommunicator
+) -> list[NDArray[np.int32]]:
     sizes = [buffer_elements(plan.collective, r, count) for r in range(plan.n_ranks)]
     sends = [Fenced(n, at_end) for n, _ in sizes]
     receives = [Fenced(n, at_end) for _, n in sizes]
     for rank, fenced in enumerate(sends):
         fenced.array[:] = np.arange(len(fenced.array)) + 10_000 * (rank + 1)
     request = Request(count, "int32", micro_batch=64, window=plan.max_window)
-    host.launch([f.array for f in sends], [f.array for f in receives], request)  # type: ignore[attr-defined]
+    host.launch([f.array for f in sends], [f.array for f in receives], request)
     return [f.array.copy() for f in receives]
 
 

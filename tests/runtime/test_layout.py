@@ -40,7 +40,7 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 def numbers(header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int) -> list[int]:
     """What C computes for one launch."""
-    fields = (shape.ranks, shape.sub, shape.lanes, shape.blocks, shape.flags)
+    fields = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
     rest = (shape.scratch, shape.stage, shape.queues, shape.slots, shape.grain)
     out = (ctypes.c_longlong * 10)()
     header.sizes(
@@ -105,7 +105,7 @@ counts = st.integers(0, 99) | st.integers(0, 62).map(lambda k: 1 << k) | st.inte
 
 def c_shape(shape: Shape) -> ctypes.Array[ctypes.c_int]:
     """The shape as C has it."""
-    first = (shape.ranks, shape.sub, shape.lanes, shape.blocks, shape.flags)
+    first = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
     rest = (shape.scratch, shape.stage, shape.queues, shape.slots, shape.grain)
     return (ctypes.c_int * 10)(*first, *rest)
 

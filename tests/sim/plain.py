@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Guard
+from hccc.ir.primitives import Buffer, Guard, Operands
 from hccc.ir.topology import Topology
 from hccc.network.routes import routes
 from hccc.sim.costs import Costs
@@ -108,7 +108,7 @@ def primitives(
     return found, capacity
 
 
-def _operands(o, i):
+def _operands(o: Operands, i: int) -> list[tuple[int, int]]:
     row = slice(int(o.ptr[i]), int(o.ptr[i + 1]))
     return list(zip(o.rank[row].tolist(), o.buffer[row].tolist(), strict=True))
 

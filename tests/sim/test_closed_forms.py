@@ -16,7 +16,7 @@ from hccc.ir.topology import Device, Rate, uniform
 from hccc.options import Options
 from hccc.sim.costs import Costs
 from hccc.sim.machine import prepare
-from hccc.sim.simulate import Request, simulate
+from hccc.sim.simulate import Request, Run, simulate
 from hccc.testing.clusters import cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -26,7 +26,7 @@ GIB = 1 << 30
 CLOSE = 0.01
 
 
-def example(name, **changes):
+def example(name: str, **changes: str) -> str:
     text = (EXAMPLES / f"{name}.rccl").read_text()
     for old, new in changes.items():
         assert old in text
@@ -34,23 +34,32 @@ def example(name, **changes):
     return text
 
 
-def simulated(text, request, *, link=LINK, nic=NIC, device=None, **options):
+def simulated(
+    text: str,
+    request: Request,
+    *,
+    link: Rate = LINK,
+    nic: Rate = NIC,
+    device: Device | None = None,
+    channels: int = 1,
+    transport: Transport = Transport.DIRECT,
+) -> Run:
     """The Run of a program on the uniform cluster its header describes."""
-    chosen = {"fuse": "none", "channels": 1, "allocator": "connection"} | options
-    plan = compile_text(Source("x", text), Options(**chosen)).plan
+    chosen = Options(fuse="none", channels=channels, allocator="connection", transport=transport)
+    plan = compile_text(Source("x", text), chosen).plan
     device = device or Device(reduce=REDUCE, block=FAST)
     shape = plan.n_ranks, plan.gpus_per_node, plan.nics_per_node
     request = replace(request, in_place=True)  # nothing but the transfers
     return simulate(prepare(plan, uniform(*shape, link=link, nic=nic, device=device)), request)
 
 
-def us(size, rate):
+def us(size: float, rate: float) -> float:
     return size / (rate * 1000)
 
 
 @pytest.mark.parametrize("size", [1 << 10, 1 << 20, GIB])
 @pytest.mark.parametrize("n", [4, 8, 32])
-def test_ring_allreduce(n, size):
+def test_ring_allreduce(n: int, size: int) -> None:
     """2(n − 1) steps of one chunk, the first n − 1 of them reductions."""
     keys = ("nRanks", "GPUPerNode", "NICPerNode")
     text = example("ring_allreduce", **{f"{key}=8": f"{key}={n}" for key in keys})
@@ -62,7 +71,7 @@ def test_ring_allreduce(n, size):
 
 
 @pytest.mark.parametrize("batches", [16, 64])
-def test_ring_allreduce_pipelined_is_bound_by_its_links(batches):
+def test_ring_allreduce_pipelined_is_bound_by_its_links(batches: int) -> None:
     """Every link carries 2(n − 1) chunks, whatever the micro-batches, and little is lost."""
     n, size = 8, GIB
     free = Rate(50.0, 1, 0.0)
@@ -84,7 +93,7 @@ ResCCLAlgo(nRanks={n}, OpType="Broadcast", GPUPerNode={n}, NICPerNode={n}, nChun
 
 @pytest.mark.parametrize("batches", [1, 4, 100])
 @pytest.mark.parametrize("n", [2, 5, 16])
-def test_chain_broadcast(n, batches):
+def test_chain_broadcast(n: int, batches: int) -> None:
     """n − 1 hops, then a micro-batch after the other: (n − 1 + M − 1) · t."""
     size = batches << 20
     got = simulated(CHAIN.format(n=n), Request(size, micro_batch=1 << 20))
@@ -93,7 +102,7 @@ def test_chain_broadcast(n, batches):
 
 
 @pytest.mark.parametrize("batches", [1, 64])
-def test_tree_broadcast_and_reduce(batches):
+def test_tree_broadcast_and_reduce(batches: int) -> None:
     """Binomial tree of 8: 3 hops; the root sends 3 times M micro-batches, each on a link."""
     size = batches << 20
     t = LINK.alpha + us(1 << 20, LINK.bandwidth)
@@ -104,7 +113,7 @@ def test_tree_broadcast_and_reduce(batches):
     assert got.time == pytest.approx((batches + 2) * each, rel=CLOSE)
 
 
-def test_direct_alltoall():
+def test_direct_alltoall() -> None:
     """Every pair has a link of its own: all at once, M micro-batches of t."""
     size = 64 << 20
     got = simulated(example("direct_alltoall"), Request(size, micro_batch=1 << 20))
@@ -113,7 +122,7 @@ def test_direct_alltoall():
     assert got.time == pytest.approx(8 * t, rel=CLOSE)
 
 
-def test_direct_transfers_into_one_port_share_it():
+def test_direct_transfers_into_one_port_share_it() -> None:
     """A gather to the root through one NIC: n − 1 streams divide it."""
     text = example(
         "direct_gather", **{"GPUPerNode=8": "GPUPerNode=1", "NICPerNode=8": "NICPerNode=1"}
@@ -124,7 +133,7 @@ def test_direct_transfers_into_one_port_share_it():
     assert got.time == pytest.approx(want, rel=CLOSE)
 
 
-def hierarchical_mesh(nodes, gpus):
+def hierarchical_mesh(nodes: int, gpus: int) -> str:
     keys = {"nRanks": (32, nodes * gpus), "GPUPerNode": (8, gpus), "NICPerNode": (8, gpus)}
     changes = {f"{key}={old}": f"{key}={new}" for key, (old, new) in keys.items()}
     changes |= {"nNodes = 4": f"nNodes = {nodes}", "nGpusperNode = 8": f"nGpusperNode = {gpus}"}
@@ -133,7 +142,7 @@ def hierarchical_mesh(nodes, gpus):
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(2, 2), (2, 4), (2, 8)])
 @pytest.mark.parametrize("slow", [1e-3, 1e3])
-def test_hierarchical_mesh_allreduce(nodes, gpus, slow):
+def test_hierarchical_mesh_allreduce(nodes: int, gpus: int, slow: float) -> None:
     """Streaming, it takes what its busiest links carry: 2(nodes − 1) chunks on a NIC, or
     2·nodes on a link of a node, whichever is slower; 1,000 micro-batches hide the rest.
     (With more nodes HPDS leaves bubbles, and no formula is as simple.)"""
@@ -148,14 +157,14 @@ def test_hierarchical_mesh_allreduce(nodes, gpus, slow):
     assert got.time == pytest.approx(max(within, between), rel=CLOSE)
 
 
-def test_lanes_share_links_and_divide_chunks():
+def test_lanes_share_links_and_divide_chunks() -> None:
     """Four lanes move a quarter each, and together no faster than the link."""
     for channels in (1, 4):
         got = simulated(CHAIN.format(n=2), Request(64 << 20, micro_batch=GIB), channels=channels)
         assert got.time == pytest.approx(LINK.alpha + us(64 << 20, LINK.bandwidth), rel=CLOSE)
 
 
-def test_a_thread_block_moves_no_more_than_its_own_throughput():
+def test_a_thread_block_moves_no_more_than_its_own_throughput() -> None:
     """One block of 5 GB/s on a link of 50: ten lanes fill it."""
     device = Device(reduce=REDUCE, block=5.0)
     for channels, rate in ((1, 5.0), (4, 20.0), (10, 50.0), (20, 50.0)):
@@ -165,7 +174,7 @@ def test_a_thread_block_moves_no_more_than_its_own_throughput():
         assert got.time == pytest.approx(LINK.alpha + us(64 << 20, rate), rel=CLOSE)
 
 
-def test_what_a_runtime_adds():
+def test_what_a_runtime_adds() -> None:
     """Steps, an interpreter, LL's flags and the launch, each where it belongs."""
     size, m = 16 << 20, 16
     costs = Costs(launch=7.0, step=1.0, interpret=0.5, efficiency=0.5, latency=0.25)
@@ -198,7 +207,7 @@ def test_a_cluster_says_what_a_launch_takes(text: str, channels: int, launch: fl
     bare = prepare(plan, cluster("\n".join(x for x in text.split("\n") if "launch" not in x)))
     request = Request(1 << 20, in_place=True)
     got, none = simulate(machine, request), simulate(bare, request)
-    assert (got.launch, none.launch) == (pytest.approx(launch), 0.0)
+    assert got.launch == pytest.approx(launch) and none.launch == 0.0
     assert got.time == got.launch + none.time and got.end.tolist() == none.end.tolist()
     for given in (0.0, 5.0):
         called = simulate(machine, replace(request, costs=Costs(launch=given)))
@@ -217,7 +226,7 @@ def test_the_slowest_node_launches_last() -> None:
         assert prepare(plan, cluster(text)).launch == launch
 
 
-def test_blocks_that_oversubscribe_a_link_lose_some_of_it():
+def test_blocks_that_oversubscribe_a_link_lose_some_of_it() -> None:
     """ResCCL Eq. 1: eight blocks of 25 GB/s on a link of 50 offer four times what it takes."""
     device = Device(reduce=REDUCE, block=25.0)
     request = Request(64 << 20, micro_batch=GIB, costs=Costs(contention=0.1))
@@ -225,7 +234,7 @@ def test_blocks_that_oversubscribe_a_link_lose_some_of_it():
     assert got.time == pytest.approx(LINK.alpha + us(64 << 20, 50.0 / 1.3), rel=CLOSE)
 
 
-def test_staged_transport_pays_for_its_copy():
+def test_staged_transport_pays_for_its_copy() -> None:
     """Send into a slot, receive out of it: behind the last message one local copy."""
     device = Device(reduce=REDUCE, block=50.0)
     got = simulated(

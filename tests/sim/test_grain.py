@@ -7,6 +7,7 @@ import pytest
 
 from hccc import driver
 from hccc.diagnostics import Source
+from hccc.driver import Compiled
 from hccc.ir.micro_batch import COARSEST, FINEST, GRAIN
 from hccc.ir.topology import Device, Rate, uniform
 from hccc.lang.cluster import load as cluster
@@ -23,7 +24,7 @@ HEADER = (
 )
 
 
-def broadcast(n, *transfers):
+def broadcast(n: int, *transfers: tuple[int, int]) -> Compiled:
     """A program of n ranks: one chunk from rank 0, hop by hop."""
     lines = (f"    transfer({a}, {b}, {step}, 0, recv)\n" for step, (a, b) in enumerate(transfers))
     return driver.compile_text(Source("a.rccl", HEADER.format(n, n) + "".join(lines)), Options())
@@ -34,7 +35,7 @@ def broadcast(n, *transfers):
     [("ring_allreduce", "dgx-h100"), ("direct_alltoall", "mi300x"), ("hm_allgather", "topo4"),
      ("hm_allreduce", "topo4"), ("rhd_allreduce", "mi300x")],
 )  # fmt: skip
-def test_calls_are_cut_about_as_finely_as_is_best(algorithm, site):
+def test_calls_are_cut_about_as_finely_as_is_best(algorithm: str, site: str) -> None:
     file = EXAMPLES / "clusters" / f"{site.replace('topo4', 'resccl-topo4')}.cluster"
     plan = driver.compile_file(EXAMPLES / f"{algorithm}.rccl", Options(), cluster.load(file)).plan
     machine = prepare(plan, cluster.load(file))
@@ -44,7 +45,7 @@ def test_calls_are_cut_about_as_finely_as_is_best(algorithm, site):
         assert default < 1.15 * best
 
 
-def test_what_costs_nothing_is_done_often_and_what_gains_nothing_never():
+def test_what_costs_nothing_is_done_often_and_what_gains_nothing_never() -> None:
     hop, chain = broadcast(2, (0, 1)).plan, broadcast(3, (0, 1), (1, 2)).plan
     free, dear = Rate(100.0, 1, 0.0), Rate(100.0, 1, 2.0)
     assert with_grain(chain, uniform(3, 3, 1, link=free, device=FAST)).grain == FINEST
@@ -52,21 +53,21 @@ def test_what_costs_nothing_is_done_often_and_what_gains_nothing_never():
 
 
 @pytest.mark.parametrize("alpha", [0.5, 2.0, 8.0])
-def test_the_grain_of_a_chain_is_what_latency_and_bandwidth_make(alpha):
+def test_the_grain_of_a_chain_is_what_latency_and_bandwidth_make(alpha: float) -> None:
     """(n + f) · (α + m/B) over one relay more: f = 1 micro-batch, so the grain is α · B."""
     chain = broadcast(3, (0, 1), (1, 2)).plan
     t = uniform(3, 3, 1, link=Rate(100.0, 1, alpha), device=FAST)
     assert with_grain(chain, t).grain == pytest.approx(alpha * 100.0 * 1e3, rel=0.01)
 
 
-def test_everything_else_stays():
+def test_everything_else_stays() -> None:
     plan = broadcast(2, (0, 1)).plan
     other = with_grain(plan, uniform(2, 2, 1))
     assert other.grain != GRAIN
     assert other.chunk is plan.chunk and replace(other, grain=GRAIN).src is plan.src
 
 
-def test_large_plans_keep_theirs(monkeypatch):
+def test_large_plans_keep_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hccc.sim.grain.MOST", 0)
     plan = broadcast(2, (0, 1)).plan
     assert with_grain(plan, uniform(2, 2, 1)) is plan

@@ -1,5 +1,7 @@
 """The simulator against a plain one, and against the order that plans are executed in."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, note, settings
@@ -11,7 +13,7 @@ from hccc.ir.topology import Device, Rate, uniform
 from hccc.options import Options
 from hccc.sim.costs import Costs
 from hccc.sim.critical import breakdown, critical_path
-from hccc.sim.machine import prepare
+from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.testing import (
     collectives,
@@ -35,12 +37,12 @@ COSTS = st.builds(
 SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-def law(always, slow):
+def law(always: int, slow: int) -> Callable[[Callable[..., None]], Callable[[int], None]]:
     """A test over random programs on random clusters: `slow` many with -m slow."""
 
-    def decorate(body):
+    def decorate(body: Callable[..., None]) -> Callable[[int], None]:
         @pytest.mark.parametrize("examples", [always, pytest.param(slow, marks=pytest.mark.slow)])
-        def test(examples):
+        def test(examples: int) -> None:
             at_length = settings(
                 max_examples=examples, deadline=None, suppress_health_check=SLOW_TO_GROW
             )
@@ -52,7 +54,7 @@ def law(always, slow):
     return decorate
 
 
-def drawn(data):
+def drawn(data: st.DataObject) -> tuple[Machine, Request]:
     """A plan, a cluster of as many GPUs, and a call."""
     collective = data.draw(collectives(max_ranks=5, max_transfers=30))
     program = data.draw(correct_programs(collective, max_transfers=30))
@@ -81,7 +83,7 @@ def drawn(data):
 
 
 @law(always=40, slow=250)
-def test_times_are_those_of_the_plain_simulator(data):
+def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     machine, request = drawn(data)
     try:
         got = simulate(machine, request)
@@ -97,7 +99,7 @@ def test_times_are_those_of_the_plain_simulator(data):
 
 
 @law(always=25, slow=150)
-def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data):
+def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObject) -> None:
     """Executed in the order of the simulated ends, a plan gives the collective's result."""
     machine, request = drawn(data)
     try:
@@ -118,7 +120,7 @@ def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data):
     assert (np.diff(got.end[path]) >= -1e-6).all()
 
 
-def _machine(n=4, **changes):
+def _machine(n: int = 4) -> Machine:
     from hccc.diagnostics import Source
     from hccc.driver import compile_text
 
@@ -127,7 +129,7 @@ def _machine(n=4, **changes):
         "\n    for r in range(nRanks):\n        for d in range(1, nRanks):\n"
         "            transfer(r, (r + d) % nRanks, 0, r, recv)\n"
     )
-    plan = compile_text(Source("a", source), Options(**changes)).plan
+    plan = compile_text(Source("a", source), Options()).plan
     return prepare(plan, uniform(n, n, n, link=Rate(10.0, 1, 2.0), device=Device(block=1e6)))
 
 
@@ -135,7 +137,7 @@ def _machine(n=4, **changes):
     ("request_", "code"),
     [(Request(1 << 40, micro_batch=16), "E461"), (Request(1, costs=Costs()), None)],
 )
-def test_what_cannot_be_simulated(request_, code):
+def test_what_cannot_be_simulated(request_: Request, code: str | None) -> None:
     if code is None:
         assert simulate(_machine(), request_).time == pytest.approx(2.0, abs=0.01)
         return
@@ -144,13 +146,13 @@ def test_what_cannot_be_simulated(request_, code):
     assert caught.value.problem.code == code
 
 
-def test_other_numbers_of_ranks_are_refused():
+def test_other_numbers_of_ranks_are_refused() -> None:
     plan = _machine().plan
     with pytest.raises(UserError, match="4 ranks, the cluster 8 GPUs"):
         prepare(plan, uniform(8, 8, 8))
 
 
-def test_impossible_costs_are_refused():
+def test_impossible_costs_are_refused() -> None:
     for wrong in ({"step": -1.0}, {"efficiency": 0.0}, {"efficiency": 2.0}):
         with pytest.raises(UserError):
             Costs(**wrong)

@@ -1,19 +1,20 @@
 """bound: known optima, every subset and partition of small networks, and no run below it."""
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 
-import networkx as nx
+import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
 from hccc.driver import compile_program
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
-from hccc.ir.topology import Rate, uniform
+from hccc.ir.topology import Rate, Topology, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.network import flow as network_module
 from hccc.network.flow import Network, network
@@ -23,12 +24,13 @@ from hccc.options import Options
 from hccc.sim.costs import LL, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
-from hccc.synth.bound import bound, limits
+from hccc.synth.bound import Bound, Cut, Limits, bound, limits
 from hccc.testing import cluster_texts, correct_programs
 from hccc.testing.clusters import cluster as cluster_of
+from tests.health_checks import EVERY_CHECK
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
-SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=40)
+SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=40)
 
 
 def reachable(source: str) -> bool:
@@ -45,12 +47,18 @@ topologies = texts.map(cluster_of)
 
 
 @cache
-def load(name: str):
+def load(name: str) -> Topology:
     return cluster.load(CLUSTERS / f"{name}.cluster")
 
 
-def algbw(t, op: OpType, root: int = 0) -> float:
-    cut = limits(t, op, root).cut
+def cut_of(found: Bound | Limits) -> Cut:
+    """The cut that binds; every collective of more than one rank has one."""
+    assert found.cut is not None
+    return found.cut
+
+
+def algbw(t: Topology, op: OpType, root: int = 0) -> float:
+    cut = cut_of(limits(t, op, root))
     return cut.capacity / cut.share
 
 
@@ -71,14 +79,14 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_known_optima(name):
+def test_known_optima(name: str) -> None:
     gather, reduce = KNOWN[name]
     assert algbw(load(name), OpType.ALLGATHER) == pytest.approx(gather, abs=0.005)
     assert algbw(load(name), OpType.REDUCESCATTER) == pytest.approx(gather, abs=0.005)
     assert algbw(load(name), OpType.ALLREDUCE) == pytest.approx(reduce, abs=0.005)
 
 
-def test_one_crossbar():
+def test_one_crossbar() -> None:
     t = cluster_of("define node1 = 8\ndefine bandwidth = {port => [((0..7) -> (300,1))]}")
     assert algbw(t, OpType.ALLGATHER) == pytest.approx(8 / 7 * 300)
     assert algbw(t, OpType.ALLREDUCE) == pytest.approx(8 / 14 * 300)
@@ -87,31 +95,32 @@ def test_one_crossbar():
     assert algbw(t, OpType.SENDRECV) == pytest.approx(300)
 
 
-def test_a_cut_that_no_level_of_the_topology_shows():
+def test_a_cut_that_no_level_of_the_topology_shows() -> None:
     """Pairs of an MI250's dies with wide links between and narrow ones outside: 16 · 150 / 7."""
     pairs = [(i, i + 1) for i in range(0, 16, 2)]
     wires = [(a, b, 200) for a, b in pairs]
     wires += [(2 * i + 1, (2 * i + 2) % 16, 150) for i in range(8)]
     both = [f"(({u},{v}) -> ({w},1))" for a, b, w in wires for u, v in ((a, b), (b, a))]
     t = cluster_of(f"define node1 = 16\ndefine bandwidth = {{direct => [{', '.join(both)}]}}")
-    parts = limits(t, OpType.ALLREDUCE).cut.parts
+    parts = cut_of(limits(t, OpType.ALLREDUCE)).parts
     assert sorted(parts) == pairs
     assert algbw(t, OpType.ALLREDUCE) == pytest.approx(8 * 300 / 14)
 
 
-def test_what_binds_is_named():
+def test_what_binds_is_named() -> None:
     t = load("heteccl-h20-4x2+8")
     found = bound(t, Collective(OpType.ALLGATHER, 16, 16), 1 << 30)
-    assert found.binding == found.cut.name == "into node1"
-    assert found.cut.ranks == (0, 1, 2, 3)
+    cut = cut_of(found)
+    assert found.binding == cut.name == "into node1"
+    assert cut.ranks == (0, 1, 2, 3)
     wanted = [f"NIC {i} of node1, in" for i in range(4)]
-    assert names(t, found.cut.resources) == wanted
+    assert names(t, cut.resources) == wanted
     assert limits(load("syccl-h800-64"), OpType.ALLGATHER).at(1).binding == "latency"
-    assert limits(t, OpType.ALLREDUCE).cut.name == "between all 3 nodes"
-    assert limits(load("syccl-h800-64"), OpType.BROADCAST, 5).cut.name == "out of rank 5"
+    assert cut_of(limits(t, OpType.ALLREDUCE)).name == "between all 3 nodes"
+    assert cut_of(limits(load("syccl-h800-64"), OpType.BROADCAST, 5)).name == "out of rank 5"
 
 
-def test_time_is_the_larger_of_latency_and_cut():
+def test_time_is_the_larger_of_latency_and_cut() -> None:
     t = uniform(4, 4, 1, link=Rate(100.0, 1, 2.0))
     small, large = (limits(t, OpType.ALLGATHER).at(size) for size in (4, 4_000_000))
     assert small.time == pytest.approx(2.0 + 3 / 300_000)
@@ -119,28 +128,28 @@ def test_time_is_the_larger_of_latency_and_cut():
     assert large.algbw == pytest.approx(4_000_000 / large.time / 1000)
 
 
-def test_protocols_change_bytes_and_latency():
+def test_protocols_change_bytes_and_latency() -> None:
     limit = limits(uniform(4, 4, 1, link=Rate(100.0, 1, 2.0)), OpType.ALLGATHER)
     plain, coded = limit.at(1 << 20), limit.at(1 << 20, LL)
     assert coded.bandwidth == pytest.approx(2 * plain.bandwidth)
     assert limit.at(1, Costs(latency=0.5)).latency == pytest.approx(1.0)
 
 
-def test_one_rank_needs_nothing():
+def test_one_rank_needs_nothing() -> None:
     found = limits(uniform(1, 1, 1), OpType.ALLREDUCE).at(1 << 20)
     assert (found.time, found.cut, found.binding) == (0.0, None, "latency")
 
 
-def test_latency_goes_over_relays():
+def test_latency_goes_over_relays() -> None:
     """Rails: another rail's GPU is a NIC and a crossbar away."""
     t = load("syccl-h800-64")
     assert limits(t, OpType.ALLGATHER).latency == pytest.approx(2.6 + 0.7)
     assert limits(t, OpType.SENDRECV).latency == pytest.approx(2.6 + 0.7)
 
 
-def arrows(net: Network) -> nx.DiGraph:
+def arrows(net: Network) -> "nx.DiGraph[int | str]":
     """The network for another maximum-flow algorithm; arcs side by side added up."""
-    g = nx.DiGraph()
+    g: nx.DiGraph[int | str] = nx.DiGraph()
     g.add_nodes_from(range(net.vertices))
     for u, v, c in zip(net.tail.tolist(), net.head.tolist(), net.capacity.tolist(), strict=True):
         c += g[u][v]["capacity"] if g.has_edge(u, v) else 0.0
@@ -148,15 +157,16 @@ def arrows(net: Network) -> nx.DiGraph:
     return g
 
 
-def least_into(g: nx.DiGraph, n: int, inside: set[int]) -> float:
+def least_into(g: "nx.DiGraph[int | str]", n: int, inside: set[int]) -> float:
     """The capacity into a set of ranks, hubs placed best."""
     g = g.copy()
     g.add_edges_from(("s", r) for r in set(range(n)) - inside)
     g.add_edges_from((r, "t") for r in inside)
-    return nx.minimum_cut_value(g, "s", "t")
+    value: float = nx.minimum_cut_value(g, "s", "t")
+    return value
 
 
-def partitions(n: int):
+def partitions(n: int) -> Iterator[tuple[int, ...]]:
     """All partitions of n ranks, as labels."""
     for label in product(range(n), repeat=n):
         if all(x <= max(label[:i], default=-1) + 1 for i, x in enumerate(label)):
@@ -165,7 +175,7 @@ def partitions(n: int):
 
 @SETTINGS
 @given(topologies, st.data())
-def test_no_subset_is_tighter(t, data):
+def test_no_subset_is_tighter(t: Topology, data: st.DataObject) -> None:
     """Every set of ranks, by networkx: what is found is the tightest cut there is."""
     assume(2 <= t.n_ranks <= 6)
     n, net = t.n_ranks, network(t)
@@ -190,16 +200,16 @@ def test_no_subset_is_tighter(t, data):
 
 @settings(SETTINGS, max_examples=15)
 @given(topologies)
-def test_no_partition_is_tighter(t):
+def test_no_partition_is_tighter(t: Topology) -> None:
     """Every partition of the ranks, by networkx: an Allreduce's bound is as tight as each."""
     assume(2 <= t.n_ranks <= 5)
     n, net = t.n_ranks, network(t)
     found = algbw(t, OpType.ALLREDUCE)
     best = np.inf
     for g in (arrows(net), arrows(net.reversed())):
-        least = {}
+        least: dict[frozenset[int], float] = {}
         for label in partitions(n):
-            parts = [frozenset(np.flatnonzero(np.array(label) == p)) for p in set(label)]
+            parts = [frozenset(np.flatnonzero(np.array(label) == p).tolist()) for p in set(label)]
             if len(parts) == 1:
                 continue
             for part in parts:
@@ -211,7 +221,7 @@ def test_no_partition_is_tighter(t):
 
 @SETTINGS
 @given(topologies, st.sampled_from([0, network_module.PAIRS]))
-def test_every_way_is_a_path_of_the_network(t, pairs):
+def test_every_way_is_a_path_of_the_network(t: Topology, pairs: int) -> None:
     """The network gives nothing less than the routes: same resources, no more latency."""
     assume(2 <= t.n_ranks <= 8)
     before, network_module.PAIRS = network_module.PAIRS, pairs
@@ -244,7 +254,9 @@ def test_every_way_is_a_path_of_the_network(t, pairs):
 
 @settings(SETTINGS, max_examples=25)
 @given(texts, st.sampled_from(PROGRAMMABLE), st.data())
-def test_no_run_is_below_the_bound(tmp_path_factory, source, op, data):
+def test_no_run_is_below_the_bound(
+    tmp_path_factory: pytest.TempPathFactory, source: str, op: OpType, data: st.DataObject
+) -> None:
     """Random programs on random clusters, in any nesting and size, simulated."""
     t = cluster_of(source)
     assume(2 <= t.n_ranks <= 8)
@@ -266,7 +278,7 @@ def test_no_run_is_below_the_bound(tmp_path_factory, source, op, data):
 
 
 @pytest.mark.parametrize("op", PROGRAMMABLE)
-def test_a_thousand_ranks(op):
+def test_a_thousand_ranks(op: OpType) -> None:
     """Rails of 128 servers: answered, and the figure is the closed form."""
     lines = (CLUSTERS / "syccl-h800-64.cluster").read_text()
     t = cluster_of(lines.replace("nodenum = 8", "nodenum = 128").replace("8 * 8", "128 * 8"))
@@ -280,7 +292,7 @@ def test_a_thousand_ranks(op):
     assert found == pytest.approx(wanted.get(op, found))
 
 
-def test_a_chain_of_switch_groups_is_as_slow_as_its_slowest():
+def test_a_chain_of_switch_groups_is_as_slow_as_its_slowest() -> None:
     """A way's α is its slowest group's: what lies on two of them does not wait for both."""
     way = "switch => [((0), (1) >-> (1.0, 1, 0.7)), ((1), (0) >-> (1.0, 1, 0.7))]"
     t = cluster_of(f"define node1 = 2\ndefine bandwidth = {{{way}}}")

@@ -1,4 +1,4 @@
-"""Rings and double binary trees on the papers' clusters: right, on existing ways, and counted."""
+"""Rings and double binary trees on the papers' clusters: right, on existing routes, and counted."""
 
 from math import ceil, log2
 from pathlib import Path
@@ -17,7 +17,7 @@ from hccc.lang.cluster import load as cluster
 from hccc.network.routes import routes, unreachable
 from hccc.options import Options
 from hccc.passes.verify import verify
-from hccc.synth.builtin.circuits import circuits, lanes, shares
+from hccc.synth.builtin.circuits import channels_of, circuits, shares
 from hccc.synth.builtin.ring import OPS, count_of, ring
 from hccc.synth.builtin.tree import binary, double, tree
 
@@ -45,9 +45,9 @@ def bytes_sent(p: Program) -> np.ndarray:
 def carried(t: Topology, p: Program) -> float:
     """GB/s of the larger buffer that links allow, if all transfers ran at once."""
     src, dst = (np.ascontiguousarray(p.transfers[k]) for k in ("src", "dst"))
-    ways = routes(t, src, dst)
-    load = np.bincount(ways.uses.index, minlength=len(ways.resource)) / p.collective.n_chunks
-    return float((ways.capacity / load).min())
+    paths = routes(t, src, dst)
+    load = np.bincount(paths.uses.index, minlength=len(paths.resource)) / p.collective.n_chunks
+    return float((paths.capacity / load).min())
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -154,10 +154,10 @@ def test_any_uniform_cluster(nodes: int, gpus: int, nics: int) -> None:
 
 def test_lanes_fill_links_as_nccl_channels_do() -> None:
     t = load("resccl-topo1")
-    assert lanes(t, circuits(t)) == 8  # 25 GB/s at 6.25 / 2 a block
-    assert lanes(load("dgx-h100"), circuits(load("dgx-h100"))) == 32
+    assert channels_of(t, circuits(t)) == 8  # 25 GB/s at 6.25 / 2 a block
+    assert channels_of(load("dgx-h100"), circuits(load("dgx-h100"))) == 32
     slow = load("heteccl-h20-4x2+8-slow")
-    assert lanes(slow, circuits(slow)) == 2
+    assert channels_of(slow, circuits(slow)) == 2
 
 
 def test_what_has_no_ring_is_said() -> None:

@@ -1,13 +1,14 @@
 """Random programs on random clusters: scheduled for the cluster, proved, and right when run."""
 
 import numpy as np
-from hypothesis import HealthCheck, assume, given, note, settings
+from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
 from hccc.driver import compile_program
 from hccc.ir import topology as topology_ir
 from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.topology import Topology
 from hccc.options import Options
 from hccc.testing import (
     cluster_texts,
@@ -19,18 +20,21 @@ from hccc.testing import (
     topologies,
 )
 from hccc.testing.clusters import cluster
+from tests.health_checks import EVERY_CHECK
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(topologies())
-def test_topologies_keep_their_invariants(t):
+def test_topologies_keep_their_invariants(t: Topology) -> None:
     assert topology_ir.check(t) == []
     assert 1 <= t.n_ranks <= 20
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(cluster_texts(), st.sampled_from([OpType.ALLGATHER, OpType.ALLREDUCE]), st.data())
-def test_the_road_on_any_cluster_gives_the_result(source, op, data):
+def test_the_road_on_any_cluster_gives_the_result(
+    source: str, op: OpType, data: st.DataObject
+) -> None:
     t = cluster(source)
     assume(2 <= t.n_ranks <= 8)
     note(source)

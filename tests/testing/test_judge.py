@@ -23,6 +23,7 @@ from hccc.options import Options
 from hccc.proofs.fifo import with_enough_slots
 from hccc.proofs.prove import check_plan
 from hccc.testing import Hang, Poison, exact_inputs, launch
+from hccc.testing.grow import Choose
 from hccc.testing.judge import COUNTS, Call, fault, first_fault, xml_fault
 from hccc.testing.msccl import run_xml
 from hccc.testing.mutate_xml import mutate_xml
@@ -31,13 +32,13 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "interop" / "data"
 
 
-def chooser(seed: int):
+def chooser(seed: int) -> Choose:
     rng = Random(seed)
     return lambda n: rng.randrange(n + 1) if n > 0 else 0
 
 
-def example(name: str, **options) -> Plan:
-    return compile_file(ROOT / "examples" / f"{name}.rccl", Options(**options)).plan
+def example(name: str, options: Options) -> Plan:
+    return compile_file(ROOT / "examples" / f"{name}.rccl", options).plan
 
 
 def parsed(text: str) -> Algo:
@@ -47,7 +48,7 @@ def parsed(text: str) -> Algo:
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", ["ring_allreduce", "direct_alltoall", "sendrecv", "direct_gather"])
 def test_right_plans_pass_at_every_count(name: str, transport: Transport) -> None:
-    plan = example(name, transport=transport)
+    plan = example(name, Options(transport=transport))
     for count in COUNTS[::3]:
         for in_place in (False, True):
             assert fault(plan, Call(count, 16, 2, in_place, "sum", count)) is None
@@ -55,7 +56,7 @@ def test_right_plans_pass_at_every_count(name: str, transport: Transport) -> Non
 
 def test_channels_are_run() -> None:
     """Two channels with one's flags confused for the other's data would show at odd counts."""
-    plan = example("ring_allreduce", channels=3, fuse="none")
+    plan = example("ring_allreduce", Options(channels=3, fuse="none"))
     assert first_fault(plan, chooser(1), 20) is None
     x = [a.reshape(-1) for a in exact_inputs(plan.collective, np.int32, (1,))]
     for channels in (1, 2, 5):
@@ -64,7 +65,7 @@ def test_channels_are_run() -> None:
 
 
 def test_a_message_shorter_than_its_receiver_wants_is_poison() -> None:
-    plan = example("ring_allreduce", transport=Transport.STAGED)
+    plan = example("ring_allreduce", Options(transport=Transport.STAGED))
     sends = np.isin(np.arange(len(plan)), plan.dst.owner()[plan.dst.buffer == Buffer.QUEUE])
     short = np.where(sends & (plan.chunk == 0), 7, plan.chunk)
     x = exact_inputs(plan.collective, np.int32, (1,))
@@ -97,8 +98,10 @@ def test_buffers_that_are_one_memory_race() -> None:
 SELF = """<algo name="x" nchunksperloop="2" nchannels="1" proto="Simple" ngpus="2"
 coll="allgather" inplace="0" outofplace="1">
 {gpus}</algo>"""
-STEP = '<step s="{s}" type="{t}" srcbuf="{b}" srcoff="{a}" dstbuf="o" dstoff="{d}" cnt="1" '
-STEP += 'depid="{dep}" deps="{deps}" hasdep="{has}"/>'
+STEP = (
+    '<step s="{s}" type="{t}" srcbuf="{b}" srcoff="{a}" dstbuf="o" dstoff="{d}" cnt="1" '
+    'depid="{dep}" deps="{deps}" hasdep="{has}"/>'
+)
 
 
 def waits_for_itself(deps: int) -> Algo:
@@ -137,7 +140,7 @@ def test_a_step_that_waits_for_its_own_block_gets_what_msccl_gives(deps: int) ->
 
 def test_xml_mutants_keep_the_format() -> None:
     """They reach the importer's and the proofs' checks, not only the parser's."""
-    plan = example("ring_allgather", transport=Transport.STAGED, allocator="connection")
+    plan = example("ring_allgather", Options(transport=Transport.STAGED, allocator="connection"))
     xml, codes, choose = export_msccl(plan, XmlOptions()), set(), chooser(4)
     for _ in range(300):
         mutant, _ = mutate_xml(xml, choose)

@@ -2,23 +2,25 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from hccc.driver import compile_program
 from hccc.ir import plan_json
 from hccc.ir.program import Program
+from hccc.options import Options
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import Request
 from hccc.testing import REDUCE_OPS, correct_programs, execute, options, run, text
 from hccc.testing.kernels import launch, wrong_elements
+from tests.health_checks import EVERY_CHECK
 
 MANY = pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
 
 
 def at_length(examples: int) -> settings:
     """Settings for that many examples."""
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    return settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
 
 
 def rough(program: Program, dtype: str, elements: int, seed: int) -> list[np.ndarray]:
@@ -41,7 +43,9 @@ def test_program_plan_and_kernel_agree_on_rounded_data(examples: int) -> None:
         st.sampled_from(["float32", "int32", "uint8"]), st.sampled_from(REDUCE_OPS),
         st.booleans(), st.integers(0, 2**16),
     )  # fmt: skip
-    def agree(program, way, dtype, op, in_place, seed):  # type: ignore[no-untyped-def]
+    def agree(
+        program: Program, way: Options, dtype: str, op: str, in_place: bool, seed: int
+    ) -> None:
         note(text(program))
         plan = compile_program(program, way).plan
         each = 16 // np.dtype(dtype).itemsize * plan.channels  # elements of a chunk, no padding
@@ -77,7 +81,7 @@ def test_kernels_give_the_collectives_result(examples: int) -> None:
             workers=st.integers(0, 2),
         ),
     )
-    def right(program, way, request):  # type: ignore[no-untyped-def]
+    def right(program: Program, way: Options, request: Request) -> None:
         note(text(program))
         plan = compile_program(program, way).plan
         assert wrong_elements(plan_json.loads(plan_json.dumps(plan)), request) == 0

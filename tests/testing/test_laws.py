@@ -3,7 +3,9 @@
 A few dozen examples always; `-m slow` runs thousands.
 """
 
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,14 @@ from hypothesis import strategies as st
 from hccc.diagnostics import UserError
 from hccc.driver import compile_program
 from hccc.ir import plan_check
-from hccc.ir.collective import PROGRAMMABLE
+from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
+from hccc.ir.program import Program
+from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.proofs.race import race
 from hccc.testing import (
     REDUCE_OPS,
+    Mutant,
     collectives,
     correct_programs,
     exact_inputs,
@@ -30,17 +35,20 @@ from hccc.testing import (
     text,
 )
 from hccc.testing.judge import first_fault
+from hccc.testing.reference import Data
 from hccc.testing.sabotage import without_wait
 
 SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-def law(*strategies, always, slow):
+def law(
+    *strategies: st.SearchStrategy[Any], always: int, slow: int
+) -> Callable[[Callable[..., None]], Callable[[int], None]]:
     """A test over random examples: `always` many by default, `slow` many with -m slow."""
 
-    def decorate(body):
+    def decorate(body: Callable[..., None]) -> Callable[[int], None]:
         @pytest.mark.parametrize("examples", [always, pytest.param(slow, marks=pytest.mark.slow)])
-        def test(examples):
+        def test(examples: int) -> None:
             at_length = settings(
                 max_examples=examples, deadline=None, suppress_health_check=SLOW_TO_GROW
             )
@@ -52,7 +60,7 @@ def law(*strategies, always, slow):
     return decorate
 
 
-def accepts(program):
+def accepts(program: Program) -> bool:
     try:
         verify(program)
     except UserError as error:
@@ -61,24 +69,26 @@ def accepts(program):
     return True
 
 
-def same(a, b):
+def same(a: Sequence[Data], b: Sequence[Data]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 @law(correct_programs(), always=100, slow=1000)
-def test_programs_grown_by_construction_are_right(program):
+def test_programs_grown_by_construction_are_right(program: Program) -> None:
     assert is_correct(program)
     assert accepts(program)
 
 
 @law(mutants(), always=300, slow=4000)
-def test_verify_tells_right_from_wrong(mutant):
+def test_verify_tells_right_from_wrong(mutant: Mutant) -> None:
     note(f"{mutant.mutation} at {mutant.what}\n{text(mutant.program)}")
     assert accepts(mutant.program) == is_correct(mutant.program)
 
 
 @law(correct_programs(), st.sampled_from(REDUCE_OPS), st.integers(0, 9), always=40, slow=1000)
-def test_a_correct_program_gives_what_its_collective_defines(program, op, seed):
+def test_a_correct_program_gives_what_its_collective_defines(
+    program: Program, op: str, seed: int
+) -> None:
     c = program.collective
     for dtype in (np.int64, np.float32) if op != "prod" else (np.int64, np.uint8):
         x = exact_inputs(c, dtype, (2,), seed=seed)
@@ -92,7 +102,9 @@ RUN = st.tuples(
 
 
 @law(correct_programs(), options(), RUN, always=150, slow=1500)
-def test_any_way_down_the_road_gives_the_result(program, way, how):
+def test_any_way_down_the_road_gives_the_result(
+    program: Program, way: Options, how: tuple[int, int | None, str, bool, int]
+) -> None:
     """Proved, and run: in place or not, any window, any interleaving, 1, 2 and 8 slots."""
     micro_batches, window, op, in_place, seed = how
     plan = compile_program(program, way).plan
@@ -104,7 +116,7 @@ def test_any_way_down_the_road_gives_the_result(program, way, how):
 
 
 @law(correct_programs(), options(), st.integers(0, 2**32), always=60, slow=1500)
-def test_a_call_of_any_count_gives_the_result(program, way, seed):
+def test_a_call_of_any_count_gives_the_result(program: Program, way: Options, seed: int) -> None:
     """Chunks, parts and micro-batches of every length, empty ones too, in several channels."""
     rng = Random(seed)
     plan = compile_program(program, way).plan
@@ -112,7 +124,7 @@ def test_a_call_of_any_count_gives_the_result(program, way, seed):
 
 
 @law(correct_programs(max_ranks=5, max_transfers=24), options(), always=25, slow=150)
-def test_every_wait_is_needed(program, way):
+def test_every_wait_is_needed(program: Program, way: Options) -> None:
     plan = compile_program(program, way).plan
     for k in range(len(plan.waits.index)):
         with pytest.raises(UserError, match="nothing orders"):
@@ -125,7 +137,7 @@ def test_every_wait_is_needed(program, way):
     always=15,
     slow=400,
 )
-def test_nothing_wrong_gets_past_the_driver(mutant, way):
+def test_nothing_wrong_gets_past_the_driver(mutant: Mutant, way: Options) -> None:
     if is_correct(mutant.program):
         compile_program(mutant.program, way)
     else:
@@ -134,13 +146,13 @@ def test_nothing_wrong_gets_past_the_driver(mutant, way):
 
 
 @pytest.mark.parametrize("op", PROGRAMMABLE)
-def test_every_collective_and_mutation_is_reached(op):
+def test_every_collective_and_mutation_is_reached(op: OpType) -> None:
     """The strategies are not vacuous."""
     seen = []
 
     @settings(max_examples=30, database=None, derandomize=True, suppress_health_check=SLOW_TO_GROW)
     @given(mutants(correct_programs(op)))
-    def collect(mutant):
+    def collect(mutant: Mutant) -> None:
         assert mutant.program.collective.op is op
         seen.append((mutant.mutation, is_correct(mutant.program)))
 
@@ -150,7 +162,7 @@ def test_every_collective_and_mutation_is_reached(op):
 
 
 @law(collectives(max_ranks=6), always=30, slow=300)
-def test_collectives_are_within_bounds(c):
+def test_collectives_are_within_bounds(c: Collective) -> None:
     assert 2 <= c.n_ranks <= 6
     assert 1 <= c.chunks_per_block <= 3
     assert 0 <= c.root < c.n_ranks

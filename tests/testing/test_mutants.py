@@ -14,6 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -162,6 +163,11 @@ def mutated(m: Mutant) -> types.ModuleType:
     return module
 
 
+def drawn(dice: random.Random, bound: int) -> int:
+    """A choice from 0 to `bound`."""
+    return dice.randint(0, bound) if bound > 0 else 0
+
+
 def battery() -> Iterator[Program]:
     """Programs small enough for plain Python that between them need every decision."""
     for seed in range(12):
@@ -172,7 +178,7 @@ def battery() -> Iterator[Program]:
             c = Collective(
                 op, n, block_count(op, n) * per, dice.randrange(n) if op in ROOTED else 0
             )
-            yield grow(c, lambda bound, d=dice: d.randint(0, bound) if bound > 0 else 0,
+            yield grow(c, partial(drawn, dice),
                        gpus_per_node=n, nics_per_node=n, channels=1)  # fmt: skip
 
 
@@ -185,19 +191,24 @@ WAYS = [
 ]
 
 
-def without_shortcut(answers: int) -> Callable[..., NDArray[np.uint8]]:
+EdgeAnswers = Callable[..., NDArray[np.uint8]]  # an answer for every edge
+
+
+def without_shortcut(answers: int) -> EdgeAnswers:
     """A `settle_edges` that leaves every answer open."""
     return lambda _, ptr, pred, limit: np.full(len(pred), answers, np.uint8)
 
 
-def implied_edges(m: Mutant, module: types.ModuleType) -> Callable[..., NDArray[np.uint8]]:
+def implied_edges(m: Mutant, module: types.ModuleType) -> EdgeAnswers:
     """`clocks.implied_edges` with the mutant in the one of its two parts that it is about."""
     if m.module == "clocks":
-        module.settle_edges = without_shortcut(module.UNKNOWN)
-        return module.implied_edges
+        vars(module)["settle_edges"] = without_shortcut(module.UNKNOWN)
+        spoiled: EdgeAnswers = module.implied_edges
+        return spoiled
     clocks = mutated(Mutant("none", "clocks", "from __future__", "from __future__"))
-    clocks.labels, clocks.settle_edges = module.labels, module.settle_edges
-    return clocks.implied_edges
+    vars(clocks).update(labels=module.labels, settle_edges=module.settle_edges)
+    whole: EdgeAnswers = clocks.implied_edges
+    return whole
 
 
 def caught(m: Mutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> str | None:

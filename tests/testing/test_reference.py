@@ -1,27 +1,37 @@
 """The reference is right on cases small enough to see."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
 import pytest
+from numpy.typing import DTypeLike
 
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
+from hccc.ir.program import Program
 from hccc.testing import REDUCE_OPS, exact_inputs, expected, is_correct, run
-from hccc.testing.grow import program
+from hccc.testing.grow import Row, program
 from hccc.testing.reference import average
 
 RECV, RRC = 0, 1
 A, B, C = np.array([1, 2]), np.array([10, 20]), np.array([100, 200])
 
 
-def results(op, inputs, reduce="sum", root=0, n=2, per=1):
+def results(
+    op: OpType,
+    inputs: Sequence[Sequence[int]],
+    reduce: str = "sum",
+    root: int = 0,
+    n: int = 2,
+    per: int = 1,
+) -> list[list[int]]:
     c = Collective(op, n, block_count(op, n) * per, root)
     out = expected(c, [np.array(a).reshape(-1, 1) for a in inputs], reduce, np.int64)
     return [x.ravel().tolist() for x in out]
 
 
-def test_what_each_collective_defines():
+def test_what_each_collective_defines() -> None:
     assert results(OpType.ALLREDUCE, [[1], [10]]) == [[11], [11]]
     assert results(OpType.REDUCE, [[1], [10]], root=1) == [[], [11]]
     assert results(OpType.REDUCESCATTER, [[1, 2], [10, 20]]) == [[11], [22]]
@@ -37,21 +47,21 @@ def test_what_each_collective_defines():
 @pytest.mark.parametrize(
     ("op", "value"), [("sum", 3), ("prod", 2), ("min", 1), ("max", 2), ("avg", 1)]
 )
-def test_operations(op, value):
+def test_operations(op: str, value: int) -> None:
     assert results(OpType.ALLREDUCE, [[1], [2]], op) == [[value], [value]]
 
 
-def test_averages():
+def test_averages() -> None:
     assert average(np.array([-3, 3, 4]), 2).tolist() == [-1, 1, 2]
     assert average(np.array([3.0], np.float32), 2).tolist() == [1.5]
     assert average(np.array([7], np.uint8), 2).dtype == np.uint8
 
 
-def pair(*rows, op=OpType.ALLREDUCE, n=2, chunks=1):
+def pair(*rows: Row, op: OpType = OpType.ALLREDUCE, n: int = 2, chunks: int = 1) -> Program:
     return program(Collective(op, n, chunks), list(rows), n, n)
 
 
-def test_the_step_rule():
+def test_the_step_rule() -> None:
     right = pair((1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV))
     assert is_correct(right)
     assert not is_correct(pair((1, 0, 0, 0, RRC)))
@@ -64,12 +74,12 @@ def test_the_step_rule():
     assert is_correct(pair((0, 1, 0, 0, RECV), (1, 2, 1, 0, RECV), op=OpType.BROADCAST, n=3))
 
 
-def test_two_recvs_into_one_place_in_one_step_are_wrong_even_if_equal():
+def test_two_recvs_into_one_place_in_one_step_are_wrong_even_if_equal() -> None:
     rows = [(0, 1, 0, 0, RECV), (0, 2, 1, 0, RECV), (1, 2, 1, 0, RECV)]
     assert not is_correct(pair(*rows, op=OpType.BROADCAST, n=3))
 
 
-def test_run_reduces_in_program_order_and_reads_before_it_writes():
+def test_run_reduces_in_program_order_and_reads_before_it_writes() -> None:
     p = pair((1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV))
     x = [np.array([[1.5]]), np.array([[2.25]])]
     assert [o.tolist() for o in run(p, x, "sum", np.float64)] == [[[3.75]], [[3.75]]]
@@ -83,16 +93,16 @@ def test_run_reduces_in_program_order_and_reads_before_it_writes():
     "dtype", [np.int8, np.uint8, np.int32, np.int64, np.float16, np.float32, ml_dtypes.bfloat16]
 )
 @pytest.mark.parametrize("op", PROGRAMMABLE)
-def test_exact_inputs_are_exact_and_differ(op, dtype):
+def test_exact_inputs_are_exact_and_differ(op: OpType, dtype: DTypeLike) -> None:
     c = Collective(op, 4, block_count(op, 4) * 2)
     x = exact_inputs(c, dtype, (16,), seed=1)
     assert [len(a) for a in x] == [c.input_blocks(r) * 2 for r in range(4)]
     full = [a.astype(np.float64) for a in x if len(a)]
-    total = sum(a[0] for a in full)
+    total = sum((a[0] for a in full), np.zeros(16))
     assert (total == total.astype(dtype).astype(np.float64)).all()
     assert all(not np.array_equal(a, b) for a, b in pairwise(full))
 
 
-def test_every_operation_is_defined():
+def test_every_operation_is_defined() -> None:
     for op in REDUCE_OPS:
         assert results(OpType.REDUCE, [[2], [2]], op) == [[{"sum": 4, "prod": 4}.get(op, 2)], []]

@@ -1,29 +1,36 @@
 """Random faults in random plans: refused by a proof, or harmless in every run tried."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, event, given, note, settings
+from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
 from hccc.driver import compile_text
 from hccc.ir import plan_check
 from hccc.ir.arrays import Csr
+from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Transport
 from hccc.options import Options
 from hccc.proofs.prove import prove
 from hccc.testing import correct_programs, exact_inputs, execute, expected, plans
+from hccc.testing.grow import Choose
 from hccc.testing.sabotage import (
     changed,
     swapped_rows,
     without_operand,
     without_wait,
 )
+from tests.health_checks import EVERY_CHECK
+from tests.passes.textbook import with_operands
+
+Fault = Callable[[Plan, Choose], Plan]
 
 
-def wrong_operand(plan, pick):
+def wrong_operand(plan: Plan, pick: Choose) -> Plan:
     side = ("src", "dst")[pick(1)]
     o = getattr(plan, side)
     k = pick(len(o.rank) - 1)
@@ -36,23 +43,23 @@ def wrong_operand(plan, pick):
         fault = {"rank": pick(plan.n_ranks - 1)}
     else:
         fault = {"buffer": pick(Buffer.STAGE)}
-    return replace(plan, **{side: changed(o, k, **fault)})
+    return with_operands(plan, side, changed(o, k, **fault))
 
 
-def lost_operand(plan, pick):
+def lost_operand(plan: Plan, pick: Choose) -> Plan:
     side = ("src", "dst")[pick(1)]
     o = getattr(plan, side)
     k = pick(len(o.rank) - 1)
     assume(o.counts()[o.owner()[k]] > 1 and o.buffer[k] != Buffer.QUEUE)
-    return replace(plan, **{side: without_operand(o, k)})
+    return with_operands(plan, side, without_operand(o, k))
 
 
-def lost_wait(plan, pick):
+def lost_wait(plan: Plan, pick: Choose) -> Plan:
     assume(len(plan.waits.index))
     return without_wait(plan, pick(len(plan.waits.index) - 1))
 
 
-def wrong_wait(plan, pick):
+def wrong_wait(plan: Plan, pick: Choose) -> Plan:
     assume(len(plan.waits.index))
     k = pick(len(plan.waits.index) - 1)
     index = plan.waits.index.copy()
@@ -60,20 +67,20 @@ def wrong_wait(plan, pick):
     return replace(plan, waits=Csr(plan.waits.ptr, index))
 
 
-def wrong_order(plan, pick):
+def wrong_order(plan: Plan, pick: Choose) -> Plan:
     b = pick(len(plan.tb_ptr) - 2)
     lo, n = int(plan.tb_ptr[b]), int(plan.tb_ptr[b + 1] - plan.tb_ptr[b])
     return swapped_rows(plan, lo + pick(n - 1), lo + pick(n - 1))
 
 
-def wrong_mark(plan, pick):
+def wrong_mark(plan: Plan, pick: Choose) -> Plan:
     i, field = pick(len(plan) - 1), ("final", "guard")[pick(1)]
     marks = getattr(plan, field).copy()
     marks[i] = (marks[i] + 1) % 2 if field == "final" else pick(len(Guard) - 1)
-    return replace(plan, **{field: marks})
+    return replace(plan, final=marks) if field == "final" else replace(plan, guard=marks)
 
 
-def joined_blocks(plan, pick):
+def joined_blocks(plan: Plan, pick: Choose) -> Plan:
     """Two neighbouring blocks of a rank become one: all of the first, then all of the second."""
     rank_of_block = plan.block_rank()
     inner = np.flatnonzero(rank_of_block[1:] == rank_of_block[:-1]) + 1
@@ -91,7 +98,7 @@ FAULTS = [wrong_operand, lost_operand, lost_wait, wrong_wait, wrong_order, wrong
 HARMLESS_CHECKS = ("E315", "nothing waits for")  # spare memory, an idle flag: proofs can go on
 
 
-def refused(plan):
+def refused(plan: Plan) -> str | None:
     """The code of the check or proof that refuses `plan`, or None."""
     for step in (plan_check.check, prove):
         try:
@@ -102,7 +109,7 @@ def refused(plan):
     return None
 
 
-def assert_harmless(plan, seeds):
+def assert_harmless(plan: Plan, seeds: int) -> None:
     op = "avg" if plan.collective.reduces else "sum"
     for seed in range(seeds):
         x = exact_inputs(plan.collective, np.int64, (1 + seed % 5,), seed=seed)
@@ -113,11 +120,11 @@ def assert_harmless(plan, seeds):
 
 @pytest.mark.parametrize("examples", [8, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_survives(fault, examples):
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+def test_no_fault_survives(fault: Fault, examples: int) -> None:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
     @given(plans(correct_programs(max_ranks=5, max_transfers=32)), st.data())
-    def law(plan, data):
-        def pick(bound):
+    def law(plan: Plan, data: st.DataObject) -> None:
+        def pick(bound: int) -> int:
             return data.draw(st.integers(0, bound)) if bound > 0 else 0
 
         mutant = fault(plan, pick)
@@ -130,7 +137,7 @@ def test_no_fault_survives(fault, examples):
     law()
 
 
-def test_a_message_that_only_some_calls_take_is_refused():
+def test_a_message_that_only_some_calls_take_is_refused() -> None:
     """Skipped, it would stay in its queue, and the next to send would wait for its slot."""
     program = "ResCCLAlgo(nRanks=2, OpType='Allgather', GPUPerNode=2, NICPerNode=2):\n"
     program += "    transfer(0, 1, 0, 0, recv)\n    transfer(1, 0, 0, 1, recv)\n"

@@ -8,30 +8,32 @@ import pytest
 from hccc.driver import compile_program
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.plan import Posts
+from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Guard, Transport
 from hccc.options import Options
 from hccc.testing import Hang, Poison, exact_inputs, execute, expected
-from hccc.testing.grow import program
+from hccc.testing.grow import Row, program
 from hccc.testing.sabotage import without_wait
 
 RECV, RRC = 0, 1
+NONE = np.zeros(0, np.int32)
+DEFAULTS = Options()
 
 
-def plan_of(op, n, chunks, rows, **options):
+def plan_of(op: OpType, n: int, chunks: int, rows: list[Row], options: Options = DEFAULTS) -> Plan:
     p = program(Collective(op, n, chunks), rows, n, n)
-    return compile_program(p, Options(**options)).plan
+    return compile_program(p, options).plan
 
 
 @pytest.fixture(params=Transport)
-def chain(request):
+def chain(request: pytest.FixtureRequest) -> Plan:
     """Rank 0 → 1 → 2."""
     rows = [(0, 1, 0, 0, RECV), (1, 2, 1, 0, RECV)]
-    return plan_of(OpType.BROADCAST, 3, 1, rows, transport=request.param, slots=1)
+    return plan_of(OpType.BROADCAST, 3, 1, rows, Options(transport=request.param, slots=1))
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, None])
-def test_right_data(chain, window):
+def test_right_data(chain: Plan, window: int | None) -> None:
     x = exact_inputs(chain.collective, np.int64, (5,))
     want = expected(chain.collective, x, "sum", np.int64)
     for seed in range(20):
@@ -40,39 +42,41 @@ def test_right_data(chain, window):
             assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
 
 
-def test_inputs_are_left_alone(chain):
+def test_inputs_are_left_alone(chain: Plan) -> None:
     x = exact_inputs(chain.collective, np.int64, (2,))
     before = [a.copy() for a in x]
     execute(chain, x, in_place=True)
     assert all(np.array_equal(a, b) for a, b in zip(x, before, strict=True))
 
 
-def test_the_same_seed_is_the_same_run(chain):
+def test_the_same_seed_is_the_same_run(chain: Plan) -> None:
     x = exact_inputs(chain.collective, np.float32, (3,))
     a, b = (execute(chain, x, seed=5) for _ in range(2))
     assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_a_wait_for_nothing_is_a_hang(chain):
-    silent = replace(chain, posts=Posts(np.zeros(len(chain) + 1, np.int64), [], []))
+def test_a_wait_for_nothing_is_a_hang(chain: Plan) -> None:
+    silent = replace(chain, posts=Posts(np.zeros(len(chain) + 1, np.int64), NONE, NONE))
     x = exact_inputs(chain.collective, np.int64, (1,))
     if len(chain.waits.index):
         with pytest.raises(Hang, match="waits for flag"):
             execute(silent, x)
 
 
-def test_a_full_queue_is_a_hang_and_names_it():
+def test_a_full_queue_is_a_hang_and_names_it() -> None:
     rows = [(0, 1, 0, 0, RECV)]
-    plan = plan_of(OpType.BROADCAST, 2, 1, rows, transport=Transport.STAGED, slots=2)
+    plan = plan_of(OpType.BROADCAST, 2, 1, rows, Options(transport=Transport.STAGED, slots=2))
     last = int(plan.tb_ptr[np.flatnonzero(plan.block_rank() == 1)[0]])
-    waits = Csr(np.arange(len(plan) + 1) > last, np.array([7]))  # a flag that nothing raises
+    waits = Csr(
+        (np.arange(len(plan) + 1) > last).astype(np.int64), np.array([7])
+    )  # a flag that nothing raises
     deaf = replace(plan, waits=waits)
     x = exact_inputs(plan.collective, np.int64, (3,))
     with pytest.raises(Hang, match="a free slot in queue 0"):
         execute(deaf, x)
 
 
-def test_a_missing_wait_reads_poison_in_some_interleaving():
+def test_a_missing_wait_reads_poison_in_some_interleaving() -> None:
     rows = [(0, 1, 0, 0, RECV), (1, 2, 1, 0, RECV)]
     plan = without_wait(plan_of(OpType.BROADCAST, 3, 1, rows), 0)
     x = exact_inputs(plan.collective, np.int64, (2,))
@@ -86,7 +90,7 @@ def test_a_missing_wait_reads_poison_in_some_interleaving():
     assert 0 < poisoned < 40
 
 
-def test_an_unwritten_receive_slot_is_an_error(chain):
+def test_an_unwritten_receive_slot_is_an_error(chain: Plan) -> None:
     idle = replace(chain, guard=np.full(len(chain), Guard.OUT_OF_PLACE))
     with pytest.raises(Poison, match="receive slot 0 of rank 1"):
         if chain.transport is Transport.STAGED:
@@ -94,15 +98,15 @@ def test_an_unwritten_receive_slot_is_an_error(chain):
         execute(idle, exact_inputs(chain.collective, np.int64, (1,)), in_place=True)
 
 
-def test_avg_divides_once():
+def test_avg_divides_once() -> None:
     rows = [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV)]
     for fuse in ("none", "full"):
-        plan = plan_of(OpType.ALLREDUCE, 2, 1, rows, fuse=fuse)
+        plan = plan_of(OpType.ALLREDUCE, 2, 1, rows, Options(fuse=fuse))
         got = execute(plan, [np.array([[3, 8]]), np.array([[5, 2]])], "avg")
         assert [g.tolist() for g in got] == [[[4, 5]], [[4, 5]]]
 
 
-def test_in_place_memory_is_shared():
+def test_in_place_memory_is_shared() -> None:
     """An allgather out of place copies its own chunk; in place it is there already."""
     rows = [(0, 1, 0, 0, RECV), (1, 0, 0, 1, RECV)]
     plan = plan_of(OpType.ALLGATHER, 2, 2, rows)
@@ -113,12 +117,10 @@ def test_in_place_memory_is_shared():
         execute(plan, x)
 
 
-def test_a_plan_with_a_largest_window_runs_in_it():
+def test_a_plan_with_a_largest_window_runs_in_it() -> None:
     """Rank by rank send first, one slot: only windows of one micro-batch go through."""
     rows = [(0, 1, 0, 0, RECV), (1, 0, 0, 1, RECV)]
-    plan = plan_of(
-        OpType.ALLGATHER, 2, 2, rows, transport=Transport.STAGED, slots=1, max_blocks=1,
-        prove=False,
-    )  # fmt: skip
+    options = Options(transport=Transport.STAGED, slots=1, max_blocks=1, prove=False)
+    plan = plan_of(OpType.ALLGATHER, 2, 2, rows, options)
     x = exact_inputs(plan.collective, np.int64, (4,))
     execute(replace(plan, max_window=1), x)

@@ -1,12 +1,13 @@
 """What hypothesis gives a reader: small programs, named mutations, plain words."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source
 from hccc.ir.collective import Collective, OpType
-from hccc.ir.program import same
+from hccc.ir.plan import Plan
+from hccc.ir.program import Program, same
 from hccc.lang.transfer import load as transfer
 from hccc.testing import (
     MUTATIONS,
@@ -20,15 +21,16 @@ from hccc.testing import (
     wrong_programs,
 )
 from hccc.testing.grow import grow, program
+from tests.health_checks import EVERY_CHECK
 
 QUIET = settings(
     max_examples=150, deadline=None, database=None, derandomize=True,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=EVERY_CHECK,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("op", [OpType.BROADCAST, OpType.REDUCE, OpType.SENDRECV])
-def test_the_simplest_program_is_two_ranks(op):
+def test_the_simplest_program_is_two_ranks(op: OpType) -> None:
     p = find(correct_programs(op), lambda p: True, settings=QUIET)
     assert p.collective.n_ranks == 2
     assert p.collective.chunks_per_block == 1
@@ -36,16 +38,16 @@ def test_the_simplest_program_is_two_ranks(op):
     assert p.transfers["step"].max() <= 1
 
 
-def test_wrong_programs_shrink_to_a_few_lines():
+def test_wrong_programs_shrink_to_a_few_lines() -> None:
     m = find(wrong_programs(), lambda m: m.mutation == "duplicate", settings=QUIET)
     assert len(m.original) <= 3
     assert not is_correct(m.program)
 
 
-def test_a_relay_shrinks_to_three_ranks():
-    def relayed(p):
+def test_a_relay_shrinks_to_three_ranks() -> None:
+    def relayed(p: Program) -> bool:
         wanted = p.collective.target_of(p.transfers["chunk"].astype(int))
-        return (p.transfers["dst"] != wanted).any()
+        return bool((p.transfers["dst"] != wanted).any())
 
     p = find(correct_programs(OpType.SCATTER), relayed, settings=QUIET)
     assert p.collective.n_ranks <= 3
@@ -53,7 +55,7 @@ def test_a_relay_shrinks_to_three_ranks():
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
-def test_every_mutation_makes_something_wrong(mutation):
+def test_every_mutation_makes_something_wrong(mutation: str) -> None:
     small = mutants(correct_programs(max_ranks=3, max_transfers=12))
     unshrunk = settings(QUIET, phases=[Phase.generate])
     m = find(
@@ -64,19 +66,19 @@ def test_every_mutation_makes_something_wrong(mutation):
 
 @settings(max_examples=40, deadline=None)
 @given(correct_programs())
-def test_programs_print_as_the_transfer_language(p):
+def test_programs_print_as_the_transfer_language(p: Program) -> None:
     assert same(transfer.parse(Source("random.rccl", text(p))), p)
 
 
 @settings(max_examples=10, deadline=None)
 @given(plans())
-def test_plans_are_plans(plan):
+def test_plans_are_plans(plan: Plan) -> None:
     assert len(plan) > 0
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_arguments_are_kept(data):
+def test_arguments_are_kept(data: st.DataObject) -> None:
     c = data.draw(collectives(OpType.GATHER, max_ranks=4, max_chunks_per_block=2))
     assert c.op is OpType.GATHER and c.n_ranks <= 4 and c.chunks_per_block <= 2
     p = data.draw(correct_programs(c, extras=False))
@@ -84,7 +86,7 @@ def test_arguments_are_kept(data):
     assert set(p.transfers["dst"].tolist()) == {c.root}
 
 
-def test_without_choices_programs_are_stars():
+def test_without_choices_programs_are_stars() -> None:
     p = grow(Collective(OpType.BROADCAST, 4, 1), lambda _: 0)
     assert text(p).splitlines()[1:] == [
         "    transfer(0, 1, 0, 0, recv)",
@@ -93,7 +95,7 @@ def test_without_choices_programs_are_stars():
     ]
 
 
-def test_assert_correct_says_what_is_wrong_and_shows_the_program():
+def test_assert_correct_says_what_is_wrong_and_shows_the_program() -> None:
     c = Collective(OpType.BROADCAST, 3, 1)
     right = program(c, [(0, 1, 0, 0, 0), (1, 2, 1, 0, 0)], 3, 3)
     assert_correct(right)
@@ -107,7 +109,9 @@ def test_assert_correct_says_what_is_wrong_and_shows_the_program():
 
 
 @pytest.mark.parametrize("lie", [True, False])
-def test_assert_correct_tells_when_verify_and_the_reference_disagree(monkeypatch, lie):
+def test_assert_correct_tells_when_verify_and_the_reference_disagree(
+    monkeypatch: pytest.MonkeyPatch, lie: bool
+) -> None:
     from hccc.testing import assertions
 
     c = Collective(OpType.BROADCAST, 2, 1)

@@ -1,4 +1,4 @@
-"""shapes: which primitives are alike, and which thread blocks therefore share one function.
+"""classes: which primitives are alike, and which thread blocks therefore share one function.
 
 The shape of a primitive is everything about it that is control and not a number: mode, buffers
 of its operands, how many waits and posts. A thread block is the sequence of its primitives'

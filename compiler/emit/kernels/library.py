@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from hccc import __version__
+from hccc.dtypes import (
+    ALL,
+    DEFAULT_DTYPES,
+    DEFAULT_OPS,
+    OPS,
+    REDUCTIONS,
+    STAND_IN,
+    Dtype,
+    Reduction,
+)
 from hccc.emit.kernels import wrap
 from hccc.emit.kernels.view import checked_name, describe, safe_comment
 from hccc.emit.targets import Target
@@ -13,13 +23,6 @@ from hccc.ir.collective import Collective, OpType
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
 
-# Every dtype of types.h, and the one of the same width that stands for it where data only moves.
-STAND_IN = {
-    "int8": "uint8", "uint8": "uint8", "float16": "float16", "bfloat16": "float16",
-    "int32": "uint32", "uint32": "uint32", "float32": "uint32",
-    "int64": "uint64", "uint64": "uint64", "float64": "uint64",
-}  # fmt: skip
-OPS = ("sum", "prod", "min", "max", "avg")
 SAYS = {
     OpType.ALLGATHER: "Every rank gets the blocks of all, rank by rank",
     OpType.ALLREDUCE: "Every rank gets the reduction of all blocks",
@@ -36,9 +39,10 @@ SAYS = {
 
 @dataclass(frozen=True, slots=True)
 class LibraryView:
-    """What `header.jinja`, `dispatch.jinja` and `cmake.jinja` print.
+    """What `header.jinja`, `dispatch.jinja`, `cmake.jinja` and `readme.jinja` print.
 
-    names: (dtype a caller gives, dtype that is built for it); dtypes, ops: what can be built.
+    names: (dtype a caller gives, dtype that is built for it), dtype_lines: the former as C;
+    ops: what can be built, of every_op; default_dtypes, default_ops: what CMake builds.
     """
 
     name: str
@@ -52,8 +56,15 @@ class LibraryView:
     input_blocks: str
     output_blocks: str
     names: tuple[tuple[str, str], ...]
-    dtypes: tuple[str, ...]
+    dtype_lines: tuple[str, ...]
     ops: tuple[str, ...]
+    every_op: tuple[str, ...]
+    default_dtypes: tuple[str, ...]
+    default_ops: tuple[str, ...]
+    types: tuple[Dtype, ...]
+    reductions: tuple[Reduction, ...]
+    ranks: int
+    auto: str
     entries: tuple[Entries, ...]
 
 
@@ -89,14 +100,35 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         collective=describe(plan),
         says=SAYS[c.op],
         reduces=reduces,
-        shape=tuple(asdict(kernel_shape(plan)).items()),
+        shape=tuple(kernel_shape(plan).constants().items()),
         input_blocks=_blocks(c, c.input_blocks),
         output_blocks=_blocks(c, c.output_blocks),
         names=tuple(names.items()),
-        dtypes=tuple(dict.fromkeys(names.values())),
+        dtype_lines=tuple(_names(names)),
         ops=ops,
+        every_op=OPS,
+        default_dtypes=DEFAULT_DTYPES if reduces else tuple(names),
+        default_ops=DEFAULT_OPS,
+        types=ALL,
+        reductions=tuple(r for r in REDUCTIONS if r.name in ops),
+        ranks=c.n_ranks,
+        auto=_auto(targets),
         entries=tuple(_entries(name, target, reduces, ops) for target in targets),
     )
+
+
+def _auto(targets: Sequence[Target]) -> str:
+    """What CMake builds that is not told what to build."""
+    gpus = " and ".join(target.title for target in targets if target.stream)
+    found = f"{gpus} where {'their compilers are' if ' ' in gpus else 'its compiler is'} found"
+    cpu = any(not target.stream for target in targets)
+    return ", and ".join((["the CPU"] if cpu else []) + ([found] if gpus else []))
+
+
+def _names(names: Iterable[str]) -> list[str]:
+    """C: the names as strings, four a line."""
+    words = [f'"{name}",' for name in names]
+    return [" ".join(words[k : k + 4]) for k in range(0, len(words), 4)]
 
 
 def _entries(name: str, target: Target, reduces: bool, ops: Sequence[str]) -> Entries:

@@ -1,4 +1,4 @@
-"""msccl_channels: which of MSCCL's channels each connection uses.
+"""channels: which of MSCCL's channels each connection uses.
 
 A connection is (source, destination, channel), and a thread block has one channel for both its
 directions; so connections that blocks join share one. The runtimes hold at most 32 sending and

@@ -1,4 +1,4 @@
-"""msccl_steps: a staged Plan as MSCCL's thread blocks and steps, before any text.
+"""steps: a staged Plan as MSCCL's thread blocks and steps, before any text.
 
 A primitive becomes one step; a primitive that the wanted kind of call skips (`Guard`) leaves
 only the order it stood for: what waited for it waits for what it waited for. A wait becomes the

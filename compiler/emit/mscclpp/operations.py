@@ -1,4 +1,4 @@
-"""mscclpp_ops: a direct Plan as MSCCL++ operations and what orders them, before any text.
+"""operations: a direct Plan as MSCCL++ operations and what orders them, before any text.
 
 The executor has no dependency edges (msccl-formats §7). Between two ranks order is a
 memory channel: the k-th wait on it returns after the k-th signal. Between two thread blocks of

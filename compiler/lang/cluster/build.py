@@ -15,7 +15,7 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, Csr, starts
 from hccc.ir.topology import F8, Device, Level, Rate, Rates, Topology
 from hccc.lang.cluster.site import Between, Degraded, Entry, Kind, Site, Tier
-from hccc.lang.transfer.syntax import Mistake
+from hccc.lang.mistakes import Mistake
 
 
 @dataclass(slots=True)
@@ -340,7 +340,7 @@ def _slowed(entry: Degraded, alpha: float) -> list[float]:
 
 
 def _table(rates: Rates) -> F8:
-    return np.stack([rates.bandwidth, rates.lanes, rates.alpha], axis=1)
+    return np.stack([rates.bandwidth, rates.parallel, rates.alpha], axis=1)
 
 
 def _rates(table: F8) -> Rates:
@@ -348,7 +348,7 @@ def _rates(table: F8) -> Rates:
 
 
 def _pick(rates: Rates, rows: B1) -> Rates:
-    return Rates(rates.bandwidth[rows], rates.lanes[rows], rates.alpha[rows])
+    return Rates(rates.bandwidth[rows], rates.parallel[rows], rates.alpha[rows])
 
 
 def _compressed(domain: I4) -> I8:

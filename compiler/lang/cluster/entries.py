@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hccc.lang.cluster.shapes import Speed, arrow, ids, sides, speed, unwrapped
 from hccc.lang.cluster.text import Arrow, Group, Num, Range, Value
-from hccc.lang.transfer.syntax import Mistake
+from hccc.lang.mistakes import Mistake
 
 PAIR = "((0,1), (2,3) >-> (16,1))"
 Made = tuple[list[int], list[int], Speed]  # the GPUs at both sides (or all, and none); how fast
@@ -78,5 +78,6 @@ def _repetitions(key: str, made: list[Made]) -> Iterator[tuple[str, Speed]]:
             yield "a mesh links two GPUs or more", s
         names = {(*a, *b)} if key == "direct" else {(x,) for x in a} if key != "switch" else set()
         for pair in sorted(names & seen):
-            yield f"{'the link' if key == 'direct' else 'GPU'} {pair} has two of these", s
+            who = f"the link {pair}" if key == "direct" else f"GPU {pair[0]}"
+            yield f"{who} has two of these", s
         seen |= names

@@ -59,7 +59,7 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
 from hccc.lang.cluster.site import Site, read_site
 from hccc.lang.cluster.text import parse_defines
-from hccc.lang.transfer.syntax import Mistake
+from hccc.lang.mistakes import Mistake
 from hccc.library import shipped
 from hccc.network.graph import apart
 

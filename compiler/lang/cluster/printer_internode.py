@@ -43,7 +43,7 @@ def _direct(t: Topology) -> dict[tuple[int, ...], list[str]]:
     kind = np.zeros(len(away), np.int64)
     for column in (
         x > y, t.local[t.link_src[away]], t.local[t.link_dst[away]],
-        t.links.bandwidth[away], t.links.lanes[away], t.links.alpha[away],
+        t.links.bandwidth[away], t.links.parallel[away], t.links.alpha[away],
     ):  # fmt: skip
         values, value = np.unique(column, return_inverse=True)
         kind = np.unique(kind * len(values) + value, return_inverse=True)[1]
@@ -183,7 +183,7 @@ def _same(g: _Groups, i: int, nodes: I8, model: I8) -> int | None:
         if not allowed[s][np.repeat(entry, counts), member].all() or allowed[s][:, least:].any():
             return None
     alike = mine + t.first_switch, g.number[model][entry] + t.first_switch
-    for values in (t.shared.bandwidth, t.shared.lanes, t.shared.alpha):
+    for values in (t.shared.bandwidth, t.shared.parallel, t.shared.alpha):
         if (values[alike[0]] != values[alike[1]]).any():
             return None
     return end

@@ -16,7 +16,7 @@ def number(value: float) -> str:
 
 def rate(r: Rate) -> str:
     """`(25, 2, 0.7)`."""
-    return f"({number(r.bandwidth)}, {r.lanes}, {number(r.alpha)})"
+    return f"({number(r.bandwidth)}, {r.parallel}, {number(r.alpha)})"
 
 
 def numbers(found: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hccc.lang.cluster.text import Arrow, Group, List, Map, Measure, Num, Range, Times, Value, Word
 from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.transfer.syntax import At, Mistake
+from hccc.lang.mistakes import At, Mistake
 
 MAX_RATE = 1e6  # GB/s
 MAX_ALPHA = 1e6  # µs

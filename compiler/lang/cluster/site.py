@@ -36,7 +36,7 @@ from hccc.lang.cluster.shapes import (
 )
 from hccc.lang.cluster.text import Arrow, Define, Group, Times, Value, Word
 from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.transfer.syntax import At, Mistake
+from hccc.lang.mistakes import At, Mistake
 
 MAX_RANKS = 1 << 16
 MAX_TIERS = 4096

@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken
-from lark.lexer import Lexer
 
 from hccc.lang.complaint import clip
-from hccc.lang.transfer.syntax import At, Mistake
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.tables import place, tables
 
 MAX_TOKENS = 1 << 18
 MAX_BRACKETS = 32
@@ -173,11 +173,11 @@ def _tokens(text: str) -> Iterator[Token]:
         count += 1
         if count > MAX_TOKENS:
             raise Mistake(
-                "E037", f"this file is too long: more than {MAX_TOKENS:,} words", _at(token)
+                "E037", f"this file is too long: more than {MAX_TOKENS:,} words", place(token)
             )
         yield token
     if opened:
-        raise Mistake("E032", f"this `{opened[-1]}` is never closed", _at(opened[-1]))
+        raise Mistake("E032", f"this `{opened[-1]}` is never closed", place(opened[-1]))
 
 
 def _token(value: str, kind: str, line: int, column: int) -> Token:
@@ -195,15 +195,15 @@ def _brackets(token: Token, opened: list[Token]) -> None:
         opened.append(token)
         if len(opened) > MAX_BRACKETS:
             message = f"brackets nest more than {MAX_BRACKETS} deep"
-            raise Mistake("E037", message, _at(token))
+            raise Mistake("E037", message, place(token))
     elif token in CLOSES:
         if not opened:
-            raise Mistake("E032", f"this `{token}` closes nothing", _at(token))
+            raise Mistake("E032", f"this `{token}` closes nothing", place(token))
         if opened.pop() != CLOSES[str(token)]:
-            raise Mistake("E032", f"this `{token}` closes another kind of bracket", _at(token))
+            raise Mistake("E032", f"this `{token}` closes another kind of bracket", place(token))
     elif token.type == "_DEFINE" and opened:
         message = f"this `{opened[-1]}` is never closed"
-        raise Mistake("E032", message, _at(opened[-1]), "the next `define` begins inside it")
+        raise Mistake("E032", message, place(opened[-1]), "the next `define` begins inside it")
 
 
 def _stray(text: str, pos: int, at: At) -> Mistake:
@@ -225,43 +225,21 @@ def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake
     found = "the end of the file" if token.type == "$END" else f"`{clip(token)}`"
     if before is None:
         help = "for example `define nodenum = 2`"
-        return Mistake("E030", f"a cluster is a list of `define`s, not {found}", _at(token), help)
+        return Mistake("E030", f"a cluster is a list of `define`s, not {found}", place(token), help)
     if "_DEFINE" in accepts and token.type == "NAME":
-        return Mistake("E030", f"every statement begins with `define`, not {found}", _at(token))
+        return Mistake("E030", f"every statement begins with `define`, not {found}", place(token))
     wanted = [word for kind, word in SAID.items() if kind in accepts - A_VALUE]
     if accepts >= A_VALUE:
         wanted.insert(0, "a value")
     elif "NAME" in accepts:
         wanted.insert(0, "a name")
     said = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if wanted[1:] else wanted)
-    return Mistake("E030", f"expected {said or 'nothing more'}, found {found}", _at(token))
-
-
-def _at(token: Token) -> At:
-    line, column = token.line or 1, token.column or 1
-    return At(line, column, column + max(1, len(token) if token.type != "$END" else 1))
-
-
-class _NoLexer(Lexer):
-    """Tokens are fed by hand; lark's own lexers would want patterns for them."""
-
-    def __init__(self, _conf: object) -> None: ...
-
-    def lex(self, *_: object) -> Any:
-        """No tokens of its own."""
-        return iter(())
+    return Mistake("E030", f"expected {said or 'nothing more'}, found {found}", place(token))
 
 
 @cache
 def _parser() -> Lark:
-    return Lark.open_from_package(
-        "hccc.lang.cluster",
-        "cluster.lark",
-        parser="lalr",
-        lexer=_NoLexer,
-        transformer=_Builder(),
-        maybe_placeholders=False,
-    )
+    return tables("hccc.lang.cluster", "cluster.lark", _Builder())
 
 
 class _Builder(Transformer[Token, Any]):
@@ -271,19 +249,19 @@ class _Builder(Transformer[Token, Any]):
         return items
 
     def define(self, items: list[Any]) -> Define:
-        return Define(str(items[0]), _at(items[0]), items[1])
+        return Define(str(items[0]), place(items[0]), items[1])
 
     def number(self, items: list[Token]) -> Num:
-        return Num(float(items[0]), str(items[0]).isdecimal(), _at(items[0]))
+        return Num(float(items[0]), str(items[0]).isdecimal(), place(items[0]))
 
     def measure(self, items: list[Token]) -> Measure:
-        return Measure(float(items[0]), str(items[1]), _at(items[0]).to(_at(items[1])))
+        return Measure(float(items[0]), str(items[1]), place(items[0]).to(place(items[1])))
 
     def word(self, items: list[Token]) -> Word:
-        return Word(str(items[0]), False, _at(items[0]))
+        return Word(str(items[0]), False, place(items[0]))
 
     def string(self, items: list[Token]) -> Word:
-        return Word(str(items[0])[1:-1], True, _at(items[0]))
+        return Word(str(items[0])[1:-1], True, place(items[0]))
 
     def range(self, items: list[Any]) -> Range:
         return Range(items[0], items[1], items[0].at.to(items[1].at))
@@ -296,19 +274,19 @@ class _Builder(Transformer[Token, Any]):
         return Arrow(left, right, sign == ">->", left.at.to(right.at))
 
     def group(self, items: list[Any]) -> Group:
-        return Group(tuple(items[1:-1]), _at(items[0]).to(_at(items[-1])))
+        return Group(tuple(items[1:-1]), place(items[0]).to(place(items[-1])))
 
     def pointed(self, items: list[Any]) -> Arrow:
-        at = _at(items[0]).to(_at(items[-1]))
+        at = place(items[0]).to(place(items[-1]))
         left, sign, right = items[1:-3], items[-3], items[-2]
         whole = left[0] if len(left) == 1 else Group(tuple(left), left[0].at.to(left[-1].at))
         return Arrow(whole, right, sign == ">->", at)
 
     def bracket(self, items: list[Any]) -> List:
-        return List(tuple(items[1:-1]), _at(items[0]).to(_at(items[-1])))
+        return List(tuple(items[1:-1]), place(items[0]).to(place(items[-1])))
 
     def pair(self, items: list[Any]) -> tuple[Word, Value]:
-        return Word(str(items[0]), False, _at(items[0])), items[1]
+        return Word(str(items[0]), False, place(items[0])), items[1]
 
     def map(self, items: list[Any]) -> Map:
-        return Map(tuple(items[1:-1]), _at(items[0]).to(_at(items[-1])))
+        return Map(tuple(items[1:-1]), place(items[0]).to(place(items[-1])))

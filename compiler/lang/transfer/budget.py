@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hccc.lang.transfer.syntax import At, Mistake
+from hccc.lang.mistakes import At, Mistake
 
 MAX_ITERATIONS = 1 << 28
 MAX_ONE_BY_ONE = 1 << 20
@@ -28,9 +28,9 @@ class Budget:
     transfers: int = 0
     work: int = 0
 
-    def spend(self, lanes: int) -> None:
-        """One operation over `lanes` lanes."""
-        self.work += OVERHEAD if lanes == 1 else ARRAY_OVERHEAD + lanes
+    def spend(self, iterations: int) -> None:
+        """One operation over `iterations` iterations."""
+        self.work += OVERHEAD if iterations <= 1 else ARRAY_OVERHEAD + iterations
         if self.work > MAX_WORK:
             raise TooMuch("E114", "evaluating this program takes too long", help=_SMALLER)
 

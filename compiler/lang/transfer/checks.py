@@ -8,14 +8,15 @@ import numpy as np
 
 from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective
-from hccc.lang.transfer.syntax import At, Table, Transfer
-from hccc.lang.transfer.values import Fault, Value, bounds, first, lane_value, tight
+from hccc.lang.mistakes import At
+from hccc.lang.transfer.syntax import Table, Transfer
+from hccc.lang.transfer.values import Fault, Value, bounds, first, iteration_value, tight
 
 MAX_STEP = 2**31 - 1
 
 
 def check_transfer(stmt: Transfer, values: Sequence[Value], collective: Collective) -> None:
-    """Raises `Fault` for the first lane with a bad rank, chunk or step."""
+    """Raises `Fault` for the first iteration with a bad rank, chunk or step."""
     if stmt.reduces and not collective.reduces:
         raise _no_reduction(collective).placed(stmt.op_at)
     src, dst, _, _ = values
@@ -42,8 +43,8 @@ def _no_reduction(collective: Collective) -> Fault:
     return Fault(0, "E109", message, "use recv")
 
 
-def _to_itself(rank: Value, lane: int) -> Fault:
-    return Fault(lane, "E107", f"rank {lane_value(rank, lane)} transfers to itself")
+def _to_itself(rank: Value, iteration: int) -> Fault:
+    return Fault(iteration, "E107", f"rank {iteration_value(rank, iteration)} transfers to itself")
 
 
 def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
@@ -54,9 +55,9 @@ def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
     if low >= 0 and high < end:
         return
     data = np.atleast_1d(np.asarray(_raw(value)))
-    lane = first((data < 0) | (data >= end))
-    message = f"{what} {lane_value(value, lane)} is not in 0..{end - 1}"
-    raise Fault(lane, code, message).placed(at)
+    iteration = first((data < 0) | (data >= end))
+    message = f"{what} {iteration_value(value, iteration)} is not in 0..{end - 1}"
+    raise Fault(iteration, code, message).placed(at)
 
 
 def check_table(table: Table, collective: Collective) -> None:

@@ -1,9 +1,10 @@
 """Running a program over whole arrays of loop iterations.
 
-`for` turns the n lanes around it into one lane per iteration, in batches of at most `MAX_LANES`,
-and runs its body once for all of them. Loops that carry a variable from one iteration to the next
-run one iteration at a time, still over all lanes around them. Errors are those of a one-by-one
-execution: when a batch fails in some lane it is run again for the lanes before, until none fails.
+A `for` inside n iterations of the loops around it makes batches of at most `MAX_BATCH` of its own
+iterations, over all n, and runs its body once for a batch. A loop that carries a variable from one
+iteration to the next runs them one after the other, each still over all n around it. Errors are
+those of a one-by-one execution: when a batch fails in some iteration it is run again for the
+iterations before that, until none fails.
 
 Cost: about 25 array operations per transfer of a hierarchical mesh, some 50 ns.
 """
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.ir.arrays import B1, I8
 from hccc.ir.collective import Collective
 from hccc.lang.transfer import ranges
@@ -21,52 +23,85 @@ from hccc.lang.transfer.budget import Budget, TooMuch
 from hccc.lang.transfer.checks import check_table, check_transfer
 from hccc.lang.transfer.expressions import Expressions
 from hccc.lang.transfer.iterations import Chunk, Frame
+from hccc.lang.transfer.lists import Thing
 from hccc.lang.transfer.liveness import Liveness, reads_of
-from hccc.lang.transfer.ranges import Range
+from hccc.lang.transfer.ranges import Over
 from hccc.lang.transfer.sink import Sink
-from hccc.lang.transfer.syntax import Assign, Expr, For, If, Stmt, Table, Transfer, names_in
-from hccc.lang.transfer.values import Fault, Ints, Value, bounds, lane_value, take, tight, truth
+from hccc.lang.transfer.syntax import Assign, Expr, For, If, Steps, Stmt, Table, Transfer, names_in
+from hccc.lang.transfer.values import (
+    Fault,
+    Ints,
+    Value,
+    bounds,
+    iteration_value,
+    take,
+    tight,
+    truth,
+)
 
-MAX_LANES = 1 << 16  # arrays of half a megabyte stay in the cache, and lanes sort as 16 bits
+MAX_BATCH = 1 << 16  # arrays of half a megabyte stay in the cache, and sort as 16 bits
 MAX_ELEMENTS = 1 << 27  # of all variables of all nested frames together: 1 GiB
 ROWS_PER_BATCH = 1 << 20
-FIRST_LANES = 64  # of a loop around loops, before it is known how much they emit
+FIRST_BATCH = 64  # of a loop around loops, before it is known how much they emit
 
 
 def evaluate(
-    body: Sequence[Stmt], header: Mapping[str, int], collective: Collective, sink: Sink
+    body: Sequence[Stmt], given: Mapping[str, Thing], collective: Collective, sink: Sink
 ) -> list[Chunk]:
     """All that `body` emits, in program order. Raises `Fault` or `TooMuch`."""
-    return _Evaluator(body, header, collective, sink).run(header)
+    return _Evaluator(body, given, collective, sink).run(given)
+
+
+def assign(stmt: Assign, frame: Frame, expressions: Expressions) -> None:
+    """Runs one assignment: all its values first, then its targets."""
+    frame.budget.spend(1)
+    values = [expressions.thing(value, frame) for value in stmt.values]
+    for target, value in zip(stmt.targets, values, strict=True):
+        frame.assign(target, value)
+
+
+class Constants:
+    """What the assignments above a header give, in `values`. Raises `Fault` or `TooMuch`."""
+
+    def __init__(self, statements: Sequence[Assign]) -> None:
+        self.values: dict[str, Thing] = {}
+        self._frame = Frame(1, self.values, Budget())
+        names = [name for stmt in statements for name in stmt.targets]
+        self._expressions = Expressions(self._frame.budget, names)
+        for stmt in statements:
+            assign(stmt, self._frame, self._expressions)
+
+    def number(self, expr: Expr) -> int:
+        """The value of an expression that only reads constants. Raises as the constructor."""
+        return iteration_value(self._expressions.value(expr, self._frame), 0)
 
 
 class _Evaluator:
     def __init__(
-        self, body: Sequence[Stmt], header: Mapping[str, int], collective: Collective, sink: Sink
+        self, body: Sequence[Stmt], given: Mapping[str, Thing], collective: Collective, sink: Sink
     ) -> None:
         self._body, self._collective, self._sink = body, collective, sink
         self._live = Liveness(body)
         self._budget = Budget()
-        names = self._live.names | set(header)
+        names = self._live.names | set(given)
         self._expressions = Expressions(self._budget, names)
-        deep = (len(names) + 1) * (self._live.depth + self._live.deepest)
-        self._max_lanes = max(1, min(MAX_LANES, MAX_ELEMENTS // deep))
-        # How many lanes to give a loop: learnt from what it emitted in the batch before.
-        few = min(FIRST_LANES, self._max_lanes)
+        deep = (len(names) + self._live.elements + 1) * (self._live.depth + self._live.deepest)
+        self._max_batch = max(1, min(MAX_BATCH, MAX_ELEMENTS // deep))
+        # How many iterations to give a loop: learnt from what it emitted in the batch before.
+        few = min(FIRST_BATCH, self._max_batch)
         loops = self._live.loops.items()
-        self._width = {stmt: few if loop.nests else self._max_lanes for stmt, loop in loops}
+        self._width = {stmt: few if loop.nests else self._max_batch for stmt, loop in loops}
 
-    def run(self, header: Mapping[str, int]) -> list[Chunk]:
-        frame = Frame(1, dict(header))
+    def run(self, given: Mapping[str, Thing]) -> list[Chunk]:
+        frame = Frame(1, dict(given), self._budget)
         self._block(self._body, frame)
         return frame.emitted()
 
     def _block(self, block: Sequence[Stmt], frame: Frame) -> None:
         for stmt in block:
             match stmt:
-                case Assign(target, value):
-                    self._budget.spend(1)
-                    frame.assign(target, self._expressions.value(value, frame))
+                case Assign():
+                    assign(stmt, frame, self._expressions)
                 case Transfer():
                     self._transfer(stmt, frame)
                 case Table():
@@ -77,13 +112,14 @@ class _Evaluator:
                     self._if(stmt, frame)
 
     def _transfer(self, stmt: Transfer, frame: Frame) -> None:
-        values = [self._expressions.value(arg, frame) for arg in stmt.args]
+        found = {i: self._expressions.value(stmt.args[i], frame) for i in stmt.order}
+        values = [found[i] for i in range(len(stmt.args))]
         self._budget.spend(frame.n * 4)
         check_transfer(stmt, values, self._collective)
         self._budget.transfer(frame.n, stmt.at)
         chunk = self._sink.transfer(stmt, values, frame.n)
         if chunk:
-            frame.emit(chunk.lane, chunk.rows)
+            frame.emit(chunk.iteration, chunk.rows)
 
     def _table(self, stmt: Table, frame: Frame) -> None:
         self._budget.spend(len(stmt.line))
@@ -91,66 +127,73 @@ class _Evaluator:
         self._budget.transfer(len(stmt.line) * frame.n, stmt.at)
         chunk = self._sink.table(stmt, frame.n)
         if chunk:
-            frame.emit(chunk.lane, chunk.rows)
+            frame.emit(chunk.iteration, chunk.rows)
 
     def _if(self, stmt: If, frame: Frame) -> None:
-        """Each branch runs for the lanes that its condition, and those before, leave it."""
+        """Each branch runs for the iterations that its condition, and those before, leave it."""
         choice = self._live.choices[stmt]
-        lanes = np.arange(frame.n)
+        iterations = np.arange(frame.n)
         for condition, block in stmt.branches:
-            chosen = self._condition(condition, frame, lanes)
-            self._part(block, frame, lanes[chosen], choice.exposed, choice.keep)
-            lanes = lanes[~chosen]
-            if not len(lanes):
+            chosen = self._condition(condition, frame, iterations)
+            self._part(block, frame, iterations[chosen], choice.exposed, choice.keep)
+            iterations = iterations[~chosen]
+            if not len(iterations):
                 return
-        self._part(stmt.otherwise, frame, lanes, choice.exposed, choice.keep)
+        self._part(stmt.otherwise, frame, iterations, choice.exposed, choice.keep)
 
-    def _condition(self, condition: Expr, frame: Frame, lanes: I8) -> B1:
-        whole = len(lanes) == frame.n
-        part = frame if whole else frame.child(lanes, names_in(condition))
+    def _condition(self, condition: Expr, frame: Frame, iterations: I8) -> B1:
+        whole = len(iterations) == frame.n
+        part = frame if whole else frame.child(iterations, names_in(condition))
         self._budget.spend(part.n)
         try:
             return np.broadcast_to(truth(self._expressions.value(condition, part)), part.n)
         except Fault as fault:
-            fault.lane = int(lanes[fault.lane])
+            fault.iteration = int(iterations[fault.iteration])
             raise
 
     def _part(
         self,
         block: Sequence[Stmt],
         frame: Frame,
-        lanes: I8,
+        iterations: I8,
         reads: frozenset[str],
         keep: frozenset[str],
     ) -> None:
-        """Runs `block` in some lanes of `frame`."""
-        if len(lanes) == frame.n:
+        """Runs `block` in some iterations of `frame`."""
+        if len(iterations) == frame.n:
             return self._block(block, frame)
-        if not len(lanes) or not block:
+        if not len(iterations) or not block:
             return
-        part = frame.child(lanes, reads)
+        part = frame.child(iterations, reads)
         try:
             self._block(block, part)
         except Fault as fault:
-            fault.lane = int(lanes[fault.lane])
+            fault.iteration = int(iterations[fault.iteration])
             raise
-        frame.adopt(part, lanes, keep)
+        if part is None:
+            raise InternalError("a batch without iterations")
+        frame.adopt(part, iterations, keep)
         for chunk in part.emitted():
-            frame.emit(lanes[chunk.lane], chunk.rows)
+            frame.emit(iterations[chunk.iteration], chunk.rows)
 
-    def _range(self, stmt: For, frame: Frame) -> tuple[Range, Value]:
-        """The range of a loop, and how many iterations that is in every lane."""
-        limits = stmt.start, stmt.stop, stmt.step
-        start, stop, step = (self._expressions.value(limit, frame) for limit in limits)
+    def _over(self, stmt: For, frame: Frame) -> tuple[Over, Value]:
+        """What a loop runs over, and how many iterations it makes in each of `frame`."""
+        over: Over
+        match stmt.over:
+            case Steps():
+                start, stop, step = (self._expressions.value(x, frame) for x in stmt.limits())
+                over = start, stop, step
+            case expr:
+                over = self._expressions.numbers(expr, frame)
         try:
-            return (start, stop, step), ranges.lengths((start, stop, step), frame.n)
+            return over, ranges.lengths(over, frame.n)
         except Fault as fault:
             raise fault.placed(stmt.at) from None
 
     def _foresee(self, stmt: For, frame: Frame, times: int) -> None:
         """Refuses, before any of it runs, a nest whose loops do not depend on each other."""
         try:
-            counts = self._range(stmt, frame)[1]
+            counts = self._over(stmt, frame)[1]
         except Fault:
             return  # where it is reached, if it is, this is an error of its own
         if not isinstance(counts, int):
@@ -168,7 +211,7 @@ class _Evaluator:
                     pass
 
     def _for(self, stmt: For, frame: Frame) -> None:
-        over, counts = self._range(stmt, frame)
+        over, counts = self._over(stmt, frame)
         if self._live.loops[stmt].nests:
             self._foresee(stmt, frame, 1)
         self._budget.iterate(ranges.total(counts, frame.n), stmt.at)
@@ -177,80 +220,81 @@ class _Evaluator:
         else:
             self._all_at_once(stmt, over, counts, frame)
 
-    def _one_by_one(self, stmt: For, over: Range, counts: Value, frame: Frame) -> None:
+    def _one_by_one(self, stmt: For, over: Over, counts: Value, frame: Frame) -> None:
         loop = self._live.loops[stmt]
         rounds = bounds(tight(counts))[1]
         self._budget.iterate_one_by_one(rounds, loop.carried[0], stmt.at)
         every = np.arange(frame.n)
         for turn in range(rounds):
-            lanes = every if isinstance(counts, int) else np.flatnonzero(counts.data > turn)
-            self._turn(stmt, over, turn, frame, lanes)
+            iterations = every if isinstance(counts, int) else np.flatnonzero(counts.data > turn)
+            self._turn(stmt, over, turn, frame, iterations)
 
-    def _turn(self, stmt: For, over: Range, turn: int, frame: Frame, lanes: I8) -> None:
-        """One iteration of a carrying loop, in the lanes that get that far."""
+    def _turn(self, stmt: For, over: Over, turn: int, frame: Frame, iterations: I8) -> None:
+        """One iteration of a carrying loop, in the iterations that get that far."""
         loop = self._live.loops[stmt]
-        whole = len(lanes) == frame.n
+        whole = len(iterations) == frame.n
         if whole:
-            part = Frame(frame.n, frame.env, frame.gaps)
+            part = Frame(frame.n, frame.env, self._budget, frame.gaps)
         else:
-            part = frame.child(lanes, loop.body.exposed)
-        value = ranges.in_turn(over, turn, lanes)
+            part = frame.child(iterations, loop.body.exposed)
+        value = ranges.in_turn(over, turn, iterations)
         part.assign(stmt.target, value)
         try:
             self._block(stmt.body, part)
         except Fault as fault:
-            fault.loops.insert(0, (stmt.target, lane_value(value, fault.lane)))
-            fault.lane = int(lanes[fault.lane])
+            fault.loops.insert(0, (stmt.target, iteration_value(value, fault.iteration)))
+            fault.iteration = int(iterations[fault.iteration])
             raise
         if not whole:
-            frame.adopt(part, lanes, loop.keep)
-        self._hand_over(part, frame, lanes, value)
+            frame.adopt(part, iterations, loop.keep)
+        self._hand_over(part, frame, iterations, value)
 
-    def _all_at_once(self, stmt: For, over: Range, counts: Value, frame: Frame) -> None:
+    def _all_at_once(self, stmt: For, over: Over, counts: Value, frame: Frame) -> None:
         total = ranges.total(counts, frame.n)
         begin = 0
         while begin < total:
             end = min(begin + self._width[stmt], total)
-            lane, turn = ranges.owners(counts, begin, end)
+            iteration, turn = ranges.owners(counts, begin, end)
             before = self._budget.transfers
-            self._batch(stmt, frame, lane, ranges.variable(over, lane, turn))
-            rows_a_lane = (self._budget.transfers - before) // (end - begin)
-            fitting = ROWS_PER_BATCH // max(1, rows_a_lane)
-            self._width[stmt] = max(1, min(self._max_lanes, fitting))
+            self._batch(stmt, frame, iteration, ranges.variable(over, iteration, turn))
+            rows_an_iteration = (self._budget.transfers - before) // (end - begin)
+            fitting = ROWS_PER_BATCH // max(1, rows_an_iteration)
+            self._width[stmt] = max(1, min(self._max_batch, fitting))
             begin = end
 
-    def _batch(self, stmt: For, frame: Frame, lane: I8, variable: Ints) -> None:
+    def _batch(self, stmt: For, frame: Frame, iteration: I8, variable: Ints) -> None:
         """Runs the body for one batch of iterations. Raises the first `Fault` in program order."""
         transfers = self._budget.transfers
         fault: Fault | None = None
-        n = len(lane)
+        part: Frame | None = None
+        n = len(iteration)
         while n:
             self._budget.transfers = transfers
             try:
-                part = self._iterations(stmt, frame, lane[:n], take(variable, slice(n)))
+                part = self._iterations(stmt, frame, iteration[:n], take(variable, slice(n)))
                 break
             except Fault as found:
-                fault, n = found, found.lane
+                fault, n = found, found.iteration
             except TooMuch:
                 if not fault:
                     raise
                 break
         if fault:
-            fault.loops.insert(0, (stmt.target, lane_value(variable, fault.lane)))
-            fault.lane = int(lane[fault.lane])
+            fault.loops.insert(0, (stmt.target, iteration_value(variable, fault.iteration)))
+            fault.iteration = int(iteration[fault.iteration])
             raise fault
-        frame.adopt(part, lane, self._live.loops[stmt].keep)
-        self._hand_over(part, frame, lane, variable)
+        frame.adopt(part, iteration, self._live.loops[stmt].keep)
+        self._hand_over(part, frame, iteration, variable)
 
-    def _iterations(self, stmt: For, frame: Frame, lane: I8, variable: Value) -> Frame:
-        part = frame.child(lane, self._live.loops[stmt].body.exposed)
+    def _iterations(self, stmt: For, frame: Frame, iteration: I8, variable: Value) -> Frame:
+        part = frame.child(iteration, self._live.loops[stmt].body.exposed)
         part.assign(stmt.target, variable)
         self._budget.spend(part.n)
         self._block(stmt.body, part)
         return part
 
-    def _hand_over(self, part: Frame, frame: Frame, lanes: I8, variable: Value) -> None:
+    def _hand_over(self, part: Frame, frame: Frame, iterations: I8, variable: Value) -> None:
         """What the iterations `part` of a loop emitted becomes what `frame` emitted."""
         for chunk in part.emitted():
-            rows = self._sink.leave(chunk.rows, variable, chunk.lane)
-            frame.emit(lanes[chunk.lane], rows)
+            rows = self._sink.leave(chunk.rows, variable, chunk.iteration)
+            frame.emit(iterations[chunk.iteration], rows)

@@ -1,4 +1,4 @@
-"""Evaluating expressions in all lanes of a frame."""
+"""Evaluating expressions in all iterations of a frame."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hccc.ir.arrays import B1
+from hccc.ir.arrays import B1, I8
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.transfer.budget import Budget
 from hccc.lang.transfer.iterations import Frame
-from hccc.lang.transfer.syntax import Call, Chain, Expr, Logic, Name, Number, Prefix, Text
+from hccc.lang.transfer.lists import Lists, Mixed, Thing, display, elements, index, merged, varies
+from hccc.lang.transfer.syntax import (
+    Call,
+    Chain,
+    Conditional,
+    Expr,
+    Index,
+    Items,
+    Logic,
+    Name,
+    Number,
+    Prefix,
+    Text,
+)
 from hccc.lang.transfer.values import (
     BINARY,
     HIGH,
@@ -18,6 +31,7 @@ from hccc.lang.transfer.values import (
     Fault,
     Ints,
     Value,
+    absolute,
     as_array,
     first,
     invert,
@@ -26,6 +40,8 @@ from hccc.lang.transfer.values import (
     negate,
     truth,
 )
+
+MIXTURE = "{} is a list in some iterations and a number, or another kind of list, in others"
 
 
 class Expressions:
@@ -36,7 +52,17 @@ class Expressions:
         self._names = sorted(names)
 
     def value(self, expr: Expr, frame: Frame) -> Value:
-        """The value in every lane. Raises `Fault` with the first lane in which it fails."""
+        """The number in every iteration. Raises `Fault` for the first it fails in."""
+        return self._number(expr, self.thing(expr, frame))
+
+    def _number(self, expr: Expr, found: Thing) -> Value:
+        if isinstance(found, int | Ints):
+            return found
+        help = "index it, `x[0]`, or ask for its `len(x)`"
+        raise Fault(0, "E117", "a list cannot be used as a number", help).placed(expr.at)
+
+    def thing(self, expr: Expr, frame: Frame) -> Thing:
+        """The number or list in every iteration. Raises as `value` does."""
         match expr:
             case Name():
                 return self._name(expr, frame)
@@ -50,39 +76,126 @@ class Expressions:
                 return self._prefix(expr, frame)
             case Logic():
                 return self._logic(expr, frame)
-            case Call(function, args):
-                select = minimum if function == "min" else maximum
-                result = self.value(args[0], frame)
-                for arg in args[1:]:
-                    self._budget.spend(frame.n)
-                    result = select(result, self.value(arg, frame))
-                return result
+            case Call():
+                return self._call(expr, frame)
+            case Index():
+                return self._index(expr, frame)
+            case Items():
+                return self._items(expr, frame)
+            case Conditional():
+                return self._conditional(expr, frame)
             case Text(_, at):
                 raise Fault(0, "E014", "a string cannot be used as a number").placed(at)
 
-    def _name(self, name: Name, frame: Frame) -> Value:
+    def list_of(self, expr: Expr, frame: Frame, wanted: str, help: str | None = None) -> Lists:
+        """The list in every iteration; `wanted`: what needs one. Raises as `value` does."""
+        found = self.thing(expr, frame)
+        if isinstance(found, Lists):
+            return found
+        shown = f"`{clip(expr.id)}`" if isinstance(expr, Name) else "this"
+        raise Fault(0, "E118", f"{wanted}, and {shown} is a number", help).placed(expr.at)
+
+    def numbers(self, expr: Expr, frame: Frame) -> Lists:
+        """The list of numbers that a loop runs over. Raises as `value` does."""
+        help = "`for i in range(n):`, or range(first, end) or range(first, end, stride)"
+        found = self.list_of(expr, frame, "a loop runs over range(...) or a list", help)
+        if isinstance(found.items, Ints):
+            return found
+        help = "loop over its positions: `for i in range(len(x)):`, and `x[i]` is a list"
+        message = "a loop runs over a list of numbers, and this is a list of lists"
+        raise Fault(0, "E117", message, help).placed(expr.at)
+
+    def _call(self, call: Call, frame: Frame) -> Value:
+        if call.function == "len":
+            return self.list_of(call.args[0], frame, "len(...) is of a list").length
+        result = self.value(call.args[0], frame)
+        if call.function == "abs":
+            self._budget.spend(frame.n)
+            try:
+                return absolute(result)
+            except Fault as fault:
+                raise fault.placed(call.at) from None
+        select = minimum if call.function == "min" else maximum
+        for arg in call.args[1:]:
+            self._budget.spend(frame.n)
+            result = select(result, self.value(arg, frame))
+        return result
+
+    def _index(self, expr: Index, frame: Frame) -> Thing:
+        found = self.list_of(expr.base, frame, "only a list has elements")
+        position = self.value(expr.position, frame)
+        self._budget.spend(frame.n)
+        try:
+            return index(found, position)
+        except Fault as fault:
+            raise fault.placed(expr.position.at) from None
+
+    def _items(self, expr: Items, frame: Frame) -> Lists:
+        values = [self.thing(item, frame) for item in expr.items]
+        self._budget.spend(sum(map(elements, values)))
+        self._budget.spend(len(values) * (frame.n if any(map(varies, values)) else 1))
+        try:
+            return display(values, frame.n)
+        except Fault as fault:
+            raise fault.placed(expr.at) from None
+
+    def _conditional(self, expr: Conditional, frame: Frame) -> Thing:
+        """Each branch is evaluated only in the iterations that want its value."""
+        self._budget.spend(frame.n)
+        chosen = truth(self.value(expr.condition, frame))
+        if isinstance(chosen, bool):
+            return self.thing(expr.then if chosen else expr.otherwise, frame)
+        result: Thing | None = None
+        for branch, here in (
+            (expr.then, np.flatnonzero(chosen)),
+            (expr.otherwise, np.flatnonzero(~chosen)),
+        ):
+            if len(here) == frame.n:
+                return self.thing(branch, frame)
+            if len(here):
+                value = self._part(branch, frame, here, expr.reads)
+                self._budget.spend(elements(result) + elements(value))
+                result = merged(result, value, here, frame.n)
+        if result is None or isinstance(result, Mixed):
+            raise Fault(0, "E119", MIXTURE.format("this")).placed(expr.at)
+        return result
+
+    def _part(self, expr: Expr, frame: Frame, here: I8, reads: frozenset[str]) -> Thing:
+        """The value in some iterations of `frame`."""
+        try:
+            return self.thing(expr, frame.child(here, reads))
+        except Fault as fault:
+            fault.iteration = int(here[fault.iteration])
+            raise
+
+    def _name(self, name: Name, frame: Frame) -> Thing:
         if name.id not in frame.env:
             raise self._unknown(name, 0)
         if name.id in frame.gaps:
             raise self._unknown(name, first(~frame.gaps[name.id]))
-        return frame.env[name.id]
+        found = frame.env[name.id]
+        if isinstance(found, Mixed):
+            help = "give it another name where it is a list"
+            fault = Fault(0, "E119", MIXTURE.format(f"`{clip(name.id)}`"), help)
+            raise fault.placed(name.at)
+        return found
 
-    def _unknown(self, name: Name, lane: int) -> Fault:
+    def _unknown(self, name: Name, iteration: int) -> Fault:
         shown = clip(name.id)
         if name.id in self._names:
-            fault = Fault(lane, "E101", f"`{shown}` has no value yet when this is reached")
+            fault = Fault(iteration, "E101", f"`{shown}` has no value yet when this is reached")
         else:
             near = did_you_mean(name.id, self._names)
             help = f"did you mean `{near[0]}`?" if near else None
-            fault = Fault(lane, "E101", f"there is no variable `{shown}`", help)
+            fault = Fault(iteration, "E101", f"there is no variable `{shown}`", help)
         return fault.placed(name.at)
 
     def _chain(self, chain: Chain, frame: Frame) -> Value:
         result = self.value(chain.first, frame)
         for link in chain.links:
             operand = self.value(link.operand, frame)
-            lanes = 1 if isinstance(result, int) and isinstance(operand, int) else frame.n
-            self._budget.spend(lanes)
+            iterations = 1 if isinstance(result, int) and isinstance(operand, int) else frame.n
+            self._budget.spend(iterations)
             try:
                 result = BINARY[link.op](result, operand)
             except Fault as fault:
@@ -105,7 +218,7 @@ class Expressions:
             raise fault.placed(prefix.at) from None
 
     def _logic(self, logic: Logic, frame: Frame) -> Value:
-        """Each operand is evaluated only in the lanes that the ones before left undecided."""
+        """Each operand is evaluated only in the iterations that the ones before left undecided."""
         settled = logic.op == "or"  # the truth that ends the evaluation
         result: bool | B1 = truth(self.value(logic.operands[0], frame))
         for operand in logic.operands[1:]:
@@ -116,12 +229,7 @@ class Expressions:
             if isinstance(result, bool) or len(undecided) == frame.n:
                 result = truth(self.value(operand, frame))
                 continue
-            part = frame.child(undecided, logic.reads)
-            try:
-                value = self.value(operand, part)
-            except Fault as fault:
-                fault.lane = int(undecided[fault.lane])
-                raise
+            value = self._number(operand, self._part(operand, frame, undecided, logic.reads))
             result = result.copy()
-            result[undecided] = as_array(value, part.n) != 0
+            result[undecided] = as_array(value, len(undecided)) != 0
         return int(result) if isinstance(result, bool) else Ints(result.astype(np.int64), 0, 1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.names import objection
 from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.transfer.syntax import Algorithm, At, Mistake, Number, Pair, Text
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.transfer.syntax import Algorithm, Expr, Number, Pair, Text
 
 KEYS = (
     "nRanks",
@@ -54,9 +55,12 @@ class Header:
         return {**values, "Root": c.root} if c.rooted else values
 
 
-def check_header(algorithm: Algorithm) -> Header:
-    """The header of a program. Raises `Mistake` at the first wrong key or value."""
-    keys = _Keys(algorithm.pairs, algorithm.at)
+def check_header(algorithm: Algorithm, evaluated: Callable[[Expr], int]) -> Header:
+    """The header of a program. Raises `Mistake` at the first wrong key or value.
+
+    evaluated: the value of an expression of the constants above the header.
+    """
+    keys = _Keys(algorithm.pairs, algorithm.at, evaluated)
     n_ranks = keys.integer("nRanks", None, 2, MAX_RANKS)
     op = keys.op_type()
     gpus = keys.integer("GPUPerNode", n_ranks, 1, n_ranks)
@@ -74,8 +78,8 @@ def check_header(algorithm: Algorithm) -> Header:
 
 
 class _Keys:
-    def __init__(self, pairs: Sequence[Pair], at: At) -> None:
-        self._at = at
+    def __init__(self, pairs: Sequence[Pair], at: At, evaluated: Callable[[Expr], int]) -> None:
+        self._at, self._evaluated = at, evaluated
         self._pairs: dict[str, Pair] = {}
         for pair in pairs:
             if pair.key not in KEYS:
@@ -99,12 +103,13 @@ class _Keys:
         """The value of an integer key, within low..high."""
         if key not in self._pairs and default is not None:
             return default
-        match self._required(key).value:
-            case Number(value) if low <= value <= high:
-                return value
-            case Number(value):
-                raise Mistake("E012", f"{key}={value} is not in {low}..{high}", self.at(key))
-        raise Mistake("E012", f"{key} must be a plain integer", self.at(key))
+        given = self._required(key).value
+        if isinstance(given, Text):
+            raise Mistake("E012", f"{key} must be an integer, without quotes", given.at)
+        value = given.value if isinstance(given, Number) else self._evaluated(given)
+        if not low <= value <= high:
+            raise Mistake("E012", f"{key}={value} is not in {low}..{high}", given.at)
+        return value
 
     def _text(self, key: str) -> str:
         match self._required(key).value:

@@ -1,7 +1,7 @@
-"""Lanes: the loop iterations in flight, their variables, and the transfers they emitted.
+"""The loop iterations in flight, their variables, and the transfers they emitted.
 
-A `Frame` runs a block for `n` iterations at once. Its lanes are in program order, so sorting what
-was emitted by lane, stably, gives the order in which a one-by-one execution would have emitted it.
+A `Frame` runs a block for `n` iterations at once. They are in program order, so sorting what was
+emitted by iteration, stably, gives the order in which a one-by-one execution would have emitted it.
 """
 
 from __future__ import annotations
@@ -15,82 +15,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I8
-from hccc.lang.transfer.budget import MAX_TRANSFERS
-from hccc.lang.transfer.values import Ints, Value, as_array, bounds, lane_value, take
+from hccc.lang.transfer.budget import MAX_TRANSFERS, Budget
+from hccc.lang.transfer.lists import Thing, elements, merged, one, take
 
 MANY_CHUNKS = 1024
 MANY_ROWS = 1 << 20
-NO_LANES: I8 = np.broadcast_to(np.int64(0), MAX_TRANSFERS)  # lane 0 throughout, in no memory
+# Iteration 0 throughout, in no memory.
+ONLY_ITERATION: I8 = np.broadcast_to(np.int64(0), MAX_TRANSFERS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Emitted rows, sorted by lane: lane i8[len(rows)], rows what the sink makes."""
+    """Emitted rows, sorted by iteration: iteration i8[len(rows)], rows what the sink makes."""
 
-    lane: I8
+    iteration: I8
     rows: NDArray[Any]
 
 
 @dataclass(slots=True)
 class Frame:
-    """`n` lanes. A name not in `env` has no value; `gaps[name]` are the lanes where it has one."""
+    """`n` iterations. A name not in `env` has no value; `gaps[name]`: where it has one."""
 
     n: int
-    env: dict[str, Value]
+    env: dict[str, Thing]
+    budget: Budget
     gaps: dict[str, B1] = field(default_factory=dict)
     out: list[Chunk] = field(default_factory=list)
     packed: int = 0  # so many chunks of `out` are large enough
 
-    def child(self, lanes: I8, names: Iterable[str]) -> Frame:
-        """A frame whose lane i continues my lane `lanes[i]`, knowing only `names`."""
-        frame = Frame(len(lanes), {})
+    def child(self, iterations: I8, names: Iterable[str]) -> Frame:
+        """A frame whose iteration i continues my `iterations[i]`, knowing only `names`."""
+        frame = Frame(len(iterations), {}, self.budget)
         for name in names:
             if name in self.env:
-                frame.env[name] = take(self.env[name], lanes)
+                frame.env[name] = take(self.env[name], iterations)
                 if name in self.gaps:
-                    frame.gaps[name] = self.gaps[name][lanes]
+                    frame.gaps[name] = self.gaps[name][iterations]
         return frame
 
-    def assign(self, name: str, value: Value) -> None:
-        """Sets a variable in every lane."""
+    def assign(self, name: str, value: Thing) -> None:
+        """Sets a variable in every iteration."""
         self.env[name] = value
         self.gaps.pop(name, None)
 
-    def adopt(self, child: Frame, lanes: I8, names: Iterable[str]) -> None:
-        """Takes over what `child` assigned to `names`; of several lanes the last one counts."""
+    def adopt(self, child: Frame, iterations: I8, names: Iterable[str]) -> None:
+        """Takes over what `child` assigned to `names`; of several, the last one counts."""
         for name in names:
             if name in child.env:
-                self._adopt(name, child.env[name], child.gaps.get(name), lanes)
+                self._adopt(name, child.env[name], child.gaps.get(name), iterations)
 
-    def _adopt(self, name: str, value: Value, has: B1 | None, lanes: I8) -> None:
-        chosen = np.arange(len(lanes)) if has is None else np.flatnonzero(has)
+    def _adopt(self, name: str, value: Thing, has: B1 | None, iterations: I8) -> None:
+        chosen = np.arange(len(iterations)) if has is None else np.flatnonzero(has)
         if not len(chosen):
             return
         if self.n == 1:
-            return self.assign(name, lane_value(value, int(chosen[-1])))
-        target = lanes[chosen]
+            return self.assign(name, one(value, int(chosen[-1])))
+        target = iterations[chosen]
         last = np.append(target[1:] != target[:-1], True)
         chosen, target = chosen[last], target[last]
         if len(target) == self.n:
             return self.assign(name, take(value, chosen))
         self._patch(name, take(value, chosen), target)
 
-    def _patch(self, name: str, value: Value, target: I8) -> None:
+    def _patch(self, name: str, value: Thing, target: I8) -> None:
         old = self.env.get(name)
+        self.budget.spend(elements(old) + elements(value))
         known = self.gaps.get(name, np.full(self.n, old is not None)).copy()
         known[target] = True
-        data = np.zeros(self.n, np.int64) if old is None else as_array(old, self.n).copy()
-        data[target] = value if isinstance(value, int) else value.data
-        (low, high), (old_low, old_high) = bounds(value), bounds(0 if old is None else old)
-        self.assign(name, Ints(data, min(low, old_low), max(high, old_high)))
+        self.assign(name, merged(old, value, target, self.n))
         if not known.all():
             self.gaps[name] = known
 
-    def emit(self, lane: I8, rows: NDArray[Any]) -> None:
+    def emit(self, iteration: I8, rows: NDArray[Any]) -> None:
         """Adds what a statement emitted, after all that earlier statements did."""
         if self.n == 1:
-            lane = NO_LANES[: len(lane)]
-        self.out.append(Chunk(lane, rows))
+            iteration = ONLY_ITERATION[: len(iteration)]
+        self.out.append(Chunk(iteration, rows))
         loose = self.out[self.packed :] if len(self.out) >= self.packed + MANY_CHUNKS else []
         if loose:
             if sum(len(chunk.rows) for chunk in loose) < MANY_ROWS:
@@ -99,17 +99,17 @@ class Frame:
 
     def emitted(self) -> list[Chunk]:
         """All that was emitted, as chunks that follow each other in program order."""
-        ends = [(int(c.lane[0]), int(c.lane[-1])) for c in self.out if len(c.rows)]
+        ends = [(int(c.iteration[0]), int(c.iteration[-1])) for c in self.out if len(c.rows)]
         in_order = all(a[1] <= b[0] for a, b in pairwise(ends))
         return self.out if in_order else [_interleaved(self.out, self.n)]
 
 
-def _interleaved(chunks: list[Chunk], lanes: int) -> Chunk:
-    if lanes == 1:
+def _interleaved(chunks: list[Chunk], iterations: int) -> Chunk:
+    if iterations == 1:
         rows = np.concatenate([chunk.rows for chunk in chunks])
-        return Chunk(NO_LANES[: len(rows)], rows)
-    lane = np.concatenate([chunk.lane for chunk in chunks])
+        return Chunk(ONLY_ITERATION[: len(rows)], rows)
+    iteration = np.concatenate([chunk.iteration for chunk in chunks])
     # Sorting 16-bit keys stably is a radix sort in NumPy.
-    key = lane.astype(np.uint16) if lanes <= 1 << 16 else lane
+    key = iteration.astype(np.uint16) if iterations <= 1 << 16 else iteration
     order = np.argsort(key, kind="stable")
-    return Chunk(lane[order], np.concatenate([chunk.rows for chunk in chunks])[order])
+    return Chunk(iteration[order], np.concatenate([chunk.rows for chunk in chunks])[order])

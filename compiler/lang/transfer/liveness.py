@@ -14,7 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hccc.lang.transfer.syntax import Assign, Expr, For, If, Stmt, Table, Transfer, names_in
+from hccc.lang.transfer.syntax import (
+    Assign,
+    Expr,
+    For,
+    If,
+    Stmt,
+    Table,
+    Transfer,
+    names_in,
+    varying_elements,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class Liveness:
         self.names: set[str] = set()
         self.depth = 1  # of blocks
         self.deepest = 1  # of expressions
+        self.elements = 0  # of all lists that iterations have of their own
         self._facts: dict[For | If, Facts] = {}
         self._up(body, 1)
         self._down(body, frozenset())
@@ -71,13 +82,13 @@ class Liveness:
 
     def _statement(self, stmt: Stmt, depth: int) -> Facts:
         match stmt:
-            case Assign(target, value):
-                self.names.add(target)
-                self.deepest = max(self.deepest, value.depth)
-                name = frozenset([target])
-                return Facts(names_in(value), name, name)
+            case Assign(targets, values):
+                self.names.update(targets)
+                self._measure(values)
+                names = frozenset(targets)
+                return Facts(_reads(values), names, names)
             case Transfer(args):
-                self.deepest = max(self.deepest, *(arg.depth for arg in args))
+                self._measure(args)
                 return Facts(_reads(args), frozenset(), frozenset())
             case Table():
                 return Facts(frozenset(), frozenset(), frozenset())
@@ -86,6 +97,10 @@ class Liveness:
             case If():
                 return self._if(stmt, depth)
 
+    def _measure(self, exprs: Sequence[Expr]) -> None:
+        self.deepest = max([self.deepest, *(expr.depth for expr in exprs)])
+        self.elements += sum(map(varying_elements, exprs))
+
     def _for(self, stmt: For, depth: int) -> Facts:
         self.names.add(stmt.target)
         before = len(self.loops)
@@ -93,7 +108,7 @@ class Liveness:
         exposed = body.exposed - {stmt.target}
         nests = len(self.loops) > before
         self.loops[stmt] = Loop(body, sorted(exposed & body.assigned), nests)
-        self.deepest = max(self.deepest, stmt.start.depth, stmt.stop.depth, stmt.step.depth)
+        self._measure(stmt.limits())
         outside = exposed | reads_of(stmt)
         facts = Facts(outside, body.assigned | {stmt.target}, frozenset())
         self._facts[stmt] = facts
@@ -103,7 +118,7 @@ class Liveness:
         blocks = [self._up(block, depth + 1) for _, block in stmt.branches]
         blocks.append(self._up(stmt.otherwise, depth + 1))
         conditions = [condition for condition, _ in stmt.branches]
-        self.deepest = max(self.deepest, *(condition.depth for condition in conditions))
+        self._measure(conditions)
         exposed = _reads(conditions).union(*(b.exposed for b in blocks))
         assigned = frozenset[str]().union(*(b.assigned for b in blocks))
         surely = blocks[0].surely.intersection(*(b.surely for b in blocks))
@@ -116,9 +131,9 @@ class Liveness:
         live = set(after)
         for stmt in reversed(block):
             match stmt:
-                case Assign(target, value):
-                    live.discard(target)
-                    live |= names_in(value)
+                case Assign(targets, values):
+                    live.difference_update(targets)
+                    live |= _reads(values)
                 case Transfer(args):
                     live |= _reads(args)
                 case Table():
@@ -144,8 +159,8 @@ class Liveness:
 
 
 def reads_of(loop: For) -> frozenset[str]:
-    """The names in a loop's limits."""
-    return _reads([loop.start, loop.stop, loop.step])
+    """The names in what a loop runs over."""
+    return _reads(loop.limits())
 
 
 def _reads(exprs: Sequence[Expr]) -> frozenset[str]:

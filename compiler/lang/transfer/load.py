@@ -32,12 +32,13 @@ from numpy.typing import NDArray
 from hccc.diagnostics import Source, Span, UserError
 from hccc.ir.arrays import I4, I8
 from hccc.ir.program import TRANSFER, Program
-from hccc.lang.transfer.evaluate import evaluate
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.transfer.evaluate import Constants, evaluate
 from hccc.lang.transfer.header import Header, check_header
 from hccc.lang.transfer.iterations import Chunk
 from hccc.lang.transfer.parse import parse_text
 from hccc.lang.transfer.sink import FIELDS, STEP, Rows, Search, Sink
-from hccc.lang.transfer.syntax import Algorithm, At, For, If, Mistake, Stmt, Table, Transfer
+from hccc.lang.transfer.syntax import Algorithm, For, If, Stmt, Table, Transfer
 from hccc.lang.transfer.values import Fault
 from hccc.library import shipped
 
@@ -58,9 +59,7 @@ def read(path: Path | str) -> Source:
 def parse(source: Source) -> Program:
     """The program in a text. Raises `UserError`. Linear in the text and the transfers it makes."""
     try:
-        algorithm = _algorithm(source)
-        header = check_header(algorithm)
-        chunks = _run(algorithm, header, Rows())
+        header, chunks = _run(_algorithm(source), Rows())
     except Mistake as mistake:
         raise _error(mistake, source) from None
     table = _by_step(chunks)
@@ -83,8 +82,17 @@ def _algorithm(source: Source) -> Algorithm:
     return parse_text(source.text)
 
 
-def _run(algorithm: Algorithm, header: Header, sink: Sink) -> list[Chunk]:
-    return evaluate(algorithm.body, header.variables(), header.collective, sink)
+def _run(algorithm: Algorithm, sink: Sink) -> tuple[Header, list[Chunk]]:
+    constants = Constants(algorithm.constants)
+    header = check_header(algorithm, constants.number)
+    variables = header.variables()
+    for stmt in algorithm.constants:
+        for name in stmt.targets:
+            if name in variables and constants.values[name] != variables[name]:
+                message = f"the header makes {name} {variables[name]}, and not what it is here"
+                raise Mistake("E012", message, stmt.at, f"give the header `{name}={name}`")
+    given = {**constants.values, **variables}
+    return header, evaluate(algorithm.body, given, header.collective, sink)
 
 
 def _error(mistake: Mistake, source: Source) -> UserError:
@@ -157,7 +165,7 @@ class TextOrigin:
         at, loops = found
         wanted = (int(row["src"]), int(row["dst"]), int(row["step"]), int(row["chunk"]))
         search = Search(wanted, int(row["line"]))
-        chunks = _run(algorithm, check_header(algorithm), search)
+        _, chunks = _run(algorithm, search)
         values = np.concatenate([chunk.rows for chunk in chunks])[earlier]
         return at.span(self._source), dict(zip(loops, values.tolist(), strict=True))
 

@@ -1,22 +1,27 @@
-"""The iterations of `range(start, stop, step)`, for every lane at once."""
+"""The iterations of a range or over a list, for every iteration of the loops around at once."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I8
 from hccc.lang.transfer.budget import MAX_ITERATIONS
+from hccc.lang.transfer.lists import Lists
 from hccc.lang.transfer.values import Fault, Ints, Value, as_array, bounds, first
 
 Range = tuple[Value, Value, Value]
+Over = Range | Lists
 
 
-def lengths(over: Range, lanes: int) -> Value:
-    """How many iterations each lane makes. Raises `Fault` for stride 0 or absurd length."""
+def lengths(over: Over, iterations: int) -> Value:
+    """How many iterations each outer one makes. Raises `Fault` for stride 0 or absurd length."""
+    if isinstance(over, Lists):
+        return over.length
     start, stop, step = over
     if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
         return _length(start, stop, step)
-    a, b, s = (as_array(value, lanes) for value in over)
+    a, b, s = (as_array(value, iterations) for value in over)
     if (s == 0).any():
         raise _zero_step(first(s == 0))
     up = s > 0
@@ -26,8 +31,8 @@ def lengths(over: Range, lanes: int) -> Value:
     filled = np.where(up, b > a, b < a)
     count = np.where(filled, (distance - np.uint64(1)) // stride + np.uint64(1), np.uint64(0))
     if (count > MAX_ITERATIONS).any():
-        lane = first(count > MAX_ITERATIONS)
-        raise _too_long(lane, int(count[lane]))
+        iteration = first(count > MAX_ITERATIONS)
+        raise _too_long(iteration, int(count[iteration]))
     return Ints(count.astype(np.int64), 0, int(count.max()))
 
 
@@ -40,45 +45,61 @@ def _length(start: int, stop: int, step: int) -> int:
     return count
 
 
-def _zero_step(lane: int) -> Fault:
-    return Fault(lane, "E115", "the stride of a range must not be 0")
+def _zero_step(iteration: int) -> Fault:
+    return Fault(iteration, "E115", "the stride of a range must not be 0")
 
 
-def _too_long(lane: int, count: int) -> Fault:
+def _too_long(iteration: int, count: int) -> Fault:
     message = f"this range has {count:,} iterations; at most {MAX_ITERATIONS:,} are possible"
-    return Fault(lane, "E104", message)
+    return Fault(iteration, "E104", message)
 
 
 def owners(counts: Value, first_one: int, end: int) -> tuple[I8, I8]:
-    """Of iterations `first_one:end`, numbered over all lanes: the lane of each, and its turn."""
+    """Of iterations `first_one:end`, over all outer ones: the outer one of each, and its turn."""
     number = np.arange(first_one, end)
     if isinstance(counts, int):
-        lane = number // counts
-        return lane, number - lane * counts
+        iteration = number // counts
+        return iteration, number - iteration * counts
     ends = np.cumsum(counts.data)
-    lane = np.searchsorted(ends, number, side="right")
-    return lane, number - (ends - counts.data)[lane]
+    iteration = np.searchsorted(ends, number, side="right")
+    return iteration, number - (ends - counts.data)[iteration]
 
 
-def variable(over: Range, lane: I8, turn: I8) -> Ints:
-    """The loop variable in turn `turn` of each lane `lane`."""
+def variable(over: Over, iteration: I8, turn: I8) -> Ints:
+    """The loop variable in turn `turn` of each outer iteration `iteration`."""
+    if isinstance(over, Lists):
+        begin = over.begin if isinstance(over.begin, int) else over.begin.data[iteration]
+        return _elements(over, begin + turn)
     start, stop, step = over
-    a = start if isinstance(start, int) else start.data[lane]
-    s = step if isinstance(step, int) else step.data[lane]
+    a = start if isinstance(start, int) else start.data[iteration]
+    s = step if isinstance(step, int) else step.data[iteration]
     up, down = bounds(step)[1] > 0, bounds(step)[0] < 0
     low = min([bounds(start)[0]] * up + [bounds(stop)[0] + 1] * down)
     high = max([bounds(stop)[1] - 1] * up + [bounds(start)[1]] * down)
     return Ints(a + turn * s, low, high)
 
 
-def in_turn(over: Range, turn: int, lanes: I8) -> Value:
-    """The loop variable in turn `turn` of the given lanes."""
+def in_turn(over: Over, turn: int, iterations: I8) -> Value:
+    """The loop variable in turn `turn` of the given outer iterations."""
+    if isinstance(over, Lists):
+        if isinstance(over.begin, int):
+            element = _elements(over, np.array([over.begin + turn]))
+            return int(element.data[0])
+        return _elements(over, over.begin.data[iterations] + turn)
     start, _, step = over
     if isinstance(start, int) and isinstance(step, int):
         return start + turn * step
-    return variable(over, lanes, np.full(len(lanes), turn))
+    return variable(over, iterations, np.full(len(iterations), turn))
 
 
-def total(counts: Value, lanes: int) -> int:
-    """All iterations of all lanes; no lane has more than `MAX_ITERATIONS`."""
-    return counts * lanes if isinstance(counts, int) else int(counts.data.sum())
+def _elements(over: Lists, where: I8) -> Ints:
+    """The numbers at these positions of the pool, which holds no lists."""
+    numbers = over.items
+    if isinstance(numbers, Lists):
+        raise InternalError("a loop over a list of lists")
+    return Ints(numbers.data[where], numbers.low, numbers.high)
+
+
+def total(counts: Value, iterations: int) -> int:
+    """All iterations of all outer ones; none of these has more than `MAX_ITERATIONS`."""
+    return counts * iterations if isinstance(counts, int) else int(counts.data.sum())

@@ -23,39 +23,39 @@ LINE, OP, STEP = FIELDS.index("line"), FIELDS.index("op"), FIELDS.index("step")
 class Sink(Protocol):
     """Makes the rows of chunks."""
 
-    def transfer(self, stmt: Transfer, values: Sequence[Value], lanes: int) -> Chunk | None:
-        """What one execution of `stmt` in every lane emits."""
+    def transfer(self, stmt: Transfer, values: Sequence[Value], iterations: int) -> Chunk | None:
+        """What one execution of `stmt` in every iteration emits."""
         ...
 
-    def table(self, stmt: Table, lanes: int) -> Chunk | None:
-        """What one execution of a literal table in every lane emits."""
+    def table(self, stmt: Table, iterations: int) -> Chunk | None:
+        """What one execution of a literal table in every iteration emits."""
         ...
 
-    def leave(self, rows: NDArray[Any], variable: Value, lane: I8) -> NDArray[Any]:
-        """The rows as they leave the iterations `lane` of a loop with this variable."""
+    def leave(self, rows: NDArray[Any], variable: Value, iteration: I8) -> NDArray[Any]:
+        """The rows as they leave the iterations `iteration` of a loop with this variable."""
         ...
 
 
 class Rows:
     """Rows of a Program's table, as plain numbers: i4[n, 6], columns as in TRANSFER."""
 
-    def transfer(self, stmt: Transfer, values: Sequence[Value], lanes: int) -> Chunk:
-        """A row a lane."""
-        rows = np.empty((lanes, len(FIELDS)), np.int32)
+    def transfer(self, stmt: Transfer, values: Sequence[Value], iterations: int) -> Chunk:
+        """A row an iteration."""
+        rows = np.empty((iterations, len(FIELDS)), np.int32)
         for column, value in zip(VALUES, values, strict=True):
             rows[:, column] = value.data if isinstance(value, Ints) else value
         rows[:, LINE] = stmt.at.line
         rows[:, OP] = stmt.reduces
-        return Chunk(np.arange(lanes), rows)
+        return Chunk(np.arange(iterations), rows)
 
-    def table(self, stmt: Table, lanes: int) -> Chunk:
-        """All rows for every lane."""
+    def table(self, stmt: Table, iterations: int) -> Chunk:
+        """All rows for every iteration."""
         rows = np.empty((len(stmt.line), len(FIELDS)), np.int32)
         rows[:, [*VALUES, OP]] = stmt.columns
         rows[:, LINE] = stmt.line
-        return Chunk(np.repeat(np.arange(lanes), len(rows)), np.tile(rows, (lanes, 1)))
+        return Chunk(np.repeat(np.arange(iterations), len(rows)), np.tile(rows, (iterations, 1)))
 
-    def leave(self, rows: NDArray[Any], variable: Value, lane: I8) -> NDArray[Any]:
+    def leave(self, rows: NDArray[Any], variable: Value, iteration: I8) -> NDArray[Any]:
         """The rows as they are: loop values are not kept, but found again by `Search`."""
         return rows
 
@@ -67,24 +67,26 @@ class Search:
     wanted: tuple[int, int, int, int]
     line: int
 
-    def transfer(self, stmt: Transfer, values: Sequence[Value], lanes: int) -> Chunk | None:
-        """The lanes that emit the wanted row."""
+    def transfer(self, stmt: Transfer, values: Sequence[Value], iterations: int) -> Chunk | None:
+        """The iterations that emit the wanted row."""
         if stmt.at.line != self.line:
             return None
-        hit: B1 = np.ones(lanes, np.bool_)
+        hit: B1 = np.ones(iterations, np.bool_)
         for value, wanted in zip(values, self.wanted, strict=True):
-            hit &= as_array(value, lanes) == wanted
+            hit &= as_array(value, iterations) == wanted
         return self._hits(np.flatnonzero(hit))
 
-    def table(self, stmt: Table, lanes: int) -> Chunk | None:
-        """Every lane, if the wanted line is one of the table's."""
+    def table(self, stmt: Table, iterations: int) -> Chunk | None:
+        """Every iteration, if the wanted line is one of the table's."""
         inside = stmt.line[0] <= self.line <= stmt.line[-1]
-        return self._hits(np.arange(lanes)) if inside else None
+        return self._hits(np.arange(iterations)) if inside else None
 
-    def leave(self, rows: NDArray[Any], variable: Value, lane: I8) -> NDArray[Any]:
+    def leave(self, rows: NDArray[Any], variable: Value, iteration: I8) -> NDArray[Any]:
         """The rows with one more loop value in front."""
-        value = variable if isinstance(variable, int) else variable.data[lane]
+        value = variable if isinstance(variable, int) else variable.data[iteration]
         return np.column_stack([np.broadcast_to(value, len(rows)), rows])
 
-    def _hits(self, lanes: I8) -> Chunk | None:
-        return Chunk(lanes, np.empty((len(lanes), 0), np.int64)) if len(lanes) else None
+    def _hits(self, iterations: I8) -> Chunk | None:
+        return (
+            Chunk(iterations, np.empty((len(iterations), 0), np.int64)) if len(iterations) else None
+        )

@@ -6,47 +6,13 @@ Chains of one precedence (`a + b - c + …`) are one flat node, so a tree is nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from hccc.diagnostics import Source, Span, UserError, fail
 from hccc.ir.arrays import I4, I8
+from hccc.lang.mistakes import At
 
 MAX_DEPTH = 100
-
-
-class At(NamedTuple):
-    """A place in the text: line and columns from 1, `end` exclusive and on the same line."""
-
-    line: int
-    column: int
-    end: int
-
-    def span(self, source: Source) -> Span:
-        """The place as diagnostics show it."""
-        return Span(source, self.line, self.column, self.end)
-
-    def to(self, other: At) -> At:
-        """From here to the end of `other`, clipped to this line."""
-        return (
-            At(self.line, self.column, max(self.end, other.end))
-            if (other.line == self.line)
-            else self
-        )
-
-
-class Mistake(Exception):
-    """Something wrong in the text; becomes a `UserError` where the source is known."""
-
-    def __init__(self, code: str, message: str, at: At | None = None, help: str | None = None):
-        super().__init__(message)
-        self.code, self.message, self.at, self.help = code, message, at, help
-
-    def in_source(self, source: Source) -> UserError:
-        """The error to show."""
-        span = self.at.span(source) if self.at else None
-        return fail(self.code, self.message, span, help=self.help)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,31 +83,77 @@ class Logic:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Conditional:
+    """`then if condition else otherwise`. `reads`: names in `then` and `otherwise`."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    reads: frozenset[str]
+    at: At
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """`[a, b, …]`."""
+
+    items: Sequence[Expr]
+    at: At
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Index:
+    """`base[position]`."""
+
+    base: Expr
+    position: Expr
+    at: At
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """`min(…)`, `max(…)`; `range` and `transfer` only until parse.py has used them up."""
+    """`min(…)`, `max(…)`, `abs(x)`, `len(list)`; others only until parse.py has used them up.
+
+    `keywords`: the names of the last arguments, for `transfer` only.
+    """
 
     function: str
     args: Sequence[Expr]
     at: At
     depth: int
+    keywords: Sequence[Keyword] = ()
 
 
-Expr = Number | Name | Text | Prefix | Chain | Logic | Call
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyword:
+    """`name=value` in a call."""
+
+    name: str
+    name_at: At
+    value: Expr
+
+
+Expr = Number | Name | Text | Prefix | Chain | Logic | Conditional | Items | Index | Call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assign:
-    """`target = value`."""
+    """`target = value`, or `a, b = x, y`: all values first, then all targets."""
 
-    target: str
-    value: Expr
+    targets: Sequence[str]
+    values: Sequence[Expr]
+    at: At
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfer:
-    """`transfer(src, dst, step, chunk, recv|rrc)`."""
+    """`transfer(src, dst, step, chunk, recv|rrc)`. `order`: the first four as written."""
 
     args: Sequence[Expr]
+    order: Sequence[int]
     reduces: bool
     op_at: At
     at: At
@@ -162,15 +174,30 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class For:
-    """`for target in range(start, stop, step): body`."""
+class Steps:
+    """`range(start, stop, step)`."""
 
-    target: str
     start: Expr
     stop: Expr
     step: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    """`for target in over: body`; `over` is a range or a list."""
+
+    target: str
+    over: Steps | Expr
     body: Sequence[Stmt]
     at: At
+
+    def limits(self) -> Sequence[Expr]:
+        """The expressions that say what the loop runs over."""
+        match self.over:
+            case Steps(start, stop, step):
+                return start, stop, step
+            case expr:
+                return (expr,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,8 +222,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Algorithm:
-    """A whole program as written."""
+    """A whole program as written. `constants`: the assignments above the header."""
 
+    constants: Sequence[Assign]
     pairs: Sequence[Pair]
     body: Sequence[Stmt]
     at: At
@@ -204,19 +232,32 @@ class Algorithm:
 
 def names_in(expr: Expr) -> frozenset[str]:
     """The variables an expression reads."""
-    found: set[str] = set()
+    return frozenset(part.id for part in _parts(expr) if isinstance(part, Name))
+
+
+def varying_elements(expr: Expr) -> int:
+    """The elements of all lists in an expression but those of literal numbers only."""
+    lists = [part.items for part in _parts(expr) if isinstance(part, Items)]
+    return sum(len(x) for x in lists if not all(isinstance(item, Number) for item in x))
+
+
+def _parts(expr: Expr) -> Iterator[Expr]:
+    """An expression and all that it is made of."""
     pending: list[Expr] = [expr]
     while pending:
-        match pending.pop():
-            case Name(id):
-                found.add(id)
+        part = pending.pop()
+        yield part
+        match part:
             case Prefix(operand=operand):
                 pending.append(operand)
             case Chain(first, links):
                 pending.append(first)
                 pending.extend(link.operand for link in links)
-            case Logic(operands=operands) | Call(args=operands):
+            case Logic(operands=operands) | Call(args=operands) | Items(items=operands):
                 pending.extend(operands)
-            case Number() | Text():
+            case Conditional(condition, then, otherwise):
+                pending += condition, then, otherwise
+            case Index(base, position):
+                pending += base, position
+            case Name() | Number() | Text():
                 pass
-    return frozenset(found)

@@ -14,10 +14,12 @@ from functools import partial
 import numpy as np
 from lark import Token
 
-from hccc.lang.transfer.syntax import At, Mistake, Table
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.tables import place
+from hccc.lang.transfer.syntax import Table
 
 MAX_TOKENS = 1 << 18
-MAX_PARENTHESES = 200
+MAX_BRACKETS = 200
 MAX_BLOCKS = 64
 TABLE_ROWS = 4  # shorter runs of literal transfers are ordinary statements
 
@@ -27,7 +29,7 @@ TOKEN = re.compile(
       | (?P<number>[0-9][0-9A-Za-z_]*(?:\.[0-9A-Za-z_]*)?|\.[0-9][0-9A-Za-z_]*)
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | (?P<string>"[^"\n]*"|'[^'\n]*')
-      | (?P<op>\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%&|^~<>=(),:])""",
+      | (?P<op>(?:\*\*|//|<<|>>|[-+*/%&|^])=?|<=|>=|==|!=|[~<>=(),:\[\]])""",
     re.VERBOSE,
 )
 INDENT = re.compile(r"[ \t\f]*")
@@ -45,7 +47,13 @@ OPERATORS = {
     **dict.fromkeys(["<<", ">>"], "SHIFT"),
     **{"**": "POWER", "&": "AMP", "|": "BAR", "^": "CARET", "~": "TILDE"},
     **{"=": "_ASSIGN", "(": "LPAR", ")": "RPAR", ",": "_COMMA", ":": "_COLON"},
+    **{"[": "LSQB", "]": "RSQB"},
+    **{
+        f"{op}=": "AUGMENT"
+        for op in ["+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^"]
+    },
 }
+OPENS = {")": "(", "]": "["}
 KEYWORDS = {
     **{word: f"_{word.upper()}" for word in ("def", "for", "in", "if", "elif", "else")},
     **{word: word.upper() for word in ("and", "or", "not")},
@@ -57,10 +65,10 @@ NOT_OURS = {
     "continue": "guard the rest of the loop's body with `if`",
     "import": "a program stands alone",
     "from": "a program stands alone",
-    "return": "a program is a list of transfers and returns nothing",
+    "return": "there are no functions of your own; write the expression where it is used",
     "pass": "leave the block out",
     "is": "compare with `==`",
-    "None": "everything is an integer",
+    "None": "everything is an integer or a list",
     **dict.fromkeys(["as", "assert", "async", "await", "class", "del", "global"], _STATEMENTS),
     **dict.fromkeys(["except", "finally", "nonlocal", "raise", "try", "with"], _STATEMENTS),
     **dict.fromkeys(["lambda", "yield"], _STATEMENTS),
@@ -82,7 +90,7 @@ class Tokenizer:
     pos: int = 0
     line: int = 1
     line_start: int = 0
-    parentheses: list[At] = field(default_factory=list)
+    brackets: list[tuple[str, At]] = field(default_factory=list)  # those that are open
     # (column with tabs to 8, column with tabs to 1): Python's two rulers, which must agree.
     indents: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
 
@@ -95,7 +103,7 @@ class Tokenizer:
                 raise Mistake(
                     "E007",
                     f"this program is too long: more than {MAX_TOKENS:,} words",
-                    _at(token),
+                    place(token),
                     "write transfers in loops, or one per line as `transfer(0, 1, 0, 0, recv)`",
                 )
             yield token
@@ -121,8 +129,9 @@ class Tokenizer:
         yield from self._end(fresh)
 
     def _end(self, fresh: bool) -> Iterator[Token]:
-        if self.parentheses:
-            raise Mistake("E001", "this `(` is never closed", self.parentheses[-1])
+        if self.brackets:
+            opened, at = self.brackets[-1]
+            raise Mistake("E001", f"this `{opened}` is never closed", at)
         if not fresh:
             yield self._token("_NEWLINE", "", self.pos)
         for _ in self.indents[1:]:
@@ -188,7 +197,7 @@ class Tokenizer:
             case "skip":
                 return None
             case "newline":
-                token = None if self.parentheses else self._token("_NEWLINE", "", start)
+                token = None if self.brackets else self._token("_NEWLINE", "", start)
                 self._newline(self.pos)
                 return token
             case "number":
@@ -202,19 +211,21 @@ class Tokenizer:
                     raise Mistake("E008", f"`{value}` is not in the language", at, NOT_OURS[value])
                 return self._token(KEYWORDS.get(value, "NAME"), value, start)
             case _:
-                self._count_parentheses(value, start)
+                self._count_brackets(value, self._here(start))
                 return self._token(OPERATORS[value], value, start)
 
-    def _count_parentheses(self, value: str, start: int) -> None:
-        if value == "(":
-            self.parentheses.append(self._here(start))
-            if len(self.parentheses) > MAX_PARENTHESES:
-                message = f"parentheses nest more than {MAX_PARENTHESES} deep"
-                raise Mistake("E006", message, self._here(start))
-        elif value == ")":
-            if not self.parentheses:
-                raise Mistake("E001", "this `)` closes nothing", self._here(start))
-            self.parentheses.pop()
+    def _count_brackets(self, value: str, at: At) -> None:
+        if value in OPENS.values():
+            self.brackets.append((value, at))
+            if len(self.brackets) > MAX_BRACKETS:
+                raise Mistake("E006", f"brackets nest more than {MAX_BRACKETS} deep", at)
+        elif value in OPENS:
+            if not self.brackets:
+                raise Mistake("E001", f"this `{value}` closes nothing", at)
+            opened, place = self.brackets.pop()
+            if opened != OPENS[value]:
+                help = f"the `{opened}` in line {place.line}, column {place.column} is still open"
+                raise Mistake("E001", f"this `{value}` closes another kind of bracket", at, help)
 
     def _check_number(self, value: str, at: At) -> None:
         if "." in value or re.fullmatch(r"[0-9_]+[eE][0-9]*", value):
@@ -234,7 +245,8 @@ class Tokenizer:
             "\\": "a line continues by itself inside parentheses",
             ";": "write one statement per line",
             "!": "write `not x`, or `a != b`",
-            "[": "there are no lists; use arithmetic on loop variables",
+            "{": "there are lists `[...]`, no sets or dictionaries",
+            "}": "there are lists `[...]`, no sets or dictionaries",
         }
         shown = char if char.isprintable() else f"U+{ord(char):04X}"
         return Mistake("E003", f"`{shown}` is not in the language", at, helps.get(char))
@@ -251,7 +263,8 @@ class Tokenizer:
         at = self._here(self.pos, len("transfer"))
         line = np.arange(self.line, self.line + rows, dtype=np.int32)
         places = partial(_places, self.text, begin, self.line)
-        token.table = Table(_columns(self.text[begin:end], rows), line, at, places)
+        rows_of = Table(_columns(self.text[begin:end], rows), line, at, places)
+        token.table = rows_of  # pyright: ignore[reportAttributeAccessIssue]
         self.pos, self.line, self.line_start = end, self.line + rows, end
         return token
 
@@ -271,8 +284,3 @@ def _places(text: str, begin: int, line: int, row: int) -> list[At]:
     match = ROW.match(text, begin)
     spans = [match.span(group) for group in range(2, 7)] if match else []
     return [At(line + row, a - begin + 1, b - begin + 1) for a, b in spans]
-
-
-def _at(token: Token) -> At:
-    line, column = token.line or 1, token.column or 1
-    return At(line, column, column + max(1, len(token)))

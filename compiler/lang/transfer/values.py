@@ -1,10 +1,10 @@
-"""Checked 64-bit integers: one for all lanes (`int`), or one a lane (`Ints`).
+"""Checked 64-bit integers: one for all iterations (`int`), or one an iteration (`Ints`).
 
 Every `Ints` knows bounds of its numbers. When the bounds of a result fit 64 bits nothing is
 checked, so an operation is one pass over the data; when they might not, the exact bounds are
-taken, and only when even those might not is every lane looked at.
+taken, and only when even those might not is every iteration looked at.
 
-A failing operation raises `Fault` with the first lane it fails in.
+A failing operation raises `Fault` with the first iteration it fails in.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.ir.arrays import B1, I8
-from hccc.lang.transfer.syntax import At, Mistake
+from hccc.lang.mistakes import At, Mistake
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ints:
-    """One integer a lane: data i8[lanes]; low <= data <= high, not necessarily reached."""
+    """One integer an iteration: data i8[n]; low <= data <= high, not necessarily reached."""
 
     data: I8
     low: int
@@ -33,11 +33,11 @@ Value = int | Ints
 
 
 class Fault(Mistake):
-    """A mistake in one lane. `loops` collects (name, value) of loops around it, outermost first."""
+    """A mistake in one iteration. `loops`: (name, value) of the loops around, outermost first."""
 
-    def __init__(self, lane: int, code: str, message: str, help: str | None = None) -> None:
+    def __init__(self, iteration: int, code: str, message: str, help: str | None = None) -> None:
         super().__init__(code, message, None, help)
-        self.lane = lane
+        self.iteration = iteration
         self.loops: list[tuple[str, int]] = []
 
     def placed(self, at: At) -> Fault:
@@ -51,14 +51,14 @@ def bounds(value: Value) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value.low, value.high)
 
 
-def lane_value(value: Value, lane: int) -> int:
-    """The value in one lane."""
-    return value if isinstance(value, int) else int(value.data[lane])
+def iteration_value(value: Value, iteration: int) -> int:
+    """The value in one iteration."""
+    return value if isinstance(value, int) else int(value.data[iteration])
 
 
-def take(value: Value, lanes: I8 | slice) -> Value:
-    """The value in the given lanes."""
-    return value if isinstance(value, int) else Ints(value.data[lanes], value.low, value.high)
+def take(value: Value, iterations: I8 | slice) -> Value:
+    """The value in the given iterations."""
+    return value if isinstance(value, int) else Ints(value.data[iterations], value.low, value.high)
 
 
 def tight(value: Value) -> Value:
@@ -73,13 +73,13 @@ def truth(value: Value) -> bool | B1:
     return value != 0 if isinstance(value, int) else np.not_equal(value.data, 0)
 
 
-def as_array(value: Value, lanes: int) -> I8:
-    """The value in every lane: i8[lanes]."""
-    return np.full(lanes, value, np.int64) if isinstance(value, int) else value.data
+def as_array(value: Value, iterations: int) -> I8:
+    """The value in every iteration: i8[n]."""
+    return np.full(iterations, value, np.int64) if isinstance(value, int) else value.data
 
 
 def first(bad: B1) -> int:
-    """The first lane where `bad` holds, which it must somewhere."""
+    """The first iteration where `bad` holds, which it must somewhere."""
     return int(np.argmax(bad))
 
 
@@ -87,12 +87,12 @@ def _raw(value: Value) -> int | I8:
     return value if isinstance(value, int) else value.data
 
 
-def _show(op: str, a: Value, b: Value, lane: int) -> str:
-    return f"{lane_value(a, lane)} {op} {lane_value(b, lane)}"
+def _show(op: str, a: Value, b: Value, iteration: int) -> str:
+    return f"{iteration_value(a, iteration)} {op} {iteration_value(b, iteration)}"
 
 
-def _overflow(op: str, a: Value, b: Value, lane: int) -> Fault:
-    return Fault(lane, "E103", f"{_show(op, a, b, lane)} does not fit in 64 bits")
+def _overflow(op: str, a: Value, b: Value, iteration: int) -> Fault:
+    return Fault(iteration, "E103", f"{_show(op, a, b, iteration)} does not fit in 64 bits")
 
 
 def _corners(f: Callable[[int, int], int], a: Value, b: Value) -> tuple[int, int]:
@@ -113,7 +113,7 @@ def _linear(
     a: Value,
     b: Value,
 ) -> Value:
-    """`+ - *`: exact by bounds if possible, else lane by lane where it looks dangerous."""
+    """`+ - *`: exact by bounds if possible, else one by one where it looks dangerous."""
     if isinstance(a, int) and isinstance(b, int):
         result = exact(a, b)
         if not _fits(result, result):
@@ -133,10 +133,10 @@ def _find_overflow(
     op: str, exact: Callable[[int, int], int], wrapping: Callable[..., I8], a: Value, b: Value
 ) -> None:
     left, right = (np.asarray(_raw(x), np.float64) for x in (a, b))
-    for lane in np.flatnonzero(np.abs(wrapping(left, right)) > 2.0**62.99).tolist():
-        result = exact(lane_value(a, lane), lane_value(b, lane))
+    for iteration in np.flatnonzero(np.abs(wrapping(left, right)) > 2.0**62.99).tolist():
+        result = exact(iteration_value(a, iteration), iteration_value(b, iteration))
         if not _fits(result, result):
-            raise _overflow(op, a, b, lane)
+            raise _overflow(op, a, b, iteration)
 
 
 def add(a: Value, b: Value) -> Value:
@@ -160,8 +160,8 @@ def _check_divisor(op: str, a: Value, b: Value) -> None:
         return
     zero = np.equal(_raw(b), 0)
     if np.any(zero):
-        lane = first(np.atleast_1d(zero))
-        raise Fault(lane, "E110", f"{_show(op, a, b, lane)} divides by zero")
+        iteration = first(np.atleast_1d(zero))
+        raise Fault(iteration, "E110", f"{_show(op, a, b, iteration)} divides by zero")
 
 
 def _check_quotient(op: str, a: Value, b: Value) -> None:
@@ -217,11 +217,11 @@ def divide(a: Value, b: Value) -> Value:
         return result
     rest = np.atleast_1d(np.not_equal(np.multiply(_raw(result), _raw(b)), _raw(a)))
     if rest.any():
-        lane = first(rest)
+        iteration = first(rest)
         raise Fault(
-            lane,
+            iteration,
             "E102",
-            f"{_show('/', a, b, lane)} leaves a remainder",
+            f"{_show('/', a, b, iteration)} leaves a remainder",
             "`/` is exact; use `//` to round down",
         )
     return result
@@ -232,8 +232,10 @@ def power(a: Value, b: Value) -> Value:
     if bounds(b)[0] < 0:
         negative = np.atleast_1d(np.less(_raw(b), 0))
         if negative.any():
-            lane = first(negative)
-            raise Fault(lane, "E111", f"{_show('**', a, b, lane)}: the exponent is negative")
+            iteration = first(negative)
+            raise Fault(
+                iteration, "E111", f"{_show('**', a, b, iteration)}: the exponent is negative"
+            )
     # Beyond 2 the exponents of 0, 1 and -1 matter only by parity; of others, beyond 64 not at all.
     base, exponent = np.asarray(_raw(a)), np.asarray(_raw(b))
     small = np.where(exponent == 0, 0, 2 - exponent % 2)
@@ -255,7 +257,7 @@ def _repeated(a: Value, b: Value, times: I8) -> Value:
         try:
             result = multiply(result, factor)
         except Fault as fault:
-            raise _overflow("**", a, b, fault.lane) from None
+            raise _overflow("**", a, b, fault.iteration) from None
     return result if isinstance(result, Ints) else Ints(np.ones(times.shape, np.int64), 1, 1)
 
 
@@ -264,9 +266,9 @@ def _check_shift(op: str, a: Value, b: Value) -> None:
     if low < 0 or high > 63:
         bad = np.atleast_1d(np.less(_raw(b), 0) | np.greater(_raw(b), 63))
         if bad.any():
-            lane = first(bad)
-            message = f"{_show(op, a, b, lane)}: a shift is by 0 to 63 bits"
-            raise Fault(lane, "E111", message)
+            iteration = first(bad)
+            message = f"{_show(op, a, b, iteration)}: a shift is by 0 to 63 bits"
+            raise Fault(iteration, "E111", message)
 
 
 def shift_left(a: Value, b: Value) -> Value:
@@ -331,6 +333,13 @@ def negate(a: Value) -> Value:
 def invert(a: Value) -> Value:
     """~a, which always fits."""
     return subtract(-1, a)
+
+
+def absolute(a: Value) -> Value:
+    """abs(a), which overflows for the lowest number only."""
+    if bounds(a)[0] == LOW and (lowest := np.atleast_1d(np.equal(_raw(a), LOW))).any():
+        raise Fault(first(lowest), "E103", f"abs({LOW}) does not fit in 64 bits")
+    return maximum(a, negate(a)) if bounds(a)[0] < 0 else a
 
 
 minimum = _select(min, np.minimum)

@@ -92,8 +92,8 @@ def _beside(t: Topology, node: I8, head: int, other: int, way: F8, on_nic: F8) -
     fits[head] = False
     if not fits.any():
         return None
-    turn = (np.arange(len(node)) - head) % len(node)
-    return int(np.lexsort((turn, way, np.where(fits, on_nic, np.inf)))[0])
+    rank_distance = (np.arange(len(node)) - head) % len(node)
+    return int(np.lexsort((rank_distance, way, np.where(fits, on_nic, np.inf)))[0])
 
 
 def _line(way: F8, head: int, beside: int | None) -> I8:

@@ -1,4 +1,4 @@
-"""circuits: orders of all ranks in which every hop has a way, for rings and trees.
+"""circuits: orders of all ranks in which every hop has a route, for rings and trees.
 
 NCCL searches each node for channels that enter by one NIC, pass all GPUs and leave by a NIC
 (`src/graph/search.cc`), and joins them node by node (`connect.cc`); on rails odd nodes swap a
@@ -24,7 +24,7 @@ MOST = 16  # circuits of one cluster: NCCL's channels are these and copies of th
 ROUNDS = 256  # times ranks, where one more circuit slows the others down
 SHARPNESS = 4  # of crowding: how much more the slowest count
 GAIN = 1.02  # more circuits must carry this much more
-COPIES = 2  # NCCL has every channel twice (`connect.cc`)
+CHANNELS_OF_ONE = 2  # NCCL has every channel twice (`connect.cc`)
 CHANNELS = 32  # and, by default, about this many in all
 
 
@@ -32,12 +32,12 @@ CHANNELS = 32  # and, by default, about this many in all
 class _Hops:
     """All pairs of one node's GPUs, and of GPUs of a node and of the next.
 
-    Rows of `ways`: node k's pairs begin at inside[k], those to the next node at across[k], both
+    Rows of `routes`: node k's pairs begin at inside[k], those to the next node at across[k], both
     row-major. load: f8[R] how many circuits use each resource.
     """
 
     topology: Topology
-    ways: Routes
+    routes: Routes
     inside: I8
     across: I8
     load: F8
@@ -51,19 +51,19 @@ class _Hops:
 
     def weights(self) -> F8:
         """µs of one chunk over each pair, with the load there is and one circuit more."""
-        share = (self.load + 1) / self.ways.capacity
-        slowest = np.zeros(len(self.ways.bandwidth))
-        np.maximum.at(slowest, self.ways.uses.owner(), share[self.ways.uses.index])
-        time = self.ways.alpha + self.topology.chunk / US_PER_MB * slowest
-        return np.where(self.ways.bandwidth > 0, time, np.inf)
+        share = (self.load + 1) / self.routes.capacity
+        slowest = np.zeros(len(self.routes.bandwidth))
+        np.maximum.at(slowest, self.routes.uses.owner(), share[self.routes.uses.index])
+        time = self.routes.alpha + self.topology.chunk / US_PER_MB * slowest
+        return np.where(self.routes.bandwidth > 0, time, np.inf)
 
     def use(self, order: I4, times: int = 1) -> None:
         """A circuit comes, or goes: times = -1."""
-        used = self.ways.uses.take(self._rows(order)).index
+        used = self.routes.uses.take(self._rows(order)).index
         self.load += times * np.bincount(used, minlength=len(self.load))
 
     def _rows(self, order: I4) -> I8:
-        """The rows of `ways` that a circuit takes."""
+        """The rows of `routes` that a circuit takes."""
         first, size = self.nodes
         src, dst = order, np.roll(order, -1)
         k = np.searchsorted(first, src, side="right") - 1
@@ -76,12 +76,12 @@ class _Hops:
     def rate(self) -> float:
         """GB/s that each circuit carries when all are in use at once."""
         used = self.load > 0
-        return float((self.ways.capacity[used] / self.load[used]).min(initial=np.inf))
+        return float((self.routes.capacity[used] / self.load[used]).min(initial=np.inf))
 
     @property
     def crowding(self) -> float:
         """What the slowest resources hold up, the next slowest a little too."""
-        return float(((self.load / self.ways.capacity) ** SHARPNESS).sum())
+        return float(((self.load / self.routes.capacity) ** SHARPNESS).sum())
 
 
 def circuits(t: Topology) -> I4:
@@ -90,7 +90,7 @@ def circuits(t: Topology) -> I4:
     Each enters every node once. O(count · N · (2^g g³ + g² log)) for N nodes of g GPUs.
 
     Raises:
-        UserError: E451 the cluster's ways join its GPUs in no such order.
+        UserError: E451 the cluster's routes join its GPUs in no such order.
     """
     if len(t) == 1:
         return np.zeros((1, 1), np.int32)
@@ -104,39 +104,39 @@ def circuits(t: Topology) -> I4:
 def _search(hops: _Hops, rounds: int) -> tuple[I4, float]:
     """As many circuits as carry more for it, and the GB/s of all together. Where one more carries
     no more, all are found anew up to `rounds` times."""
-    rng, found = np.random.default_rng(0), list[I4]()
+    rng, orders = np.random.default_rng(0), list[I4]()
     best, most = np.zeros((0, len(hops.topology)), np.int32), 0.0
     for count in range(1, _most(hops) + 1):
-        found.append(_circuit(hops))
-        hops.use(found[-1])
+        orders.append(_circuit(hops))
+        hops.use(orders[-1])
         for _ in range(rounds):
             if count * hops.rate > GAIN * most:
                 break
-            found = _rerouted(hops, found, rng)
+            orders = _rerouted(hops, orders, rng)
         if count * hops.rate > GAIN * most:
-            best, most = np.stack(found), count * hops.rate
+            best, most = np.stack(orders), count * hops.rate
     return best, most
 
 
-def lanes(t: Topology, orders: I4) -> int:
-    """How many copies NCCL would make of each circuit: enough that their thread blocks fill its
-    share of the links, at least COPIES, at most CHANNELS in all."""
+def channels_of(t: Topology, orders: I4) -> int:
+    """How many channels NCCL would give each circuit: enough that their thread blocks fill its
+    share of the links, at least CHANNELS_OF_ONE, at most CHANNELS in all."""
     if len(t) == 1:
         return 1
     block = min(t.devices[d].block for d in np.unique(t.device))
     rate = block / 2  # a block reads two values and writes two
     wanted = np.ceil(shares(t, orders).max() / rate)
-    return int(np.clip(wanted, COPIES, max(COPIES, CHANNELS // len(orders))))
+    return int(np.clip(wanted, CHANNELS_OF_ONE, max(CHANNELS_OF_ONE, CHANNELS // len(orders))))
 
 
 def shares(t: Topology, orders: I4) -> F8:
     """GB/s of each circuit when all are in use at once: f8[count]."""
     src, dst = orders.ravel(), np.roll(orders, -1, axis=1).ravel()
-    ways = routes(t, src, dst)
-    load = np.bincount(ways.uses.index, minlength=len(ways.resource))
-    share = ways.capacity / np.maximum(load, 1)
+    paths = routes(t, src, dst)
+    load = np.bincount(paths.uses.index, minlength=len(paths.resource))
+    share = paths.capacity / np.maximum(load, 1)
     slowest = np.full(len(src), np.inf)
-    np.minimum.at(slowest, ways.uses.owner(), share[ways.uses.index])
+    np.minimum.at(slowest, paths.uses.owner(), share[paths.uses.index])
     least: F8 = slowest.reshape(orders.shape).min(axis=1)
     return least
 
@@ -150,10 +150,10 @@ def _hops(t: Topology) -> _Hops:
     if len(first) > 1:
         pairs.append(_pairs(first, size, first[after], size[after]))
     src, dst = (np.concatenate(x).astype(np.int32) for x in zip(*pairs, strict=True))
-    ways = routes(t, src, dst)
+    paths = routes(t, src, dst)
     inside = starts(size * size)
     across = inside[-1] + starts(size * size[after])
-    return _Hops(t, ways, inside, across, np.zeros(len(ways.resource)))
+    return _Hops(t, paths, inside, across, np.zeros(len(paths.resource)))
 
 
 def _pairs(a: I8, a_size: I8, b: I8, b_size: I8) -> tuple[I8, I8]:
@@ -166,36 +166,36 @@ def _pairs(a: I8, a_size: I8, b: I8, b_size: I8) -> tuple[I8, I8]:
 
 def _most(hops: _Hops) -> int:
     """How many circuits can differ in what limits them: NICs of a node, or links of a GPU."""
-    ways, size = hops.ways, hops.nodes[1]
+    paths, size = hops.routes, hops.nodes[1]
     if len(size) == 1:
         return min(MOST, int(size[0]) - 1)
-    row = ways.uses.owner()
-    cap = ways.capacity[ways.uses.index]
+    row = paths.uses.owner()
+    cap = paths.capacity[paths.uses.index]
     order = np.lexsort((np.arange(len(row)), cap, row))
     leads = np.ones(len(row), np.bool_)
     leads[1:] = np.diff(row[order]) != 0
-    slowest = np.full(len(ways.bandwidth), -1, np.int64)
-    slowest[row[order][leads]] = ways.uses.index[order][leads]
+    slowest = np.full(len(paths.bandwidth), -1, np.int64)
+    slowest[row[order][leads]] = paths.uses.index[order][leads]
     kinds = [
-        len(np.unique(slowest[a:b][ways.bandwidth[a:b] > 0]))
+        len(np.unique(slowest[a:b][paths.bandwidth[a:b] > 0]))
         for a, b in zip(hops.across[:-1], hops.across[1:], strict=True)
     ]
     return max(1, min(MOST, max(kinds)))
 
 
-def _rerouted(hops: _Hops, found: list[I4], rng: np.random.Generator) -> list[I4]:
-    """Every circuit in turn makes room for the others, and is found anew where ways cost a little
-    more or less; `found` again where that crowds more."""
+def _rerouted(hops: _Hops, orders: list[I4], rng: np.random.Generator) -> list[I4]:
+    """Every circuit in turn makes room for the others, and is found anew where routes cost a little
+    more or less; `orders` again where that crowds more."""
     before, load = hops.crowding, hops.load.copy()
-    new = list(found)
-    for i, old in enumerate(found):
+    new = list(orders)
+    for i, old in enumerate(orders):
         hops.use(old, -1)
-        new[i] = _circuit(hops, 1 + rng.random(len(hops.ways.bandwidth)))
+        new[i] = _circuit(hops, 1 + rng.random(len(hops.routes.bandwidth)))
         hops.use(new[i])
     if hops.crowding <= before:
         return new
     hops.load = load
-    return found
+    return orders
 
 
 def _circuit(hops: _Hops, noise: F8 | float = 1.0) -> I4:
@@ -249,5 +249,5 @@ def _least(cost: F8, what: str) -> tuple[int, int]:
     at = int(np.argmin(cost))
     if not np.isfinite(cost.flat[at]):
         raise fail("E451", f"no ring over the cluster's links joins its {what}",
-                   help="a ring goes on from each GPU to one that it has a way to")  # fmt: skip
+                   help="a ring goes on from each GPU to one that it has a route to")  # fmt: skip
     return at // cost.shape[1], at % cost.shape[1]

@@ -75,20 +75,20 @@ def _length(weight: F8, path: I8) -> float:
 
 @njit
 def costs(weight: F8) -> F8:
-    """Of the path from u over all others to v: f8[n, n], inf where none was found.
+    """Of the path from u over all others to v: f8[n, n], inf where none was cost.
 
     weight: f8[n, n] of one hop. O(2^n n³) up to EXACT GPUs, else O(n⁴).
     """
     n = len(weight)
-    found = np.full((n, n), np.inf)
+    cost = np.full((n, n), np.inf)
     for u in range(n):
         if n <= EXACT:
-            found[u] = _table(weight, u)[(1 << n) - 1]
+            cost[u] = _table(weight, u)[(1 << n) - 1]
         else:
             for v in range(n):
                 if u != v:
-                    found[u, v] = _length(weight, _greedy(weight, u, v))
-    return found
+                    cost[u, v] = _length(weight, _greedy(weight, u, v))
+    return cost
 
 
 @njit

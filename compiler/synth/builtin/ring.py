@@ -23,7 +23,7 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
-from hccc.synth.builtin.circuits import circuits, lanes
+from hccc.synth.builtin.circuits import channels_of, circuits
 from hccc.synth.builtin.table import program
 
 Columns = dict[str, I8 | int]
@@ -32,8 +32,10 @@ OPS = (*PER_RANK, OpType.BROADCAST, OpType.REDUCE)
 
 
 def ring(t: Topology, op: OpType, root: int = 0, channels: int | None = None) -> Program:
-    """The ring algorithm for `op` on `t`. channels: lanes of each circuit, else as many as NCCL
-    would take. O(transfers), plus `circuits`.
+    """The ring algorithm for `op` on `t`.
+
+    channels: how many each circuit has; as many as NCCL would take if None.
+    O(transfers), plus `circuits`.
 
     Raises:
         UserError: E451 no ring joins the cluster, or NCCL has none for `op`; E452 it is too large.
@@ -44,7 +46,7 @@ def ring(t: Topology, op: OpType, root: int = 0, channels: int | None = None) ->
     n, count = len(t), len(orders)
     c = Collective(op, n, count * (n if op in PER_RANK else 1), root)
     columns = _chain(orders, c) if op not in PER_RANK else _round(orders, c)
-    return program("Ring", c, t, channels or lanes(t, orders), columns)
+    return program("Ring", c, t, channels or channels_of(t, orders), columns)
 
 
 def count_of(p: Program) -> int:

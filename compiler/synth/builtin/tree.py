@@ -23,22 +23,24 @@ from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
 from hccc.network.routes import unreachable
 from hccc.synth.builtin.chains import Chains, chains
-from hccc.synth.builtin.circuits import COPIES, circuits, lanes
+from hccc.synth.builtin.circuits import CHANNELS_OF_ONE, channels_of, circuits
 from hccc.synth.builtin.table import program
 
 
 def tree(t: Topology, channels: int | None = None) -> Program:
-    """The double binary tree Allreduce on `t`. channels: lanes of each tree, else as many as NCCL
-    would take. O(transfers), plus `circuits` and `chains`.
+    """The double binary tree Allreduce on `t`.
+
+    channels: how many each tree has; as many as NCCL would take if None.
+    O(transfers), plus `circuits` and `chains`.
 
     Raises:
-        UserError: E451 a tree needs a way that the cluster does not have.
+        UserError: E451 a tree needs a route that the cluster does not have.
     """
     orders = circuits(t)
     parents = np.concatenate([_trees(t, c) for c in chains(t, orders)])
     _check(t, parents)
     c = Collective(OpType.ALLREDUCE, len(t), len(parents))
-    copies = max(1, -(-lanes(t, orders) // COPIES))
+    copies = max(1, -(-channels_of(t, orders) // CHANNELS_OF_ONE))
     return program("Tree", c, t, channels or copies, _columns(parents))
 
 
@@ -90,7 +92,7 @@ def _check(t: Topology, parents: I4) -> None:
     for src, dst in ((child, parent), (parent, child)):
         if len(bad := unreachable(t, src, dst)):
             u, v = t.describe(int(src[bad[0]])), t.describe(int(dst[bad[0]]))
-            raise fail("E451", f"a tree over this cluster needs a way from {u} to {v}")
+            raise fail("E451", f"a tree over this cluster needs a route from {u} to {v}")
 
 
 def _columns(parents: I4) -> dict[str, I8 | int]:

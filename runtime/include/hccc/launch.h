@@ -74,7 +74,7 @@ HCCC_FN void hccc_leave(hccc_block& b, int index) {
   hccc_meet(b, hccc_done_at(hccc_this_shape), HCCC_WAIT_DONE);
 }
 
-// Blocks of a rank are numbered thread block by thread block, lane by lane.
+// Blocks of a rank are numbered thread block by thread block, channel by channel.
 HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   hccc_block b{};
   b.p = &p;

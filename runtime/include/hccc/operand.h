@@ -151,7 +151,7 @@ HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsign
 }
 #endif
 
-// This lane's part of an operand's chunk.
+// This channel's part of an operand's chunk.
 HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
   const hccc_rank& r = b.p->ranks[o.rank];
   if (o.buffer == HCCC_OUTPUT) return hccc_in_user(b, r.output, o.slot);

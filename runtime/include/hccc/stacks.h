@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ struct hccc_arena_list {
     for (hccc_arena* a = first; a;) {
       hccc_arena* next = a->next;
       munmap(a->memory, static_cast<unsigned long>(a->bytes));
-      delete a;
+      free(a);
       a = next;
     }
   }
@@ -52,7 +53,12 @@ static inline hccc_arena* hccc_map_arena(int n) {
   void* memory = mmap(nullptr, static_cast<unsigned long>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  hccc_arena* a = new hccc_arena{static_cast<char*>(memory), bytes, n, nullptr};
+  hccc_arena* a = static_cast<hccc_arena*>(malloc(sizeof(hccc_arena)));
+  if (!a) {
+    munmap(memory, static_cast<unsigned long>(bytes));
+    return nullptr;
+  }
+  *a = {static_cast<char*>(memory), bytes, n, nullptr};
   for (int i = 0; i < n; ++i)
     mprotect(hccc_stack_of(a, i), static_cast<unsigned long>(hccc_page()), PROT_NONE);
   return a;
@@ -71,7 +77,7 @@ static inline hccc_arena* hccc_take_arena(int n) {
 static inline void hccc_give_arena(hccc_arena* a) {
   if (a->n > hccc_kept_stacks) {
     munmap(a->memory, static_cast<unsigned long>(a->bytes));
-    delete a;
+    free(a);
     return;
   }
   pthread_mutex_lock(&hccc_free_arenas.lock);

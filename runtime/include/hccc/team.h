@@ -1,8 +1,10 @@
-// team.h: the threads of one launch. The caller is one of them.
+// team.h: the threads of one launch. The caller is one of them. Memory is malloc's: programs in C
+// link generated code without a C++ library.
 #pragma once
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #if !HCCC_THREADS_AS_BLOCKS
 #include "stacks.h"
@@ -62,14 +64,16 @@ static inline int hccc_gather(hccc_team* t, hccc_member* members, int wanted) {
 
 // Threads that are blocks are all needed; workers do with as many as there are.
 static inline int hccc_run_members(hccc_team* t, int wanted) {
-  hccc_member* members = new hccc_member[static_cast<unsigned long>(wanted)];
+  const unsigned long bytes = static_cast<unsigned long>(wanted) * sizeof(hccc_member);
+  hccc_member* members = static_cast<hccc_member*>(malloc(bytes));
+  if (!members) return HCCC_NO_MEMORY;
   t->size = hccc_gather(t, members, wanted);
   t->crowded = t->size > hccc_cores();
   const bool enough = !HCCC_THREADS_AS_BLOCKS || t->size == wanted;
   __atomic_store_n(&t->open, enough ? 1 : -1, __ATOMIC_RELEASE);
   if (enough) hccc_run_share(t, 0);
   for (int i = 1; i < t->size; ++i) pthread_join(members[i].thread, nullptr);
-  delete[] members;
+  free(members);
   return enough ? HCCC_OK : HCCC_NO_MEMORY;
 }
 

@@ -1,5 +1,6 @@
 // types.h: the dtype and the reduction of this translation unit, chosen by -DHCCC_DTYPE=float16
-// -DHCCC_OP=sum. float16 and bfloat16 are combined in float32 and rounded once, when stored.
+// -DHCCC_OP=sum. float16, bfloat16 and the 8-bit ones are combined in float32 and rounded once,
+// when stored.
 //
 // The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
 // nearest even in software, and min(a, b) is `b < a ? b : a`: of equals and of unordered values
@@ -65,6 +66,47 @@ struct hccc_brain : hccc_real<float> {
   }
 };
 
+// float8_e4m3 (no infinities) and float8_e5m2 of the OCP standard: `fraction` bits of fraction,
+// exponents biased by `bias`; `largest`: the bits of the largest finite value.
+template <int fraction, int bias, unsigned largest>
+struct hccc_eighth : hccc_real<float> {
+  using stored = unsigned char;
+  static constexpr bool same = false;
+  // Without a float below 2^-126 on the way, which some flush to zero.
+  HCCC_FN float up(stored x) {
+    const unsigned magnitude = x & 0x7fu;
+    constexpr unsigned rebias = (127u - bias) << 23;
+    const unsigned normal = (magnitude << (23 - fraction)) + rebias;
+    constexpr float least = 1.0f / (1 << (bias - 1 + fraction));
+    const unsigned small = hccc_bits_of(static_cast<float>(static_cast<int>(magnitude)) * least);
+    constexpr bool infinite = largest >> fraction != 0x7fu >> fraction;
+    constexpr unsigned full = infinite ? 0x7f800000u : 0x7fc00000u;
+    const unsigned special = magnitude > largest ? full : 0u;
+    // By masks: a choice would keep the loop from being vectorised.
+    const unsigned is_normal = 0u - static_cast<unsigned>(magnitude >> fraction != 0);
+    const unsigned bits = (normal & is_normal) | (small & ~is_normal);
+    return hccc_float_of(bits | special | (x & 0x80u) << 24);
+  }
+  // To nearest even. What is too large, infinities too, becomes the largest finite value, and a NaN
+  // 0x7f: as CUDA's conversions do by default. Small values are rounded by adding a float whose
+  // last bit is the last bit of the result.
+  HCCC_FN stored down(float x) {
+    const unsigned bits = hccc_bits_of(x);
+    const unsigned magnitude = bits & 0x7fffffffu;
+    constexpr unsigned first = (128u - bias) << 23;  // the smallest normal value
+    constexpr float step = static_cast<float>(1 << 23) / (1 << (bias - 1 + fraction));
+    const unsigned small = hccc_bits_of(hccc_float_of(magnitude) + step) - hccc_bits_of(step);
+    constexpr int cut = 23 - fraction;
+    constexpr unsigned half = (1u << (cut - 1)) - 1;
+    const unsigned even = magnitude >> cut & 1u;
+    const unsigned normal = (magnitude - ((127u - bias) << 23) + half + even) >> cut;
+    unsigned result = magnitude < first ? small : normal;
+    result = result > largest ? largest : result;
+    result |= bits >> 24 & 0x80u;
+    return static_cast<stored>(magnitude > 0x7f800000u ? 0x7fu : result);
+  }
+};
+
 typedef hccc_integer<signed char, unsigned> hccc_dtype_int8;
 typedef hccc_integer<unsigned char, unsigned> hccc_dtype_uint8;
 typedef hccc_integer<int, unsigned> hccc_dtype_int32;
@@ -75,6 +117,8 @@ typedef hccc_half hccc_dtype_float16;
 typedef hccc_brain hccc_dtype_bfloat16;
 typedef hccc_plain_real<float> hccc_dtype_float32;
 typedef hccc_plain_real<double> hccc_dtype_float64;
+typedef hccc_eighth<3, 7, 0x7eu> hccc_dtype_float8e4m3;
+typedef hccc_eighth<2, 15, 0x7bu> hccc_dtype_float8e5m2;
 
 #define HCCC_JOIN_(a, b) a##b
 #define HCCC_JOIN(a, b) HCCC_JOIN_(a, b)

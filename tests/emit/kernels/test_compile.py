@@ -95,39 +95,6 @@ def test_other_reductions(op: str, tmp_path: Path, cxx: str) -> None:
     assert world.wrong(Pattern(plan.collective, "bfloat16", op, 777)) == 0
 
 
-def test_cmake_builds_installs_and_serves_another_project(tmp_path: Path, cmake: str) -> None:
-    plan = CASES["allgather"]
-    place, prefix = made(plan, tmp_path / "kernels"), tmp_path / "prefix"
-    options = ["-DHCCC_DTYPES=float32;int8", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_COMPILER="]
-    run(cmake, "-S", place, "-B", tmp_path / "build", *options)
-    run(cmake, "--build", tmp_path / "build")
-    run(cmake, "--install", tmp_path / "build", "--prefix", prefix)
-    world = launch.World(next(prefix.rglob(f"lib{plan.name}.so")), plan)
-    assert world.wrong(Pattern(plan.collective, "float32", "sum", 100)) == 0
-    assert world.wrong(Pattern(plan.collective, "uint8", "sum", 100, 1)) == 0
-    user = tmp_path / "user"
-    user.mkdir()
-    (user / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\nproject(user C CXX)\n"
-        f"find_package({plan.name} REQUIRED)\nadd_executable(user user.c)\n"
-        f"target_link_libraries(user hccc::{plan.name})\n"
-    )
-    (user / "user.c").write_text(
-        f'#include "{plan.name}.h"\n'
-        f'int main(void) {{ return {plan.name}_cpu(0, 0, "float32", 0, 0) != HCCC_BAD_ARGUMENT; }}'
-    )
-    run(cmake, "-S", user, "-B", user / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
-    run(cmake, "--build", user / "build")
-    run(user / "build" / "user")
-
-
-def test_cmake_names_an_unknown_dtype(tmp_path: Path, cmake: str) -> None:
-    place = made(CASES["ring"], tmp_path / "kernels")
-    command = [cmake, "-S", str(place), "-B", str(tmp_path / "b"), "-DHCCC_DTYPES=float31"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode and "no dtype 'float31'" in done.stderr
-
-
 @pytest.mark.parametrize("case", ["ring", "staged_ring", "alltoall"])
 def test_nvcc_compiles_without_spills(case: str, tmp_path: Path, nvcc: str) -> None:
     place = made(CASES[case], tmp_path / "k")

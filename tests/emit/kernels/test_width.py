@@ -143,8 +143,9 @@ def test_the_step_that_overflows_is_computed_in_64_bits() -> None:
     assert expression == "static_cast<int>((i * 50001LL + 50000) % 100003)"
     with pytest.raises(cints.Trap, match="overflows 32 bits"):
         cints.evaluate(text(form, lambda _: "") + " + 0", {"i": 99_998, "rank": 0})
+    lists = {n: t.table for n, t in tables.items()}
     for at in (0, 42_947, 42_948, 99_998):
-        assert cints.evaluate(expression, {**tables, "i": at}) == v[0, at]
+        assert cints.evaluate(expression, {**lists, "i": at}) == v[0, at]
 
 
 @pytest.mark.parametrize(
@@ -166,6 +167,7 @@ def test_every_operation_is_wide(form: Form, wanted: str) -> None:
     grid = Grid((Axis("a", np.array([0, INT - 1])), Axis("b", np.array([0, INT - 1]))))
     small = Grid(tuple(Axis(a.name, np.arange(2)) for a in grid.axes))
     if wanted.startswith("(static_cast<long long>(a / 2)"):
+        assert isinstance(form, Sum)
         form = replace(form, constant=INT)
         wanted = wanted.replace("+ 1)", f"+ {INT})")
     assert code(form, grid, lambda _: "t") == f"static_cast<int>({wanted})"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc import driver
@@ -20,6 +20,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.options import Options
 from hccc.testing import correct_programs
+from tests.health_checks import EVERY_CHECK
 from tests.interop import corpus
 from tests.interop import fifo_model as runtime
 from tests.interop.expected import aliases, wanted
@@ -111,7 +112,7 @@ def which_dialects(op: OpType) -> list[str]:
 
 def random_programs(examples: int) -> settings:
     return settings(
-        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck),
+        max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK,
         derandomize=True,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc import driver
@@ -22,6 +22,7 @@ from hccc.ir.primitives import Transport
 from hccc.options import Options
 from hccc.testing import correct_programs
 from tests.emit.mscclpp.executor import Machine
+from tests.health_checks import EVERY_CHECK
 from tests.interop.expected import aliases, wanted
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -102,7 +103,7 @@ def exported_random(data: st.DataObject) -> None:
 
 def thorough(examples: int) -> settings:
     return settings(
-        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck),
+        max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK,
         derandomize=True,
     )  # fmt: skip
 

@@ -84,7 +84,7 @@ WRONG = {
         "define node1 = 2\ndefine bandwidth = {direct => [(0,1) -> 1, (0,1) -> 1]}",
         "E134:2:53", "two of these",
     ),
-    "two nics": (NODE + "define nic = [((0,1) -> 1), ((1) -> 1)]", "E134:3:37", "two of these"),
+    "two nics": (NODE + "define nic = [((0,1) -> 1), ((1) -> 1)]", "E134:3:37", "GPU 1 has"),
     "arrow for switch": (
         "define node1 = 2\ndefine bandwidth = {switch => [((0),(1) -> 1)]}", "E035:2:32",
         "`->` cannot stand here",

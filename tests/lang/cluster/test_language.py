@@ -62,7 +62,7 @@ def test_figure_10_as_printed() -> None:
     assert (t.node.tolist(), t.local.tolist()) == ([0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 2, 3])
     ends = list(zip(t.link_src.tolist(), t.link_dst.tolist(), strict=True))
     assert ends == [(0, 1), (1, 0), (2, 3), (3, 2), (4, 5), (5, 4)]
-    assert (t.links.bandwidth == 25).all() and (t.links.lanes == 2).all()
+    assert (t.links.bandwidth == 25).all() and (t.links.parallel == 2).all()
     assert t.level.tolist() == [Level.SWITCH] * 2 and t.shared.bandwidth.tolist() == [16, 8]
     assert [t.side_a.row(k).tolist() for k in range(2)] == [[2, 3], [0, 1]]
     assert [t.side_b.row(k).tolist() for k in range(2)] == [[4, 5], [2, 3, 4, 5]]

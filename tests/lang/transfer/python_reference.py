@@ -14,6 +14,7 @@ from typing import Any
 
 LOW, HIGH = -(2**63), 2**63 - 1
 RANGES = ("E105", 0), ("E105", 1), ("E108", 2), ("E106", 3)
+PARAMETERS = ("srcRank", "dstRank", "step", "chunkId", "op")
 MAX_ITERATIONS = 4000
 
 
@@ -52,7 +53,8 @@ def _shift(shift: Callable[[int, int], int]) -> Callable[[int, int], int]:
     return checked
 
 
-OPERATORS: dict[str, Callable[..., int]] = {
+# `operator` says nothing of the type that its functions give for integers: `_checked` makes int.
+OPERATORS: dict[str, Callable[..., Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mult": operator.mul,
@@ -69,10 +71,34 @@ OPERATORS: dict[str, Callable[..., int]] = {
     "UAdd": operator.pos,
     "Invert": operator.invert,
     "Not": operator.not_,
+    "abs": abs,
+    "min": min,
+    "max": max,
 }
 
 
+def _number(value: Any) -> int:
+    if isinstance(value, list):
+        raise Wrong("E117")
+    return int(value)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Wrong("E118")
+    return value
+
+
+def _element(of: Any, position: Any) -> Any:
+    found, where = _list(of), _number(position)
+    try:
+        return found[where]
+    except IndexError:
+        raise Wrong("E116") from None
+
+
 def _checked(name: str, *operands: int) -> int:
+    operands = tuple(map(_number, operands))
     try:
         result = int(OPERATORS[name](*operands))
     except ZeroDivisionError:
@@ -96,22 +122,57 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         self.generic_visit(node)
+        node.values = [self._call("_number", value) for value in node.values]
         return self._call("int", self._call("bool", node))
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
+        node.left = self._call("_number", node.left)
+        node.comparators = [self._call("_number", value) for value in node.comparators]
         return self._call("int", node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        node.test = self._call("_number", node.test)
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        self.generic_visit(node)
+        node.test = self._call("_number", node.test)
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        return self._call("_element", node.value, node.slice)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        assert isinstance(node.target, ast.Name)
+        name = ast.Name(node.target.id, ast.Load())
+        plain = ast.Assign([node.target], ast.BinOp(name, node.op, node.value))
+        return self.visit(ast.copy_location(plain, node))
 
     def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
-        assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
-        node.iter = self._call("_loop", ast.Constant(node.target.id), *node.iter.args)
+        assert isinstance(node.target, ast.Name)
+        name = ast.Constant(node.target.id)
+        if isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range":
+            node.iter = self._call("_loop", name, *node.iter.args)
+        else:
+            node.iter = self._call("_over", name, node.iter)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id == "transfer":
-            return self._call("transfer", ast.Constant(node.lineno), *node.args)
+        assert isinstance(node.func, ast.Name)
+        match node.func.id:
+            case "transfer":
+                call = self._call("transfer", ast.Constant(node.lineno), *node.args)
+                call.keywords = node.keywords
+                return call
+            case "len":
+                return self._call("len", self._call("_list", *node.args))
+            case "min" | "max" | "abs" as name:
+                return self._call("_checked", ast.Constant(name), *node.args)
         return node
 
 
@@ -135,6 +196,7 @@ class Reference:
         tree = ast.increment_lineno(ast.parse(body), first_line - 1)
         code = compile(ast.fix_missing_locations(_Rewrite().visit(tree)), "<program>", "exec")
         names: dict[str, Any] = {"_checked": _checked, "_loop": self._loop}
+        names |= {"_number": _number, "_list": _list, "_element": _element, "_over": self._over}
         names |= {"transfer": self._transfer, "recv": 0, "rrc": 1, **header}
         try:
             exec(code, names)
@@ -154,7 +216,14 @@ class Reference:
         over = range(*limits)
         if (over.stop - over.start) // over.step > 2**28:
             raise Wrong("E104")
-        for value in over:
+        if len(over) > MAX_ITERATIONS:
+            raise TooLong
+        yield from self._over(name, list(over))
+
+    def _over(self, name: str, over: Any) -> Iterator[int]:
+        for value in _list(over):
+            if isinstance(value, list):
+                raise Wrong("E117")
             self._iterations += 1
             if self._iterations > MAX_ITERATIONS:
                 raise TooLong
@@ -162,8 +231,9 @@ class Reference:
             yield value
             self._loops.pop()
 
-    def _transfer(self, line: int, *values: int) -> None:
-        *row, op = values
+    def _transfer(self, line: int, *values: int, **named: int) -> None:
+        named |= dict(zip(PARAMETERS, values, strict=False))
+        *row, op = (_number(named[name]) for name in PARAMETERS)
         if op and not self.reduces:
             raise Wrong("E109")
         ends = self.n_ranks, self.n_ranks, 2**31, self.n_chunks

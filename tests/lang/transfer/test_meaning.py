@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
-from hccc.ir.program import TRANSFER
+from hccc.ir.program import TRANSFER, Origin
 from hccc.lang.transfer import evaluate
 from hccc.lang.transfer.load import parse
 from tests.lang.transfer.python_reference import Reference, TooLong
@@ -24,6 +22,8 @@ VARIABLES = {
     "nChunks": 16,
 }
 NAMES = ["a", "b", "c", "i", "j", "k"]
+LISTS = ["x", "y"]
+NESTED = ["z"]
 
 
 OPERATORS = ["+", "-", "*", "+", "-", "//", "%", "&", "|", "^"]
@@ -37,7 +37,9 @@ def _rarely(draw: st.DrawFn) -> bool:
 @st.composite
 def expressions(draw: st.DrawFn, depth: int = 2) -> str:
     """An integer expression as text; mostly one that succeeds."""
-    kind = draw(st.integers(0, 9)) if depth else draw(st.integers(0, 3))
+    kind = draw(st.integers(0, 13)) if depth else draw(st.integers(0, 3))
+    if kind > 9:
+        return draw(_new_kinds(depth, kind))
     if kind == 0:
         return str(draw(st.integers(0, 9)))
     if kind <= 3:
@@ -61,6 +63,41 @@ def expressions(draw: st.DrawFn, depth: int = 2) -> str:
     return f"({text})" if draw(st.booleans()) else text
 
 
+@st.composite
+def _new_kinds(draw: st.DrawFn, depth: int, kind: int) -> str:
+    """An index, a length, a conditional expression or an absolute value."""
+    inner = draw(expressions(depth - 1))
+    if kind == 10:
+        of = draw(lists(depth - 1))
+        if _rarely(draw):
+            return f"{of}[{inner}]"
+        low = draw(st.sampled_from([0, 0, -1]))  # -1: the last element, from the end
+        return f"{of}[({inner}) % len({of}) {low:+}]"
+    if kind == 11:
+        return f"len({draw(lists(depth - 1))})"
+    if kind == 12:
+        condition, other = draw(expressions(depth - 1)), draw(expressions(depth - 1))
+        return f"({inner} if {condition} else {other})"
+    return f"abs({inner})"
+
+
+@st.composite
+def lists(draw: st.DrawFn, depth: int = 1) -> str:
+    """A list of numbers as text; rarely a number or a list of lists."""
+    if _rarely(draw):
+        return draw(st.sampled_from([*NAMES, *NESTED]))
+    kind = draw(st.integers(0, 4)) if depth else 0
+    if kind <= 1:
+        return draw(st.sampled_from(LISTS))
+    if kind == 2:
+        return f"{draw(st.sampled_from(NESTED))}[{draw(expressions(depth - 1))} & 1]"
+    if kind == 3:
+        branches = draw(lists(depth - 1)), draw(lists(depth - 1))
+        return f"({branches[0]} if {draw(expressions(depth - 1))} else {branches[1]})"
+    elements = draw(st.lists(expressions(depth - 1), min_size=1, max_size=4))
+    return f"[{', '.join(elements)}]"
+
+
 def _number(draw: st.DrawFn, end: int) -> str:
     e = draw(expressions())
     return e if _rarely(draw) else f"({e}) % {end}"
@@ -69,7 +106,15 @@ def _number(draw: st.DrawFn, end: int) -> str:
 @st.composite
 def statements(draw: st.DrawFn, depth: int) -> list[str]:
     """Lines of one statement, with its block indented."""
-    kind = draw(st.integers(0, 9 if depth else 4))
+    kind = draw(st.integers(0, 11 if depth else 6))
+    if kind == 5:
+        return [draw(_assignments())]
+    if kind == 6:
+        src, dst, step = _number(draw, 4), _number(draw, 4), _number(draw, 3)
+        named = [f"srcRank={src}", f"dstRank=4 + {dst}", f"step={step}", "op=rrc"]
+        named.append(f"chunkId={_number(draw, 16)}")
+        return [f"transfer({', '.join(draw(st.permutations(named)))})"]
+    kind -= 2 * (kind > 6)
     if kind <= 1:
         return [f"{draw(st.sampled_from(NAMES))} = {draw(expressions())}"]
     if kind <= 4:
@@ -80,8 +125,10 @@ def statements(draw: st.DrawFn, depth: int) -> list[str]:
     if kind <= 8:
         limits = draw(st.sampled_from(["{}", "{}, {}", "{}, {}, -1", "{}, {}, 2"]))
         bound = st.integers(2, 6).map(str) | expressions(1).map("({}) % 5".format)
-        over = limits.format(*[draw(bound) for _ in range(limits.count("{"))])
-        head = f"for {draw(st.sampled_from(NAMES))} in range({over}):"
+        over = f"range({limits.format(*[draw(bound) for _ in range(limits.count('{'))])})"
+        if kind == 8:
+            over = draw(lists())
+        head = f"for {draw(st.sampled_from(NAMES))} in {over}:"
         return [head, *_indented(draw(block))]
     lines = [f"if {draw(expressions())}:", *_indented(draw(block))]
     if draw(st.booleans()):
@@ -89,6 +136,22 @@ def statements(draw: st.DrawFn, depth: int) -> list[str]:
     if draw(st.booleans()):
         lines += ["else:", *_indented(draw(block))]
     return lines
+
+
+@st.composite
+def _assignments(draw: st.DrawFn) -> str:
+    """`x += e`, `a, b = …`, or a list given to a variable."""
+    match draw(st.integers(0, 3)):
+        case 0:
+            op = draw(st.sampled_from(["+", "-", "*", "&", "|", "^"]))
+            return f"{draw(st.sampled_from(NAMES))} {op}= {draw(expressions())}"
+        case 1:
+            a, b = draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES))
+            return f"{a}, {b} = {draw(expressions())}, {draw(expressions())}"
+        case 2:
+            return f"{draw(st.sampled_from(LISTS))} = {draw(lists())}"
+        case _:
+            return f"{draw(st.sampled_from(NESTED))} = [{draw(lists())}, {draw(lists())}]"
 
 
 def _joined(blocks: list[list[str]]) -> list[str]:
@@ -103,6 +166,7 @@ def _indented(lines: list[str]) -> list[str]:
 def programs(draw: st.DrawFn) -> str:
     """The body of a program; most variables have a value from the start."""
     lines = [f"{name} = {draw(st.integers(-2, 9))}" for name in NAMES if not _rarely(draw)]
+    lines += ["x = [0, 2, 1, 3]", "y = [5, 4]", "z = [x, [7]]"]
     return "\n".join([*lines, *_joined(draw(st.lists(statements(3), min_size=1, max_size=5)))])
 
 
@@ -120,6 +184,7 @@ def _compare(body: str) -> None:
         program = parse(source)
     except UserError as error:
         problem = error.problem
+        assume(problem.code != "E119")  # numbers and lists mixed: Python does not mind
         assert (problem.code, problem.span and problem.span.line) == (
             expected.error,
             expected.error_line,
@@ -135,13 +200,14 @@ def _compare(body: str) -> None:
         _compare_place(program.origin, row, expected, order[row])
 
 
-def _compare_place(origin: Any, row: int, expected: Reference, i: int) -> None:
+def _compare_place(origin: Origin | None, row: int, expected: Reference, i: int) -> None:
+    assert origin is not None
     span, loops = origin.place(row)
-    assert span.line == expected.rows[i][4]
+    assert span is not None and span.line == expected.rows[i][4]
     assert loops == expected.where[i]
 
 
-@pytest.mark.parametrize("lanes", [1, 3, 1 << 16])
+@pytest.mark.parametrize("batch", [1, 3, 1 << 16])
 @settings(max_examples=100, deadline=None)
 @given(programs())
 @example("a = 0\nfor i in range(5):\n    a = a + i\n    transfer(0, 1, a, i, recv)")
@@ -151,10 +217,20 @@ def _compare_place(origin: Any, row: int, expected: Reference, i: int) -> None:
 @example("for i in range(9):\n    a = 12 / (7 - i)\nfor i in range(9):\n    a = 2 ** (60 + i)")
 @example("for i in range(4):\n    a = 6 / (3 - i)\n    b = 6 / (2 - i)\n    c = 6 / (1 - i)")
 @example(
+    "for i in range(5):\n    if i % 2:\n        x = [i, i, 2]\n    transfer(0, 1, x[-1], i, rrc)"
+)
+@example(
+    "x = [1, 2]\ny = x\nfor i in range(4):\n    if i % 2:\n        x, y = y, [i]\n    a = x[i & 1]"
+)
+@example(
+    "z = [[1], [2, 3]]\nfor i in range(2):\n    for j in z[i]:\n        transfer(0, j, i, 0, rrc)"
+)
+@example("for i in range(4):\n    a = [3, 6 / (2 - i)][0] if i != 2 else 9\n    b = [0][i]")
+@example(
     "for i in range(-9, 9):\n    a = (-(2 ** 63 - 1) - 1) % (i * 2 + 1)\n    b = 0 - i\n    a = b"
 )
-def test_random_programs(lanes: int, body: str) -> None:
+def test_random_programs(batch: int, body: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "MAX_LANES", lanes)
-        patch.setattr(evaluate, "FIRST_LANES", min(lanes, 2))
+        patch.setattr(evaluate, "MAX_BATCH", batch)
+        patch.setattr(evaluate, "FIRST_BATCH", min(batch, 2))
         _compare(body)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hccc.dtypes import OPS
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
-from hccc.runtime.layout import DTYPES, OPS
+from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure import patterns
 from hccc.runtime.measure.patterns import Array, Pattern
 

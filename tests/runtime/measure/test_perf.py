@@ -249,9 +249,9 @@ def test_device_sessions_copy_there_and_back(dtype: str, in_place: bool) -> None
     memory = [perf.allocate(p, rank, in_place) for rank in range(c.n_ranks)]
 
     class Gather:
-        def launch(self, sends: Sequence[Any], receives: Sequence[Any], request: Request) -> float:
-            parts = [send.copy() for send in sends]
-            for receive in receives:
+        def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], request: Request) -> float:
+            parts = [send.copy() for send in inputs]
+            for receive in outputs:
                 assert isinstance(receive, _OnDevice)
                 receive[...] = np.concatenate(parts)
             return 0.25

@@ -1,0 +1,128 @@
+"""redundant: which transfers of a right program nobody needs.
+
+    transfer(0, 1, 0, 0, recv)
+    transfer(2, 1, 5, 0, recv)   # W201 when rank 1 holds the same by then
+    transfer(1, 3, 6, 0, recv)   # W202 when nothing ever comes of chunk 0 at rank 3
+
+Chunks are independent. Forwards, a (rank, chunk) is the sum of a number for each contribution it
+holds: equal sums are equal contents, since a right program adds nothing twice (a chance of 2^-64 a
+transfer that they are not). Backwards, a (rank, chunk) is needed while something that is wanted at
+the end comes of it. A program without the transfers named here is as right as with them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.analysis.contributions import columns
+from hccc.analysis.grouping import group
+from hccc.diagnostics import Problem
+from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.collective import OpType
+from hccc.ir.program import TRANSFER, Program
+from hccc.jit.compiled import njit
+
+FIELDS = TRANSFER.names or ()
+SRC, DST, CHUNK, OP = map(FIELDS.index, ("src", "dst", "chunk", "op"))
+NEEDED, HELD, UNUSED = range(3)
+MOST_SHOWN = 4  # lines of the program, for each of the two warnings
+CODES = {HELD: "W201", UNUSED: "W202"}
+TEXTS = {
+    HELD: "{} brings rank {dst} what it holds of chunk {chunk} already",
+    UNUSED: "{}: what it brings rank {dst} of chunk {chunk} is never used",
+}
+HELP = {
+    HELD: "leave it out, or send something else",
+    UNUSED: "leave it out: the result is the same without it",
+}
+
+
+def redundant(program: Program) -> tuple[Problem, ...]:
+    """Warnings W201 and W202 about a program that `verify` accepted, a few lines of it at most.
+
+    W201: a recv brings a rank the contents that it holds already. W202: nothing that the
+    collective wants comes of what a transfer brings. Each names its first transfer with its loop
+    values, and how many of the same line there are. A custom collective, whose result only its
+    author knows, has none. O(transfers + chunks), and one evaluation of the text a warning.
+    """
+    use = uses(program)
+    return tuple(
+        _warning(program, kind, rows, more)
+        for kind in (HELD, UNUSED)
+        for rows, more in _lines(program, np.flatnonzero(use == kind))
+    )
+
+
+def uses(program: Program) -> U1:
+    """NEEDED, HELD or UNUSED for every transfer of a right program: u1[n]."""
+    c, t = program.collective, program.transfers
+    if c.op is OpType.CUSTOM:
+        return np.zeros(len(t), np.uint8)
+    chunks = np.arange(c.n_chunks, dtype=np.int64)
+    start = np.full(c.n_chunks, -1, np.int32)
+    if not c.reduces:
+        start = c.source_of(chunks).astype(np.int32)
+    target = np.full(c.n_chunks, -1, np.int32)
+    if not c.all_want:
+        target = c.target_of(chunks).astype(np.int32)
+    ptr, rows = group(t["chunk"], c.n_chunks)
+    numbers = np.random.default_rng(0).integers(1, 1 << 63, c.n_ranks, np.uint64)
+    found: U1 = _uses(ptr, rows, columns(program), start, target, numbers)
+    return found
+
+
+@njit
+def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[np.uint64]) -> U1:
+    """`start`, `target`: the one rank a chunk starts at, must end at; -1 for every rank."""
+    use = np.zeros(len(rows), np.uint8)
+    held = np.zeros(len(numbers), np.uint64)
+    needed = np.zeros(len(numbers), np.bool_)
+    seen = np.full(len(numbers), -1, np.int32)
+    for c in range(len(ptr) - 1):
+        for k in range(ptr[c], ptr[c + 1]):
+            i = rows[k]
+            s, d = table[i, SRC], table[i, DST]
+            for r in (s, d):
+                if seen[r] != c:
+                    seen[r] = c
+                    held[r] = numbers[r] if start[c] < 0 or start[c] == r else np.uint64(0)
+                    needed[r] = target[c] < 0 or target[c] == r
+            if table[i, OP] == 1:
+                held[d] += held[s]
+            elif held[d] == held[s]:
+                use[i] = HELD
+            else:
+                held[d] = held[s]
+        for k in range(ptr[c + 1] - 1, ptr[c] - 1, -1):
+            i = rows[k]
+            s, d = table[i, SRC], table[i, DST]
+            if use[i] == HELD:
+                continue
+            if not needed[d]:
+                use[i] = UNUSED
+                continue
+            if table[i, OP] == 0:
+                needed[d] = False
+            needed[s] = True
+    return use
+
+
+def _lines(program: Program, rows: I8) -> list[tuple[I8, int]]:
+    """The rows of the first lines that have any; the last with how many other lines do."""
+    line = program.transfers["line"][rows]
+    order = list(dict.fromkeys(line.tolist()))
+    shown = order[:MOST_SHOWN]
+    left = len(order) - len(shown)
+    return [(rows[line == x], left * (x == shown[-1])) for x in shown]
+
+
+def _warning(program: Program, kind: int, rows: I8, more: int) -> Problem:
+    first = int(rows[0])
+    t = program.transfers[first]
+    message = TEXTS[kind].format(program.describe(first), dst=t["dst"], chunk=t["chunk"])
+    if len(rows) > 1:
+        message += f" (as do {len(rows):,} transfers of this line)"
+    if more:
+        message += f"; {more:,} more lines have such transfers"
+    return Problem(CODES[kind], message, program.span(first), help=HELP[kind], severity="warning")

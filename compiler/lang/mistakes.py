@@ -1,0 +1,40 @@
+"""Places in a text, and what is wrong there: shared by all languages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hccc.diagnostics import Source, Span, UserError, fail
+
+
+class At(NamedTuple):
+    """A place in the text: line and columns from 1, `end` exclusive and on the same line."""
+
+    line: int
+    column: int
+    end: int
+
+    def span(self, source: Source) -> Span:
+        """The place as diagnostics show it."""
+        return Span(source, self.line, self.column, self.end)
+
+    def to(self, other: At) -> At:
+        """From here to the end of `other`, clipped to this line."""
+        return (
+            At(self.line, self.column, max(self.end, other.end))
+            if (other.line == self.line)
+            else self
+        )
+
+
+class Mistake(Exception):
+    """Something wrong in the text; becomes a `UserError` where the source is known."""
+
+    def __init__(self, code: str, message: str, at: At | None = None, help: str | None = None):
+        super().__init__(message)
+        self.code, self.message, self.at, self.help = code, message, at, help
+
+    def in_source(self, source: Source) -> UserError:
+        """The error to show."""
+        span = self.at.span(source) if self.at else None
+        return fail(self.code, self.message, span, help=self.help)

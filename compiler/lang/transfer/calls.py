@@ -1,0 +1,109 @@
+"""What is called like a function: which there are, and what each may be given."""
+
+from __future__ import annotations
+
+from hccc.lang.complaint import clip, did_you_mean
+from hccc.lang.mistakes import At, Mistake
+from hccc.lang.transfer.syntax import Call, Expr, Name, Number, Steps, Text, Transfer
+
+FUNCTIONS = ("transfer", "range", "min", "max", "abs", "len")
+OPS = ("recv", "rrc")
+RESERVED = frozenset({*FUNCTIONS, *OPS, "True", "False"})
+TRANSFER = "transfer(srcRank, dstRank, step, chunkId, recv)"
+PARAMETERS = ("srcRank", "dstRank", "step", "chunkId", "op")
+
+
+def check_call(call: Call, name_at: At) -> None:
+    """Raises `Mistake` for an unknown function, or one given too little or too much."""
+    function, count = call.function, len(call.args)
+    if function not in FUNCTIONS:
+        raise _unknown_function(function, name_at)
+    if any(isinstance(argument, Expr) for argument in call.keywords):
+        help = "give the values without a name first"
+        raise Mistake("E013", "a value without a name follows one with a name", call.at, help)
+    if function == "transfer":
+        return
+    if call.keywords:
+        message = f"{function}(...) has no argument `{clip(call.keywords[0].name)}`"
+        raise Mistake("E013", message, call.keywords[0].name_at, "write the value alone")
+    if function in ("min", "max") and count < 2:
+        raise Mistake("E013", f"{function}() needs at least two values", call.at)
+    if function in ("abs", "len") and count != 1:
+        raise Mistake("E013", f"{function}() takes one value, this has {count}", call.at)
+    if function != "range":
+        for argument in call.args:
+            value(argument)
+
+
+def _unknown_function(function: str, at: At) -> Mistake:
+    near = [name for name in FUNCTIONS if name == function.lower()]
+    near = near or did_you_mean(function, FUNCTIONS)
+    there = f"there are {', '.join(FUNCTIONS[:-1])} and {FUNCTIONS[-1]}"
+    help = f"did you mean `{near[0]}`?" if near else there
+    return Mistake("E013", f"there is no function `{clip(function)}`", at, help)
+
+
+def value(expr: Expr) -> Expr:
+    """`expr`, where a value is needed. Raises `Mistake` for what is none."""
+    match expr:
+        case Text(_, at):
+            raise Mistake("E014", "a string cannot be used as a number", at)
+        case Call("range" as function, _, at) | Call("transfer" as function, _, at):
+            use = "after `for ... in`" if function == "range" else "as a statement of its own"
+            raise Mistake("E013", f"{function}(...) can only stand {use}", at)
+        case Name("recv" as word, at) | Name("rrc" as word, at):
+            raise Mistake("E014", f"`{word}` can only be the last value of a transfer", at)
+    return expr
+
+
+def steps(call: Call) -> Steps:
+    """The limits of a `range(...)`."""
+    args = [value(arg) for arg in call.args]
+    match args:
+        case [stop]:
+            return Steps(Number(0, call.at), stop, Number(1, call.at))
+        case [start, stop]:
+            return Steps(start, stop, Number(1, call.at))
+        case [start, stop, step]:
+            return Steps(start, stop, step)
+    raise Mistake("E013", f"range takes 1 to 3 values, this has {len(args)}", call.at)
+
+
+def transfer(call: Call) -> Transfer:
+    """The statement that a `transfer(...)` is."""
+    given = _arguments(call)
+    if (len(given) < len(PARAMETERS) and not call.keywords) or len(call.args) > len(PARAMETERS):
+        message = f"transfer takes 5 values, this has {len(call.args)}"
+        help = f"write `{TRANSFER}`, with `recv` or `rrc` at the end"
+        raise Mistake("E013", message, call.at, help)
+    if missing := [name for name in PARAMETERS if name not in given]:
+        message = f"this transfer does not say {' and '.join(missing)}"
+        raise Mistake("E013", message, call.at, f"write `{TRANSFER}`")
+    order = [PARAMETERS.index(name) for name in given if name != "op"]
+    args = [value(given[name]) for name in PARAMETERS[:-1]]
+    return Transfer(args, order, _reduces(given["op"]), given["op"].at, call.at)
+
+
+def _arguments(call: Call) -> dict[str, Expr]:
+    """The arguments of a transfer by name, as written."""
+    given = dict(zip(PARAMETERS, call.args, strict=False))
+    for keyword in call.keywords:
+        if keyword.name not in PARAMETERS:
+            near = did_you_mean(keyword.name, PARAMETERS)
+            help = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(PARAMETERS)}"
+            message = f"transfer(...) has no argument `{clip(keyword.name)}`"
+            raise Mistake("E013", message, keyword.name_at, help)
+        if keyword.name in given:
+            message = f"{keyword.name} is given twice"
+            raise Mistake("E013", message, keyword.name_at)
+        given[keyword.name] = keyword.value
+    return given
+
+
+def _reduces(op: Expr) -> bool:
+    if isinstance(op, Name) and op.id in OPS:
+        return op.id == "rrc"
+    if isinstance(op, Text) and op.value in OPS:
+        raise Mistake("E014", f"write {op.value} without quotes", op.at)
+    help = "recv copies the chunk, rrc reduces it into the destination's"
+    raise Mistake("E014", "the last value of a transfer is `recv` or `rrc`", op.at, help)

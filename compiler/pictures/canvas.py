@@ -1,0 +1,189 @@
+"""A sheet to draw on, and how it becomes SVG: text stays text, the same input gives the same bytes.
+
+matplotlib draws. Its own state is left alone: settings hold only while a sheet is made and
+written, and no window system is touched.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
+from matplotlib.path import Path
+
+from hccc.pictures.palette import FAINT, INK, PAPER
+from hccc.pictures.svg import TIP, compact
+from hccc.text import clean
+
+SMALL, NORMAL, LARGE = 8.0, 9.0, 12.0  # points of text; nothing is written smaller
+DPI = 200  # of a PNG
+NOTE = 0.17  # inches: a line of small print
+SETTINGS: Any = {
+    "font.family": ["DejaVu Sans"],
+    "svg.fonttype": "none",
+    "svg.hashsalt": "hccc",
+    "text.parse_math": False,
+    "text.usetex": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "path.simplify": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One drawing. `svg`: a whole SVG document; `says`: what it shows, for who cannot see it."""
+
+    name: str
+    title: str
+    says: str
+    svg: str
+    figure: Figure = field(compare=False, repr=False)
+
+    def png(self) -> bytes:
+        """The drawing as a PNG of DPI dots per inch, in the colours of light pages."""
+        raw = io.BytesIO()
+        with settings():
+            self.figure.savefig(
+                raw, format="png", dpi=DPI, facecolor=PAPER, metadata={"Software": "hccc"}
+            )
+        return raw.getvalue()
+
+
+def width_of(text: str, points: float, *, bold: bool = False) -> float:
+    """How wide `text` is in DejaVu Sans, the widest font that pictures name, in inches."""
+    return sum(_advance(char, bold) for char in clean(text, len(text))) * points / 72
+
+
+@cache
+def _advance(char: str, bold: bool) -> float:
+    """How far a character moves the next one, in parts of the size of the font; 1 where it is
+    drawn in another font."""
+    weight = "bold" if bold else "normal"
+    font = get_font(findfont(FontProperties(family="DejaVu Sans", weight=weight)))
+    if not font.get_char_index(ord(char)):
+        return 1.0
+    font.set_size(100, 72)
+    return float(font.load_char(ord(char)).linearHoriAdvance) / 65536 / 100
+
+
+def width_around(title: str, notes: Sequence[str]) -> float:
+    """The least width of a sheet with this heading and these notes, in inches."""
+    return 0.6 + max([width_of(title, LARGE, bold=True), *(width_of(n, SMALL) for n in notes)])
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """matplotlib as pictures want it, and quiet about characters that its font lacks."""
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        yield
+
+
+class Sheet:
+    """A figure of `width` by `height` inches, in one coordinate system of inches from its lower
+    left corner. `tips` are shown where the pointer rests."""
+
+    def __init__(self, width: float, height: float) -> None:
+        self.width, self.height = width, height
+        self.figure = Figure(figsize=(width, height))
+        FigureCanvasSVG(self.figure)
+        self.axes = self.figure.add_axes((0, 0, 1, 1))
+        self.axes.set(xlim=(0, width), ylim=(0, height))
+        self.axes.axis("off")
+        self.tips: list[str] = []
+
+    def plot(self, left: float, bottom: float, width: float, height: float) -> Axes:
+        """Axes of their own, placed in inches."""
+        box = (left / self.width, bottom / self.height, width / self.width, height / self.height)
+        return self.figure.add_axes(box)
+
+    def tip(self, text: str) -> str:
+        """The gid of an artist that explains itself with `text`."""
+        self.tips.append(clean(text, 400))
+        return f"{TIP}{len(self.tips) - 1}"
+
+    def text(self, x: float, y: float, text: str, points: float = SMALL, **style: Any) -> None:
+        """One line of text; `ha`, `va`, `color`, `weight` as in matplotlib."""
+        style = {"ha": "center", "va": "center", "color": INK} | style
+        self.axes.text(x, y, clean(text, 240), fontsize=points, **style)
+
+    def box(
+        self,
+        at: tuple[float, float, float, float],
+        fill: str,
+        edge: str = INK,
+        *,
+        round: float = 0.05,
+        line: float = 0.8,
+        tip: str | None = None,
+        **style: Any,
+    ) -> None:
+        """A box at (x, y, width, height)."""
+        x, y, w, h = at
+        style |= {"facecolor": fill, "edgecolor": edge, "linewidth": line, "clip_on": False}
+        shape = (
+            FancyBboxPatch((x, y), w, h, boxstyle=f"round,pad=0,rounding_size={round}", **style)
+            if round
+            else Rectangle((x, y), w, h, **style)
+        )
+        if tip:
+            shape.set_gid(self.tip(tip))
+        self.axes.add_patch(shape)
+
+    def line(
+        self, xs: Sequence[float], ys: Sequence[float], colour: str = FAINT, width: float = 1.0,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """A line through points; `width` in points."""
+        looks: Any = {"solid_capstyle": "round", "clip_on": False} | style
+        self.axes.plot(xs, ys, color=colour, linewidth=width, **looks)
+
+    def curve(
+        self, points: Sequence[tuple[float, float]], colour: str = FAINT, width: float = 1.0,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """A cubic Bézier curve: where it begins, two control points, where it ends."""
+        codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+        looks: Any = {"fill": False, "capstyle": "round", "clip_on": False} | style
+        path = Path(points, codes)
+        self.axes.add_patch(PathPatch(path, edgecolor=colour, linewidth=width, **looks))
+
+    def heading(self, title: str, says: str = "") -> None:
+        """The title at the top, and a line below it."""
+        self.text(0.3, self.height - 0.3, title, LARGE, ha="left", weight="bold")
+        self.text(0.3, self.height - 0.55, says, NORMAL, ha="left", color=FAINT)
+
+    def notes(self, lines: Sequence[str], x: float = 0.25, y: float = 0.2) -> None:
+        """Small print at the bottom, the last line lowest."""
+        for i, text in enumerate(reversed(lines)):
+            self.text(x, y + i * NOTE, text, SMALL, ha="left", color=FAINT)
+
+    def picture(self, name: str, title: str, says: str) -> Picture:
+        """The finished drawing."""
+        raw = io.StringIO()
+        metadata: Any = {"Date": None, "Creator": None, "Type": None, "Format": None}
+        matplotlib.rcParams["svg.hashsalt"] = f"hccc {name}"  # ids of two pictures never meet
+        self.figure.savefig(raw, format="svg", facecolor=PAPER, metadata=metadata)
+        title, says = clean(title), clean(says, 1000)
+        svg = compact(raw.getvalue(), name, title, says, self.tips)
+        return Picture(name, title, says, svg, self.figure)
+
+
+def inline(picture: Picture) -> str:
+    """The drawing as an element of a page: without the XML declaration."""
+    return picture.svg[picture.svg.index("<svg") :]

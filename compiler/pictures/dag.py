@@ -1,0 +1,263 @@
+"""The picture of a Dag: the transfers of one chunk and what each waits for, in layers of depth.
+
+Chunks whose DAGs are alike (`chunk_classes`) are drawn once. Of many transfers those among some
+ranks are drawn, of many layers the first and the last. Data flows along whole lines; a dotted line
+means that something has to be read before it is written over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx  # type: ignore[import-untyped]
+import numpy as np
+
+from hccc import text
+from hccc.ir.dag import SOURCE_INITIAL, Dag
+from hccc.ir.program import Op, Program
+from hccc.pictures import palette
+from hccc.pictures.canvas import (
+    LARGE,
+    NOTE,
+    SMALL,
+    Picture,
+    Sheet,
+    settings,
+    width_around,
+    width_of,
+)
+from hccc.pictures.chunk_classes import ChunkClass, chunk_classes
+from hccc.pictures.legend import Entry, draw_legend
+
+TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
+HEAD = 8
+ROW, HEIGHT, GAP = 0.4, 0.28, 0.42  # inches
+_OPS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A box: one transfer, or several that are not drawn one by one (`op` None)."""
+
+    label: str
+    op: Op | None
+    tip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Layers of nodes, and edges between their names (the tasks they stand for)."""
+
+    nodes: dict[str, Node]
+    layers: list[list[str]]
+    edges: dict[tuple[str, str], bool]  # True: data flows along it
+    depth: int
+    left_out: str
+
+
+@settings()
+def dag(value: Dag) -> Picture:
+    """A Dag drawn. O(tasks log tasks) to find what is alike; what is drawn is bounded."""
+    name = text.clean(value.program.name, 48)
+    found = chunk_classes(value)
+    title = f"{name}: dependencies"
+    if not found:
+        sheet = Sheet(5, 1)
+        sheet.text(0.3, 0.6, f"{name}: no transfers", LARGE, ha="left")
+        return sheet.picture("dag", title, "The program has no transfers.")
+    chunk_class = found[0]
+    drawing = _drawing(value, chunk_class)
+    boxes = _placed(drawing)
+    wide = max(x + w for x, _, w in boxes.values()) + 0.3
+    tall = max(y for _, y, _ in boxes.values()) - min(y for _, y, _ in boxes.values())
+    lines = [*([drawing.left_out] if drawing.left_out else []), *_notes(found)]
+    says = f"Chunk {chunk_class.chunks[0]}: {text.count(len(chunk_class.tasks), 'transfer')} in"
+    says += f" {text.count(drawing.depth, 'layer')}"
+    height = tall + 1.75 + NOTE * len(lines)
+    head = f"{name}: what each transfer of a chunk waits for"
+    sheet = Sheet(max(wide, width_around(head, lines), 6.5), height)
+    sheet.heading(head, says)
+    draw_legend(sheet, [_legend(drawing)], height - 0.82)
+    down = height - 1.2 - max(y for _, y, _ in boxes.values())
+    _draw(sheet, drawing, boxes, down)
+    sheet.notes(lines, 0.3)
+    return sheet.picture("dag", title, says + ".")
+
+
+def _notes(found: list[ChunkClass]) -> list[str]:
+    first, others = found[0], found[1:]
+    alike, total = len(first.chunks), sum(len(s.chunks) for s in found)
+    if not others:
+        only = "It is the only chunk."
+        return [
+            f"All {total:,} chunks are alike but for the names of ranks." if alike > 1 else only
+        ]
+    sizes = ", ".join(
+        f"{text.count(len(s.chunks), 'chunk')} of {text.count(len(s.tasks), 'transfer')}"
+        for s in others[:4]
+    )
+    more = ", …" if len(others) > 4 else ""
+    here = f"No two of the {total:,} chunks are alike."
+    if alike > 1:
+        here = f"{alike:,} of {total:,} chunks are alike but for the names of ranks: this one and "
+        here += f"{text.named('chunk', first.chunks[1:], 4)}."
+    return [here, f"Not drawn: {text.count(len(others), 'other class')} ({sizes}{more})."]
+
+
+def _legend(d: Drawing) -> list[Entry]:
+    """Samples of what occurs."""
+    ops = {node.op for node in d.nodes.values()}
+    found = [
+        Entry(what, palette.tint(colour, 0.28), colour)
+        for op, (what, colour) in _OPS.items()
+        if op in ops
+    ]
+    dotted = "" if all(d.edges.values()) else "; dotted: read before it is written over"
+    return [*found, Entry(f"source → destination rank{dotted}")]
+
+
+def _drawing(value: Dag, chunk_class: ChunkClass) -> Drawing:
+    """What is drawn of a chunk's DAG."""
+    tasks = chunk_class.tasks.tolist()
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(tasks)
+    for task in tasks:
+        graph.add_edges_from((p, task) for p in value.preds.row(task).tolist())
+    everything = list(nx.topological_generations(graph))
+    ranks, chosen = _chosen(value.program, tasks)
+    layers = [found for layer in everything if (found := sorted(chosen.intersection(layer)))]
+    left_out = ""
+    if len(chosen) < len(tasks):
+        among = f"transfers among {text.named('rank', ranks)}" if ranks else "first transfers"
+        left_out = f"Drawn: the {len(chosen)} {among}."
+        left_out += f" Left out: {len(tasks) - len(chosen):,} others of this chunk."
+    d = Drawing({}, [], {}, len(everything), left_out)
+    name: dict[int, str] = {}
+    cut = range(HEAD, len(layers) - (LAYERS - HEAD - 1)) if len(layers) > LAYERS else range(0)
+    for i, layer in enumerate(layers):
+        if i not in cut:
+            name |= _layer(d, value.program, layer, f"rest {i}")
+            continue
+        if i == cut.start:
+            left = sum(len(layers[k]) for k in cut)
+            label = f"… {len(cut):,} layers, {left:,} transfers …"
+            d.nodes["cut"] = Node(label, None, label)
+            d.layers.append(["cut"])
+        name |= dict.fromkeys(layer, "cut")
+    for b in name:
+        used = _flows(value, b)
+        for a in graph.pred[b]:
+            if a in name and name[a] != name[b]:
+                pair = name[a], name[b]
+                d.edges[pair] = d.edges.get(pair, False) or a in used
+    return d
+
+
+def _layer(d: Drawing, program: Program, layer: list[int], rest: str) -> dict[int, str]:
+    """Adds a layer; the node that each of its tasks became. `rest`: of those not drawn alone."""
+    drawn = layer if len(layer) <= TALL else layer[: TALL - 1]
+    name = dict.fromkeys(layer[len(drawn) :], rest)
+    for task in drawn:
+        t = program.transfers[task]
+        op, label = Op(int(t["op"])), f"{t['src']} → {t['dst']}"
+        tip = f"{_OPS[op][0]} {label}, step {t['step']}, line {t['line']}"
+        name[task] = str(task)
+        d.nodes[str(task)] = Node(label, op, tip)
+    d.layers.append([str(task) for task in drawn])
+    if len(drawn) < len(layer):
+        more = f"+ {len(layer) - len(drawn):,} more"
+        d.nodes[rest] = Node(more, None, "not drawn one by one")
+        d.layers[-1].append(rest)
+    return name
+
+
+def _chosen(program: Program, tasks: list[int]) -> tuple[list[int], set[int]]:
+    """Ranks, from the node of the first transfer on, as many as keep those among them few."""
+    if len(tasks) <= TASKS:
+        return [], set(tasks)
+    t = program.transfers[tasks]
+    n, size = program.collective.n_ranks, program.gpus_per_node
+    first = int(t["dst"][0]) // size * size
+    reach = np.maximum((t["src"] - first) % n, (t["dst"] - first) % n)
+    last = int(np.sort(reach)[TASKS])  # with this rank they would be too many
+    last = last // size * size or last  # whole nodes
+    found = {task for task, far in zip(tasks, reach.tolist(), strict=True) if far < last}
+    if not found:
+        return [], set(tasks[:TASKS])
+    return [(first + i) % n for i in range(last)], found
+
+
+def _flows(value: Dag, b: int) -> set[int]:
+    """The predecessors whose data task b uses; the others only must not be overwritten early."""
+    t, preds = value.program.transfers, value.preds.row(b)
+    before, y = t[preds], t[b]
+    into = before["dst"] == y["dst"] if y["op"] == Op.RRC else np.zeros(len(preds), np.bool_)
+    read = before["dst"] == y["src"]
+    if value.initial[b] & SOURCE_INITIAL:
+        read[:] = False
+    elif read.any():  # earlier writers are there for another reason
+        read &= before["step"] == before["step"][read].max()
+    return set(preds[into | read].tolist())
+
+
+def _placed(d: Drawing) -> dict[str, tuple[float, float, float]]:
+    """x of the left edge, y of the middle, width of every node; y counts upwards from any 0."""
+    before: dict[str, list[str]] = {name: [] for name in d.nodes}
+    after: dict[str, list[str]] = {name: [] for name in d.nodes}
+    for (a, b), flows in sorted(d.edges.items()):
+        if flows:
+            before[b].append(a)
+            after[a].append(b)
+    y: dict[str, float] = {}
+    for sweep in range(6):  # each layer to the middle of its neighbours, there and back
+        there = sweep % 2 == 0
+        for layer in d.layers if there else reversed(d.layers):
+            near = before if there else after
+            _spread(layer, {n: [y[m] for m in near[n] if m in y] for n in layer}, y)
+    _spread(d.layers[0], {n: [y[m] for m in after[n]] for n in d.layers[0]}, y)
+    x = 0.3
+    placed: dict[str, tuple[float, float, float]] = {}
+    for layer in d.layers:
+        wide = max(width_of(d.nodes[n].label, SMALL) for n in layer) + 0.16
+        placed |= {n: (x, y[n], wide) for n in layer}
+        x += wide + GAP
+    return placed
+
+
+def _spread(layer: list[str], wanted: dict[str, list[float]], y: dict[str, float]) -> None:
+    """Places a layer near what is wanted, ROW apart, its middle where the wish is."""
+    wish = {n: sum(w) / len(w) if (w := wanted[n]) else y.get(n, 0.0) for n in layer}
+    layer.sort(key=lambda n: wish[n])
+    at: list[float] = []
+    for n in layer:
+        at.append(max(wish[n], at[-1] + ROW) if at else wish[n])
+    shift = sum(at) / len(at) - sum(wish.values()) / len(wish)
+    for n, value in zip(layer, at, strict=True):
+        y[n] = value - shift
+
+
+def _draw(
+    sheet: Sheet, d: Drawing, boxes: dict[str, tuple[float, float, float]], down: float
+) -> None:
+    for (a, b), flows in sorted(d.edges.items()):
+        (xa, ya, wa), (xb, yb, _) = boxes[a], boxes[b]
+        _edge(sheet, (xa + wa, ya + down), (xb, yb + down), flows)
+    for name, (x, y, w) in boxes.items():
+        node, at = d.nodes[name], (x, y + down - HEIGHT / 2, w, HEIGHT)
+        colour = _OPS[node.op][1] if node.op is not None else palette.FAINT
+        fill = palette.tint(colour, 0.28) if node.op is not None else palette.PAPER
+        style = "-" if node.op is not None else "--"
+        sheet.box(at, fill, colour, tip=node.tip, line=1.1, linestyle=style)
+        sheet.text(x + w / 2, y + down, node.label)
+
+
+def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: bool) -> None:
+    """A smooth line with a small head, behind the boxes."""
+    bend = (b[0] - a[0]) * 0.5
+    colour = palette.FAINT if flows else palette.RULE
+    points = [a, (a[0] + bend, a[1]), (b[0] - bend, b[1]), (b[0] - 0.05, b[1])]
+    style = "-" if flows else ":"
+    sheet.curve(points, colour, 0.9 if flows else 0.7, linestyle=style, zorder=0.5)
+    if flows:
+        tip = [b[0] - 0.08, b[0], b[0] - 0.08], [b[1] - 0.03, b[1], b[1] + 0.03]
+        sheet.axes.fill(*tip, colour, zorder=0.6, clip_on=False)

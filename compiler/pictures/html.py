@@ -1,0 +1,81 @@
+"""The report: one page that needs nothing else: no network, no script to be readable.
+
+`templates/pictures/report.html.jinja` lays it out. Everything from input is escaped; the page's own
+policy lets no script run but the one that it was made with, and loads nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from hccc import __version__
+from hccc.pictures.canvas import Picture, inline
+from hccc.render import environment
+
+TEMPLATE = "pictures/report.html.jinja"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. `head` has the name of each column, `rows` the cells; the first column is text."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One proof: its name, the sentence that it proves, and how much it looked at."""
+
+    name: str
+    claim: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The content of a report, in the order of the page.
+
+    `options` and `figures` are pairs of a name and a value. `missing` has a pair for each picture
+    that could not be drawn: its name, and the reason.
+    """
+
+    title: str
+    summary: str
+    options: Sequence[tuple[str, str]] = ()
+    figures: Sequence[tuple[str, str]] = ()
+    proofs: Sequence[Proof] = ()
+    pictures: Sequence[Picture] = ()
+    missing: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Table] = ()
+    explanation: str = ""
+    version: str = field(default=__version__)
+
+    def svg(self, picture: Picture) -> Markup:
+        """The markup of a picture; its texts were escaped when it was drawn."""
+        return Markup(inline(picture))
+
+
+HEADINGS = {
+    "topology": "Cluster",
+    "dag": "Dependencies",
+    "pipeline": "Sub-pipelines",
+    "timeline": "Predicted timeline",
+    "bandwidth": "Predicted bandwidth",
+}
+
+
+def html(page: Page) -> str:
+    """The page's text."""
+    script = environment(escape=True).get_template("pictures/report.js.jinja").render()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment(escape=True).get_template(TEMPLATE).render(
+        it=page, headings=HEADINGS, script=Markup(script), digest=digest
+    )  # fmt: skip

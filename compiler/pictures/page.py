@@ -1,0 +1,334 @@
+"""page: `hccc show` and `--report`: what there is, drawn into a file.
+
+A file is a picture (.svg, .png) or the page with all of them (.html). A cluster has a topology, a
+program everything, a plan that was made before no DAG and no pipeline; times need a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from hccc import text as words
+from hccc.diagnostics import UserError, fail
+from hccc.driver import Compiled
+from hccc.facts import compiled_facts, figures, title
+from hccc.files.writing import check_place, write_whole
+from hccc.inputs import recorded_cluster
+from hccc.interruptible import interruptible
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology, uniform
+from hccc.library import shipped
+from hccc.options import Options
+from hccc.pictures import trace
+from hccc.pictures.bandwidth import bandwidth
+from hccc.pictures.canvas import Picture
+from hccc.pictures.dag import dag
+from hccc.pictures.html import Page, Proof, Table, html
+from hccc.pictures.pipeline import pipeline
+from hccc.pictures.timeline import timeline
+from hccc.pictures.topology import topology
+from hccc.predict.explanation import explain
+from hccc.sim import critical, usage
+from hccc.sim.machine import Machine, check_ranks, prepare
+from hccc.sim.simulate import Request, Run, simulate
+
+OnPhase = Callable[[str], None]
+WHATS = ("topology", "dag", "pipeline", "timeline")
+SUFFIXES = (".svg", ".png", ".html")
+SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
+INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
+EXPLAINED = 20_000  # instances: an explanation is some thirty runs more
+_NO_CLUSTER = "Times are a cluster's: say which with --cluster FILE."
+_PLAN = "the input is a plan already: what it was made from is not in it."
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """What to draw: `what` is one of WHATS, None for what suits the file; `size`: bytes of the
+    timeline. Files: `output` a picture or the page with all of them, `trace` for Perfetto."""
+
+    output: Path | None = None
+    what: str | None = None
+    size: int = 64 << 20
+    trace: Path | None = None
+
+    def check(self, *inputs: Path | None) -> None:
+        """Raises E431, E433 for names that cannot be written or are no picture's: before any work.
+
+        inputs: what is read, and stays as it is."""
+        if self.output is None and self.trace is None:
+            raise fail("E415", "say where to: -o FILE, or --trace FILE", help="`-o out.html`")
+        if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
+            help = "a picture is .svg or .png, the page with all of them .html"
+            raise fail("E433", f"-o {self.output}: neither .svg, .png nor .html", help=help)
+        for path in (self.output, self.trace):
+            if path is not None:
+                check_place(path, *inputs)
+        if self.output and self.trace and self.output.resolve() == self.trace.resolve():
+            raise fail("E415", f"-o and --trace are both {self.output}", help="give two names")
+
+
+def show_cluster(t: Topology, options: ShowOptions) -> None:
+    """Draws a cluster into a file. Raises E434 for what a cluster does not have."""
+    if options.what not in (None, "topology") or options.trace:
+        what = "trace" if options.trace else options.what
+        help = "give the program, and --cluster with this file"
+        raise fail("E434", f"{t.name}: a cluster has no {what}", help=help)
+    picture = draw_cluster(t)
+    figures = [
+        ("ranks", f"{len(t):,}"), ("nodes", f"{t.n_nodes:,}"),
+        ("failed GPUs", f"{len(t.failed):,}"), ("direct links", f"{len(t.links):,}"),
+        ("shared groups", f"{len(t.shared):,}"), ("chunk", words.size(t.chunk)),
+    ]  # fmt: skip
+    summary = f"The cluster that {t.name} describes."
+    name = Path(t.name).stem
+    _write(options, picture, lambda: Page(name, summary, figures=figures, pictures=[picture]))
+
+
+@interruptible
+def draw_cluster(t: Topology) -> Picture:
+    """The picture of a cluster."""
+    return topology(t, Path(t.name).stem)
+
+
+def show(
+    compiled: Compiled,
+    options: ShowOptions,
+    where: Topology | None = None,
+    on_phase: OnPhase = lambda _: None,
+) -> None:
+    """Draws what was compiled into a file, and writes its trace. where: the cluster to simulate
+    on, without it the one that the Plan was made for.
+
+    Raises:
+        UserError: E424, E434 for a picture that there cannot be; whatever the simulator refuses.
+    """
+    subject = Subject(compiled, where, options.size, on_phase)
+    if options.trace is not None:
+        run = subject.run()
+        on_phase("Writing the trace")
+        write_whole(options.trace, partial(trace.write, run))
+    if options.output is None:
+        return
+    whole = options.output.suffix.lower() == ".html" and options.what is None
+    if whole:
+        page = subject.page()
+        write_whole(options.output, lambda file: file.write(html(page)))
+        return
+    picture = subject.picture(options.what or ("pipeline" if compiled.pipeline else "topology"))
+    _write(options, picture, lambda: subject.page((picture,)))
+
+
+def write_page(compiled: Compiled, output: Path, on_phase: OnPhase = lambda _: None) -> None:
+    """Writes the page with everything (`--report`)."""
+    show(compiled, ShowOptions(output), on_phase=on_phase)
+
+
+def _write(options: ShowOptions, picture: Picture, page: Callable[[], Page]) -> None:
+    if options.output is None:
+        return
+    suffix = options.output.suffix.lower()
+    if suffix == ".png":
+        pixels = picture.png()
+        write_whole(options.output, lambda file: file.buffer.write(pixels))
+        return
+    drawn = picture.svg if suffix == ".svg" else html(page())
+    write_whole(options.output, lambda file: file.write(drawn))
+
+
+class Subject:
+    """What was compiled and what can be drawn of it, each drawn when it is asked for."""
+
+    def __init__(
+        self, compiled: Compiled, where: Topology | None, size: int, on_phase: OnPhase
+    ) -> None:
+        self.compiled, self.size, self.on_phase = compiled, size, on_phase
+        self.cluster = where or recorded_cluster(compiled)
+        if self.cluster is not None:
+            check_ranks(compiled.plan, self.cluster)
+        self._machine: Machine | None = None
+        self._run: Run | None = None
+
+    @property
+    def _drawn(self) -> Topology:
+        """The cluster, or what the program's header describes."""
+        plan = self.compiled.plan
+        header = self.compiled.dag.topology if self.compiled.dag else None
+        return (
+            self.cluster or header or uniform(plan.n_ranks, plan.gpus_per_node, plan.nics_per_node)
+        )
+
+    def machine(self) -> Machine:
+        """The plan on its cluster; E424 without."""
+        if self.cluster is None:
+            raise fail("E424", _NO_CLUSTER.rstrip("."), help=shipped.LIST_CLUSTERS)
+        if self._machine is None:
+            self.on_phase("Simulating")
+            self._machine = prepare(self.compiled.plan, self.cluster)
+        return self._machine
+
+    @interruptible
+    def run(self, size: int = 0) -> Run:
+        """The simulated call, by default of the size asked for."""
+        if size and size != self.size:
+            return simulate(self.machine(), self._request(size))
+        if self._run is None:
+            self._run = simulate(self.machine(), self._request(self.size))
+        return self._run
+
+    def _request(self, size: int) -> Request:
+        return Request(size, in_place=not self.compiled.plan.out_of_place)
+
+    @interruptible
+    def picture(self, what: str) -> Picture:
+        """One picture. Raises E434 where there cannot be one."""
+        compiled = self.compiled
+        if what == "timeline":
+            run = self.run()
+            self.on_phase("Drawing the timeline")
+            return timeline(run, f"Simulated on {_named(self.cluster)}.")
+        self.on_phase(f"Drawing the {what}")
+        if what == "topology":
+            if self.cluster is None:
+                note = "No cluster was given: rates are nominal, of no hardware."
+                return topology(self._drawn, "header", note)
+            return topology(self.cluster, Path(_named(self.cluster)).stem)
+        if compiled.dag is None or compiled.pipeline is None:
+            raise fail("E434", f"no {what}: {_PLAN.rstrip('.')}", help="show the program instead")
+        return dag(compiled.dag) if what == "dag" else pipeline(compiled.pipeline)
+
+    @interruptible
+    def page(self, pictures: Sequence[Picture] = ()) -> Page:
+        """The report; with `pictures`, of those only."""
+        plan = self.compiled.plan
+        missing: list[tuple[str, str]] = []
+        tables: list[Table] = []
+        explanation = ""
+        if not pictures:
+            possible = [w for w in WHATS if w in ("topology", "timeline") or self.compiled.dag]
+            missing = [(w, _PLAN) for w in WHATS if w not in possible]
+            if self.cluster is None:
+                possible.remove("timeline")
+                missing.append(("timeline", _NO_CLUSTER))
+            pictures = [self.picture(what) for what in possible]
+            if self.cluster is not None:
+                more, tables = self._predicted()
+                pictures = [*pictures, *more]
+                explanation = self._explanation(self.cluster)
+        source = plan.source or "a program"
+        on = f" for {_named(self.cluster)}" if self.cluster else ""
+        return Page(
+            title=title(plan), summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
+            options=_options(plan), figures=_figures(self.compiled),
+            proofs=_proofs(self.compiled),
+            pictures=pictures, missing=missing, tables=tables, explanation=explanation,
+        )  # fmt: skip
+
+    def _predicted(self) -> tuple[list[Picture], list[Table]]:
+        """What the simulator says, over sizes and of the timeline."""
+        rows: list[tuple[int, float, float]] = []
+        cells = []
+        left_out = []
+        for size in sorted({*SIZES, self.size}):
+            self.on_phase(f"Simulating {size:,} bytes")
+            if (run := self._small(size)) is None:
+                left_out.append(words.size(size))
+                continue
+            rows.append((run.size, run.time, run.busbw))
+            cells.append(_row(run))
+        note = f"Left out, as it takes long: {', '.join(left_out)}." if left_out else ""
+        head = ("size", "time", "algbw GB/s", "busbw GB/s", "micro-batches", "links used",
+                "blocks busy")  # fmt: skip
+        tables = [Table("Over sizes", head, cells, note), *_use(self.run())]
+        name = self.compiled.plan.name
+        return ([bandwidth(rows, name)] if len(rows) > 1 else []), tables
+
+    def _explanation(self, cluster: Topology) -> str:
+        """What `hccc explain` says of the timeline; nothing where it would take long."""
+        if len(self.run().end) > EXPLAINED:
+            return ""
+        made = self.compiled.plan.provenance
+        options = Options.from_text(made.options) if made else Options()
+        request = self._request(self.size)
+        return explain(self.compiled, cluster, request, options, self.on_phase).text()
+
+    def _small(self, size: int) -> Run | None:
+        """A call, unless it would have too many instances."""
+        part = size / self.compiled.plan.collective.n_chunks / self.compiled.plan.channels
+        if size != self.size and len(self.compiled.plan) * part / self._drawn.chunk > INSTANCES:
+            return None
+        try:
+            return self.run(size)
+        except UserError:
+            if size == self.size:
+                raise
+            return None
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    return (
+        words.size(run.size), words.time(run.time), words.number(run.algbw),
+        words.number(run.busbw), f"{run.batches:,}", _percent(usage.utilisation(run)),
+        _percent(usage.blocks(run).busy),
+    )  # fmt: skip
+
+
+def _use(run: Run) -> list[Table]:
+    """Where the time of the timeline went."""
+    path = critical.critical_path(run)
+    parts = critical.breakdown(run, path)
+    total = max(sum(parts.values()), 1e-12)
+    ordered = sorted(parts.items(), key=lambda item: -item[1])
+    went = [(k, words.time(us), _percent(us / total)) for k, us in ordered]
+    of = f"Of {words.size(run.size)}: {words.count(len(path), 'step')} one after the other."
+    links = [
+        (x.kind, f"{x.count:,}", _percent(x.mean), _percent(x.most), x.busiest)
+        for x in usage.links(run)
+    ]
+    head = ("kind", "that carry", "mean use", "most", "the busiest")
+    return [
+        Table("Critical path", ("spent on", "time", "share"), went, of),
+        Table("Links", head, links, f"Of {words.size(run.size)}; each direction is one."),
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{words.fixed(100 * share, 1)} %"
+
+
+def _named(cluster: Topology | None) -> str:
+    return (cluster and cluster.name) or "a cluster"
+
+
+def _compiler(plan: Plan) -> str:
+    """The hccc that made the plan, where its file tells."""
+    return f"hccc {plan.provenance.version}" if plan.provenance else "hccc"
+
+
+def _options(plan: Plan) -> list[tuple[str, str]]:
+    """The options that the plan was made with, as given."""
+    made = plan.provenance
+    if made is None:
+        return []
+    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in made.options.items()]
+    return [*given, *([("--cluster", _clean(made.cluster.name))] if made.cluster else [])]
+
+
+def _clean(name: str) -> str:
+    return words.clean(name)
+
+
+def _figures(compiled: Compiled) -> list[tuple[str, str]]:
+    plain = {k: v for k, v in compiled_facts(compiled).items() if isinstance(v, int | str)}
+    return [
+        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else words.clean(value))
+        for name, value in plain.items()
+        if name != "name"
+    ]
+
+
+def _proofs(compiled: Compiled) -> list[Proof]:
+    return [Proof(p.name, p.claim, figures(p)) for p in compiled.proofs]

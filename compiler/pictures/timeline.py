@@ -1,0 +1,222 @@
+"""The picture of a Run: a row for every thread block, bars for its primitives, the critical path.
+
+Ranks with the same timeline are drawn once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from hccc import text
+from hccc.ir.arrays import B1, I8, starts
+from hccc.pictures import palette
+from hccc.pictures.bars import Bars, Detail, bars, detail_of
+from hccc.pictures.canvas import NORMAL, NOTE, SMALL, Picture, Sheet, settings, width_of
+from hccc.pictures.legend import Entry, draw_legend
+from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text
+from hccc.pictures.rows import RankRows, ShownRanks, shown_ranks
+from hccc.sim.critical import critical_path
+from hccc.sim.simulate import Run
+
+ROWS = 56  # blocks that are drawn at most
+ROW, WIDE = 0.22, 10.5  # inches
+MARKS = 0.03  # inches between marks, at least
+
+
+@settings()
+def timeline(run: Run, note: str = "") -> Picture:
+    """A Run drawn. `note`: something more to say below it. O(instances); the drawing is bounded."""
+    plan = run.machine.plan
+    texts = primitive_text(plan)
+    path = critical_path(run)
+    chosen = shown_ranks(run, texts, path, ROWS)
+    drawn = [b for rows in chosen.shown for b in rows.blocks]
+    detail = detail_of(run, texts, drawn)
+    notes = _notes(run, chosen, path, detail)
+    notes += [note] if note else []
+    n_rows = len(drawn) + 0.45 * len(chosen.shown)
+    head = f"{text.clean(plan.name, 48)}: {text.size(run.size)} in {text.time(run.time)}"
+    says = f"simulated: algbw {text.number(run.algbw)} GB/s, busbw {text.number(run.busbw)} GB/s"
+    says += f"; {text.count(run.batches, 'micro-batch')} of {text.size(run.payload)}"
+    height = 1.65 + ROW * n_rows + NOTE * len(notes)
+    left = 1.3
+    sheet = Sheet(left + WIDE + 1.0, height)
+    sheet.heading(head, says)
+    draw_legend(sheet, [_legend(run, texts, drawn)], height - 0.82)
+    scale = _Scale(left, WIDE / max(run.time, 1e-12), run.launch)
+    top = height - 1.15
+    _axis(sheet, run, scale, top, ROW * n_rows)
+    middles = _draw_ranks(sheet, run, texts, chosen, scale, top, detail)
+    _draw_path(sheet, run, path, middles, scale)
+    sheet.notes(notes, 0.3)
+    return sheet.picture("timeline", head, f"{head}, {says}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    left: float
+    per_us: float
+    launch: float  # µs before the first primitive, from which times of primitives count
+
+    def __call__(self, us: float) -> float:
+        return self.left + (us + self.launch) * self.per_us
+
+
+def _draw_ranks(
+    sheet: Sheet, run: Run, texts: PrimitiveText, chosen: ShownRanks, scale: _Scale, top: float,
+    detail: Detail,
+) -> dict[int, float]:  # fmt: skip
+    """The rows; returns the middle of each block's."""
+    first_block = starts(run.machine.plan.n_tb)
+    y, middles = top, {}
+    sheet.text(
+        scale(run.time - run.launch) + 0.1, top + 0.1, "busy", ha="left", color=palette.FAINT
+    )
+    for rows in chosen.shown:
+        y -= 0.45 * ROW
+        _rank_label(sheet, rows, y)
+        for b in rows.blocks:
+            y -= ROW
+            middles[b] = y + ROW / 2
+            sheet.text(scale.left - 0.08, y + ROW / 2, f"tb {b - first_block[rows.rank]}",
+                       ha="right", color=palette.FAINT)  # fmt: skip
+            share = run.block_busy[b] / run.time if run.time > 0 else 0.0
+            sheet.text(scale(run.time - run.launch) + 0.1, y + ROW / 2, f"{100 * share:.0f} %",
+                       ha="left", color=palette.FAINT)  # fmt: skip
+            _draw_block(sheet, texts, bars(run, texts, b, detail), scale, y)
+    return middles
+
+
+def _rank_label(sheet: Sheet, rows: RankRows, y: float) -> None:
+    middle = y - ROW * len(rows.blocks) / 2
+    up = 0.07 if rows.alike else 0
+    sheet.text(0.3, middle + up, f"rank {rows.rank}", NORMAL, ha="left", weight="bold")
+    if rows.alike:
+        label = f"× {len(rows.alike)} alike"
+        sheet.text(0.3, middle - 0.09, label, ha="left", color=palette.FAINT)
+    sheet.line([0.3, sheet.width - 0.25], [y + 0.04, y + 0.04], palette.RULE, 0.5)
+
+
+def _draw_block(sheet: Sheet, texts: PrimitiveText, found: Bars, scale: _Scale, y: float) -> None:
+    named: set[int] = set()  # primitives whose chunk is written already
+    for i in range(len(found.begin)):
+        begin, ready, end = (scale(float(x[i])) for x in (found.begin, found.ready, found.end))
+        if ready - begin > 0.004:
+            at = (begin, y + 0.05, ready - begin, ROW - 0.1)
+            sheet.box(at, palette.WAIT, "none", round=0, line=0)
+        if end <= ready:
+            continue
+        fill = palette.tint(LOOKS[Kind(int(found.kind[i]))][1], 0.18 + 0.62 * float(found.share[i]))
+        line = 0.5 if end - ready > 0.03 else 0
+        at = (ready, y + 0.02, max(end - ready, 0.006), ROW - 0.04)
+        edge = palette.PAPER if line else "none"
+        sheet.box(at, fill, edge, round=0, line=line, tip=found.tip(i, texts))
+        primitive = int(found.primitive[i])
+        if found.merged[i] > 1:
+            continue
+        label = str(texts.plan.chunk[primitive])
+        middle, wide = y + ROW / 2 - 0.005, width_of(label, SMALL)
+        if wide < end - ready - 0.02:
+            sheet.text((ready + end) / 2, middle, label, color=palette.ink_on(fill))
+        elif primitive not in named and wide + 0.05 < scale(found.next_ready(i)) - end:
+            sheet.text(end + 0.02, middle, label, ha="left", color=palette.FAINT)
+        else:
+            continue
+        named.add(primitive)
+    _draw_marks(sheet, found, scale, y)
+
+
+def _draw_marks(sheet: Sheet, found: Bars, scale: _Scale, y: float) -> None:
+    """Marks at both edges of bars, where one micro-batch ends and the next begins."""
+    middles = [scale(float(us)) for us in found.marks]
+    if len(middles) < 1 or min(np.diff(middles), default=MARKS) < MARKS:
+        return
+    xs = [x for middle in middles for x in (middle, middle, np.nan) * 2]
+    ys = [y + 0.02, y + 0.05, np.nan, y + ROW - 0.05, y + ROW - 0.02, np.nan] * len(middles)
+    sheet.line(xs, ys, palette.PAPER, 0.8, solid_capstyle="butt", zorder=2)
+
+
+def _draw_path(sheet: Sheet, run: Run, path: I8, middles: dict[int, float], scale: _Scale) -> None:
+    """A line below the bars of the critical path, and hops from one block to the next."""
+    if not len(path):
+        return
+    block = run.machine.plan.block_of()[path // run.batches]
+    cut = np.flatnonzero(np.r_[True, np.diff(block) != 0])
+    stop = np.r_[cut[1:], len(path)] - 1
+    before: tuple[float, float] | None = None
+    for a, b in zip(cut.tolist(), stop.tolist(), strict=True):
+        y = middles.get(int(block[a]))
+        if y is None:
+            before = None
+            continue
+        y -= ROW / 2 - 0.02
+        xs = [scale(float(run.ready[path[a]])), scale(float(run.end[path[b]]))]
+        sheet.line(xs, [y, y], palette.CRITICAL, 1.8, solid_capstyle="butt", zorder=4)
+        if before:
+            sheet.line([before[0], xs[0]], [before[1], y], palette.CRITICAL, 0.7, zorder=4)
+        before = xs[1], y
+
+
+def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> None:
+    """Ticks at round times, and one at the end, which those too close to it give way to."""
+    unit, factor = ("ms", 1e3) if run.time >= 2e3 else ("µs", 1.0)
+    end = text.number(run.time / factor)
+    free = scale(run.time - run.launch) - width_of(end, SMALL, bold=True) / 2 - 0.1
+    for tick in (float(x) for x in MaxNLocator(9).tick_values(0, run.time / factor)):
+        label, x = text.number(tick), scale(tick * factor - run.launch)
+        if tick >= 0 and x + width_of(label, SMALL) / 2 < free:
+            sheet.line([x, x], [top, top - tall], palette.RULE, 0.5, zorder=0.4)
+            sheet.text(x, top + 0.1, label, color=palette.FAINT)
+    x = scale(run.time - run.launch)
+    sheet.line([x, x], [top, top - tall], palette.FAINT, 0.8, zorder=0.4)
+    sheet.text(x, top + 0.1, end, weight="bold", ha="right")
+    sheet.text(scale.left - 0.08, top + 0.1, unit, ha="right", color=palette.FAINT)
+
+
+def _legend(run: Run, texts: PrimitiveText, drawn: Sequence[int]) -> list[Entry]:
+    """Samples of what occurs."""
+    plan, kinds, waits = run.machine.plan, set(), False
+    for block in drawn:
+        rows = slice(int(plan.tb_ptr[block]), int(plan.tb_ptr[block + 1]))
+        kinds |= set(texts.kind[rows].tolist())
+        instances = slice(rows.start * run.batches, rows.stop * run.batches)
+        waits = waits or bool((run.ready[instances] > run.begin[instances]).any())
+    found = [
+        Entry(what, palette.tint(colour, 0.8))
+        for kind, (what, colour) in LOOKS.items()
+        if kind in kinds
+    ]
+    found += [Entry("waiting", palette.WAIT)] if waits else []
+    found.append(Entry("critical path", palette.CRITICAL, line=1.8))
+    return [*found, Entry("numbers: chunks, on a bar or behind it; busy: of the whole time")]
+
+
+def _notes(run: Run, chosen: ShownRanks, path: I8, detail: Detail) -> list[str]:
+    plan, notes = run.machine.plan, []
+    if plan.channels > 1:
+        notes.append(f"One of {plan.channels} channels is drawn; all are alike.")
+    if detail.single and run.batches > 1:
+        notes.append("Marks part the micro-batches of a bar.")
+    if not detail.single:
+        what = "neighbouring primitives" if detail.bins else "the micro-batches of a primitive"
+        notes.append(f"A bar is {what}; the paler, the more of it is waiting.")
+    if chosen.left_out:
+        notes.append(f"Not drawn: {text.named('rank', chosen.left_out)}, unlike those that are.")
+    if hidden := sum(rows.hidden for rows in chosen.shown):
+        notes.append(f"Not drawn: {text.count(hidden, 'thread block')} of the ranks that are.")
+    shown = _on(run, path, [b for rows in chosen.shown for b in rows.blocks])
+    spent = run.end[path] - run.ready[path]
+    if len(path) and not shown.all():
+        share = 100 * float(spent[~shown].sum()) / max(float(spent.sum()), 1e-12)
+        notes.append(f"{share:.0f} % of the critical path runs on thread blocks not drawn.")
+    return notes
+
+
+def _on(run: Run, path: I8, blocks: list[int]) -> B1:
+    block = run.machine.plan.block_of()[path // run.batches]
+    found: B1 = np.isin(block, blocks)
+    return found

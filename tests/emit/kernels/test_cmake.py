@@ -1,0 +1,183 @@
+"""The emitted directory's CMake build and README: every option, and programs in C alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hccc import dtypes
+from hccc.emit import directory
+from hccc.emit.targets import CPU, CUDA, TARGETS, Target
+from hccc.ir import plan_json
+from hccc.ir.plan import Plan
+from hccc.runtime.measure.patterns import Pattern
+from tests.emit import launch, plans
+
+RING = plans.compiled(plans.ring_allreduce(4, channels=2))
+GATHER = plans.compiled(plans.ring_allgather(5))
+ONE = ("-DHCCC_TARGETS=cpu", "-DHCCC_DTYPES=float32", "-DHCCC_OPS=sum")
+
+
+def run(*command: str | Path) -> str:
+    """A command's output; its complaint if it fails."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def made(plan: Plan, place: Path) -> Path:
+    directory.write(place, directory.files(plan, TARGETS, plan_json.dumps(plan)))
+    return place
+
+
+def readme(plan: Plan) -> str:
+    return directory.files(plan, TARGETS, "")["README.md"]
+
+
+def example(plan: Plan, place: Path) -> Path:
+    """The C program and the project around it, as README has them."""
+    place.mkdir()
+    for name, language in (("example.c", "c"), ("CMakeLists.txt", "cmake")):
+        block = re.search(rf"```{language}\n(.*?)```", readme(plan), re.S)
+        assert block
+        (place / name).write_text(block[1])
+    return place
+
+
+def built(cmake: str, place: Path, *options: str) -> Path:
+    run(cmake, "-S", place, "-B", place / "b", *options)
+    run(cmake, "--build", place / "b")
+    return place / "b"
+
+
+@pytest.mark.parametrize("shared", ["ON", "OFF"])
+def test_an_installed_directory_serves_a_program_in_c(
+    tmp_path: Path, cmake: str, shared: str
+) -> None:
+    prefix = tmp_path / "prefix"
+    place = built(cmake, made(RING, tmp_path / "k"), *ONE, f"-DBUILD_SHARED_LIBS={shared}")
+    run(cmake, "--install", place, "--prefix", prefix)
+    user = built(cmake, example(RING, tmp_path / "user"), f"-DCMAKE_PREFIX_PATH={prefix}")
+    assert run(user / "example") == "done\n"
+    assert "CMAKE_CXX_COMPILER:" not in (user / "CMakeCache.txt").read_text()
+
+
+def test_a_program_in_c_adds_the_directory(tmp_path: Path, cmake: str) -> None:
+    made(RING, tmp_path / "k")
+    user = example(RING, tmp_path / "user")
+    project = (user / "CMakeLists.txt").read_text()
+    adding = f"add_subdirectory({tmp_path / 'k'} {RING.name})"
+    assert "find_package(ring REQUIRED)" in project
+    (user / "CMakeLists.txt").write_text(project.replace("find_package(ring REQUIRED)", adding))
+    assert run(built(cmake, user, *ONE) / "example") == "done\n"
+
+
+def test_archives_need_no_cxx_library(tmp_path: Path, cmake: str) -> None:
+    place = built(cmake, made(RING, tmp_path / "k"), *ONE)
+    undefined = run("nm", "-u", next(place.rglob("lib*.a")))
+    assert "pthread_create" in undefined
+    assert not re.findall(r"U (_Z\w+|__gxx_\w+|__cxa_(?!atexit)\w+)", undefined)
+
+
+def test_one_of_each_width_moves_all_types(tmp_path: Path, cmake: str) -> None:
+    options = ["-DHCCC_DTYPES=float32;int8", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_COMPILER="]
+    place = built(cmake, made(GATHER, tmp_path / "k"), *options)
+    world = launch.World(next(place.rglob(f"lib{GATHER.name}.so")), GATHER)
+    assert world.wrong(Pattern(GATHER.collective, "float32", "sum", 100)) == 0
+    assert world.wrong(Pattern(GATHER.collective, "uint8", "sum", 100, 1)) == 0
+    with pytest.raises(AssertionError, match="'is': 6"):
+        world.wrong(Pattern(GATHER.collective, "float64", "sum", 100))
+
+
+def test_what_is_not_built_and_what_there_is_not(tmp_path: Path, cmake: str) -> None:
+    place = built(cmake, made(RING, tmp_path / "k"), *ONE, "-DBUILD_SHARED_LIBS=ON")
+    world = launch.World(next(place.rglob("lib*.so")), RING)
+    assert world.wrong(Pattern(RING.collective, "float32", "sum", 100)) == 0
+    for dtype, op in (("float64", "sum"), ("float32", "prod")):
+        with pytest.raises(AssertionError, match="'is': 6"):  # HCCC_NOT_BUILT
+            world.wrong(Pattern(RING.collective, dtype, op, 100))
+    for names in ((b"float31", b"sum"), (b"float32", b"xor"), (b"float32", None)):
+        assert world.entry(None, None, *names, None) == 2  # HCCC_BAD_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("HCCC_DTYPES=float31", "HCCC_DTYPES: there is no dtype 'float31'"),
+        ("HCCC_DTYPES=float32;half", "no dtype 'half'"),
+        ("HCCC_DTYPES=", "HCCC_DTYPES is empty"),
+        ("HCCC_OPS=sum;xor", "HCCC_OPS: there is no reduction 'xor'"),
+        ("HCCC_TARGETS=gpu", "HCCC_TARGETS: there is no target 'gpu'; there are cpu, cuda, hip"),
+        ("HCCC_TARGETS=cuda", "there is no compiler for 'cuda'"),
+        ("HCCC_TARGETS=cpu;hip", "there is no compiler for 'hip'"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, cmake: str, option: str, said: str) -> None:
+    place = made(RING, tmp_path / "k")
+    none = ["-DCMAKE_CUDA_COMPILER=", "-DCMAKE_HIP_COMPILER="]
+    command = [cmake, "-S", str(place), "-B", str(tmp_path / "b"), f"-D{option}", *none]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode and said in " ".join(done.stderr.split())
+
+
+def configured(cmake: str, plan: Plan, place: Path, *options: str) -> str:
+    """The line that says what will be built."""
+    said = run(cmake, "-S", made(plan, place / "k"), "-B", place / "b", *options)
+    line = re.search(rf"-- {plan.name}: (.*)", said)
+    assert line
+    return line[1]
+
+
+def test_defaults_and_all(tmp_path: Path, cmake: str) -> None:
+    cpu = "-DHCCC_TARGETS=cpu"
+    types, ops = ";".join(dtypes.DEFAULT_DTYPES), ";".join(dtypes.DEFAULT_OPS)
+    assert configured(cmake, RING, tmp_path / "a", cpu) == f"cpu; {types}; {ops}"
+    everything = f"cpu; {';'.join(dtypes.NAMES)}; {';'.join(dtypes.OPS)}"
+    all_of = ["-DHCCC_DTYPES=all", "-DHCCC_OPS=all"]
+    assert configured(cmake, RING, tmp_path / "b", cpu, *all_of) == everything
+    widths = "cpu; uint8;uint32;uint64;float16; sum"
+    assert configured(cmake, GATHER, tmp_path / "c", cpu, *all_of) == widths
+    assert configured(cmake, GATHER, tmp_path / "d", cpu) == widths
+
+
+def test_cuda_architectures(tmp_path: Path, cmake: str, nvcc: str) -> None:
+    place = made(RING, tmp_path / "k")
+    cuda = ["-DHCCC_TARGETS=cuda", f"-DCMAKE_CUDA_COMPILER={nvcc}", "-DHCCC_OPS=sum"]
+    few = ["-DHCCC_DTYPES=float32", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    for given, wanted in ((None, "compute_80"), ("90", "compute_90")):
+        build = tmp_path / wanted
+        more = [f"-DCMAKE_CUDA_ARCHITECTURES={given}"] if given else []
+        run(cmake, "-S", place, "-B", build, *cuda, *few, *more)
+        commands = (build / "compile_commands.json").read_text()
+        assert set(re.findall(r"arch=(compute_\d+)", commands)) == {wanted}
+        assert "HCCC_DTYPE=float32" in commands and "_cpu.cpp" not in commands
+    old = [cmake, "-S", str(place), "-B", str(tmp_path / "o"), *cuda]
+    done = subprocess.run(
+        [*old, "-DCMAKE_CUDA_ARCHITECTURES=90;61"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode and "'61' is too old" in done.stderr
+
+
+@pytest.mark.parametrize("targets", [TARGETS, (CPU,), (CUDA,)], ids=["all", "cpu", "cuda"])
+def test_readme_golden(targets: tuple[Target, ...], golden: plans.Golden) -> None:
+    plan = RING if CPU in targets else GATHER
+    golden("README", directory.files(plan, targets, "")["README.md"])
+
+
+def test_readme_is_safe_from_what_the_source_is_called() -> None:
+    name = "x`<b>|*#.rccl"
+    text = directory.files(replace(RING, source=name), TARGETS, "")["README.md"]
+    assert "from `x'<b>|*#.rccl`. Do not edit." in text
+
+
+def test_readme_names_what_is_there() -> None:
+    files = directory.files(RING, TARGETS, "")
+    text = files["README.md"]
+    named = set(re.findall(r"^\| `([\w./]+)` \|", text.partition("## Build")[0], re.M))
+    assert files.keys() | {"hccc/"} >= named and len(named) == 10
+    options = set(re.findall(r"^(?:set|option)\((HCCC_\w+)", files["CMakeLists.txt"], re.M))
+    assert all(f"| `{name}` |" in text for name in options) and len(options) == 5

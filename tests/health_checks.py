@@ -1,0 +1,6 @@
+"""Hypothesis's health checks: what tests suppress whose examples take long to draw."""
+
+from hypothesis import HealthCheck
+
+# Each by its own value: checkers take what iterating over the enum gives for its metaclass's.
+EVERY_CHECK = [HealthCheck(check) for check in HealthCheck]

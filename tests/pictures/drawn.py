@@ -1,0 +1,64 @@
+"""What the tests of pictures share: things to draw, and how drawings are read."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from hccc.diagnostics import Source
+from hccc.driver import CompiledProgram, compile_file, compile_text
+from hccc.ir.topology import Topology
+from hccc.lang.cluster import load as cluster
+from hccc.options import Options
+from hccc.pictures.canvas import Picture
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, Run, simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CLUSTERS = sorted((EXAMPLES / "clusters").glob("*.cluster"))
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@cache
+def site(name: str) -> Topology:
+    """One of the example clusters."""
+    return cluster.load(EXAMPLES / "clusters" / f"{name}.cluster")
+
+
+@cache
+def compiled(name: str, on: str | None = None, fuse: str = "auto") -> CompiledProgram:
+    """One of the example programs, by default for the cluster its header describes."""
+    options = Options("hpds", prove=False, fuse=fuse)
+    return compile_file(EXAMPLES / f"{name}.rccl", options, site(on) if on else None)
+
+
+def program(body: str, **header: object) -> CompiledProgram:
+    """A program of its own, compiled."""
+    keys = ", ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in header.items())
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    return compile_text(Source("test.rccl", f"ResCCLAlgo({keys}):\n{lines}\n"), Options())
+
+
+def ran(name: str, on: str, size: int, micro_batch: int = 0, window: int = 0) -> Run:
+    """An example simulated on an example cluster."""
+    machine = prepare(compiled(name, on).plan, site(on))
+    return simulate(machine, Request(size, micro_batch, window))
+
+
+def texts(picture: Picture) -> list[str]:
+    """All text that is drawn, in order; also checks that the picture is XML."""
+    return [e.text or "" for e in ET.fromstring(picture.svg).iter(f"{SVG}text")]
+
+
+def tips(picture: Picture) -> list[str]:
+    """What is shown where the pointer rests; the first `title` is the picture's."""
+    return [e.text or "" for e in ET.fromstring(picture.svg).iter(f"{SVG}title")][1:]
+
+
+def numbers(text: str) -> Iterator[int]:
+    """The numbers in `0–3, 7`."""
+    for a, b in re.findall(r"(\d+)(?:–(\d+))?", text):
+        yield from range(int(a), int(b or a) + 1)

@@ -1,0 +1,145 @@
+"""Pictures of runs: bars where the simulator says, alike ranks once, the critical path."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc import text
+from hccc.driver import compile_file
+from hccc.options import Options
+from hccc.pictures import palette
+from hccc.pictures.bars import bars, detail_of
+from hccc.pictures.canvas import SMALL, width_of
+from hccc.pictures.primitive_text import Kind, primitive_text, spans
+from hccc.pictures.rows import shown_ranks
+from hccc.pictures.timeline import ROWS, WIDE, timeline
+from hccc.sim.critical import critical_path
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, Run, simulate
+from tests.pictures.drawn import EXAMPLES, compiled, ran, site, texts, tips
+
+
+def test_every_primitive_has_a_bar_and_says_what_it_does() -> None:
+    run = ran("ring_allreduce", "mi300x", 1 << 20, 1 << 20)
+    picture = timeline(run, "a note")
+    bars = [tip for tip in tips(picture) if " busy" in tip]
+    assert len(bars) == len(run.machine.plan)
+    assert any(tip.startswith("reduce chunk 7 ← 7") for tip in bars)
+    assert {"rank 0", "rank 7", "tb 0", "a note"} <= set(texts(picture))
+    assert palette.CRITICAL.lower() in picture.svg
+    assert timeline(run, "a note").svg == picture.svg
+
+
+def test_alike_ranks_are_drawn_once() -> None:
+    run = ran("hm_allreduce", "syccl-a100-32", 1 << 26, 1 << 20)
+    did, path = primitive_text(run.machine.plan), critical_path(run)
+    chosen = shown_ranks(run, did, path, 20)
+    shown = {rank.rank for rank in chosen.shown}
+    alike = [r for rank in chosen.shown for r in rank.alike]
+    assert sorted([*shown, *alike, *chosen.left_out]) == list(range(32))
+    assert len(alike) == 3 and len(chosen.left_out) == 28
+    for rank in chosen.shown:
+        for other in rank.alike:
+            assert np.allclose(_ends(run, rank.rank), _ends(run, other), atol=2e-4 * run.time)
+    assert any("alike" in x for x in texts(timeline(run)))
+
+
+def _ends(run: Run, rank: int) -> NDArray[np.float64]:
+    ends: NDArray[np.float64] = run.primitive_end[run.machine.plan.rank_of() == rank]
+    return ends
+
+
+def test_many_micro_batches_become_few_bars() -> None:
+    run = ran("hm_allreduce", "syccl-a100-32", 1 << 28, micro_batch=1 << 14, window=4)
+    assert len(run.end) > 200_000
+    picture = timeline(run)
+    assert len(picture.svg) < 1_500_000
+    assert any(x.startswith("A bar is neighbouring primitives") for x in texts(picture))
+
+
+def test_micro_batches_that_follow_each_other_are_one_bar() -> None:
+    run = ran("ring_allreduce", "mi300x", 1 << 24, micro_batch=1 << 16)
+    assert run.batches == 32
+    picture = timeline(run)
+    bars = [tip for tip in tips(picture) if " busy" in tip]
+    assert any(", 32 micro-batches: " in tip for tip in bars)
+    told = [re.search(r", (\d+) micro-batches", tip) for tip in bars]
+    assert sum(int(found[1]) if found else 1 for found in told) == len(run.end)
+    assert "Marks part the micro-batches of a bar." in texts(picture)
+
+
+def test_every_number_that_has_room_is_there() -> None:
+    """Two digits need more room than one, and get it."""
+    run = ran("hm_allreduce", "resccl-topo4", 1 << 24)
+    did = primitive_text(run.machine.plan)
+    shown = texts(timeline(run))
+    chosen = shown_ranks(run, did, critical_path(run), ROWS)
+    rows = [b for rank in chosen.shown for b in rank.blocks]
+    detail = detail_of(run, did, rows)
+    inches = WIDE / run.time
+    wanted: Counter[str] = Counter()
+    for block in rows:
+        found = bars(run, did, block, detail)
+        for i in range(len(found.begin)):
+            label = str(run.machine.plan.chunk[found.primitive[i]])
+            width = (found.end[i] - found.ready[i]) * inches
+            wanted[label] += bool(found.merged[i] == 1 and width > width_of(label, SMALL) + 0.03)
+    assert any(len(label) == 2 and n for label, n in wanted.items())
+    assert all(shown.count(label) >= n for label, n in wanted.items())
+
+
+def test_a_number_without_room_stands_behind_its_bar() -> None:
+    """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
+    t, file = site("resccl-topo4"), EXAMPLES / "hm_allreduce.rccl"
+    plan = compile_file(file, Options(prove=False), t).plan
+    run = simulate(prepare(plan, t), Request(1 << 26))
+    did = primitive_text(plan)
+    chosen = shown_ranks(run, did, critical_path(run), ROWS)
+    rows = [b for rank in chosen.shown for b in rank.blocks]
+    assert detail_of(run, did, rows).single
+    primitives = [range(plan.tb_ptr[b], plan.tb_ptr[b + 1]) for b in rows]
+    wanted = Counter(str(plan.chunk[p]) for row in primitives for p in row)
+    shown = Counter(texts(timeline(run)))
+    assert {len(label) for label in wanted} == {1, 2}
+    for label, n in wanted.items():
+        assert shown[label] >= 0.75 * n
+
+
+def test_the_axis_reaches_the_end() -> None:
+    run = ran("ring_allreduce", "mi300x", 1 << 20)
+    assert text.number(run.time) in texts(timeline(run))
+
+
+def test_busy_is_of_the_whole_time() -> None:
+    run = ran("ring_allreduce", "mi300x", 1 << 20)
+    shown = texts(timeline(run))
+    assert shown.count(f"{100 * run.block_busy[0] / run.time:.0f} %") >= 1
+    assert "100 %" not in shown  # every block of a ring waits for some of the time
+
+
+def test_spans_are_the_order_of_execution() -> None:
+    found = spans([5, 6], batches=5, window=2)
+    assert found.primitive.tolist() == [5, 6, 5, 6, 5, 6]
+    assert found.first.tolist() == [25, 30, 27, 32, 29, 34]
+    assert found.last.tolist() == [26, 31, 28, 33, 29, 34]
+
+
+def test_kinds_and_words_of_primitives() -> None:
+    staged = primitive_text(compiled("ring_allreduce").plan)
+    assert set(np.unique(staged.kind)) <= {int(Kind.COPY), int(Kind.REDUCE), int(Kind.LOCAL)}
+    for p in range(len(staged.plan)):
+        others = {*staged.sources.row(p).tolist(), *staged.targets.row(p).tolist()}
+        assert staged.rank[p] not in others
+        assert (staged.kind[p] == Kind.LOCAL) == (not others)
+
+
+def test_a_rank_with_more_blocks_than_rows() -> None:
+    run = ran("hm_allreduce", "syccl-a100-32", 1 << 20)
+    chosen = shown_ranks(run, primitive_text(run.machine.plan), critical_path(run), 3)
+    assert len(chosen.shown) == 1
+    assert chosen.shown[0].hidden > 0
+    assert site("syccl-a100-32").n_ranks - 1 == len(chosen.shown[0].alike) + len(chosen.left_out)
