@@ -6,7 +6,7 @@ in capitals after `HCCC_` are what kernels define. A test holds the three togeth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 
+IN_C = {"channels": "lanes"}  # names that C has others for
+
 
 @dataclass(frozen=True, slots=True)
 class KernelShape:
-    """ranks; sub: chunks of a block; lanes: channels, as the C interface calls them; blocks: thread
-    blocks of a rank and channel; flags, scratch, stage, queues: of a rank, the most of any; slots:
-    of a queue; grain: bytes, how finely calls are cut that name no micro-batch."""
+    """ranks; sub: chunks of a block; channels; blocks: thread blocks of a rank and channel;
+    flags, scratch, stage, queues: of a rank, the most of any; slots: of a queue; grain: bytes, how
+    finely calls are cut that name no micro-batch."""
 
     ranks: int
     sub: int
-    lanes: int
+    channels: int
     blocks: int
     flags: int
     scratch: int
@@ -32,10 +34,9 @@ class KernelShape:
     slots: int
     grain: int = GRAIN
 
-    @property
-    def channels(self) -> int:
-        """The plan's channels, which the C interface calls lanes."""
-        return self.lanes
+    def constants(self) -> dict[str, int]:
+        """The fields as C names them, in order: it calls channels lanes."""
+        return {IN_C.get(name, name): value for name, value in asdict(self).items()}
 
 
 def queues_per_rank(plan: Plan) -> NDArray[np.int64]:
@@ -49,7 +50,7 @@ def kernel_shape(plan: Plan) -> KernelShape:
     return KernelShape(
         ranks=plan.n_ranks,
         sub=plan.collective.chunks_per_block,
-        lanes=plan.channels,
+        channels=plan.channels,
         blocks=int(plan.n_tb.max(initial=1)),
         flags=int(plan.n_flags.max(initial=0)),
         scratch=int(plan.scratch_slots.max(initial=0)),

@@ -173,7 +173,3 @@ def _with_copies(p: Primitives, copies: _Copies, rows: I8 | I4, values: I8 | I4)
         deps=graph(rows, values, n + m),
         tasks=Csr(starts(copies.join(p.tasks.counts(), none)), p.tasks.index),
     )
-
-
-def _ptr(counts: I8) -> I8:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])

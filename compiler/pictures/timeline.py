@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from hccc import text
-from hccc.ir.arrays import B1, I8
+from hccc.ir.arrays import B1, I8, starts
 from hccc.pictures import palette
 from hccc.pictures.bars import Bars, Detail, bars, detail_of
 from hccc.pictures.canvas import NORMAL, NOTE, SMALL, Picture, Sheet, settings, width_of
@@ -71,7 +71,7 @@ def _draw_ranks(
     detail: Detail,
 ) -> dict[int, float]:  # fmt: skip
     """The rows; returns the middle of each block's."""
-    first_block = np.concatenate([[0], np.cumsum(run.machine.plan.n_tb)])
+    first_block = starts(run.machine.plan.n_tb)
     y, middles = top, {}
     sheet.text(
         scale(run.time - run.launch) + 0.1, top + 0.1, "busy", ha="left", color=palette.FAINT

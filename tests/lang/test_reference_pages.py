@@ -9,7 +9,7 @@ import pytest
 
 from hccc.diagnostics import Source
 from hccc.ir import program, topology
-from hccc.ir.collective import PROGRAMMABLE, block_count
+from hccc.ir.collective import PROGRAMMABLE, OpType, block_count
 from hccc.ir.program import Program
 from hccc.lang.cluster import load as cluster
 from hccc.lang.cluster.site import INSIDE, OUTSIDE, _Reader
@@ -61,7 +61,7 @@ def test_header_keys_and_defaults_are_those_of_the_code() -> None:
     assert values[rows["NICPerNode"]] == p.nics_per_node
     assert rows["nChunks"] == "nRanks (Alltoall: nRanks * nRanks)"
     assert {op: _small(op).collective.n_chunks for op in PROGRAMMABLE} == {
-        op: 16 if op == "Alltoall" else 4 for op in PROGRAMMABLE
+        op: 16 if op is OpType.ALLTOALL else 4 for op in PROGRAMMABLE
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from hccc import __version__
 from hccc.dtypes import (
@@ -100,7 +100,7 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         collective=describe(plan),
         says=SAYS[c.op],
         reduces=reduces,
-        shape=tuple(asdict(kernel_shape(plan)).items()),
+        shape=tuple(kernel_shape(plan).constants().items()),
         input_blocks=_blocks(c, c.input_blocks),
         output_blocks=_blocks(c, c.output_blocks),
         names=tuple(names.items()),

@@ -8,7 +8,7 @@ Time is linear in the plan's primitives, in NumPy; the text's size is that of th
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -140,7 +140,10 @@ def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
     calls = sum(len(s.calls) for s in found)
     operands = int((plan.src.counts() + plan.dst.counts()).max())
     return (
-        *((f"HCCC_{name.upper()}", value) for name, value in asdict(kernel_shape(plan)).items()),
+        *(
+            (f"HCCC_{name.upper()}", value)
+            for name, value in kernel_shape(plan).constants().items()
+        ),
         ("HCCC_THREADS", plan.warps * WARP),
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),

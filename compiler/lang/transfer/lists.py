@@ -67,7 +67,7 @@ def one(thing: Thing, iteration: int) -> Thing:
 
 
 def display(values: Sequence[Thing], n: int) -> Lists:
-    """`[a, b, …]` in n iterations. Raises `Fault` E119 for numbers beside lists."""
+    """`[a, b, …]` in n iterations. Raises `Fault` E119 for mixtures, E006 for too deep."""
     numbers = [value for value in values if isinstance(value, int | Ints)]
     if len(numbers) == len(values):
         wide = n if any(isinstance(value, Ints) for value in numbers) else 1
@@ -77,7 +77,7 @@ def display(values: Sequence[Thing], n: int) -> Lists:
     if len(lists) != len(values) or pool is None:
         raise Fault(0, "E119", "a list holds numbers, or lists of one kind, not both")
     if _depth(pool) >= MAX_DEPTH:
-        raise Fault(0, "E119", f"lists nest more than {MAX_DEPTH} deep")
+        raise Fault(0, "E006", f"lists nest more than {MAX_DEPTH} deep")
     sizes = np.cumsum([0, *(_size(value.items) for value in lists)]).tolist()
     begins = [_plus(value.begin, size) for value, size in zip(lists, sizes, strict=False)]
     lengths = [value.length for value in lists]
