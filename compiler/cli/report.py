@@ -75,13 +75,13 @@ def proofs(compiled: Compiled) -> None:
     print(f"{title(compiled.plan)}{of}")
     changes(compiled)
     rows = [(proof.name, proof.claim, figures(proof)) for proof in compiled.proofs]
-    if compiled.sources:
-        claim = f"{compiled.sources.files:,} files are what this plan emits"
-        rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))
     if compiled.directory and (made := compiled.plan.provenance):
         options = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in made.options.items())
         on = f" for {made.cluster.name}" if made.cluster else ""
         rows.append(("made", f"by hccc {made.version}{on}", options or "default options"))
+    if compiled.sources:
+        claim = f"{compiled.sources.files:,} files are what this plan emits"
+        rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))
     for name, claim, over in rows:
         print(f"  {name:<9} {claim}\n  {'':<9} ({over})")
 

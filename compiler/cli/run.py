@@ -56,9 +56,7 @@ def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> No
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
     with report.progress() as on_phase:
         rows = measure(compiled, wanted, on_phase)
-        first = next(rows)
     table = Table(compiled.plan, wanted.device, wanted.schedule(compiled.plan), as_json)
-    table.add(first)
     for row in rows:
         table.add(row)
     table.finish()

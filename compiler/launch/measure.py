@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -77,7 +77,7 @@ class RunOptions:
 def measure(
     compiled: Compiled, options: RunOptions, on_phase: Callable[[str], None] = lambda _: None
 ) -> Iterator[Row]:
-    """Builds the kernels, runs all ranks, and yields a row for each type, reduction and size.
+    """Builds the kernels; then, as they are asked for, a row for each type, reduction and size.
 
     Raises:
         UserError: the kernels cannot be built or launched, or a launch stood still.
@@ -93,15 +93,21 @@ def measure(
     sizes = _bounded(plan, schedule, options)
     ops = _operations(plan, options)
     variants = [(dtype, op) for dtype in options.dtypes for op in ops]
-    with _kernels(compiled, _devices(options)) as place:
+    with ExitStack() as stack:
+        place = stack.enter_context(_kernels(compiled, _devices(options)))
         on_phase("Building kernels")
         binds = [_binder(device, place, plan, options, variants) for device in _devices(options)]
-        on_phase("Running")
+        kept = stack.pop_all()  # until the last row
+
+    def rows() -> Iterator[Row]:
         one_row = interruptible(perf.measure)
-        for dtype, op in variants:
-            bound = [bind(dtype, op) for bind in binds]
-            for size in _sizes(plan, dtype, sizes):
-                yield one_row(plan.collective, dtype, op, size, schedule, *bound)
+        with kept:
+            for dtype, op in variants:
+                bound = [bind(dtype, op) for bind in binds]
+                for size in _sizes(plan, dtype, sizes):
+                    yield one_row(plan.collective, dtype, op, size, schedule, *bound)
+
+    return rows()
 
 
 def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:

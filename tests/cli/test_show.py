@@ -114,7 +114,7 @@ def test_inputs_are_never_overwritten(hccc: Hccc, tmp_path: Path) -> None:
         assert code == 1 and "error[E431]" in stderr and "read, too" in stderr
     same = tmp_path / "out.svg"
     code, _, stderr = hccc("show", RING, "--cluster", MI300X, "-o", same, "--trace", same)
-    assert code == 1 and "error[E415]" in stderr
+    assert code == 2 and "error[E415]" in stderr
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -133,7 +133,7 @@ def test_errors_leave_files_as_they_were(hccc: Hccc, tmp_path: Path) -> None:
     code, _, stderr = hccc("show", wrong, "-o", out)
     assert code == 1 and "error[E2" in stderr
     assert out.read_text() == "before"
-    assert hccc("show", RING)[0] == 1  # nowhere to write to
+    assert hccc("show", RING)[0] == 2  # nowhere to write to
     code, _, stderr = hccc("show", RING, "-o", tmp_path / "no" / "x.svg")
     assert code == 1 and "error[E431]" in stderr
 

@@ -14,11 +14,13 @@ import fastjsonschema
 import pytest
 
 from hccc import driver
-from hccc.diagnostics import UserError
+from hccc.diagnostics import Source, UserError
 from hccc.ir import plan_json
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
+from hccc.ir.topology import same
+from hccc.lang.cluster.load import load, parse
 from hccc.options import Options
 from hccc.proofs.prove import check_plan
 
@@ -72,10 +74,27 @@ def test_one_column_a_line() -> None:
 def test_the_schema_describes_every_field() -> None:
     schema = plan_json.schema()
     assert set(schema["properties"]) == set(data_of())
-    assert set(schema["required"]) == set(data_of()) - {"grain"}
+    assert set(schema["required"]) == set(data_of()) - {"grain", "provenance"}
     for kind in schema["definitions"].values():
         assert kind["description"]
         assert kind["type"] == "array" or set(kind["required"]) == set(kind["properties"])
+
+
+def test_a_plan_tells_how_it_was_made() -> None:
+    site = load(EXAMPLES / "clusters" / "dgx-h100.cluster")
+    options = Options(channels=2, fuse="none")
+    plan = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, site).plan
+    text = plan_json.dumps(plan)
+    again = plan_json.loads(text)
+    assert again.provenance == plan.provenance and plan_json.dumps(again) == text
+    made = again.provenance
+    assert made is not None and made.cluster is not None
+    assert (made.options["channels"], made.options["fuse"]) == (2, "none")
+    assert same(parse(Source("recorded", made.cluster.text)), site)
+    data = json.loads(text)
+    del data["provenance"]  # as an older hccc wrote it
+    old = plan_json.loads(json.dumps(data))
+    assert old.provenance is None and "provenance" not in plan_json.dumps(old)
 
 
 def test_plans_without_a_grain_have_the_usual_one() -> None:
