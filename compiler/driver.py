@@ -124,10 +124,11 @@ class Compiled:
 class CompiledProgram(Compiled):
     """What a program was compiled to: every IR on the way is there."""
 
-    scheduler: str
-    program: Program
-    dag: Dag
-    pipeline: Pipeline
+    # Required here, and of narrower types; pyright would have the defaults again.
+    scheduler: str  # pyright: ignore[reportGeneralTypeIssues]
+    program: Program  # pyright: ignore[reportGeneralTypeIssues]
+    dag: Dag  # pyright: ignore[reportGeneralTypeIssues]
+    pipeline: Pipeline  # pyright: ignore[reportGeneralTypeIssues]
 
 
 @interruptible

@@ -14,8 +14,10 @@ CRITICAL = "#B3003C"
 KINDS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#9467BD")
 ALWAYS_DARK, ALWAYS_LIGHT = "#16191D", "#FDFDFD"  # the same on dark pages
 _LIGHTEST, _DARKEST = 0.92, 0.13  # the lightness of black and of white on dark pages
-_DARK = {PAPER: "#1D2126", INK: "#E8EAED", FAINT: "#A3ABB5"}  # as the page has them
-_DARK |= {colour: colour for colour in (ALWAYS_DARK, ALWAYS_LIGHT)}
+_DARK = {
+    **{PAPER: "#1D2126", INK: "#E8EAED", FAINT: "#A3ABB5"},  # as the page has them
+    **{colour: colour for colour in (ALWAYS_DARK, ALWAYS_LIGHT)},
+}
 
 
 def tint(colour: str, share: float) -> str:

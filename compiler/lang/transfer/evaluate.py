@@ -170,8 +170,6 @@ class _Evaluator:
         except Fault as fault:
             fault.iteration = int(iterations[fault.iteration])
             raise
-        if part is None:
-            raise InternalError("a batch without iterations")
         frame.adopt(part, iterations, keep)
         for chunk in part.emitted():
             frame.emit(iterations[chunk.iteration], chunk.rows)
