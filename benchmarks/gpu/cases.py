@@ -91,7 +91,7 @@ def timed(capacity: int, most_lanes: int, only: str) -> tuple[list[Case], list[s
             if plan is None:
                 large.append(f"{name}, fuse {level}")
                 continue
-            key = plan_json.dumps(plan)
+            key = plan_json.dumps(replace(plan, provenance=None))  # whatever it was made with
             plans.setdefault(key, []).append(level)
             made[key] = plan
         found += [Case(name, "/".join(levels), made[key]) for key, levels in plans.items()]

@@ -37,7 +37,7 @@ def test_a_full_stdout_is_one_error(argv: str, unbuffered: str) -> None:
     assert stderr.startswith("error[E440]: ") and stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("argv", [f"check {RING}", "check --json nothing", "--version"])
+@pytest.mark.parametrize("argv", [f"check {RING}", "check --json nothing.rccl", "--version"])
 def test_a_closed_stdout_is_one_error(argv: str) -> None:
     """Nothing is written into a file that got the number of stdout, either."""
     code, stderr = redirected(argv, "<&- >&-")

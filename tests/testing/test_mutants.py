@@ -73,16 +73,17 @@ MUTANTS = [
     Mutant("a put joins an earlier one before it may", "fuse",
            "if last_pred[k] < h and total", "if total"),
     Mutant("two scratch values share a slot", "place",
-           "- np.repeat(np.cumsum(counts) - counts, counts)\n    return (keys, slot)",
-           "- np.repeat(np.cumsum(counts) - counts, counts)\n    slot //= 2\n"
-           "    return (keys, slot)"),
+           "slot = places_of(order, counts).astype(np.int32)",
+           "slot = places_of(order, counts).astype(np.int32) // 2"),
     Mutant("values go to scratch where the rank wants them", "place",
            "home = value & c.wants(o.rank, o.slot)",
            "home = value & c.wants(o.rank, o.slot) & (o.rank != 0)"),
     Mutant("nothing is copied aside in place", "place", "if c.swaps_in_place else p",
            "if False else p"),
     Mutant("nobody waits for what is copied aside", "place",
-           "first=True, users=users,", "first=True, users=[],"),
+           "rows = np.concatenate([p.deps.owner() + m, readers[0] + m, writers[0] + m])\n"
+           "    values = np.concatenate([p.deps.index + m, readers[1], writers[1]])",
+           "rows, values = p.deps.owner() + m, p.deps.index + m"),
     Mutant("chunks that stay are not copied out of place", "place",
            "return _own_copies(p, c)", "return p"),
     Mutant("chunks that stay are copied in place only", "place",
@@ -113,8 +114,8 @@ MUTANTS = [
            "return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags",
            "return waits, Posts(ptr, owner[poster][by_post], flag[by_post]), n_flags"),
     Mutant("flags of a rank collide", "sync",
-           "flag[number] = np.arange(len(unique)) - np.repeat(",
-           "flag[number] = np.arange(len(unique)) // 2 * 2 - np.repeat("),
+           "flag = places_of(number, n_flags).astype(np.int32)",
+           "flag = places_of(number, n_flags).astype(np.int32) // 2 * 2"),
     Mutant("an edge counts as implied when only its own start is reached", "ancestry",
            "if x >= 0 and j != k and _seen(label, pred[k], x):",
            "if x >= 0 and _seen(label, pred[k], x):"),
@@ -125,10 +126,10 @@ MUTANTS = [
     Mutant("clocks: an edge counts as implied when its own start is reached", "clocks",
            "apart = sibling != edge", "apart = sibling >= 0"),
     Mutant("clocks: program order counts for one primitive too many", "clocks",
-           "column[block[a[q]]]] > position[a[q]]", "column[block[a[q]]]] >= position[a[q]]"),
+           "column[block[a]]] > graph.position[a]", "column[block[a]]] >= graph.position[a]"),
     Mutant("a primitive moves to another block without its order", "allocate",
-           "    return Blocks(p, _within_rank(found, block)[found.of])",
-           "    tb = _within_rank(found, block)[found.of].copy()\n"
+           "    return Blocks(p, _within_rank(connected, block)[connected.of])",
+           "    tb = _within_rank(connected, block)[connected.of].copy()\n"
            "    from dataclasses import replace\n"
            "    from hccc.ir.arrays import Csr\n"
            "    p = replace(p, deps=Csr(p.deps.ptr * 0, p.deps.index[:0]))\n"
