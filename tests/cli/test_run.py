@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hccc.cli import tables as table
+from hccc.dtypes import NAMES, OPS
 from hccc.ir.collective import OpType
 from hccc.lang.transfer import load as transfer
 from hccc.launch import measure as bench
@@ -58,7 +59,7 @@ def test_all_types_and_reductions(hccc: Hccc) -> None:
     argv = ["-d", "all", "-o", "all", "-b", "100", "-e", "9000", "-f", "9", *SHORT]
     code, stdout, _ = hccc("run", RING, *argv, "--json")
     assert code == 0
-    assert len(json.loads(stdout)["results"]) == 10 * 5 * 3
+    assert len(json.loads(stdout)["results"]) == len(NAMES) * len(OPS) * 3
 
 
 def test_a_directory_runs_without_being_generated_again(hccc: Hccc, tmp_path: Path) -> None:

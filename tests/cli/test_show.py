@@ -168,7 +168,7 @@ def test_a_thousand_ranks_are_a_small_page(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc("show", big, "-o", out, "--cluster", site, "--trace", trace)[0] == 0
     page = out.read_text(encoding="utf-8")
     assert len(page) < 1_500_000 and page.count("<svg ") == 5
-    for words in ("× 127 more: node2–node128", "All 1,024 chunks are alike", "alike)", "alike<"):
+    for words in ("× 127 more: node2–node128", "All 1,024 chunks are alike", " used<", "alike<"):
         assert words in page
     assert "ranks 0 to" in json.loads(trace.read_text())["otherData"]["notes"][-1]
 
