@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hccc.analysis.grouping import group
 from hccc.ir.arrays import I4, I8, U1
+from hccc.ir.collective import Collective
 from hccc.ir.program import TRANSFER, Program
 from hccc.jit.compiled import njit
 
@@ -140,6 +141,21 @@ def columns(program: Program) -> I4:
     return program.transfers.view(np.int32).reshape(len(program), len(FIELDS))
 
 
+def ends(c: Collective) -> tuple[I4, I4]:
+    """The one rank where each chunk starts, and the one that must end with it; -1: i4[chunks].
+
+    -1 for the start where every rank has a piece, for the end where every rank wants the chunk.
+    """
+    chunks = np.arange(c.n_chunks, dtype=np.int64)
+    start = np.full(c.n_chunks, -1, np.int32)
+    if not c.reduces:
+        start = c.source_of(chunks).astype(np.int32)
+    target = np.full(c.n_chunks, -1, np.int32)
+    if not c.all_want:
+        target = c.target_of(chunks).astype(np.int32)
+    return start, target
+
+
 def run(program: Program) -> Outcome:
     """Runs `program` symbolically.
 
@@ -148,13 +164,7 @@ def run(program: Program) -> Outcome:
     all chunks), O(R²/8) bytes beside the table.
     """
     c, t = program.collective, program.transfers
-    chunks = np.arange(c.n_chunks, dtype=np.int64)
-    start = np.full(c.n_chunks, -1, np.int32)
-    if not c.reduces:
-        start = c.source_of(chunks).astype(np.int32)
-    target = np.full(c.n_chunks, -1, np.int32)
-    if not c.all_want:
-        target = c.target_of(chunks).astype(np.int32)
+    start, target = ends(c)
     ptr, rows = group(t["chunk"], c.n_chunks)
     full = full_set(c.n_ranks) if c.reduces else np.ones(1, np.uint64)
     outcome = _run(ptr, rows, columns(program), start, target, full, c.n_ranks, not c.reduces)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.analysis.contributions import columns
+from hccc.analysis.contributions import columns, ends
 from hccc.analysis.grouping import group
 from hccc.diagnostics import Problem
 from hccc.ir.arrays import I4, I8, U1
@@ -59,13 +59,7 @@ def uses(program: Program) -> U1:
     c, t = program.collective, program.transfers
     if c.op is OpType.CUSTOM:
         return np.zeros(len(t), np.uint8)
-    chunks = np.arange(c.n_chunks, dtype=np.int64)
-    start = np.full(c.n_chunks, -1, np.int32)
-    if not c.reduces:
-        start = c.source_of(chunks).astype(np.int32)
-    target = np.full(c.n_chunks, -1, np.int32)
-    if not c.all_want:
-        target = c.target_of(chunks).astype(np.int32)
+    start, target = ends(c)
     ptr, rows = group(t["chunk"], c.n_chunks)
     numbers = np.random.default_rng(0).integers(1, 1 << 63, c.n_ranks, np.uint64)
     found: U1 = _uses(ptr, rows, columns(program), start, target, numbers)

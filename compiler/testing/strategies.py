@@ -101,7 +101,7 @@ def wrong_programs(programs: st.SearchStrategy[Program] | None = None) -> st.Sea
 
 
 def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
-    """Every way down the road, each IR checked on the way."""
+    """All options of a compilation, with every IR checked."""
     return st.builds(
         Options,
         scheduler=st.sampled_from(list(SCHEDULERS)),
