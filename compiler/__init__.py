@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hccc.api import (
         check,
         compile,
+        draw,
         explain,
         load_cluster,
         show,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     **dict.fromkeys(
-        ("check", "compile", "explain", "load_cluster", "show", "simulate", "write"), "hccc.api"
+        ("check", "compile", "draw", "explain", "load_cluster", "show", "simulate", "write"),
+        "hccc.api",
     ),
     **dict.fromkeys(("Problem", "Source", "UserError"), "hccc.diagnostics"),
     "Compiled": "hccc.driver",
@@ -51,8 +53,8 @@ _HOME = {
 }
 __all__ = [
     "Call", "Compiled", "Options", "Plan", "Problem", "Program", "Sizes", "Source", "Topology",
-    "Transport", "UserError", "__version__", "check", "compile", "explain", "load_cluster", "show",
-    "simulate", "write",
+    "Transport", "UserError", "__version__", "check", "compile", "draw", "explain",
+    "load_cluster", "show", "simulate", "write",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hccc import driver, inputs, outputs
 from hccc.diagnostics import Source
@@ -27,25 +28,36 @@ from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.options import Options
 from hccc.outputs import Written
-from hccc.pictures.canvas import Picture
-from hccc.pictures.page import Subject, draw_cluster
-from hccc.predict import explanation, simulation
-from hccc.predict.explanation import Explanation
-from hccc.predict.simulation import Call, Simulation, Sizes
 from hccc.proofs.prove import check_plan
 
-Given = str | Path | Source | Program | Plan | Compiled
+# Simulating and drawing import SciPy and Matplotlib, which double the time it takes to start.
+if TYPE_CHECKING:
+    from hccc.pictures.canvas import Picture
+    from hccc.predict.explanation import Explanation
+    from hccc.predict.simulation import Call, Simulation, Sizes
+
+Algorithm = str | Path | Source | Program
+Given = Algorithm | Plan | Compiled
+Cluster = Topology | str | Path
 DEFAULT_SIZE = 64 << 20
 
 
+def _quiet(phase: str) -> None:
+    pass
+
+
+def _unseen(name: str, ir: driver.Ir) -> None:
+    pass
+
+
 def compile(
-    algorithm: str | Path | Source | Program,
+    algorithm: Algorithm,
     options: Options | None = None,
     *,
-    cluster: Topology | str | Path | None = None,
+    cluster: Cluster | None = None,
     reschedule: bool = False,
-    on_phase: OnPhase = lambda _: None,
-    on_pass: OnPass = lambda name, ir: None,
+    on_phase: OnPhase = _quiet,
+    on_pass: OnPass = _unseen,
 ) -> Compiled:
     """Compiles an algorithm into a proved Plan.
 
@@ -77,7 +89,10 @@ def check(
     algorithm: Given,
     options: Options | None = None,
     *,
-    cluster: Topology | str | Path | None = None,
+    cluster: Cluster | None = None,
+    reschedule: bool = False,
+    on_phase: OnPhase = _quiet,
+    on_pass: OnPass = _unseen,
 ) -> Compiled:
     """Proves an algorithm right; `proofs` of what it returns says what holds.
 
@@ -87,12 +102,17 @@ def check(
     Raises:
         UserError: the first proof that fails, or anything wrong with what is given.
     """
-    if isinstance(algorithm, Compiled):
-        return replace(algorithm, proofs=check_plan(algorithm.plan))
     if isinstance(algorithm, Plan):
         return Compiled(algorithm, check_plan(algorithm))
-    compiled = compile(algorithm, replace(options or Options(), prove=True), cluster=cluster)
-    return outputs.compared(compiled)
+    if isinstance(algorithm, Compiled):
+        compiled = replace(algorithm, proofs=check_plan(algorithm.plan))
+    else:
+        proved = replace(options or Options(), prove=True)
+        compiled = compile(
+            algorithm, proved,
+            cluster=cluster, reschedule=reschedule, on_phase=on_phase, on_pass=on_pass,
+        )  # fmt: skip
+    return outputs.compared(compiled, on_phase)
 
 
 def simulate(
@@ -100,10 +120,10 @@ def simulate(
     sizes: Sequence[int] | Sizes | int = DEFAULT_SIZE,
     call: Call | None = None,
     *,
-    cluster: Topology | str | Path | None = None,
+    cluster: Cluster | None = None,
     vs: bool = False,
     options: Options | None = None,
-    on_phase: OnPhase = lambda _: None,
+    on_phase: OnPhase = _quiet,
 ) -> Simulation:
     """Predicts what calls take on a cluster.
 
@@ -114,16 +134,17 @@ def simulate(
         cluster: None for the one that it was compiled for.
         vs: also NCCL's rings and trees, and the algorithm as MSCCL would run it.
         options: how to compile what is not compiled yet, and the baselines.
+        on_phase: is told the name of each phase as it begins.
 
     Raises:
         UserError: E424 without a cluster; whatever cannot be simulated.
     """
-    compiled = _compiled(algorithm, options, cluster)
-    where = simulation.cluster_of(compiled, _topology(cluster))
-    return simulation.simulate_sizes(
-        compiled, where, _sizes(sizes), call or Call(), (options or Options()) if vs else None,
-        on_phase,
-    )  # fmt: skip
+    from hccc.predict.simulation import Call, simulate_sizes
+
+    compiled, where = _simulated(algorithm, cluster, options, on_phase)
+    each = (sizes,) if isinstance(sizes, int) else sizes
+    baselines = options or Options() if vs else None
+    return simulate_sizes(compiled, where, each, call or Call(), baselines, on_phase)
 
 
 def explain(
@@ -131,16 +152,18 @@ def explain(
     size: int = DEFAULT_SIZE,
     call: Call | None = None,
     *,
-    cluster: Topology | str | Path | None = None,
+    cluster: Cluster | None = None,
     options: Options | None = None,
-    on_phase: OnPhase = lambda _: None,
+    on_phase: OnPhase = _quiet,
 ) -> Explanation:
     """Says why a call of `size` bytes takes its time on a cluster, and what would help.
 
     Takes and raises what `simulate` does.
     """
-    compiled = _compiled(algorithm, options, cluster)
-    where = simulation.cluster_of(compiled, _topology(cluster))
+    from hccc.predict import explanation
+    from hccc.predict.simulation import Call
+
+    compiled, where = _simulated(algorithm, cluster, options, on_phase)
     request = (call or Call()).settled(compiled.plan, where, size)
     return explanation.explain(compiled, where, request, options, on_phase)
 
@@ -150,28 +173,72 @@ def show(
     what: str | None = None,
     *,
     size: int = DEFAULT_SIZE,
-    cluster: Topology | str | Path | None = None,
+    cluster: Cluster | None = None,
     options: Options | None = None,
+    on_phase: OnPhase = _quiet,
 ) -> Picture:
     """Draws one picture; its `svg` is the drawing.
 
     Args:
-        subject: a cluster, or what `simulate` takes.
+        subject: a cluster or its file, or what `simulate` takes.
         what: `topology`, `dag`, `pipeline` or `timeline`; None for the pipeline of a program, and
             the topology of anything else.
         size: bytes of the call whose timeline is drawn.
+        cluster: None for the one that it was compiled for.
+        options: how to compile what is not compiled yet.
+        on_phase: is told the name of each phase as it begins.
 
     Raises:
         UserError: E424, E434 for a picture that there cannot be.
     """
-    if isinstance(subject, Topology):
-        return draw_cluster(subject)
-    compiled = _compiled(subject, options, cluster)
-    drawn = Subject(compiled, _topology(cluster), size, lambda _: None)
-    return drawn.picture(what or ("pipeline" if compiled.pipeline else "topology"))
+    from hccc.pictures import page
+
+    drawn = _drawn(subject, cluster, options, on_phase)
+    if isinstance(drawn, Topology):
+        return page.draw_cluster(drawn, what)
+    return page.Subject(drawn, _topology(cluster), size, on_phase).picture(what)
 
 
-def write(compiled: Compiled, directory: str | Path, targets: Sequence[str] = ()) -> Written:
+def draw(
+    subject: Given | Topology,
+    output: str | Path | None,
+    what: str | None = None,
+    *,
+    trace: str | Path | None = None,
+    size: int = DEFAULT_SIZE,
+    cluster: Cluster | None = None,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> None:
+    """Draws into a file, whole or not at all, what `show` would, or a page of everything.
+
+    Args:
+        output: an .svg or .png of one picture, or an .html, which without `what` has all of them.
+        trace: a file for the predicted timeline as Perfetto reads it (JSON).
+
+    The others are those of `show`.
+
+    Raises:
+        UserError: E415, E431, E433 for names that cannot be; what `show` raises.
+    """
+    from hccc.pictures import page
+
+    paths = [None if path is None else Path(path) for path in (output, trace)]
+    wanted = page.ShowOptions(paths[0], what, size, paths[1])
+    wanted.check()
+    drawn = _drawn(subject, cluster, options, on_phase)
+    if isinstance(drawn, Topology):
+        return page.show_cluster(drawn, wanted)
+    return page.show(drawn, wanted, _topology(cluster), on_phase)
+
+
+def write(
+    compiled: Compiled,
+    directory: str | Path,
+    targets: Sequence[str] = (),
+    *,
+    on_phase: OnPhase = _quiet,
+) -> Written:
     """Writes the directory of kernels, whole or not at all; only files that differ are touched.
 
     targets: any of `cuda`, `hip`, `cpu`; all without.
@@ -179,7 +246,7 @@ def write(compiled: Compiled, directory: str | Path, targets: Sequence[str] = ()
     Raises:
         UserError: the place is taken by something else, or cannot be written.
     """
-    return outputs.write(compiled, Path(directory), targets)
+    return outputs.write(compiled, Path(directory), targets, on_phase)
 
 
 def load_cluster(cluster: str | Path | Source) -> Topology:
@@ -198,14 +265,14 @@ def _source(given: str | Path | Source) -> Path | Source:
     return given if isinstance(given, Source) else Path(given)
 
 
-def _topology(cluster: Topology | str | Path | None) -> Topology | None:
+def _topology(cluster: Cluster | None) -> Topology | None:
     if cluster is None or isinstance(cluster, Topology):
         return cluster
     return load_cluster(cluster)
 
 
 def _compiled(
-    given: Given, options: Options | None, cluster: Topology | str | Path | None
+    given: Given, cluster: Cluster | None, options: Options | None, on_phase: OnPhase
 ) -> Compiled:
     match given:
         case Compiled():
@@ -213,8 +280,34 @@ def _compiled(
         case Plan():
             return Compiled(given)
         case _:
-            return compile(given, options, cluster=cluster)
+            return compile(given, options, cluster=cluster, on_phase=on_phase)
 
 
-def _sizes(sizes: Sequence[int] | Sizes | int) -> Sizes | Sequence[int]:
-    return (sizes,) if isinstance(sizes, int) else sizes
+def _simulated(
+    given: Given, cluster: Cluster | None, options: Options | None, on_phase: OnPhase
+) -> tuple[Compiled, Topology]:
+    """What is simulated, and where."""
+    from hccc.predict import simulation
+
+    where = _topology(cluster)
+    if isinstance(given, str | Path | Source):
+        given = inputs.opened(_source(given))
+        simulation.check_cluster(given, where)
+    compiled = _compiled(given, where, options, on_phase)
+    return compiled, simulation.cluster_of(compiled, where)
+
+
+def _drawn(
+    given: Given | Topology,
+    cluster: Cluster | None,
+    options: Options | None,
+    on_phase: OnPhase,
+) -> Compiled | Topology:
+    """What is drawn: a cluster, or what was compiled."""
+    if isinstance(given, Topology):
+        return given
+    if isinstance(given, str | Path | Source):
+        given = inputs.opened(_source(given))
+        if inputs.is_cluster(given):
+            return inputs.parse_cluster(given)
+    return _compiled(given, cluster, options, on_phase)

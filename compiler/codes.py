@@ -53,6 +53,8 @@ TABLE = (
          "function that there is."),
     Code("E014", "A value is of the wrong kind: a string for a number, or `recv` or `rrc` where "
          "they cannot stand."),
+    Code("E015", "A function of the program's own is defined twice, returns nothing, or does more "
+         "than compute a value.", "A function is assignments, and a `return` at its end."),
     Code("E030", "The text breaks the grammar of the cluster language."),
     Code("E031", "A character, a number or a string is not one of the cluster language."),
     Code("E032", "A bracket is never closed, closes nothing, or closes another kind."),

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from typing import TypeGuard
 
 from hccc import driver
 from hccc.analysis.depth import depth
@@ -75,9 +76,28 @@ def read(path: Path) -> Source:
     return shipped.read(path, lambda head: _MOST[kind_of(head, str(path))])
 
 
-def opened(path: Path) -> Path | Source:
-    """A directory as it is, the text of anything else: what `load` takes."""
-    return path if path.is_dir() else read(path)
+def opened(given: Path | Source) -> Path | Source:
+    """A directory of kernels as it is, the text of anything else: what `load` takes.
+
+    Raises:
+        UserError: E401, E402, E404.
+    """
+    if isinstance(given, Source):
+        return given
+    if not given.is_dir():
+        return read(given)
+    _plan_file(given)
+    return given
+
+
+def is_cluster(given: Path | Source) -> TypeGuard[Source]:
+    """Whether what was opened is a cluster."""
+    return isinstance(given, Source) and kind_of(given.text, given.name) is Kind.CLUSTER
+
+
+def is_compiled(given: Path | Source) -> bool:
+    """Whether what was opened is compiled already: a directory, a plan, or XML."""
+    return isinstance(given, Path) or kind_of(given.text, given.name) in (Kind.PLAN, Kind.XML)
 
 
 def load_cluster(path: Path) -> Topology:
@@ -97,18 +117,16 @@ def load(
     options: Options | None = None,
     topology: Topology | None = None,
     *,
-    unused: Collection[str] = (),
     reschedule: bool = False,
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
 ) -> Compiled:
     """Reads what is given, whatever it is, and compiles it if it is not compiled yet.
 
-    unused: options that somebody gave although a compiled input leaves nothing for them to choose.
     reschedule: raises MSCCL XML to a program and compiles that.
 
     Raises:
-        UserError: anything wrong with the input; E416 for `unused` options of a compiled one.
+        UserError: anything wrong with the input.
     """
     kernels, text = (None, given) if isinstance(given, Source) else _directory(given)
     options = options or Options()
@@ -117,10 +135,6 @@ def load(
         return _rescheduled(text, options, topology, on_phase, on_pass)
     if kind not in (Kind.PLAN, Kind.XML):
         return driver.compile_text(text, options, topology, on_phase=on_phase, on_pass=on_pass)
-    if names := ", ".join(f"--{name.replace('_', '-')}" for name in sorted(unused)):
-        help = "give it when you compile the program"
-        place = kernels or text.name
-        raise fail("E416", f"{names} has no effect: {place} is compiled already", help=help)
     seconds: dict[str, float] = {}
     proofs: tuple[Proof, ...] = ()
     with timed("Parsing", seconds, on_phase):
@@ -151,12 +165,18 @@ def _directory(path: Path) -> tuple[Path | None, Source]:
     """The directory of kernels, if `path` is one, and the text of what is compiled."""
     if not path.is_dir():
         return None, read(path)
+    file = _plan_file(path)
+    return path, Source(str(file), read_text(file, plan_json.MAX_BYTES))
+
+
+def _plan_file(path: Path) -> Path:
+    """The plan of a directory of kernels. Raises E401 where there is none."""
     file = path / directory.PLAN
     if not file.is_file():
         raise fail(
             "E401", f"{path}: a directory without {directory.PLAN}", help="`hccc ALGO -o DIR`"
         )
-    return path, Source(str(file), read_text(file, plan_json.MAX_BYTES))
+    return file
 
 
 def _rescheduled(

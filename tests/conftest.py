@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -17,6 +18,13 @@ _PASSED = pytest.StashKey[bool]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--update-golden` writes what the tests got over what they expect."""
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+
+
+def pytest_configure() -> None:
+    """Hears Ctrl-C, as the processes that tests start and interrupt then do: what a shell starts
+    in the background, or nohup, ignores it, and hands that on."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

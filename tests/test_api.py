@@ -87,6 +87,19 @@ def test_show_draws() -> None:
     for what in (None, "topology", "dag", "pipeline", "timeline"):
         assert "<svg" in hccc.show(compiled, what).svg
     assert "<svg" in hccc.show(hccc.load_cluster(DGX)).svg
+    assert hccc.show(DGX).svg == hccc.show(hccc.load_cluster(DGX)).svg
+
+
+def test_draw_writes_what_show_draws_and_the_page(tmp_path: Path) -> None:
+    compiled = hccc.compile(RING, cluster=DGX)
+    picture, page, trace = (tmp_path / name for name in ("x.svg", "x.html", "x.json"))
+    hccc.draw(compiled, picture, "dag")
+    assert picture.read_text() == hccc.show(compiled, "dag").svg
+    hccc.draw(compiled, page, trace=trace, size=1 << 16)
+    assert page.read_text().count("<svg") >= 4
+    assert trace.read_text().startswith("{")
+    hccc.draw(DGX, picture)
+    assert picture.read_text() == hccc.show(DGX).svg
 
 
 def test_a_plan_and_xml_go_in_too() -> None:
@@ -108,6 +121,10 @@ def test_a_plan_and_xml_go_in_too() -> None:
         (lambda: hccc.explain(TEXT), "E424"),
         (lambda: hccc.show(TEXT, "timeline"), "E424"),
         (lambda: hccc.show(XML, "dag"), "E434"),
+        (lambda: hccc.show(DGX, "dag"), "E434"),
+        (lambda: hccc.draw(DGX, "x.svg", trace="x.json"), "E434"),
+        (lambda: hccc.draw(RING, "x.txt"), "E433"),
+        (lambda: hccc.draw(RING, None), "E415"),
         (lambda: Options(channels=65), "E410"),
         (lambda: Options(fuse="everything"), "E410"),
     ],

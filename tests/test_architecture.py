@@ -72,8 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "api": BELOW
     | {"driver", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
     "cli": BELOW
-    | {"driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch", "library",
-       "network", "options", "outputs", "pictures", "predict", "profile", "runtime", "testing"},
+    | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
+       "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime", "testing"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

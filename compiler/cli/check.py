@@ -23,10 +23,7 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     """
     how = chosen(options)
     with report.progress() as on_phase:
-        compiled = load(algorithm, how, how.load_cluster(), on_phase)
-        from hccc.outputs import compared
-
-        compiled = compared(compiled, on_phase)
+        compiled = load(algorithm, how, how.load_cluster(), on_phase, checked=True)
     if as_json:
         from hccc.facts import compiled_facts
 

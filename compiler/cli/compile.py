@@ -84,15 +84,14 @@ def compile_command(
     how = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
     with report.progress() as on_phase:
         compiled = load(algorithm, how, how.load_cluster(), on_phase)
-        from hccc import outputs
+        from hccc import api
+        from hccc.outputs import Written
 
-        written = outputs.Written({}, {})
+        written = Written({}, {})
         if output and not emit:
-            written = outputs.write(compiled, output, target, on_phase)
+            written = api.write(compiled, output, target, on_phase=on_phase)
         if page is not None:
-            from hccc.pictures.page import write_page
-
-            write_page(compiled, page, on_phase)
+            api.draw(compiled, page, on_phase=on_phase)
     if emit:
         _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
     elif as_json:

@@ -9,12 +9,12 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import (
-    CALL,
     algorithm_argument,
+    call,
     call_options,
     chosen,
     compile_options,
-    load,
+    load_simulated,
 )
 from hccc.cli.types import Size
 
@@ -33,21 +33,16 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
     """
     how = chosen(options)
     with report.progress() as on_phase:
-        on_phase("Starting")
-        from hccc.inputs import opened
-        from hccc.predict import explanation
-        from hccc.predict.simulation import Call, check_cluster, cluster_of
+        compiled, topology = load_simulated(algorithm, how, on_phase)
+        from hccc import api
 
-        given, topology = opened(algorithm), how.load_cluster()
-        check_cluster(given, topology)
-        compiled = load(given, how, topology, on_phase, simulated=True)
-        where = cluster_of(compiled, topology)
-        call = Call(**{name: options[name] for name in CALL})
-        request = call.settled(compiled.plan, where, size)
-        page = explanation.explain(compiled, where, request, how.options, on_phase)
+        explanation = api.explain(
+            compiled, size, call(options),
+            cluster=topology, options=how.options, on_phase=on_phase,
+        )  # fmt: skip
     if as_json:
-        report.as_json(page.facts())
+        report.as_json(explanation.facts())
     else:
-        print(page.text())
+        print(explanation.text())
     if time_phases:
         report.phases(compiled.seconds)

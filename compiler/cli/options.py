@@ -7,7 +7,7 @@ need it, so that `hccc --help` answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,13 +16,14 @@ import click
 from click.core import ParameterSource
 
 from hccc.cli.types import MicroBatch, Number, Size
+from hccc.diagnostics import Source, fail
 from hccc.ir.transport import Transport
 from hccc.options import PASSES, Options, selectable
 
 if TYPE_CHECKING:
-    from hccc.diagnostics import Source
     from hccc.driver import Compiled
     from hccc.ir.topology import Topology
+    from hccc.predict.simulation import Call
 
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
 COLLECTIVES = (
@@ -156,6 +157,13 @@ def call_options(command: Command) -> Command:
     return command
 
 
+def call(options: Mapping[str, Any]) -> Call:
+    """The call that `call_options` describe."""
+    from hccc.predict.simulation import Call
+
+    return Call(**{name: options[name] for name in CALL})
+
+
 def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
     """The options of `compile_options` out of a command's, as values."""
     own = {f.name: options[f.name] for f in selectable()}
@@ -176,10 +184,12 @@ def load(
     on_phase: Callable[[str], None],
     *,
     simulated: bool = False,
+    checked: bool = False,
 ) -> Compiled:
-    """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate."""
+    """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate;
+    checked: a directory's files are compared, too."""
     on_phase("Starting")
-    from hccc import inputs, outputs
+    from hccc import api, inputs, outputs
     from hccc.cli import report
 
     def on_pass(name: str, ir: Any) -> None:
@@ -188,10 +198,33 @@ def load(
             for line in outputs.lines(ir):
                 click.echo(line, err=True)
 
-    unused = [name for name in how.given if not (simulated and name == "cluster")]
-    compiled = inputs.load(
-        algorithm, how.options, topology,
-        unused=unused, reschedule=how.reschedule, on_phase=on_phase, on_pass=on_pass,
+    given = algorithm if isinstance(algorithm, Source) else inputs.opened(algorithm)
+    if inputs.is_compiled(given) and not how.reschedule:
+        _check_unused([n for n in how.given if not (simulated and n == "cluster")], algorithm)
+    compiled = (api.check if checked else api.compile)(
+        given, how.options, cluster=topology,
+        reschedule=how.reschedule, on_phase=on_phase, on_pass=on_pass,
     )  # fmt: skip
     report.warnings(compiled.warnings)
     return compiled
+
+
+def load_simulated(
+    algorithm: Path, how: Chosen, on_phase: Callable[[str], None]
+) -> tuple[Compiled, Topology | None]:
+    """What is to be simulated, and the cluster of `--cluster`. Raises E424 before any work."""
+    on_phase("Starting")
+    from hccc.inputs import opened
+    from hccc.predict.simulation import check_cluster
+
+    given, topology = opened(algorithm), how.load_cluster()
+    check_cluster(given, topology)
+    return load(given, how, topology, on_phase, simulated=True), topology
+
+
+def _check_unused(given: list[str], algorithm: Path | Source) -> None:
+    """Refuses options that a compiled input leaves nothing to choose for."""
+    if names := ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given)):
+        place = algorithm if isinstance(algorithm, Path) else algorithm.name
+        help = "give it when you compile the program"
+        raise fail("E416", f"{names} has no effect: {place} is compiled already", help=help)

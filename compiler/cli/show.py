@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hccc.cli import report
 from hccc.cli.options import chosen, compile_options, load
 from hccc.cli.types import Size
+
+if TYPE_CHECKING:
+    from hccc.driver import Compiled
+    from hccc.ir.topology import Topology
 
 WHATS = ("topology", "dag", "pipeline", "timeline")
 
@@ -51,21 +55,20 @@ def show(
     how = chosen(options)
     with report.progress() as on_phase:
         on_phase("Starting")
-        from hccc.inputs import Kind, kind_of, opened, parse_cluster
-        from hccc.pictures import page
+        from hccc import api, inputs
+        from hccc.pictures.page import ShowOptions
 
-        wanted = page.ShowOptions(output, what, size, trace)
-        wanted.check(algorithm, how.cluster)
-        given = opened(algorithm)
-        if not isinstance(given, Path) and kind_of(given.text, given.name) is Kind.CLUSTER:
-            page.show_cluster(parse_cluster(given), wanted)
-            return _tell(output, None, as_json)
-        topology = how.load_cluster()
-        compiled = load(given, how, topology, on_phase, simulated=True)
-        page.show(compiled, wanted, topology, on_phase)
+        ShowOptions(output, what, size, trace).check(algorithm, how.cluster)
+        given, topology = inputs.opened(algorithm), None
+        if inputs.is_cluster(given):
+            subject: Compiled | Topology = inputs.parse_cluster(given)
+        else:
+            topology = how.load_cluster()
+            subject = load(given, how, topology, on_phase, simulated=True)
+        api.draw(subject, output, what, trace=trace, size=size, cluster=topology, on_phase=on_phase)
     _tell(output, trace, as_json)
     if time_phases:
-        report.phases(compiled.seconds)
+        report.phases(getattr(subject, "seconds", {}))
 
 
 def _tell(output: Path | None, trace: Path | None, as_json: bool) -> None:

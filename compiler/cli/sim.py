@@ -9,12 +9,12 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import (
-    CALL,
     algorithm_argument,
+    call,
     call_options,
     chosen,
     compile_options,
-    load,
+    load_simulated,
     size_options,
 )
 
@@ -43,19 +43,14 @@ def sim(
     """
     how = chosen(options)
     with report.progress() as on_phase:
-        on_phase("Starting")
-        from hccc.inputs import opened
-        from hccc.predict.simulation import Call, Sizes, check_cluster, cluster_of, simulate_sizes
+        compiled, topology = load_simulated(algorithm, how, on_phase)
+        from hccc import api
+        from hccc.predict.simulation import Sizes
 
-        given, topology = opened(algorithm), how.load_cluster()
-        check_cluster(given, topology)
-        call = Call(**{name: options[name] for name in CALL})
-        sizes = Sizes(minbytes, maxbytes, stepfactor)
-        compiled = load(given, how, topology, on_phase, simulated=True)
-        where = cluster_of(compiled, topology)
-        simulation = simulate_sizes(
-            compiled, where, sizes, call, how.options if vs else None, on_phase
-        )
+        simulation = api.simulate(
+            compiled, Sizes(minbytes, maxbytes, stepfactor), call(options),
+            cluster=topology, vs=vs, options=how.options, on_phase=on_phase,
+        )  # fmt: skip
     if as_json:
         report.as_json(simulation.facts())
     else:

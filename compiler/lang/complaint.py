@@ -26,6 +26,7 @@ WORDS = {
     "TABLE": "a transfer",
     "_IN": "`in`",
 }
+STATEMENTS = {"_FOR", "_IF", "TABLE"}
 VALUE = {"NAME", "NUMBER", "STRING", "LPAR", "LSQB"}
 OPERATOR = {"COMPARE", "SIGN", "MUL", "SHIFT", "POWER", "AMP", "BAR", "CARET", "AND", "OR"}
 
@@ -46,7 +47,8 @@ def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> M
     special = _special(token, before, set(accepts))
     if special:
         code, message, help = special
-        at = _end(before) if code == "E002" and before is not None else at
+        late = code == "E002" or token.type == "_DEDENT"  # the line before is what is wrong
+        at = _end(before) if late and before is not None else at
         return Mistake(code, message, at, help)
     opened = before is not None and "RPAR" in accepts and token.line != before.line
     help = "a `)` may be missing on a line above" if opened else None
@@ -71,8 +73,20 @@ def _special(
         return "E001", f"`{token}` cannot stand here", "it changes one variable: `x += 1`"
     if kind == "_ASSIGN" and "COMPARE" in accepts:
         return "E001", "`=` assigns; it cannot stand here", "compare with `==`"
+    if (kind == "_DEDENT" or kind in STATEMENTS) and "_RETURN" in accepts:
+        return _unreturned(kind)
+    if kind == "LPAR" and accepts == {"_ASSIGN", "AUGMENT", "_COMMA"}:
+        return _unreturned("NAME")
+    if kind == "_ASSIGN" and accepts == {"_COMMA", "RPAR"}:
+        return "E008", "a parameter has no default", "give the value in every call"
+    if kind == "_RETURN":
+        return "E008", "`return` is only in functions, which stand above the header", None
     if kind == "_DEF":
-        return "E001", "one program is one `def ResCCLAlgo(...)`; no functions inside", None
+        return (
+            "E001",
+            "functions stand above the header",
+            "one program is one `def ResCCLAlgo(...)`",
+        )
     if kind == "$END" and "_DEF" in accepts:
         return "E010", "a program begins with `ResCCLAlgo(nRanks=..., ...):`", None
     if kind == "_COLON" and "RSQB" in accepts:
@@ -96,6 +110,17 @@ def _special(
         closing = "a `)` or `]` may be missing on a line above" if above else None
         return "E009", f"missing `,` before {found(token)}", closing
     return None
+
+
+def _unreturned(kind: str) -> tuple[str, str, str | None]:
+    """What is wrong in a function that goes on with `kind`."""
+    help = "a function is assignments, and a `return` at its end"
+    if kind == "_DEDENT":
+        return "E015", "this function returns nothing", help
+    if kind in ("_FOR", "_IF"):
+        help += "; `return a if c else b` chooses"
+        return "E015", "there are no loops and no `if` in a function", help
+    return "E015", "there are no transfers and no calls alone in a function", help
 
 
 def _expected(accepts: set[str]) -> str:

@@ -73,11 +73,7 @@ class ShowOptions:
 
 def show_cluster(t: Topology, options: ShowOptions) -> None:
     """Draws a cluster into a file. Raises E434 for what a cluster does not have."""
-    if options.what not in (None, "topology") or options.trace:
-        what = "trace" if options.trace else options.what
-        help = "give the program, and --cluster with this file"
-        raise fail("E434", f"{t.name}: a cluster has no {what}", help=help)
-    picture = draw_cluster(t)
+    picture = draw_cluster(t, "trace" if options.trace else options.what)
     figures = [
         ("ranks", f"{len(t):,}"), ("nodes", f"{t.n_nodes:,}"),
         ("failed GPUs", f"{len(t.failed):,}"), ("direct links", f"{len(t.links):,}"),
@@ -89,8 +85,11 @@ def show_cluster(t: Topology, options: ShowOptions) -> None:
 
 
 @interruptible
-def draw_cluster(t: Topology) -> Picture:
-    """The picture of a cluster."""
+def draw_cluster(t: Topology, what: str | None = None) -> Picture:
+    """The picture of a cluster. Raises E434 for one that a cluster does not have."""
+    if what not in (None, "topology"):
+        help = "give the program, and --cluster with this file"
+        raise fail("E434", f"{t.name}: a cluster has no {what}", help=help)
     return topology(t, Path(t.name).stem)
 
 
@@ -118,13 +117,8 @@ def show(
         page = subject.page()
         write_whole(options.output, lambda file: file.write(html(page)))
         return
-    picture = subject.picture(options.what or ("pipeline" if compiled.pipeline else "topology"))
+    picture = subject.picture(options.what)
     _write(options, picture, lambda: subject.page((picture,)))
-
-
-def write_page(compiled: Compiled, output: Path, on_phase: OnPhase = lambda _: None) -> None:
-    """Writes the page with everything (`--report`)."""
-    show(compiled, ShowOptions(output), on_phase=on_phase)
 
 
 def _write(options: ShowOptions, picture: Picture, page: Callable[[], Page]) -> None:
@@ -183,9 +177,10 @@ class Subject:
         return Request(size, in_place=not self.compiled.plan.out_of_place)
 
     @interruptible
-    def picture(self, what: str) -> Picture:
-        """One picture. Raises E434 where there cannot be one."""
+    def picture(self, what: str | None = None) -> Picture:
+        """One picture; None: what suits. Raises E434 where there cannot be one."""
         compiled = self.compiled
+        what = what or ("pipeline" if compiled.pipeline else "topology")
         if what == "timeline":
             run = self.run()
             self.on_phase("Drawing the timeline")

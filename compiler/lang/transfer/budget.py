@@ -12,6 +12,7 @@ MAX_TRANSFERS = 1 << 25  # a hierarchical mesh of 4,096 ranks: five seconds, two
 # In elements of array operations (about 2 ns); an operation itself costs as much as OVERHEAD.
 MAX_WORK = 1 << 32
 OVERHEAD = 256
+CALL_OVERHEAD = 1024  # of a function of the program's own
 ARRAY_OVERHEAD = 2048
 
 
@@ -33,6 +34,11 @@ class Budget:
         self.work += OVERHEAD if iterations <= 1 else ARRAY_OVERHEAD + iterations
         if self.work > MAX_WORK:
             raise TooMuch("E114", "evaluating this program takes too long", help=_SMALLER)
+
+    def call(self) -> None:
+        """One call of a function of the program's own."""
+        self.work += CALL_OVERHEAD
+        self.spend(1)
 
     def iterate(self, count: int, at: At) -> None:
         """`count` more iterations of the loop at `at`."""

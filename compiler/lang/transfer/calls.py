@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.mistakes import At, Mistake
-from hccc.lang.transfer.syntax import Call, Expr, Name, Number, Steps, Text, Transfer
+from hccc.lang.transfer.syntax import (
+    Call,
+    Expr,
+    Function,
+    Name,
+    Number,
+    Steps,
+    Text,
+    Transfer,
+)
 
 FUNCTIONS = ("transfer", "range", "min", "max", "abs", "len")
 OPS = ("recv", "rrc")
@@ -13,15 +24,18 @@ TRANSFER = "transfer(srcRank, dstRank, step, chunkId, recv)"
 PARAMETERS = ("srcRank", "dstRank", "step", "chunkId", "op")
 
 
-def check_call(call: Call, name_at: At) -> None:
-    """Raises `Mistake` for an unknown function, or one given too little or too much."""
+def check_call(call: Call, name_at: At, own: Mapping[str, Function]) -> None:
+    """Raises `Mistake` for an unknown function, or one given too little or too much.
+
+    own: the program's functions, as far as they are defined.
+    """
     function, count = call.function, len(call.args)
-    if function not in FUNCTIONS:
-        raise _unknown_function(function, name_at)
+    if function not in FUNCTIONS and function not in own:
+        raise _unknown_function(function, name_at, own)
     if any(isinstance(argument, Expr) for argument in call.keywords):
         help = "give the values without a name first"
         raise Mistake("E013", "a value without a name follows one with a name", call.at, help)
-    if function == "transfer":
+    if function == "transfer" or function in own:
         return
     if call.keywords:
         message = f"{function}(...) has no argument `{clip(call.keywords[0].name)}`"
@@ -35,9 +49,9 @@ def check_call(call: Call, name_at: At) -> None:
             value(argument)
 
 
-def _unknown_function(function: str, at: At) -> Mistake:
+def _unknown_function(function: str, at: At, own: Mapping[str, Function]) -> Mistake:
     near = [name for name in FUNCTIONS if name == function.lower()]
-    near = near or did_you_mean(function, FUNCTIONS)
+    near = near or did_you_mean(function, [*own, *FUNCTIONS])
     there = f"there are {', '.join(FUNCTIONS[:-1])} and {FUNCTIONS[-1]}"
     help = f"did you mean `{near[0]}`?" if near else there
     return Mistake("E013", f"there is no function `{clip(function)}`", at, help)
@@ -71,7 +85,7 @@ def steps(call: Call) -> Steps:
 
 def transfer(call: Call) -> Transfer:
     """The statement that a `transfer(...)` is."""
-    given = _arguments(call)
+    given = _arguments(call, PARAMETERS)
     if (len(given) < len(PARAMETERS) and not call.keywords) or len(call.args) > len(PARAMETERS):
         message = f"transfer takes 5 values, this has {len(call.args)}"
         help = f"write `{TRANSFER}`, with `recv` or `rrc` at the end"
@@ -84,14 +98,29 @@ def transfer(call: Call) -> Transfer:
     return Transfer(args, order, _reduces(given["op"]), given["op"].at, call.at)
 
 
-def _arguments(call: Call) -> dict[str, Expr]:
-    """The arguments of a transfer by name, as written."""
-    given = dict(zip(PARAMETERS, call.args, strict=False))
+def arguments(call: Call, function: Function) -> list[Expr]:
+    """The arguments of a function of the program's own, in the order of its parameters."""
+    wanted = function.parameters
+    given = _arguments(call, wanted)
+    missing = [name for name in wanted if name not in given]
+    if missing or len(call.args) > len(wanted):
+        values = f"{len(wanted)} value{'' if len(wanted) == 1 else 's'}"
+        count = len(call.args) + len(call.keywords)
+        message = f"{clip(function.name)}(...) takes {values}, this has {count}"
+        shown = ", ".join(wanted)
+        raise Mistake("E013", message, call.at, f"it is `{clip(function.name)}({clip(shown)})`")
+    return [value(given[name]) for name in wanted]
+
+
+def _arguments(call: Call, parameters: Sequence[str]) -> dict[str, Expr]:
+    """The arguments of a call by name, as written."""
+    given = dict(zip(parameters, call.args, strict=False))
     for keyword in call.keywords:
-        if keyword.name not in PARAMETERS:
-            near = did_you_mean(keyword.name, PARAMETERS)
-            help = f"did you mean `{near[0]}`?" if near else f"it has {', '.join(PARAMETERS)}"
-            message = f"transfer(...) has no argument `{clip(keyword.name)}`"
+        if keyword.name not in parameters:
+            near = did_you_mean(keyword.name, parameters)
+            has = f"it has {', '.join(parameters)}" if parameters else "it has none"
+            help = f"did you mean `{near[0]}`?" if near else has
+            message = f"{clip(call.function)}(...) has no argument `{clip(keyword.name)}`"
             raise Mistake("E013", message, keyword.name_at, help)
         if keyword.name in given:
             message = f"{keyword.name} is given twice"

@@ -52,14 +52,6 @@ def evaluate(
     return _Evaluator(body, given, collective, sink).run(given)
 
 
-def assign(stmt: Assign, frame: Frame, expressions: Expressions) -> None:
-    """Runs one assignment: all its values first, then its targets."""
-    frame.budget.spend(1)
-    values = [expressions.thing(value, frame) for value in stmt.values]
-    for target, value in zip(stmt.targets, values, strict=True):
-        frame.assign(target, value)
-
-
 class Constants:
     """What the assignments above a header give, in `values`. Raises `Fault` or `TooMuch`."""
 
@@ -67,9 +59,9 @@ class Constants:
         self.values: dict[str, Thing] = {}
         self._frame = Frame(1, self.values, Budget())
         names = [name for stmt in statements for name in stmt.targets]
-        self._expressions = Expressions(self._frame.budget, names)
+        self._expressions = Expressions(self._frame.budget, names, self.values)
         for stmt in statements:
-            assign(stmt, self._frame, self._expressions)
+            self._expressions.assign(stmt, self._frame)
 
     def number(self, expr: Expr) -> int:
         """The value of an expression that only reads constants. Raises as the constructor."""
@@ -84,7 +76,7 @@ class _Evaluator:
         self._live = Liveness(body)
         self._budget = Budget()
         names = self._live.names | set(given)
-        self._expressions = Expressions(self._budget, names)
+        self._expressions = Expressions(self._budget, names, given)
         deep = (len(names) + self._live.elements + 1) * (self._live.depth + self._live.deepest)
         self._max_batch = max(1, min(MAX_BATCH, MAX_ELEMENTS // deep))
         # How many iterations to give a loop: learnt from what it emitted in the batch before.
@@ -101,7 +93,7 @@ class _Evaluator:
         for stmt in block:
             match stmt:
                 case Assign():
-                    assign(stmt, frame, self._expressions)
+                    self._expressions.assign(stmt, frame)
                 case Transfer():
                     self._transfer(stmt, frame)
                 case Table():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from hccc.lang.transfer.budget import Budget
 from hccc.lang.transfer.iterations import Frame
 from hccc.lang.transfer.lists import Lists, Mixed, Thing, display, elements, index, merged, varies
 from hccc.lang.transfer.syntax import (
+    Assign,
     Call,
     Chain,
     Conditional,
     Expr,
+    Function,
     Index,
     Items,
     Logic,
@@ -45,11 +47,22 @@ MIXTURE = "{} is a list in some iterations and a number, or another kind of list
 
 
 class Expressions:
-    """`value(expr, frame)`; `names` are all variables of the program, for suggestions."""
+    """`value(expr, frame)`; `names` are all variables of the program, for suggestions; `constants`
+    what functions know besides their parameters."""
 
-    def __init__(self, budget: Budget, names: Iterable[str]) -> None:
-        self._budget = budget
+    def __init__(
+        self, budget: Budget, names: Iterable[str], constants: Mapping[str, Thing]
+    ) -> None:
+        self._budget, self._constants = budget, constants
         self._names = sorted(names)
+        self._calls = 0  # how deep in functions of the program's own
+
+    def assign(self, stmt: Assign, frame: Frame) -> None:
+        """Runs one assignment: all its values first, then its targets. Raises as `value` does."""
+        self._budget.spend(1)
+        values = [self.thing(value, frame) for value in stmt.values]
+        for target, value in zip(stmt.targets, values, strict=True):
+            frame.assign(target, value)
 
     def value(self, expr: Expr, frame: Frame) -> Value:
         """The number in every iteration. Raises `Fault` for the first it fails in."""
@@ -105,7 +118,9 @@ class Expressions:
         message = "a loop runs over a list of numbers, and this is a list of lists"
         raise Fault(0, "E117", message, help).placed(expr.at)
 
-    def _call(self, call: Call, frame: Frame) -> Value:
+    def _call(self, call: Call, frame: Frame) -> Thing:
+        if call.own is not None:
+            return self._own(call, call.own, frame)
         if call.function == "len":
             return self.list_of(call.args[0], frame, "len(...) is of a list").length
         result = self.value(call.args[0], frame)
@@ -120,6 +135,24 @@ class Expressions:
             self._budget.spend(frame.n)
             result = select(result, self.value(arg, frame))
         return result
+
+    def _own(self, call: Call, function: Function, frame: Frame) -> Thing:
+        """What a function of the program's own returns; its variables are its own."""
+        self._budget.call()
+        known = {name: self._constants[name] for name in function.reads & self._constants.keys()}
+        given = [self.thing(arg, frame) for arg in call.args]
+        known |= zip(function.parameters, given, strict=True)
+        inside = Frame(frame.n, known, self._budget)
+        self._calls += 1
+        try:
+            for stmt in function.body:
+                self.assign(stmt, inside)
+            return self.thing(function.result, inside)
+        except Fault as fault:
+            fault.calls.append((function.name, call.at))
+            raise
+        finally:
+            self._calls -= 1
 
     def _index(self, expr: Index, frame: Frame) -> Thing:
         found = self.list_of(expr.base, frame, "only a list has elements")
@@ -170,9 +203,9 @@ class Expressions:
 
     def _name(self, name: Name, frame: Frame) -> Thing:
         if name.id not in frame.env:
-            raise self._unknown(name, 0)
+            raise self._unknown(name, 0, frame)
         if name.id in frame.gaps:
-            raise self._unknown(name, first(~frame.gaps[name.id]))
+            raise self._unknown(name, first(~frame.gaps[name.id]), frame)
         found = frame.env[name.id]
         if isinstance(found, Mixed):
             help = "give it another name where it is a list"
@@ -180,12 +213,14 @@ class Expressions:
             raise fault.placed(name.at)
         return found
 
-    def _unknown(self, name: Name, iteration: int) -> Fault:
+    def _unknown(self, name: Name, iteration: int, frame: Frame) -> Fault:
         shown = clip(name.id)
         if name.id in self._names:
-            fault = Fault(iteration, "E101", f"`{shown}` has no value yet when this is reached")
+            sees = "a function sees its parameters, its own variables and what is above the header"
+            message = f"`{shown}` has no value yet when this is reached"
+            fault = Fault(iteration, "E101", message, sees if self._calls else None)
         else:
-            near = did_you_mean(name.id, self._names)
+            near = did_you_mean(name.id, [*frame.env, *self._names])
             help = f"did you mean `{near[0]}`?" if near else None
             fault = Fault(iteration, "E101", f"there is no variable `{shown}`", help)
         return fault.placed(name.at)

@@ -6,10 +6,13 @@
                 transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)
 
 Of the paper: the header, assignment, `for ... in range(first, end, stride)`, `transfer`,
-`+ - * / %` and parentheses. Extensions: `if`, `elif`, `else`; comparisons (not chained); `and`,
-`or`, `not`; `// ** ^ & | ~ << >>`; `min` and `max` of two or more; `True` and `False`; `0x` and
-`1_000`; the header keys nChunks and Root, and all collectives of `ir/collective.py`. Header keys
-are variables of the body: nRanks, nChannels, nWarps, GPUPerNode, NICPerNode, nChunks, Root.
+`+ - * / %` and parentheses. Extensions: constants above the header; `+=` and its kin, several
+assignments at once; `if`, `elif`, `else` and `a if c else b`; comparisons (not chained); `and`,
+`or`, `not`; `// ** ^ & | ~ << >>`; immutable lists, `x[i]`, `len` and `for` over them; `min` and
+`max` of two or more, `abs`; functions above the header; `transfer` with keywords; `True` and
+`False`; `0x` and `1_000`; the header keys nChunks and Root, and all collectives of
+`ir/collective.py`. Header keys are variables of the body: nRanks, nChannels, nWarps, GPUPerNode,
+NICPerNode, nChunks, Root. The reference is docs/transfer-language.md.
 
 Meaning is Python's, with these differences: every number is a signed 64-bit integer and overflow
 is an error; `/` is exact and a remainder is an error; shifts are by 0 to 63 bits; comparisons,
@@ -22,16 +25,17 @@ nChunks=nRanks (Alltoall: nRanks * nRanks).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import Source, Span, UserError
+from hccc.diagnostics import Note, Source, Span, UserError
 from hccc.ir.arrays import I4, I8
 from hccc.ir.program import TRANSFER, Program
+from hccc.lang.complaint import clip
 from hccc.lang.mistakes import At, Mistake
 from hccc.lang.transfer.evaluate import Constants, evaluate
 from hccc.lang.transfer.header import Header, check_header
@@ -44,6 +48,7 @@ from hccc.library import shipped
 
 MAX_BYTES = 64 << 20
 SHOWN_LOOPS = 8
+SHOWN_CALLS = 3
 
 
 def load(path: str | Path) -> Program:
@@ -96,10 +101,15 @@ def _run(algorithm: Algorithm, sink: Sink) -> tuple[Header, list[Chunk]]:
 
 
 def _error(mistake: Mistake, source: Source) -> UserError:
-    if isinstance(mistake, Fault) and mistake.loops:
+    if not isinstance(mistake, Fault):
+        return mistake.in_source(source)
+    if mistake.loops:
         loops = mistake.loops[-SHOWN_LOOPS:]
         mistake.message += f" ({', '.join(f'{name}={value}' for name, value in loops)})"
-    return mistake.in_source(source)
+    calls = mistake.calls[:SHOWN_CALLS]
+    notes = [Note(f"in {clip(name)}(...), called here", at.span(source)) for name, at in calls]
+    error = mistake.in_source(source)
+    return UserError(replace(error.problem, notes=(*error.problem.notes, *notes)))
 
 
 def _by_step(chunks: list[Chunk]) -> NDArray[Any]:

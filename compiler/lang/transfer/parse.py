@@ -5,17 +5,27 @@ Nothing here recurses, so depth is limited by decision (`MAX_DEPTH`), not by the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken
 
-from hccc.lang.complaint import complaint, found
+from hccc.lang.complaint import clip, complaint
 from hccc.lang.mistakes import At, Mistake
 from hccc.lang.tables import place, tables
-from hccc.lang.transfer.calls import OPS, RESERVED, TRANSFER, check_call, steps, transfer, value
+from hccc.lang.transfer.calls import (
+    OPS,
+    RESERVED,
+    TRANSFER,
+    arguments,
+    check_call,
+    steps,
+    transfer,
+    value,
+)
+from hccc.lang.transfer.preamble import NameToken, program_tokens
 from hccc.lang.transfer.syntax import (
     MAX_DEPTH,
     Algorithm,
@@ -25,6 +35,7 @@ from hccc.lang.transfer.syntax import (
     Conditional,
     Expr,
     For,
+    Function,
     If,
     Index,
     Items,
@@ -40,8 +51,9 @@ from hccc.lang.transfer.syntax import (
     Text,
     Transfer,
     names_in,
+    varying_elements,
 )
-from hccc.lang.transfer.tokens import TableToken, Tokenizer
+from hccc.lang.transfer.tokens import TableToken
 
 
 def parse_text(text: str) -> Algorithm:
@@ -49,7 +61,7 @@ def parse_text(text: str) -> Algorithm:
     parser = _parser().parse_interactive("")
     before: Token | None = None
     try:
-        for token in _headed(Tokenizer(text).tokens()):
+        for token in program_tokens(text):
             parser.feed_token(token)
             before = token
         algorithm: Algorithm = parser.feed_eof(before)  # type: ignore[no-untyped-call]
@@ -57,33 +69,6 @@ def parse_text(text: str) -> Algorithm:
         accepts: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
         raise complaint(error.token, before, accepts) from None
     return algorithm
-
-
-def _headed(tokens: Iterator[Token]) -> Iterator[Token]:
-    """The tokens, after a look at the first of each line up to the header."""
-    for token in tokens:
-        if token.type == "_DEF":
-            yield token
-            token = next(tokens, token)
-            if token != "ResCCLAlgo":
-                raise _no_beginning(token, "; the language has no functions of your own")
-        following = next(tokens, token)
-        if token == "ResCCLAlgo":
-            yield from (token, following)
-            break
-        if token.type != "NAME" or following.type not in ("_ASSIGN", "AUGMENT", "_COMMA"):
-            raise _no_beginning(token, "; only constants, `n = 8`, may stand above it")
-        yield from (token, following)
-        for inner in tokens:
-            yield inner
-            if inner.type == "_NEWLINE":
-                break
-    yield from tokens
-
-
-def _no_beginning(token: Token, more: str) -> Mistake:
-    message = f"a program begins with ResCCLAlgo, not {found(token)}"
-    return Mistake("E010", message, place(token), f"for example `{HEADER}`{more}")
 
 
 @cache
@@ -163,8 +148,44 @@ class _Builder(Transformer[Token, Any]):
         given, at = items[2:-1], place(items[0]).to(place(items[-1]))
         args = [arg for arg in given if not isinstance(arg, Keyword)]
         call = Call(str(items[0]), args, at, _deeper(args, at), given[len(args) :])
-        check_call(call, place(items[0]))
-        return call
+        own: dict[str, Function] = {}
+        if isinstance(items[0], NameToken):
+            own = items[0].functions
+            if call.function == items[0].defining and call.function not in own:
+                help = "every program ends: a function calls those above it"
+                raise Mistake("E015", f"`{clip(call.function)}` calls itself", at, help)
+        check_call(call, place(items[0]), own)
+        function = own.get(call.function)
+        if function is None:
+            return call
+        args = arguments(call, function)
+        depth = 1 + max([function.depth, *(arg.depth for arg in args)])
+        if depth > MAX_DEPTH:
+            raise Mistake("E006", f"this call nests more than {MAX_DEPTH} deep", at)
+        return Call(call.function, args, at, depth, own=function)
+
+    def function(self, items: list[Any]) -> None:
+        name, parameters, (body, result) = items[0], items[2], items[4]
+        functions, written = name.functions, _variable(name, "function")
+        if written in functions:
+            raise Mistake("E015", f"there is a function `{clip(written)}` already", place(name))
+        exprs = [*(value for stmt in body for value in stmt.values), result]
+        functions[written] = Function(
+            written, parameters, body, result,
+            frozenset[str]().union(*map(names_in, exprs)),
+            max(expr.depth for expr in exprs), sum(map(varying_elements, exprs)),
+        )  # fmt: skip
+
+    def parameters(self, items: list[Token]) -> Sequence[str]:
+        names: list[str] = []
+        for item in items:
+            if (name := _variable(item)) in names:
+                raise Mistake("E015", f"there is a parameter `{clip(name)}` already", place(item))
+            names.append(name)
+        return names
+
+    def computed(self, items: list[Any]) -> tuple[Sequence[Assign], Expr]:
+        return items[:-1], value(items[-1])
 
     def assign(self, items: list[Any]) -> Assign:
         return Assign([_variable(items[0])], [value(items[1])], place(items[0]))
@@ -193,6 +214,9 @@ class _Builder(Transformer[Token, Any]):
                 return transfer(items[0])
             case Name("transfer", at):
                 raise Mistake("E013", f"transfer needs its values: `{TRANSFER}`", at)
+            case Call(own=Function(name), at=at):
+                message = f"{clip(name)}(...) computes a value, and nothing is done with it"
+                raise Mistake("E001", message, at, "a function makes no transfers")
         help = f"a statement is `name = value`, `for`, `if`, or `{TRANSFER}`"
         raise Mistake("E001", "this line does nothing", items[0].at, help)
 
@@ -222,15 +246,13 @@ class _Builder(Transformer[Token, Any]):
     def start(self, items: list[Any]) -> Algorithm:
         constants = [item for item in items if isinstance(item, Assign)]
         pairs = tuple(item for item in items if isinstance(item, Pair))
-        return Algorithm(constants, pairs, items[-1], place(items[len(constants)]))
+        header = next(item for item in items if isinstance(item, Token))
+        return Algorithm(constants, pairs, items[-1], place(header))
 
 
-HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):'
-
-
-def _variable(token: Token) -> str:
+def _variable(token: Token, what: str = "variable") -> str:
     if str(token) in RESERVED:
-        message = f"`{token}` is a word of the language and cannot be a variable"
+        message = f"`{token}` is a word of the language and cannot be a {what}"
         raise Mistake("E008", message, place(token))
     return str(token)
 

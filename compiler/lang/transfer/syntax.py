@@ -115,7 +115,8 @@ class Index:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """`min(…)`, `max(…)`, `abs(x)`, `len(list)`; others only until parse.py has used them up.
+    """`min(…)`, `max(…)`, `abs(x)`, `len(list)`, or a function of the program's own (`own`), whose
+    parameters `args` are in order; others only until parse.py has used them up.
 
     `keywords`: the names of the last arguments, for `transfer` only.
     """
@@ -125,6 +126,7 @@ class Call:
     at: At
     depth: int
     keywords: Sequence[Keyword] = ()
+    own: Function | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +148,20 @@ class Assign:
     targets: Sequence[str]
     values: Sequence[Expr]
     at: At
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """`def name(parameters):`, assignments, `return result`. `reads`: all names in it; `depth` and
+    `elements` (of lists): as an expression's, with those of the functions that it calls."""
+
+    name: str
+    parameters: Sequence[str]
+    body: Sequence[Assign]
+    result: Expr
+    reads: frozenset[str]
+    depth: int
+    elements: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,8 +253,10 @@ def names_in(expr: Expr) -> frozenset[str]:
 
 def varying_elements(expr: Expr) -> int:
     """The elements of all lists in an expression but those of literal numbers only."""
-    lists = [part.items for part in _parts(expr) if isinstance(part, Items)]
-    return sum(len(x) for x in lists if not all(isinstance(item, Number) for item in x))
+    parts = list(_parts(expr))
+    lists = [part.items for part in parts if isinstance(part, Items)]
+    called = sum(part.own.elements for part in parts if isinstance(part, Call) and part.own)
+    return called + sum(len(x) for x in lists if not all(isinstance(i, Number) for i in x))
 
 
 def _parts(expr: Expr) -> Iterator[Expr]:

@@ -55,7 +55,7 @@ OPERATORS = {
 }
 OPENS = {")": "(", "]": "["}
 KEYWORDS = {
-    **{word: f"_{word.upper()}" for word in ("def", "for", "in", "if", "elif", "else")},
+    **{word: f"_{word.upper()}" for word in ("def", "return", "for", "in", "if", "elif", "else")},
     **{word: word.upper() for word in ("and", "or", "not")},
 }
 _STATEMENTS = "the language has assignments, `for ... in range(...)`, `if` and `transfer(...)`"
@@ -65,7 +65,6 @@ NOT_OURS = {
     "continue": "guard the rest of the loop's body with `if`",
     "import": "a program stands alone",
     "from": "a program stands alone",
-    "return": "there are no functions of your own; write the expression where it is used",
     "pass": "leave the block out",
     "is": "compare with `==`",
     "None": "everything is an integer or a list",

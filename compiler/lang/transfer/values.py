@@ -33,12 +33,14 @@ Value = int | Ints
 
 
 class Fault(Mistake):
-    """A mistake in one iteration. `loops`: (name, value) of the loops around, outermost first."""
+    """A mistake in one iteration. `loops`: (name, value) of the loops around, outermost first;
+    `calls`: the functions that it is in, innermost first, and where each is called."""
 
     def __init__(self, iteration: int, code: str, message: str, help: str | None = None) -> None:
         super().__init__(code, message, None, help)
         self.iteration = iteration
         self.loops: list[tuple[str, int]] = []
+        self.calls: list[tuple[str, At]] = []
 
     def placed(self, at: At) -> Fault:
         """This fault, at `at` unless it has a place already."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -234,3 +236,52 @@ def test_random_programs(batch: int, body: str) -> None:
         patch.setattr(evaluate, "MAX_BATCH", batch)
         patch.setattr(evaluate, "FIRST_BATCH", min(batch, 2))
         _compare(body)
+
+
+ASSIGNMENT = re.compile(r"^(\s*)([a-z]) = (.*)$", re.MULTILINE)
+
+
+def _computed_by_functions(body: str) -> tuple[list[str], str]:
+    """`body` with a function for the right side of each assignment, and the functions."""
+    functions: list[str] = []
+
+    def called(assignment: re.Match[str]) -> str:
+        indent, target, value = assignment.groups()
+        names = sorted(set(re.findall(r"\b[a-z]\b", value)))
+        head = f"def f{len(functions)}({', '.join(names)}):"
+        long = len(functions) % 2
+        functions.append(
+            f"{head}\n    w = {value}\n    return w" if long else f"{head} return {value}"
+        )
+        given = ", ".join(f"{n}={n}" if long else n for n in names)
+        return f"{indent}{target} = f{len(functions) - 1}({given})"
+
+    return functions, ASSIGNMENT.sub(called, body)
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs())
+def test_a_function_computes_what_its_body_does(body: str) -> None:
+    """Where a right side is written changes nothing but the place of an error in it."""
+    functions, calling = _computed_by_functions(body)
+    above = "\n".join(functions) + "\n"
+    try:
+        plain = parse(Source("plain.rccl", _text(body)))
+    except UserError as error:
+        with pytest.raises(UserError) as caught:
+            parse(Source("calling.rccl", above + _text(calling)))
+        wanted, problem = error.problem, caught.value.problem
+        assume("E101" not in (wanted.code, problem.code))  # arguments have a value, needed or not
+        places = [problem.span, *(note.span for note in problem.notes)]
+        assert (problem.code, problem.message) == (wanted.code, wanted.message)
+        assert places[-1] and wanted.span
+        assert places[-1].line - above.count("\n") == wanted.span.line
+        return
+    try:
+        program = parse(Source("calling.rccl", above + _text(calling)))
+    except UserError as error:
+        assert error.problem.code == "E101"
+        return
+    moved = program.transfers.copy()
+    moved["line"] -= above.count("\n")
+    assert moved.tolist() == plain.transfers.tolist()

@@ -1,0 +1,101 @@
+"""preamble: what stands above a program's header: constants and functions.
+
+The grammar cannot tell by one token whether `def` begins a function or the header, nor whether a
+call is of a function that is defined; the tokens that it is fed say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from lark import Token
+
+from hccc.lang.complaint import found
+from hccc.lang.mistakes import Mistake
+from hccc.lang.tables import place
+from hccc.lang.transfer.syntax import Function
+from hccc.lang.transfer.tokens import Tokenizer
+
+HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):'
+
+
+class NameToken(Token):
+    """A NAME token; `functions` has the program's own, as far as they are defined, `defining` the
+    name of the last."""
+
+    __slots__ = ("defining", "functions")
+    functions: dict[str, Function]
+    defining: str
+
+
+def program_tokens(text: str) -> Iterator[Token]:
+    """The tokens of a program. From the first function on every name is a `NameToken`, and the
+    `def` of a function is a _FUNCTION token.
+
+    Raises:
+        Mistake: what is no token, bad indentation, something else above the header.
+    """
+    return _named(_headed(Tokenizer(text).tokens()))
+
+
+def _headed(tokens: Iterator[Token]) -> Iterator[Token]:
+    """The tokens, after a look at the first of each line up to the header."""
+    token: Token | None = next(tokens, None)
+    while token is not None:
+        if token.type == "_DEF":
+            define, token = token, next(tokens, token)
+            if token.type == "NAME" and token != "ResCCLAlgo":
+                yield from (Token.new_borrow_pos("_FUNCTION", define.value, define), token)
+                token = yield from _definition(tokens)
+                continue
+            yield define
+            if token != "ResCCLAlgo":
+                raise _no_beginning(token, "; functions, `def f(x):`, may stand above it")
+        following = next(tokens, token)
+        if token == "ResCCLAlgo":
+            yield from (token, following)
+            break
+        if token.type != "NAME" or following.type not in ("_ASSIGN", "AUGMENT", "_COMMA"):
+            raise _no_beginning(token, "; only constants, `n = 8`, and functions may stand above")
+        yield from (token, following)
+        for inner in tokens:
+            yield inner
+            if inner.type == "_NEWLINE":
+                break
+        token = next(tokens, None)
+    yield from tokens
+
+
+def _definition(tokens: Iterator[Token]) -> Generator[Token, None, Token | None]:
+    """The tokens of a function after its name: those of its line, and of its block. Returns the
+    one after them."""
+    for token in tokens:
+        yield token
+        if token.type == "_NEWLINE":
+            break
+    depth, following = 0, next(tokens, None)
+    while following is not None and (depth or following.type == "_INDENT"):
+        depth += (following.type == "_INDENT") - (following.type == "_DEDENT")
+        yield following
+        following = next(tokens, None)
+    return following
+
+
+def _named(tokens: Iterator[Token]) -> Iterator[Token]:
+    """The tokens; from the first function on, every name knows those that are defined."""
+    functions: dict[str, Function] | None = None
+    defining, before = "", ""
+    for token in tokens:
+        if token.type == "_FUNCTION" and functions is None:
+            functions = {}
+        if token.type == "NAME" and functions is not None:
+            defining = str(token) if before == "_FUNCTION" else defining
+            token = NameToken.new_borrow_pos(token.type, token.value, token)
+            token.functions, token.defining = functions, defining
+        before = token.type
+        yield token
+
+
+def _no_beginning(token: Token, more: str) -> Mistake:
+    message = f"a program begins with ResCCLAlgo, not {found(token)}"
+    return Mistake("E010", message, place(token), f"for example `{HEADER}`{more}")
