@@ -73,7 +73,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"driver", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
-       "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime", "testing"},
+       "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime",
+       "testing"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400
