@@ -151,7 +151,7 @@ def hm_tables(ranks: list[int]) -> list[Table]:
 def ring_table(ranks: list[int], checkout: Path | None) -> Table:
     """The ring AllReduce beside msccl-tools'. msccl-tools is a whole process."""
     table = Table(title="Ring AllReduce, program to Plan: CPU seconds")
-    for name in ("ranks", "hccc (road)", "msccl-tools (process)", "ratio"):
+    for name in ("ranks", "hccc (all)", "msccl-tools (process)", "ratio"):
         table.add_column(name, justify="right")
     for n in ranks:
         ours = in_process(ring_allreduce(n))["cpu"]

@@ -5,7 +5,7 @@
 HM AllReduce on nodes of `examples/clusters/resccl-topo2.cluster` (8 A100s, two GPUs a NIC), one
 call of 1 GiB. Every row is a process of its own; CPU seconds (user + system of all threads),
 without loading hccc's compiled loops, which one call on 16 ranks does first. An instance is a
-primitive and a micro-batch of one lane.
+primitive and a micro-batch of one channel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Thread blocks per rank (and lane) of the expert algorithms on Topo1-4 (ResCCL Table 3).
+"""Thread blocks per rank (and channel) of the expert algorithms on Topo1-4 (ResCCL Table 3).
 
     python benchmarks/thread_blocks.py
 
@@ -32,7 +32,7 @@ MODES = {
 
 
 def blocks(op: str, topology: str, allocator: str, mode: str) -> int:
-    """The most thread blocks of any rank, per lane."""
+    """The most thread blocks of any rank, per channel."""
     text = hierarchical_mesh(op, *TOPOLOGIES[topology], channels=1)
     options = replace(MODES[mode], allocator=allocator)
     return int(compile_text(Source("benchmark.rccl", text), options).plan.n_tb.max())

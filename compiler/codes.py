@@ -101,6 +101,7 @@ TABLE = (
     Code("E203", "A contribution would be added twice to one chunk."),
     Code("E204", "Two transfers of one step touch one chunk at one rank, and one of them writes."),
     Code("E205", "The collective's result does not hold at the end."),
+    Code("E206", "A Program that was made in Python breaks its invariants."),
     Code("W201", "A transfer brings a rank what it holds already."),
     Code("W202", "Nothing that the collective wants comes of a transfer."),
     Code("E301", "Flags or messages of a plan do not pair: what is waited for is not raised once."),

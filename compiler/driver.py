@@ -18,7 +18,7 @@ from typing import Any
 from hccc import __version__
 from hccc.analysis.redundant import redundant
 from hccc.candidates import Candidate, evaluate, pick
-from hccc.diagnostics import InternalError, Problem, Source, UserError
+from hccc.diagnostics import InternalError, Problem, Source, UserError, fail
 from hccc.emit.compare import Sources
 from hccc.interruptible import interruptible
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
@@ -51,6 +51,7 @@ from hccc.proofs.prove import prove
 SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
 TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
 MOST_TRIED = 1 << 15  # transfers
+_INVARIANTS = "`hccc.ir.program` says what holds of one"
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
 OnPhase = Callable[[str], None]
 Ir = Program | Dag | Pipeline | Primitives | Blocks | Plan
@@ -185,8 +186,8 @@ def _compile(
     given: Program, source: str, options: Options, topology: Topology | None, hook: _Hook
 ) -> CompiledProgram:
     settings = Settings(options, topology, source_name(source))
-    if problems := program.check(given):
-        raise InternalError(f"Program: {'; '.join(problems)}")
+    if problems := program.check(given):  # what no language made may be anything
+        raise fail("E206", f"this is no Program: {'; '.join(problems)}", help=_INVARIANTS)
     program_in = replace(
         given,
         channels=options.channels or given.channels,

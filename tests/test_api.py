@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +112,13 @@ def test_a_plan_and_xml_go_in_too() -> None:
     assert hccc.compile(XML, reschedule=True).program is not None
 
 
+def made(**changes: Any) -> hccc.Program:
+    """A Program that breaks what every Program must keep."""
+    program = hccc.compile(TEXT).program
+    assert program is not None
+    return replace(program, **changes)
+
+
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
@@ -125,6 +134,8 @@ def test_a_plan_and_xml_go_in_too() -> None:
         (lambda: hccc.draw(DGX, "x.svg", trace="x.json"), "E434"),
         (lambda: hccc.draw(RING, "x.txt"), "E433"),
         (lambda: hccc.draw(RING, None), "E415"),
+        (lambda: hccc.compile(made(name="x; rm -r y")), "E206"),
+        (lambda: hccc.compile(made(channels=0)), "E206"),
         (lambda: Options(channels=65), "E410"),
         (lambda: Options(fuse="everything"), "E410"),
     ],

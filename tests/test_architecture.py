@@ -1,4 +1,4 @@
-"""The house keeps its shape: imports point one way, files stay small, README tells the truth."""
+"""The architecture: imports point one way, files stay small, README tells the truth."""
 
 from __future__ import annotations
 

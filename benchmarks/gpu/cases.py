@@ -26,13 +26,13 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How much is measured. Sizes in bytes of a rank's larger buffer, smallest first; `launches`
-    of each kernel in each cell, `burst` of them queued at a time; at most `lanes` a plan."""
+    of each kernel in each cell, `burst` of them queued at a time; at most `channels` a plan."""
 
     sizes: tuple[int, ...]
     micro_batches: tuple[int, ...]
     launches: int
     burst: int
-    lanes: int
+    channels: int
     check_sizes: tuple[int, ...]
     windows: tuple[int, ...] = (1, 0)  # 0: all micro-batches
 
@@ -74,8 +74,8 @@ def names() -> list[str]:
     return [*programs(), *(path.stem for path in EXAMPLES.glob("*.rccl"))]
 
 
-def timed(capacity: int, most_lanes: int, only: str) -> tuple[list[Case], list[str]]:
-    """The plans to time whose name contains `only`, with as many lanes as fill the device; and
+def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], list[str]]:
+    """The plans to time whose name contains `only`, with as many channels as fill the device; and
     the names of those that do not fit.
 
     `capacity`: thread blocks that the device holds at once.
@@ -87,7 +87,7 @@ def timed(capacity: int, most_lanes: int, only: str) -> tuple[list[Case], list[s
         plans: dict[str, list[str]] = {}
         made: dict[str, Plan] = {}
         for level in FUSED:
-            plan = _fitted(_compiler(name, text, level), capacity, most_lanes)
+            plan = _fitted(_compiler(name, text, level), capacity, most_channels)
             if plan is None:
                 large.append(f"{name}, fuse {level}")
                 continue
@@ -108,7 +108,7 @@ def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
 
 
 def _example(path: Path, options: Options, capacity: int) -> Plan | None:
-    """With fewer lanes than its program asks for, then with fewer thread blocks, to fit."""
+    """With fewer channels than its program asks for, then with fewer thread blocks, to fit."""
     plan = compile_file(path, options).plan
     if grid_blocks(plan) <= capacity:
         return plan
@@ -119,18 +119,18 @@ def _example(path: Path, options: Options, capacity: int) -> Plan | None:
 
 
 def _compiler(name: str, text: str, level: str) -> Callable[[int], Plan]:
-    """Lanes → plan."""
+    """Channels → plan."""
     source = Source(f"{name}.rccl", text)
-    return lambda lanes: compile_text(source, Options(fuse=level, channels=lanes)).plan
+    return lambda channels: compile_text(source, Options(fuse=level, channels=channels)).plan
 
 
-def _fitted(compiled: Callable[[int], Plan], capacity: int, most_lanes: int) -> Plan | None:
-    lanes = min(most_lanes, capacity // _blocks(compiled(1)))
-    return compiled(lanes) if lanes else None
+def _fitted(compiled: Callable[[int], Plan], capacity: int, most_channels: int) -> Plan | None:
+    channels = min(most_channels, capacity // _blocks(compiled(1)))
+    return compiled(channels) if channels else None
 
 
 def _blocks(plan: Plan) -> int:
-    """Thread blocks of one lane, as a grid has them: the same number for every rank."""
+    """Thread blocks of one channel, as a grid has them: the same number for every rank."""
     return int(plan.n_tb.max()) * plan.n_ranks
 
 
@@ -157,7 +157,7 @@ def floor_bytes(plan: Plan, count: int, itemsize: int) -> float:
 
 
 def micro_batches(plan: Plan, count: int, itemsize: int, wanted: tuple[int, ...]) -> list[int]:
-    """The micro-batches of `wanted` that differ once a lane's part limits them; bytes."""
+    """The micro-batches of `wanted` that differ once a channel's part limits them; bytes."""
     pieces = plan.collective.chunks_per_block * plan.channels
     part = -(-count * itemsize // pieces // 16) * 16
     return [m for k, m in enumerate(wanted) if k == 0 or wanted[k - 1] < part]

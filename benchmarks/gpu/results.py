@@ -38,7 +38,7 @@ class Cell:
     name: str
     fuse: str
     thread_blocks: int
-    lanes: int
+    channels: int
     size: int
     micro_batch: int
     window: int
@@ -122,8 +122,9 @@ def _copy(c: Copy) -> tuple[str, ...]:
 
 def _section(r: Results, size: int) -> str:
     heads = (
-        "collective", "fuse", "blocks × lanes", "micro-batch", "window", "generated", "interpreted",
-        "interp. / gen.", "algbw GB/s", "issued GB/s", "of bound", "issued / floor", "same bits",
+        "collective", "fuse", "blocks × channels", "micro-batch", "window", "generated",
+        "interpreted", "interp. / gen.", "algbw GB/s", "issued GB/s", "of bound",
+        "issued / floor", "same bits",
     )  # fmt: skip
     rows = [_cell(c, r.bandwidth) for c in r.cells if c.size == size]
     return f"## {binary(size)} a rank\n\n" + _table(heads, rows)
@@ -133,7 +134,7 @@ def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
     seconds = c.generated.median * 1e-6
     issued = c.issued / seconds / 1e9
     return (
-        c.name, c.fuse, f"{c.thread_blocks} × {c.lanes}", binary(c.micro_batch),
+        c.name, c.fuse, f"{c.thread_blocks} × {c.channels}", binary(c.micro_batch),
         str(c.window or "all"), f"{c.generated.median:.1f}", f"{c.interpreted.median:.1f}",
         f"{c.interpreted.median / c.generated.median:.3f}", f"{c.size / seconds / 1e9:.1f}",
         f"{issued:.0f}", f"{100 * issued / bandwidth:.0f} %" if bandwidth else "",

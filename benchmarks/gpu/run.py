@@ -126,7 +126,7 @@ class Bench:
 
     def time_all(self, budget: Budget, only: str) -> None:
         """Every plan, smallest size first."""
-        plans, large = cases.timed(self.machine.capacity, self.settings.lanes, only)
+        plans, large = cases.timed(self.machine.capacity, self.settings.channels, only)
         self.results.notes += [f"{name}: its thread blocks do not fit" for name in large]
         made = [(case, self._kernels(case)) for case in plans]
         build_all([(k, Request(0, DTYPE, OP)) for _, pair in made for k in pair])
@@ -206,7 +206,7 @@ class Bench:
         plan = case.plan
         cell = Cell(
             name=case.name, fuse=case.fuse,
-            thread_blocks=cases.grid_blocks(plan) // plan.channels, lanes=plan.channels,
+            thread_blocks=cases.grid_blocks(plan) // plan.channels, channels=plan.channels,
             size=size, micro_batch=request.micro_batch, window=request.window,
             generated=generated, interpreted=interpreted,
             issued=cases.issued_bytes(plan, request.count, request.itemsize),

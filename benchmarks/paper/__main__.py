@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python benchmarks/paper", description=about)
     parser.add_argument("--table", choices=ORDER, help="one; default: all")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--micro-batch", type=int, default=1024, help="KiB of a lane, all rows")
+    parser.add_argument("--micro-batch", type=int, default=1024, help="KiB of a channel, all rows")
     parser.add_argument("--block", type=float, help="GB/s of a thread block, all rows")
     sizes = ",".join(str(size >> 20) for size in Setting().sizes)
     parser.add_argument("--sizes", default=sizes, help="MiB of calls, ascending, all rows")

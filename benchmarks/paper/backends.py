@@ -43,7 +43,7 @@ OPS = {
     "AllReduce": OpType.ALLREDUCE,
     "ReduceScatter": OpType.REDUCESCATTER,
 }
-LANES = 4  # ResCCL Table 2: 4 instances of custom algorithms
+CHANNELS = 4  # ResCCL Table 2: 4 instances of custom algorithms
 MOST_BATCHES = 512  # of a free micro-batch: smaller ones only take longer to simulate
 ONE_SERVER = "resccl-1-server"  # Table 1 alone has it: a server of Topo2
 
@@ -145,7 +145,7 @@ def _batches(machine: Machine, size: int, micro_batch: int) -> int:
 
 def _program(case: Case, t: Topology) -> Program:
     if case.algorithm == "ring":
-        return ring(t, OPS[case.op], channels=LANES)
+        return ring(t, OPS[case.op], channels=CHANNELS)
     per_node = len(t) // t.n_nodes
-    text = hierarchical_mesh(case.op.lower(), t.n_nodes, per_node, LANES)
+    text = hierarchical_mesh(case.op.lower(), t.n_nodes, per_node, CHANNELS)
     return transfer.parse(Source(f"hm_{case.op.lower()}.rccl", text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backends import LANES, Bench, Case
+from backends import CHANNELS, Bench, Case
 from reasons import limit
 from side_by_side import Row, Table, human, span
 
@@ -29,8 +29,8 @@ FIGURES = {
 }
 NOTE = """Times on MSCCL (algorithm-level) over times of ours, least to most over {first}–{last}.
 The schedules of TACCL and TE-CCL for these clusters, and the sketches they came of, are not
-published: what both backends run here are rings that hccc finds for the cluster, in {lanes}
-lanes; rings over one connection share its thread block. *hccc* cuts by the size of the message,
+published: what both backends run here are rings that hccc finds for the cluster, in {channels}
+channels; rings over one connection share its thread block. *hccc* cuts by the size of the message,
 the others into micro-batches of {micro}. They compare backends, not synthesisers; rings are
 regular, so there is less for a scheduler to win than in a solver's schedule."""
 
@@ -40,7 +40,10 @@ def table(bench: Bench, name: str) -> Table:
     title, claims = FIGURES[name]
     s = bench.setting
     note = NOTE.format(
-        first=human(s.sizes[0]), last=human(s.sizes[-1]), lanes=LANES, micro=human(s.micro_batch)
+        first=human(s.sizes[0]),
+        last=human(s.sizes[-1]),
+        channels=CHANNELS,
+        micro=human(s.micro_batch),
     )
     columns = (
         "collective", "topology", "TACCL, published", "TE-CCL, published", "ring on ResCCL",

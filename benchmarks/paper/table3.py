@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backends import LANES, Bench, Case
+from backends import CHANNELS, Bench, Case
 from reasons import idlest, limit
 from side_by_side import Row, Table, human
 
@@ -36,7 +36,7 @@ PUBLISHED: dict[tuple[str, str, str], Published] = {
     ("ResCCL", "ring", "AllGather"): (
         (4, 99.4, 0.6, 4.9), (4, 99.2, 0.8, 8.9), (4, 88.7, 11.3, 28.3), (4, 83.8, 16.2, 30.7)),
 }  # fmt: skip
-NOTE = """Published / ours. Blocks are a rank's, of one lane; shares in % of a block's life, at
+NOTE = """Published / ours. Blocks are a rank's, of one channel; shares in % of a block's life, at
 {last} (the paper names no size). Moving bytes counts as busy, however slowly a shared link moves
 them; waiting for a peer or a slot is idle. MSCCL runs the expert algorithms stage-level, rings
 algorithm-level. The paper's idlest MSCCL blocks are those of extra channels that carry next to
@@ -63,7 +63,7 @@ def _row(bench: Bench, backend: str, case: Case, published: tuple[int, float, fl
     staged = backend == "MSCCL" and case.algorithm == "HM"
     run = bench.run(case, "stage-level" if staged else backend, bench.setting.sizes[-1])
     b = usage.blocks(run)
-    ours = (b.per_rank // LANES, 100 * b.busy, 100 * b.idle, 100 * b.most_idle)
+    ours = (b.per_rank // CHANNELS, 100 * b.busy, 100 * b.idle, 100 * b.most_idle)
     shown = [f"{published[0]} / {ours[0]}"]
     shown += [f"{p:.1f} / {o:.1f}" for p, o in zip(published[1:], ours[1:], strict=True)]
     kind = "expert" if case.algorithm == "HM" else "synthesised"

@@ -6,6 +6,9 @@ come from anybody's file or file name.
 
 from __future__ import annotations
 
+import re
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 MAX_SOURCE = 1024  # characters; `plan_check` and the schema hold plans to it
 OWN = "hccc"
 CMAKES = frozenset({

@@ -10,7 +10,6 @@ All checks are whole-array comparisons, O(P log P); the first that fails is rais
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -19,21 +18,18 @@ from numpy.typing import NDArray
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.collective import Collective, OpType, block_count
+from hccc.ir.limits import MAX_CHANNELS, MAX_RANKS, MAX_WARPS
 from hccc.ir.micro_batch import COARSEST, FINEST
-from hccc.ir.names import objection
+from hccc.ir.names import IDENTIFIER, objection
 from hccc.ir.plan import MOST_BLOCKS, Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
 
-MAX_RANKS = 1 << 16
-MAX_CHANNELS = 64
-MAX_WARPS = 32
 MAX_QUEUE_SLOTS = 1 << 16
 MAX_TEXT = 1024
 MAX_CUSTOM_CHUNKS = 1 << 20
 MAX_IDLE_SLOTS = 1 << 20  # of scratch memory, over all ranks
 MAX_OPERANDS = 512  # of a primitive: a block keeps where they are on its stack or in shared memory
 INT = 2**31 - 1  # rows, slots and windows are ints in tables and in generated code
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 def check(plan: Plan) -> None:
@@ -61,7 +57,7 @@ def _require(good: bool | np.bool_, code: str, message: str) -> None:
 
 def _header(plan: Plan) -> None:
     c = plan.collective
-    _require(_NAME.fullmatch(plan.name) is not None, "E310", "name: not an identifier of C")
+    _require(IDENTIFIER.fullmatch(plan.name) is not None, "E310", "name: not an identifier of C")
     why = objection(plan.name)
     _require(why is None, "E310", f"name: {why}")
     fits = len(plan.source) <= MAX_TEXT and plan.source.isprintable()

@@ -10,10 +10,10 @@ Invariants (1 to 4: `check`)
 1. `transfers` is sorted by step; within a step it is in program order.
 2. 0 <= src, dst < n_ranks, src != dst, 0 <= chunk < n_chunks, 0 <= step < 2**31; op is one of
    `Op`, and rrc only where the collective reduces; line >= 0, 0 where there is no text.
-3. n_ranks >= 1, n_chunks is a positive multiple of the collective's
-   blocks, and 0 <= root < n_ranks.
-4. channels, warps and nics_per_node are positive; gpus_per_node divides n_ranks and is at least
-   nics_per_node.
+3. n_ranks, n_chunks, channels and warps are within `ir/limits`; n_ranks >= 2, n_chunks is a
+   positive multiple of the collective's blocks, and 0 <= root < n_ranks.
+4. The name can name kernels (`ir/names`); channels, warps and nics_per_node are positive;
+   gpus_per_node divides n_ranks and is at least nics_per_node.
 5. After `verify`: the collective's result holds at every rank.
 
 Source: ResCCL §4.2, Fig. 14.
@@ -32,6 +32,8 @@ from numpy.typing import NDArray
 from hccc.diagnostics import Note, Span
 from hccc.ir.arrays import frozen
 from hccc.ir.collective import Collective, block_count
+from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
+from hccc.ir.names import IDENTIFIER, objection
 
 TRANSFER = np.dtype(
     [("src", "i4"), ("dst", "i4"), ("step", "i4"), ("chunk", "i4"), ("line", "i4"), ("op", "i4")]
@@ -121,23 +123,26 @@ def lines(p: Program) -> Iterator[str]:
 
 
 def check(p: Program) -> list[str]:
-    """The invariants 1 to 4 that `p` breaks, in words; empty when it is sound. O(transfers)."""
+    """The invariants that `p` breaks, in words; empty when it is sound. O(transfers)."""
     return [*_header_problems(p), *_table_problems(p)]
 
 
 def _header_problems(p: Program) -> Iterator[str]:
     c = p.collective
-    if c.n_ranks < 1:
-        yield "there is no rank"
+    if not IDENTIFIER.fullmatch(p.name) or objection(p.name):
+        yield f"the name, {p.name[:64]!a}, cannot name kernels"
+    if not 2 <= c.n_ranks <= MAX_RANKS:
+        yield f"{c.n_ranks:,} ranks are not 2 to {MAX_RANKS:,}"
         return
     blocks = block_count(c.op, c.n_ranks)
-    if c.n_chunks < 1 or c.n_chunks % blocks:
-        yield f"the number of chunks, {c.n_chunks}, is no positive multiple of {blocks}"
+    if not 1 <= c.n_chunks <= MAX_CHUNKS or c.n_chunks % blocks:
+        yield f"{c.n_chunks:,} chunks are no multiple of {blocks} up to {MAX_CHUNKS:,}"
     if not 0 <= c.root < c.n_ranks:
         yield f"the root, {c.root}, is no rank"
+    most = {"channels": MAX_CHANNELS, "warps": MAX_WARPS}
     for name in ("channels", "warps", "gpus_per_node", "nics_per_node"):
-        if getattr(p, name) < 1:
-            yield f"{name} is {getattr(p, name)}, which is not positive"
+        if not 1 <= getattr(p, name) <= most.get(name, MAX_RANKS):
+            yield f"{name} is {getattr(p, name)}, not 1 to {most.get(name, MAX_RANKS):,}"
     if p.gpus_per_node > 0 and c.n_ranks % p.gpus_per_node:
         yield f"{p.gpus_per_node} GPUs a node do not divide {c.n_ranks} ranks"
     if p.nics_per_node > p.gpus_per_node:

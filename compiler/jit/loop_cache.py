@@ -19,7 +19,7 @@ import inspect
 import os
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,7 @@ import numpy as np
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
+from numba.core.types import BaseNamedTuple, BaseTuple
 
 _PACKAGE = __name__.partition(".")[0]
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
@@ -88,8 +89,8 @@ def _tell(reason: str) -> None:
 class _Files:
     """The files of one loop: one for each set of argument types and processor.
 
-    A file is a SHA-256 digest (32 bytes) of the loop's stamp and the rest, which is pickled: the
-    key, and what numba makes of a compilation.
+    A file is a SHA-256 digest (32 bytes) of the loop's stamp, the fields of named tuples that it
+    is given, and the rest, which is pickled: the key, and what numba makes of a compilation.
     """
 
     def __init__(self, place: Path, base: str, loop: Dispatcher) -> None:
@@ -102,7 +103,7 @@ class _Files:
         except OSError:
             return None
         digest, body = data[:32], data[32:]
-        if digest != self._digest(body):
+        if digest != self._digest(key, body):
             return None
         found, content = pickle.loads(body)
         return content if found == key else None
@@ -113,7 +114,7 @@ class _Files:
         path = self._path(key)
         new = path.with_name(f"{path.name}.{token_hex(8)}.tmp")
         try:
-            new.write_bytes(self._digest(body) + body)
+            new.write_bytes(self._digest(key, body) + body)
             os.replace(new, path)
         finally:
             new.unlink(missing_ok=True)
@@ -128,8 +129,20 @@ class _Files:
         name = hashlib.sha256(repr(key[:2]).encode()).hexdigest()[:16]
         return self._place / f"{self._base}.{name}.loop"
 
-    def _digest(self, body: bytes) -> bytes:
-        return hashlib.sha256(stamp(self._loop) + body).digest()
+    def _digest(self, key: Any, body: bytes) -> bytes:
+        fields = repr(sorted(_tuple_fields(key[0]))).encode()
+        return hashlib.sha256(stamp(self._loop) + fields + body).digest()
+
+
+def _tuple_fields(types: Iterable[Any]) -> Iterator[tuple[str, ...]]:
+    """The named tuples among types of arguments, and their fields: compiled code knows the fields
+    by position, and equal types may come from classes with others."""
+    for each in types:
+        given: Any = each  # numba's stubs know neither fields nor iteration
+        if isinstance(each, BaseNamedTuple):
+            yield (str(given.instance_class), *given.fields)
+        if isinstance(each, BaseTuple):
+            yield from _tuple_fields(given)
 
 
 def stamp(loop: Dispatcher) -> bytes:

@@ -26,7 +26,7 @@ class InterNodeLink:
 
 
 def inter_node_links(t: Topology, nodes: Sequence[Unit]) -> tuple[list[InterNodeLink], list[str]]:
-    """The joints to draw, alike ones of the same boxes together, and notes about those left out.
+    """The links to draw, alike ones of the same boxes together, and notes about those left out.
     O(groups + links)."""
     place = {node: i for i, unit in enumerate(nodes) for node in unit.members}
 

@@ -41,6 +41,13 @@ SUFFIXES = (".svg", ".png", ".html")
 SIZES = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
 INSTANCES = 1 << 22  # of a size in the table of sizes; more is left out
 EXPLAINED = 20_000  # instances: an explanation is some thirty runs more
+FIGURES = {  # what the names of `facts` leave open
+    "thread_blocks": "thread blocks, all channels",
+    "thread_blocks_per_rank": "thread blocks per rank, all channels",
+    "primitives": "primitives per channel",
+    "waits": "waits per channel",
+    "flags_per_rank": "flags per rank and channel",
+}
 _NO_CLUSTER = "Times are a cluster's: say which with --cluster FILE."
 _PLAN = "the input is a plan already: what it was made from is not in it."
 
@@ -319,7 +326,10 @@ def _clean(name: str) -> str:
 def _figures(compiled: Compiled) -> list[tuple[str, str]]:
     plain = {k: v for k, v in compiled_facts(compiled).items() if isinstance(v, int | str)}
     return [
-        (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else words.clean(value))
+        (
+            FIGURES.get(name, name.replace("_", " ")),
+            f"{value:,}" if isinstance(value, int) else words.clean(value),
+        )
         for name, value in plain.items()
         if name != "name"
     ]

@@ -27,17 +27,17 @@ def _inside(draw: st.DrawFn, size: int) -> str:
     """`define bandwidth` that joins all GPUs of a node."""
     everyone = _ids(list(range(size)))
     speed = [draw(SPEED) for _ in range(4)]
-    ways = [f"port => [({everyone} -> {speed[0]})]"]
+    links = [f"port => [({everyone} -> {speed[0]})]"]
     if size > 1:
         cut = draw(st.integers(1, size - 1))
         sides = _ids(list(range(cut))), _ids(list(range(cut, size)))
-        ways = [
-            *ways,
+        links = [
+            *links,
             f"mesh => [({everyone} -> {speed[1]})]",
             f"switch => [({sides[0]}, {sides[1]} >-> {speed[2]}), "
             f"({sides[1]}, {sides[0]} >-> {speed[3]})]",
         ]
-    chosen = draw(st.lists(st.sampled_from(ways), min_size=1, unique=True))
+    chosen = draw(st.lists(st.sampled_from(links), min_size=1, unique=True))
     if size > 1 and draw(st.booleans()):
         u, v = draw(st.permutations(range(size)))[:2]
         chosen.append(f"direct => [(({u},{v}) -> {draw(SPEED)})]")
@@ -106,14 +106,14 @@ def _every_pair(draw: st.DrawFn, sizes: list[int]) -> list[str]:
     """Resources between every two of some nodes, in any order."""
     nodes = draw(st.permutations(range(len(sizes))))[: draw(st.integers(2, len(sizes)))]
     least = [min(sizes[node] for node in part) for part in (nodes[:-1], nodes[1:])]
-    ways = [
+    links = [
         f"({', '.join(_ids(sorted(draw(_some(size)))) for size in least)} >-> {draw(SPEED)})"
         for _ in range(draw(st.integers(1, 2)))
     ]
     named = ", ".join(f"node{node + 1}" for node in nodes)
     return [
         f"define internode = ({named})",
-        f"define interbandwidth = {{switch => [{', '.join(ways)}]}}",
+        f"define interbandwidth = {{switch => [{', '.join(links)}]}}",
     ]
 
 

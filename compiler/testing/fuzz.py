@@ -91,7 +91,7 @@ def fuzz(
     on_round: OnRound,
     kernels: bool = True,
 ) -> Tally:
-    """Tries random programs (of one collective, or mutations and ways of one program).
+    """Tries random programs, of one collective, or mutations of one program.
 
     Ends after `examples` examples or `seconds`, whichever comes first, or at the first finding.
     """

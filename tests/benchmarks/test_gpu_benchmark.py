@@ -70,9 +70,9 @@ def test_with_a_gpu(script: ModuleType, tmp_path: Path) -> None:
     got, page = run(script, tmp_path / "r", "--only", "ring_allreduce")
     assert got["facts"]["device"] == "Fake GPU, sm_90, 17 units"
     assert [c["wrong"] for c in got["checks"]] == [0, 0]
-    # 34 blocks at once: 16 a lane leave room for two lanes, 24 for one.
-    lanes = {c["fuse"]: (c["thread_blocks"], c["lanes"]) for c in got["cells"]}
-    assert lanes == {"none": (16, 2), "auto": (24, 1)}
+    # 34 blocks at once: 16 a channel leave room for two channels, 24 for one.
+    channels = {c["fuse"]: (c["thread_blocks"], c["channels"]) for c in got["cells"]}
+    assert channels == {"none": (16, 2), "auto": (24, 1)}
     assert got["cells"] and all(c["same"] for c in got["cells"])
     assert "interpreted: 64 registers" in page
 

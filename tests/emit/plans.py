@@ -1,4 +1,4 @@
-"""Plans to emit: Programs built from formulas with NumPy, walked down the road."""
+"""Plans to emit: Programs built from formulas with NumPy, compiled."""
 
 from __future__ import annotations
 

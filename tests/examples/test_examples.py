@@ -18,6 +18,7 @@ from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.options import Options
+from tests.marks import slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.rccl"))
@@ -60,14 +61,14 @@ def test_runs_right(path: Path, transport: str) -> None:
     assert wrong(rows) == [0] * 2 * len(rows)
 
 
-@pytest.mark.parametrize("name", ["hm_allreduce", "direct_alltoall"])
+@pytest.mark.parametrize("name", [slow("hm_allreduce"), "direct_alltoall"])
 def test_every_dtype(name: str) -> None:
     rows = run(FOLDER / f"{name}.rccl", "-d", DTYPES, "-b", "16K", "-e", "16K")
     assert len(rows) == len(DTYPES.split(","))
     assert wrong(rows) == [0] * 2 * len(rows)
 
 
-@pytest.mark.parametrize("dtype", ["float16", pytest.param(DTYPES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", ["float16", slow(DTYPES)])
 def test_every_operation(dtype: str) -> None:
     rows = run(FOLDER / "ring_allreduce.rccl", "-d", dtype, "-o", OPS, "-b", "10000", "-e", "10000")
     assert len(rows) == len(OPS.split(",")) * len(dtype.split(","))
@@ -90,7 +91,7 @@ def compiled(arguments: list[str], where: Path) -> str:
 
 @example
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])
 def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> None:
     kernels = emitted(path, tmp_path)
     (source,) = kernels.glob("*.cu")
@@ -106,7 +107,7 @@ def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> 
 
 @example
 @pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
-@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+@pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:
     kernels = emitted(path, tmp_path)
     (source,) = kernels.glob("*.hip")
@@ -118,7 +119,7 @@ def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:
     assert (kernels / "kernel.hsaco").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("dtype", ["int8", slow("uint8")])
 def test_averages_over_more_ranks_than_the_type_counts(dtype: str, tmp_path: Path) -> None:
     text = (FOLDER / "ring_allreduce.rccl").read_text()
     for key in ("nRanks", "GPUPerNode", "NICPerNode"):

@@ -18,6 +18,7 @@ from hccc.ir.primitives import Transport
 from hccc.options import Options
 from tests.interop import corpus
 from tests.interop import fifo_model as runtime
+from tests.marks import slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HEADER = (
@@ -113,7 +114,7 @@ def test_one_file_for_both_kinds_of_call() -> None:
 
 @pytest.mark.parametrize(("n", "dialect", "fits"), [
     (32, "executor", True), (34, "executor", False), (34, "msccl", True),
-    (129, "msccl", True), (130, "msccl", False),
+    slow(129, "msccl", True), slow(130, "msccl", False),
 ])  # fmt: skip
 def test_steps_of_a_block(n: int, dialect: str, fits: bool) -> None:
     """A ring AllReduce sends 2 (n - 1) messages in one block."""
@@ -185,7 +186,7 @@ def test_blocks_that_others_wait_for_come_first() -> None:
 def test_targets_of_waits() -> None:
     body = GATHERED + "    for r in range(nRanks - 1):\n"
     body += "        transfer(r, r + 1, nRanks + r, 0, recv)\n"
-    star = plan(body, "Allreduce", 23, k=6, more=", nChunks=1")  # 22 that receive, in 6 lanes
+    star = plan(body, "Allreduce", 23, k=6, more=", nChunks=1")  # 22 that receive, in 6 channels
     refused("E523", "others wait for", star)
 
 

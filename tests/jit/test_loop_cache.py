@@ -38,6 +38,13 @@ FACTOR = 2
 def once(value):
     return value + {added}
 """
+OF_A_PAIR = """
+from hccc.jit.compiled import njit
+
+@njit
+def loop(pair):
+    return pair.a - pair.b
+"""
 VALUES = np.arange(5)  # with FACTOR 2 and 1 added: 30
 
 
@@ -81,7 +88,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kept"))
     yield Place(tmp_path)
-    for name in ("loops", "called"):
+    for name in ("loops", "called", "pairs"):
         sys.modules.pop(name, None)
 
 
@@ -139,6 +146,22 @@ def test_a_change_of_a_called_loop_is_a_change(place: Place, inline: str) -> Non
     place.write(added=3, factor=1, inline=inline)
     assert [place.found(25), place.found(25)] == [False, True]
     assert len(place.files()) == 1
+
+
+def test_the_fields_of_a_named_tuple_are_part_of_what_it_is_given(place: Place) -> None:
+    """Compiled code knows them by position; its class may be in a file that a loop never names."""
+    (place.path / "loops.py").write_text(OF_A_PAIR)
+    found = []
+    for fields in ("a b", "a b", "b a"):
+        module = place.path / "pairs.py"
+        module.write_text(
+            f'import collections\nPair = collections.namedtuple("Pair", "{fields}")\n'
+        )
+        sys.modules.pop("pairs", None)
+        loop = place.start()
+        assert loop(importlib.import_module("pairs").Pair(a=7, b=2)) == 5
+        found.append(bool(loop.stats.cache_hits))
+    assert found == [False, True, False]
 
 
 def test_options_are_part_of_a_loop(place: Place) -> None:

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hccc.diagnostics import UserError
+from hccc.ir.limits import MAX_RANKS
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES
 from hccc.ir.plan import MOST_BLOCKS
-from hccc.ir.plan_check import MAX_CUSTOM_CHUNKS, MAX_RANKS
+from hccc.ir.plan_check import MAX_CUSTOM_CHUNKS
 from hccc.runtime.abi import Call, FaultRecord, Params, Rank
 from hccc.runtime.build import Variant, build_library
 from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, Shape

@@ -114,16 +114,16 @@ class Caller:
             return self._message(queue_function, rank, slot)
         return Call(MEMORY[buffer], ("b", _peer(rank), Number("slot", slot.astype(np.int64))))
 
-    def _message(self, function: str, queue: I4, turn: I4) -> Call:
+    def _message(self, function: str, queue: I4, message_index: I4) -> Call:
         q = self.plan.queues
         head = ("b", Number("queue", self.queue[queue]))
-        turns = Number("turn", turn.astype(np.int64))
+        index = Number("turn", message_index.astype(np.int64))
         length = Number("length", q.length[queue].astype(np.int64))
         data = Number("flag", q.data_flag[queue].astype(np.int64))
         credit = Number("flag", q.credit_flag[queue].astype(np.int64))
         if function == "hccc_recv":
-            return Call(function, (*head, turns, length, data, _peer(q.src[queue]), credit))
-        return Call(function, (*head, _peer(q.dst[queue]), turns, length, data, credit))
+            return Call(function, (*head, index, length, data, _peer(q.src[queue]), credit))
+        return Call(function, (*head, _peer(q.dst[queue]), index, length, data, credit))
 
 
 def _post(rank: I4, flag: I4) -> Call:

@@ -33,8 +33,8 @@ def cases(
     by_tb: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for alike, name in found:
         for rank, tbs in zip(alike.ranks, alike.tbs.tolist(), strict=True):
-            for turn, tb in enumerate(tbs):
-                by_tb[tb][f"{name}(b, {turn})" if alike.by_turn else f"{name}(b)"].append(rank)
+            for i, tb in enumerate(tbs):
+                by_tb[tb][f"{name}(b, {i})" if alike.by_turn else f"{name}(b)"].append(rank)
     labels: dict[Choice, list[int]] = defaultdict(list)
     for tb in sorted(by_tb):
         labels[tuple(sorted((tuple(r), call) for call, r in by_tb[tb].items()))].append(tb)

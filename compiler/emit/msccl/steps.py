@@ -2,7 +2,7 @@
 
 A primitive becomes one step; a primitive that the wanted kind of call skips (`Guard`) leaves
 only the order it stood for: what waited for it waits for what it waited for. A wait becomes the
-step's `depid`/`deps`, further ones nops before it (msccl-formats §4, §5). Lanes
+step's `depid`/`deps`, further ones nops before it (msccl-formats §4, §5). Channels
 become instances: part k of slot c is index c·K + k, on channels of its own.
 """
 

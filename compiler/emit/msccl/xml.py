@@ -234,8 +234,8 @@ def _lines(
             s_chunks=scratch_chunks(plan, rank, in_place),
         )  # fmt: skip
         for b in range(len(blocks)):
-            for lane in range(k):
-                yield from _block(plan, blocks, b, lane, channel[0])
+            for instance in range(k):
+                yield from _block(plan, blocks, b, instance, channel[0])
         yield "  </gpu>"
     yield "</algo>"
 
@@ -245,27 +245,27 @@ def _tag(element: str, end: str = "", **attributes: str | int) -> str:
 
 
 def _block(
-    plan: Plan, blocks: list[Block], b: int, lane: int, channel: dict[int, int]
+    plan: Plan, blocks: list[Block], b: int, instance: int, channel: dict[int, int]
 ) -> Iterator[str]:
-    """The lines of one thread block of one lane."""
+    """The lines of one thread block of one instance."""
     block, k = blocks[b], plan.channels
     send, recv = block.send, block.recv
     queue = send if send is not None else recv
     chan = 0 if queue is None else channel[queue]
     yield "    " + _tag(
-        "tb", id=b * k + lane,
+        "tb", id=b * k + instance,
         send=-1 if send is None else int(plan.queues.dst[send]),
         recv=-1 if recv is None else int(plan.queues.src[recv]),
-        chan=chan * k + lane,
+        chan=chan * k + instance,
     )  # fmt: skip
     position = 0
     for step in block.steps:
         waits = [(t, blocks[t].position(o)) for t, o in step.waits.items()]
         for target, deps in waits[:-1]:
-            yield _step(position, "nop", ("i", -1), ("o", -1), 0, (target * k + lane, deps), 0)
+            yield _step(position, "nop", ("i", -1), ("o", -1), 0, (target * k + instance, deps), 0)
             position += 1
-        dep = (waits[-1][0] * k + lane, waits[-1][1]) if waits else (-1, -1)
-        src, dst = ((x, i * k + lane) for x, i in (step.src, step.dst))
+        dep = (waits[-1][0] * k + instance, waits[-1][1]) if waits else (-1, -1)
+        src, dst = ((x, i * k + instance) for x, i in (step.src, step.dst))
         yield _step(position, step.kind, src, dst, step.count, dep, int(step.signals))
         position += 1
     yield "    </tb>"

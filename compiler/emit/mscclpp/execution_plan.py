@@ -1,7 +1,7 @@
 """Plan → MSCCL++ JSON execution plan, as mscclpp 0.9.0 loads it (msccl-formats §7).
 
 What the executor can express: direct plans whose ranks reach each other's memory, of collectives
-that give every rank both buffers, reducing with sum. Lanes become instances, as in MSCCL XML:
+that give every rank both buffers, reducing with sum. Channels become instances, as in MSCCL XML:
 part k of slot c is index c·K + k, in thread blocks, channels and semaphores of its own. Limits
 are those of src/core/include/execution_common.hpp; the loader checks one of them.
 """
@@ -138,9 +138,9 @@ class _Tables:
             "output_chunks": c.output_blocks(rank) * c.chunks_per_block * k,
             "scratch_chunks": (int(plan.scratch_slots[rank]) + staged) * k,
             "threadblocks": [
-                self._threadblock(b, n * k + lane, lane, k)
+                self._threadblock(b, n * k + instance, instance, k)
                 for n, b in enumerate(self._ranks[rank])
-                for lane in range(k)
+                for instance in range(k)
             ],
             "channels": [],
             "remote_buffers": [
@@ -169,7 +169,7 @@ class _Tables:
             }
         )
 
-    def _threadblock(self, b: int, number: int, lane: int, lanes: int) -> dict[str, Any]:
+    def _threadblock(self, b: int, number: int, instance: int, instances: int) -> dict[str, Any]:
         block = self._blocks[b]
         own = [i for i, (mine, _) in enumerate(self._channels[block.rank]) if mine == b]
         everything, touched = self._remote(block.rank), self._touched(b)
@@ -188,12 +188,12 @@ class _Tables:
         local = {self._channels[block.rank][i][1]: n for n, i in enumerate(own)}
         found: dict[str, Any] = {
             "id": number,
-            "ops": [self._op(b, op, lane, lanes, local, touched) for op in block.ops],
+            "ops": [self._op(b, op, instance, instances, local, touched) for op in block.ops],
             "channels": [],
             "remote_buffer_refs": [],
         }
         if own:
-            ids = [i * lanes + lane for i in own]
+            ids = [i * instances + instance for i in own]
             found["channels"] = [{"channel_type": "memory", "channel_ids": ids}]
         if touched:
             ids = [everything.index(place) for place in touched]
@@ -206,8 +206,8 @@ class _Tables:
         self,
         b: int,
         op: Op,
-        lane: int,
-        lanes: int,
+        instance: int,
+        instances: int,
         local: dict[int, int],
         touched: list[tuple[int, str]],
     ) -> dict[str, Any]:
@@ -216,7 +216,7 @@ class _Tables:
         def place(where: Location) -> dict[str, Any]:
             r, letter, slot = where
             ref = {"type": letter} if r == rank else {"buffer_id": touched.index((r, letter))}
-            return ref | {"index": slot * lanes + lane, "size": 1}
+            return ref | {"index": slot * instances + instance, "size": 1}
 
         match op:
             case Fence():
@@ -227,7 +227,7 @@ class _Tables:
             case Sync():
                 pairs = [(b, o) if op.name == "sem_release" else (o, b) for o in op.others]
                 table = self._semaphores[rank]
-                ids = [table.index(pair) * lanes + lane for pair in pairs]
+                ids = [table.index(pair) * instances + instance for pair in pairs]
                 return {"name": op.name, "semaphore_ids": ids}
             case Move():
                 found = {

@@ -3,7 +3,7 @@
 The executor has no dependency edges (msccl-formats §7). Between two ranks order is a
 memory channel: the k-th wait on it returns after the k-th signal. Between two thread blocks of
 one rank it is a device semaphore, used the same way. Each pair of blocks has its own, so that a
-wait for primitive p is as many waits as p's turn among the signals of that pair, less those
+wait for primitive p is as many waits as p's number among the signals of that pair, less those
 already done; all are taken before the block ends, because the counts outlive the launch.
 A handshake with every block that touches a rank's memory comes first and last.
 """
@@ -172,8 +172,8 @@ class _Writer:
         missing: dict[int, int] = {}
         for pred in preds:
             a = int(self._order.block[pred])
-            turn = self._signals[a, b].index(pred) + 1
-            missing[a] = max(missing.get(a, 0), turn - taken.get(a, 0))
+            number = self._signals[a, b].index(pred) + 1
+            missing[a] = max(missing.get(a, 0), number - taken.get(a, 0))
         while any(times > 0 for times in missing.values()):
             now = sorted(a for a, times in missing.items() if times > 0)
             out.sync("wait", now)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hccc.ir.limits import MAX_RANKS
 from hccc.ir.topology import Device, Launch, Rate
 from hccc.lang.cluster.entries import (
     Made,
@@ -37,7 +38,6 @@ from hccc.lang.cluster.text import Arrow, Define, Group, Times, Value, Word
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.mistakes import At, Mistake
 
-MAX_RANKS = 1 << 16
 MAX_TIERS = 4096
 MAX_CORES = 1 << 20
 MAX_ENTRIES = 1 << 20  # links, and members of shared groups, that one file may make

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
-from hccc.ir.names import objection
+from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
+from hccc.ir.names import IDENTIFIER, objection
 from hccc.lang.complaint import clip, did_you_mean
 from hccc.lang.mistakes import At, Mistake
 from hccc.lang.transfer.syntax import Algorithm, Expr, Number, Pair, Text
@@ -23,11 +23,6 @@ KEYS = (
     "nChunks",
     "Root",
 )
-MAX_RANKS = 1 << 16
-MAX_CHUNKS = 1 << 26
-MAX_CHANNELS = 64
-MAX_WARPS = 32
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)

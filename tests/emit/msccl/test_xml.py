@@ -44,14 +44,14 @@ def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> 
     """The file obeys `dialect` and gives the collective's result on the independent runtime."""
     _, again = corpus.verdict(text)
     assert (again.hangs, again.deadlock, again.race, again.result) == (False, None, None, None)
-    c, lanes = plan.collective, plan.channels
+    c, channels = plan.collective, plan.channels
     algo = runtime.load(text, dialect)
-    inputs = [c.input_blocks(r) * c.chunks_per_block * lanes for r in range(c.n_ranks)]
-    alias = aliases(c, lanes) if in_place else {}
+    inputs = [c.input_blocks(r) * c.chunks_per_block * channels for r in range(c.n_ranks)]
+    alias = aliases(c, channels) if in_place else {}
     machine = runtime.run(algo, inputs, alias, seed)
     for r in range(c.n_ranks):
-        for slot in range(c.output_blocks(r) * c.chunks_per_block * lanes):
-            assert machine.read(r, "o", slot) == wanted(c, lanes, r, slot)
+        for slot in range(c.output_blocks(r) * c.chunks_per_block * channels):
+            assert machine.read(r, "o", slot) == wanted(c, channels, r, slot)
 
 
 def export(plan: Plan, dialect: str, in_place: bool, protocol: str = "Simple") -> str | None:

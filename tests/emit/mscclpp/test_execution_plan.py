@@ -48,21 +48,21 @@ def plan(name: str, **options: Any) -> Plan:
 def executes(made: Plan, in_place: bool, seeds: range, text: str | None = None) -> str:
     """The export gives the collective's result, launch after launch; returns it."""
     text = text or mscclpp_json.dumps(made, in_place, domain=made.n_ranks)
-    c, lanes = made.collective, made.channels
-    machine = Machine(text, aliases(c, lanes) if in_place else {})
-    inputs = [c.input_blocks(r) * c.chunks_per_block * lanes for r in range(c.n_ranks)]
+    c, channels = made.collective, made.channels
+    machine = Machine(text, aliases(c, channels) if in_place else {})
+    inputs = [c.input_blocks(r) * c.chunks_per_block * channels for r in range(c.n_ranks)]
     for seed in seeds:
         machine.launch(inputs, seed)
         for r in range(c.n_ranks):
-            for slot in range(c.output_blocks(r) * c.chunks_per_block * lanes):
-                assert machine.result(r, slot) == wanted(c, lanes, r, slot)
+            for slot in range(c.output_blocks(r) * c.chunks_per_block * channels):
+                assert machine.result(r, slot) == wanted(c, channels, r, slot)
     return text
 
 
 @pytest.mark.parametrize("name", FIT)
 @pytest.mark.parametrize("options", [
     {}, {"fuse": "none", "allocator": "connection"}, {"fuse": "full", "channels": 2},
-], ids=["auto", "unfused", "two lanes"])  # fmt: skip
+], ids=["auto", "unfused", "two channels"])  # fmt: skip
 def test_examples(name: str, options: dict[str, Any]) -> None:
     made = plan(name, **options)
     for in_place in (False, True):

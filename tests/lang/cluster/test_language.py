@@ -21,6 +21,7 @@ from hccc.lang.cluster.site import read_site
 from hccc.lang.cluster.text import parse_defines
 from hccc.network.graph import apart, graph
 from hccc.testing.clusters import cluster, texts
+from tests.marks import slow
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "clusters").glob("*.cluster"))
 GPUS = {
@@ -274,7 +275,7 @@ WIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("name", [slow(name) for name in WIDE])
 def test_a_thousand_nodes_print_and_parse(name: str) -> None:
     source = Source("wide.cluster", MANY + WIDE[name])
     t = build(read_site(parse_defines(source.text)))  # whether all are reached does not matter

@@ -199,6 +199,7 @@ def test_long_printed_program_is_read_as_a_table() -> None:
     assert time.perf_counter() - begin < 10  # 0.2 s on an idle core
 
 
+@pytest.mark.slow
 def test_hundred_thousand_terms() -> None:
     assert steps("t(1" + " + 1" * 100_000 + ");") == [100_001]
 

@@ -13,6 +13,7 @@ from hccc.ir.program import TRANSFER, Origin
 from hccc.lang.transfer import evaluate
 from hccc.lang.transfer.load import parse
 from tests.lang.transfer.python_reference import Reference, TooLong
+from tests.marks import slow
 
 HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce", nChunks=16):'
 VARIABLES = {
@@ -209,7 +210,7 @@ def _compare_place(origin: Origin | None, row: int, expected: Reference, i: int)
     assert loops == expected.where[i]
 
 
-@pytest.mark.parametrize("batch", [1, 3, 1 << 16])
+@pytest.mark.parametrize("batch", [slow(1), 3, slow(1 << 16)])
 @settings(max_examples=100, deadline=None)
 @given(programs())
 @example("a = 0\nfor i in range(5):\n    a = a + i\n    transfer(0, 1, a, i, recv)")

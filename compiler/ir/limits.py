@@ -1,0 +1,8 @@
+"""limits: how large what hccc compiles may be, for every language and every IR."""
+
+from __future__ import annotations
+
+MAX_RANKS = 1 << 16
+MAX_CHUNKS = 1 << 26
+MAX_CHANNELS = 64
+MAX_WARPS = 32  # of a thread block
