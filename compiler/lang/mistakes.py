@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from hccc.diagnostics import Source, Span, UserError, fail
@@ -38,3 +40,13 @@ class Mistake(Exception):
         """The error to show."""
         span = self.at.span(source) if self.at else None
         return fail(self.code, self.message, span, help=self.help)
+
+
+def clip(word: str) -> str:
+    """A word of the user's, short enough to quote."""
+    return word if len(word) <= 40 else word[:37] + "..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> list[str]:
+    """The known names closest to `word`, best first; at most one."""
+    return get_close_matches(word[:64], list(known), n=1, cutoff=0.6)

@@ -22,8 +22,7 @@ from hccc.lang.cluster.text import (
     Value,
     Word,
 )
-from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
 
 MAX_RATE = 1e6  # GB/s
 MAX_ALPHA = 1e6  # µs

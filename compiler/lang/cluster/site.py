@@ -35,8 +35,7 @@ from hccc.lang.cluster.shapes import (
     speed,
 )
 from hccc.lang.cluster.text import Arrow, Define, Group, Times, Value, Word
-from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
 
 MAX_TIERS = 4096
 MAX_CORES = 1 << 20

@@ -14,8 +14,7 @@ from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken
 
-from hccc.lang.complaint import clip
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip
 from hccc.lang.tables import place, tables
 
 MAX_TOKENS = 1 << 18

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
 from hccc.lang.transfer.syntax import (
     Call,
     Expr,

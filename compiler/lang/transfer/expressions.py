@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from hccc.ir.arrays import B1, I8
-from hccc.lang.complaint import clip, did_you_mean
+from hccc.lang.mistakes import clip, did_you_mean
 from hccc.lang.transfer.budget import Budget
 from hccc.lang.transfer.iterations import Frame
 from hccc.lang.transfer.lists import Lists, Mixed, Thing, display, elements, index, merged, varies

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
 from hccc.ir.names import IDENTIFIER, objection
-from hccc.lang.complaint import clip, did_you_mean
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
 from hccc.lang.transfer.syntax import Algorithm, Expr, Number, Pair, Text
 
 KEYS = (

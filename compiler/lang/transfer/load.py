@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 from hccc.diagnostics import Note, Source, Span, UserError
 from hccc.ir.arrays import I4, I8
 from hccc.ir.program import TRANSFER, Program
-from hccc.lang.complaint import clip
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip
 from hccc.lang.transfer.evaluate import Constants, evaluate
 from hccc.lang.transfer.header import Header, check_header
 from hccc.lang.transfer.iterations import Chunk

@@ -12,8 +12,7 @@ from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken
 
-from hccc.lang.complaint import clip, complaint
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip
 from hccc.lang.tables import place, tables
 from hccc.lang.transfer.calls import (
     OPS,
@@ -25,6 +24,7 @@ from hccc.lang.transfer.calls import (
     transfer,
     value,
 )
+from hccc.lang.transfer.complaint import complaint
 from hccc.lang.transfer.preamble import NameToken, program_tokens
 from hccc.lang.transfer.syntax import (
     MAX_DEPTH,

@@ -10,9 +10,9 @@ from collections.abc import Generator, Iterator
 
 from lark import Token
 
-from hccc.lang.complaint import found
 from hccc.lang.mistakes import Mistake
 from hccc.lang.tables import place
+from hccc.lang.transfer.complaint import found
 from hccc.lang.transfer.syntax import Function
 from hccc.lang.transfer.tokens import Tokenizer
 

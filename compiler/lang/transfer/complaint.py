@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from difflib import get_close_matches
+from collections.abc import Collection
 
 from lark import Token
 
-from hccc.lang.mistakes import At, Mistake
+from hccc.lang.mistakes import At, Mistake, clip
 from hccc.lang.tables import place
 
 WORDS = {
@@ -29,16 +28,6 @@ WORDS = {
 STATEMENTS = {"_FOR", "_IF", "TABLE"}
 VALUE = {"NAME", "NUMBER", "STRING", "LPAR", "LSQB"}
 OPERATOR = {"COMPARE", "SIGN", "MUL", "SHIFT", "POWER", "AMP", "BAR", "CARET", "AND", "OR"}
-
-
-def clip(word: str) -> str:
-    """A word of the user's, short enough to quote."""
-    return word if len(word) <= 40 else word[:37] + "..."
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> list[str]:
-    """The known names closest to `word`, best first; at most one."""
-    return get_close_matches(word[:64], list(known), n=1, cutoff=0.6)
 
 
 def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> Mistake:
@@ -66,35 +55,14 @@ def _special(
         return "E004", "this line is indented, but no block begins here", None
     if accepts == {"_INDENT"} or ("_INDENT" in accepts and "$END" not in accepts):
         return "E004", "expected an indented block after the line that ends with `:`", None
-    if kind in ("_ASSIGN", "AUGMENT") and last == "RSQB" and "_NEWLINE" in accepts:
-        help = "write a new list with the other value, or use a variable for it"
-        return "E001", "a list never changes: its elements cannot be assigned", help
+    if named := _of_lists(kind, last, accepts) or _of_functions(kind, accepts):
+        return named
     if kind == "AUGMENT":
         return "E001", f"`{token}` cannot stand here", "it changes one variable: `x += 1`"
     if kind == "_ASSIGN" and "COMPARE" in accepts:
         return "E001", "`=` assigns; it cannot stand here", "compare with `==`"
-    if (kind == "_DEDENT" or kind in STATEMENTS) and "_RETURN" in accepts:
-        return _unreturned(kind)
-    if kind == "LPAR" and accepts == {"_ASSIGN", "AUGMENT", "_COMMA"}:
-        return _unreturned("NAME")
-    if kind == "_ASSIGN" and accepts == {"_COMMA", "RPAR"}:
-        return "E008", "a parameter has no default", "give the value in every call"
-    if kind == "_RETURN":
-        return "E008", "`return` is only in functions, which stand above the header", None
-    if kind == "_DEF":
-        return (
-            "E001",
-            "functions stand above the header",
-            "one program is one `def ResCCLAlgo(...)`",
-        )
     if kind == "$END" and "_DEF" in accepts:
         return "E010", "a program begins with `ResCCLAlgo(nRanks=..., ...):`", None
-    if kind == "_COLON" and "RSQB" in accepts:
-        return "E008", "slices are not in the language", "write the list's elements, `[x[1], x[2]]`"
-    if kind == "_FOR" and "RSQB" in accepts:
-        return "E008", "list comprehensions are not in the language", "compute it where it is used"
-    if kind == "_IN":
-        return "E008", "`in` is only for loops", "loop over the list, or compare"
     if "_ELSE" in accepts and "_FOR" not in accepts:
         return "E001", "this `if` has no `else`", "write `a if c else b`"
     if kind in ("_ELIF", "_ELSE"):
@@ -109,6 +77,39 @@ def _special(
         above = before.line != token.line
         closing = "a `)` or `]` may be missing on a line above" if above else None
         return "E009", f"missing `,` before {found(token)}", closing
+    return None
+
+
+def _of_lists(kind: str, last: str, accepts: set[str]) -> tuple[str, str, str | None] | None:
+    """What Python's lists can and those of the language cannot."""
+    if kind in ("_ASSIGN", "AUGMENT") and last == "RSQB" and "_NEWLINE" in accepts:
+        help = "write a new list with the other value, or use a variable for it"
+        return "E001", "a list never changes: its elements cannot be assigned", help
+    if kind == "_COLON" and "RSQB" in accepts:
+        return "E008", "slices are not in the language", "write the list's elements, `[x[1], x[2]]`"
+    if kind == "_FOR" and "RSQB" in accepts:
+        return "E008", "list comprehensions are not in the language", "compute it where it is used"
+    if kind == "_IN":
+        return "E008", "`in` is only for loops", "loop over the list, or compare"
+    return None
+
+
+def _of_functions(kind: str, accepts: set[str]) -> tuple[str, str, str | None] | None:
+    """What Python's functions can and those of the language cannot."""
+    if (kind == "_DEDENT" or kind in STATEMENTS) and "_RETURN" in accepts:
+        return _unreturned(kind)
+    if kind == "LPAR" and accepts == {"_ASSIGN", "AUGMENT", "_COMMA"}:
+        return _unreturned("NAME")
+    if kind == "_ASSIGN" and accepts == {"_COMMA", "RPAR"}:
+        return "E008", "a parameter has no default", "give the value in every call"
+    if kind == "_RETURN":
+        return "E008", "`return` is only in functions, which stand above the header", None
+    if kind == "_DEF":
+        return (
+            "E001",
+            "functions stand above the header",
+            "one program is one `def ResCCLAlgo(...)`",
+        )
     return None
 
 
