@@ -24,6 +24,7 @@ RCCL_WORDS = (
     ":", "=", "==", "!=", "<", "<=", "+", "-", "*", "/", "//", "%", "**", "^", "&", "|", "<<",
     ">>", "\n", "\n    ", "\n        ", "\t", "#", '"', "'", "\\", ";", ".", "\r", "\r\n",
     "\x00", "\ufeff", "\x0c", "\u2028", "é", "def ", "True", "None", "lambda", "while",
+    "return", "\ndef f(x): return x\n", "f(", "g(2, ",
 )  # fmt: skip
 XML_WORDS = (
     "<", ">", "/>", "</", "<algo", "<gpu", "<tb", "<step", "<copy", "</algo>", "</gpu>", "</tb>",
@@ -130,6 +131,10 @@ def program(rng: Random) -> Text:
     lines = []
     if rng.random() < 0.3:
         lines += ["ring = [0, 2, 1, 3]", "rings = [ring, [1], []]", f"a = {_expression(rng, 2)}"]
+    if rng.random() < 0.3:
+        lines.append(f"def f({rng.choice(NAMES[3:])}): return {_expression(rng, 2)}")
+        lines += [f"def g(i, {rng.choice(('', 'j'))}):", f"    i = f({_expression(rng, 1)})"]
+        lines.append(f"    return {rng.choice((_expression(rng, 2), rng.choice(LISTS)))}")
     lines.append(f"{rng.choice(('', 'def '))}ResCCLAlgo({', '.join(pairs)}):")
     for _ in range(rng.randrange(1, 6)):
         lines += _statement(rng, 1, 3)
@@ -193,7 +198,7 @@ def _expression(rng: Random, depth: int) -> str:
         case 7:
             return f"({left} if {right} else {_expression(rng, depth - 1)})"
         case 8:
-            return f"{rng.choice(('abs', 'len'))}({left})"
+            return f"{rng.choice(('abs', 'len', 'abs', 'len', 'f'))}({left})"
         case 9:
             return f"len({rng.choice(LISTS)})"
         case 0:
