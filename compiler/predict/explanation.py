@@ -22,7 +22,6 @@ from hccc.synth.bound import Bound, limits
 
 HELPS = 0.02  # of the time: less is not worth a line
 MOST_INSTANCES = 1 << 22  # beyond that about thirty more runs would take minutes
-SHOWN = 3  # resources of a cut
 
 
 @interruptible

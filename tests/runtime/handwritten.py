@@ -25,8 +25,6 @@ STUCK = Shape(2, 1, 2, 2, 4, 0, 0, 0, 1)
 ALLREDUCE = Collective(OpType.ALLREDUCE, 4, 4)
 ALLGATHER = Collective(OpType.ALLGATHER, 4, 4)
 
-Buffers = list[NDArray[Any]]
-
 
 def communicator(name: str, shape: Shape, collective: Collective) -> CpuCommunicator:
     """The CPU build of programs/<name>_cpu.cpp."""

@@ -15,7 +15,6 @@ from hccc.testing.grow import Row, program
 from hccc.testing.reference import average
 
 RECV, RRC = 0, 1
-A, B, C = np.array([1, 2]), np.array([10, 20]), np.array([100, 200])
 
 
 def results(

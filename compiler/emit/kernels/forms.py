@@ -118,11 +118,6 @@ def cost(form: Form) -> tuple[int, int]:
     return entries, length + 2 * bool(form.modulus) + bool(form.offset) + bool(form.constant)
 
 
-def constant_value(form: Form) -> int | None:
-    """The value of a form that is constant."""
-    return form.constant if isinstance(form, Sum) and not form.terms else None
-
-
 def uses(form: Form, axis: str) -> bool:
     """Whether the form depends on `axis`."""
     if isinstance(form, Split):

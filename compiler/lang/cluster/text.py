@@ -82,7 +82,6 @@ class Word:
     """A name, or a text in quotes."""
 
     text: str
-    quoted: bool
     at: At
 
 
@@ -269,10 +268,10 @@ class _Builder(Transformer[Token, Any]):
         return Measure(float(items[0]), str(items[1]), place(items[0]).to(place(items[1])))
 
     def word(self, items: list[Token]) -> Word:
-        return Word(str(items[0]), False, place(items[0]))
+        return Word(str(items[0]), place(items[0]))
 
     def string(self, items: list[Token]) -> Word:
-        return Word(str(items[0])[1:-1], True, place(items[0]))
+        return Word(str(items[0])[1:-1], place(items[0]))
 
     def range(self, items: list[Any]) -> Range:
         return Range(items[0], items[1], items[0].at.to(items[1].at))
@@ -297,7 +296,7 @@ class _Builder(Transformer[Token, Any]):
         return List(tuple(items[1:-1]), place(items[0]).to(place(items[-1])))
 
     def pair(self, items: list[Any]) -> tuple[Word, Value]:
-        return Word(str(items[0]), False, place(items[0])), items[1]
+        return Word(str(items[0]), place(items[0])), items[1]
 
     def map(self, items: list[Any]) -> Map:
         return Map(tuple(items[1:-1]), place(items[0]).to(place(items[-1])))
