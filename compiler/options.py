@@ -11,6 +11,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from hccc.diagnostics import fail
+from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import Transport
 
 SCHEDULERS = ("auto", "hpds", "list", "round-robin")
@@ -62,8 +63,10 @@ class Options:
         },
     )
     slots: int = _number(2, 1, 1 << 16, "Slots of a staged queue.")
-    channels: int | None = _number(None, 1, 64, "Channels, instead of the program's nChannels.")
-    warps: int | None = _number(None, 1, 32, "Per block, instead of the program's nWarps.")
+    channels: int | None = _number(
+        None, 1, MAX_CHANNELS, "Channels, instead of the program's nChannels."
+    )
+    warps: int | None = _number(None, 1, MAX_WARPS, "Per block, instead of the program's nWarps.")
     max_blocks: int | None = _number(
         None, 1, None, "Most thread blocks of a rank, over all channels."
     )

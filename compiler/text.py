@@ -24,6 +24,21 @@ def fixed(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}"
 
 
+def plain(value: float, digits: int) -> str:
+    """`fixed` for columns that programs read: nothing stands between thousands."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def microseconds(us: float) -> str:
+    """`1,370.31`; from a second on without decimals."""
+    return fixed(us, 2 if us < 1e6 else 0)
+
+
+def percent(share: float) -> str:
+    """`73.7` of a share of 0.737."""
+    return fixed(100 * share, 1)
+
+
 def number(value: float) -> str:
     """Three significant digits, thousands apart: `1,117`, `12.5`, `0.0042`."""
     value += 0.0  # -0.0 becomes 0.0

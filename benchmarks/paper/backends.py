@@ -4,7 +4,7 @@
 |-------------|-----------------------------------------------------------------------------|
 | ResCCL      | HPDS, task-level, state-based blocks, staged, unfused: as ResCCL has it      |
 | hccc        | hccc's default: the faster order, micro-batches by size, one-sided, fused    |
-| NCCL ring   | of `hccc.versus`, as are all others                                          |
+| NCCL ring   | of `hccc.predict.baselines`, as are all others                               |
 | MSCCL       | algorithm-level, a block a connection, interpreted                           |
 | stage-level | MSCCL with a block a connection and stage: how it runs expert algorithms     |
 | round-robin | ResCCL, but scheduled round-robin                                            |
@@ -31,7 +31,7 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer import load as transfer
 from hccc.options import Options
-from hccc.predict import baselines as versus
+from hccc.predict import baselines
 from hccc.predict.simulation import MICRO_BATCHES, Adapt
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
 from hccc.sim.simulate import Request, Run, simulate
@@ -68,7 +68,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Backend:
     """One backend running one Case. plain: it takes any micro-batch; chooses: by the size, where
     it is not told."""
 
@@ -84,7 +84,7 @@ class Bench:
 
     setting: Setting
     place: Path
-    _ways: dict[Case, dict[str, Way]] = field(default_factory=dict)
+    _backends: dict[Case, dict[str, Backend]] = field(default_factory=dict)
     _limits: dict[tuple[str, str], bound.Limits] = field(default_factory=dict)
     _runs: dict[tuple[Case, str, int, bool], Run] = field(default_factory=dict)
 
@@ -108,35 +108,35 @@ class Bench:
         return self._limits[key]
 
     def run(self, case: Case, backend: str, size: int, *, free: bool = False) -> Run:
-        """One call. free: with the best micro-batch instead of the setting's or the way's own."""
+        """One call. free: with the best micro-batch instead of the setting's or its own."""
         key = (case, backend, size, free)
         if key not in self._runs:
-            self._runs[key] = self._simulated(self.way(case, backend), size, free)
+            self._runs[key] = self._simulated(self.backend(case, backend), size, free)
         return self._runs[key]
 
-    def way(self, case: Case, backend: str) -> Way:
+    def backend(self, case: Case, backend: str) -> Backend:
         """How `backend` runs `case`."""
-        if case not in self._ways:
-            self._ways[case] = dict(self._compiled(case))
-        return self._ways[case][backend]
+        if case not in self._backends:
+            self._backends[case] = dict(self._compiled(case))
+        return self._backends[case][backend]
 
-    def _simulated(self, way: Way, size: int, free: bool) -> Run:
-        tried = {0 if way.chooses else self.setting.micro_batch}
-        if free and way.plain:
-            tried |= {m for m in MICRO_BATCHES if _batches(way.machine, size, m) <= MOST_BATCHES}
-        runs = [simulate(way.machine, way.adapt(Request(size, m))) for m in sorted(tried)]
+    def _simulated(self, one: Backend, size: int, free: bool) -> Run:
+        tried = {0 if one.chooses else self.setting.micro_batch}
+        if free and one.plain:
+            tried |= {m for m in MICRO_BATCHES if _batches(one.machine, size, m) <= MOST_BATCHES}
+        runs = [simulate(one.machine, one.adapt(Request(size, m))) for m in sorted(tried)]
         return min(runs, key=lambda run: run.time)
 
-    def _compiled(self, case: Case) -> Iterator[tuple[str, Way]]:
+    def _compiled(self, case: Case) -> Iterator[tuple[str, Backend]]:
         t = cluster.load(self.cluster_file(case.cluster))
         program = _program(case, t)
         options = Options("hpds", transport=Transport.STAGED, fuse="none")
         compiled = driver.compile_program(program, options, t)
-        for way in versus.alternatives(compiled, t, options):
-            name = "ResCCL" if way.name == "hccc" else way.name
-            yield name, Way(prepare(way.plan(), t), way.adapt, way.free)
+        for one in baselines.alternatives(compiled, t, options):
+            name = "ResCCL" if one.name == "hccc" else one.name
+            yield name, Backend(prepare(one.plan(), t), one.adapt, one.free)
         plan = driver.compile_program(program, Options(), t).plan
-        yield "hccc", Way(prepare(plan, t), lambda request: request, True, chooses=True)
+        yield "hccc", Backend(prepare(plan, t), lambda request: request, True, chooses=True)
 
 
 def _batches(machine: Machine, size: int, micro_batch: int) -> int:

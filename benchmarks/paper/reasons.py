@@ -47,7 +47,7 @@ def ceiling(run: Run, limits: Limits) -> float:
 
 
 def lost(run: Run, limits: Limits) -> str:
-    """The part of a Run's time that no schedule needs, by its largest cause (`hccc.gap`)."""
+    """The part of a Run's time that no schedule needs, by its largest cause (`predict.gap`)."""
     parts = gap(run, limits).parts
     name = max((n for n in parts if n != "bound"), key=lambda n: parts[n])
     return f"bound {parts['bound'] / run.time:.0%} of the time, {name} {parts[name] / run.time:.0%}"

@@ -223,12 +223,12 @@ def by_searching(label: I4, ptr: I8, pred: I4, a: I4, b: I4, but: I8) -> U1:
 
 
 @njit
-def _walk_forest(
+def _nearest_in_blocks(
     label: I4, parent: int, preorder: I4, ptr: I8, query: I4, block: I4, found: I4
 ) -> None:
     """found[q]: the nearest ancestor in block[q] of every q of query[ptr[i]:ptr[i + 1]], or -1.
 
-    Walks the forest and keeps, for every block, the last ancestor in it. O(n + questions).
+    In preorder; of every block the last ancestor in it is kept. O(n + questions).
     """
     nearest = np.full(label[-1, BLOCK] + 1, -1, np.int32)
     path, hidden = np.empty(len(label), np.int32), np.empty(len(label), np.int32)
@@ -250,7 +250,7 @@ def _ancestors(label: I4, parent: int, number: int, of: I4, block: I4) -> I4:
     preorder[label[:, number]] = np.arange(len(label), dtype=np.int32)
     ptr, query = group(of, len(label))
     found = np.empty(len(of), np.int32)
-    _walk_forest(label, parent, preorder, ptr, query, block, found)
+    _nearest_in_blocks(label, parent, preorder, ptr, query, block, found)
     return found
 
 
@@ -283,9 +283,9 @@ def settle(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
     """
     answer = _at_once(label, a, b)
     left = np.flatnonzero(answer == UNKNOWN)
-    for way in (_through_makers, _through_takers):
+    for through in (_through_makers, _through_takers):
         if len(left):
-            shown = way(label, a[left], b[left])
+            shown = through(label, a[left], b[left])
             answer[left[shown]] = YES
             left = left[~shown]
     if len(left):

@@ -25,7 +25,7 @@ from hccc.analysis.ancestry import (
     settle_edges,
 )
 from hccc.analysis.chunk_forests import within_chunks
-from hccc.analysis.grouping import group
+from hccc.analysis.grouping import group, transpose
 from hccc.ir.arrays import I4, I8, U1, Csr, entries, places
 from hccc.jit.compiled import njit, prange
 
@@ -35,12 +35,17 @@ CLOCK_BYTES = 1 << 30
 EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
 
 
-@njit
-def topological(tb_ptr: I8, pred_ptr: I8, pred: I4, succ_ptr: I8, succ: I4) -> I4:
+def topological(tb_ptr: I8, preds: Csr) -> I4:
     """Primitives in an order that respects blocks and edges; on a cycle, those before it.
 
     Blocks advance by turns, one primitive each, as on a machine. O(n + edges).
     """
+    succs = transpose(preds)
+    return _topological(tb_ptr, preds.ptr, succs.ptr, succs.index)
+
+
+@njit
+def _topological(tb_ptr: I8, pred_ptr: I8, succ_ptr: I8, succ: I4) -> I4:
     n = tb_ptr[-1]
     waiting = np.zeros(n, np.int32)
     for i in range(n):
@@ -164,27 +169,20 @@ def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -
     """
     if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
         return _by_clock(tb_ptr, preds, order, a, b)
-    label, limit = labels(tb_ptr, preds, order), _effort(tb_ptr)
+    label = labels(tb_ptr, preds, order)
     answer = settle(label, preds.ptr, preds.index, a, b, 0)
-    for more in (_within_chunks, _searched):
-        left = np.flatnonzero(answer == UNKNOWN)
-        if len(left):
-            answer[left] = more(label, preds, order, a[left], b[left], chunk, limit)
     left = np.flatnonzero(answer == UNKNOWN)
+    if len(left) and (other := within_chunks(label, preds, order, chunk)) is not None:
+        limit = _effort(tb_ptr)
+        answer[left] = settle(other, preds.ptr, preds.index, a[left], b[left], limit)
+        left = np.flatnonzero(answer == UNKNOWN)
+    if len(left):
+        detour = np.full(len(left), NONE, np.int64)
+        answer[left] = by_searching(label, preds.ptr, preds.index, a[left], b[left], detour)
+        left = np.flatnonzero(answer == UNKNOWN)
     if len(left):
         answer[left] = _by_clock(tb_ptr, preds, order, a[left], b[left])
     return answer
-
-
-def _within_chunks(label: I4, preds: Csr, order: I4, a: I4, b: I4, chunk: I4, limit: int) -> U1:
-    other = within_chunks(label, preds, order, chunk)
-    if other is None:
-        return np.full(len(a), UNKNOWN, np.uint8)
-    return settle(other, preds.ptr, preds.index, a, b, limit)
-
-
-def _searched(label: I4, preds: Csr, order: I4, a: I4, b: I4, chunk: I4, limit: int) -> U1:
-    return by_searching(label, preds.ptr, preds.index, a, b, np.full(len(a), NONE, np.int64))
 
 
 def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:

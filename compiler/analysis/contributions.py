@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from hccc.analysis.grouping import group
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.collective import Collective
-from hccc.ir.program import TRANSFER, Program
+from hccc.ir.program import TRANSFER, Op, Program
 from hccc.jit.compiled import njit
 
 FIELDS = TRANSFER.names or ()
+RRC = int(Op.RRC)
 SRC, DST, STEP, CHUNK, OP = map(FIELDS.index, ("src", "dst", "step", "chunk", "op"))
 OK, EMPTY_SOURCE, TWICE, EMPTY_TARGET, CLASH, MISSING = range(6)
 _READ, _REDUCE, _WRITE = 1, 2, 3
@@ -113,7 +114,7 @@ def _run(
         violation = OK
         for k in range(ptr[c], ptr[c + 1]):
             i = rows[k]
-            s, d, step, reduces = table[i, SRC], table[i, DST], table[i, STEP], table[i, OP] == 1
+            s, d, step, reduces = table[i, SRC], table[i, DST], table[i, STEP], table[i, OP] == RRC
             _touch(state, seen, s, c, start[c], single)
             _touch(state, seen, d, c, start[c], single)
             clash = _access(stamp, kind, who, s, step, _READ, i)
@@ -179,7 +180,7 @@ def _count(ptr: I8, rows: I4, table: I4, n_ranks: int) -> U1:
         held[:] = 1
         for k in range(ptr[c], ptr[c + 1]):
             i = rows[k]
-            s, d, reduces = table[i, SRC], table[i, DST], table[i, OP] == 1
+            s, d, reduces = table[i, SRC], table[i, DST], table[i, OP] == RRC
             held[d] = held[s] + (held[d] if reduces else 0)
             final[i] = reduces and held[d] == n_ranks
     return final

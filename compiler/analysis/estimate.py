@@ -34,7 +34,11 @@ class Estimate:
 
 
 @njit
-def _walk(block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, batches: int) -> tuple[F8, F8]:
+def _start_and_end(
+    block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, batches: int
+) -> tuple[F8, F8]:
+    """When each primitive starts and ends, in units of time: each after those before it in its
+    block and, by a micro-batch, after those it depends on. O(n + dependencies)."""
     n = len(block)
     start, end = np.zeros(n), np.zeros(n)
     free = np.zeros(n_blocks)
@@ -71,7 +75,7 @@ def estimate(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Estimate
     np.maximum.at(unit, row, cost(topology, src, dst))
     unit += topology.reduce_cost()[p.owner] * (sources - 1) / channels
     n_blocks = int(block.max()) + 1 if len(block) else 0
-    start, end = _walk(block, n_blocks, unit, p.deps.ptr, p.deps.index, batches)
+    start, end = _start_and_end(block, n_blocks, unit, p.deps.ptr, p.deps.index, batches)
     return Estimate(start, end, float(end.max(initial=0.0)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hccc.analysis.clocks import topological
-from hccc.analysis.grouping import transpose
 from hccc.ir.arrays import I4, Csr
 from hccc.ir.plan import Plan
 
@@ -13,5 +12,4 @@ def execution_order(plan: Plan, waits: Csr) -> I4:
 
     O(primitives + waits). waits: `analysis/waits.enforced(plan)`.
     """
-    succs = transpose(waits)
-    return topological(plan.tb_ptr, waits.ptr, waits.index, succs.ptr, succs.index)
+    return topological(plan.tb_ptr, waits)

@@ -22,7 +22,7 @@ def enforced(plan: Plan) -> Csr:
     """
     row, pred = _by_flag(plan)
     if len(plan.queues):
-        more_row, more_pred = _by_queue(plan)
+        more_row, more_pred = by_queue(plan)
         row, pred = np.concatenate([row, more_row]), np.concatenate([pred, more_pred])
     return graph(row, pred, len(plan))
 
@@ -49,7 +49,7 @@ def _by_flag(plan: Plan) -> tuple[I4, I4]:
     return row, pred
 
 
-def messages(plan: Plan, operands: Operands) -> tuple[I8, I4]:
+def messages(operands: Operands) -> tuple[I8, I4]:
     """The queue messages among `operands`: (queue · 2**32 + message index, primitive), by
     primitive."""
     queue = operands.buffer == Buffer.QUEUE
@@ -57,10 +57,14 @@ def messages(plan: Plan, operands: Operands) -> tuple[I8, I4]:
     return key, operands.owner()[queue]
 
 
-def _by_queue(plan: Plan) -> tuple[I4, I4]:
-    """Every receive waits for its send."""
-    sent, sender = messages(plan, plan.dst)
-    received, receiver = messages(plan, plan.src)
+def by_queue(plan: Plan) -> tuple[I4, I4]:
+    """The receiver and the sender of every message: i4[messages] each, by receiver.
+
+    Raises:
+        UserError E301: the messages sent are not the ones received.
+    """
+    sent, sender = messages(plan.dst)
+    received, receiver = messages(plan.src)
     order = np.argsort(sent, kind="stable")
     if not np.array_equal(sent[order], np.sort(received)) or (np.diff(sent[order]) == 0).any():
         raise fail("E301", "the messages sent through the queues are not the ones received")

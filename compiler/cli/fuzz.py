@@ -40,7 +40,7 @@ def fuzz(
     kernels: bool,
     as_json: bool,
 ) -> None:
-    """Attack hccc with random programs, or ALGO with random mutations, ways and runs.
+    """Attack hccc with random programs, or ALGO with random mutations, options and runs.
 
     What it finds is shrunk and printed as a program, with the command that replays it; the exit
     code is then 1.

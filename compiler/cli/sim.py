@@ -22,7 +22,11 @@ from hccc.cli.options import (
 @click.command(short_help="Predict what ALGO takes on a cluster.")
 @algorithm_argument
 @size_options("1K", "4G")
-@click.option("--vs", is_flag=True, help="Beside NCCL's ring and tree, MSCCL, and other ways.")
+@click.option(
+    "--vs",
+    is_flag=True,
+    help="Beside NCCL's rings and trees, MSCCL, and others.",
+)
 @call_options
 @compile_options
 def sim(

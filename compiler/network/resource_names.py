@@ -52,7 +52,7 @@ def _groups(t: Topology) -> list[str]:
     for level in (Level.PORT, Level.NIC, Level.LEAF, Level.SPINE):
         ports, first = np.unique(t.port[level], return_index=True)
         used = ports >= 0
-        for k, place, rank in zip(ports[used], _place(t, level, first[used]), first[used],
+        for k, place, rank in zip(ports[used], _place(t, first[used]), first[used],
                                   strict=True):  # fmt: skip
             texts[k] = _group(t, level, int(place), int(rank))
     for i in range(len(t.side_a)):
@@ -61,7 +61,7 @@ def _groups(t: Topology) -> list[str]:
     return texts
 
 
-def _place(t: Topology, level: Level, rank: I8) -> NDArray[np.int64]:
+def _place(t: Topology, rank: I8) -> NDArray[np.int64]:
     """The place of each group among those of its node, of the same level; `rank`: its first."""
     order = np.argsort(rank, kind="stable")
     place = np.empty(len(rank), np.int64)

@@ -3,7 +3,7 @@
 Connection-based (NCCL, MSCCL): one block for each set of peers a rank talks to in one direction.
 Stage-based (MSCCL's expert algorithms, ResCCL §2.1): one for each connection and stage.
 State-based (ResCCL §4.4, Eq. 7): connections of a rank whose active intervals never overlap
-share a block. The intervals come from `timeline`; because it is an estimate, the merged plan is
+share a block. The intervals come from `estimate`; because it is an estimate, the merged plan is
 estimated again and refused when it would take longer.
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.

@@ -17,9 +17,10 @@ from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs, places_among, starts
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
+from hccc.ir.program import Op
 from hccc.jit.compiled import njit
 
-START, VALUE = int(Buffer.START), int(Buffer.VALUE)
+RRC, START, VALUE = int(Op.RRC), int(Buffer.START), int(Buffer.VALUE)
 
 
 def lower(pipeline: Pipeline, transport: Transport = Transport.DIRECT) -> Primitives:
@@ -31,7 +32,7 @@ def _columns(dag: Dag, order: I4) -> tuple[I4, I4, I4, NDArray[np.bool_]]:
     """src, dst, chunk and is-rrc of the tasks in schedule order."""
     t = dag.program.transfers
     src, dst, chunk, op = (t[k][order] for k in ("src", "dst", "chunk", "op"))
-    return src, dst, chunk, op == 1
+    return src, dst, chunk, op == RRC
 
 
 def _final(dag: Dag) -> U1:
@@ -66,12 +67,12 @@ def _one_sided(table: I4, initial: U1, order: I4) -> tuple[I4, I4, I4, I8, I4, U
     owner, dst, chunk = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
     ptr = np.zeros(n + 1, np.int64)
     for i in range(n):
-        ptr[i + 1] = ptr[i] + 1 + (table[order[i], OP] == 1)
+        ptr[i + 1] = ptr[i] + 1 + (table[order[i], OP] == RRC)
     rank, buffer = np.empty(ptr[n], np.int32), np.empty(ptr[n], np.uint8)
     slot = np.empty(ptr[n], np.int32)
     for i in range(n):
         t, last = order[i], ptr[i + 1] - 1
-        reduces = table[t, OP] == 1
+        reduces = table[t, OP] == RRC
         dst[i], chunk[i] = table[t, DST], table[t, CHUNK]
         owner[i] = dst[i] if reduces else table[t, SRC]
         if reduces:

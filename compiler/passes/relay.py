@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from hccc.analysis.clocks import topological
-from hccc.analysis.grouping import graph, transpose
+from hccc.analysis.grouping import graph
 from hccc.ir.arrays import B1, I4, I8, places_among, starts
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
 from hccc.passes.contract import contract, writers
@@ -94,12 +94,10 @@ def _order(p: Primitives) -> I4:
     for operands in (p.src, p.dst):
         queue = operands.buffer == Buffer.QUEUE
         row = operands.owner()[queue]
-        by_turn = np.lexsort((operands.slot[queue], operands.rank[queue]))
-        row, number = row[by_turn], operands.rank[queue][by_turn]
+        by_index = np.lexsort((operands.slot[queue], operands.rank[queue]))
+        row, number = row[by_index], operands.rank[queue][by_index]
         same = (number[1:] == number[:-1]) & (row[1:] != row[:-1])
         rows.append(row[1:][same])
         preds.append(row[:-1][same])
     edges = graph(np.concatenate(rows), np.concatenate(preds), len(p))
-    succs = transpose(edges)
-    single = np.arange(len(p) + 1, dtype=np.int64)
-    return topological(single, edges.ptr, edges.index, succs.ptr, succs.index)
+    return topological(np.arange(len(p) + 1, dtype=np.int64), edges)

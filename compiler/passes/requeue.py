@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from hccc.analysis.grouping import group
+from hccc.analysis.waits import messages
 from hccc.ir.arrays import I4, I8, places_of
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
 
@@ -24,8 +25,8 @@ def requeue(p: Primitives, label: I4) -> Primitives:
     """
     if not len(p.queues):
         return p
-    sent, sender = _messages(p.dst)
-    taken, receiver = _messages(p.src)
+    sent, sender = _sorted_messages(p.dst)
+    taken, receiver = _sorted_messages(p.src)
     width = int(label.max(initial=0)) + 1
     ends = label[sender].astype(np.int64) * width + label[receiver]  # both are sorted by message
     queue = sent >> 32
@@ -44,19 +45,17 @@ def requeue(p: Primitives, label: I4) -> Primitives:
     )
 
 
-def _messages(o: Operands) -> tuple[I8, I4]:
-    """The messages among `o`, sorted: queue · 2**32 + message index, and the primitive of each."""
-    queue = o.buffer == Buffer.QUEUE
-    key = o.rank[queue].astype(np.int64) << 32 | o.slot[queue].astype(np.int64)
+def _sorted_messages(o: Operands) -> tuple[I8, I4]:
+    """The messages among `o`, in order of queue and index, and the primitive of each."""
+    key, primitive = messages(o)
     order = np.argsort(key)
-    return key[order], o.owner()[queue][order]
+    return key[order], primitive[order]
 
 
-def _renamed(o: Operands, messages: I8, queue: I8, message_index: I8) -> Operands:
-    """`o` with every message in its new queue, at its new index."""
+def _renamed(o: Operands, known: I8, queue: I8, message_index: I8) -> Operands:
+    """`o` with every message in its new queue, at its new index. known: all messages, sorted."""
     where = o.buffer == Buffer.QUEUE
-    key = o.rank[where].astype(np.int64) << 32 | o.slot[where].astype(np.int64)
-    at = np.searchsorted(messages, key)
+    at = np.searchsorted(known, messages(o)[0])
     rank, slot = o.rank.copy(), o.slot.copy()
     rank[where], slot[where] = queue[at], message_index[at]
     return replace(o, rank=rank, slot=slot)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hccc.analysis.clocks import implied_edges, topological
-from hccc.analysis.grouping import graph, transpose
+from hccc.analysis.grouping import graph
 from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
@@ -96,8 +96,7 @@ def _edges(p: Primitives, order: _Order) -> Csr:
 
 def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
     """The edges that need a flag: (consumer, producer) in plan rows, sorted by consumer."""
-    succs = transpose(edges)
-    run = topological(order.tb_ptr, edges.ptr, edges.index, succs.ptr, succs.index)
+    run = topological(order.tb_ptr, edges)
     if len(run) != len(p):
         raise InternalError("the thread blocks' order and the dependencies form a cycle")
     keep = implied_edges(order.tb_ptr, edges, run) == 0

@@ -100,7 +100,7 @@ def _empty_target(p: Program, o: Outcome) -> Problem:
 
 def _twice(p: Program, o: Outcome) -> Problem:
     t = p.transfers[o.row]
-    held, brought = _provenance(p, int(t["chunk"]), o.row)
+    held, brought = _replayed(p, int(t["chunk"]), o.row)
     shared = sorted(held[int(t["src"])] & held[int(t["dst"])])
     notes = []
     via = brought.get((int(t["dst"]), shared[0]))
@@ -119,7 +119,7 @@ def _twice(p: Program, o: Outcome) -> Problem:
 
 
 def _missing(p: Program, chunk: int, rank: int) -> Problem:
-    held, _ = _provenance(p, chunk, len(p))
+    held, _ = _replayed(p, chunk, len(p))
     want = _start_set(p.collective, chunk)
     have = held.get(rank, want & {rank})
     lacking = sorted(want - have)
@@ -158,7 +158,7 @@ def _ranks(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}{more}"
 
 
-def _provenance(
+def _replayed(
     p: Program, chunk: int, end: int
 ) -> tuple[dict[int, set[int]], dict[tuple[int, int], int]]:
     """Replays one chunk up to row `end`: who holds what, and which row brought each piece."""

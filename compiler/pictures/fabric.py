@@ -99,7 +99,7 @@ def fabric(t: Topology, classes: Sequence[NodeClass]) -> Fabric | None:
     spines, notes = _spine_units(t, net)
     edges = [*_node_edges(t, net, nodes, place), *_leaf_edges(t, net, leaves, spines)]
     tiers = [tier for tier in (nodes, leaves, spines) if tier]
-    core = _core(t, net, spines) if len(spines) > 1 else []
+    core = _core(net, spines) if len(spines) > 1 else []
     if core:
         tiers.append(core)
         edges += [
@@ -217,7 +217,7 @@ def _spine_units(t: Topology, net: _Net) -> tuple[list[Unit], list[str]]:
     return found, []
 
 
-def _core(t: Topology, net: _Net, spines: Sequence[Unit]) -> list[Unit]:
+def _core(net: _Net, spines: Sequence[Unit]) -> list[Unit]:
     joined = any(net.top[s] is not None for unit in spines for s in unit.members)
     return [Unit(("core", "limits nothing"), (0,))] if joined else []
 

@@ -20,7 +20,6 @@ from hccc.inputs import recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology, uniform
-from hccc.library import shipped
 from hccc.options import Options
 from hccc.pictures import trace
 from hccc.pictures.bandwidth import bandwidth
@@ -31,6 +30,7 @@ from hccc.pictures.pipeline import pipeline
 from hccc.pictures.timeline import timeline
 from hccc.pictures.topology import topology
 from hccc.predict.explanation import explain
+from hccc.predict.simulation import NO_CLUSTER, no_cluster
 from hccc.sim import critical, usage
 from hccc.sim.machine import Machine, check_ranks, prepare
 from hccc.sim.simulate import Request, Run, simulate
@@ -48,7 +48,6 @@ FIGURES = {  # what the names of `facts` leave open
     "waits": "waits per channel",
     "flags_per_rank": "flags per rank and channel",
 }
-_NO_CLUSTER = "Times are a cluster's: say which with --cluster FILE."
 _PLAN = "the input is a plan already: what it was made from is not in it."
 
 
@@ -165,7 +164,7 @@ class Subject:
     def machine(self) -> Machine:
         """The plan on its cluster; E424 without."""
         if self.cluster is None:
-            raise fail("E424", _NO_CLUSTER.rstrip("."), help=shipped.LIST_CLUSTERS)
+            raise no_cluster()
         if self._machine is None:
             self.on_phase("Simulating")
             self._machine = prepare(self.compiled.plan, self.cluster)
@@ -214,7 +213,7 @@ class Subject:
             missing = [(w, _PLAN) for w in WHATS if w not in possible]
             if self.cluster is None:
                 possible.remove("timeline")
-                missing.append(("timeline", _NO_CLUSTER))
+                missing.append(("timeline", f"{NO_CLUSTER}."))
             pictures = [self.picture(what) for what in possible]
             if self.cluster is not None:
                 more, tables = self._predicted()
@@ -273,22 +272,19 @@ class Subject:
 def _row(run: Run) -> tuple[str, ...]:
     return (
         words.size(run.size), words.time(run.time), words.number(run.algbw),
-        words.number(run.busbw), f"{run.batches:,}", _percent(usage.utilisation(run)),
-        _percent(usage.blocks(run).busy),
+        words.number(run.busbw), f"{run.batches:,}",
+        *_shares(usage.utilisation(run), usage.blocks(run).busy),
     )  # fmt: skip
 
 
 def _use(run: Run) -> list[Table]:
     """Where the time of the timeline went."""
     path = critical.critical_path(run)
-    parts = critical.breakdown(run, path)
-    total = max(sum(parts.values()), 1e-12)
-    ordered = sorted(parts.items(), key=lambda item: -item[1])
-    went = [(k, words.time(us), _percent(us / total)) for k, us in ordered]
+    parts = critical.shares(critical.breakdown(run, path))
+    went = [(p.name, words.time(p.us), f"{words.percent(p.share)} %") for p in parts]
     of = f"Of {words.size(run.size)}: {words.count(len(path), 'step')} one after the other."
     links = [
-        (x.kind, f"{x.count:,}", _percent(x.mean), _percent(x.most), x.busiest)
-        for x in usage.links(run)
+        (x.kind, f"{x.count:,}", *_shares(x.mean, x.most), x.busiest) for x in usage.links(run)
     ]
     head = ("kind", "that carry", "mean use", "most", "the busiest")
     return [
@@ -297,8 +293,8 @@ def _use(run: Run) -> list[Table]:
     ]
 
 
-def _percent(share: float) -> str:
-    return f"{words.fixed(100 * share, 1)} %"
+def _shares(*shares: float) -> list[str]:
+    return [f"{words.percent(share)} %" for share in shares]
 
 
 def _named(cluster: Topology | None) -> str:

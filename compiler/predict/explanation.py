@@ -19,6 +19,8 @@ from hccc.sim import critical
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import Bound, limits
+from hccc.text import microseconds as us
+from hccc.text import percent
 
 HELPS = 0.02  # of the time: less is not worth a line
 MOST_INSTANCES = 1 << 22  # beyond that about thirty more runs would take minutes
@@ -97,11 +99,11 @@ class Explanation:
         rates = f"algbw {run.algbw:.2f}, busbw {run.busbw:.2f} GB/s"
         cut = f"{words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"
         blocks = words.count(self.plan.blocks_per_rank, "thread block")
-        yield f"  time         {_us(run.time)} µs, {rates}; {cut}, {blocks} a rank"
+        yield f"  time         {us(run.time)} µs, {rates}; {cut}, {blocks} a rank"
         share = least.time / run.time if run.time else 1.0
-        yield f"  lower bound  {_us(least.time)} µs, {_percent(share)} % of it: {_why(least)}"
+        yield f"  lower bound  {us(least.time)} µs, {percent(share)} % of it: {_why(least)}"
         if (b := self.gap.bottleneck) is not None:
-            took = f"{_us(b.load)} µs at its {b.capacity:g} GB/s, in use for {_us(b.active)} µs"
+            took = f"{us(b.load)} µs at its {b.capacity:g} GB/s, in use for {us(b.active)} µs"
             yield f"  bottleneck   {b.name}: {_bytes(b.bytes)}, {took}"
         yield ""
         yield from self._parts()
@@ -113,17 +115,14 @@ class Explanation:
     def _parts(self) -> Iterator[str]:
         yield f"  {'where the time goes':<20}{'µs':>12}{'%':>7}"
         why = _reasons(self.gap)
-        for name, us in self.gap.parts.items():
-            if us >= 0.0005 * self.gap.run.time:
-                share = _percent(us / self.gap.run.time)
-                yield f"  {name:<20}{_us(us):>12}{share:>7}  {why.get(name, '')}".rstrip()
+        for name, time in self.gap.parts.items():
+            if time >= 0.0005 * self.gap.run.time:
+                share = percent(time / self.gap.run.time)
+                yield f"  {name:<20}{us(time):>12}{share:>7}  {why.get(name, '')}".rstrip()
 
     def _critical(self) -> Iterator[str]:
-        total = sum(self.path.values()) or 1.0
-        longest = sorted(self.path.items(), key=lambda item: -item[1])
-        shares = ", ".join(
-            f"{n} {_percent(us / total)} %" for n, us in longest if us > 5e-4 * total
-        )
+        parts = critical.shares(self.path)
+        shares = ", ".join(f"{p.name} {percent(p.share)} %" for p in parts if p.counts)
         yield f"  critical path  {words.count(self.steps, 'step')}: {shares}"
 
     def _help(self) -> Iterator[str]:
@@ -138,18 +137,18 @@ class Explanation:
             return
         yield f"  {'what would help':<34}{'µs':>12}{'saves':>8}"
         for c in better:
-            name = f"{c.name}{_us(c.time):>{max(46 - len(c.name), 1)}}"
+            name = f"{c.name}{us(c.time):>{max(46 - len(c.name), 1)}}"
             other = f", {c.blocks} thread blocks a rank" if c.blocks != blocks else ""
-            yield f"  {name}{_percent(c.saves):>7}%  {c.option}{other}".rstrip()
+            yield f"  {name}{percent(c.saves):>7}%  {c.option}{other}".rstrip()
 
 
 def _why(least: Bound) -> str:
     """What the lower bound is made of."""
     cut = least.cut
     if cut is None or least.latency >= least.head + least.bandwidth:
-        return f"{least.latency:.2f} µs of latency over the longest shortest way"
+        return f"{least.latency:.2f} µs of latency over the longest shortest path"
     what = f"{_bytes(cut.share * least.size)} {cut.name} at {cut.capacity:g} GB/s"
-    return f"{what}; latency alone {_us(least.latency)} µs"
+    return f"{what}; latency alone {us(least.latency)} µs"
 
 
 def _reasons(g: Gap) -> dict[str, str]:
@@ -163,9 +162,9 @@ def _reasons(g: Gap) -> dict[str, str]:
     scarce = b.offered < b.capacity
     after = g.run.time - g.run.launch - b.end
     counted = b.begin + after - g.parts["fill and drain"]  # of the bound's latency, above all
-    outside = f"{_us(b.begin)} before its first byte and {_us(after)} after its last"
+    outside = f"{us(b.begin)} before its first byte and {us(after)} after its last"
     if words.fixed(counted, 2) != "0.00":
-        outside += f", less {_us(counted)} that the bound has"
+        outside += f", less {us(counted)} that the bound has"
     return reasons | {
         "extra bytes": f"more goes {cut.name} than must",
         "imbalance": f"{b.name} has more to carry than the cut on average",
@@ -180,11 +179,3 @@ def _bytes(size: float) -> str:
         if size >= scale:
             return f"{size / scale:.4g} {unit}"
     return f"{size:.4g} B"
-
-
-def _us(time: float) -> str:
-    return words.fixed(time, 2 if time < 1e6 else 0)
-
-
-def _percent(share: float) -> str:
-    return words.fixed(100 * share, 1)

@@ -92,11 +92,16 @@ class Sizes:
 NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
 
+def no_cluster() -> UserError:
+    """The error E424: nothing says where to simulate."""
+    return fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
+
+
 def check_cluster(given: Path | Source, topology: Topology | None) -> None:
     """What can be known before any work. Raises E424 for an input that names no cluster itself."""
     compiled = isinstance(given, Path) or kind_of(given.text, given.name) is Kind.PLAN
     if topology is None and not compiled:
-        raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
+        raise no_cluster()
 
 
 def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
@@ -107,7 +112,7 @@ def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
     """
     where = topology or recorded_cluster(compiled)
     if where is None:
-        raise fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
+        raise no_cluster()
     return where
 
 
@@ -141,16 +146,16 @@ def simulate_sizes(
     entries, missing = _baselines(compiled, topology, vs, on_phase)
     rows: list[tuple[Figures, ...]] = []
     notes: dict[str, str] = {}
-    critical_path: tuple[str, ...] = ()
+    last: Run | None = None
     for size in each:
         on_phase(f"Simulating {size:,} bytes")
         runs = list(_runs(entries, call, size, missing))
         rows.append(tuple(_figures(entry.name, run) for entry, run in runs))
         notes |= {entry.name: entry.note for entry, _ in runs}
-        critical_path = _critical_lines(runs[0][1])
+        last = runs[0][1]
     return Simulation(
         compiled.plan, topology.name, sizes, call, tuple(rows), vs is not None, notes, missing,
-        critical_path,
+        _critical_lines(last) if last else (),
     )  # fmt: skip
 
 
@@ -274,10 +279,16 @@ def _rows(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
         yield ("#" + _LINE.format(*head)[1:]).rstrip()
     for (f,) in rows:
         top = f.links[0] if f.links else usage.Links("none", 0, 0.0, 0.0, "")
-        cells = (f.size, _us(f.time), f"{f.algbw:.2f}", f"{f.busbw:.2f}", f.micro_batch)
-        shares = (_percent(f.utilisation), _percent(top.most), top.kind)
+        cells = (
+            f.size,
+            _us(f.time),
+            f"{f.algbw:.2f}",
+            f"{f.busbw:.2f}",
+            f.micro_batch,
+        )
+        shares = (_share(f.utilisation), _share(top.most), top.kind)
         b = f.blocks
-        idle = (b.per_rank, _percent(b.busy), _percent(b.idle), _percent(b.most_idle))
+        idle = (b.per_rank, _share(b.busy), _share(b.idle), _share(b.most_idle))
         yield _LINE.format(*cells, *shares, *idle)
 
 
@@ -295,9 +306,15 @@ def _versus(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
         yield ("#" + _VERSUS.format(*head)[1:]).rstrip()
     for row in rows:
         for f in row:
-            cells = (f.name, _us(f.time), f"{f.algbw:.2f}", f"{f.busbw:.2f}", f.micro_batch)
-            shares = (_percent(f.utilisation), f.blocks.per_rank)
-            idle = (_percent(f.blocks.idle), _percent(f.blocks.most_idle))
+            cells = (
+                f.name,
+                _us(f.time),
+                f"{f.algbw:.2f}",
+                f"{f.busbw:.2f}",
+                f.micro_batch,
+            )
+            shares = (_share(f.utilisation), f.blocks.per_rank)
+            idle = (_share(f.blocks.idle), _share(f.blocks.most_idle))
             times = f.time / row[0].time if row[0].time else 1.0
             size = f.size if f is row[0] else ""
             yield _VERSUS.format(size, *cells, *shares, *idle, f"{times:.2f}×")
@@ -305,20 +322,15 @@ def _versus(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
 
 def _critical_lines(run: Run) -> tuple[str, ...]:
     path = critical.critical_path(run)
-    parts = critical.breakdown(run, path)
-    total = sum(parts.values()) or 1.0
-    shares = ", ".join(
-        f"{name} {_percent(us / total)} %"
-        for name, us in sorted(parts.items(), key=lambda item: -item[1])
-        if us > 0.0005 * total
-    )
+    parts = critical.shares(critical.breakdown(run, path))
+    shares = ", ".join(f"{p.name} {_share(p.share)} %" for p in parts if p.counts)
     head = f"# critical path of {run.size:,} bytes: {words.count(len(path), 'step')}"
     return (f"{head}; {shares}" if shares else head,)
 
 
+def _share(share: float) -> str:
+    return words.plain(100 * share, 1)
+
+
 def _us(time: float) -> str:
-    return f"{time:.2f}" if time < 1e6 else f"{time:.0f}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
+    return words.plain(time, 2 if time < 1e6 else 0)

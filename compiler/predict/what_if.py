@@ -14,6 +14,7 @@ import numpy as np
 
 from hccc import driver
 from hccc.candidates import Candidate, evaluate
+from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
@@ -149,15 +150,16 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
         return
     options = replace(options, prove=False)
     channels = run.machine.plan.channels
+    more_or_fewer = (channels // 2, 2 * channels, 4 * channels)
     choices: list[tuple[str, str, Sequence[object]]] = [
-        ("channels", "--channels", [n for n in (channels // 2, 2 * channels, 4 * channels) if n]),
+        ("channels", "--channels", [n for n in more_or_fewer if 1 <= n <= MAX_CHANNELS]),
         ("fuse", "--fuse", LEVELS),
         ("scheduler", "--scheduler", tuple(driver.SCHEDULERS)),
         ("allocator", "--allocator", ALLOCATORS),
     ]
     for field, option, values in choices:
         for value in values:
-            if value == getattr(options, field) or (field == "channels" and int(str(value)) > 64):
+            if value == getattr(options, field):
                 continue
             other = replace(options, **{field: value})  # type: ignore[arg-type]
             made = partial(_compiled, program, other, run.machine.topology)

@@ -11,14 +11,16 @@ import numpy as np
 
 from hccc.analysis.clocks import topological
 from hccc.analysis.execution_order import execution_order
-from hccc.analysis.grouping import root_of, transpose
-from hccc.analysis.waits import enforced, messages, name
+from hccc.analysis.grouping import root_of
+from hccc.analysis.waits import by_queue, enforced, messages, name
 from hccc.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr, csr_from_pairs
 from hccc.ir.plan import Plan
 from hccc.jit.compiled import njit
 from hccc.proofs.fifo import passes
 from hccc.proofs.proof import Proof
+
+SHOWN = 6  # primitives of a circle
 
 
 def deadlock(plan: Plan) -> Proof:
@@ -48,33 +50,32 @@ def deadlock(plan: Plan) -> Proof:
 
 
 def _circle(plan: Plan, waits: Csr, order: I4) -> UserError:
-    """Walks back from a stuck primitive until one repeats."""
+    """The error for a circle of waits: from a stuck primitive back until one repeats."""
     stuck = np.ones(len(plan), np.bool_)
     stuck[order] = False
-    first = set(plan.tb_ptr[:-1].tolist())
     at, seen = int(np.flatnonzero(stuck)[0]), {}
     path: list[int] = []
     while at not in seen:
         seen[at] = len(path)
         path.append(at)
         late = [int(x) for x in waits.row(at) if stuck[x]]
-        at = late[0] if late else at - 1
-        if not late and at + 1 in first:
-            break
-    ring = path[seen.get(at, 0) :][:6]
+        at = late[0] if late else at - 1  # what waits for nothing stuck is behind what does
+    circle = path[seen[at] :]
+    shown = [name(plan, i) for i in circle[:SHOWN]]
+    if more := len(circle) - len(shown):
+        shown.append(f"{more} more, of which the last")
     return fail(
         "E302",
-        "the thread blocks would wait for each other: "
-        + " waits for ".join(name(plan, i) for i in [*ring, ring[0]]),
+        f"the thread blocks would wait for each other: {' waits for '.join([*shown, shown[0]])}",
         help="every block must run its primitives in one common order",
     )
 
 
 def _queues_in_order(plan: Plan) -> None:
-    """Each end of a queue is one block that serves the messages in turn."""
+    """Each end of a queue is one block that serves the messages in their order."""
     block = plan.block_of()
     for operands in (plan.src, plan.dst):
-        key, row = messages(plan, operands)
+        key, row = messages(operands)
         order = np.argsort(key, kind="stable")
         queue, row = (key >> 32)[order], row[order]
         same = np.diff(queue) == 0
@@ -113,10 +114,7 @@ def _contracted(plan: Plan, waits: Csr) -> None:
     A wait inside such a group is met one micro-batch at a time. Program order inside one is a
     circle: the block would first run all micro-batches of the group's one end.
     """
-    sent, sender = messages(plan, plan.dst)
-    received, receiver = messages(plan, plan.src)
-    order = np.argsort(sent, kind="stable")
-    partner = sender[order][np.searchsorted(sent[order], received)]
+    receiver, partner = by_queue(plan)
     node = _groups(len(plan), receiver, partner)
     after = np.setdiff1d(np.arange(1, len(plan)), plan.tb_ptr[:-1])
     row, pred = node[waits.owner()], node[waits.index]
@@ -127,8 +125,7 @@ def _contracted(plan: Plan, waits: Csr) -> None:
         len(plan),
     )
     single = np.arange(len(plan) + 1, dtype=np.int64)
-    succs = transpose(graph)
-    reached = topological(single, graph.ptr, graph.index, succs.ptr, succs.index)
+    reached = topological(single, graph)
     if len(reached) == len(plan):
         return
     stuck = np.setdiff1d(np.arange(len(plan)), reached)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hccc.analysis.clocks import topological
-from hccc.analysis.grouping import graph, transpose
+from hccc.analysis.grouping import graph
 from hccc.analysis.waits import enforced
 from hccc.ir.arrays import I4, I8, Csr, places_among
 from hccc.ir.plan import Plan
@@ -71,9 +71,7 @@ def passes(plan: Plan, waits: Csr, chunks_per_message: int, slots: int) -> bool:
     pred = np.concatenate([waits.index, received.last[taken], sent.last])
     apart = row != pred  # rcs takes a message and sends on in one step
     edges = graph(row[apart], pred[apart], len(plan))
-    succs = transpose(edges)
-    order = topological(plan.tb_ptr, edges.ptr, edges.index, succs.ptr, succs.index)
-    return len(order) == len(plan)
+    return len(topological(plan.tb_ptr, edges)) == len(plan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,9 @@ the one before it in its thread block.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
 from hccc.ir.arrays import I4, I8
@@ -13,6 +16,8 @@ from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.jit.compiled import njit
 from hccc.network.resource_names import KINDS, kinds
 from hccc.sim.simulate import Run
+
+LEAST = 5e-4  # of the path
 
 
 def critical_path(run: Run) -> I8:
@@ -73,6 +78,27 @@ def breakdown(run: Run, path: I8) -> dict[str, float]:
     parts_us["sharing"] = float((took - fixed - reduction - alone).sum())
     parts_us["waiting"] = float(run.end[path].max(initial=0.0) - took.sum())
     return {name: max(us, 0.0) for name, us in parts_us.items() if us > 1e-9 or name == "latency"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the critical path: what it went into, its µs, and its share, 0 to 1."""
+
+    name: str
+    us: float
+    share: float
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is worth a word."""
+        return self.share > LEAST
+
+
+def shares(parts: Mapping[str, float]) -> list[Part]:
+    """The parts of a `breakdown`, the longest first."""
+    total = sum(parts.values()) or 1.0
+    longest = sorted(parts.items(), key=lambda item: -item[1])
+    return [Part(name, us, us / total) for name, us in longest]
 
 
 def _pace(run: Run, p: I8) -> tuple[F8, I4]:

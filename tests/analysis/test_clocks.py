@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from hccc.analysis import ancestry, clocks
 from hccc.analysis.chunk_forests import within_chunks
-from hccc.analysis.grouping import transpose
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 
 
@@ -38,8 +37,7 @@ def graph_of(tb_ptr: I8, preds: Csr) -> "nx.DiGraph[int]":
 
 
 def run_order(tb_ptr: I8, preds: Csr) -> I4:
-    succs = transpose(preds)
-    return clocks.topological(tb_ptr, preds.ptr, preds.index, succs.ptr, succs.index)
+    return clocks.topological(tb_ptr, preds)
 
 
 def check(tb_ptr: I8, preds: Csr) -> None:
@@ -47,8 +45,8 @@ def check(tb_ptr: I8, preds: Csr) -> None:
     after = nx.transitive_closure_dag(graph)
     n = len(preds)
     a, b = (x.ravel().astype(np.int32) for x in np.meshgrid(range(n), range(n)))
-    kin = np.arange(n, dtype=np.int32) % 3
-    told = clocks.happens_before(tb_ptr, preds, order, a, b, kin)
+    chunk = np.arange(n, dtype=np.int32) % 3
+    told = clocks.happens_before(tb_ptr, preds, order, a, b, chunk)
     for x, y, yes in zip(a.tolist(), b.tolist(), told.tolist(), strict=True):
         assert yes == (x == y or after.has_edge(x, y))
     reduced = nx.transitive_reduction(graph)

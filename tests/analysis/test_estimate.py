@@ -1,4 +1,4 @@
-"""timeline: α + cβ + cγ, a block's share of memory, and lanes."""
+"""estimate: α + cβ + cγ, a block's share of memory, and channels."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def test_block_is_what_one_copies() -> None:
     assert units(primitives(REDUCE, cluster(2, block=25.0))) == pytest.approx([62.0])
 
 
-def test_lanes_share_links_but_have_blocks_of_their_own() -> None:
+def test_channels_share_links_but_have_blocks_of_their_own() -> None:
     assert units(primitives(COPY, cluster(2, block=25.0), 2)) == pytest.approx([20.0])
     assert units(primitives(COPY, cluster(2, block=25.0), 8)) == pytest.approx([10.0])
     assert units(primitives(REDUCE, cluster(2, block=25.0), 8)) == pytest.approx([10.25])

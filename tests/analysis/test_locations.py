@@ -60,6 +60,6 @@ def test_hints_that_do_not_fit_a_number_are_left_out() -> None:
     plan = gather(4)
     label = np.zeros((len(plan), 9), np.int32)
     label[-1, 0] = (1 << 31) - 2
-    kin = np.full(len(plan), (1 << 31) - 2, np.int32)
+    chunk = np.full(len(plan), (1 << 31) - 2, np.int32)
     order = np.arange(len(plan), dtype=np.int32)
-    assert within_chunks(label, enforced(plan), order, kin) is None
+    assert within_chunks(label, enforced(plan), order, chunk) is None

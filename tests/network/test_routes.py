@@ -112,10 +112,10 @@ def test_schedules_keep_their_invariants(text: str) -> None:
         assume(False)
     src, dst = pairs(len(t))
     assume(len(src) > 0)
-    ways = set(zip(src.tolist(), dst.tolist(), strict=True))
+    joined = set(zip(src.tolist(), dst.tolist(), strict=True))
     lost = unreachable(t, src, dst)
-    ways -= set(zip(src[lost].tolist(), dst[lost].tolist(), strict=True))
-    lines = [f"    transfer({u}, {v}, 0, {u}, recv)" for u, v in sorted(ways)]
+    joined -= set(zip(src[lost].tolist(), dst[lost].tolist(), strict=True))
+    lines = [f"    transfer({u}, {v}, 0, {u}, recv)" for u, v in sorted(joined)]
     assume(lines)
     text = f'def ResCCLAlgo(nRanks={len(t)}, OpType="Allgather"):\n' + "\n".join(lines)
     program = transfer.parse(Source("p.rccl", text))
@@ -160,7 +160,7 @@ def test_pcie_switches_and_upi_exclude() -> None:
     assert found.bandwidth.tolist() == [16, 16, 16, 50, 16]
 
 
-def test_oversubscribed_uplinks_exclude_by_lane() -> None:
+def test_oversubscribed_uplinks_exclude_by_link() -> None:
     """Four NICs share two uplinks: two of them may climb at once, not three."""
     text = NODES.replace("2 * 2", "8 * 1").replace("(0,1)", "(0)")
     text += "define leaf = [((node1..node4) -> (10,2)), ((node5..node8) -> (10,2))]"

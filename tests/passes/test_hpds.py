@@ -92,8 +92,12 @@ def swapped(pipeline: Pipeline, a: int, b: int) -> Pipeline:
     return replace(pipeline, order=order)
 
 
+# All but those whose transfers depend on nothing.
+DEPENDENT = [name for name, program in SMALL.items() if len(depend(program).preds.index)]
+
+
 @SWEEP
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", DEPENDENT)
 def test_swapping_dependent_tasks_is_noticed(name: str, most: int) -> None:
     """check says no; so does sync, or the proofs, or nothing was changed after all."""
     pipeline = hpds(depend(SMALL[name]))

@@ -1,4 +1,4 @@
-"""Textbook programs, the road in single steps, and the verdict on a Plan."""
+"""Textbook programs, the passes one by one, and the verdict on a Plan."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def lowered(p: Program, transport: Transport = Transport.DIRECT) -> Primitives:
 
 
 def planned(p: Primitives, allocator: str = "connection", slots: int = 2) -> Plan:
-    """The rest of the road."""
+    """The rest of the passes."""
     return sync(allocate(place(p), allocator), "", slots)
 
 

@@ -118,8 +118,8 @@ def test_tiers_rails_and_links_between_nodes() -> None:
         "define interbandwidth = {switch => [((0), (0) >-> (8,1))]}\n"
     )
     assert "66 alike, each:" in texts(topology(_parsed(text)))
-    joint = texts(topology(site("heteccl-fig10")))
-    assert {"GPUs 0, 1 ↔ GPUs 0–3", "8 GB/s shared", "16 GB/s shared"} <= set(joint)
+    found = texts(topology(site("heteccl-fig10")))
+    assert {"GPUs 0, 1 ↔ GPUs 0–3", "8 GB/s shared", "16 GB/s shared"} <= set(found)
 
 
 def test_every_rail_has_its_nic() -> None:

@@ -1,4 +1,4 @@
-"""versus: the alternatives are what they say, proved, and simulated for the same call."""
+"""baselines: the alternatives are what they say, proved, and simulated for the same call."""
 
 from dataclasses import replace
 from pathlib import Path

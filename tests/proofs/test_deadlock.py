@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hccc.ir.primitives import Buffer, Guard, Operands, Primitives, Queues, Tran
 from hccc.passes.place import place
 from hccc.passes.reorder import reorder
 from hccc.passes.sync import sync
-from hccc.proofs.deadlock import deadlock
+from hccc.proofs.deadlock import SHOWN, deadlock
 from hccc.testing import Hang, Poison, exact_inputs, execute
 from hccc.testing.sabotage import changed, swapped_rows
 from tests.passes.textbook import SMALL, lowered, planned, ring_allgather
@@ -115,6 +116,21 @@ def test_the_message_names_the_circle() -> None:
     cyclic = hand_plan([[put], [back]], 2, posts=both, waits=[(1, 0), (0, 0)])
     with pytest.raises(UserError, match=r"rank 0 block 0 .* waits for rank 1 block 0"):
         deadlock(cyclic)
+
+
+@pytest.mark.parametrize("n", [2, 6, 9])
+def test_every_wait_of_the_message_is_one(n: int) -> None:
+    """Rank r waits for rank r - 1; of a large circle some ranks in a row are only counted."""
+    blocks = [[([(r, IN, 0)], [((r + 1) % n, OUT, 0)])] for r in range(n)]
+    posts, waits = [(r, (r + 1) % n, 0) for r in range(n)], [(r, 0) for r in range(n)]
+    with pytest.raises(UserError) as caught:
+        deadlock(hand_plan(blocks, n, posts=posts, waits=waits))
+    circle = caught.value.problem.message.partition(": ")[2].split(" waits for ")
+    more = [text for text in circle if "more" in text]
+    assert more == ([f"{n - SHOWN} more, of which the last"] if n > SHOWN else [])
+    ranks = [int(text.split()[1]) for text in circle if "more" not in text]
+    assert ranks[0] == ranks[-1] and len(set(ranks)) == min(n, SHOWN)
+    assert all(b == (a - 1) % n for a, b in pairwise(ranks[:-1]))
 
 
 def test_a_flag_that_nothing_raises_or_two_raise() -> None:

@@ -45,7 +45,7 @@ def goes_wrong(plan: Plan, seeds: int = 200) -> bool:
 
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", SMALL)
-def test_what_the_road_makes_has_none(name: str, transport: Transport) -> None:
+def test_what_is_compiled_has_none(name: str, transport: Transport) -> None:
     race(planned(lowered(SMALL[name], transport)))
 
 

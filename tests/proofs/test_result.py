@@ -35,7 +35,7 @@ def problem(plan: Plan) -> Problem:
 
 @pytest.mark.parametrize("transport", Transport)
 @pytest.mark.parametrize("name", SMALL)
-def test_what_the_road_makes_is_right(name: str, transport: Transport) -> None:
+def test_what_is_compiled_is_right(name: str, transport: Transport) -> None:
     result(planned(lowered(SMALL[name], transport)))
 
 

@@ -157,15 +157,15 @@ def test_hierarchical_mesh_allreduce(nodes: int, gpus: int, slow: float) -> None
     assert got.time == pytest.approx(max(within, between), rel=CLOSE)
 
 
-def test_lanes_share_links_and_divide_chunks() -> None:
-    """Four lanes move a quarter each, and together no faster than the link."""
+def test_channels_share_links_and_divide_chunks() -> None:
+    """Four channels move a quarter each, and together no faster than the link."""
     for channels in (1, 4):
         got = simulated(CHAIN.format(n=2), Request(64 << 20, micro_batch=GIB), channels=channels)
         assert got.time == pytest.approx(LINK.alpha + us(64 << 20, LINK.bandwidth), rel=CLOSE)
 
 
 def test_a_thread_block_moves_no_more_than_its_own_throughput() -> None:
-    """One block of 5 GB/s on a link of 50: ten lanes fill it."""
+    """One block of 5 GB/s on a link of 50: ten channels fill it."""
     device = Device(reduce=REDUCE, block=5.0)
     for channels, rate in ((1, 5.0), (4, 20.0), (10, 50.0), (20, 50.0)):
         got = simulated(
@@ -200,7 +200,7 @@ PAIR = "define node1 = 2\ndefine bandwidth = {mesh => [((0,1) -> 50)]}\n"
     ],
 )
 def test_a_cluster_says_what_a_launch_takes(text: str, channels: int, launch: float) -> None:
-    """One block a lane; then the same as without, and --launch goes before the cluster."""
+    """One block a channel; then the same as without, and --launch goes before the cluster."""
     options = Options(fuse="none", channels=channels, allocator="connection")
     plan = compile_text(Source("x", CHAIN.format(n=2)), options).plan
     machine = prepare(plan, cluster(text))

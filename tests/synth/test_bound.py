@@ -221,7 +221,7 @@ def test_no_partition_is_tighter(t: Topology) -> None:
 
 @SETTINGS
 @given(topologies, st.sampled_from([0, network_module.PAIRS]))
-def test_every_way_is_a_path_of_the_network(t: Topology, pairs: int) -> None:
+def test_every_route_is_a_path_of_the_network(t: Topology, pairs: int) -> None:
     """The network gives nothing less than the routes: same resources, no more latency."""
     assume(2 <= t.n_ranks <= 8)
     before, network_module.PAIRS = network_module.PAIRS, pairs
@@ -232,21 +232,21 @@ def test_every_way_is_a_path_of_the_network(t: Topology, pairs: int) -> None:
     n = t.n_ranks
     src, dst = (x.astype(np.int32) for x in np.divmod(np.arange(n * n), n))
     away = src != dst
-    ways = routes(t, src[away], dst[away])
+    found = routes(t, src[away], dst[away])
     for i, (u, v) in enumerate(zip(src[away].tolist(), dst[away].tolist(), strict=True)):
-        if ways.bandwidth[i] == 0:
+        if found.bandwidth[i] == 0:
             continue
-        used = ways.uses.row(i)
-        numbers, capacity = ways.resource[used], ways.capacity[used]
+        used = found.uses.row(i)
+        numbers, capacity = found.resource[used], found.capacity[used]
         allowed = np.isin(net.resource, numbers) | (net.resource < 0)
         g = nx.DiGraph()
         for a in np.flatnonzero(allowed).tolist():
             x, y = int(net.tail[a]), int(net.head[a])
             if any(z < n and z not in (u, v) for z in (x, y)):
-                continue  # a way passes no other rank
+                continue  # a route passes no other rank
             if not g.has_edge(x, y) or g[x][y]["weight"] > net.alpha[a]:
                 g.add_edge(x, y, weight=float(net.alpha[a]))
-        assert nx.dijkstra_path_length(g, u, v) <= ways.alpha[i] * (1 + 1e-9) + 1e-9
+        assert nx.dijkstra_path_length(g, u, v) <= found.alpha[i] * (1 + 1e-9) + 1e-9
         for number, c in zip(numbers.tolist(), capacity.tolist(), strict=True):
             mine = net.capacity[net.resource == number]
             assert (mine == c).all() or not len(mine)
@@ -266,7 +266,7 @@ def test_no_run_is_below_the_bound(
     try:
         plan = compile_program(program, Options(prove=False), t).plan
     except UserError as error:
-        assert error.problem.code == "E131"  # a transfer that the cluster has no way for
+        assert error.problem.code == "E131"  # a transfer that the cluster has no route for
         return
     machine = prepare(plan, t)
     size = data.draw(st.sampled_from([1 << 10, 1 << 16, 1 << 22]))
@@ -301,7 +301,7 @@ def test_a_thousand_ranks(op: OpType) -> None:
 
 
 def test_a_chain_of_switch_groups_is_as_slow_as_its_slowest() -> None:
-    """A way's α is its slowest group's: what lies on two of them does not wait for both."""
+    """A route's α is its slowest group's: what lies on two of them does not wait for both."""
     way = "switch => [((0), (1) >-> (1.0, 1, 0.7)), ((1), (0) >-> (1.0, 1, 0.7))]"
     t = cluster_of(f"define node1 = 2\ndefine bandwidth = {{{way}}}")
     assert bound(t, Collective(OpType.BROADCAST, 2, 1), 0).time == pytest.approx(0.7)

@@ -152,7 +152,7 @@ def test_any_uniform_cluster(nodes: int, gpus: int, nics: int) -> None:
             verify(ring(t, op, root=len(t) - 1))
 
 
-def test_lanes_fill_links_as_nccl_channels_do() -> None:
+def test_channels_fill_links_as_nccls_do() -> None:
     t = load("resccl-topo1")
     assert channels_of(t, circuits(t)) == 8  # 25 GB/s at 6.25 / 2 a block
     assert channels_of(load("dgx-h100"), circuits(load("dgx-h100"))) == 32

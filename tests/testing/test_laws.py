@@ -1,4 +1,4 @@
-"""The laws that hold for every program and every way down the road, on random programs.
+"""The laws that hold for every program and every way to compile it, on random programs.
 
 A few dozen examples always; `-m slow` runs thousands.
 """
@@ -102,7 +102,7 @@ RUN = st.tuples(
 
 
 @law(correct_programs(), options(), RUN, always=150, slow=1500)
-def test_any_way_down_the_road_gives_the_result(
+def test_any_options_give_the_result(
     program: Program, way: Options, how: tuple[int, int | None, str, bool, int]
 ) -> None:
     """Proved, and run: in place or not, any window, any interleaving, 1, 2 and 8 slots."""

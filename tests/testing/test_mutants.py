@@ -1,7 +1,7 @@
 """Sabotage of the compiler: flip one decision of a pass, and the proofs refuse what it makes.
 
-Each mutant is a pass with one piece of its source replaced, in the place of the original on the
-road. A battery of programs goes down it; the first error says what caught the mutant. `pytest -s`
+Each mutant is a pass with one piece of its source replaced, in the place of the original. A
+battery of programs is compiled; the first error says what caught the mutant. `pytest -s`
 prints the table. None may survive.
 """
 

@@ -44,7 +44,7 @@ def dumps(
     """
     _expressible(plan, in_place, op)
     blocks = operations(plan, in_place)
-    _reachable(plan, blocks, domain or plan.gpus_per_node)
+    _reachable(blocks, domain or plan.gpus_per_node)
     ranks: list[list[int]] = [[] for _ in range(plan.n_ranks)]
     for b, block in enumerate(blocks):
         if block.ops:
@@ -83,7 +83,7 @@ def _expressible(plan: Plan, in_place: bool, op: str) -> None:
         raise fail("E526", "the plan's name is not an identifier of at most 63 letters")
 
 
-def _reachable(plan: Plan, blocks: list[Block], domain: int) -> None:
+def _reachable(blocks: list[Block], domain: int) -> None:
     for block in blocks:
         for rank in sorted(block.touches):
             if rank // domain != block.rank // domain:

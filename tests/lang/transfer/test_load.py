@@ -204,7 +204,7 @@ def test_hundred_thousand_terms() -> None:
     assert steps("t(1" + " + 1" * 100_000 + ");") == [100_001]
 
 
-def test_many_variables_do_not_take_memory_by_the_lane() -> None:
+def test_many_variables_do_not_take_memory_by_the_iteration() -> None:
     body = "".join(f"        v{i} = i + {i}\n" for i in range(5000))
     p = program(
         HEADER + "    for i in range(2000):\n" + body + "    transfer(0, 1, v4999, 0, rrc)\n"
