@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from hccc.ir.topology import Topology
     from hccc.ir.transport import Transport
     from hccc.options import Options
-    from hccc.predict.simulation import Call, Sizes
+    from hccc.outputs import Written
+    from hccc.pictures.canvas import Picture
+    from hccc.predict.explanation import Explanation
+    from hccc.predict.simulation import Call, Simulation, Sizes
+    from hccc.proofs.proof import Proof
 
 _HOME = {
     **dict.fromkeys(
@@ -48,22 +52,32 @@ _HOME = {
     "Topology": "hccc.ir.topology",
     "Transport": "hccc.ir.transport",
     "Options": "hccc.options",
+    "Written": "hccc.outputs",
+    "Picture": "hccc.pictures.canvas",
+    "Explanation": "hccc.predict.explanation",
+    "Proof": "hccc.proofs.proof",
+    "Simulation": "hccc.predict.simulation",
     "Call": "hccc.predict.simulation",
     "Sizes": "hccc.predict.simulation",
 }
 __all__ = [
-    "Call", "Compiled", "Options", "Plan", "Problem", "Program", "Sizes", "Source", "Topology",
-    "Transport", "UserError", "__version__", "check", "compile", "draw", "explain",
-    "load_cluster", "show", "simulate", "write",
+    "Call", "Compiled", "Explanation", "Options", "Picture", "Plan", "Problem", "Program",
+    "Proof", "Simulation", "Sizes", "Source", "Topology", "Transport", "UserError", "Written",
+    "__version__", "check", "compile", "draw", "explain", "load_cluster", "show", "simulate",
+    "write",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
+def _load(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'hccc' has no attribute {name!r}")
     value: object = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # or any name would pass a type checker
+    __getattr__ = _load
 
 
 def __dir__() -> list[str]:

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hccc import driver, inputs, outputs
-from hccc.diagnostics import Source
+from hccc.diagnostics import Source, fail
 from hccc.driver import Compiled, OnPass, OnPhase
+from hccc.ir import plan_check
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
-from hccc.options import Options
+from hccc.options import Options, check_integer
 from hccc.outputs import Written
 from hccc.proofs.prove import check_plan
 
@@ -76,6 +77,8 @@ def compile(
     """
     topology = _topology(cluster)
     if isinstance(algorithm, Program):
+        if reschedule:
+            raise fail("E416", "reschedule: a Program always is", help="it is for MSCCL XML")
         return driver.compile_program(
             algorithm, options, topology, on_phase=on_phase, on_pass=on_pass
         )
@@ -102,10 +105,12 @@ def check(
     Raises:
         UserError: the first proof that fails, or anything wrong with what is given.
     """
-    if isinstance(algorithm, Plan):
-        return Compiled(algorithm, check_plan(algorithm))
-    if isinstance(algorithm, Compiled):
-        compiled = replace(algorithm, proofs=check_plan(algorithm.plan))
+    if isinstance(algorithm, Plan | Compiled):
+        if cluster is not None or reschedule:
+            raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
+        compiled = Compiled(algorithm) if isinstance(algorithm, Plan) else algorithm
+        on_phase("Proof")
+        compiled = replace(compiled, proofs=check_plan(compiled.plan))
     else:
         proved = replace(options or Options(), prove=True)
         compiled = compile(
@@ -139,10 +144,13 @@ def simulate(
     Raises:
         UserError: E424 without a cluster; whatever cannot be simulated.
     """
-    from hccc.predict.simulation import Call, simulate_sizes
+    from hccc.predict.simulation import Call, Sizes, simulate_sizes
 
+    if isinstance(sizes, Sequence | Sizes) and not isinstance(sizes, str):
+        each = sizes
+    else:
+        each = [check_integer("size", sizes, 0, None)]
     compiled, where = _simulated(algorithm, cluster, options, on_phase)
-    each = (sizes,) if isinstance(sizes, int) else sizes
     baselines = options or Options() if vs else None
     return simulate_sizes(compiled, where, each, call or Call(), baselines, on_phase)
 
@@ -163,6 +171,7 @@ def explain(
     from hccc.predict import explanation
     from hccc.predict.simulation import Call
 
+    size = check_integer("size", size, 0, None)
     compiled, where = _simulated(algorithm, cluster, options, on_phase)
     request = (call or Call()).settled(compiled.plan, where, size)
     return explanation.explain(compiled, where, request, options, on_phase)
@@ -225,7 +234,7 @@ def draw(
 
     paths = [None if path is None else Path(path) for path in (output, trace)]
     wanted = page.ShowOptions(paths[0], what, size, paths[1])
-    wanted.check()
+    wanted.check(*_files(subject), *_files(cluster))
     drawn = _drawn(subject, cluster, options, on_phase)
     if isinstance(drawn, Topology):
         return page.show_cluster(drawn, wanted)
@@ -241,10 +250,13 @@ def write(
 ) -> Written:
     """Writes the directory of kernels, whole or not at all; only files that differ are touched.
 
+    What is not proved yet is proved first.
+
     targets: any of `cuda`, `hip`, `cpu`; all without.
 
     Raises:
-        UserError: the place is taken by something else, or cannot be written.
+        UserError: E410 for another target; the first proof that fails; the place is taken by
+            something else, or cannot be written.
     """
     return outputs.write(compiled, Path(directory), targets, on_phase)
 
@@ -260,9 +272,19 @@ def load_cluster(cluster: str | Path | Source) -> Topology:
 
 
 def _source(given: str | Path | Source) -> Path | Source:
+    if given == "":
+        raise fail("E401", "an empty path is no file")
     if isinstance(given, str) and "\n" in given:
         return Source("<text>", given)
     return given if isinstance(given, Source) else Path(given)
+
+
+def _files(*given: object) -> list[Path]:
+    """Those of what is given that are files."""
+    return [
+        Path(one) for one in given
+        if isinstance(one, Path) or (isinstance(one, str) and "\n" not in one)
+    ]  # fmt: skip
 
 
 def _topology(cluster: Cluster | None) -> Topology | None:
@@ -278,6 +300,7 @@ def _compiled(
         case Compiled():
             return given
         case Plan():
+            plan_check.check(given)
             return Compiled(given)
         case _:
             return compile(given, options, cluster=cluster, on_phase=on_phase)

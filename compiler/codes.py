@@ -53,8 +53,10 @@ TABLE = (
          "function that there is."),
     Code("E014", "A value is of the wrong kind: a string for a number, or `recv` or `rrc` where "
          "they cannot stand."),
-    Code("E015", "A function of the program's own is defined twice, returns nothing, or does more "
-         "than compute a value.", "A function is assignments, and a `return` at its end."),
+    Code("E015", "A function of the program's own is not one: a name is defined twice, it calls "
+         "itself, returns nothing, or does more than compute a value.",
+         "A function is assignments, and a `return` at its end."),
+    Code("E016", "An assignment has more or fewer values than variables."),
     Code("E030", "The text breaks the grammar of the cluster language."),
     Code("E031", "A character, a number or a string is not one of the cluster language."),
     Code("E032", "A bracket is never closed, closes nothing, or closes another kind."),
@@ -73,7 +75,7 @@ TABLE = (
     Code("E108", "A transfer's step is out of range."),
     Code("E109", "A collective that reduces nothing has a transfer with `rrc`.", "Use `recv`."),
     Code("E110", "A number is divided by zero."),
-    Code("E111", "An exponent is negative, or a power too large."),
+    Code("E111", "An exponent is negative, or a shift not by 0 to 63 bits."),
     Code("E112", "A program makes too many transfers."),
     Code("E113", "A loop that carries a variable makes too many iterations.",
          "Compute the variable from the loop variables."),

@@ -57,6 +57,18 @@ def provenance_facts(plan: Plan) -> Facts:
     }
 
 
+def made_by(plan: Plan) -> str | None:
+    """How the Plan was made, in a line; None where its file does not tell."""
+    made = plan.provenance
+    if made is None:
+        return None
+    given = ((f"--{name.replace('_', '-')}", value) for name, value in made.options.items())
+    options = [flag if value is True else f"{flag} {value}" for flag, value in given]
+    on = f" for {made.cluster.name}" if made.cluster else ""
+    scheduled = f", scheduled by {made.scheduler}" if made.scheduler else ""
+    return f"by hccc {made.version}{on}{scheduled}: {' '.join(options) or 'default options'}"
+
+
 def compiled_facts(compiled: Compiled) -> Facts:
     """Everything known about a compilation."""
     facts = plan_facts(compiled.plan)

@@ -133,6 +133,9 @@ def load(
     kind = Kind.PLAN if kernels else kind_of(text.text, text.name)
     if reschedule:
         return _rescheduled(text, options, topology, on_phase, on_pass)
+    if kind is Kind.CLUSTER:
+        help = "`hccc show` draws it; give a program, and this to --cluster"
+        raise fail("E416", f"{text.name} is a cluster, and no algorithm", help=help)
     if kind not in (Kind.PLAN, Kind.XML):
         return driver.compile_text(text, options, topology, on_phase=on_phase, on_pass=on_pass)
     seconds: dict[str, float] = {}
@@ -184,9 +187,8 @@ def _rescheduled(
 ) -> Compiled:
     """MSCCL XML, proved as it is, raised to a program, compiled like any other."""
     if kind_of(text.text, text.name) is not Kind.XML:
-        raise fail(
-            "E416", f"--reschedule: {text.name} is not MSCCL XML", help="programs always are"
-        )
+        help = "compile its program again" if text.text.lstrip()[:1] == "{" else "leave it out"
+        raise fail("E416", f"--reschedule: {text.name} is not MSCCL XML", help=help)
     before, _ = import_msccl(text)
     check_plan(before)
     after = driver.compile_program(

@@ -6,11 +6,13 @@ plan file says which were given (`ir/provenance`). Nothing here takes long to im
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from contextlib import suppress
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any
 
-from hccc.diagnostics import fail
+from hccc.diagnostics import UserError, fail
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import Transport
 
@@ -68,7 +70,7 @@ class Options:
     )
     warps: int | None = _number(None, 1, MAX_WARPS, "Per block, instead of the program's nWarps.")
     max_blocks: int | None = _number(
-        None, 1, None, "Most thread blocks of a rank, over all channels."
+        None, 1, None, "Most thread blocks of a rank, over all channels; each channel keeps one."
     )
     verify_each: bool = field(
         default=False, metadata={"help": "Check the invariants after every pass."}
@@ -78,11 +80,10 @@ class Options:
     def __post_init__(self) -> None:
         for option in fields(self):
             value, name = getattr(self, option.name), option.name.replace("_", "-")
-            text = value.name.lower() if isinstance(value, Transport) else value
-            if (choices := option.metadata.get("choices")) and text not in choices:
-                raise fail("E410", f"--{name} {text!r} is not one of {', '.join(choices)}")
-            if limits := option.metadata.get("range"):
-                _check_range(name, value, *limits)
+            if choices := option.metadata.get("choices"):
+                _check_choice(name, value, choices, type(option.default))
+            if (limits := option.metadata.get("range")) and value is not None:
+                check_integer(f"--{name}", value, *limits)
         if self.slots & (self.slots - 1):
             raise fail("E410", f"--slots {self.slots} is not a power of two")
 
@@ -97,12 +98,13 @@ class Options:
 
     @staticmethod
     def from_text(chosen: Mapping[str, str | int | bool]) -> Options:
-        """The options that `as_text` gave, as far as this hccc knows them."""
-        known = {option.name for option in selectable()}
-        kept: dict[str, Any] = {name: v for name, v in chosen.items() if name in known}
-        if "transport" in kept:
-            kept["transport"] = Transport[str(kept["transport"]).upper()]
-        return Options(**kept)
+        """The options that `as_text` gave, as far as this hccc knows them and their values."""
+        known = Options()
+        for option in selectable():
+            if option.name in chosen:
+                with suppress(UserError, KeyError):
+                    known = replace(known, **{option.name: _value(option, chosen[option.name])})
+        return known
 
 
 def selectable() -> list[Field[Any]]:
@@ -110,7 +112,25 @@ def selectable() -> list[Field[Any]]:
     return [option for option in fields(Options) if "help" in option.metadata]
 
 
-def _check_range(name: str, value: int | None, least: int, most: int | None) -> None:
-    if value is not None and not (least <= value and (most is None or value <= most)):
-        limits = f"{least} or more" if most is None else f"{least} to {most}"
-        raise fail("E410", f"--{name} {value} is not {limits}")
+def _value(option: Field[Any], text: str | int | bool) -> Any:
+    """What stands in a plan file, as the option has it. Raises KeyError for no transport."""
+    return Transport[str(text).upper()] if option.name == "transport" else text
+
+
+def check_integer(name: str, value: object, least: int, most: int | None) -> int:
+    """`value` as an int. Raises UserError E410 for what is none, or out of range."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise fail("E410", f"{name} {value!r} is not an integer") from None
+    if isinstance(value, bool) or number < least or (most is not None and number > most):
+        limits = f"{least:,} or more" if most is None else f"{least:,} to {most:,}"
+        raise fail("E410", f"{name} {value!r} is not {limits}")
+    return number
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...], kind: type) -> None:
+    text = value.name.lower() if isinstance(value, Transport) else value
+    if not isinstance(value, kind) or text not in choices:
+        help = "Transport.DIRECT or Transport.STAGED" if kind is Transport else None
+        raise fail("E410", f"--{name} {text!r} is not one of {', '.join(choices)}", help=help)

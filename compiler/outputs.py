@@ -26,7 +26,9 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
+from hccc.proofs.prove import check_plan
 
+PROVED = {"deadlock", "race", "result"}  # of every plan that kernels are written of
 Lines = Callable[[Compiled, XmlOptions], Iterable[str]]
 
 
@@ -104,14 +106,27 @@ def write(
     targets: any of cuda, hip, cpu; all without.
 
     Raises:
-        UserError: the place is taken, or cannot be written (`emit/directory`).
+        UserError: E410 for another target; the place is taken, or cannot be written
+            (`emit/directory`); a proof that was not made yet fails.
     """
     seconds: dict[str, float] = {}
+    if not {proof.name for proof in compiled.proofs} >= PROVED:
+        with timed("Proof", seconds, on_phase):
+            check_plan(compiled.plan)
     with timed("Emission", seconds, on_phase):
-        chosen = [target for target in TARGETS if not targets or target.name in targets]
+        chosen = _targets(targets)
         files = kernels(compiled.plan, chosen)
         directory.write(output, files)
     return Written({name: len(text.encode()) for name, text in files.items()}, seconds)
+
+
+def _targets(names: Sequence[str]) -> list[Target]:
+    """The targets of these names; all without. Raises UserError E410 for another."""
+    wanted = {names} if isinstance(names, str) else set(names)
+    known = [target.name for target in TARGETS]
+    for name in sorted(wanted.difference(known)):
+        raise fail("E410", f"target {name!r} is not one of {', '.join(known)}")
+    return [target for target in TARGETS if not wanted or target.name in wanted]
 
 
 @interruptible

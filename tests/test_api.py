@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 import hccc
+from hccc.ir import plan_json
 from hccc.options import Options
 from hccc.predict.simulation import Sizes
+from hccc.testing.sabotage import without_wait
 from tests.cli.commandline import environment
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +37,7 @@ def test_all_names_are_there() -> None:
         assert getattr(hccc, name) is not None
     assert set(hccc.__all__) == set(dir(hccc))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = hccc.nothing
+        hccc._load("nothing")
 
 
 def test_importing_takes_nothing_heavy() -> None:
@@ -112,6 +115,44 @@ def test_a_plan_and_xml_go_in_too() -> None:
     assert hccc.compile(XML, reschedule=True).program is not None
 
 
+def test_what_is_written_is_proved(tmp_path: Path) -> None:
+    """A plan with a wait taken away races: it is not written, proved before or not."""
+    unproved = hccc.compile(RING, Options(prove=False))
+    assert {proof.name for proof in unproved.proofs} == {"program"}
+    broken = replace(unproved, plan=without_wait(unproved.plan, 0))
+    with pytest.raises(hccc.UserError, match="E3"):
+        hccc.write(broken, tmp_path / "kernels")
+    assert not (tmp_path / "kernels").exists()
+    written = hccc.write(unproved, tmp_path / "kernels", ["cpu"]).files
+    assert not [name for name in written if name.endswith((".cu", ".hip"))]
+
+
+def test_drawing_writes_over_nothing_that_is_read(tmp_path: Path) -> None:
+    algorithm, site = tmp_path / "ring.rccl", tmp_path / "dgx.cluster"
+    algorithm.write_text(RING.read_text())
+    site.write_text(DGX.read_text())
+    kernels = tmp_path / "kernels"
+    hccc.write(hccc.compile(algorithm), kernels, ["cpu"])
+    for subject, trace in (
+        (algorithm, algorithm), (algorithm, site), (kernels, kernels / "plan.json"),
+    ):  # fmt: skip
+        before = trace.read_bytes()
+        with pytest.raises(hccc.UserError, match="read, too"):
+            hccc.draw(subject, None, trace=trace, cluster=site)
+        assert trace.read_bytes() == before
+
+
+def test_a_plan_file_may_tell_of_options_that_there_are_not(tmp_path: Path) -> None:
+    """Provenance is told, and never believed."""
+    path = tmp_path / "plan.json"
+    plan = json.loads(plan_json.dumps(hccc.compile(RING, cluster=DGX).plan))
+    for options in ({"channels": "x"}, {"transport": "foo"}, {"slots": 3}, {"scheduler": "zzz"}):
+        plan["provenance"]["options"] = options
+        path.write_text(json.dumps(plan))
+        assert "<svg" in hccc.show(path, "timeline", size=1 << 16).svg
+        assert hccc.explain(path, 1 << 16).text()
+
+
 def made(**changes: Any) -> hccc.Program:
     """A Program that breaks what every Program must keep."""
     program = hccc.compile(TEXT).program
@@ -136,6 +177,25 @@ def made(**changes: Any) -> hccc.Program:
         (lambda: hccc.draw(RING, None), "E415"),
         (lambda: hccc.compile(made(name="x; rm -r y")), "E206"),
         (lambda: hccc.compile(made(channels=0)), "E206"),
+        (lambda: hccc.compile(""), "E401"),
+        (lambda: hccc.compile(made(), reschedule=True), "E416"),
+        (lambda: hccc.check(hccc.compile(RING), cluster="nowhere"), "E416"),
+        (lambda: hccc.compile(DGX), "E416"),
+        (lambda: hccc.Call(window=-1), "E410"),
+        (lambda: hccc.Call(micro_batch=-1), "E410"),
+        (lambda: hccc.Call(protocol="XX"), "E410"),
+        (lambda: hccc.Call(contention=-1), "E410"),
+        (lambda: hccc.simulate(RING, -5, cluster=DGX), "E410"),
+        (lambda: hccc.simulate(RING, [1.5], cluster=DGX), "E410"),  # type: ignore[list-item]
+        (lambda: hccc.simulate(RING, "1M", cluster=DGX), "E410"),  # type: ignore[arg-type]
+        (lambda: hccc.explain(RING, -1, cluster=DGX), "E410"),
+        (lambda: hccc.show(RING, "timeline", size=-3, cluster=DGX), "E410"),
+        (lambda: hccc.show(RING, "timelin"), "E410"),
+        (lambda: hccc.draw(RING, "x.svg", "nonsense"), "E410"),
+        (lambda: hccc.write(hccc.compile(RING), "x", ["gpu"]), "E410"),
+        (lambda: Options(transport="staged"), "E410"),  # type: ignore[arg-type]
+        (lambda: Options(channels=2.0), "E410"),  # type: ignore[arg-type]
+        (lambda: Options(channels=True), "E410"),
         (lambda: Options(channels=65), "E410"),
         (lambda: Options(fuse="everything"), "E410"),
     ],

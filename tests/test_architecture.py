@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
        "options", "proofs"},
-    "outputs": BELOW | {"driver", "emit", "inputs", "interop", "interruptible"},
+    "outputs": BELOW | {"driver", "emit", "inputs", "interop", "interruptible", "proofs"},
     "facts": BELOW | {"driver", "proofs"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW

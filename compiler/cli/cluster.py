@@ -9,6 +9,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import HELP, json_option
+from hccc.cli.types import File
 
 if TYPE_CHECKING:
     from hccc.ir.topology import Topology
@@ -43,7 +44,7 @@ def list_clusters(as_json: bool) -> None:
 
 
 @cluster.command("show")
-@click.argument("name", type=click.Path(path_type=Path), metavar="NAME")
+@click.argument("name", type=File(), metavar="NAME")
 def show_cluster(name: Path) -> None:
     """Print the cluster file NAME; `hccc show NAME -o cluster.svg` draws it."""
     from hccc.lang.cluster import load

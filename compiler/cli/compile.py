@@ -11,12 +11,15 @@ import click
 from hccc.cli import report
 from hccc.cli.options import (
     CALLS,
+    PROTOCOLS,
     algorithm_argument,
     chosen,
     compile_options,
+    given,
     load,
+    refuse,
 )
-from hccc.cli.types import Words
+from hccc.cli.types import File, Words
 from hccc.diagnostics import fail
 from hccc.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=File(),
     help="Directory to write; with --emit the file, `-` for stdout.",
 )
 @click.option("--target", type=Words(TARGETS), default="all", help="Any of cuda,hip,cpu, or all.")
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--protocol",
-    type=click.Choice(["Simple", "LL", "LL128"]),
+    type=click.Choice(PROTOCOLS),
     default="Simple",
     help="Of msccl-xml: its FIFOs bound the message size.",
 )
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
 @click.option(
     "--report",
     "page",
-    type=click.Path(path_type=Path),
+    type=File(),
     metavar="FILE",
     help="Also write a page of pictures and figures (.html).",
 )
@@ -80,6 +83,7 @@ def compile_command(
         raise fail("E415", "say where to: -o DIR, or --emit", help=help)
     if emit is None and str(output) == "-":
         raise fail("E415", "-o -: kernels are a directory, which stdout is not", help="-o DIR")
+    _check_unused(emit)
     _check_places(algorithm, output, emit, page, options["cluster"])
     how = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
     with report.progress() as on_phase:
@@ -105,6 +109,18 @@ def compile_command(
         report.phases({**compiled.seconds, **written.seconds})
 
 
+def _check_unused(emit: str | None) -> None:
+    """Refuses options of an output that is not the one asked for."""
+    if emit != "msccl-xml":
+        refuse(given("dialect", "protocol"), "it is of --emit=msccl-xml", "leave it out")
+    if emit not in ("msccl-xml", "mscclpp-json"):
+        refuse(given("calls"), "it is of --emit=msccl-xml and mscclpp-json", "leave it out")
+    if emit:
+        why = f"--emit={emit} writes no directory of kernels"
+        refuse(given("target"), why, "leave it out")
+        refuse(["json"] if given("as_json") else [], f"--emit={emit} is no report", "leave it out")
+
+
 def _check_places(
     algorithm: Path, output: Path | None, emit: str | None, page: Path | None, cluster: Path | None
 ) -> None:
@@ -117,8 +133,11 @@ def _check_places(
         return
     if page.suffix.lower() != ".html":
         raise fail("E433", f"--report {page}: not .html", help="a report is a page: out.html")
-    if page.parent != output:  # a directory of kernels may become its directory
-        check_place(page, algorithm, cluster)
+    place = None if output is None or str(output) == "-" else output.resolve()
+    if place == page.resolve():
+        raise fail("E415", f"-o and --report are both {page}", help="give two names")
+    if emit or place != page.resolve().parent or page.exists():
+        check_place(page, algorithm, cluster)  # else the directory of kernels is its directory
 
 
 def _emit(

@@ -25,7 +25,8 @@ from hccc import __version__
 from hccc.diagnostics import Problem, UserError
 
 EXIT_USER, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
-_USAGE = {"E400", "E410", "E415", "E416", "E418"}  # what is wrong is the command line itself
+# What is wrong is the command line itself.
+_USAGE = {"E400", "E410", "E415", "E416", "E418", "E424", "E433", "E434"}
 _CLOSE = 0.75  # how alike an option has to be to be suggested
 
 
@@ -37,7 +38,10 @@ class DefaultGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Puts the default command in front of arguments that name none."""
         if args and args[0] == "help" and not Path("help").exists():
-            args = [*args[1:2], "--help"]
+            if args[1:] and args[1] not in self.commands:
+                self._mistyped(ctx, args[1])
+                raise click.UsageError(f"no command {args[1]!r}", ctx)
+            args = [*args[1:3], "--help"]
         known = {*self.commands, "-h", "--help", "--version"}
         if args and args[0] not in known:
             self._mistyped(ctx, args[0])
@@ -67,7 +71,8 @@ def open_streams() -> None:
 def execute(group: click.Group, argv: Sequence[str]) -> int:
     """Runs the command line `argv`; returns the exit code and never raises."""
     try:
-        return _outcome(group, argv, "--json" in argv)
+        options = argv[: argv.index("--")] if "--" in argv else argv
+        return _outcome(group, argv, "--json" in options)
     except OSError:  # stdout can be written no more, and neither can what was to tell why
         return EXIT_USER
     finally:

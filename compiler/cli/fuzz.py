@@ -13,7 +13,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES, json_option
-from hccc.cli.types import Duration, Words
+from hccc.cli.types import Duration, File, Words
 from hccc.diagnostics import fail
 from hccc.facts import Facts
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Attack hccc, or one ALGO, with random programs and runs.")
-@click.argument("algorithm", type=click.Path(path_type=Path), metavar="[ALGO]", required=False)
+@click.argument("algorithm", type=File(), metavar="[ALGO]", required=False)
 @click.option("--collective", type=Words(COLLECTIVES), help="Random programs of this one only.")
 @click.option("--examples", type=click.IntRange(1), help="How many; 1,000 without --time.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same examples.")
@@ -72,7 +72,7 @@ def run(wanted: FuzzOptions, as_json: bool) -> bool:
         raise fail("E456", f"fuzzing needs {error.name}", help="pip install 'hccc[test]'") from None
 
     subject = _subject(wanted)
-    with _progress(wanted) as on_round:
+    with _progress() as on_round:
         tally = laws.fuzz(
             subject,
             examples=wanted.examples,
@@ -111,7 +111,7 @@ def _subject(wanted: FuzzOptions) -> Program | OpType | None:
 
 
 @contextmanager
-def _progress(wanted: FuzzOptions) -> Iterator[OnRound]:
+def _progress() -> Iterator[OnRound]:
     """A status line on stderr while it is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -145,7 +145,7 @@ def _tell(tally: Tally, wanted: FuzzOptions) -> None:
         return
     finding = tally.finding
     print(f"# after {_counts(tally)}: the law of the {finding.law} is broken")
-    for line in (*finding.reason.splitlines(), *([finding.way] if finding.way else [])):
+    for line in (*finding.reason.splitlines(), *([finding.options] if finding.options else [])):
         print(f"# {line}")
     print(f"# replay: {replay(finding, wanted)}")
     print(finding.lines(), end="")
@@ -156,7 +156,7 @@ def _facts(tally: Tally, wanted: FuzzOptions) -> Facts:
     found |= {"seed": wanted.seed, "finding": None}
     if f := tally.finding:
         found["finding"] = {
-            "law": f.law, "reason": f.reason, "way": f.way, "program": f.lines(),
+            "law": f.law, "reason": f.reason, "options": f.options, "program": f.lines(),
             "replay": replay(f, wanted),
         }  # fmt: skip
     return found

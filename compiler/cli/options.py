@@ -7,7 +7,7 @@ need it, so that `hccc --help` answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from hccc.cli.types import MicroBatch, Number, Size
+from hccc.cli.types import File, MicroBatch, Number, Size
 from hccc.diagnostics import Source, fail
 from hccc.ir.transport import Transport
 from hccc.options import PASSES, Options, selectable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hccc.ir.topology import Topology
     from hccc.predict.simulation import Call
 
+PROTOCOLS = ("Simple", "LL", "LL128")
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
 COLLECTIVES = (
     "allgather", "allreduce", "reducescatter", "broadcast", "reduce", "gather", "scatter",
@@ -37,14 +38,14 @@ time_phases_option = click.option(
     "--time-phases", is_flag=True, help="Print the time of each phase on stderr."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
-algorithm_argument = click.argument("algorithm", type=click.Path(path_type=Path), metavar="ALGO")
+algorithm_argument = click.argument("algorithm", type=File(), metavar="ALGO")
 _MORE = {
     "reschedule": click.option(
         "--reschedule", is_flag=True, help="Raise MSCCL XML to a program and schedule that."
     ),
     "cluster": click.option(
         "--cluster",
-        type=click.Path(path_type=Path),
+        type=File(),
         metavar="FILE",
         help="Schedule for this .cluster instead of what the program's header describes.",
     ),
@@ -70,8 +71,7 @@ def _click_option(name: str, default: Any, metadata: Any) -> Callable[[Any], Any
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The options that every command takes. given: those on the command line that change how a
-    Plan is made; reads: where a cluster comes from."""
+    """The options of `compile_options`. given: the names of those on the command line."""
 
     options: Options
     cluster: Path | None
@@ -89,7 +89,7 @@ class Chosen:
 
 
 def compile_options(command: Command) -> Command:
-    """The options that every command takes."""
+    """The options of a compilation."""
     own = [_click_option(f.name, f.default, f.metadata) for f in selectable()]
     for option in reversed([*own, *_MORE.values(), time_phases_option, json_option]):
         command = option(command)
@@ -127,7 +127,7 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
     click.option("--in-place", is_flag=True, help="Calls in place."),
     click.option(
         "--protocol",
-        type=click.Choice(["Simple", "LL", "LL128"]),
+        type=click.Choice(PROTOCOLS),
         default="Simple",
         help="Flags beside the data, or in every 16 or 128 bytes.",
     ),
@@ -165,16 +165,31 @@ def call(options: Mapping[str, Any]) -> Call:
 
 
 def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
-    """The options of `compile_options` out of a command's, as values."""
+    """The options of `compile_options` out of a command's, as values.
+
+    Raises:
+        UserError: E415 where stdin would be read twice.
+    """
+    if "-" == str(options["cluster"]) == str(click.get_current_context().params["algorithm"]):
+        raise fail("E415", "`-` is given twice, and stdin is read once", help="give a file")
     own = {f.name: options[f.name] for f in selectable()}
     own["transport"] = Transport[own["transport"].upper()]
-    source = click.get_current_context().get_parameter_source
-    names = [n for n in (*own, "cluster") if n != "verify_each"]
-    given = tuple(n for n in names if source(n) is not ParameterSource.DEFAULT)
     return Chosen(
         Options(**own, prove=prove), options["cluster"], options["reschedule"],
-        options["print_after"], given,
+        options["print_after"], given(*own, "cluster", "print_after"),
     )  # fmt: skip
+
+
+def given(*names: str) -> tuple[str, ...]:
+    """Those of these options that are on the command line."""
+    source = click.get_current_context().get_parameter_source
+    return tuple(name for name in names if source(name) is not ParameterSource.DEFAULT)
+
+
+def refuse(names: Iterable[str], why: str, help: str) -> None:
+    """Refuses options that somebody gave and that would be ignored. Raises UserError E416."""
+    if shown := ", ".join(f"--{name.replace('_', '-')}" for name in sorted(names)):
+        raise fail("E416", f"{shown} has no effect: {why}", help=help)
 
 
 def load(
@@ -198,11 +213,14 @@ def load(
             for line in outputs.lines(ir):
                 click.echo(line, err=True)
 
-    given = algorithm if isinstance(algorithm, Source) else inputs.opened(algorithm)
-    if inputs.is_compiled(given) and not how.reschedule:
-        _check_unused([n for n in how.given if not (simulated and n == "cluster")], algorithm)
+    opened = algorithm if isinstance(algorithm, Source) else inputs.opened(algorithm)
+    if inputs.is_compiled(opened) and not how.reschedule:
+        unused = [name for name in how.given if not (simulated and name == "cluster")]
+        place = algorithm if isinstance(algorithm, Path) else algorithm.name
+        help = "give it when you compile the program"
+        refuse(unused, f"{place} is compiled already", help)
     compiled = (api.check if checked else api.compile)(
-        given, how.options, cluster=topology,
+        opened, how.options, cluster=topology,
         reschedule=how.reschedule, on_phase=on_phase, on_pass=on_pass,
     )  # fmt: skip
     report.warnings(compiled.warnings)
@@ -217,14 +235,6 @@ def load_simulated(
     from hccc.inputs import opened
     from hccc.predict.simulation import check_cluster
 
-    given, topology = opened(algorithm), how.load_cluster()
-    check_cluster(given, topology)
-    return load(given, how, topology, on_phase, simulated=True), topology
-
-
-def _check_unused(given: list[str], algorithm: Path | Source) -> None:
-    """Refuses options that a compiled input leaves nothing to choose for."""
-    if names := ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given)):
-        place = algorithm if isinstance(algorithm, Path) else algorithm.name
-        help = "give it when you compile the program"
-        raise fail("E416", f"{names} has no effect: {place} is compiled already", help=help)
+    found, topology = opened(algorithm), how.load_cluster()
+    check_cluster(found, topology)
+    return load(found, how, topology, on_phase, simulated=True), topology

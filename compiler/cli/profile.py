@@ -9,15 +9,13 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import json_option
-from hccc.cli.types import Duration, Words
+from hccc.cli.types import Duration, File, Words
 from hccc.diagnostics import fail
 from hccc.options import TARGETS
 
 
 @click.command(short_help="Measure this machine into a .cluster.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of stdout."
-)
+@click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
 @click.option(
     "--device", "devices", type=Words(TARGETS), help="Any of cpu,cuda,hip. [default: those present]"
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hccc import __version__
 from hccc.diagnostics import Problem
-from hccc.facts import compiled_facts, figures, title
+from hccc.facts import compiled_facts, figures, made_by, title
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
@@ -75,10 +75,9 @@ def proofs(compiled: Compiled) -> None:
     print(f"{title(compiled.plan)}{of}")
     changes(compiled)
     rows = [(proof.name, proof.claim, figures(proof)) for proof in compiled.proofs]
-    if compiled.directory and (made := compiled.plan.provenance):
-        options = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in made.options.items())
-        on = f" for {made.cluster.name}" if made.cluster else ""
-        rows.append(("made", f"by hccc {made.version}{on}", options or "default options"))
+    if compiled.program is None and (made := made_by(compiled.plan)):
+        how, _, options = made.partition(": ")
+        rows.append(("made", how, options))
     if compiled.sources:
         claim = f"{compiled.sources.files:,} files are what this plan emits"
         rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))

@@ -16,7 +16,7 @@ from hccc.cli.options import (
     load,
     size_options,
 )
-from hccc.cli.types import Size, Words
+from hccc.cli.types import Number, Size, Words
 from hccc.dtypes import ALIASES, NAMES, OPS
 
 
@@ -40,7 +40,7 @@ from hccc.dtypes import ALIASES, NAMES, OPS
 @click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
 @click.option("--workers", type=click.IntRange(0), default=0, help="CPU threads; 0: as useful.")
-@click.option("--timeout", type=click.FloatRange(0.001), default=30.0, help="Seconds a wait has.")
+@click.option("--timeout", type=Number(0.001, 86_400), default=30.0, help="Seconds a wait has.")
 @compile_options
 def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hccc.cli import report
-from hccc.cli.options import chosen, compile_options, load
-from hccc.cli.types import Size
+from hccc.cli.options import chosen, compile_options, given, load, refuse
+from hccc.cli.types import File, Size
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.ir.topology import Topology
 
-WHATS = ("topology", "dag", "pipeline", "timeline")
+WHATS = ("topology", "dag", "pipeline", "timeline")  # of pictures/page, which loads slowly
 
 
 @click.command(short_help="Draw ALGO, a plan or a cluster.")
-@click.argument("algorithm", type=click.Path(path_type=Path), metavar="ALGO|PLAN|CLUSTER")
+@click.argument("algorithm", type=File(), metavar="ALGO|PLAN|CLUSTER")
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=File(),
     help="out.svg, out.png, or out.html with everything.",
 )
 @click.option("--what", type=click.Choice(WHATS), help="One picture only.")
@@ -32,7 +32,7 @@ WHATS = ("topology", "dag", "pipeline", "timeline")
 )
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path),
+    type=File(),
     metavar="FILE",
     help="Write the predicted timeline for Perfetto (JSON).",
 )
@@ -59,12 +59,14 @@ def show(
         from hccc.pictures.page import ShowOptions
 
         ShowOptions(output, what, size, trace).check(algorithm, how.cluster)
-        given, topology = inputs.opened(algorithm), None
-        if inputs.is_cluster(given):
-            subject: Compiled | Topology = inputs.parse_cluster(given)
+        opened, topology = inputs.opened(algorithm), None
+        if inputs.is_cluster(opened):
+            unused = [*how.given, *given("reschedule", "verify_each", "size")]
+            refuse({*unused}, f"{opened.name} is a cluster", "give the program, and --cluster")
+            subject: Compiled | Topology = inputs.parse_cluster(opened)
         else:
             topology = how.load_cluster()
-            subject = load(given, how, topology, on_phase, simulated=True)
+            subject = load(opened, how, topology, on_phase, simulated=True)
         api.draw(subject, output, what, trace=trace, size=size, cluster=topology, on_phase=on_phase)
     _tell(output, trace, as_json)
     if time_phases:

@@ -5,12 +5,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _LARGEST_SIZE = 1 << 40
+
+
+class File(click.Path):
+    """A path; an empty one is a mistake, and not this directory."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """`value` as a Path."""
+        if not str(value):
+            self.fail("a path cannot be empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Size(click.ParamType[int]):

@@ -15,12 +15,12 @@ from hccc import text as words
 from hccc.diagnostics import UserError, fail
 from hccc.driver import Compiled
 from hccc.facts import compiled_facts, figures, title
-from hccc.files.writing import check_place, write_whole
+from hccc.files.writing import Write, check_place, write_whole
 from hccc.inputs import recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology, uniform
-from hccc.options import Options
+from hccc.options import Options, check_integer
 from hccc.pictures import trace
 from hccc.pictures.bandwidth import bandwidth
 from hccc.pictures.canvas import Picture
@@ -54,12 +54,20 @@ _PLAN = "the input is a plan already: what it was made from is not in it."
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
     """What to draw: `what` is one of WHATS, None for what suits the file; `size`: bytes of the
-    timeline. Files: `output` a picture or the page with all of them, `trace` for Perfetto."""
+    timeline. Files: `output` a picture or the page with all of them, `trace` for Perfetto.
+
+    Raises:
+        UserError: E410 for what there is not.
+    """
 
     output: Path | None = None
     what: str | None = None
     size: int = 64 << 20
     trace: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_what(self.what)
+        check_integer("size", self.size, 0, None)
 
     def check(self, *inputs: Path | None) -> None:
         """Raises E431, E433 for names that cannot be written or are no picture's: before any work.
@@ -71,10 +79,18 @@ class ShowOptions:
             help = "a picture is .svg or .png, the page with all of them .html"
             raise fail("E433", f"-o {self.output}: neither .svg, .png nor .html", help=help)
         for path in (self.output, self.trace):
+            if path is not None and str(path) == "-":
+                raise fail("E415", "a picture or a trace cannot go to stdout", help="give a file")
             if path is not None:
                 check_place(path, *inputs)
         if self.output and self.trace and self.output.resolve() == self.trace.resolve():
             raise fail("E415", f"-o and --trace are both {self.output}", help="give two names")
+
+
+def check_what(what: str | None) -> None:
+    """Raises UserError E410 for a picture that there is not."""
+    if what is not None and what not in WHATS:
+        raise fail("E410", f"picture {what!r} is not one of {', '.join(WHATS)}")
 
 
 def show_cluster(t: Topology, options: ShowOptions) -> None:
@@ -87,12 +103,15 @@ def show_cluster(t: Topology, options: ShowOptions) -> None:
     ]  # fmt: skip
     summary = f"The cluster that {t.name} describes."
     name = Path(t.name).stem
-    _write(options, picture, lambda: Page(name, summary, figures=figures, pictures=[picture]))
+    if options.output is not None:
+        page = partial(Page, name, summary, figures=figures, pictures=[picture])
+        write_whole(options.output, _written(options.output, picture, page))
 
 
 @interruptible
 def draw_cluster(t: Topology, what: str | None = None) -> Picture:
     """The picture of a cluster. Raises E434 for one that a cluster does not have."""
+    check_what(what if what != "trace" else None)
     if what not in (None, "topology"):
         help = "give the program, and --cluster with this file"
         raise fail("E434", f"{t.name}: a cluster has no {what}", help=help)
@@ -112,31 +131,34 @@ def show(
         UserError: E424, E434 for a picture that there cannot be; whatever the simulator refuses.
     """
     subject = Subject(compiled, where, options.size, on_phase)
+    write = _drawn(subject, options)
     if options.trace is not None:
         run = subject.run()
         on_phase("Writing the trace")
         write_whole(options.trace, partial(trace.write, run))
+    if options.output is not None:
+        write_whole(options.output, write)
+
+
+def _drawn(subject: Subject, options: ShowOptions) -> Write:
+    """What is to be drawn, drawn: what is left is to write it."""
     if options.output is None:
-        return
-    whole = options.output.suffix.lower() == ".html" and options.what is None
-    if whole:
-        page = subject.page()
-        write_whole(options.output, lambda file: file.write(html(page)))
-        return
+        return lambda file: None
+    if options.output.suffix.lower() == ".html" and options.what is None:
+        text = html(subject.page())
+        return lambda file: file.write(text)
     picture = subject.picture(options.what)
-    _write(options, picture, lambda: subject.page((picture,)))
+    return _written(options.output, picture, lambda: subject.page((picture,)))
 
 
-def _write(options: ShowOptions, picture: Picture, page: Callable[[], Page]) -> None:
-    if options.output is None:
-        return
-    suffix = options.output.suffix.lower()
+def _written(output: Path, picture: Picture, page: Callable[[], Page]) -> Write:
+    """One picture in the form that the file's name asks for."""
+    suffix = output.suffix.lower()
     if suffix == ".png":
         pixels = picture.png()
-        write_whole(options.output, lambda file: file.buffer.write(pixels))
-        return
+        return lambda file: file.buffer.write(pixels)
     drawn = picture.svg if suffix == ".svg" else html(page())
-    write_whole(options.output, lambda file: file.write(drawn))
+    return lambda file: file.write(drawn)
 
 
 class Subject:
@@ -145,7 +167,8 @@ class Subject:
     def __init__(
         self, compiled: Compiled, where: Topology | None, size: int, on_phase: OnPhase
     ) -> None:
-        self.compiled, self.size, self.on_phase = compiled, size, on_phase
+        self.compiled, self.on_phase = compiled, on_phase
+        self.size = check_integer("size", size, 0, None)
         self.cluster = where or recorded_cluster(compiled)
         if self.cluster is not None:
             check_ranks(compiled.plan, self.cluster)
@@ -185,6 +208,7 @@ class Subject:
     @interruptible
     def picture(self, what: str | None = None) -> Picture:
         """One picture; None: what suits. Raises E434 where there cannot be one."""
+        check_what(what)
         compiled = self.compiled
         what = what or ("pipeline" if compiled.pipeline else "topology")
         if what == "timeline":
@@ -213,7 +237,7 @@ class Subject:
             missing = [(w, _PLAN) for w in WHATS if w not in possible]
             if self.cluster is None:
                 possible.remove("timeline")
-                missing.append(("timeline", f"{NO_CLUSTER}."))
+                missing.append(("timeline", f"{NO_CLUSTER[:1].upper()}{NO_CLUSTER[1:]}."))
             pictures = [self.picture(what) for what in possible]
             if self.cluster is not None:
                 more, tables = self._predicted()
@@ -312,7 +336,8 @@ def _options(plan: Plan) -> list[tuple[str, str]]:
     if made is None:
         return []
     given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in made.options.items()]
-    return [*given, *([("--cluster", _clean(made.cluster.name))] if made.cluster else [])]
+    cluster = [("--cluster", _clean(made.cluster.name))] if made.cluster else []
+    return [*given, *cluster, *([("scheduled by", made.scheduler)] if made.scheduler else [])]
 
 
 def _clean(name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from hccc import text as words
 from hccc.driver import Compiled
-from hccc.facts import Facts, plan_facts, title
+from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
@@ -51,7 +51,8 @@ def explain(
         changes = what_if.outcomes(run, compiled.program, options or Options(), on_phase)
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
-    return Explanation(compiled.plan, topology.name, taken, changes, len(path), breakdown)
+    loaded = compiled.program is None
+    return Explanation(compiled.plan, topology.name, taken, changes, len(path), breakdown, loaded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +65,7 @@ class Explanation:
     changes: list[what_if.Outcome] | None
     steps: int
     path: dict[str, float]
+    loaded: bool = False
 
     def facts(self) -> Facts:
         """Everything, for JSON."""
@@ -71,6 +73,7 @@ class Explanation:
         cut = least.cut
         return {
             **plan_facts(self.plan),
+            **provenance_facts(self.plan),
             "cluster": self.cluster,
             "size": run.size, "time": run.time, "algbw": run.algbw, "busbw": run.busbw,
             "micro_batches": run.batches,
@@ -96,6 +99,8 @@ class Explanation:
     def _lines(self) -> Iterator[str]:
         run, least = self.gap.run, self.gap.bound
         yield f"{title(self.plan)}, {run.size:,} bytes on {self.cluster}"
+        if self.loaded and (made := made_by(self.plan)):
+            yield f"  compiled     {made}"
         rates = f"algbw {run.algbw:.2f}, busbw {run.busbw:.2f} GB/s"
         cut = f"{words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"
         blocks = words.count(self.plan.blocks_per_rank, "thread block")

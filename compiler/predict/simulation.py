@@ -10,13 +10,13 @@ from hccc import text as words
 from hccc.candidates import Candidate, evaluate
 from hccc.diagnostics import Source, UserError, fail
 from hccc.driver import Compiled
-from hccc.facts import Facts, plan_facts, title
+from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.inputs import Kind, kind_of, recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.library import shipped
-from hccc.options import Options
+from hccc.options import Options, check_integer
 from hccc.predict import baselines
 from hccc.sim import critical, usage
 from hccc.sim.costs import PROTOCOLS
@@ -26,13 +26,19 @@ from hccc.sim.simulate import Request, Run, simulate
 OnPhase = Callable[[str], None]
 Adapt = Callable[[Request], Request]
 MOST_SIZES = 1000
+MOST_COST = 1_000_000  # µs
 MICRO_BATCHES = tuple(1 << k for k in range(14, 23, 2))  # 16 KiB … 4 MiB
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """How a call is made, but its size. micro_batch: bytes, 0 as the runtime cuts the size, None
-    the best of that and MICRO_BATCHES; times in µs; launch: None as the cluster says."""
+    the best of that and MICRO_BATCHES; window: micro-batches, 0 all; times in µs; launch: None as
+    the cluster says.
+
+    Raises:
+        UserError: E410 for a value that a call cannot have.
+    """
 
     micro_batch: int | None = 0
     window: int = 0
@@ -42,6 +48,18 @@ class Call:
     step: float = 0.0
     interpret: float = 0.0
     contention: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise fail("E410", f"protocol {self.protocol!r} is not one of {', '.join(PROTOCOLS)}")
+        for name in ("micro_batch", "window"):
+            value = getattr(self, name)
+            if value is not None:
+                check_integer(name, value, 0, None)
+        for name in ("launch", "step", "interpret", "contention"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= MOST_COST:
+                raise fail("E410", f"{name} {value!r} is not 0 to {MOST_COST:,}")
 
     def request(self, size: int) -> Request:
         """The call of one size."""
@@ -69,11 +87,21 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Message sizes in bytes: from the smallest by a factor up to the largest (`-b -e -f`)."""
+    """Message sizes in bytes: from the smallest by a factor up to the largest (`-b -e -f`).
+
+    Raises:
+        UserError: E410 for a value that they cannot have.
+    """
 
     smallest: int
     largest: int
     factor: float = 4.0
+
+    def __post_init__(self) -> None:
+        for name in ("smallest", "largest"):
+            check_integer(name, getattr(self, name), 0, None)
+        if not 1 < self.factor < float("inf"):
+            raise fail("E410", f"factor {self.factor!r} is not more than 1")
 
     def all(self) -> list[int]:
         """The sizes, smallest first. Raises E415 for none, E418 for too many."""
@@ -142,7 +170,7 @@ def simulate_sizes(
     Raises:
         UserError: what cannot be simulated, or too many sizes.
     """
-    each = sizes.all() if isinstance(sizes, Sizes) else sizes
+    each = sizes.all() if isinstance(sizes, Sizes) else checked_sizes(sizes)
     entries, missing = _baselines(compiled, topology, vs, on_phase)
     rows: list[tuple[Figures, ...]] = []
     notes: dict[str, str] = {}
@@ -155,8 +183,13 @@ def simulate_sizes(
         last = runs[0][1]
     return Simulation(
         compiled.plan, topology.name, sizes, call, tuple(rows), vs is not None, notes, missing,
-        _critical_lines(last) if last else (),
+        _critical_lines(last) if last else (), compiled.program is None,
     )  # fmt: skip
+
+
+def checked_sizes(sizes: Sequence[int]) -> list[int]:
+    """Message sizes as integers. Raises UserError E410 for what is no number of bytes."""
+    return [check_integer("size", size, 0, None) for size in sizes]
 
 
 def _baselines(
@@ -213,7 +246,7 @@ class Figures:
 class Simulation:
     """What calls of several sizes take. rows: of each size the Figures of hccc, then (vs) of the
     baselines; notes: what each is; missing: why some could not be simulated; critical_path: of
-    the largest size, in words."""
+    the largest size, in words; loaded: whether the plan was compiled before."""
 
     plan: Plan
     cluster: str
@@ -224,6 +257,7 @@ class Simulation:
     notes: Mapping[str, str]
     missing: Mapping[str, str]
     critical_path: tuple[str, ...]
+    loaded: bool = False
 
     @property
     def results(self) -> tuple[Figures, ...]:
@@ -235,6 +269,7 @@ class Simulation:
         rows = [[asdict(figures) for figures in row] for row in self.rows]
         return {
             **plan_facts(self.plan),
+            **provenance_facts(self.plan),
             "cluster": self.cluster,
             "call": asdict(self.call),
             "results": [{**row[0], **({"vs": row[1:]} if self.vs else {})} for row in rows],
@@ -247,6 +282,8 @@ class Simulation:
 
     def _lines(self) -> Iterator[str]:
         yield f"# {title(self.plan)}, simulated on {self.cluster}"
+        if self.loaded and (made := made_by(self.plan)):
+            yield f"# compiled {made}"
         if isinstance(s := self.sizes, Sizes):
             yield f"# minBytes {s.smallest} maxBytes {s.largest} step: {s.factor:g}(factor)"
         yield "#"

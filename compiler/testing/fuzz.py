@@ -61,7 +61,7 @@ class Finding:
 
     law: str
     program: Program
-    way: str
+    options: str
     reason: str
     seed: int
 
@@ -137,8 +137,8 @@ def _round(
     except Exception as error:  # anything at all breaks a law, so it is reported, not raised
         subject, *rest = last["example"]
         program = subject.program if isinstance(subject, Mutant) else subject
-        way = ", ".join(map(str, rest))
-        tally.finding = Finding(law, program, way, f"{type(error).__name__}: {error}", seed)
+        tried = ", ".join(map(str, rest))
+        tally.finding = Finding(law, program, tried, f"{type(error).__name__}: {error}", seed)
 
 
 def _result(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
@@ -149,9 +149,9 @@ def _result(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., No
     return st.tuples(programs, options(), how), _same_result
 
 
-def _same_result(program: Program, way: Options, how: tuple[Any, ...]) -> None:
+def _same_result(program: Program, chosen: Options, how: tuple[Any, ...]) -> None:
     micro_batches, window, op, in_place, seed = how
-    plan = compile_program(program, way).plan
+    plan = compile_program(program, chosen).plan
     plan_check.check(plan)
     x = exact_inputs(program.collective, np.int64, (micro_batches,), seed=seed)
     want = run(program, x, op, np.int64)
@@ -183,9 +183,9 @@ def _plan(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None
     return st.tuples(programs, options(), st.integers(0, 2**32)), _sound_plans
 
 
-def _sound_plans(program: Program, way: Options, seed: int) -> None:
+def _sound_plans(program: Program, chosen: Options, seed: int) -> None:
     rng = Random(seed)
-    data = json.loads(plan_json.dumps(compile_program(program, way).plan))
+    data = json.loads(plan_json.dumps(compile_program(program, chosen).plan))
     for _ in range(MUTANTS):
         mutant, what = mutate_plan(data, _from(rng))
         found = plan_verdict(mutant, _from(rng), CALLS)
@@ -198,10 +198,10 @@ def _xml(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]
 
 def _sound_xml(program: Program, seed: int) -> None:
     rng = Random(seed)
-    way = Options(transport=Transport.STAGED, allocator="connection", prove=False)
+    staged = Options(transport=Transport.STAGED, allocator="connection", prove=False)
     form = XmlOptions(rng.choice(["executor", "msccl"]), in_place=rng.choice([True, False]))
     try:
-        xml = export_msccl(compile_program(program, way).plan, form)
+        xml = export_msccl(compile_program(program, staged).plan, form)
     except UserError:
         return  # not every plan has a form there
     for _ in range(MUTANTS):
@@ -229,8 +229,8 @@ def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., No
     return st.tuples(programs, options(prove=False), requests), _right_kernel
 
 
-def _right_kernel(program: Program, way: Options, request: Request) -> None:
-    wrong = wrong_elements(compile_program(program, way).plan, request)
+def _right_kernel(program: Program, chosen: Options, request: Request) -> None:
+    wrong = wrong_elements(compile_program(program, chosen).plan, request)
     assert wrong == 0, f"the compiled kernel gives {wrong} wrong elements"
 
 

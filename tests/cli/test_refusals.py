@@ -21,9 +21,11 @@ from tests.cli.commandline import COMMAND, Hccc, environment, process
 
 ROOT = Path(__file__).parents[2]
 RING = str(ROOT / "examples" / "ring_allreduce.rccl")
+DGX = str(ROOT / "examples" / "clusters" / "dgx-h100.cluster")
 
 # The errors whose exit code is 2: what is wrong is the command line itself.
-USAGE = ("error[E400]", "error[E410]", "error[E415]", "error[E416]", "error[E418]")
+CODES = ("E400", "E410", "E415", "E416", "E418", "E424", "E433", "E434")
+USAGE = tuple(f"error[{code}]" for code in CODES)
 # What is wrong: the command line (with {names} of what `place` makes), and a word of the error.
 CASES: dict[str, tuple[list[str], str]] = {
     "missing file": (["nothing.rccl", "-o", "{out}"], "No such file"),
@@ -66,6 +68,20 @@ CASES: dict[str, tuple[list[str], str]] = {
     "option without effect": (["check", "{plan}", "--fuse=none"], "--fuse"),
     "stop before a plan": (["{plan}", "--emit=dag"], "dag"),
     "no kernels": (["run", "{cuda}"], "--target cpu"),
+    "help of nothing": (["help", "chekc"], "'check'"),
+    "empty path": ([RING, "-o", ""], "cannot be empty"),
+    "stdin twice": (["check", "-", "--cluster", "-"], "given twice"),
+    "trace to stdout": (["show", RING, "--cluster", DGX, "--trace", "-"], "stdout"),
+    "cluster as program": (["check", DGX], "is a cluster"),
+    "options of a cluster": (["show", DGX, "-o", "{out}.svg", "--channels=3"], "--channels"),
+    "bytes of a cluster": (["show", DGX, "-o", "{out}.svg", "-b", "1M"], "--size"),
+    "dialect of kernels": ([RING, "-o", "{out}", "--dialect=msccl"], "--dialect"),
+    "target of a plan": ([RING, "--emit=plan", "--target=cpu"], "--target"),
+    "passes of a plan": (["check", "{plan}", "--print-after=fuse"], "--print-after"),
+    "plan and page": ([RING, "--emit=plan", "-o", "{out}.html", "--report", "{out}.html"], "both"),
+    "no picture": (["show", RING, "-o", "{out}.pdf"], "neither"),
+    "over a plan": (["{cuda}", "--emit=cpu", "-o", "{cuda}/plan.json"], "read, too"),
+    "timeout": (["run", RING, "--timeout", "nan"], "nan"),
 }
 
 

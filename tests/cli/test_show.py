@@ -41,7 +41,7 @@ def test_a_picture_of_pixels(hccc: Hccc, tmp_path: Path) -> None:
     assert imread(out, format="png").shape[1] > 1000
     assert hccc("show", MI300X, "-o", out)[0] == 0 and out.read_bytes() == first
     code, _, stderr = hccc("show", MI300X, "-o", out, "--what", "dag")
-    assert code == 1 and "error[E434]" in stderr and out.read_bytes() == first
+    assert code == 2 and "error[E434]" in stderr and out.read_bytes() == first
 
 
 def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_without_a_cluster_there_are_no_times(hccc: Hccc, tmp_path: Path) -> Non
     assert "rates are nominal" in page
     for more in (["--what", "timeline", "-o", tmp_path / "x.svg"], ["--trace", tmp_path / "t"]):
         code, _, stderr = hccc("show", RING, *more)
-        assert code == 1 and "error[E424]" in stderr
+        assert code == 2 and "error[E424]" in stderr
 
 
 def test_a_cluster_is_known_by_what_it_holds(hccc: Hccc, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_cluster_is_known_by_what_it_holds(hccc: Hccc, tmp_path: Path) -> None
         assert hccc("show", site, "-o", tmp_path / name)[0] == 0
         assert "MI300X" in (tmp_path / name).read_text(encoding="utf-8")
     code, _, stderr = hccc("show", site, "-o", tmp_path / "no.svg", "--what", "dag")
-    assert code == 1 and "error[E434]" in stderr and "no dag" in stderr
+    assert code == 2 and "error[E434]" in stderr and "no dag" in stderr
 
 
 def test_plans_have_no_dag(hccc: Hccc, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_plans_have_no_dag(hccc: Hccc, tmp_path: Path) -> None:
     assert page.count("<svg ") == 3
     assert "Dependencies: the input is a plan already" in page
     code, _, stderr = hccc("show", plan, "-o", tmp_path / "no.svg", "--what", "pipeline")
-    assert code == 1 and "error[E434]: no pipeline" in stderr
+    assert code == 2 and "error[E434]: no pipeline" in stderr
     xml = tmp_path / "x.xml"
     xml.write_text(
         hccc(RING, "--transport", "staged", "--allocator", "connection", "--emit=msccl-xml")[1]
@@ -121,7 +121,7 @@ def test_inputs_are_never_overwritten(hccc: Hccc, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["out.pdf", "out", "out.svg.gz", ".svg"])
 def test_other_suffixes_are_refused_before_any_work(hccc: Hccc, tmp_path: Path, name: str) -> None:
     code, stdout, stderr = hccc("show", "no-such-file", "-o", tmp_path / name)
-    assert (code, stdout) == (1, "")
+    assert (code, stdout) == (2, "")
     assert stderr.startswith("error[E433]") and stderr.count("error") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -182,7 +182,7 @@ def test_a_compilation_reports(hccc: Hccc, tmp_path: Path) -> None:
     assert text.count("<svg ") == 5 and "every rank ends with the collective" in text
     assert hccc(RING, "--emit=dag", "--report", page)[0] == 0
     code, _, stderr = hccc(RING, "-o", tmp_path / "other", "--report", tmp_path / "x.pdf")
-    assert code == 1 and "error[E433]" in stderr
+    assert code == 2 and "error[E433]" in stderr
     nowhere = tmp_path / "no" / "x.html"
     code, _, stderr = hccc(RING, "-o", tmp_path / "other", "--report", nowhere)
     assert code == 1 and "error[E431]" in stderr

@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[list[object], str]] = {
     "no cluster": ([RING], "E424"),
     "missing cluster": ([RING, "--cluster", "no-such-file"], "E401"),
     "a program as cluster": ([RING, "--cluster", RING], "E030"),
-    "a cluster as program": ([DGX, "--cluster", DGX], "E010"),
+    "a cluster as program": ([DGX, "--cluster", DGX], "E416"),
     "another number of ranks": ([RING, "--cluster", TOPO4], "E130"),
     "too many sizes": ([RING, "--cluster", DGX, "-f", "1.00001"], "E418"),
     "too many micro-batches": ([RING, "--cluster", DGX, "--micro-batch", "1", "-b", "1G"], "E461"),
@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[list[object], str]] = {
 def test_refusals(hccc: Hccc, case: str) -> None:
     argv, error = REFUSED[case]
     code, out, err = hccc("sim", *argv)
-    assert (code, out) == (2 if error in ("E400", "E418") else 1, "")
+    assert (code, out) == (2 if error in ("E400", "E416", "E418", "E424") else 1, "")
     assert re.findall(r"error\[(E\d+)\]", err) == [error]
 
 

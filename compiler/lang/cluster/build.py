@@ -207,7 +207,7 @@ class _Builder:
         self.domain[level, below] = number
         if (s := tier.uplinks) is not None:
             default = self.site.outside[level.name.lower()]
-            rate = Rate(s.bandwidth, s.lanes, default if s.alpha is None else s.alpha)
+            rate = Rate(s.bandwidth, s.parallel, default if s.alpha is None else s.alpha)
             group = self._groups(level, [rate], 1)
             self.groups[level.name.lower(), number] = int(group[0, 0])
             self.port[level, below] = group[0, 0]
@@ -328,7 +328,7 @@ class _Builder:
 def _resolved(between: Between, what: str, site: Site) -> list[Entry]:
     default = site.outside[what]
     return [
-        Entry(a, b, Rate(s.bandwidth, s.lanes, default if s.alpha is None else s.alpha), s.at)
+        Entry(a, b, Rate(s.bandwidth, s.parallel, default if s.alpha is None else s.alpha), s.at)
         for a, b, s in between.made.get(what, [])
     ]
 
@@ -336,7 +336,7 @@ def _resolved(between: Between, what: str, site: Site) -> list[Entry]:
 def _slowed(entry: Degraded, alpha: float) -> list[float]:
     """The row of a rate that is degraded; it keeps its latency unless the file says otherwise."""
     s = entry.speed
-    return [s.bandwidth, s.lanes, float(alpha) if s.alpha is None else s.alpha]
+    return [s.bandwidth, s.parallel, float(alpha) if s.alpha is None else s.alpha]
 
 
 def _table(rates: Rates) -> F8:

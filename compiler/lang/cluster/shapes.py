@@ -26,7 +26,7 @@ from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
 
 MAX_RATE = 1e6  # GB/s
 MAX_ALPHA = 1e6  # µs
-MAX_LANES = 4096
+MAX_PARALLEL = 4096
 MAX_CHUNK = 1 << 40
 NUMBERED = re.compile(r"(node|leaf|spine)([1-9][0-9]{0,8})")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}")
@@ -38,7 +38,7 @@ class Speed:
     """A rate as written; `alpha` is None where the kind of link decides."""
 
     bandwidth: float
-    lanes: int
+    parallel: int
     alpha: float | None
     at: At
 
@@ -211,9 +211,9 @@ def speed(value: Value) -> Speed:
     except Mistake as mistake:
         mistake.help = mistake.help or A_RATE
         raise
-    lanes = integer(items[1], "the number of links", 1, MAX_LANES) if len(items) > 1 else 1
+    parallel = integer(items[1], "the number of links", 1, MAX_PARALLEL) if len(items) > 1 else 1
     alpha = latency(items[2]) if len(items) > 2 else None
-    return Speed(bandwidth, lanes, alpha, value.at)
+    return Speed(bandwidth, parallel, alpha, value.at)
 
 
 def unwrapped(value: Value) -> Value:

@@ -127,7 +127,7 @@ class Site:
 
 
 def _entry(a: list[int], b: list[int], s: Speed, alpha: float) -> Entry:
-    return Entry(a, b, Rate(s.bandwidth, s.lanes, alpha if s.alpha is None else s.alpha), s.at)
+    return Entry(a, b, Rate(s.bandwidth, s.parallel, alpha if s.alpha is None else s.alpha), s.at)
 
 
 def read_site(defines: list[Define]) -> Site:

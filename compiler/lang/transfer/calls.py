@@ -51,7 +51,8 @@ def check_call(call: Call, name_at: At, own: Mapping[str, Function]) -> None:
 def _unknown_function(function: str, at: At, own: Mapping[str, Function]) -> Mistake:
     near = [name for name in FUNCTIONS if name == function.lower()]
     near = near or did_you_mean(function, [*own, *FUNCTIONS])
-    there = f"there are {', '.join(FUNCTIONS[:-1])} and {FUNCTIONS[-1]}"
+    known = (*FUNCTIONS, *map(clip, own))
+    there = f"there are {', '.join(known[:-1])} and {known[-1]}; a function stands above its calls"
     help = f"did you mean `{near[0]}`?" if near else there
     return Mistake("E013", f"there is no function `{clip(function)}`", at, help)
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective
 from hccc.lang.mistakes import At
 from hccc.lang.transfer.syntax import Table, Transfer
-from hccc.lang.transfer.values import Fault, Value, bounds, first, iteration_value, tight
+from hccc.lang.transfer.values import Fault, Value, bounds, first, iteration_value, raw, tight
 
 MAX_STEP = 2**31 - 1
 
@@ -24,13 +23,9 @@ def check_transfer(stmt: Transfer, values: Sequence[Value], collective: Collecti
         _check_range(code, what, value, end, arg.at)
     (low, high), (other_low, other_high) = bounds(src), bounds(dst)
     if low <= other_high and other_low <= high:
-        same = np.atleast_1d(np.equal(_raw(src), _raw(dst)))
+        same = np.atleast_1d(np.equal(raw(src), raw(dst)))
         if same.any():
             raise _to_itself(src, first(same)).placed(stmt.at)
-
-
-def _raw(value: Value) -> int | I8:
-    return value if isinstance(value, int) else value.data
 
 
 def _limits(collective: Collective) -> list[tuple[str, str, int]]:
@@ -54,7 +49,7 @@ def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
     low, high = bounds(tight(value))
     if low >= 0 and high < end:
         return
-    data = np.atleast_1d(np.asarray(_raw(value)))
+    data = np.atleast_1d(np.asarray(raw(value)))
     iteration = first((data < 0) | (data >= end))
     message = f"{what} {iteration_value(value, iteration)} is not in 0..{end - 1}"
     raise Fault(iteration, code, message).placed(at)

@@ -215,11 +215,11 @@ class _Evaluator:
         rounds = bounds(tight(counts))[1]
         self._budget.iterate_one_by_one(rounds, loop.carried[0], stmt.at)
         every = np.arange(frame.n)
-        for turn in range(rounds):
-            iterations = every if isinstance(counts, int) else np.flatnonzero(counts.data > turn)
-            self._turn(stmt, over, turn, frame, iterations)
+        for round_ in range(rounds):
+            iterations = every if isinstance(counts, int) else np.flatnonzero(counts.data > round_)
+            self._round(stmt, over, round_, frame, iterations)
 
-    def _turn(self, stmt: For, over: Over, turn: int, frame: Frame, iterations: I8) -> None:
+    def _round(self, stmt: For, over: Over, round_: int, frame: Frame, iterations: I8) -> None:
         """One iteration of a carrying loop, in the iterations that get that far."""
         loop = self._live.loops[stmt]
         whole = len(iterations) == frame.n
@@ -227,7 +227,7 @@ class _Evaluator:
             part = Frame(frame.n, frame.env, self._budget, frame.gaps)
         else:
             part = frame.child(iterations, loop.body.exposed)
-        value = ranges.in_turn(over, turn, iterations)
+        value = ranges.in_round(over, round_, iterations)
         part.assign(stmt.target, value)
         try:
             self._block(stmt.body, part)
@@ -244,9 +244,9 @@ class _Evaluator:
         begin = 0
         while begin < total:
             end = min(begin + self._width[stmt], total)
-            iteration, turn = ranges.owners(counts, begin, end)
+            iteration, round_ = ranges.owners(counts, begin, end)
             before = self._budget.transfers
-            self._batch(stmt, frame, iteration, ranges.variable(over, iteration, turn))
+            self._batch(stmt, frame, iteration, ranges.variable(over, iteration, round_))
             rows_an_iteration = (self._budget.transfers - before) // (end - begin)
             fitting = ROWS_PER_BATCH // max(1, rows_an_iteration)
             self._width[stmt] = max(1, min(self._max_batch, fitting))

@@ -139,7 +139,8 @@ class Expressions:
     def _own(self, call: Call, function: Function, frame: Frame) -> Thing:
         """What a function of the program's own returns; its variables are its own."""
         self._budget.call()
-        known = {name: self._constants[name] for name in function.reads & self._constants.keys()}
+        seen = function.reads & self._constants.keys() - function.assigned
+        known = {name: self._constants[name] for name in seen}
         given = [self.thing(arg, frame) for arg in call.args]
         known |= zip(function.parameters, given, strict=True)
         inside = Frame(frame.n, known, self._budget)

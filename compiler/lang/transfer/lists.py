@@ -14,7 +14,16 @@ import numpy as np
 
 from hccc.ir.arrays import I8
 from hccc.lang.transfer.budget import TooMuch
-from hccc.lang.transfer.values import Fault, Ints, Value, as_array, bounds, first, iteration_value
+from hccc.lang.transfer.values import (
+    Fault,
+    Ints,
+    Value,
+    as_array,
+    bounds,
+    first,
+    iteration_value,
+    raw,
+)
 from hccc.lang.transfer.values import take as take_numbers
 
 MAX_ELEMENTS = 1 << 24  # of one pool
@@ -169,11 +178,11 @@ def index(lists: Lists, position: Value) -> Thing:
         position = _from_start(position, length)
     if isinstance(lists.begin, int) and isinstance(position, int):
         return one(lists.items, lists.begin + position)
-    return take(lists.items, np.add(_raw(lists.begin), _raw(position)))
+    return take(lists.items, np.add(raw(lists.begin), raw(position)))
 
 
 def _check_range(position: Value, length: Value) -> None:
-    where, long = _raw(position), _raw(length)
+    where, long = raw(position), raw(length)
     bad = np.atleast_1d(np.greater_equal(where, long) | np.less(where, np.negative(long)))
     if bad.any():
         iteration = first(bad)
@@ -187,13 +196,9 @@ def _check_range(position: Value, length: Value) -> None:
 def _from_start(position: Value, length: Value) -> Value:
     if isinstance(position, int) and isinstance(length, int):
         return position + length * (position < 0)
-    where = np.asarray(_raw(position))
-    data = where + np.where(where < 0, _raw(length), 0)
+    where = np.asarray(raw(position))
+    data = where + np.where(where < 0, raw(length), 0)
     return Ints(data, 0, bounds(length)[1])
-
-
-def _raw(value: Value) -> int | I8:
-    return value if isinstance(value, int) else value.data
 
 
 def merged(old: Thing | None, new: Thing, target: I8, n: int) -> Thing:
@@ -224,7 +229,7 @@ def _merged_numbers(old: Value, new: Value, target: I8, n: int) -> Value:
 
 def _compact(lists: Lists) -> Lists:
     """The same lists over a pool of only what they use, or all if that is not much less."""
-    begin, length = np.asarray(_raw(lists.begin)), np.asarray(_raw(lists.length))
+    begin, length = np.asarray(raw(lists.begin)), np.asarray(raw(lists.length))
     pairs, which = np.unique(np.stack([begin, length], axis=1), axis=0, return_inverse=True)
     total = int(pairs[:, 1].sum())
     if 2 * total > _size(lists.items):

@@ -173,6 +173,7 @@ class _Builder(Transformer[Token, Any]):
         functions[written] = Function(
             written, parameters, body, result,
             frozenset[str]().union(*map(names_in, exprs)),
+            frozenset(name for stmt in body for name in stmt.targets),
             max(expr.depth for expr in exprs), sum(map(varying_elements, exprs)),
         )  # fmt: skip
 
@@ -205,7 +206,7 @@ class _Builder(Transformer[Token, Any]):
             count = f"{len(values)} value{'s' if values[1:] else ''}"
             help = "for example `a, b = b, a`; a list is taken apart with `x[0]`, `x[1]`"
             message = f"this gives {count} to {len(targets)} variables"
-            raise Mistake("E013", message, at.to(values[-1].at), help)
+            raise Mistake("E016", message, at.to(values[-1].at), help)
         return Assign(targets, values, at)
 
     def expression(self, items: list[Any]) -> Transfer:
@@ -247,10 +248,17 @@ class _Builder(Transformer[Token, Any]):
         constants = [item for item in items if isinstance(item, Assign)]
         pairs = tuple(item for item in items if isinstance(item, Pair))
         header = next(item for item in items if isinstance(item, Token))
+        functions = header.functions if isinstance(header, NameToken) else {}
+        for stmt in constants:
+            if both := functions.keys() & set(stmt.targets):
+                message = f"`{clip(min(both))}` is a function, too"
+                raise Mistake("E015", message, stmt.at, "another name")
         return Algorithm(constants, pairs, items[-1], place(header))
 
 
 def _variable(token: Token, what: str = "variable") -> str:
+    if isinstance(token, NameToken) and str(token) in token.functions and what == "variable":
+        raise Mistake("E015", f"`{token}` is a function already", place(token), "another name")
     if str(token) in RESERVED:
         message = f"`{token}` is a word of the language and cannot be a {what}"
         raise Mistake("E008", message, place(token))

@@ -55,7 +55,7 @@ def _too_long(iteration: int, count: int) -> Fault:
 
 
 def owners(counts: Value, first_one: int, end: int) -> tuple[I8, I8]:
-    """Of iterations `first_one:end`, over all outer ones: the outer one of each, and its turn."""
+    """Of iterations `first_one:end`, over all outer ones: each one's outer, and its round."""
     number = np.arange(first_one, end)
     if isinstance(counts, int):
         iteration = number // counts
@@ -65,31 +65,31 @@ def owners(counts: Value, first_one: int, end: int) -> tuple[I8, I8]:
     return iteration, number - (ends - counts.data)[iteration]
 
 
-def variable(over: Over, iteration: I8, turn: I8) -> Ints:
-    """The loop variable in turn `turn` of each outer iteration `iteration`."""
+def variable(over: Over, iteration: I8, round_: I8) -> Ints:
+    """The loop variable in round `round_` of each outer iteration `iteration`."""
     if isinstance(over, Lists):
         begin = over.begin if isinstance(over.begin, int) else over.begin.data[iteration]
-        return _elements(over, begin + turn)
+        return _elements(over, begin + round_)
     start, stop, step = over
     a = start if isinstance(start, int) else start.data[iteration]
     s = step if isinstance(step, int) else step.data[iteration]
     up, down = bounds(step)[1] > 0, bounds(step)[0] < 0
     low = min([bounds(start)[0]] * up + [bounds(stop)[0] + 1] * down)
     high = max([bounds(stop)[1] - 1] * up + [bounds(start)[1]] * down)
-    return Ints(a + turn * s, low, high)
+    return Ints(a + round_ * s, low, high)
 
 
-def in_turn(over: Over, turn: int, iterations: I8) -> Value:
-    """The loop variable in turn `turn` of the given outer iterations."""
+def in_round(over: Over, round_: int, iterations: I8) -> Value:
+    """The loop variable in round `round_` of the given outer iterations."""
     if isinstance(over, Lists):
         if isinstance(over.begin, int):
-            element = _elements(over, np.array([over.begin + turn]))
+            element = _elements(over, np.array([over.begin + round_]))
             return int(element.data[0])
-        return _elements(over, over.begin.data[iterations] + turn)
+        return _elements(over, over.begin.data[iterations] + round_)
     start, _, step = over
     if isinstance(start, int) and isinstance(step, int):
-        return start + turn * step
-    return variable(over, iterations, np.full(len(iterations), turn))
+        return start + round_ * step
+    return variable(over, iterations, np.full(len(iterations), round_))
 
 
 def _elements(over: Lists, where: I8) -> Ints:

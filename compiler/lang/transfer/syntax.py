@@ -118,7 +118,7 @@ class Call:
     """`min(…)`, `max(…)`, `abs(x)`, `len(list)`, or a function of the program's own (`own`), whose
     parameters `args` are in order; others only until parse.py has used them up.
 
-    `keywords`: the names of the last arguments, for `transfer` only.
+    `keywords`: the last arguments, where they are given by name.
     """
 
     function: str
@@ -152,14 +152,16 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """`def name(parameters):`, assignments, `return result`. `reads`: all names in it; `depth` and
-    `elements` (of lists): as an expression's, with those of the functions that it calls."""
+    """`def name(parameters):`, assignments, `return result`. `reads`: all names in it; `assigned`:
+    those of its own variables; `depth` and `elements` (of lists): as an expression's, with those of
+    the functions that it calls."""
 
     name: str
     parameters: Sequence[str]
     body: Sequence[Assign]
     result: Expr
     reads: frozenset[str]
+    assigned: frozenset[str]
     depth: int
     elements: int
 

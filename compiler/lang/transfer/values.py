@@ -85,7 +85,8 @@ def first(bad: B1) -> int:
     return int(np.argmax(bad))
 
 
-def _raw(value: Value) -> int | I8:
+def raw(value: Value) -> int | I8:
+    """The value as NumPy computes with it."""
     return value if isinstance(value, int) else value.data
 
 
@@ -128,13 +129,13 @@ def _linear(
     if not _fits(low, high):
         _find_overflow(op, exact, wrapping, a, b)
         low, high = max(low, LOW), min(high, HIGH)
-    return Ints(wrapping(_raw(a), _raw(b)), low, high)
+    return Ints(wrapping(raw(a), raw(b)), low, high)
 
 
 def _find_overflow(
     op: str, exact: Callable[[int, int], int], wrapping: Callable[..., I8], a: Value, b: Value
 ) -> None:
-    left, right = (np.asarray(_raw(x), np.float64) for x in (a, b))
+    left, right = (np.asarray(raw(x), np.float64) for x in (a, b))
     for iteration in np.flatnonzero(np.abs(wrapping(left, right)) > 2.0**62.99).tolist():
         result = exact(iteration_value(a, iteration), iteration_value(b, iteration))
         if not _fits(result, result):
@@ -160,7 +161,7 @@ def _check_divisor(op: str, a: Value, b: Value) -> None:
     low, high = bounds(b)
     if low > 0 or high < 0:
         return
-    zero = np.equal(_raw(b), 0)
+    zero = np.equal(raw(b), 0)
     if np.any(zero):
         iteration = first(np.atleast_1d(zero))
         raise Fault(iteration, "E110", f"{_show(op, a, b, iteration)} divides by zero")
@@ -169,7 +170,7 @@ def _check_divisor(op: str, a: Value, b: Value) -> None:
 def _check_quotient(op: str, a: Value, b: Value) -> None:
     """The one quotient that overflows is -2**63 / -1."""
     if bounds(a)[0] == LOW and bounds(b)[0] <= -1 <= bounds(b)[1]:
-        bad = np.atleast_1d(np.equal(_raw(a), LOW) & np.equal(_raw(b), -1))
+        bad = np.atleast_1d(np.equal(raw(a), LOW) & np.equal(raw(b), -1))
         if bad.any():
             raise _overflow(op, a, b, first(bad))
 
@@ -185,7 +186,7 @@ def floor_divide(a: Value, b: Value, op: str = "//") -> Value:
     else:
         most = max(map(abs, bounds(a)))
         low, high = max(-most, LOW), min(most, HIGH)
-    return Ints(np.floor_divide(_raw(a), _raw(b)), low, high)
+    return Ints(np.floor_divide(raw(a), raw(b)), low, high)
 
 
 def modulo(a: Value, b: Value) -> Value:
@@ -197,15 +198,15 @@ def modulo(a: Value, b: Value) -> Value:
         return _modulo_positive(a, b)
     low, high = bounds(b)
     # x86 traps on -2**63 % -1, so -1 is replaced by 1, which leaves 0 as well.
-    divisor = np.where(np.equal(_raw(b), -1), 1, _raw(b))
-    return Ints(np.remainder(_raw(a), divisor), min(low + 1, 0), max(high - 1, 0))
+    divisor = np.where(np.equal(raw(b), -1), 1, raw(b))
+    return Ints(np.remainder(raw(a), divisor), min(low + 1, 0), max(high - 1, 0))
 
 
 def _modulo_positive(a: Value, b: int) -> Value:
     low, high = bounds(a)
     if low >= 0 and high < b:
         return a
-    data = np.asarray(_raw(a))
+    data = np.asarray(raw(a))
     if b & (b - 1) == 0:
         return Ints(data & (b - 1), 0, b - 1)
     # NumPy divides by a scalar with multiplications, but has no such remainder.
@@ -217,7 +218,7 @@ def divide(a: Value, b: Value) -> Value:
     result = floor_divide(a, b, "/")
     if isinstance(a, int) and isinstance(b, int) and a % b == 0:
         return result
-    rest = np.atleast_1d(np.not_equal(np.multiply(_raw(result), _raw(b)), _raw(a)))
+    rest = np.atleast_1d(np.not_equal(np.multiply(raw(result), raw(b)), raw(a)))
     if rest.any():
         iteration = first(rest)
         raise Fault(
@@ -232,14 +233,14 @@ def divide(a: Value, b: Value) -> Value:
 def power(a: Value, b: Value) -> Value:
     """a ** b for b >= 0; 0 ** 0 is 1."""
     if bounds(b)[0] < 0:
-        negative = np.atleast_1d(np.less(_raw(b), 0))
+        negative = np.atleast_1d(np.less(raw(b), 0))
         if negative.any():
             iteration = first(negative)
             raise Fault(
                 iteration, "E111", f"{_show('**', a, b, iteration)}: the exponent is negative"
             )
     # Beyond 2 the exponents of 0, 1 and -1 matter only by parity; of others, beyond 64 not at all.
-    base, exponent = np.asarray(_raw(a)), np.asarray(_raw(b))
+    base, exponent = np.asarray(raw(a)), np.asarray(raw(b))
     small = np.where(exponent == 0, 0, 2 - exponent % 2)
     times: I8 = np.where((base >= -1) & (base <= 1), small, np.minimum(exponent, 64))
     if isinstance(a, int) and isinstance(b, int):
@@ -253,9 +254,7 @@ def power(a: Value, b: Value) -> Value:
 def _repeated(a: Value, b: Value, times: I8) -> Value:
     result: Value = 1
     for done in range(int(times.max())):
-        factor = Ints(
-            np.where(times > done, _raw(a), 1), min(bounds(a)[0], 1), max(bounds(a)[1], 1)
-        )
+        factor = Ints(np.where(times > done, raw(a), 1), min(bounds(a)[0], 1), max(bounds(a)[1], 1))
         try:
             result = multiply(result, factor)
         except Fault as fault:
@@ -266,7 +265,7 @@ def _repeated(a: Value, b: Value, times: I8) -> Value:
 def _check_shift(op: str, a: Value, b: Value) -> None:
     low, high = bounds(b)
     if low < 0 or high > 63:
-        bad = np.atleast_1d(np.less(_raw(b), 0) | np.greater(_raw(b), 63))
+        bad = np.atleast_1d(np.less(raw(b), 0) | np.greater(raw(b), 63))
         if bad.any():
             iteration = first(bad)
             message = f"{_show(op, a, b, iteration)}: a shift is by 0 to 63 bits"
@@ -280,8 +279,8 @@ def shift_left(a: Value, b: Value) -> Value:
         if not _fits(a << b, a << b):
             raise _overflow("<<", a, b, 0)
         return a << b
-    result = np.left_shift(_raw(a), _raw(b))
-    lost = np.right_shift(result, _raw(b)) != _raw(a)
+    result = np.left_shift(raw(a), raw(b))
+    lost = np.right_shift(result, raw(b)) != raw(a)
     if lost.any():
         raise _overflow("<<", a, b, first(lost))
     return tight(Ints(result, LOW, HIGH))
@@ -293,7 +292,7 @@ def shift_right(a: Value, b: Value) -> Value:
     if isinstance(a, int) and isinstance(b, int):
         return a >> b
     low, high = bounds(a)
-    return Ints(np.right_shift(_raw(a), _raw(b)), min(low, 0), max(high, 0))
+    return Ints(np.right_shift(raw(a), raw(b)), min(low, 0), max(high, 0))
 
 
 def _bitwise(exact: Callable[[int, int], int], ufunc: Callable[..., I8]) -> Callable[..., Value]:
@@ -303,7 +302,7 @@ def _bitwise(exact: Callable[[int, int], int], ufunc: Callable[..., I8]) -> Call
         both = (*bounds(a), *bounds(b))
         bits = max(x.bit_length() for x in both)
         low = 0 if min(both) >= 0 else max(-(1 << bits), LOW)
-        return Ints(ufunc(_raw(a), _raw(b)), low, min((1 << bits) - 1, HIGH))
+        return Ints(ufunc(raw(a), raw(b)), low, min((1 << bits) - 1, HIGH))
 
     return operation
 
@@ -312,7 +311,7 @@ def _compare(exact: Callable[[int, int], bool], ufunc: Callable[..., B1]) -> Cal
     def operation(a: Value, b: Value) -> Value:
         if isinstance(a, int) and isinstance(b, int):
             return int(exact(a, b))
-        return Ints(ufunc(_raw(a), _raw(b)).astype(np.int64), 0, 1)
+        return Ints(ufunc(raw(a), raw(b)).astype(np.int64), 0, 1)
 
     return operation
 
@@ -322,7 +321,7 @@ def _select(exact: Callable[[int, int], int], ufunc: Callable[..., I8]) -> Calla
         if isinstance(a, int) and isinstance(b, int):
             return exact(a, b)
         (a0, a1), (b0, b1) = bounds(a), bounds(b)
-        return Ints(ufunc(_raw(a), _raw(b)), exact(a0, b0), exact(a1, b1))
+        return Ints(ufunc(raw(a), raw(b)), exact(a0, b0), exact(a1, b1))
 
     return operation
 
@@ -339,7 +338,7 @@ def invert(a: Value) -> Value:
 
 def absolute(a: Value) -> Value:
     """abs(a), which overflows for the lowest number only."""
-    if bounds(a)[0] == LOW and (lowest := np.atleast_1d(np.equal(_raw(a), LOW))).any():
+    if bounds(a)[0] == LOW and (lowest := np.atleast_1d(np.equal(raw(a), LOW))).any():
         raise Fault(first(lowest), "E103", f"abs({LOW}) does not fit in 64 bits")
     return maximum(a, negate(a)) if bounds(a)[0] < 0 else a
 
