@@ -46,6 +46,7 @@ FIGURES = {  # what the names of `facts` leave open
     "thread_blocks_per_rank": "thread blocks per rank, all channels",
     "primitives": "primitives per channel",
     "waits": "waits per channel",
+    "sub_pipelines": "sub-pipelines",
     "flags_per_rank": "flags per rank and channel",
 }
 _PLAN = "the input is a plan already: what it was made from is not in it."

@@ -54,7 +54,7 @@ def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:
     assert page.count("<svg ") == 5
     for text in ("ring_allreduce: Allreduce over 8 ranks", "no wait is in vain", "<td>none</td>",
                  "Over sizes", "Critical path", "what would help", "1 MiB in ",
-                 "thread blocks per rank"):  # fmt: skip
+                 "thread blocks per rank", ">sub-pipelines<"):  # fmt: skip
         assert text in page
     assert json.loads(trace.read_text())["otherData"]["bytes"] == 1 << 20
     first = out.read_bytes()

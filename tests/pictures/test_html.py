@@ -16,6 +16,7 @@ from matplotlib.image import imread
 from hccc.ir.topology import Device
 from hccc.pictures.dag import dag
 from hccc.pictures.html import Page, Proof, Table, html
+from hccc.pictures.page import FIGURES
 from hccc.pictures.pipeline import pipeline
 from hccc.pictures.timeline import timeline
 from hccc.pictures.topology import topology
@@ -109,6 +110,24 @@ def _browse(tmp_path: Path, page: Path, *options: str) -> subprocess.CompletedPr
         ],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
+def test_nothing_in_tables_is_cut(tmp_path: Path, scheme: int) -> None:
+    """A script of the test's own measures; the policy that forbids it is taken out."""
+    figures = [(label, "2,048") for label in (*FIGURES.values(), "accumulate" * 9)]
+    text = html(replace(_page(), figures=figures))
+    text = re.sub(r"<meta http-equiv[^>]*>", "", text)
+    measure = "[...document.querySelectorAll('th, td')].filter(e => e.scrollWidth > e.clientWidth)"
+    script = f"<script>document.documentElement.dataset.cut = {measure}.length</script></body>"
+    page = tmp_path / "page.html"
+    page.write_text(text.replace("</body>", script), encoding="utf-8")
+    options = (
+        "--dump-dom",
+        "--window-size=1200,900",
+        f"--blink-settings=preferredColorScheme={scheme}",
+    )
+    assert 'data-cut="0"' in _browse(tmp_path, page, *options).stdout
 
 
 @pytest.mark.parametrize(
