@@ -157,8 +157,8 @@ class Sheet:
         self, points: Sequence[tuple[float, float]], colour: str = FAINT, width: float = 1.0,
         **style: Any,
     ) -> None:  # fmt: skip
-        """A cubic Bézier curve: where it begins, two control points, where it ends."""
-        codes = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+        """Cubic Bézier curves: where the first begins; of each two control points and its end."""
+        codes = [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)]
         looks: Any = {"fill": False, "capstyle": "round", "clip_on": False} | style
         path = Path(points, codes)
         self.axes.add_patch(PathPatch(path, edgecolor=colour, linewidth=width, **looks))

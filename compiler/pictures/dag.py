@@ -7,6 +7,7 @@ means that something has to be read before it is written over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import networkx as nx  # type: ignore[import-untyped]
@@ -28,11 +29,16 @@ from hccc.pictures.canvas import (
 )
 from hccc.pictures.chunk_classes import ChunkClass, chunk_classes
 from hccc.pictures.legend import Entry, draw_legend
+from hccc.pictures.routes import Column, Point, Routes
 
 TASKS, LAYERS, TALL = 64, 14, 24  # drawn at most
 HEAD = 8
 ROW, HEIGHT, GAP = 0.4, 0.28, 0.42  # inches
+HEAD_LONG = 0.08
 _OPS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
+
+
+Boxes = dict[str, tuple[float, float, float]]  # x of the left edge, y of the middle, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +74,18 @@ def dag(value: Dag) -> Picture:
     chunk_class = found[0]
     drawing = _drawing(value, chunk_class)
     boxes = _placed(drawing)
+    ways = _ways(drawing, boxes)
     wide = max(x + w for x, _, w in boxes.values()) + 0.3
-    tall = max(y for _, y, _ in boxes.values()) - min(y for _, y, _ in boxes.values())
+    low, high = _extent(boxes, ways)
     lines = [*([drawing.left_out] if drawing.left_out else []), *_notes(found)]
     says = f"Chunk {chunk_class.chunks[0]}: {text.count(len(chunk_class.tasks), 'transfer')} in"
     says += f" {text.count(drawing.depth, 'layer')}"
-    height = tall + 1.75 + NOTE * len(lines)
+    height = high - low + 1.75 + NOTE * len(lines)
     head = f"{name}: what each transfer of a chunk waits for"
     sheet = Sheet(max(wide, width_around(head, lines), 6.5), height)
     sheet.heading(head, says)
     draw_legend(sheet, [_legend(drawing)], height - 0.82)
-    down = height - 1.2 - max(y for _, y, _ in boxes.values())
-    _draw(sheet, drawing, boxes, down)
+    _draw(sheet, drawing, boxes, ways, height - 1.2 - high)
     sheet.notes(lines, 0.3)
     return sheet.picture("dag", title, says + ".")
 
@@ -200,7 +206,7 @@ def _flows(value: Dag, b: int) -> set[int]:
     return set(preds[into | read].tolist())
 
 
-def _placed(d: Drawing) -> dict[str, tuple[float, float, float]]:
+def _placed(d: Drawing) -> Boxes:
     """x of the left edge, y of the middle, width of every node; y counts upwards from any 0."""
     before: dict[str, list[str]] = {name: [] for name in d.nodes}
     after: dict[str, list[str]] = {name: [] for name in d.nodes}
@@ -216,7 +222,7 @@ def _placed(d: Drawing) -> dict[str, tuple[float, float, float]]:
             _spread(layer, {n: [y[m] for m in near[n] if m in y] for n in layer}, y)
     _spread(d.layers[0], {n: [y[m] for m in after[n]] for n in d.layers[0]}, y)
     x = 0.3
-    placed: dict[str, tuple[float, float, float]] = {}
+    placed: Boxes = {}
     for layer in d.layers:
         wide = max(width_of(d.nodes[n].label, SMALL) for n in layer) + 0.16
         placed |= {n: (x, y[n], wide) for n in layer}
@@ -236,12 +242,32 @@ def _spread(layer: list[str], wanted: dict[str, list[float]], y: dict[str, float
         y[n] = value - shift
 
 
-def _draw(
-    sheet: Sheet, d: Drawing, boxes: dict[str, tuple[float, float, float]], down: float
-) -> None:
-    for (a, b), flows in sorted(d.edges.items()):
+def _ways(d: Drawing, boxes: Boxes) -> dict[tuple[str, str], list[Point]]:
+    """The way of every edge; those that data flows along choose first."""
+    columns = []
+    for layer in d.layers:
+        x, _, wide = boxes[layer[0]]
+        columns.append(Column(x, x + wide, np.array([boxes[n][1] for n in layer])))
+    routes, found = Routes(columns, HEIGHT), {}
+    layer_of = {n: i for i, layer in enumerate(d.layers) for n in layer}
+    for a, b in sorted(d.edges, key=lambda edge: (not d.edges[edge], edge)):
         (xa, ya, wa), (xb, yb, _) = boxes[a], boxes[b]
-        _edge(sheet, (xa + wa, ya + down), (xb, yb + down), flows)
+        skipped = range(layer_of[a] + 1, layer_of[b])
+        found[a, b] = routes.route((xa + wa, ya), (xb - HEAD_LONG, yb), skipped)
+    return found
+
+
+def _extent(boxes: Boxes, ways: dict[tuple[str, str], list[Point]]) -> tuple[float, float]:
+    """The least and the greatest y of what is drawn."""
+    ys = [y for _, y, _ in boxes.values()] + [y for way in ways.values() for _, y in way]
+    return min(ys), max(ys)
+
+
+def _draw(
+    sheet: Sheet, d: Drawing, boxes: Boxes, ways: dict[tuple[str, str], list[Point]], down: float
+) -> None:
+    for edge, way in ways.items():
+        _edge(sheet, [(x, y + down) for x, y in way], d.edges[edge])
     for name, (x, y, w) in boxes.items():
         node, at = d.nodes[name], (x, y + down - HEIGHT / 2, w, HEIGHT)
         colour = _OPS[node.op][1] if node.op is not None else palette.FAINT
@@ -251,13 +277,12 @@ def _draw(
         sheet.text(x + w / 2, y + down, node.label)
 
 
-def _edge(sheet: Sheet, a: tuple[float, float], b: tuple[float, float], flows: bool) -> None:
-    """A smooth line with a small head, behind the boxes."""
-    bend = (b[0] - a[0]) * 0.5
-    colour = palette.FAINT if flows else palette.RULE
-    points = [a, (a[0] + bend, a[1]), (b[0] - bend, b[1]), (b[0] - 0.05, b[1])]
-    style = "-" if flows else ":"
-    sheet.curve(points, colour, 0.9 if flows else 0.7, linestyle=style, zorder=0.5)
+def _edge(sheet: Sheet, way: Sequence[Point], flows: bool) -> None:
+    """A smooth line, behind the boxes, to the head of its arrow."""
+    colour = palette.FAINT if flows else palette.ORDER
+    style, width = ("-", 0.9) if flows else (":", 0.9)
+    sheet.curve(way, colour, width, linestyle=style, zorder=0.5)
     if flows:
-        tip = [b[0] - 0.08, b[0], b[0] - 0.08], [b[1] - 0.03, b[1], b[1] + 0.03]
-        sheet.axes.fill(*tip, colour, zorder=0.6, clip_on=False)
+        x, y = way[-1]
+        head = [x, x + HEAD_LONG, x], [y - 0.03, y, y + 0.03]
+        sheet.axes.fill(*head, colour, zorder=0.6, clip_on=False)

@@ -9,6 +9,7 @@ from functools import cache
 COPY, REDUCE, LOCAL = "#0072B2", "#E69F00", "#999999"
 WAIT, PAPER, INK, FAINT, RULE = "#E4E7EA", "#FFFFFF", "#1B1F24", "#646C75", "#C9CFD6"
 STRIPE = "#F4F5F6"
+ORDER = "#7A828B"  # of lines that say what is before what, along which nothing flows
 ALERT = "#C23B00"
 CRITICAL = "#B3003C"
 KINDS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#9467BD")

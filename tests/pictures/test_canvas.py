@@ -99,6 +99,13 @@ def test_faint_and_marked_text_can_be_read() -> None:
             assert palette.contrast(palette.dark(ink), palette.dark(fill)) >= 4.5
 
 
+def test_dotted_lines_can_be_seen() -> None:
+    """WCAG asks for a contrast of 3."""
+    assert f"stroke:{palette.ORDER.lower()}" in _styles(_drawn("dag"))
+    assert palette.contrast(palette.ORDER, palette.PAPER) >= 3
+    assert palette.contrast(palette.dark(palette.ORDER), palette.dark(palette.PAPER)) >= 3
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_png_is_the_drawing_at_its_resolution(name: str) -> None:
     picture = _drawn(name)

@@ -1,0 +1,95 @@
+"""Ways of edges between columns of boxes: one that skips columns passes between their boxes.
+
+An edge is one smooth curve where that meets no box. In a column where it meets one, it passes
+straight through the free lane nearest to it, one that no other edge has where there is any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.topology import F8
+
+LANE = 0.03  # inches between lanes, and between a lane and a box
+LANES = 12  # on each side of a box, at most
+_T = np.linspace(0, 1, 65)
+_TAKEN = 0.4  # inches of detour that a lane of its own is worth
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """Boxes of one height, one below the other, between x `left` and `right`. middles: f8[boxes],
+    the y of each."""
+
+    left: float
+    right: float
+    middles: F8
+
+
+class Routes:
+    """Ways through columns, from left to right; a lane that one edge has, others avoid."""
+
+    def __init__(self, columns: Sequence[Column], height: float) -> None:
+        self.columns, self.half = columns, height / 2
+        self._lanes = [_lanes(column, height / 2) for column in columns]
+        self._taken = [np.zeros(len(lanes), np.bool_) for lanes in self._lanes]
+
+    def route(self, a: Point, b: Point, skipped: range) -> list[Point]:
+        """From a to b through the columns `skipped`: cubic Bézier curves, 3 n + 1 points.
+
+        O(columns² + columns · boxes)."""
+        curve = _smooth(a, b)
+        for k in skipped:
+            column = self.columns[k]
+            if self._meets(curve, column):
+                y = self._lane(k, _height_at(curve, (column.left + column.right) / 2))
+                enters, leaves = (column.left, y), (column.right, y)
+                before = self.route(a, enters, range(skipped.start, k))
+                after = self.route(leaves, b, range(k + 1, skipped.stop))
+                return [*before, *_smooth(enters, leaves)[1:], *after[1:]]
+        return curve
+
+    def _meets(self, curve: Sequence[Point], column: Column) -> bool:
+        x, y = bezier(curve)
+        y = y[(x >= column.left) & (x <= column.right)]
+        near = np.abs(y[:, None] - column.middles) < self.half + LANE / 2
+        return bool(near.any())
+
+    def _lane(self, k: int, y: float) -> float:
+        """The y of the lane of column k for an edge that would like to be at `y`."""
+        lanes, taken = self._lanes[k], self._taken[k]
+        best = int(np.argmin(np.abs(lanes - y) + _TAKEN * taken))
+        taken |= np.abs(lanes - lanes[best]) < LANE / 2
+        return float(lanes[best])
+
+
+def bezier(curve: Sequence[Point]) -> tuple[F8, F8]:
+    """Points of one cubic Bézier curve: x and y, f8[65] each."""
+    p, t = np.array(curve), _T[:, None]
+    xy = (1 - t) ** 3 * p[0] + 3 * t * (1 - t) ** 2 * p[1] + 3 * t**2 * (1 - t) * p[2] + t**3 * p[3]
+    return xy[:, 0], xy[:, 1]
+
+
+def _smooth(a: Point, b: Point) -> list[Point]:
+    """A curve that begins and ends level, and never leaves the rectangle between its ends."""
+    middle = (a[0] + b[0]) / 2
+    return [a, (middle, a[1]), (middle, b[1]), b]
+
+
+def _height_at(curve: Sequence[Point], x: float) -> float:
+    xs, ys = bezier(curve)
+    return float(np.interp(x, xs, ys))
+
+
+def _lanes(column: Column, half: float) -> F8:
+    """The y of all lanes that no box of the column is in: f8[lanes]."""
+    away = half + LANE * np.arange(1, LANES + 1)
+    lanes = (column.middles[:, None] + np.r_[-away, away]).ravel()
+    free = (np.abs(lanes[:, None] - column.middles) > half + 0.9 * LANE).all(1)
+    found: F8 = lanes[free]
+    return found
