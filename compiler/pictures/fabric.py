@@ -133,6 +133,8 @@ def _node_unit(t: Topology, net: _Net, nodes: list[int], kind: int, slow: list[b
     ranks = [r for n in nodes for r in range(int(first[n]), int(first[n + 1]))]
     size = int(t.node_size[nodes[0]])
     lines = [text.nodes(nodes, 3)]
+    if ranks:
+        lines.append(text.named("rank", ranks, 3))  # of all nodes, thus before "each"
     if len(nodes) > 1:
         lines.append(f"{len(nodes)} alike, each:")
     alive = int(first[nodes[0] + 1] - first[nodes[0]])
@@ -140,8 +142,6 @@ def _node_unit(t: Topology, net: _Net, nodes: list[int], kind: int, slow: list[b
     lines.append(f"{alive} × {text.clean(name, 24)}")
     if alive < size:
         lines.append(f"{size - alive} of {size} failed")
-    if ranks:
-        lines.append(text.named("rank", ranks, 3))
     nics = [k for groups in net.nics[nodes[0]].values() for k in groups]
     if nics:
         lines.append(f"NICs {rates_text(t, nics)}")

@@ -122,6 +122,12 @@ def test_tiers_rails_and_links_between_nodes() -> None:
     assert {"GPUs 0, 1 ↔ GPUs 0–3", "8 GB/s shared", "16 GB/s shared"} <= set(found)
 
 
+def test_ranks_of_all_are_not_said_of_each() -> None:
+    shown = texts(topology(site("syccl-h800-512")))
+    each = shown.index("64 alike, each:")
+    assert shown.index("ranks 0–511") < each < shown.index("8 × H800")
+
+
 def test_every_rail_has_its_nic() -> None:
     """Lines of one box do not begin in one point: each NIC is named beside its own."""
     t = site("syccl-h800-512")
