@@ -7,6 +7,9 @@ sub-pipelines, and a cell says how many transfers there are and how much of the 
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import numpy as np
 
 from hccc import text
@@ -21,6 +24,7 @@ ROWS, NUMBERED = 36, 40  # drawn at most: rows, and columns that are a sub-pipel
 GROUPED = 16  # columns of several sub-pipelines, at most
 ROW, CLASS_ROW = 0.24, 0.5  # inches
 CELL = 0.36  # inches, at most
+NUMBER = 0.17  # inches: the height of a number, and of what keeps it from lines
 WIDE = 11.0
 _COLOURS = {Op.RECV: ("copy", palette.COPY), Op.RRC: ("reduce", palette.REDUCE)}
 
@@ -164,8 +168,19 @@ def _class_cells(
                 sheet.box(box, palette.tint(colour, 0.35), colour, round=0, line=0.6, tip=tip)
                 low += high
         if copies + reductions:
-            label = _short(copies + reductions)
-            sheet.text(x + cell / 2, y + CLASS_ROW / 2 - 0.005, label)
+            tops = np.cumsum([reductions, copies]) * tall / room
+            middle = y + 0.03 + _between([0.0, *tops.tolist(), tall])
+            sheet.text(x + cell / 2, middle, _short(copies + reductions))
+
+
+def _between(lines: Sequence[float]) -> float:
+    """The place for the middle of a number that none of `lines` (ascending) crosses: of those
+    that are high enough the one nearest to half way from the first line to the last."""
+    half = (lines[0] + lines[-1]) / 2
+    gaps = list(itertools.pairwise(lines))
+    room = min(NUMBER, max(b - a for a, b in gaps))
+    places = [min(max(half, a + room / 2), b - room / 2) for a, b in gaps if b - a >= room]
+    return min(places, key=lambda place: abs(place - half))
 
 
 def _short(n: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import xml.etree.ElementTree as ET
 
 import numpy as np
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ from hccc.passes.hpds import hpds
 from hccc.passes.verify import verify
 from hccc.pictures.grid import class_grid, grid
 from hccc.pictures.pipeline import NUMBERED, pipeline
-from tests.pictures.drawn import EXAMPLES, compiled, texts, tips
+from tests.pictures.drawn import EXAMPLES, SVG, compiled, texts, tips
 
 
 @given(testing.correct_programs(), st.sampled_from([0, 1000]))
@@ -66,6 +67,30 @@ def test_a_large_pipeline_is_counted_by_class_of_link() -> None:
     counts = [int(x.replace(",", "")) for x in shown if re.fullmatch(r"[\d,]{3,}", x)]
     assert len(counts) > 10 and max(counts) <= len(value.order)
     assert any("× reduce in sub-pipelines 0 to " in tip for tip in tips(pipeline(value)))
+
+
+def test_no_line_crosses_a_number() -> None:
+    """Bars of all heights grow below the numbers of a large broadcast tree."""
+    tree = (EXAMPLES / "binomial_broadcast.rccl").read_text()
+    for old, new in (
+        ("nRanks=8", "nRanks=64"), ("nChunks=1", "nChunks=32"), ("range(3)", "range(6)"),
+        ("step, 0, recv", "step, c, recv"),
+        ("            transfer", "            for c in range(32): transfer"),
+    ):  # fmt: skip
+        assert old in tree
+        tree = tree.replace(old, new)
+    picture = pipeline(hpds(depend(verify(transfer.parse(Source("tree", tree))), None)))
+    root, crossed, bars = ET.fromstring(picture.svg), 0, []
+    for path in root.iter(f"{SVG}path"):
+        if path.find(f"{SVG}title") is not None:
+            left, low, right, high, _ = map(float, re.findall(r"[\d.]+", path.get("d", "")))
+            bars.append((left, right, low, high))
+    for number in root.iter(f"{SVG}text"):
+        if re.fullmatch(r"[\d,.kM]+", number.text or ""):
+            x, y = float(number.get("x", "")), float(number.get("y", ""))
+            edges = [edge for a, b, *both in bars if a < x < b for edge in both]
+            crossed += any(y - 6.3 < edge < y + 0.7 for edge in edges)
+    assert bars and not crossed
 
 
 def test_every_chunk_of_a_ring_is_in_its_cell() -> None:
