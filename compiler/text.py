@@ -58,10 +58,16 @@ def size(count: float) -> str:
 def time(us: float) -> str:
     """`12.3 µs`, `4.56 ms`, `1.2 s`; less than a picosecond is none."""
     us = round(us, 6) + 0.0
+    unit, factor = time_unit(us)
+    return f"{us / factor:.4g} {unit}"
+
+
+def time_unit(us: float) -> tuple[str, float]:
+    """The unit that `time` writes a time in, and how many µs it has."""
     for unit, factor in (("s", 1e6), ("ms", 1e3)):
-        if us >= factor:
-            return f"{us / factor:.4g} {unit}"
-    return f"{us:.4g} µs"
+        if round(us, 6) >= factor:
+            return unit, factor
+    return "µs", 1.0
 
 
 def rate(value: Rate) -> str:

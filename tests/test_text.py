@@ -33,6 +33,19 @@ def test_times_and_sizes() -> None:
     assert [text.size(x) for x in (17, 1 << 20, 3 << 29)] == ["17 B", "1 MiB", "1.5 GiB"]
 
 
+@given(st.floats(0, 1e9))
+def test_a_time_has_the_unit_that_is_told(us: float) -> None:
+    unit, factor = text.time_unit(us)
+    value, written = text.time(us).split()
+    assert written == unit
+    assert abs(float(value) * factor - us) <= 1e-3 * us + 1e-6
+
+
+def test_a_time_that_rounds_to_the_next_unit_is_told_in_it() -> None:
+    us = 999.99999999
+    assert text.time(us) == "1 ms" and text.time_unit(us) == ("ms", 1e3)
+
+
 def test_plurals() -> None:
     assert text.count(2, "class") == "2 classes" and text.count(1, "switch") == "1 switch"
     assert text.named("leaf", [1, 2]) == "leaves 1, 2"

@@ -26,10 +26,12 @@ class RankRows:
 
 @dataclass(frozen=True, slots=True)
 class ShownRanks:
-    """The ranks to show, ascending; `left_out`: ranks like none of them."""
+    """The ranks to show, ascending; `left_out`: ranks like none of them; `idle`: those that have
+    no thread blocks."""
 
     shown: tuple[RankRows, ...]
     left_out: tuple[int, ...]
+    idle: tuple[int, ...]
 
 
 def shown_ranks(run: Run, texts: PrimitiveText, critical: I8, most: int) -> ShownRanks:
@@ -58,7 +60,8 @@ def shown_ranks(run: Run, texts: PrimitiveText, critical: I8, most: int) -> Show
         room -= kept
         others = tuple(r for r in group if r != rank)
         shown.append(RankRows(rank, others, range(first, first + kept), stop - first - kept))
-    return ShownRanks(tuple(sorted(shown, key=lambda s: s.rank)), tuple(sorted(left_out)))
+    idle = tuple(r for r in range(plan.n_ranks) if ends[r] == ends[r + 1])
+    return ShownRanks(tuple(sorted(shown, key=lambda s: s.rank)), tuple(sorted(left_out)), idle)
 
 
 def _alike(run: Run, texts: PrimitiveText) -> list[list[int]]:

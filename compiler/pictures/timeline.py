@@ -163,8 +163,8 @@ def _draw_path(sheet: Sheet, run: Run, path: I8, middles: dict[int, float], scal
 
 def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> None:
     """Ticks at round times, and one at the end, which those too close to it give way to."""
-    unit, factor = ("ms", 1e3) if run.time >= 2e3 else ("µs", 1.0)
-    end = text.number(run.time / factor)
+    unit, factor = text.time_unit(run.time)
+    end = text.time(run.time).removesuffix(f" {unit}")  # as the title has it
     free = scale(run.time - run.launch) - width_of(end, SMALL, bold=True) / 2 - 0.1
     for tick in (float(x) for x in MaxNLocator(9).tick_values(0, run.time / factor)):
         label, x = text.number(tick), scale(tick * factor - run.launch)
@@ -206,6 +206,10 @@ def _notes(run: Run, chosen: ShownRanks, path: I8, detail: Detail) -> list[str]:
         notes.append(f"A bar is {what}; the paler, the more of it is waiting.")
     if chosen.left_out:
         notes.append(f"Not drawn: {text.named('rank', chosen.left_out)}, unlike those that are.")
+    if chosen.idle:
+        have = "has" if len(chosen.idle) == 1 else "have"
+        ranks = text.named("rank", chosen.idle)
+        notes.append(f"{ranks[0].upper()}{ranks[1:]} {have} no thread blocks.")
     if hidden := sum(rows.hidden for rows in chosen.shown):
         notes.append(f"Not drawn: {text.count(hidden, 'thread block')} of the ranks that are.")
     shown = _on(run, path, [b for rows in chosen.shown for b in rows.blocks])

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from hccc import text
@@ -111,7 +112,24 @@ def test_a_number_without_room_stands_behind_its_bar() -> None:
 
 def test_the_axis_reaches_the_end() -> None:
     run = ran("ring_allreduce", "mi300x", 1 << 20)
-    assert text.number(run.time) in texts(timeline(run))
+    assert text.time(run.time).split()[0] in texts(timeline(run))
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 20, 1 << 26, 1 << 30])
+def test_title_and_axis_say_the_same_time(size: int) -> None:
+    run = ran("hm_allreduce", "resccl-topo4", size)
+    shown = texts(timeline(run))
+    time, unit = text.time(run.time).split()
+    assert shown[0].endswith(f" in {time} {unit}")
+    assert {time, unit} <= set(shown[1:])
+
+
+def test_ranks_without_thread_blocks_are_named() -> None:
+    """Of a tree the leaves only receive."""
+    run = ran("binomial_broadcast", "mi300x", 1 << 20)
+    idle = [r for r, blocks in enumerate(run.machine.plan.n_tb.tolist()) if not blocks]
+    assert idle
+    assert f"R{text.named('rank', idle)[1:]} have no thread blocks." in texts(timeline(run))
 
 
 def test_busy_is_of_the_whole_time() -> None:
