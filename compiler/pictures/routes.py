@@ -1,7 +1,7 @@
-"""Ways of edges between columns of boxes: one that skips columns passes between their boxes.
+"""Routes of edges between columns of boxes: one that skips columns passes between their boxes.
 
 An edge is one smooth curve where that meets no box. In a column where it meets one, it passes
-straight through the free lane nearest to it, one that no other edge has where there is any.
+straight through the free track nearest to it, one that no other edge has where there is any.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 
 from hccc.ir.topology import F8
 
-LANE = 0.03  # inches between lanes, and between a lane and a box
-LANES = 12  # on each side of a box, at most
+TRACK = 0.03  # inches between tracks, and between a track and a box
+TRACKS = 12  # on each side of a box, at most
 _T = np.linspace(0, 1, 65)
-_TAKEN = 0.4  # inches of detour that a lane of its own is worth
+_TAKEN = 0.4  # inches of detour that a track of its own is worth
 
 Point = tuple[float, float]
 
@@ -32,12 +32,12 @@ class Column:
 
 
 class Routes:
-    """Ways through columns, from left to right; a lane that one edge has, others avoid."""
+    """Routes through columns, from left to right; a track that one edge has, others avoid."""
 
     def __init__(self, columns: Sequence[Column], height: float) -> None:
         self.columns, self.half = columns, height / 2
-        self._lanes = [_lanes(column, height / 2) for column in columns]
-        self._taken = [np.zeros(len(lanes), np.bool_) for lanes in self._lanes]
+        self._tracks = [_tracks(column, height / 2) for column in columns]
+        self._taken = [np.zeros(len(tracks), np.bool_) for tracks in self._tracks]
 
     def route(self, a: Point, b: Point, skipped: range) -> list[Point]:
         """From a to b through the columns `skipped`: cubic Bézier curves, 3 n + 1 points.
@@ -47,7 +47,7 @@ class Routes:
         for k in skipped:
             column = self.columns[k]
             if self._meets(curve, column):
-                y = self._lane(k, _height_at(curve, (column.left + column.right) / 2))
+                y = self._track(k, _height_at(curve, (column.left + column.right) / 2))
                 enters, leaves = (column.left, y), (column.right, y)
                 before = self.route(a, enters, range(skipped.start, k))
                 after = self.route(leaves, b, range(k + 1, skipped.stop))
@@ -57,15 +57,15 @@ class Routes:
     def _meets(self, curve: Sequence[Point], column: Column) -> bool:
         x, y = bezier(curve)
         y = y[(x >= column.left) & (x <= column.right)]
-        near = np.abs(y[:, None] - column.middles) < self.half + LANE / 2
+        near = np.abs(y[:, None] - column.middles) < self.half + TRACK / 2
         return bool(near.any())
 
-    def _lane(self, k: int, y: float) -> float:
-        """The y of the lane of column k for an edge that would like to be at `y`."""
-        lanes, taken = self._lanes[k], self._taken[k]
-        best = int(np.argmin(np.abs(lanes - y) + _TAKEN * taken))
-        taken |= np.abs(lanes - lanes[best]) < LANE / 2
-        return float(lanes[best])
+    def _track(self, k: int, y: float) -> float:
+        """The y of the track of column k for an edge that would like to be at `y`."""
+        tracks, taken = self._tracks[k], self._taken[k]
+        best = int(np.argmin(np.abs(tracks - y) + _TAKEN * taken))
+        taken |= np.abs(tracks - tracks[best]) < TRACK / 2
+        return float(tracks[best])
 
 
 def bezier(curve: Sequence[Point]) -> tuple[F8, F8]:
@@ -86,10 +86,10 @@ def _height_at(curve: Sequence[Point], x: float) -> float:
     return float(np.interp(x, xs, ys))
 
 
-def _lanes(column: Column, half: float) -> F8:
-    """The y of all lanes that no box of the column is in: f8[lanes]."""
-    away = half + LANE * np.arange(1, LANES + 1)
-    lanes = (column.middles[:, None] + np.r_[-away, away]).ravel()
-    free = (np.abs(lanes[:, None] - column.middles) > half + 0.9 * LANE).all(1)
-    found: F8 = lanes[free]
+def _tracks(column: Column, half: float) -> F8:
+    """The y of all tracks that no box of the column is in: f8[tracks]."""
+    away = half + TRACK * np.arange(1, TRACKS + 1)
+    tracks = (column.middles[:, None] + np.r_[-away, away]).ravel()
+    free = (np.abs(tracks[:, None] - column.middles) > half + 0.9 * TRACK).all(1)
+    found: F8 = tracks[free]
     return found
