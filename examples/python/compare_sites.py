@@ -8,7 +8,7 @@ says what limits the largest of them.
 
 from __future__ import annotations
 
-import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import hccc
@@ -33,5 +33,14 @@ def compare(algorithm: Path, sites: list[Path]) -> list[str]:
     return lines
 
 
+def main() -> None:
+    """What the command line names, compared."""
+    parser = ArgumentParser(description="Which of several clusters runs an algorithm fastest?")
+    parser.add_argument("algorithm", type=Path, metavar="ALGO")
+    parser.add_argument("sites", type=Path, metavar="CLUSTER", nargs="+")
+    given = parser.parse_args()
+    print("\n".join(compare(given.algorithm, given.sites)))
+
+
 if __name__ == "__main__":
-    print("\n".join(compare(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])))
+    main()
