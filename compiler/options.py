@@ -64,7 +64,7 @@ class Options:
             "help": "One-sided put and get, or send and receive through slots.",
         },
     )
-    slots: int = _number(2, 1, 1 << 16, "Slots of a staged queue.")
+    slots: int = _number(2, 1, 1 << 16, "Slots of a staged queue, a power of two.")
     channels: int | None = _number(
         None, 1, MAX_CHANNELS, "Channels, instead of the program's nChannels."
     )

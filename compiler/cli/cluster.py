@@ -9,7 +9,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import HELP, json_option
-from hccc.cli.types import File
+from hccc.cli.types import ClusterFile
 
 if TYPE_CHECKING:
     from hccc.ir.topology import Topology
@@ -44,7 +44,7 @@ def list_clusters(as_json: bool) -> None:
 
 
 @cluster.command("show")
-@click.argument("name", type=File(), metavar="NAME")
+@click.argument("name", type=ClusterFile(), metavar="NAME")
 def show_cluster(name: Path) -> None:
     """Print the cluster file NAME; `hccc show NAME -o cluster.svg` draws it."""
     from hccc.lang.cluster import load

@@ -1,14 +1,16 @@
-"""types: what options may hold: sizes, durations, numbers in a range, lists of words."""
+"""types: what options may hold: files, sizes, durations, numbers in a range, lists of words."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
+from click.shell_completion import CompletionItem
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _LARGEST_SIZE = 1 << 40
@@ -107,3 +109,62 @@ class Words(click.ParamType[tuple[str, ...]]):
                 self.fail(f"{word!r} is not one of {known}, all", param, ctx)
             found.update(dict.fromkeys(self.words if name == "all" else (name,)))
         return tuple(found)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The whole list, with each word that its last one may become."""
+        before, comma, last = incomplete.rpartition(",")
+        there = before.lower().split(",")
+        words = [w for w in (*self.words, *self.aliases) if self.aliases.get(w, w) not in there]
+        if not comma:
+            words.append("all")
+        found = [word for word in words if word.startswith(last.lower())]
+        return [CompletionItem(before + comma + word) for word in found]
+
+
+class ShippedFile(File):
+    """A file, or the name of one that ships. kinds: names of `library.shipped.Kind`."""
+
+    kinds: ClassVar[tuple[str, ...]]
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names that ship and the files here; the shell's own files where no name fits.
+
+        bash takes its own files only where nothing else is offered, so these are listed.
+        """
+        from hccc.library import shipped
+
+        every = [name for kind in self.kinds for name in shipped.names(shipped.Kind[kind])]
+        names = [name for name in every if name.startswith(incomplete)]
+        if not names:
+            return super().shell_complete(ctx, param, incomplete)
+        return [CompletionItem(word) for word in dict.fromkeys((*_files_here(incomplete), *names))]
+
+
+class AlgorithmFile(ShippedFile):
+    """A program or MSCCL XML, by path or by name."""
+
+    kinds = ("ALGORITHM", "XML")
+
+
+class ClusterFile(ShippedFile):
+    """A `.cluster`, by path or by name."""
+
+    kinds = ("CLUSTER",)
+
+
+class AnyFile(ShippedFile):
+    """Whatever can be drawn, by path or by name."""
+
+    kinds = ("ALGORITHM", "XML", "CLUSTER")
+
+
+def _files_here(begin: str) -> Iterator[str]:
+    """Files and folders of this directory whose names begin so; hidden ones where asked for."""
+    with suppress(OSError):
+        for path in sorted(Path().iterdir()):
+            if path.name.startswith(begin) and (begin or not path.name.startswith(".")):
+                yield f"{path.name}/" if path.is_dir() else path.name
