@@ -11,9 +11,19 @@ from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Guard, Transport
 from hccc.options import Options
+from hccc.passes.allocate import by_task, channels
+from hccc.passes.depend import depend
+from hccc.passes.lower import lower
+from hccc.passes.place import place
+from hccc.passes.relay import relay
+from hccc.passes.requeue import requeue
+from hccc.passes.round_robin import round_robin
+from hccc.passes.sync import sync
+from hccc.passes.verify import verify
 from hccc.testing import Hang, Poison, exact_inputs, execute, expected
 from hccc.testing.grow import Row, program
 from hccc.testing.sabotage import without_wait
+from tests.passes.textbook import ring_allreduce
 
 RECV, RRC = 0, 1
 NONE = np.zeros(0, np.int32)
@@ -121,10 +131,20 @@ def test_in_place_memory_is_shared() -> None:
         execute(plan, x)
 
 
+def ring_in_one_block(slots: int) -> Plan:
+    """A ring allreduce of 4 ranks as NCCL has it: one thread block a rank, which sends first."""
+    p = ring_allreduce(4)
+    part = np.zeros(len(p), np.int32)
+    apart = lower(round_robin(depend(verify(p))), Transport.STAGED)
+    return sync(channels(place(relay(requeue(apart, by_task(apart, part)))), part), "", slots)
+
+
 def test_a_plan_with_a_largest_window_runs_in_it() -> None:
-    """Rank by rank send first, one slot: only windows of one micro-batch go through."""
-    rows = [(0, 1, 0, 0, RECV), (1, 0, 0, 1, RECV)]
-    options = Options(transport=Transport.STAGED, slots=1, max_blocks=1, prove=False)
-    plan = plan_of(OpType.ALLGATHER, 2, 2, rows, options)
+    """Every rank sends first, two slots: only windows of one micro-batch go through."""
+    plan = ring_in_one_block(slots=2)
     x = exact_inputs(plan.collective, np.int64, (4,))
-    execute(replace(plan, max_window=1), x)
+    with pytest.raises(Hang, match="a free slot in queue 0"):
+        execute(plan, x)
+    got = execute(replace(plan, max_window=1), x)
+    want = expected(plan.collective, x, "sum", np.int64)
+    assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))
