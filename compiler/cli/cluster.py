@@ -47,10 +47,13 @@ def list_clusters(as_json: bool) -> None:
 @click.argument("name", type=ClusterFile(), metavar="NAME")
 def show_cluster(name: Path) -> None:
     """Print the cluster file NAME; `hccc show NAME -o cluster.svg` draws it."""
+    from hccc.inputs import parse_cluster
     from hccc.lang.cluster import load
     from hccc.library import shipped
 
-    print(shipped.read(name, load.MAX_BYTES, shipped.CLUSTERS).text, end="")
+    source = shipped.read(name, load.MAX_BYTES, shipped.CLUSTERS)
+    parse_cluster(source)  # what is no cluster is refused
+    print(source.text, end="")
 
 
 def _row(name: str, text: str, t: Topology) -> Row:

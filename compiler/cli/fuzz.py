@@ -13,7 +13,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES, json_option
-from hccc.cli.types import Duration, File, Words
+from hccc.cli.types import AlgorithmFile, Duration, Words
 from hccc.diagnostics import fail
 from hccc.facts import Facts
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Attack hccc, or one ALGO, with random programs and runs.")
-@click.argument("algorithm", type=File(), metavar="[ALGO]", required=False)
+@click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)
 @click.option("--collective", type=Words(COLLECTIVES), help="Random programs of this one only.")
 @click.option("--examples", type=click.IntRange(1), help="How many; 1,000 without --time.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Same seed, same examples.")

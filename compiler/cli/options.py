@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from hccc.cli.types import File, MicroBatch, Number, Size
+from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
 from hccc.diagnostics import Source, fail
 from hccc.ir.transport import Transport
 from hccc.options import PASSES, Options, selectable
@@ -38,14 +38,14 @@ time_phases_option = click.option(
     "--time-phases", is_flag=True, help="Print the time of each phase on stderr."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
-algorithm_argument = click.argument("algorithm", type=File(), metavar="ALGO")
+algorithm_argument = click.argument("algorithm", type=AlgorithmFile(), metavar="ALGO")
 _MORE = {
     "reschedule": click.option(
         "--reschedule", is_flag=True, help="Raise MSCCL XML to a program and schedule that."
     ),
     "cluster": click.option(
         "--cluster",
-        type=File(),
+        type=ClusterFile(),
         metavar="FILE",
         help="Schedule for this .cluster instead of what the program's header describes.",
     ),

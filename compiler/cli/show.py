@@ -9,7 +9,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import chosen, compile_options, given, load, refuse
-from hccc.cli.types import File, Size
+from hccc.cli.types import AnyFile, File, Size
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
@@ -19,7 +19,7 @@ WHATS = ("topology", "dag", "pipeline", "timeline")  # of pictures/page, which l
 
 
 @click.command(short_help="Draw ALGO, a plan or a cluster.")
-@click.argument("algorithm", type=File(), metavar="ALGO|PLAN|CLUSTER")
+@click.argument("algorithm", type=AnyFile(), metavar="ALGO|PLAN|CLUSTER")
 @click.option(
     "-o",
     "--output",

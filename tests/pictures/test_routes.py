@@ -1,4 +1,4 @@
-"""Ways of edges: through free lanes, from end to end, each in a lane of its own."""
+"""Routes of edges: on free tracks, from end to end, each on a track of its own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_edge_passes_no_box(shape: list[tuple[int, float]], data: st.DataObje
             assert (np.abs(ys[inside, None] - column.middles) > HEIGHT / 2).all()
 
 
-def test_edges_between_the_same_boxes_have_lanes_of_their_own() -> None:
+def test_edges_between_the_same_boxes_have_tracks_of_their_own() -> None:
     columns = _columns([(3, 0.0), (3, 0.0), (3, 0.0)])
     routes = Routes(columns, HEIGHT)
     middle = (columns[1].left + columns[1].right) / 2
