@@ -252,13 +252,15 @@ class _Builder(Transformer[Token, Any]):
         for stmt in constants:
             if both := functions.keys() & set(stmt.targets):
                 message = f"`{clip(min(both))}` is a function, too"
-                raise Mistake("E015", message, stmt.at, "another name")
+                raise Mistake("E015", message, stmt.at, "give it another name")
         return Algorithm(constants, pairs, items[-1], place(header))
 
 
 def _variable(token: Token, what: str = "variable") -> str:
     if isinstance(token, NameToken) and str(token) in token.functions and what == "variable":
-        raise Mistake("E015", f"`{token}` is a function already", place(token), "another name")
+        raise Mistake(
+            "E015", f"`{token}` is a function already", place(token), "give it another name"
+        )
     if str(token) in RESERVED:
         message = f"`{token}` is a word of the language and cannot be a {what}"
         raise Mistake("E008", message, place(token))
