@@ -74,9 +74,9 @@ def dag(value: Dag) -> Picture:
     chunk_class = found[0]
     drawing = _drawing(value, chunk_class)
     boxes = _placed(drawing)
-    ways = _ways(drawing, boxes)
+    curves = _curves(drawing, boxes)
     wide = max(x + w for x, _, w in boxes.values()) + 0.3
-    low, high = _extent(boxes, ways)
+    low, high = _extent(boxes, curves)
     lines = [*([drawing.left_out] if drawing.left_out else []), *_notes(found)]
     says = f"Chunk {chunk_class.chunks[0]}: {text.count(len(chunk_class.tasks), 'transfer')} in"
     says += f" {text.count(drawing.depth, 'layer')}"
@@ -85,7 +85,7 @@ def dag(value: Dag) -> Picture:
     sheet = Sheet(max(wide, width_around(head, lines), 6.5), height)
     sheet.heading(head, says)
     draw_legend(sheet, [_legend(drawing)], height - 0.82)
-    _draw(sheet, drawing, boxes, ways, height - 1.2 - high)
+    _draw(sheet, drawing, boxes, curves, height - 1.2 - high)
     sheet.notes(lines, 0.3)
     return sheet.picture("dag", title, says + ".")
 
@@ -242,8 +242,8 @@ def _spread(layer: list[str], wanted: dict[str, list[float]], y: dict[str, float
         y[n] = value - shift
 
 
-def _ways(d: Drawing, boxes: Boxes) -> dict[tuple[str, str], list[Point]]:
-    """The way of every edge; those that data flows along choose first."""
+def _curves(d: Drawing, boxes: Boxes) -> dict[tuple[str, str], list[Point]]:
+    """The curve of every edge; those that data flows along choose first."""
     columns = []
     for layer in d.layers:
         x, _, wide = boxes[layer[0]]
@@ -257,17 +257,17 @@ def _ways(d: Drawing, boxes: Boxes) -> dict[tuple[str, str], list[Point]]:
     return found
 
 
-def _extent(boxes: Boxes, ways: dict[tuple[str, str], list[Point]]) -> tuple[float, float]:
+def _extent(boxes: Boxes, curves: dict[tuple[str, str], list[Point]]) -> tuple[float, float]:
     """The least and the greatest y of what is drawn."""
-    ys = [y for _, y, _ in boxes.values()] + [y for way in ways.values() for _, y in way]
+    ys = [y for _, y, _ in boxes.values()] + [y for curve in curves.values() for _, y in curve]
     return min(ys), max(ys)
 
 
 def _draw(
-    sheet: Sheet, d: Drawing, boxes: Boxes, ways: dict[tuple[str, str], list[Point]], down: float
+    sheet: Sheet, d: Drawing, boxes: Boxes, curves: dict[tuple[str, str], list[Point]], down: float
 ) -> None:
-    for edge, way in ways.items():
-        _edge(sheet, [(x, y + down) for x, y in way], d.edges[edge])
+    for edge, curve in curves.items():
+        _edge(sheet, [(x, y + down) for x, y in curve], d.edges[edge])
     for name, (x, y, w) in boxes.items():
         node, at = d.nodes[name], (x, y + down - HEIGHT / 2, w, HEIGHT)
         colour = _OPS[node.op][1] if node.op is not None else palette.FAINT
@@ -277,12 +277,12 @@ def _draw(
         sheet.text(x + w / 2, y + down, node.label)
 
 
-def _edge(sheet: Sheet, way: Sequence[Point], flows: bool) -> None:
+def _edge(sheet: Sheet, curve: Sequence[Point], flows: bool) -> None:
     """A smooth line, behind the boxes, to the head of its arrow."""
     colour = palette.FAINT if flows else palette.ORDER
     style, width = ("-", 0.9) if flows else (":", 0.9)
-    sheet.curve(way, colour, width, linestyle=style, zorder=0.5)
+    sheet.curve(curve, colour, width, linestyle=style, zorder=0.5)
     if flows:
-        x, y = way[-1]
+        x, y = curve[-1]
         head = [x, x + HEAD_LONG, x], [y - 0.03, y, y + 0.03]
         sheet.axes.fill(*head, colour, zorder=0.6, clip_on=False)
