@@ -97,7 +97,7 @@ def warm_measure(text: str) -> dict[str, float]:
 def in_process(text: str, how: str = "measure") -> dict[str, float]:
     """`measure` in a fresh process."""
     run = [sys.executable, __file__, f"--{how}"]
-    done = subprocess.run(run, input=text, capture_output=True, text=True, check=True)
+    done = subprocess.run(run, input=text, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 

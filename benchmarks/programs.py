@@ -24,7 +24,8 @@ def hierarchical_mesh(op: str, nodes: int, per_node: int, channels: int = 4) -> 
 def ring_allreduce(ranks: int) -> str:
     """The text of `examples/ring_allreduce.rccl` for `ranks` ranks."""
     text = (EXAMPLES / "ring_allreduce.rccl").read_text()
-    return _replaced(text, {"nRanks=8": f"nRanks={ranks}"})
+    small = {f"{key}=8": f"{key}={ranks}" for key in ("GPUPerNode", "NICPerNode") if ranks < 8}
+    return _replaced(text, {"nRanks=8": f"nRanks={ranks}", **small})
 
 
 def _replaced(text: str, changes: dict[str, str]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,6 +113,13 @@ class Bench:
         if key not in self._runs:
             self._runs[key] = self._simulated(self.backend(case, backend), size, free)
         return self._runs[key]
+
+    def times_over(
+        self, case: Case, theirs: Sequence[Run], backend: str, *, free: bool = False
+    ) -> list[float]:
+        """How many times `backend`'s time each of the runs `theirs` takes, one for each size."""
+        ours = [self.run(case, backend, run.size, free=free) for run in theirs]
+        return [t.time / o.time for t, o in zip(theirs, ours, strict=True)]
 
     def backend(self, case: Case, backend: str) -> Backend:
         """How `backend` runs `case`."""

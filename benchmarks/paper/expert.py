@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from backends import Bench, Case
 from reasons import ceiling, limit, lost
@@ -91,11 +92,7 @@ def _row(bench: Bench, claim: Claim, cluster: str) -> Row:
     case, rival = Case("HM", claim.op, cluster), RIVALS[claim.over]
     sizes = bench.setting.sizes
     theirs = [bench.run(case, rival, size) for size in sizes]
-
-    def over(backend: str, *, free: bool = False) -> list[float]:
-        ours = [bench.run(case, backend, size, free=free) for size in sizes]
-        return [t.time / o.time for t, o in zip(theirs, ours, strict=True)]
-
+    over = partial(bench.times_over, case, theirs)
     limits = bench.limits(case)
     found = {"ResCCL": over("ResCCL"), "hccc": over("hccc"), "best": over("hccc", free=True)}
     found["any"] = [ceiling(run, limits) for run in theirs]

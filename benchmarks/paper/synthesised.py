@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from backends import CHANNELS, Bench, Case
 from reasons import limit
 from side_by_side import Row, Table, human, span
@@ -56,11 +58,7 @@ def table(bench: Bench, name: str) -> Table:
 def _row(bench: Bench, op: str, cluster: str, taccl: str, teccl: str) -> Row:
     case, sizes = Case("ring", op, cluster), bench.setting.sizes
     theirs = [bench.run(case, "MSCCL", size) for size in sizes]
-
-    def over(backend: str, *, free: bool = False) -> list[float]:
-        ours = [bench.run(case, backend, size, free=free) for size in sizes]
-        return [t.time / o.time for t, o in zip(theirs, ours, strict=True)]
-
+    over = partial(bench.times_over, case, theirs)
     found = {"ResCCL": over("ResCCL"), "hccc": over("hccc"), "best": over("hccc", free=True)}
     place = cluster.removeprefix("resccl-")
     cells = (op, place, taccl, teccl, *(span(v) for v in found.values()))

@@ -12,11 +12,16 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu"
 
 
+def module_of(folder: Path, name: str) -> ModuleType:
+    """A module of a folder of benchmarks."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    return importlib.import_module(name)
+
+
 def module(name: str) -> ModuleType:
     """A module of `benchmarks/gpu`."""
-    if str(FOLDER) not in sys.path:
-        sys.path.append(str(FOLDER))
-    return importlib.import_module(name)
+    return module_of(FOLDER, name)
 
 
 @pytest.fixture(scope="session")

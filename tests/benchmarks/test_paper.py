@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.benchmarks.conftest import module_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "paper"
 SMALL = (8 << 20, 64 << 20)
@@ -18,9 +19,7 @@ SMALL = (8 << 20, 64 << 20)
 
 def module(name: str) -> ModuleType:
     """A module of `benchmarks/paper`."""
-    if str(FOLDER) not in sys.path:
-        sys.path.append(str(FOLDER))
-    return importlib.import_module(name)
+    return module_of(FOLDER, name)
 
 
 def bench(place: Path, **setting: Any) -> Any:

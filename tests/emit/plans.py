@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc.emit import directory
+from hccc.emit.targets import TARGETS
+from hccc.ir import plan_json
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
@@ -111,3 +115,9 @@ def compiled(
     pipeline: Pipeline = hpds(depend(verify(p)))
     primitives = place(fuse(lower(pipeline, transport), level))
     return sync(allocate(primitives, allocator, None), source, slots)
+
+
+def written(plan: Plan, place: Path) -> Path:
+    """The directory of kernels of a plan."""
+    directory.write(place, directory.files(plan, TARGETS, plan_json.dumps(plan)))
+    return place

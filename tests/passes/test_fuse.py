@@ -1,6 +1,5 @@
 """fuse merges exactly what may be merged, and a wrong merge does not get through."""
 
-from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -23,14 +22,10 @@ from tests.passes.textbook import (
     mesh_allreduce,
     planned,
     program,
+    shapes,
     verdict,
     works,
 )
-
-
-def shapes(p: Primitives) -> Counter[tuple[int, int]]:
-    """How many primitives have k sources and d destinations."""
-    return Counter(zip(p.src.counts().tolist(), p.dst.counts().tolist(), strict=True))
 
 
 def test_levels_of_a_mesh() -> None:

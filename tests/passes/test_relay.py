@@ -1,6 +1,5 @@
 """relay: staged plans as NCCL runs them, proved and executed."""
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -32,13 +31,10 @@ from tests.passes.textbook import (
     program,
     ring_allreduce,
     ring_reducescatter,
+    shapes,
     verdict,
     works,
 )
-
-
-def shapes(p: Primitives) -> Counter[tuple[int, int]]:
-    return Counter(zip(p.src.counts().tolist(), p.dst.counts().tolist(), strict=True))
 
 
 def staged(p: Program) -> Primitives:

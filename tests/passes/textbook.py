@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -274,3 +274,8 @@ def made(build: Callable[[], T]) -> T | None:
         return build()
     except InternalError:
         return None
+
+
+def shapes(p: Primitives) -> Counter[tuple[int, int]]:
+    """How many primitives have k sources and d destinations."""
+    return Counter(zip(p.src.counts().tolist(), p.dst.counts().tolist(), strict=True))

@@ -12,10 +12,10 @@ import pytest
 from hccc import dtypes
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, TARGETS, Target
-from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
+from tests.emit.plans import written
 
 RING = plans.compiled(plans.ring_allreduce(4, channels=2))
 GATHER = plans.compiled(plans.ring_allgather(5))
@@ -27,11 +27,6 @@ def run(*command: str | Path) -> str:
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
-
-
-def made(plan: Plan, place: Path) -> Path:
-    directory.write(place, directory.files(plan, TARGETS, plan_json.dumps(plan)))
-    return place
 
 
 def readme(plan: Plan) -> str:
@@ -59,7 +54,7 @@ def test_an_installed_directory_serves_a_program_in_c(
     tmp_path: Path, cmake: str, shared: str
 ) -> None:
     prefix = tmp_path / "prefix"
-    place = built(cmake, made(RING, tmp_path / "k"), *ONE, f"-DBUILD_SHARED_LIBS={shared}")
+    place = built(cmake, written(RING, tmp_path / "k"), *ONE, f"-DBUILD_SHARED_LIBS={shared}")
     run(cmake, "--install", place, "--prefix", prefix)
     user = built(cmake, example(RING, tmp_path / "user"), f"-DCMAKE_PREFIX_PATH={prefix}")
     assert run(user / "example") == "done\n"
@@ -67,7 +62,7 @@ def test_an_installed_directory_serves_a_program_in_c(
 
 
 def test_a_program_in_c_adds_the_directory(tmp_path: Path, cmake: str) -> None:
-    made(RING, tmp_path / "k")
+    written(RING, tmp_path / "k")
     user = example(RING, tmp_path / "user")
     project = (user / "CMakeLists.txt").read_text()
     adding = f"add_subdirectory({tmp_path / 'k'} {RING.name})"
@@ -77,7 +72,7 @@ def test_a_program_in_c_adds_the_directory(tmp_path: Path, cmake: str) -> None:
 
 
 def test_archives_need_no_cxx_library(tmp_path: Path, cmake: str) -> None:
-    place = built(cmake, made(RING, tmp_path / "k"), *ONE)
+    place = built(cmake, written(RING, tmp_path / "k"), *ONE)
     undefined = run("nm", "-u", next(place.rglob("lib*.a")))
     assert "pthread_create" in undefined
     assert not re.findall(r"U (_Z\w+|__gxx_\w+|__cxa_(?!atexit)\w+)", undefined)
@@ -85,7 +80,7 @@ def test_archives_need_no_cxx_library(tmp_path: Path, cmake: str) -> None:
 
 def test_one_of_each_width_moves_all_types(tmp_path: Path, cmake: str) -> None:
     options = ["-DHCCC_DTYPES=float32;int8", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_CUDA_COMPILER="]
-    place = built(cmake, made(GATHER, tmp_path / "k"), *options)
+    place = built(cmake, written(GATHER, tmp_path / "k"), *options)
     world = launch.World(next(place.rglob(f"lib{GATHER.name}.so")), GATHER)
     assert world.wrong(Pattern(GATHER.collective, "float32", "sum", 100)) == 0
     assert world.wrong(Pattern(GATHER.collective, "uint8", "sum", 100, 1)) == 0
@@ -94,7 +89,7 @@ def test_one_of_each_width_moves_all_types(tmp_path: Path, cmake: str) -> None:
 
 
 def test_what_is_not_built_and_what_there_is_not(tmp_path: Path, cmake: str) -> None:
-    place = built(cmake, made(RING, tmp_path / "k"), *ONE, "-DBUILD_SHARED_LIBS=ON")
+    place = built(cmake, written(RING, tmp_path / "k"), *ONE, "-DBUILD_SHARED_LIBS=ON")
     world = launch.World(next(place.rglob("lib*.so")), RING)
     assert world.wrong(Pattern(RING.collective, "float32", "sum", 100)) == 0
     for dtype, op in (("float64", "sum"), ("float32", "prod")):
@@ -117,7 +112,7 @@ def test_what_is_not_built_and_what_there_is_not(tmp_path: Path, cmake: str) -> 
     ],
 )
 def test_wrong_options_are_named(tmp_path: Path, cmake: str, option: str, said: str) -> None:
-    place = made(RING, tmp_path / "k")
+    place = written(RING, tmp_path / "k")
     none = ["-DCMAKE_CUDA_COMPILER=", "-DCMAKE_HIP_COMPILER="]
     command = [cmake, "-S", str(place), "-B", str(tmp_path / "b"), f"-D{option}", *none]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -126,7 +121,7 @@ def test_wrong_options_are_named(tmp_path: Path, cmake: str, option: str, said: 
 
 def configured(cmake: str, plan: Plan, place: Path, *options: str) -> str:
     """The line that says what will be built."""
-    said = run(cmake, "-S", made(plan, place / "k"), "-B", place / "b", *options)
+    said = run(cmake, "-S", written(plan, place / "k"), "-B", place / "b", *options)
     line = re.search(rf"-- {plan.name}: (.*)", said)
     assert line
     return line[1]
@@ -145,7 +140,7 @@ def test_defaults_and_all(tmp_path: Path, cmake: str) -> None:
 
 
 def test_cuda_architectures(tmp_path: Path, cmake: str, nvcc: str) -> None:
-    place = made(RING, tmp_path / "k")
+    place = written(RING, tmp_path / "k")
     cuda = ["-DHCCC_TARGETS=cuda", f"-DCMAKE_CUDA_COMPILER={nvcc}", "-DHCCC_OPS=sum"]
     few = ["-DHCCC_DTYPES=float32", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
     for given, wanted in ((None, "compute_80"), ("90", "compute_90")):

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hccc.emit import directory
-from hccc.emit.targets import TARGETS
-from hccc.ir import plan_check, plan_json
+from hccc.ir import plan_check
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
+from tests.emit.plans import written
 
 CASES: dict[str, Plan] = {
     "ring": plans.compiled(plans.ring_allreduce(4, channels=2)),
@@ -36,17 +35,11 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     return done.stdout + done.stderr
 
 
-def made(plan: Plan, place: Path) -> Path:
-    """The directory of a plan."""
-    directory.write(place, directory.files(plan, TARGETS, plan_json.dumps(plan)))
-    return place
-
-
 def library(
     plan: Plan, place: Path, cxx: str, dtype: str, op: str, more: tuple[str, ...] = ()
 ) -> Path:
     """One entry and the dispatcher as a shared library, with all warnings as errors."""
-    made(plan, place)
+    written(plan, place)
     entry = f"ENTRY({dtype}, {op})"
     (place / f"{plan.name}_built.h").write_text(f"#define HCCC_BUILT(ENTRY) {entry}\n")
     sources = [f"{plan.name}_cpu.cpp", f"{plan.name}_cpu_dispatch.cpp"]
@@ -97,7 +90,7 @@ def test_other_reductions(op: str, tmp_path: Path, cxx: str) -> None:
 
 @pytest.mark.parametrize("case", ["ring", "staged_ring", "alltoall"])
 def test_nvcc_compiles_without_spills(case: str, tmp_path: Path, nvcc: str) -> None:
-    place = made(CASES[case], tmp_path / "k")
+    place = written(CASES[case], tmp_path / "k")
     name = CASES[case].name
     flags = ["-std=c++17", "-O3", "-arch=sm_90", "-cubin", "-Xptxas", "-v"]
     said = run(nvcc, *flags, "-o", "k.cubin", f"{name}.cu", cwd=place)
@@ -106,7 +99,7 @@ def test_nvcc_compiles_without_spills(case: str, tmp_path: Path, nvcc: str) -> N
 
 @pytest.mark.parametrize("case", ["ring", "staged_ring", "alltoall"])
 def test_clang_compiles_for_amd(case: str, tmp_path: Path, hip: str) -> None:
-    place = made(CASES[case], tmp_path / "k")
+    place = written(CASES[case], tmp_path / "k")
     device = ["-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc"]
     flags = ["-O3", "-std=c++17", "--no-gpu-bundle-output", "-o", "k.hsaco"]
     run(hip, *device, *flags, f"{CASES[case].name}.hip", cwd=place)
