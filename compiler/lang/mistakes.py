@@ -32,7 +32,9 @@ class At(NamedTuple):
 class Mistake(Exception):
     """Something wrong in the text; becomes a `UserError` where the source is known."""
 
-    def __init__(self, code: str, message: str, at: At | None = None, help: str | None = None):
+    def __init__(
+        self, code: str, message: str, at: At | None = None, help: str | None = None
+    ) -> None:
         super().__init__(message)
         self.code, self.message, self.at, self.help = code, message, at, help
 
