@@ -280,9 +280,10 @@ def _source(given: str | Path | Source) -> Path | Source:
 
 
 def _files(*given: object) -> list[Path]:
-    """Those of what is given that are files."""
+    """What of it lies somewhere: paths, and directories that were compiled before."""
+    places = [one.directory if isinstance(one, Compiled) else one for one in given]
     return [
-        Path(one) for one in given
+        Path(one) for one in places
         if isinstance(one, Path) or (isinstance(one, str) and "\n" not in one)
     ]  # fmt: skip
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hccc.ir.names import file_read
+
 if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.ir.plan import Plan
@@ -81,7 +83,7 @@ def compiled_facts(compiled: Compiled) -> Facts:
         {"name": p.name, "claim": p.claim, "detail": p.detail} for p in compiled.proofs
     ]
     if compiled.directory:
-        facts["plan"] = str(compiled.directory / "plan.json")
+        facts["plan"] = str(file_read(compiled.directory))
     if compiled.sources:
         facts["sources"] = {
             "files": compiled.sources.files,

@@ -19,12 +19,12 @@ from hccc import driver
 from hccc.analysis.depth import depth
 from hccc.diagnostics import Source, fail
 from hccc.driver import Compiled, OnPass, OnPhase
-from hccc.emit import directory
 from hccc.files.reading import HEAD, read_text
 from hccc.interop.import_msccl import import_msccl
 from hccc.interop.raise_program import raise_program
 from hccc.interruptible import interruptible
 from hccc.ir import plan_json
+from hccc.ir.names import PLAN_FILE
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.msccl import load as msccl
@@ -174,11 +174,9 @@ def _directory(path: Path) -> tuple[Path | None, Source]:
 
 def _plan_file(path: Path) -> Path:
     """The plan of a directory of kernels. Raises E401 where there is none."""
-    file = path / directory.PLAN
+    file = path / PLAN_FILE
     if not file.is_file():
-        raise fail(
-            "E401", f"{path}: a directory without {directory.PLAN}", help="`hccc ALGO -o DIR`"
-        )
+        raise fail("E401", f"{path}: a directory without {PLAN_FILE}", help="`hccc ALGO -o DIR`")
     return file
 
 

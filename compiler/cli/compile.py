@@ -126,9 +126,10 @@ def _check_places(
 ) -> None:
     """What can be known of the files to write before any work."""
     from hccc.files.writing import check_place
+    from hccc.ir.names import file_read
 
     if emit and output is not None and str(output) != "-":
-        check_place(output, algorithm, cluster)
+        check_place(output, file_read(algorithm), cluster)
     if page is None:
         return
     if page.suffix.lower() != ".html":
@@ -137,7 +138,7 @@ def _check_places(
     if place == page.resolve():
         raise fail("E415", f"-o and --report are both {page}", help="give two names")
     if emit or place != page.resolve().parent or page.exists():
-        check_place(page, algorithm, cluster)  # else the directory of kernels is its directory
+        check_place(page, file_read(algorithm), cluster)  # else it is written after its directory
 
 
 def _emit(

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from hccc import __version__
 from hccc.diagnostics import UserError, fail
-from hccc.emit.directory import PLAN, files, headers
+from hccc.emit.directory import files, headers
 from hccc.emit.kernels.source import text
 from hccc.emit.targets import TARGETS, Target
+from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 
 _HEAD = 1024  # bytes of a file that say which hccc wrote it
@@ -43,7 +44,7 @@ def compare(place: Path, plan: Plan) -> Sources:
     made = files(plan, declared)
     if others := [t for t in TARGETS if t not in declared and _kernels(place, plan, t).exists()]:
         made = {f"{plan.name}{t.suffix}": text(plan, t) for t in others} | made
-    del made[PLAN]
+    del made[PLAN_FILE]
     _hold(place, plan, made)
     return Sources(len(made), tuple(target.name for target in declared))
 
@@ -73,7 +74,7 @@ def _declared(place: Path, plan: Plan) -> Sequence[Target]:
     found = [t for t in TARGETS if (entries[t] if head else _kernels(place, plan, t).exists())]
     if not found:
         help = "compile the program again: `hccc ALGO -o DIR`"
-        raise fail("E427", f"{place}: no kernels of {plan.name} beside {PLAN}", help=help)
+        raise fail("E427", f"{place}: no kernels of {plan.name} beside {PLAN_FILE}", help=help)
     return found
 
 
@@ -98,14 +99,16 @@ def _begins(path: Path, size: int) -> bytes:
 def _wrong(place: Path, plan: Plan, name: str) -> UserError:
     help = "compile the program again: `hccc ALGO -o DIR`"
     if not (place / name).is_file():
-        return fail("E428", f"{place / name} is missing, which {PLAN} beside it emits", help=help)
+        return fail(
+            "E428", f"{place / name} is missing, which {PLAN_FILE} beside it emits", help=help
+        )
     for witness in (name, f"{plan.name}.h", "CMakeLists.txt"):
         found = _WRITER.search(_begins(place / witness, _HEAD))
         if found and (writer := found[1].decode()) != __version__:
             message = (
                 f"{place} was written by hccc {writer}, and this is {__version__}: its sources "
-                f"cannot be held against its {PLAN}"
+                f"cannot be held against its {PLAN_FILE}"
             )
             return fail("E428", message, help=f"{help}, or use hccc {writer}")
-    message = f"{place / name} was not made from the {PLAN} beside it"
+    message = f"{place / name} was not made from the {PLAN_FILE} beside it"
     return fail("E428", message, help=help)

@@ -24,10 +24,10 @@ from hccc.emit.targets import TARGETS, Target
 from hccc.files.libraries import built_of
 from hccc.files.lock import locked
 from hccc.files.writing import Write, beside, named_errors, remove_leftovers, replace_all
+from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 from hccc.render import render
 
-PLAN = "plan.json"
 README = "README.md"
 _PLAN_BEGINS = b'{\n"hccc_plan"'  # see ir/plan_json.py
 _NAME = re.compile(rb'^"name": "([A-Za-z_][A-Za-z0-9_]*)"', re.MULTILINE)
@@ -42,7 +42,7 @@ def files(plan: Plan, targets: Sequence[Target] = TARGETS, plan_json: str = "") 
     """
     view = library(plan, targets)
     made = {
-        PLAN: plan_json,
+        PLAN_FILE: plan_json,
         "CMakeLists.txt": render("cmake.jinja", view),
         README: render("readme.jinja", view),
         f"{view.name}.h": render("header.jinja", view),
@@ -105,10 +105,10 @@ def _no_directory(place: Path) -> UserError:
 
 def _check_ours(place: Path, made: Mapping[str, str]) -> None:
     """Raises unless hccc made the directory and its files can be replaced."""
-    plan = place / PLAN
+    plan = place / PLAN_FILE
     if not plan.is_file() or _head(plan, len(_PLAN_BEGINS)) != _PLAN_BEGINS:
         help = "give -o a new or empty directory, or one that hccc made"
-        raise fail("E430", f"{place}: has files in it, but no {PLAN} of hccc's", help=help)
+        raise fail("E430", f"{place}: has files in it, but no {PLAN_FILE} of hccc's", help=help)
     for name in made:
         for path in (place / name, *list((place / name).parents)[: name.count("/")]):
             wanted = path.is_file() if path == place / name else path.is_dir()
@@ -135,7 +135,7 @@ def _fill(place: Path, made: Mapping[str, str]) -> list[str]:
     The plan comes first: should the process be killed, it tells whose the directory is.
     """
     try:
-        _update(place, {name: body for name, body in made.items() if name == PLAN})
+        _update(place, {name: body for name, body in made.items() if name == PLAN_FILE})
         _update(place, made)
     except BaseException:
         for name in made:
@@ -148,7 +148,7 @@ def _fill(place: Path, made: Mapping[str, str]) -> list[str]:
 def _update(place: Path, made: Mapping[str, str], gone: Sequence[Path] = ()) -> list[str]:
     """Writes the files that differ, the plan last, and removes `gone`; those that differed."""
     changed = [name for name, body in made.items() if not _holds(place / name, body)]
-    changed.sort(key=lambda name: name == PLAN)
+    changed.sort(key=lambda name: name == PLAN_FILE)
     try:
         for name in changed:
             (place / name).parent.mkdir(exist_ok=True)
@@ -179,7 +179,7 @@ def _no_longer(place: Path, made: Mapping[str, str]) -> list[Path]:
     The plan there names the sources; they are hccc's if they say so of themselves. The libraries
     are those that `runtime/build.py` keeps beside them.
     """
-    found = _NAME.search(_head(place / PLAN, _HEAD))
+    found = _NAME.search(_head(place / PLAN_FILE, _HEAD))
     if not found:
         return []
     name = found[1].decode()

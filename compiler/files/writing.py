@@ -52,7 +52,7 @@ def check_place(path: Path, *inputs: Path | None) -> None:
     """
     with named_errors(path):
         _no_directory(path)
-        if any(x and _reads(x, path) for x in inputs):
+        if path.exists() and any(x and x.exists() and path.samefile(x) for x in inputs):
             raise FileExistsError(0, "it is read, too")
         if not path.parent.is_dir():
             raise FileNotFoundError(0, "there is no such directory")
@@ -143,13 +143,6 @@ def _remove_old(entry: os.DirEntry[str], age_s: float) -> None:
 def _no_directory(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(0, "it is a directory")
-
-
-def _reads(given: Path, path: Path) -> bool:
-    """Whether `path` is the input `given`, or in it where that is a directory."""
-    if given.is_dir():
-        return given.resolve() in path.resolve().parents
-    return path.exists() and given.exists() and path.samefile(given)
 
 
 def _write_beside(path: Path, new: Path, write: Write) -> None:

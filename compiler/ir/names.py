@@ -1,4 +1,4 @@
-"""names: what a Plan may be called, and how it may call what it came from.
+"""names: what a Plan may be called, where it lies, and how it may call what it came from.
 
 A Plan's name becomes part of C names and file names, its `source` stands in comments; both may
 come from anybody's file or file name.
@@ -7,10 +7,12 @@ come from anybody's file or file name.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 MAX_SOURCE = 1024  # characters; `plan_check` and the schema hold plans to it
 OWN = "hccc"
+PLAN_FILE = "plan.json"  # of a directory of kernels
 CMAKES = frozenset({
     "ALL_BUILD", "INSTALL", "ZERO_CHECK", "all", "clean", "edit_cache", "help", "install",
     "preinstall", "rebuild_cache",
@@ -36,3 +38,8 @@ def source_name(name: str) -> str:
     """
     clean = "".join(c if c.isprintable() else "_" for c in name)
     return clean if len(clean) <= MAX_SOURCE else "..." + clean[3 - MAX_SOURCE :]
+
+
+def file_read(given: Path) -> Path:
+    """The file that an input is read from: of a directory of kernels, its plan."""
+    return given / PLAN_FILE if given.is_dir() else given

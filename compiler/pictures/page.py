@@ -18,6 +18,7 @@ from hccc.facts import compiled_facts, figures, title
 from hccc.files.writing import Write, check_place, write_whole
 from hccc.inputs import recorded_cluster
 from hccc.interruptible import interruptible
+from hccc.ir.names import file_read
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology, uniform
 from hccc.options import Options, check_integer
@@ -83,7 +84,7 @@ class ShowOptions:
             if path is not None and str(path) == "-":
                 raise fail("E415", "a picture or a trace cannot go to stdout", help="give a file")
             if path is not None:
-                check_place(path, *inputs)
+                check_place(path, *(file_read(x) for x in inputs if x))
         if self.output and self.trace and self.output.resolve() == self.trace.resolve():
             raise fail("E415", f"-o and --trace are both {self.output}", help="give two names")
 

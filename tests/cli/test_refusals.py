@@ -270,12 +270,19 @@ def test_words() -> None:
 
 def test_the_choices_are_those_of_what_they_choose() -> None:
     """The command line repeats them, so that --help need not load NumPy."""
+    from dataclasses import fields
+
     from hccc import options as choosable
+    from hccc.cli import options as cli_options
+    from hccc.cli import show
     from hccc.emit.targets import TARGETS
     from hccc.ir.primitives import Transport
     from hccc.outputs import OUTPUTS
     from hccc.passes.allocate import ALLOCATORS
     from hccc.passes.fuse import LEVELS
+    from hccc.pictures import page
+    from hccc.predict.simulation import Call
+    from hccc.sim import costs
 
     assert {t.name for t in TARGETS} == set(choosable.TARGETS)
     assert tuple(OUTPUTS) == choosable.OUTPUTS
@@ -288,4 +295,7 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     assert choices["scheduler"] == ["auto", *driver.SCHEDULERS]
     assert sorted(choices["allocator"]) == sorted(ALLOCATORS)
     assert sorted(choices["fuse"]) == sorted(("auto", *LEVELS))
+    assert show.WHATS == page.WHATS
+    assert set(cli_options.PROTOCOLS) == set(costs.PROTOCOLS)
+    assert set(cli_options.CALL) == {field.name for field in fields(Call)}
     assert choices["transport"] == [t.name.lower() for t in Transport]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -211,3 +212,18 @@ def test_a_cluster_whose_first_word_is_wrong_is_told_what_a_cluster_is(
     code, _, stderr = hccc("show", tmp_path / name, "-o", tmp_path / "out.svg")
     assert code == 1
     assert "a cluster is a list of `define`s" in stderr
+
+
+def test_the_commands_of_an_emitted_readme_run(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it lies; and the directory takes another compilation afterwards."""
+    kernels = tmp_path / "kernels"
+    assert hccc(RING, "-o", kernels, "--target", "cpu")[0] == 0
+    monkeypatch.chdir(kernels)
+    shown = re.findall(r"`hccc ([^`]+)`", (kernels / "README.md").read_text(encoding="utf-8"))
+    assert {command.split()[0] for command in shown} == {"check", "run", "show"}
+    for command in [*shown, *shown]:
+        code, _, stderr = hccc(*command.split(), *(["-e", "1K"] if command == "run ." else []))
+        assert (code, stderr) == (0, ""), command
+    assert hccc(EXAMPLES / "ring_allgather.rccl", "-o", kernels, "--target", "cpu")[0] == 0

@@ -135,14 +135,19 @@ def make(place: Path, what: str) -> None:
         directory.write(place, TREE_FILES)
 
 
+def before_failing(tmp_path: Path, what: str) -> tuple[Path, object]:
+    """A place with `what` in it, and all that is there before something fails."""
+    place = tmp_path / "deep" / "kernels"
+    make(place, what)
+    return place, (sorted(tmp_path.rglob("*")), held(tmp_path))
+
+
 @pytest.mark.parametrize("before", ["nothing", "empty", "kernels"])
 @pytest.mark.parametrize("after", [0, 3, 8])
 def test_a_failure_leaves_things_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: int
 ) -> None:
-    place = tmp_path / "deep" / "kernels"
-    make(place, before)
-    found = sorted(tmp_path.rglob("*")), held(tmp_path)
+    place, found = before_failing(tmp_path, before)
     calls = iter(range(100))
     real = Path.open
 
@@ -166,9 +171,7 @@ def test_a_failure_leaves_things_as_they_were(
 def test_a_failing_rename_leaves_things_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: int
 ) -> None:
-    place = tmp_path / "deep" / "kernels"
-    make(place, before)
-    found = sorted(tmp_path.rglob("*")), held(tmp_path)
+    place, found = before_failing(tmp_path, before)
     calls = iter(range(100))
 
     def failing(name: str) -> Callable[[Path, Path], None]:
