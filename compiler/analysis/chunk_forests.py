@@ -79,8 +79,8 @@ def _offer(label: I4, maker: I4, taker: I4, y: int, z: int) -> None:
 
 
 def within_chunks(label: I4, preds: Csr, order: I4, chunk: I4) -> I4 | None:
-    """Labels like `label`, with other forests. chunk: i4[n], the chunk of each
-    primitive, or of any set.
+    """Labels like `label`, with other forests. chunk: i4[n], the chunk of each primitive, or
+    another number that it shares with some.
 
     None where (block, chunk, primitive) do not fit one 64-bit number.
 

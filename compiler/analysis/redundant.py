@@ -15,16 +15,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.analysis.contributions import columns, ends
+from hccc.analysis.contributions import DST, OP, RRC, SRC, columns, ends
 from hccc.analysis.grouping import group
 from hccc.diagnostics import Problem
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.collective import OpType
-from hccc.ir.program import TRANSFER, Program
+from hccc.ir.program import Program
 from hccc.jit.compiled import njit
 
-FIELDS = TRANSFER.names or ()
-SRC, DST, CHUNK, OP = map(FIELDS.index, ("src", "dst", "chunk", "op"))
 NEEDED, HELD, UNUSED = range(3)
 MOST_SHOWN = 4  # lines of the program, for each of the two warnings
 CODES = {HELD: "W201", UNUSED: "W202"}
@@ -82,7 +80,7 @@ def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[
                     seen[r] = c
                     held[r] = numbers[r] if start[c] < 0 or start[c] == r else np.uint64(0)
                     needed[r] = target[c] < 0 or target[c] == r
-            if table[i, OP] == 1:
+            if table[i, OP] == RRC:
                 held[d] += held[s]
             elif held[d] == held[s]:
                 use[i] = HELD
@@ -96,7 +94,7 @@ def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[
             if not needed[d]:
                 use[i] = UNUSED
                 continue
-            if table[i, OP] == 0:
+            if table[i, OP] != RRC:
                 needed[d] = False
             needed[s] = True
     return use

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hccc.ir.arrays import I4
 from hccc.ir.topology import Level, Topology
 
 
@@ -31,7 +32,7 @@ def _within(t: Topology) -> Iterator[str]:
         yield "mesh"
     if (t.node[t.link_src] == t.node[t.link_dst]).any():
         yield "links"
-    a, b = _switch_nodes(t)
+    a, b = side_nodes(t)
     if (a == b).any():
         yield "switches"
 
@@ -44,7 +45,7 @@ def _between(t: Topology) -> Iterator[str]:
         yield from _tiers(t)
     if (t.node[t.link_src] != t.node[t.link_dst]).any():
         yield "links"
-    a, b = _switch_nodes(t)
+    a, b = side_nodes(t)
     if (a != b).any():
         yield "switches"
 
@@ -68,7 +69,7 @@ def _tiers(t: Topology) -> Iterator[str]:
         yield f"{spines} spine{'s' if spines > 1 else ''}"
 
 
-def _switch_nodes(t: Topology) -> tuple[np.ndarray, np.ndarray]:
-    """The nodes of both sides of each SWITCH group."""
+def side_nodes(t: Topology) -> tuple[I4, I4]:
+    """The nodes of both sides of each SWITCH group: i4[k] each."""
     a, b = (t.node[side.index[side.ptr[:-1]]] for side in (t.side_a, t.side_b))
     return a, b

@@ -14,7 +14,8 @@ import numpy as np
 from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Level, Topology
 from hccc.lang.cluster.printer_internode import between
-from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate, side_nodes
+from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate
+from hccc.network.summary import side_nodes
 
 Member = tuple[int, tuple[int, ...] | None]  # a node, and which of its NICs (None: all)
 

@@ -16,7 +16,8 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, Csr, entries
 from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Topology
-from hccc.lang.cluster.printer_text import joint, rate, side_nodes
+from hccc.lang.cluster.printer_text import joint, rate
+from hccc.network.summary import side_nodes
 
 MOST_NODES = 2048  # that one `interbandwidth` may be about
 MOST_ENTRIES = 64  # of one pair, to look for pairs that are alike

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hccc.ir.arrays import I4
 from hccc.ir.ranks import runs
 from hccc.ir.topology import Rate, Topology
 
@@ -42,9 +41,3 @@ def joint(t: Topology, k: int) -> str:
     """SWITCH group k: `((0,1), (2,3) >-> (16, 1, 0.7))`."""
     a, b = ids(t, t.side_a.row(k).tolist()), ids(t, t.side_b.row(k).tolist())
     return f"({a}, {b} >-> {rate(t.shared[t.first_switch + k])})"
-
-
-def side_nodes(t: Topology) -> tuple[I4, I4]:
-    """The nodes of both sides of each SWITCH group: i4[k] each."""
-    a, b = (t.node[side.index[side.ptr[:-1]]] for side in (t.side_a, t.side_b))
-    return a, b
