@@ -123,6 +123,8 @@ TABLE = (
     Code("E316", "A plan has more of something than generated code can count."),
     Code("E317", "Kernels would need a table that is nearly all holes.",
          "Give the ranks that take part numbers that follow each other."),
+    Code("E318", "A mixed plan touches memory of another memory domain as no network can.",
+         "Compile it again from its source, for the cluster that it runs on."),
     Code("E320", "An imported plan cannot be raised to a program, so it cannot be rescheduled.",
          "Use it as it is, without --reschedule."),
     Code("E400", "The command line cannot be understood.", "`hccc COMMAND --help`."),

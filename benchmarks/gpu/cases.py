@@ -14,7 +14,8 @@ from hccc.driver import compile_file, compile_text
 from hccc.ir import plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Guard, Transport
+from hccc.ir.primitives import Guard
+from hccc.ir.transport import PURE
 from hccc.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +103,7 @@ def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
     """Every example, one-sided and staged; None where the device cannot hold its blocks."""
     for path in sorted(EXAMPLES.glob("*.rccl")):
         if only in path.stem:
-            for transport in Transport:
+            for transport in PURE:
                 name = f"{path.stem} {transport.name.lower()}"
                 yield name, _example(path, Options(transport=transport), capacity)
 

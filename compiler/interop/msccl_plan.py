@@ -90,6 +90,7 @@ def _plan(
         gpus_per_node=n,
         nics_per_node=n,
         transport=Transport.STAGED,
+        memory_domain=np.zeros(n, np.int32),
         queue_slots=FIFO_MESSAGES[algo.protocol],
         n_tb=n_tb,
         tb_ptr=tb_ptr,

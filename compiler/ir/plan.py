@@ -11,7 +11,10 @@ other (or the own) rank. A QUEUE operand implies waiting for and raising its que
 Invariants (checked by `passes/race`, `passes/deadlock`, `passes/result` and `check` below)
 1. Every flag has exactly one primitive that posts it, and at least one that waits for it.
 2. Operands are inside their buffers; sizes are in chunks, never bytes.
-3. A primitive's memory operands are at its own rank, or reachable from it (transport DIRECT).
+3. Memory operands are at the primitive's own rank (STAGED), or anywhere (DIRECT).
+4. MIXED: memory that is read is in the primitive's own memory domain. Memory that is written in
+   another domain is a *network put*: a proxy carries the bytes there from the primitive's first
+   memory destination at its own rank, or where it has none from its only source, at its own rank.
 
 Printed: versioned JSON, `ir/plan_json.py`.
 """
@@ -22,13 +25,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.arrays import I4, I8, U1, Csr, frozen
+from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
-from hccc.ir.primitives import Operands, Queues, Transport
+from hccc.ir.primitives import Buffer, Operands, Queues, Transport
 from hccc.ir.provenance import Provenance
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 MOST_BLOCKS = 1 << 30  # thread blocks of one launch, all its ranks together
 
 
@@ -66,7 +69,8 @@ class Plan:
     gpus_per_node: int
     nics_per_node: int
     transport: Transport
-    queue_slots: int  # S, a power of two (staged)
+    memory_domain: I4  # i4[n_ranks], from 0: ranks of one number address each other's memory
+    queue_slots: int  # S, a power of two (queues)
     n_tb: I4  # i4[n_ranks]
     tb_ptr: I8  # i8[T + 1]
     chunk: I4  # i4[P]
@@ -90,7 +94,8 @@ class Plan:
     provenance: Provenance | None = None  # how it was made, where that is known
 
     def __post_init__(self) -> None:
-        for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots"):
+        for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots",
+                     "memory_domain"):  # fmt: skip
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         for name in ("final", "guard"):
             object.__setattr__(self, name, frozen(getattr(self, name), np.uint8))
@@ -148,6 +153,17 @@ class Plan:
     def rank_of(self) -> I4:
         """The rank of every primitive: i4[P]."""
         return self.block_rank()[self.block_of()]
+
+    def network_queues(self) -> B1:
+        """Which queues join two memory domains, so that a proxy carries messages: b1[Q]."""
+        return self.queues.between(self.memory_domain)
+
+    def network_puts(self) -> B1:
+        """Which destinations are memory of another domain: a proxy writes it. b1[entries of dst]"""
+        memory = self.dst.buffer != Buffer.QUEUE
+        there = self.memory_domain[np.where(memory, self.dst.rank, 0)]
+        away: B1 = memory & (there != self.memory_domain[self.rank_of()[self.dst.owner()]])
+        return away
 
     @property
     def accumulate(self) -> str:

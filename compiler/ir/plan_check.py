@@ -23,6 +23,7 @@ from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.names import IDENTIFIER, objection
 from hccc.ir.plan import MOST_BLOCKS, Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
+from hccc.ir.transport import OF_PLANS
 
 MAX_QUEUE_SLOTS = 1 << 16
 MAX_TEXT = 1024
@@ -38,13 +39,14 @@ def check(plan: Plan) -> None:
     Raises:
         UserError E310: a header value; E311: rows that do not fit together; E312: an operand
         outside its buffer; E313: flags; E314: queues; E315: sizes nothing in the Plan needs;
-        E316: more than generated code has room for.
+        E316: more than generated code has room for; E318: memory of another memory domain.
     """
     _header(plan)
     _rows(plan)
     _columns(plan)
     _limits(plan)
     _operands(plan)
+    _domains(plan)
     _sizes(plan)
     _queues(plan)
     _flags(plan)
@@ -76,6 +78,7 @@ def _header(plan: Plan) -> None:
     }
     for field, (value, low, high) in limits.items():
         _require(low <= value <= high, "E310", f"{field}: {value} is not in {low}..{high}")
+    _require(plan.transport in OF_PLANS, "E310", "transport: auto is no transport of a plan")
     _require(bool(plan.modes), "E310", "in_place, out_of_place: the plan serves no call")
     power = plan.queue_slots & (plan.queue_slots - 1) == 0
     _require(power, "E310", f"queue_slots: {plan.queue_slots} is not a power of two")
@@ -91,7 +94,7 @@ def _header(plan: Plan) -> None:
 def _rows(plan: Plan) -> None:
     """Every column has the length that the others imply."""
     n, ranks = len(plan), plan.n_ranks
-    for field in ("n_tb", "n_flags", "scratch_slots", "stage_slots"):
+    for field in ("n_tb", "n_flags", "scratch_slots", "stage_slots", "memory_domain"):
         _length(field, getattr(plan, field), ranks, "ranks")
     for field in ("sub", "line", "final", "guard"):
         _length(field, getattr(plan, field), n, "primitives")
@@ -163,6 +166,9 @@ def _columns(plan: Plan) -> None:
     _within("E311", "line", plan.line, 2**31 - 1)
     _within("E311", "final", plan.final, 2)
     _within("E311", "guard", plan.guard, len(Guard))
+    _within("E311", "memory_domain", plan.memory_domain, plan.n_ranks)
+    one = plan.transport is not Transport.DIRECT or not plan.memory_domain.any()
+    _require(one, "E311", "memory_domain: all ranks of a direct plan are in domain 0")
     if plan.final.any():
         _require(_may_reduce(plan), "E311", f"final: {c.op.value} has no reduction to complete")
 
@@ -198,6 +204,27 @@ def _operands(plan: Plan) -> None:
         _none("dst", written == Buffer.INPUT, plan.dst, "E312", "writes a send buffer")
     staged = (written == Buffer.STAGE) & (guard != Guard.IN_PLACE)
     _none("dst", staged, plan.dst, "E312", "out of place, STAGE is a send buffer")
+
+
+def _domains(plan: Plan) -> None:
+    """MIXED: nothing is read out of another memory domain, and what is written into one has a
+    place at its own rank that a proxy can carry it from."""
+    if plan.transport is not Transport.MIXED:
+        return
+    owner, domain = plan.rank_of(), plan.memory_domain
+    row, memory = plan.src.owner(), plan.src.buffer != Buffer.QUEUE
+    home = memory & (plan.src.rank == owner[row])
+    away = memory & (domain[np.where(memory, plan.src.rank, 0)] != domain[owner[row]])
+    _none("src", away, plan.src, "E318", "reads memory of another memory domain")
+    put, to = plan.network_puts(), plan.dst.owner()
+    kept = (plan.dst.buffer != Buffer.QUEUE) & (plan.dst.rank == owner[to])
+    has_place = np.zeros(len(plan), np.bool_)
+    has_place[to[kept]] = True
+    copies = np.zeros(len(plan), np.bool_)
+    copies[row[home]] = True
+    copies &= (plan.src.counts() == 1) & (plan.final == 0)
+    message = "writes memory of another memory domain, and no place at its own rank holds the bytes"
+    _none("dst", put & ~(has_place | copies)[to], plan.dst, "E318", message)
 
 
 def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
@@ -298,8 +325,8 @@ def _in_place_from_the_start(c: Collective) -> int:
 def _queues(plan: Plan) -> None:
     """Queues join two ranks; their messages are sent at one end and received at the other."""
     q = plan.queues
-    staged = plan.transport is Transport.STAGED
-    _require(staged or not len(q), "E314", "queues: the transport is direct")
+    queued = plan.transport is not Transport.DIRECT
+    _require(queued or not len(q), "E314", "queues: the transport is direct")
     _within("E314", "queues.src", q.src, plan.n_ranks)
     _within("E314", "queues.dst", q.dst, plan.n_ranks)
     if (q.src == q.dst).any():

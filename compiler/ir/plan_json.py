@@ -32,9 +32,10 @@ from hccc.ir.provenance import Cluster, Provenance
 
 MAX_BYTES = 1 << 28  # a plan of 1,024 ranks and 2 million transfers needs a third of it
 _VERSION_KEY = "hccc_plan"
+_READ = (1, PLAN_VERSION)
 # The columns that Plan holds itself, and those of the tables in it.
 _COLUMNS = (
-    "n_tb", "n_flags", "scratch_slots", "stage_slots",
+    "memory_domain", "n_tb", "n_flags", "scratch_slots", "stage_slots",
     "tb_ptr", "chunk", "sub", "line", "final", "guard",
 )  # fmt: skip
 _TABLES: dict[str, tuple[type[Operands] | type[Csr] | type[Posts] | type[Queues], list[str]]] = {
@@ -195,10 +196,13 @@ def _validate(data: object, name: str) -> None:
     for field, value in _not_integers(data, schema()):
         what = f"{field}: {json.dumps(value)[:40]} is not an integer"
         raise fail("E407", f"{name}: {what}", help=help)
-    if isinstance(data, dict) and data.get(_VERSION_KEY, PLAN_VERSION) != PLAN_VERSION:
+    if isinstance(data, dict) and data.get(_VERSION_KEY, PLAN_VERSION) not in _READ:
         version = str(data[_VERSION_KEY])[:40]
         message = f"{name}: a plan of version {version}; this hccc reads version {PLAN_VERSION}"
         raise fail("E407", message, help="compile it again from its source")
+    if isinstance(data, dict) and ("memory_domain" in data) == (data.get(_VERSION_KEY) == 1):
+        there = "memory_domain: not of version 1" if "memory_domain" in data else "no memory_domain"
+        raise fail("E407", f"{name}: {there}", help=help)
     try:
         _validator()(data)
     except fastjsonschema.JsonSchemaValueException as error:
@@ -220,7 +224,7 @@ def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterato
             continue
         if "$ref" in inner:
             inner = schema()["definitions"][inner["$ref"].rsplit("/", 1)[-1]]
-        wants = inner.get("type") == "integer" or type(inner.get("const")) is int
+        wants = inner.get("type") == "integer" or type(inner.get("enum", [None])[0]) is int
         if wants and isinstance(data[key], bool | float):
             yield f"{path}{key}", data[key]
         yield from _not_integers(data[key], inner, f"{path}{key}.")
@@ -241,9 +245,17 @@ def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.nda
     return np.array(values, np.int64)
 
 
+def _first_domains(data: Any) -> list[int]:
+    """What version 1 did not say: one host where it is direct, else a domain for each node."""
+    staged = data["transport"] == "staged"
+    return [r // data["gpus_per_node"] * staged for r in range(data["collective"]["n_ranks"])]
+
+
 def _plan(data: Any) -> Plan:
     """The Plan of validated data; its columns are checked here."""
     properties = schema()["properties"]
+    if data[_VERSION_KEY] == 1:
+        data = {**data, "memory_domain": _first_domains(data)}
     parts: dict[str, Any] = {key: _column(key, data[key], properties) for key in _COLUMNS}
     for table, (make, names) in _TABLES.items():
         inner = properties[table]

@@ -23,7 +23,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hccc.ir.arrays import I4, I8, U1, Csr, entries, frozen
+from hccc.ir.arrays import B1, I4, I8, U1, Csr, entries, frozen
 from hccc.ir.dag import Dag
 from hccc.ir.transport import Transport as Transport
 
@@ -101,6 +101,11 @@ class Queues:
     def __len__(self) -> int:
         return len(self.src)
 
+    def between(self, memory_domain: I4) -> B1:
+        """Which are network queues, with ends in two memory domains (i4[n_ranks]): b1[Q]."""
+        apart: B1 = memory_domain[self.src] != memory_domain[self.dst]
+        return apart
+
 
 def no_queues() -> Queues:
     """What a direct plan has."""
@@ -159,6 +164,13 @@ class Primitives:
 
     def __len__(self) -> int:
         return len(self.owner)
+
+
+def memory_domain(p: Primitives) -> I4:
+    """The memory domain of every rank, as the Plan says it: i4[n_ranks]; direct is one host."""
+    if p.transport is Transport.DIRECT:
+        return np.zeros(p.dag.program.collective.n_ranks, np.int32)
+    return p.dag.topology.dense_memory_domain()
 
 
 def check(p: Primitives) -> list[str]:

@@ -23,6 +23,7 @@ Invariants
 3. Bandwidths are positive and finite, at least one link each, alphas >= 0.
 4. The two sides of a SWITCH group are not empty, share no rank, and each lies in one node.
 5. Ports refer to groups of their level; SWITCH groups come last in `shared`.
+6. The ranks of a node are in one memory domain; a domain is numbered as the node of its first rank.
 
 Source: HeteCCL §4.1–4.2 (G = (V, E), S_shared), App. A.
 """
@@ -126,11 +127,12 @@ class Topology:
     link_src, link_dst: i4[m], `links`: their Rates; mesh: i4[n] which mesh a rank is in (-1:
     none), `meshes`: the Rates of a mesh's links; level: u1[K] of each group, `shared`: its Rates;
     port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] which
-    crossbar, node, leaf and spine a rank is on (-1: none); side_a, side_b: the ranks at either
-    side of each SWITCH group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread
-    blocks of a node that run at once, more take turns (0: no limit); launch: f8[N, 3] what a launch
-    takes at each node (`Launch`); name: what people call it, its file as a rule, which is no
-    property of it (`same` does not ask).
+    crossbar, node, leaf and spine a rank is on (-1: none); memory_domain: i4[n], ranks of one
+    number address each other's memory; side_a, side_b: the ranks at either side of each SWITCH
+    group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread blocks of a node that run
+    at once, more take turns (0: no limit); launch: f8[N, 3] what a launch takes at each node
+    (`Launch`); name: what people call it, its file as a rule, which is no property of it (`same`
+    does not ask).
     """
 
     devices: tuple[Device, ...]
@@ -148,6 +150,7 @@ class Topology:
     shared: Rates
     port: I4
     domain: I4
+    memory_domain: I4
     side_a: Csr
     side_b: Csr
     chunk: int
@@ -157,7 +160,7 @@ class Topology:
 
     def __post_init__(self) -> None:
         for name in ("node", "local", "device", "node_size", "failed", "link_src", "link_dst",
-                     "mesh", "port", "domain", "cores"):  # fmt: skip
+                     "mesh", "port", "domain", "memory_domain", "cores"):  # fmt: skip
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         object.__setattr__(self, "level", frozen(self.level, np.uint8))
         object.__setattr__(self, "launch", frozen(self.launch, np.float64))
@@ -188,6 +191,11 @@ class Topology:
     def describe(self, rank: int) -> str:
         """`rank 5 (GPU 1 of node2)`: for messages."""
         return f"rank {rank} (GPU {self.local[rank]} of node{self.node[rank] + 1})"
+
+    def dense_memory_domain(self) -> I4:
+        """The memory domains numbered from 0, by first rank: i4[n]."""
+        dense: I4 = np.unique(self.memory_domain, return_inverse=True)[1].astype(np.int32)
+        return dense
 
     def block_cost(self) -> F8:
         """µs that a thread block of each rank takes to copy one micro-batch: f8[n]."""
@@ -237,7 +245,7 @@ def uniform(
         link_src=none, link_dst=none, links=rates([]),
         mesh=node, meshes=_repeated(link, n_nodes),
         level=np.full(n_nics, Level.NIC), shared=_repeated(nic, n_nics),
-        port=port, domain=domain,
+        port=port, domain=domain, memory_domain=node,
         side_a=Csr(np.zeros(1, np.int64), none), side_b=Csr(np.zeros(1, np.int64), none),
         chunk=chunk, cores=np.zeros(n_nodes, np.int32), launch=np.zeros((n_nodes, 3)),
     )  # fmt: skip
@@ -287,6 +295,12 @@ def _problems(t: Topology) -> Iterator[str]:
         yield "launches are not three times in µs, 0 or more, for each node"
     if (t.mesh >= len(t.meshes)).any() or (t.device >= len(t.devices)).any():
         yield "a rank is in a mesh, or of a device, that is not there"
+    first = np.searchsorted(t.node, t.memory_domain)
+    named = t.node[np.minimum(first, n - 1)] == t.memory_domain
+    known = t.memory_domain[np.minimum(first, n - 1)] == t.memory_domain
+    apart = (t.memory_domain[1:] != t.memory_domain[:-1]) & (t.node[1:] == t.node[:-1])
+    if not (named & known & (t.memory_domain <= t.node)).all() or apart.any():
+        yield "a memory domain is not whole nodes, or not numbered as its first"
     yield from _group_problems(t)
 
 

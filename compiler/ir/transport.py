@@ -6,7 +6,17 @@ from enum import IntEnum
 
 
 class Transport(IntEnum):
-    """How data crosses between ranks (kernel-protocol §1)."""
+    """How data crosses between ranks (kernel-protocol §1).
+
+    AUTO is an option only: DIRECT where all ranks share one memory domain, else MIXED.
+    """
 
     DIRECT = 0  # one-sided put / get-reduce
     STAGED = 1  # send / recv through queues of S slots
+    MIXED = 2  # one-sided within a memory domain, carried by a proxy between two
+    AUTO = 3
+
+
+PURE = (Transport.DIRECT, Transport.STAGED)  # one kind of connection everywhere
+OF_PLANS = (*PURE, Transport.MIXED)
+CHOICES = (Transport.AUTO, *PURE)  # what options offer

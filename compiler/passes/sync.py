@@ -18,7 +18,7 @@ from hccc.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Primitives, Queues, Transport
+from hccc.ir.primitives import Primitives, Queues, Transport, memory_domain
 from hccc.ir.ranks import rank_distance
 
 
@@ -54,6 +54,7 @@ def sync(blocks: Blocks, source: str = "", queue_slots: int = 2) -> Plan:
         gpus_per_node=program.gpus_per_node,
         nics_per_node=program.nics_per_node,
         transport=p.transport,
+        memory_domain=memory_domain(p),
         queue_slots=queue_slots,
         n_tb=order.n_tb,
         tb_ptr=order.tb_ptr,

@@ -93,6 +93,9 @@ def texts(draw: st.DrawFn) -> str:
             lines.append(f"define interbandwidth = {{switch => [{way}]{direct}}}")
         if len(sizes) > 2 and draw(st.booleans()):
             lines += draw(_every_pair(sizes))
+    if len(sizes) > 1 and draw(st.booleans()):
+        cut = draw(st.integers(1, len(sizes) - 1))
+        lines.append(f"define memory = [(node1..node{cut}), (node{cut + 1}..node{len(sizes)})]")
     node = draw(st.integers(0, len(sizes) - 1))
     if draw(st.booleans()) and sizes[node] > 1:
         lines.append(f"define failed = [(node{node + 1}, {draw(st.integers(0, sizes[node] - 1))})]")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hccc.driver import SCHEDULERS, compile_program
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
+from hccc.ir.transport import PURE
 from hccc.options import Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
@@ -107,7 +107,7 @@ def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
         scheduler=st.sampled_from(list(SCHEDULERS)),
         allocator=st.sampled_from(list(ALLOCATORS)),
         fuse=st.sampled_from([*LEVELS, "auto"]),
-        transport=st.sampled_from(list(Transport)),
+        transport=st.sampled_from(PURE),
         slots=st.sampled_from([1, 2, 8]),
         max_blocks=st.sampled_from([None, 1, 2]),
         verify_each=st.just(True),

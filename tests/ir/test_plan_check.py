@@ -77,3 +77,46 @@ def test_slots_of_a_rank_are_ints() -> None:
     slots = np.full(8, 2**30)
     code, message = complaint(replace(plan(), scratch_slots=slots, stage_slots=slots))
     assert code == "E316" and "scratch_slots: 2147483648 with stage_slots" in message
+
+
+def mixed(name: str) -> Plan:
+    """A direct plan of eight ranks, said to run on two memory domains."""
+    made = plan_json.loads(_text(name, Transport.DIRECT))
+    return replace(made, transport=Transport.MIXED, memory_domain=np.arange(8) // 4)
+
+
+def test_ranks_of_a_direct_plan_are_in_one_domain() -> None:
+    code, message = complaint(replace(mixed("ring_allreduce"), transport=Transport.DIRECT))
+    assert code == "E311" and "domain 0" in message
+    code, message = complaint(replace(plan(), memory_domain=np.full(8, 8)))
+    assert code == "E311" and "memory_domain[0]: 8 is not in 0..7" in message
+
+
+def test_nothing_is_read_out_of_another_domain() -> None:
+    code, message = complaint(mixed("ring_allreduce"))
+    assert code == "E318" and "reads memory of another memory domain" in message
+
+
+def test_a_network_put_has_a_place_of_its_own() -> None:
+    """A copy's is its source, which must be its rank's."""
+    made = mixed("direct_alltoall")
+    plan_check.check(made)
+    i = int(made.dst.owner()[made.network_puts()][0])
+    away = made.src.rank.copy()
+    away[made.src.ptr[i]] = (int(made.rank_of()[i]) + 1) % 4  # of the same domain
+    code, message = complaint(replace(made, src=replace(made.src, rank=away)))
+    assert code == "E318" and f"primitive {i}" in message and "no place" in message
+
+
+def test_auto_is_no_transport_of_a_plan() -> None:
+    assert complaint(replace(plan(), transport=Transport.AUTO))[0] == "E310"
+
+
+def test_network_queues_join_two_domains() -> None:
+    staged = plan_json.loads(_text("ring_allreduce", Transport.STAGED))
+    split = replace(staged, memory_domain=np.arange(8) // 4)
+    q, network = split.queues, split.network_queues()
+    assert set(zip(q.src[network].tolist(), q.dst[network].tolist(), strict=True)) == {
+        (3, 4), (7, 0),
+    }  # fmt: skip
+    assert not split.network_puts().any()

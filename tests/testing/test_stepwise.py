@@ -10,6 +10,7 @@ from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Guard, Transport
+from hccc.ir.transport import PURE
 from hccc.options import Options
 from hccc.passes.allocate import by_task, channels
 from hccc.passes.depend import depend
@@ -41,7 +42,7 @@ def chain_of(transport: Transport) -> Plan:
     return plan_of(OpType.BROADCAST, 3, 1, rows, Options(transport=transport, slots=1))
 
 
-@pytest.fixture(params=Transport)
+@pytest.fixture(params=PURE)
 def chain(request: pytest.FixtureRequest) -> Plan:
     """Rank 0 → 1 → 2, by either transport."""
     return chain_of(request.param)

@@ -20,7 +20,7 @@ from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.collective import PROGRAMMABLE, Collective, block_count
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Transport
+from hccc.ir.transport import PURE
 from hccc.options import Options
 from hccc.testing.grow import grow
 from hccc.testing.sabotage import without_wait
@@ -114,7 +114,7 @@ def random_plan(seed: int) -> Plan:
     )  # fmt: skip
     options = Options(
         fuse=dice.choice(["none", "reduce", "full"]),
-        transport=dice.choice(list(Transport)),
+        transport=dice.choice(list(PURE)),
         allocator=dice.choice(["state", "connection"]),
         max_blocks=dice.choice([None, 1, 2]),
         slots=dice.choice([1, 2, 8]),

@@ -300,10 +300,19 @@ class _Builder:
             port=np.where(port >= 0, number[port] if len(number) else -1, -1),
             domain=np.stack([_compressed(row) if i != Level.NIC else row
                              for i, row in enumerate(self.domain[:, alive])]),
+            memory_domain=self._memory_domain(alive),
             side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
             cores=np.repeat([k.cores for k in kinds], [k.count for k in kinds]),
             launch=np.repeat([k.launch for k in kinds], [k.count for k in kinds], axis=0),
         )  # fmt: skip
+
+    def _memory_domain(self, alive: B1) -> I8:
+        """Of every rank: the node of the first rank of its memory domain."""
+        of_node = np.arange(self.site.n_nodes)
+        ranks = np.bincount(self.node[alive], minlength=self.site.n_nodes)
+        for nodes in self.site.memory:
+            of_node[nodes] = min((node for node in nodes if ranks[node]), default=nodes[0])
+        return of_node[self.node[alive]]
 
     def _alive(self) -> tuple[B1, I8]:
         alive = np.ones(self.n, np.bool_)

@@ -34,6 +34,7 @@ node about all nodes:
 |                              | without uplinks nothing crosses rails                           |
 | `spine`                      | `[((leaf1, leaf2) -> (100,8)), ...]`: leaves below a spine      |
 | `internode` of many          | every pair of the nodes named                                   |
+| `memory`                     | `[(node1..node4)]`: nodes whose GPUs address each other's memory|
 | `chunk = 1 MiB`              | S_chunk: the micro-batch that costs are given for               |
 | `failed`                     | `[(node1, 3)]`: GPUs that are no ranks; the others move up      |
 | `degraded`                   | `[((node2, nic, 0) -> (2.25,1))]`: also `(node2, nic)`, `(node1,|

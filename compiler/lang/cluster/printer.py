@@ -33,8 +33,19 @@ def lines(t: Topology) -> Iterator[str]:
         number += count
     yield from _tiers(t)
     yield from between(t)
+    yield from _memory(t)
     if len(t.failed):
         yield f"define failed = [{', '.join(_failed(t))}]"
+
+
+def _memory(t: Topology) -> Iterator[str]:
+    """The memory domains of more than one node, if any."""
+    node, first = np.unique(t.node, return_index=True)
+    domain = t.memory_domain[first]
+    shared = np.unique(domain[node != domain])
+    groups = (", ".join(named_runs("node", node[domain == d].tolist())) for d in shared)
+    if text := ", ".join(f"({nodes})" for nodes in groups):
+        yield f"define memory = [{text}]"
 
 
 def _failed(t: Topology) -> Iterator[str]:

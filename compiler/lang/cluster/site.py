@@ -111,6 +111,7 @@ class Site:
     between: list[Between] = field(default_factory=list)
     leaves: list[Tier] = field(default_factory=list)
     spines: list[Tier] = field(default_factory=list)
+    memory: list[list[int]] = field(default_factory=list)  # nodes of one memory domain
     failed: list[tuple[int, int, At]] = field(default_factory=list)
     degraded: list[Degraded] = field(default_factory=list)
     outside: dict[str, float] = field(default_factory=lambda: dict(OUTSIDE))
@@ -153,7 +154,8 @@ class _Reader:
             "bandwidth": self._bandwidth, "nic": self._nic,
             "internode": self._internode, "interbandwidth": self._interbandwidth,
             "interlatency": self._interlatency, "rail": self._rail, "leaf": self._leaf,
-            "spine": self._spine, "failed": self._failed, "degraded": self._degraded,
+            "spine": self._spine, "memory": self._memory, "failed": self._failed,
+            "degraded": self._degraded,
         }  # fmt: skip
 
     def read(self, define: Define) -> None:
@@ -351,6 +353,14 @@ class _Reader:
             below, uplinks = uplinks_of(entry)
             leaves = numbered(below, "leaf", len(self.site.leaves))
             self._add_tier(self.site.spines, Tier([(leaves, None)], uplinks, entry.at))
+
+    def _memory(self, define: Define) -> None:
+        self._first(define)
+        for entry in entries(define.value):
+            nodes = numbered(entry, "node", self.site.n_nodes)
+            if set(nodes) & {node for other in self.site.memory for node in other}:
+                raise Mistake("E134", "a node here is in another memory domain already", entry.at)
+            self.site.memory.append(nodes)
 
     def _failed(self, define: Define) -> None:
         for entry in entries(define.value):

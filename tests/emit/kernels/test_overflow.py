@@ -13,6 +13,7 @@ from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Buffer, Operands, Transport, no_queues
+from hccc.ir.transport import PURE
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
 from tests.emit.kernels.test_compile import library
@@ -34,7 +35,8 @@ def scattered(chunks: int, turns: int, factor: int) -> Plan:
     return Plan(
         name="scattered", source="", collective=Collective(OpType.CUSTOM, RANKS, RANKS * chunks),
         channels=1, warps=1, gpus_per_node=RANKS, nics_per_node=1, transport=Transport.DIRECT,
-        queue_slots=1, n_tb=np.ones(RANKS, np.int32), tb_ptr=np.arange(RANKS + 1) * turns,
+        memory_domain=np.zeros(RANKS, np.int32), queue_slots=1,
+        n_tb=np.ones(RANKS, np.int32), tb_ptr=np.arange(RANKS + 1) * turns,
         chunk=owner * chunks + slot, sub=np.tile(np.arange(turns), RANKS), line=zero,
         final=zero, guard=zero,
         src=Operands(ptr, owner, buffer + Buffer.INPUT, slot),
@@ -74,7 +76,7 @@ def test_a_product_beyond_int_reaches_the_right_slots(
     assert "runtime error" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("transport", list(Transport))
+@pytest.mark.parametrize("transport", list(PURE))
 def test_no_kernel_overflows(
     transport: Transport, tmp_path: Path, cxx: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

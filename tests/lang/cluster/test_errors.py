@@ -51,6 +51,17 @@ WRONG = {
     "wrong node name": ("define node2 = 4", "E134:1:8", "the next node is node1"),
     "node as other name": ("define nodes = 4", "E134:1:8", "the next node is node1"),
     "nodenum": ("define nodenum = 2\n" + NODE, "E136:1:18", "1 nodes are defined"),
+    "memory twice": (
+        NICS + "define memory = [(node1, node2)]\ndefine memory = []", "E134:5:8", "twice"
+    ),
+    "memory of a node that is not there": (
+        NICS + "define memory = [(node1, node3)]", "E138:4:26", "there is no node3"
+    ),
+    "memory of a node in two domains": (
+        NICS + "define memory = [(node1, node2), (node2)]", "E134:4:35", "another memory domain"
+    ),
+    "memory of no nodes": (NICS + "define memory = [(0, 1)]", "E138:4:19", "no node"),
+    "memory without a list": (NICS + "define memory = (node1, node2)", "E035:4:17", "list"),
     "nodenum twice": ("define nodenum = 1\ndefine nodenum = 1", "E134:2:8", "twice"),
     "no gpus": ("define node1 = 0", "E132:1:16", "not 1 to"),
     "half a gpu": ("define node1 = 1.5", "E035:1:16", "whole number"),
