@@ -1,18 +1,92 @@
-"""The structures of `include/hccc/hccc.h` and `layout.h`, for ctypes."""
+"""The structures of `include/hccc/hccc.h`, `network.h` and `layout.h`, for ctypes."""
 
 from __future__ import annotations
 
 import ctypes
 
+ABI = 2  # HCCC_ABI
+
+
+class Window(ctypes.Structure):
+    """hccc_window: memory of a rank that its peers may touch."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("bytes", ctypes.c_longlong))
+
+
+def all_memory() -> Window:
+    """HCCC_ALL_MEMORY: the window of ranks of one process."""
+    return Window(None, (1 << 63) - 1)
+
 
 class Rank(ctypes.Structure):
-    """hccc_rank: where one rank's memory is."""
+    """hccc_rank: what the caller reaches of one rank."""
+
+    _fields_ = (
+        ("flags", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("windows", ctypes.c_void_p),
+        ("n_windows", ctypes.c_int),
+        ("reserved", ctypes.c_int),
+    )
+
+
+class Comm(ctypes.Structure):
+    """hccc_comm: what goes on from launch to launch."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint),
+        ("abi", ctypes.c_uint),
+        ("rank_size", ctypes.c_uint),
+        ("n_ranks", ctypes.c_int),
+        ("ranks", ctypes.c_void_p),
+        ("fault", ctypes.c_void_p),
+    )
+
+    @classmethod
+    def of(cls, n_ranks: int, ranks: int, fault: int) -> Comm:
+        """HCCC_COMM_INIT, and where the tables are."""
+        return cls(ctypes.sizeof(cls), ABI, ctypes.sizeof(Rank), n_ranks, ranks, fault)
+
+
+class Transfer(ctypes.Structure):
+    """hccc_transfer: what is to be put where, and which counter is then raised."""
+
+    _fields_ = (
+        ("turn", ctypes.c_uint),
+        ("peer", ctypes.c_int),
+        ("source_window", ctypes.c_int),
+        ("target_window", ctypes.c_int),
+        ("source", ctypes.c_longlong),
+        ("target", ctypes.c_longlong),
+        ("bytes", ctypes.c_longlong),
+        ("counter", ctypes.c_longlong),
+        ("value", ctypes.c_uint),
+        ("reserved", ctypes.c_uint * 3),
+    )
+
+
+class Door(ctypes.Structure):
+    """hccc_door: the ring of a rank, and its counters."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint),
+        ("transfer_size", ctypes.c_uint),
+        ("length", ctypes.c_uint),
+        ("reserved", ctypes.c_uint),
+        ("ring", ctypes.c_void_p),
+        ("handed", ctypes.c_void_p),
+        ("taken", ctypes.c_void_p),
+        ("completed", ctypes.c_void_p),
+    )
+
+
+class Local(ctypes.Structure):
+    """hccc_local: one rank launched here."""
 
     _fields_ = (
         ("input", ctypes.c_void_p),
         ("output", ctypes.c_void_p),
-        ("scratch", ctypes.c_void_p),
-        ("flags", ctypes.c_void_p),
+        ("door", ctypes.c_void_p),
     )
 
 
@@ -20,19 +94,29 @@ class Call(ctypes.Structure):
     """hccc_call: one launch."""
 
     _fields_ = (
+        ("size", ctypes.c_uint),
+        ("local_size", ctypes.c_uint),
         ("count", ctypes.c_longlong),
         ("micro_batch_bytes", ctypes.c_longlong),
         ("timeout_s", ctypes.c_double),
+        ("join_timeout_s", ctypes.c_double),
         ("in_place", ctypes.c_int),
         ("window", ctypes.c_int),
         ("workers", ctypes.c_int),
         ("first_rank", ctypes.c_int),
         ("n_local", ctypes.c_int),
+        ("reserved", ctypes.c_int),
+        ("local", ctypes.c_void_p),
     )
+
+    @classmethod
+    def of(cls, **fields: float) -> Call:
+        """HCCC_CALL_INIT, and what differs."""
+        return cls(size=ctypes.sizeof(cls), local_size=ctypes.sizeof(Local), **fields)
 
 
 class FaultRecord(ctypes.Structure):
-    """hccc_fault: the first wait that passed its deadline."""
+    """hccc_fault: what ended a launch."""
 
     _fields_ = (
         ("claimed", ctypes.c_uint),
@@ -53,10 +137,13 @@ class Params(ctypes.Structure):
 
     _fields_ = (
         ("ranks", ctypes.c_void_p),
+        ("local", ctypes.c_void_p),
+        ("one", Local),
         ("fault", ctypes.c_void_p),
         ("count", ctypes.c_longlong),
         ("part", ctypes.c_longlong),
         ("timeout", ctypes.c_ulonglong),
+        ("join_timeout", ctypes.c_ulonglong),
         ("micro", ctypes.c_uint),
         ("batches", ctypes.c_uint),
         ("window", ctypes.c_uint),

@@ -155,6 +155,20 @@ def build_library(
     return kept(source, name, ".so", [compiler, *options, *search, str(source)])
 
 
+def build_plain(source: Path, flags: Sequence[str] = ()) -> Path:
+    """The shared library of a source that has no variants; it includes what lies beside it.
+
+    Raises UserError E412 to E414.
+    """
+    source = source.resolve()
+    compiler = find_compiler()
+    options = [*FLAGS, *flags]
+    words = [source.name, compiler, compiler_version(compiler), processor(compiler), *options]
+    name = stem_of(source, digest_of([source.parent], words))
+    command = [compiler, *options, f"-I{source.parent}", str(source)]
+    return kept(source, name, ".so", command)
+
+
 def kept(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
     """What `command` (without `-o`) makes of `source`, unless it is there already.
 

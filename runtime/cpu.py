@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +15,11 @@ from numpy.typing import NDArray
 
 from hccc.diagnostics import InternalError, fail
 from hccc.ir.collective import Collective
-from hccc.runtime.abi import Call, FaultRecord, Rank
+from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Rank, all_memory
 from hccc.runtime.build import Variant, build_all, build_library
-from hccc.runtime.fault import Fault, LaunchError
+from hccc.runtime.fault import Fault, LaunchError, WaitKind
 from hccc.runtime.layout import FLAG_STRIDE, Shape
+from hccc.runtime.network import Network, Proxy
 from hccc.runtime.request import INT, Request, check_aliases, check_buffers, check_shape, check_size
 
 OK, TIMEOUT, BAD_ARGUMENT, NO_MEMORY = range(4)
@@ -33,7 +36,9 @@ class CpuCommunicator:
     """All ranks of one generated collective, with their scratch memory and flags.
 
     `source` is the generated `<name>_cpu.cpp`; its functions are `<name>_cpu_<dtype>_<op>`.
-    Scratch and flags are allocated once and kept across launches. Not for concurrent launches.
+    Scratch and flags are allocated once and kept across launches. network: what joins memory
+    domains; each is launched by itself, as a process of its own would be, and a proxy carries what
+    goes between them. None: every rank addresses every other's memory. Not for concurrent launches.
     """
 
     def __init__(
@@ -44,6 +49,7 @@ class CpuCommunicator:
         collective: Collective,
         *,
         include: Sequence[Path] = (),
+        network: Network | None = None,
     ) -> None:
         check_shape(shape)
         self.source = source
@@ -54,6 +60,12 @@ class CpuCommunicator:
         self._functions: dict[Variant, Any] = {}
         self.flags = [aligned_zeros(shape.flag_bytes) for _ in range(shape.ranks)]
         self._scratch = [aligned_zeros(0) for _ in range(shape.ranks)]
+        self._fault = FaultRecord()
+        self._window = all_memory()
+        self._hosts = network.hosts() if network else [(0, shape.ranks)]
+        self._domain = network.domain if network else (0,) * shape.ranks
+        self._tables = self._make_tables()
+        self._proxy = Proxy(network, self._tables[-1]) if network else None
 
     def build(self, requests: Sequence[Request]) -> None:
         """Compiles what several launches will need, at once."""
@@ -70,22 +82,26 @@ class CpuCommunicator:
 
         `inputs[r]`, `outputs[r]`: rank r's buffers, None where the collective has none there.
         Raises UserError E41x (build), E422 and E423 (buffers), E454 (too large), E455 (no room
-        for its thread blocks), LaunchError E420 (deadline).
+        for its thread blocks), LaunchError E420 (deadline, now or in an earlier launch: `reset`).
         """
         check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
         send, receive = _addresses(inputs), _addresses(outputs)
         check_aliases(self.collective, request, send, receive)
         function = self._function(request.variant(self.collective))
-        table = self._table(send, receive, request)
-        call = _call_of(request, self.shape.ranks)
-        record = FaultRecord()
-        started = time.perf_counter()
-        status = function(table, ctypes.byref(call), ctypes.byref(record))
-        elapsed = time.perf_counter() - started
+        self._reserve(request)
+        status, elapsed = self._run(function, send, receive, request)
         if status != OK:
-            self._raise(status, record, request)
+            self._raise(status, request)
         return elapsed
+
+    def reset(self) -> None:
+        """Forgets a fault: counters of all ranks begin at zero again. No launch may be running."""
+        for flags in self.flags:
+            flags[:] = 0
+        if self._proxy:
+            self._proxy.reset()
+        ctypes.memset(ctypes.addressof(self._fault), 0, ctypes.sizeof(self._fault))
 
     def _function(self, variant: Variant) -> Any:
         if variant not in self._functions:
@@ -94,22 +110,69 @@ class CpuCommunicator:
             self._functions[variant] = _load(path, symbol)
         return self._functions[variant]
 
-    def _table(
-        self, send: Sequence[int], receive: Sequence[int], request: Request
-    ) -> ctypes.Array[Rank]:
-        need = self.shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
-        if self._scratch[0].nbytes < need:
-            self._scratch = [aligned_zeros(need) for _ in range(self.shape.ranks)]
-        scratch, flags = _addresses(self._scratch), _addresses(self.flags)
-        rows = zip(send, receive, scratch, flags, strict=True)
-        return (Rank * self.shape.ranks)(*[Rank(*row) for row in rows])
+    def _make_tables(self) -> list[ctypes.Array[Rank]]:
+        """The ranks as each host reaches them, and then as this process does: every one."""
+        tables = []
+        n, window = self.shape.ranks, ctypes.addressof(self._window)
+        for seen_by in [*(self._domain[first] for first, _ in self._hosts), None]:
+            rows = []
+            for rank in range(n):
+                near = seen_by is None or self._domain[rank] == seen_by
+                flags = self.flags[rank].ctypes.data if near else None
+                scratch = self._scratch[rank].ctypes.data if near else None
+                rows.append(Rank(flags, scratch, window, 1, 0))
+            tables.append((Rank * n)(*rows))
+        return tables
 
-    def _raise(self, status: int, record: FaultRecord, request: Request) -> None:
+    def _reserve(self, request: Request) -> None:
+        """Scratch for a launch; the tables stay where they are, since the proxy reads one."""
+        need = self.shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
+        if self._scratch[0].nbytes >= need:
+            return
+        self._scratch = [aligned_zeros(need) for _ in range(self.shape.ranks)]
+        for old, new in zip(self._tables, self._make_tables(), strict=True):
+            ctypes.memmove(old, new, ctypes.sizeof(old))
+
+    def _run(
+        self, function: Any, send: Sequence[int], receive: Sequence[int], request: Request
+    ) -> tuple[int, float]:
+        """The first bad status of the hosts, and seconds."""
+        doors = [self._proxy.door(r) if self._proxy else None for r in range(self.shape.ranks)]
+        local = (Local * self.shape.ranks)(*map(Local, send, receive, doors))
+        calls = []
+        for (first, last), table in zip(self._hosts, self._tables[:-1], strict=True):
+            comm = Comm.of(self.shape.ranks, ctypes.addressof(table), ctypes.addressof(self._fault))
+            calls.append((comm, _call_of(request, local, first, last, len(self._hosts))))
+        started = time.perf_counter()
+        if self._proxy is None:
+            return self._each(function, calls), time.perf_counter() - started
+        with self._proxy.running():
+            status = self._each(function, calls)
+        return status, time.perf_counter() - started
+
+    def _each(self, function: Any, calls: Sequence[tuple[Comm, Call]]) -> int:
+        """Every host's launch, all at once: what went wrong first. A host that cannot start tells
+        the others to leave."""
+        found = [OK] * len(calls)
+
+        def one(i: int) -> None:
+            comm, call = calls[i]
+            found[i] = function(ctypes.byref(comm), ctypes.byref(call))
+            if found[i] not in (OK, TIMEOUT):
+                self._fault.kind, self._fault.claimed = WaitKind.ABORTED, 1
+
+        others = [threading.Thread(target=one, args=(i,)) for i in range(1, len(calls))]
+        for thread in others:
+            thread.start()
+        one(0)
+        for thread in others:
+            thread.join()
+        return max(found)
+
+    def _raise(self, status: int, request: Request) -> None:
         if status == TIMEOUT:
-            # Counters are anywhere now: only a fresh start agrees with itself.
-            for flags in self.flags:
-                flags[:] = 0
-            raise LaunchError(Fault.of(record), request.timeout)
+            raise LaunchError(Fault.of(self._fault), request.timeout)
+        self.reset()
         if status == NO_MEMORY:
             raise fail("E455", "no memory or threads for this many thread blocks")
         raise InternalError(f"{self.name}: launch returned status {status}")
@@ -119,21 +182,29 @@ def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[int]:
     return [0 if a is None else a.ctypes.data for a in arrays]
 
 
-def _call_of(request: Request, n_ranks: int) -> Call:
-    return Call(
+def _call_of(
+    request: Request, local: ctypes.Array[Local], first: int, last: int, hosts: int
+) -> Call:
+    """The call that launches ranks [first, last), one of several hosts on this machine."""
+    workers = min(request.workers, INT)
+    if hosts > 1 and not workers:
+        workers = max(1, len(os.sched_getaffinity(0)) // hosts)
+    return Call.of(
         count=request.count,
         micro_batch_bytes=request.micro_batch,
         timeout_s=request.timeout,
+        join_timeout_s=request.join_timeout,
         in_place=request.in_place,
         window=min(request.window, INT),
-        workers=min(request.workers, INT),
-        first_rank=0,
-        n_local=n_ranks,
+        workers=workers,
+        first_rank=first,
+        n_local=last - first,
+        local=ctypes.addressof(local) + first * ctypes.sizeof(Local),
     )
 
 
 def _load(path: Path, symbol: str) -> Any:
     function = getattr(ctypes.CDLL(str(path)), symbol)
     function.restype = ctypes.c_int
-    function.argtypes = [ctypes.POINTER(Rank), ctypes.POINTER(Call), ctypes.POINTER(FaultRecord)]
+    function.argtypes = [ctypes.POINTER(Comm), ctypes.POINTER(Call)]
     return function

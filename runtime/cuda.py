@@ -23,11 +23,19 @@ import numpy as np
 from hccc.diagnostics import Note, UserError, fail
 from hccc.files.libraries import stem_of
 from hccc.ir.collective import Collective
-from hccc.runtime.abi import FaultRecord, Params, Rank
+from hccc.runtime.abi import FaultRecord, Local, Params, Rank, Window, all_memory
 from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
 from hccc.runtime.fault import Fault, LaunchError
 from hccc.runtime.layout import FLAG_STRIDE, Shape
-from hccc.runtime.request import INT, Request, check_aliases, check_buffers, check_shape, check_size
+from hccc.runtime.request import (
+    INT,
+    Request,
+    check_aliases,
+    check_buffers,
+    check_shape,
+    check_size,
+    ticks_of,
+)
 
 KERNEL = "hccc_kernel"
 # hccc_clock: nanoseconds on NVIDIA; on AMD the constant counter of MI300 (others are slower,
@@ -149,6 +157,8 @@ class CudaCommunicator:
         self._flags = self._zeros(shape.ranks * shape.flag_bytes)
         self._scratch = self._zeros(0)
         self._fault = self._zeros(ctypes.sizeof(FaultRecord))
+        self._windows = self._upload((Window * 1)(all_memory()))
+        self._ranks: Any = None
 
     def _zeros(self, size: int) -> Any:
         # CuPy's allocator aligns to 512 bytes.
@@ -162,16 +172,16 @@ class CudaCommunicator:
         `inputs[r]`, `outputs[r]`: CuPy arrays of rank r, None where the collective has none
         there. What CuPy lacks (bfloat16, 8-bit floats) may be passed as uint16 or uint8. Raises
         UserError E414 (build), E422 and E423 (buffers), E432 (does not fit), E454 (too large),
-        LaunchError E420 (deadline).
+        LaunchError E420 (deadline, now or in an earlier launch: `reset`).
         """
         check_size(self.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
         send, receive = _addresses(inputs), _addresses(outputs)
         check_aliases(self.collective, request, send, receive)
         kernel = self._kernel(request.variant(self.collective))
-        table = self._table(send, receive, request)
-        self._fault.fill(0)
-        seconds = self._run(kernel, self._params(table, request))
+        table = self._table(request)
+        local = self._upload((Local * self.shape.ranks)(*map(Local, send, receive)))
+        seconds = self._run(kernel, self._params(table, local, request))
         self._check_fault(request)
         return seconds
 
@@ -216,28 +226,43 @@ class CudaCommunicator:
             lines = "\n".join(str(error).splitlines()[:12])
             raise fail("E414", f"NVRTC failed on {self.source}", notes=[Note(lines)]) from error
 
-    def _table(self, send: Sequence[int], receive: Sequence[int], request: Request) -> Any:
-        """The rank table in device memory: hccc_rank[n_ranks]."""
-        ranks, shape = range(self.shape.ranks), self.shape
-        need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
-        if self._scratch.nbytes < need * shape.ranks:
-            self._scratch = self._zeros(need * shape.ranks)
-        scratch = [self._scratch.data.ptr + r * need for r in ranks]
-        flags = [self._flags.data.ptr + r * shape.flag_bytes for r in ranks]
-        rows = zip(send, receive, scratch, flags, strict=True)
-        table = (Rank * shape.ranks)(*[Rank(*row) for row in rows])
+    def reset(self) -> None:
+        """Forgets a fault: counters of all ranks begin at zero again. No launch may be running."""
+        self._flags.fill(0)
+        self._fault.fill(0)
+
+    def _upload(self, table: ctypes.Array[Any]) -> Any:
         return self.device.cupy.asarray(np.frombuffer(bytes(table), np.uint8))
 
-    def _params(self, table: Any, request: Request) -> Any:
+    def _table(self, request: Request) -> Any:
+        """The rank table in device memory: hccc_rank[n_ranks]; made anew when scratch is."""
+        ranks, shape = range(self.shape.ranks), self.shape
+        need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
+        if self._ranks is None or self._scratch.nbytes < need * shape.ranks:
+            self._scratch = self._zeros(need * shape.ranks)
+            rows = [
+                Rank(
+                    self._flags.data.ptr + r * shape.flag_bytes,
+                    self._scratch.data.ptr + r * need,
+                    self._windows.data.ptr, 1, 0,
+                )
+                for r in ranks
+            ]  # fmt: skip
+            self._ranks = self._upload((Rank * shape.ranks)(*rows))
+        return self._ranks
+
+    def _params(self, table: Any, local: Any, request: Request) -> Any:
         """hccc_params as CuPy passes a structure by value: an array of one structured element."""
         sizes = self.shape.sizes(request.count, request.itemsize, request.micro_batch)
         ticks = HIP_TICKS if self.device.hip else CUDA_TICKS
         params = Params(
             ranks=table.data.ptr,
+            local=local.data.ptr,
             fault=self._fault.data.ptr,
             count=request.count,
             part=sizes.part,
-            timeout=request.ticks(ticks),
+            timeout=ticks_of(request.timeout, ticks),
+            join_timeout=ticks_of(request.join_timeout, ticks),
             micro=sizes.micro,
             batches=sizes.batches,
             window=min(request.window or max(sizes.batches, 1), INT),
@@ -249,8 +274,6 @@ class CudaCommunicator:
     def _check_fault(self, request: Request) -> None:
         record = FaultRecord.from_buffer_copy(self.device.cupy.asnumpy(self._fault).tobytes())
         if record.claimed:
-            # Counters are anywhere now: only a fresh start agrees with itself.
-            self._flags.fill(0)
             raise LaunchError(Fault.of(record), request.timeout)
 
 

@@ -20,6 +20,10 @@ class WaitKind(IntEnum):
     GO = 5
     FINISHED = 6
     DONE = 7
+    PROXY = 8
+    NOT_IN_WINDOW = 9
+    ABORTED = 10
+    NO_DOOR = 11
 
 
 _WAITED_FOR = {
@@ -31,6 +35,13 @@ _WAITED_FOR = {
     WaitKind.GO: "its rank's first thread block to let it start",
     WaitKind.FINISHED: "block {} of its rank to finish",
     WaitKind.DONE: "rank {} to finish the launch",
+    WaitKind.PROXY: "its proxy to carry what is for rank {}",
+}
+# What ends a launch without a wait.
+_REASONS = {
+    WaitKind.NOT_IN_WINDOW: "has a buffer that peers touch in none of its windows",
+    WaitKind.ABORTED: "was told to leave the launch",
+    WaitKind.NO_DOOR: "reaches rank {} over a network only, and was given no door to it",
 }
 
 
@@ -67,6 +78,8 @@ class Fault:
         place = f"rank {self.rank}, thread block {self.thread_block}, channel {self.channel}"
         if self.primitive is not None:
             place += f", primitive {self.primitive}, micro-batch {self.micro_batch}"
+        if reason := _REASONS.get(self.kind):
+            return f"{place} {reason.format(self.flag)}"
         waited = _WAITED_FOR[self.kind].format(self.flag)
         return f"{place} waited for {waited}: want {self.want}, have {self.have}"
 

@@ -21,6 +21,7 @@ from hccc.ir.plan import Plan
 
 ALIGNMENT = 16
 FLAG_STRIDE = 128
+PEER = 16  # bytes of hccc_peer
 LARGEST_MICRO_BATCH = 1 << 30
 MOST_BATCHES = (1 << 31) - 1  # micro-batches of a part: counters compare around 2^32
 MOST_BYTES = 1 << 62  # of anything
@@ -63,7 +64,8 @@ class Shape(KernelShape):
         """Bytes of one rank's scratch memory."""
         s = self.sizes(count, size, micro_batch)
         chunks = (self.scratch + self.stage) * self.channels * s.part
-        return (chunks + self.queues * self.channels * self.slots * s.micro) * size
+        messages = (self.queues + self.sends) * self.channels * self.slots * s.micro
+        return (chunks + messages) * size
 
     def too_large(self, count: int, size: int, micro_batch: int = 0) -> str | None:
         """What of a launch does not fit where it is kept: None for what hccc_fits lets pass."""
@@ -95,9 +97,14 @@ class Shape(KernelShape):
         return self.ready_at + self.ranks
 
     @property
+    def late_at(self) -> int:
+        """The first late counter."""
+        return self.done_at + self.ranks
+
+    @property
     def go_at(self) -> int:
         """The counter that lets a rank's other blocks start."""
-        return self.done_at + self.ranks
+        return self.late_at + self.ranks
 
     @property
     def finished_at(self) -> int:
@@ -110,9 +117,14 @@ class Shape(KernelShape):
         return self.finished_at + self.blocks * self.channels
 
     @property
+    def peers_at(self) -> int:
+        """Where the table of peers begins."""
+        return self.state_at + self.blocks * self.channels
+
+    @property
     def flag_bytes(self) -> int:
         """Bytes of one rank's flags."""
-        return (self.state_at + self.blocks * self.channels) * FLAG_STRIDE
+        return self.peers_at * FLAG_STRIDE + round_up(self.ranks * PEER, FLAG_STRIDE)
 
 
 def shape_of(plan: Plan) -> Shape:

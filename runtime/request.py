@@ -16,7 +16,14 @@ from hccc.runtime.build import Variant
 from hccc.runtime.layout import DTYPES, Shape, buffer_elements
 
 DEFAULT_TIMEOUT_S = 30.0
+FOR_EVER = 1 << 62  # ticks
 INT = (1 << 31) - 1
+
+
+def ticks_of(seconds: float, per_second: int) -> int:
+    """A deadline in ticks of a device's clock, as `hccc_ticks` has it: 0 is for ever."""
+    ticks = seconds * per_second
+    return max(1, int(ticks)) if 0 < ticks < FOR_EVER else FOR_EVER
 
 
 class Array(Protocol):
@@ -39,7 +46,8 @@ class Array(Protocol):
 @dataclass(frozen=True, slots=True)
 class Request:
     """One launch: `count` elements a block, `micro_batch` in bytes (0: the default), `window` in
-    micro-batches (0: all), `timeout` in seconds for one wait, `workers` CPU threads (0: auto)."""
+    micro-batches (0: all), `timeout` in seconds for one wait (0: for ever), `workers` CPU threads
+    (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever)."""
 
     count: int
     dtype: str
@@ -49,6 +57,7 @@ class Request:
     window: int = 0
     timeout: float = DEFAULT_TIMEOUT_S
     workers: int = 0
+    join_timeout: float = 0.0
 
     def __post_init__(self) -> None:
         Variant(self.dtype, self.op)
@@ -58,13 +67,10 @@ class Request:
                 raise fail("E421", f"{name} must not be negative, got {value}")
             if value >= 1 << 62:
                 raise fail("E421", f"{name} must be less than 2^62, got {value}")
-        if not self.timeout > 0:
-            raise fail("E421", f"timeout must be positive, got {self.timeout}")
-
-    def ticks(self, per_second: int) -> int:
-        """The timeout in ticks of a device's clock, as `hccc_ticks` has it."""
-        ticks = self.timeout * per_second
-        return int(ticks) if ticks < 1 << 62 else 1 << 62
+        for name in ("timeout", "join_timeout"):
+            if not getattr(self, name) >= 0:
+                message = f"{name} must not be negative, got {getattr(self, name)}"
+                raise fail("E421", message)
 
     @property
     def itemsize(self) -> int:

@@ -20,8 +20,9 @@ IN_C = {"channels": "lanes"}  # names that C has others for
 @dataclass(frozen=True, slots=True)
 class KernelShape:
     """ranks; sub: chunks of a block; channels; blocks: thread blocks of a rank and channel;
-    flags, scratch, stage, queues: of a rank, the most of any; slots: of a queue; grain: bytes, how
-    finely calls are cut that name no micro-batch."""
+    flags, scratch, stage, queues: of a rank, the most of any; sends: network queues that begin at
+    a rank, likewise; slots: of a queue; grain: bytes, how finely calls are cut that name no
+    micro-batch."""
 
     ranks: int
     sub: int
@@ -31,6 +32,7 @@ class KernelShape:
     scratch: int
     stage: int
     queues: int
+    sends: int
     slots: int
     grain: int = GRAIN
 
@@ -42,6 +44,12 @@ class KernelShape:
 def queues_per_rank(plan: Plan) -> NDArray[np.int64]:
     """How many queues end at each rank: i8[n_ranks]. They are numbered there from 0, by id."""
     return np.bincount(plan.queues.dst, minlength=plan.n_ranks).astype(np.int64)
+
+
+def sends_per_rank(plan: Plan) -> NDArray[np.int64]:
+    """How many network queues begin at each rank: i8[n_ranks]; numbered there from 0, by id."""
+    begin = plan.queues.src[plan.network_queues()]
+    return np.bincount(begin, minlength=plan.n_ranks).astype(np.int64)
 
 
 def kernel_shape(plan: Plan) -> KernelShape:
@@ -56,6 +64,7 @@ def kernel_shape(plan: Plan) -> KernelShape:
         scratch=int(plan.scratch_slots.max(initial=0)),
         stage=int(plan.stage_slots.max(initial=0)),
         queues=queues,
+        sends=int(sends_per_rank(plan).max(initial=0)),
         slots=plan.queue_slots if queues else 1,
         grain=plan.grain,
     )

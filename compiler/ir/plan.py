@@ -165,6 +165,21 @@ class Plan:
         away: B1 = memory & (there != self.memory_domain[self.rank_of()[self.dst.owner()]])
         return away
 
+    def far_posts(self) -> B1:
+        """Which flags are raised in another memory domain, by a proxy: b1[posts]."""
+        there = self.memory_domain[self.posts.rank]
+        away: B1 = there != self.memory_domain[self.rank_of()[self.posts.owner()]]
+        return away
+
+    def touches_peers(self) -> bool:
+        """Whether any rank reads or writes a user buffer of another."""
+        rank = self.rank_of()
+        user = [Buffer.INPUT, Buffer.OUTPUT, Buffer.STAGE]
+        return any(
+            bool((np.isin(o.buffer, user) & (o.rank != rank[o.owner()])).any())
+            for o in (self.src, self.dst)
+        )
+
     @property
     def accumulate(self) -> str:
         """How float16 and bfloat16 are summed: stated in every plan and kernel."""

@@ -16,11 +16,11 @@ from hccc.runtime.layout import Shape
 PROGRAMS = Path(__file__).parent / "programs"
 INCLUDE = Path(hccc.runtime.__path__[0]) / "include"
 
-RING = Shape(4, 4, 1, 2, 8, 0, 0, 0, 1)
-MESH = Shape(4, 4, 2, 1, 0, 0, 0, 0, 1)
-STAGED = Shape(4, 1, 1, 2, 4, 0, 0, 1, 2)
-MANY = Shape(32, 16, 4, 16, 16, 0, 0, 0, 1)
-STUCK = Shape(2, 1, 2, 2, 4, 0, 0, 0, 1)
+RING = Shape(4, 4, 1, 2, 8, 0, 0, 0, 0, 1)
+MESH = Shape(4, 4, 2, 1, 0, 0, 0, 0, 0, 1)
+STAGED = Shape(4, 1, 1, 2, 4, 0, 0, 1, 0, 2)
+MANY = Shape(32, 16, 4, 16, 16, 0, 0, 0, 0, 1)
+STUCK = Shape(2, 1, 2, 2, 4, 0, 0, 0, 0, 1)
 
 ALLREDUCE = Collective(OpType.ALLREDUCE, 4, 4)
 ALLGATHER = Collective(OpType.ALLGATHER, 4, 4)

@@ -284,7 +284,7 @@ def test_bad_arguments_are_refused(ring: CpuCommunicator) -> None:
     assert error.value.problem.code == "E423"
     for wrong in (
         partial(Request, -1, "float32"),
-        partial(Request, 1, "float32", timeout=0.0),
+        partial(Request, 1, "float32", timeout=-1.0),
         partial(Request, 1, "float32", window=-1),
         partial(Request, 1, "float8"),
         partial(Request, 1, "float32", op="xor"),

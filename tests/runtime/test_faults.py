@@ -1,9 +1,10 @@
-"""A wait that never ends is reported with its place, in time, and the next launch works."""
+"""A wait that never ends is reported with its place, in time; the fault stays until it is reset."""
 
 from __future__ import annotations
 
 import pickle
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ def test_deadline_names_the_wait(workers: int) -> None:
     buffers = [np.ones(1000, np.float32) for _ in range(4)]
     request = Request(1000, "float32", timeout=0.3, micro_batch=512, workers=workers)
     raised: list[LaunchError] = []
-    for _ in range(2):  # the second launch starts from flags that are zero again
+    for _ in range(2):
+        stuck.reset()
         started = time.perf_counter()
         with pytest.raises(LaunchError) as error:
             stuck.launch(buffers[:2], buffers[2:], request)
@@ -35,11 +37,32 @@ def test_deadline_names_the_wait(workers: int) -> None:
     assert str(again) == text
 
 
+def test_a_fault_stays_until_it_is_reset() -> None:
+    stuck = communicator("stuck", STUCK, Collective(OpType.SENDRECV, 2, 2))
+    buffers = [np.ones(1000, np.float32) for _ in range(4)]
+    request = Request(1000, "float32", timeout=0.2, micro_batch=512)
+    with pytest.raises(LaunchError) as first:
+        stuck.launch(buffers[:2], buffers[2:], request)
+    counters = [flags.copy() for flags in stuck.flags]
+    before = [buffer.copy() for buffer in buffers]
+    started = time.perf_counter()
+    with pytest.raises(LaunchError) as again:
+        stuck.launch(buffers[:2], buffers[2:], replace(request, timeout=60))
+    assert time.perf_counter() - started < 0.1
+    assert again.value.fault == first.value.fault
+    for old, new in zip(counters + before, stuck.flags + buffers, strict=True):
+        np.testing.assert_array_equal(old, new)
+    stuck.reset()
+    with pytest.raises(LaunchError):
+        stuck.launch(buffers[:2], buffers[2:], request)
+    assert not all(map(np.array_equal, counters, [np.zeros_like(c) for c in counters]))
+
+
 def test_a_missing_rank_is_named() -> None:
     """Rank 0 alone: its neighbour never starts. Flags are those of a launch nobody else made."""
     stuck = communicator("stuck", STUCK, Collective(OpType.SENDRECV, 2, 2))
     buffers = [np.ones(8, np.float32) for _ in range(4)]
-    request = Request(8, "float32", timeout=0.1)
+    request = Request(8, "float32", timeout=0.1, join_timeout=0.1)
     # Rank 1 believes that it is one launch ahead, so rank 0 never hears this launch's number.
     stuck.flags[1].view(np.uint32)[32 * STUCK.state_at + 1] = 0xFFFFFFFE
     with pytest.raises(LaunchError) as error:

@@ -15,6 +15,7 @@ from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]
 CUDA = ["sm_80", "sm_90"]
+AROUND_LOOKS = 64  # bytes spilled around hccc_look, which a wait calls when it has lasted long
 HIP = ["gfx90a", "gfx942"]
 
 
@@ -26,7 +27,7 @@ def kernel_text(sources: int, destinations: int, inline: int, ranks: int = 32) -
     posts = ", ".join(f"hccc_post((b.rank + {i}) % 32, {i})" for i in range(destinations))
     mode = "HCCC_REDUCE | HCCC_FINAL" if sources > 1 else "HCCC_COPY"
     constants = {"RANKS": ranks, "SUB": 8, "LANES": 2, "BLOCKS": 1, "THREADS": 512, "FLAGS": 32}
-    constants |= {"SCRATCH": 0, "STAGE": 0, "QUEUES": 0, "SLOTS": 1, "GRAIN": 1 << 13}
+    constants |= {"SCRATCH": 0, "STAGE": 0, "QUEUES": 0, "SENDS": 0, "SLOTS": 1, "GRAIN": 1 << 13}
     constants["INLINE"] = inline
     defines = "\n".join(f"#define HCCC_{name} {value}" for name, value in constants.items())
     return f"""{defines}
@@ -91,7 +92,8 @@ def write(directory: Path, text: str) -> Path:
 def test_cuda_bodies_do_not_spill(tmp_path: Path, primitive: tuple[int, int], arch: str) -> None:
     source = write(tmp_path, kernel_text(*primitive, inline=1))
     for dtype in ("float32", "bfloat16"):
-        assert cuda_spills(source, arch, f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=avg") == 0
+        spilled = cuda_spills(source, arch, f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=avg")
+        assert spilled <= AROUND_LOOKS
 
 
 @pytest.mark.slow
@@ -100,7 +102,8 @@ def test_cuda_every_dtype_does_not_spill(tmp_path: Path, dtype: str) -> None:
     for primitive in PRIMITIVES:
         source = write(tmp_path, kernel_text(*primitive, inline=1))
         for op in OPS:
-            assert cuda_spills(source, "sm_90", f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}") == 0
+            spilled = cuda_spills(source, "sm_90", f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}")
+            assert spilled <= AROUND_LOOKS
 
 
 def test_cuda_many_operands_and_calls(tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_hip_bodies_do_not_spill(tmp_path: Path, arch: str) -> None:
 def test_programs_compile_for_both(tmp_path: Path, program: str, inline: int) -> None:
     source = write(tmp_path, f'#include "{program}.inc"\nHCCC_KERNEL\n')
     option = f"-DHCCC_INLINE={inline}"
-    assert cuda_spills(source, "sm_90", option) <= 128 * (1 - inline)
+    assert cuda_spills(source, "sm_90", option) <= (AROUND_LOOKS if inline else 128)
     assert hip_spills(source, "gfx942", option) == 0
 
 
@@ -131,9 +134,8 @@ def test_host_part_compiles(tmp_path: Path) -> None:
     text = """#include "ring.inc"
 HCCC_KERNEL
 #include "hccc/gpu_launch.h"
-extern "C" int ring_cuda(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
-                         cudaStream_t stream) {
-  return hccc_gpu_launch(ranks, call, fault, stream);
+extern "C" int ring_cuda(const hccc_comm* comm, const hccc_call* call, cudaStream_t stream) {
+  return hccc_gpu_launch(comm, call, stream);
 }
 """
     source = write(tmp_path, text)

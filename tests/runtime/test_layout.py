@@ -17,10 +17,21 @@ from hccc.ir.limits import MAX_RANKS
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES
 from hccc.ir.plan import MOST_BLOCKS
 from hccc.ir.plan_check import MAX_CUSTOM_CHUNKS
-from hccc.runtime.abi import Call, FaultRecord, Params, Rank
+from hccc.runtime.abi import (
+    ABI,
+    Call,
+    Comm,
+    Door,
+    FaultRecord,
+    Local,
+    Params,
+    Rank,
+    Transfer,
+    Window,
+)
 from hccc.runtime.build import Variant, build_library
-from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, Shape
-from hccc.runtime.request import Request
+from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, PEER, Shape
+from hccc.runtime.request import Request, ticks_of
 from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 
 
@@ -42,10 +53,10 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def numbers(header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int) -> list[int]:
     """What C computes for one launch."""
     fields = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
-    rest = (shape.scratch, shape.stage, shape.queues, shape.slots, shape.grain)
-    out = (ctypes.c_longlong * 10)()
+    rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
+    out = (ctypes.c_longlong * 12)()
     header.sizes(
-        (ctypes.c_int * 10)(*fields, *rest),
+        (ctypes.c_int * 11)(*fields, *rest),
         ctypes.c_longlong(count),
         ctypes.c_int(size),
         ctypes.c_longlong(micro),
@@ -55,7 +66,7 @@ def numbers(header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int
 
 
 @pytest.mark.parametrize(
-    "shape", [RING, MESH, STAGED, Shape(7, 3, 5, 2, 11, 4, 6, 9, 4, 99_999)], ids=str
+    "shape", [RING, MESH, STAGED, Shape(7, 3, 5, 2, 11, 4, 6, 9, 3, 4, 99_999)], ids=str
 )
 def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
     for count, size, micro in itertools.product(
@@ -72,22 +83,32 @@ def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
             shape.flag_bytes,
             shape.ready_at,
             shape.done_at,
+            shape.late_at,
             shape.go_at,
             shape.finished_at,
             shape.state_at,
+            shape.peers_at,
         ]
 
 
 def test_structures_agree(header: ctypes.CDLL) -> None:
-    out = (ctypes.c_int * 4)()
+    structures = (Rank, Call, FaultRecord, Params, Comm, Local, Window, Transfer, Door)
+    out = (ctypes.c_int * 11)()
     header.structure_sizes(out)
-    assert list(out) == [ctypes.sizeof(s) for s in (Rank, Call, FaultRecord, Params)]
+    assert list(out) == [*map(ctypes.sizeof, structures), PEER, ABI]
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_structures_of_another_version_are_refused(header: ctypes.CDLL, which: int) -> None:
+    shape = Shape(2, 1, 1, 1, 0, 0, 0, 0, 0, 1)
+    assert header.checked_abi(c_shape(shape), 5) == 0
+    assert header.checked_abi(c_shape(shape), which) == 7
 
 
 @pytest.mark.parametrize("name, shape", [("ring", RING), ("mesh", MESH), ("staged", STAGED)])
 def test_shapes_of_programs(name: str, shape: Shape) -> None:
     library = build_library(PROGRAMS / f"{name}_cpu.cpp", Variant("float32"), include=[INCLUDE])
-    out = (ctypes.c_int * 10)()
+    out = (ctypes.c_int * 11)()
     ctypes.CDLL(str(library)).shape_of_program(out)
     assert Shape(*out) == shape
 
@@ -97,7 +118,7 @@ large = st.integers(0, 9) | st.integers(0, INT) | st.just(INT)
 shapes = st.builds(
     Shape,
     *[st.integers(1, 9) | st.integers(1, INT) | st.just(INT)] * 4,
-    *[large] * 4,
+    *[large] * 5,
     st.sampled_from([1, 2, 1 << 16, 1 << 30]),
     st.integers(1024, 1 << 30),
 )
@@ -107,14 +128,14 @@ counts = st.integers(0, 99) | st.integers(0, 62).map(lambda k: 1 << k) | st.inte
 def c_shape(shape: Shape) -> ctypes.Array[ctypes.c_int]:
     """The shape as C has it."""
     first = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
-    rest = (shape.scratch, shape.stage, shape.queues, shape.slots, shape.grain)
-    return (ctypes.c_int * 10)(*first, *rest)
+    rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
+    return (ctypes.c_int * 11)(*first, *rest)
 
 
 def refused(header: ctypes.CDLL, shape: Shape, size: int, **call: float) -> int:
     """The status of a call of all ranks."""
     values = {"n_local": shape.ranks, **call}
-    return int(header.checked(c_shape(shape), size, ctypes.byref(Call(**values))))
+    return int(header.checked(c_shape(shape), size, ctypes.byref(Call.of(**values))))
 
 
 @given(shapes, counts, st.sampled_from([1, 2, 4, 8]), st.integers(0, 9) | counts)
@@ -154,6 +175,7 @@ def test_buffer_bytes_do_not_wrap(header: ctypes.CDLL, blocks: int, count: int, 
         ({"timeout_s": -1.0}, 2),
         ({"timeout_s": math.nan}, 2),
         ({"timeout_s": math.inf}, 0),
+        ({"join_timeout_s": -1.0}, 2),
         ({"window": -1}, 2),
         ({"first_rank": 2, "n_local": 1}, 2),
         ({"first_rank": INT, "n_local": INT}, 2),
@@ -162,11 +184,11 @@ def test_buffer_bytes_do_not_wrap(header: ctypes.CDLL, blocks: int, count: int, 
     ],
 )
 def test_calls_that_are_refused(header: ctypes.CDLL, call: dict[str, float], status: int) -> None:
-    assert refused(header, Shape(2, 1, 1, 1, 0, 0, 0, 0, 1), 4, **call) == status
+    assert refused(header, Shape(2, 1, 1, 1, 0, 0, 0, 0, 0, 1), 4, **call) == status
 
 
 def test_more_blocks_than_a_launch_has_are_refused(header: ctypes.CDLL) -> None:
-    shape = Shape(1 << 16, 1, 64, 1 << 16, 0, 0, 0, 0, 1)
+    shape = Shape(1 << 16, 1, 64, 1 << 16, 0, 0, 0, 0, 0, 1)
     assert refused(header, shape, 4, count=1) == 4
     assert refused(header, shape, 4, count=1, n_local=256) == 0
     assert refused(header, shape, 4, count=1, n_local=257) == 4
@@ -176,9 +198,9 @@ def test_more_blocks_than_a_launch_has_are_refused(header: ctypes.CDLL) -> None:
 def test_timeouts_agree(header: ctypes.CDLL, seconds: float, per_second: int) -> None:
     header.ticks.restype = ctypes.c_ulonglong
     header.ticks.argtypes = [ctypes.c_double, ctypes.c_double]
-    if seconds > 0:
-        wanted = Request(1, "float32", timeout=seconds).ticks(per_second)
-        assert header.ticks(seconds, per_second) == wanted <= 1 << 62
+    wanted = ticks_of(seconds, per_second)
+    assert header.ticks(seconds, per_second) == wanted <= 1 << 62
+    assert (wanted == 1 << 62) == (seconds == 0 or seconds * per_second >= 1 << 62)
 
 
 def test_limits_agree(header: ctypes.CDLL) -> None:
@@ -205,5 +227,5 @@ def test_a_launch_too_large_asks_for_no_memory(request_: Request, message: str) 
 
 def test_a_shape_with_too_many_blocks_asks_for_no_memory() -> None:
     with pytest.raises(UserError, match="4,294,967,296") as caught:
-        communicator("ring", Shape(2, 1, 2, INT // 2 + 1, 0, 0, 0, 0, 1, 4 << 20), ALLREDUCE)
+        communicator("ring", Shape(2, 1, 2, INT // 2 + 1, 0, 0, 0, 0, 0, 1, 4 << 20), ALLREDUCE)
     assert caught.value.problem.code == "E454"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hccc.emit.kernels.far import Far, far
 from hccc.ir.arrays import I4, I8, places_among
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
@@ -40,24 +41,29 @@ class Call:
 Argument = Call | Number | str
 
 
-def incoming(plan: Plan) -> I8:
-    """The number of each queue among those of its receiver: i8[Q]."""
-    return places_among(plan.queues.dst)
+def caller(plan: Plan) -> Caller:
+    """The Caller of `plan`."""
+    return Caller(plan, plan.rank_of(), places_among(plan.queues.dst), far(plan))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caller:
-    """Makes the calls of one plan. queue: i8[Q], see `incoming`."""
+    """Makes the calls of one plan. rank: i4[P]; queue: i8[Q], the number of each queue among those
+    of its receiver; far: what the network does."""
 
     plan: Plan
+    rank: I4
     queue: I8
+    far: Far
 
     def primitive(self, rows: I8, prim: I8) -> Call:
         """The call for alike primitives `rows` (any shape), numbered `prim` in their blocks."""
         plan, one = self.plan, int(rows.flat[0])
         sub = plan.chunk[rows] % plan.collective.chunks_per_block
         sources = [self._source(rows, k) for k in range(_count(plan.src.ptr, one))]
-        targets = [self._target(rows, k) for k in range(_count(plan.dst.ptr, one))]
+        first, count = int(plan.dst.ptr[one]), _count(plan.dst.ptr, one)
+        puts = [k for k in range(count) if self.far.puts[first + k]]
+        targets = [self._target(rows, k) for k in range(count) if k not in puts]
         return Call(
             f"hccc_prim<{self._mode(one, len(sources))}>",
             (
@@ -67,9 +73,22 @@ class Caller:
                 Call("hccc_waits", self._waits(rows, _count(plan.waits.ptr, one))),
                 Call("hccc_from", tuple(sources)),
                 Call("hccc_to", tuple(targets)),
+                *([self._put(rows, puts)] if puts else []),
                 Call("hccc_posts", self._posts(rows, _count(plan.posts.ptr, one))),
             ),
         )
+
+    def _put(self, rows: I8, puts: list[int]) -> Call:
+        """What a proxy carries: from the first own destination, else from the only source."""
+        one, dst = int(rows.flat[0]), self.plan.dst
+        rank = self.rank[one]
+        places = range(int(dst.ptr[one]), int(dst.ptr[one + 1]))
+        own = (
+            k - places[0] for k in places if dst.rank[k] == rank and dst.buffer[k] != Buffer.QUEUE
+        )
+        local = next(own, None)
+        source = self._source(rows, 0) if local is None else self._target(rows, local)
+        return Call("hccc_put", (source, *(self._target(rows, k) for k in puts)))
 
     def verb(self, one: int) -> str:
         """What primitive `one` does, for comments."""
@@ -79,12 +98,15 @@ class Caller:
         receives = Buffer.QUEUE in _buffers(plan.src, one)
         what = f"reduce {k} sources" if k > 1 else "copy"
         where = f" to {d} places" if d > 1 else ""
-        return ("receive, " if receives else "") + what + where + (", send" if sends else "")
+        put = bool(self.far.puts[plan.dst.ptr[one] : plan.dst.ptr[one + 1]].any())
+        after = (", send" if sends else "") + (", put over the network" if put else "")
+        return ("receive, " if receives else "") + what + where + after
 
     def _mode(self, one: int, sources: int) -> str:
         guard = Guard(int(self.plan.guard[one]))
         flags = ["HCCC_REDUCE" if sources > 1 else "HCCC_COPY"]
         flags += ["HCCC_FINAL"] if self.plan.final[one] else []
+        flags += ["HCCC_FAR"] if self.far.rows[one] else []
         flags += ["HCCC_IF_IN_PLACE"] if guard is Guard.IN_PLACE else []
         flags += ["HCCC_IF_OUT_OF_PLACE"] if guard is Guard.OUT_OF_PLACE else []
         return " | ".join(flags)
@@ -123,7 +145,10 @@ class Caller:
         credit = Number("flag", q.credit_flag[queue].astype(np.int64))
         if function == "hccc_recv":
             return Call(function, (*head, index, length, data, _peer(q.src[queue]), credit))
-        return Call(function, (*head, _peer(q.dst[queue]), index, length, data, credit))
+        sent = (*head, _peer(q.dst[queue]), index, length, data, credit)
+        if self.far.own[queue.flat[0]] < 0:
+            return Call(function, sent)
+        return Call("hccc_send_far", (*sent, Number("own", self.far.own[queue])))
 
 
 def _post(rank: I4, flag: I4) -> Call:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hccc.emit.kernels.far import Far
 from hccc.emit.kernels.forms import Axis, Grid
-from hccc.ir.arrays import I4, I8, frozen, places
+from hccc.ir.arrays import B1, I4, I8, frozen, places
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Operands
 
@@ -41,14 +42,15 @@ class Class:
         return self.grid.axes[-1].name == "turn" and self.tbs.shape[1] > 1
 
 
-def shape_ids(plan: Plan) -> I4:
+def shape_ids(plan: Plan, far: Far) -> I4:
     """A number for each primitive, equal for those of equal shape: i4[P]. O(P log P)."""
     counts = (plan.src.counts(), plan.dst.counts(), plan.waits.counts(), plan.posts.counts())
-    key: I8 = plan.final.astype(np.int64) * 4 + plan.guard
+    key: I8 = (plan.final.astype(np.int64) * 2 + far.rows) * 4 + plan.guard
     for column in counts:
         key = _compact(key) * np.int64(int(column.max(initial=0)) + 1) + column
-    for operands in (plan.src, plan.dst):
-        key = _with_buffers(_compact(key), operands)
+    away = (far.messages[0], far.messages[1] | far.puts)
+    for operands, network in zip((plan.src, plan.dst), away, strict=True):
+        key = _with_buffers(_compact(key), operands, network)
     return frozen(_compact(key), np.int32)
 
 
@@ -56,21 +58,23 @@ def _compact(key: I8) -> I8:
     return np.unique(key, return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
-def _with_buffers(key: I8, operands: Operands) -> I8:
-    """`key` refined by the buffer of every operand, one operand position at a time."""
+def _with_buffers(key: I8, operands: Operands, network: B1) -> I8:
+    """`key` refined by the buffer of every operand, one operand position at a time, and by whether
+    the network carries it."""
+    kind = operands.buffer + 8 * network.astype(np.int64)
     counts = operands.counts()
     for k in range(int(counts.max(initial=0))):
         rows = np.flatnonzero(counts > k)
-        refined = key[rows] * 8 + operands.buffer[operands.ptr[:-1][rows] + k]
+        refined = key[rows] * 16 + kind[operands.ptr[:-1][rows] + k]
         key = key.copy()
         key[rows] = key.max(initial=0) + 1 + _compact(refined)
         key = _compact(key)
     return key
 
 
-def classes(plan: Plan) -> list[Class]:
+def classes(plan: Plan, far: Far) -> list[Class]:
     """The classes of all thread blocks, in order of their first thread block and rank."""
-    ids = shape_ids(plan)
+    ids = shape_ids(plan, far)
     rank = plan.block_rank()
     tb = places(plan.n_tb)
     alike: dict[bytes, list[int]] = defaultdict(list)

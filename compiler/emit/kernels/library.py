@@ -133,16 +133,15 @@ def _names(names: Iterable[str]) -> list[str]:
 
 def _entries(name: str, target: Target, reduces: bool, ops: Sequence[str]) -> Entries:
     stream = [wrap.Text(f"{target.stream} stream")] if target.stream else []
-    common = [wrap.Text("const hccc_rank* ranks"), wrap.Text("const hccc_call* call")]
-    fault = [wrap.Text("hccc_fault* fault"), *stream]
+    common = [wrap.Text("const hccc_comm* comm"), wrap.Text("const hccc_call* call")]
     named = [wrap.Text("const char* dtype"), wrap.Text("const char* op")]
     head = f"int {name}_{target.name}"
     by_type: list[str] = []
     for dtype in dict.fromkeys(STAND_IN if reduces else STAND_IN.values()):
         for op in ops:
-            arguments = (*common, *fault)
+            arguments = (*common, *stream)
             by_type += wrap.wrap(wrap.Text(f"{head}_{dtype}_{op}", arguments), 0, ";")
-    by_name = wrap.wrap(wrap.Text(head, (*common, *named, *fault)), 0)
+    by_name = wrap.wrap(wrap.Text(head, (*common, *named, *stream)), 0)
     library = f"{name}_{target.name}" if target.stream else name
     return Entries(target, library, tuple(by_name), tuple(by_type))
 

@@ -15,10 +15,11 @@ import numpy as np
 from hccc import __version__
 from hccc.diagnostics import InternalError
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import Caller, incoming
+from hccc.emit.kernels.calls import caller
 from hccc.emit.kernels.canonical import canonical
 from hccc.emit.kernels.classes import Class, classes
 from hccc.emit.kernels.dispatch import Case, cases
+from hccc.emit.kernels.far import Far
 from hccc.emit.kernels.forms import Lookup
 from hccc.emit.kernels.function import Fitter, Step, Tables, body, steps
 from hccc.emit.kernels.neighbours import Neighbours, neighbours
@@ -91,11 +92,11 @@ def view(plan: Plan, target: Target) -> ProgramView:
     name, plan = checked_name(plan), canonical(plan)
     source = safe_comment(plan.source)
     tables = Tables()
+    calls, moduli = caller(plan), interesting(plan)
     made = [
-        (alike, f"{name}_blocks{k}", steps(_fitter(plan, alike, tables), source))
-        for k, alike in enumerate(classes(plan))
+        (alike, f"{name}_blocks{k}", steps(Fitter(calls, alike, moduli, tables, {}), source))
+        for k, alike in enumerate(classes(plan, calls.far))
     ]
-    moduli = interesting(plan)
     dispatch = cases([(a, n) for a, n, _ in made], plan.n_ranks, plan.gpus_per_node, tables)
     near = neighbours(plan, moduli, tables)
     return ProgramView(
@@ -105,7 +106,7 @@ def view(plan: Plan, target: Target) -> ProgramView:
         source=source,
         collective=describe(plan),
         accumulate=plan.accumulate,
-        constants=_constants(plan, [s for _, _, found in made for s in found]),
+        constants=_constants(plan, calls.far, [s for _, _, found in made for s in found]),
         tables=tuple(_table(n, t, target) for n, t in tables.by_key.values()),
         functions=tuple(_function(plan, a, n, found) for a, n, found in made),
         cases=dispatch,
@@ -131,11 +132,7 @@ def describe(plan: Plan) -> str:
     return f"{c.op.value} of {c.n_ranks} ranks{root}, {c.n_chunks} chunks"
 
 
-def _fitter(plan: Plan, alike: Class, tables: Tables) -> Fitter:
-    return Fitter(Caller(plan, incoming(plan)), alike, interesting(plan), tables, {})
-
-
-def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
+def _constants(plan: Plan, far: Far, found: list[Step]) -> tuple[tuple[str, int], ...]:
     """What device.h wants defined before it is included."""
     calls = sum(len(s.calls) for s in found)
     operands = int((plan.src.counts() + plan.dst.counts()).max())
@@ -146,6 +143,8 @@ def _constants(plan: Plan, found: list[Step]) -> tuple[tuple[str, int], ...]:
         ),
         ("HCCC_THREADS", plan.warps * WARP),
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
+        *([] if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),
+        *([("HCCC_NETWORK", 1)] if far.rows.any() else []),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )
 

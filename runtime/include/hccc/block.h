@@ -1,8 +1,9 @@
 // block.h: a thread block's place, its counters, and how it waits.
 #pragma once
 
-constexpr hccc_shape hccc_this_shape = {HCCC_RANKS,   HCCC_SUB,   HCCC_LANES,  HCCC_BLOCKS, HCCC_FLAGS,
-                                        HCCC_SCRATCH, HCCC_STAGE, HCCC_QUEUES, HCCC_SLOTS,  HCCC_GRAIN};
+constexpr hccc_shape hccc_this_shape = {HCCC_RANKS, HCCC_SUB,     HCCC_LANES, HCCC_BLOCKS,
+                                        HCCC_FLAGS, HCCC_SCRATCH, HCCC_STAGE, HCCC_QUEUES,
+                                        HCCC_SENDS, HCCC_SLOTS,   HCCC_GRAIN};
 
 static_assert((HCCC_SLOTS & (HCCC_SLOTS - 1)) == 0, "slots of a queue must be a power of two");
 static_assert(1LL * HCCC_BLOCKS * HCCC_LANES <= HCCC_MOST_BLOCKS, "too many thread blocks a rank");
@@ -11,6 +12,8 @@ static_assert(1LL * HCCC_SCRATCH + HCCC_STAGE <= 0x7fffffff, "too many scratch s
 // One thread block of one launch.
 struct hccc_block {
   const hccc_params* p;
+  const hccc_peer* peers;  // where the buffers of the ranks that it meets are; in its own flags
+  const hccc_door* door;   // to the network; null without
   int rank, tb, lane;
   unsigned base;    // micro-batches done in earlier launches; counters wrap
   unsigned launch;  // this launch's number, from 1
@@ -22,8 +25,18 @@ HCCC_FN unsigned* hccc_counter(const hccc_block& b, int rank, long long index) {
   return static_cast<unsigned*>(b.p->ranks[rank].flags) + index * (HCCC_FLAG_STRIDE / 4);
 }
 
+HCCC_FN long long hccc_flag_index(const hccc_block& b, int flag) {
+  return static_cast<long long>(b.lane) * HCCC_FLAGS + flag;
+}
+
 HCCC_FN unsigned* hccc_flag(const hccc_block& b, int rank, int flag) {
-  return hccc_counter(b, rank, static_cast<long long>(b.lane) * HCCC_FLAGS + flag);
+  return hccc_counter(b, rank, hccc_flag_index(b, flag));
+}
+
+// What rank `from` says about its buffers, in the memory of `rank`; its own in its own memory too.
+HCCC_FN hccc_notice* hccc_notice_from(const hccc_block& b, int rank, int from) {
+  unsigned* line = hccc_counter(b, rank, hccc_ready_at(hccc_this_shape) + from);
+  return reinterpret_cast<hccc_notice*>(line + HCCC_NOTICE_AT / 4);
 }
 
 // Counters are compared around the wrap: they never are 2^31 apart.
@@ -44,7 +57,7 @@ struct hccc_cause {
 };
 
 // The first to come describes its wait. A claimed record also tells everybody else to leave.
-HCCC_FN void hccc_report(const hccc_block& b, const unsigned* flag, unsigned want,
+HCCC_FN void hccc_report(const hccc_block& b, unsigned have, unsigned want,
                          const hccc_cause& cause) {
   hccc_fault* f = b.p->fault;
   if (!hccc_claim(&f->claimed)) return;
@@ -55,21 +68,46 @@ HCCC_FN void hccc_report(const hccc_block& b, const unsigned* flag, unsigned wan
   f->micro_batch = cause.m;
   f->flag = cause.flag;
   f->want = want;
-  f->have = hccc_ld_relaxed(flag);
+  f->have = have;
   f->kind = cause.kind;
 }
 
+// Whether the wait is one for a rank to start, rather than for what one that runs will do.
+HCCC_FN bool hccc_joins(int kind) { return kind == HCCC_WAIT_READY || kind == HCCC_WAIT_GO; }
+
+// How long: waits for whole blocks last longer than those for data, so that the culprit reports.
+HCCC_FN unsigned long long hccc_limit(const hccc_block& b, int kind) {
+  if (hccc_joins(kind)) {
+    const unsigned long long limit = b.p->join_timeout;
+    return kind == HCCC_WAIT_GO && limit < HCCC_FOR_EVER ? 2 * limit : limit;
+  }
+  const bool data = kind <= HCCC_WAIT_CREDIT || kind == HCCC_WAIT_PROXY;
+  return data || b.p->timeout == HCCC_FOR_EVER ? b.p->timeout : 2 * b.p->timeout;
+}
+
+// How often to look for news, so that they cross all ranks in a quarter of a deadline.
+HCCC_FN unsigned long long hccc_period(const hccc_block& b) {
+  return b.p->timeout == HCCC_FOR_EVER ? HCCC_FOR_EVER : b.p->timeout / (4ull * HCCC_RANKS) + 1;
+}
+
+HCCC_NOINLINE unsigned hccc_look(hccc_block b, int kind);  // patience.h
+
 // Waits in this thread until the counter reaches `want`. False: the launch is lost.
-// Waits for whole blocks last longer than waits for data, so that the culprit reports first.
 HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
                        const hccc_cause& cause) {
   if (!hccc_arrived(flag, want)) {
-    const int patience = cause.kind <= HCCC_WAIT_CREDIT ? 1 : 2;
-    hccc_patience wait{flag, want, &b.p->fault->claimed, b.p->timeout * patience, 0, 0};
+    hccc_patience wait{};
+    wait.flag = flag, wait.want = want, wait.abort = &b.p->fault->claimed;
+    wait.limit = hccc_limit(b, cause.kind), wait.period = hccc_period(b);
+    unsigned news = 0;
     do {
       const hccc_verdict verdict = hccc_be_patient(wait);
-      if (verdict == HCCC_EXPIRED) hccc_report(b, flag, want, cause);
-      if (verdict != HCCC_KEEP_WAITING) return false;
+      if (verdict == HCCC_EXPIRED) hccc_report(b, hccc_ld_relaxed(flag), want, cause);
+      if (verdict == HCCC_EXPIRED || verdict == HCCC_GIVE_UP) return false;
+      if (verdict != HCCC_LOOK) continue;
+      const unsigned heard = hccc_look(b, cause.kind);
+      if (heard != news && !hccc_joins(cause.kind)) hccc_start_again(wait);
+      news = heard;
     } while (!hccc_arrived(flag, want));
   }
   hccc_ld_acquire(flag);

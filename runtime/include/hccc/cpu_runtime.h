@@ -15,6 +15,21 @@ static inline int hccc_choose_workers(const hccc_call* call, int blocks) {
   return bytes <= hccc_small_launch ? 1 : hccc_least(hccc_cores(), blocks);
 }
 
+// Whether every rank launched here that meets one of the network has a door to it.
+static inline bool hccc_has_doors(const hccc_comm* comm, const hccc_call* call) {
+  for (int l = 0; l < call->n_local; ++l) {
+    const int rank = call->first_rank + l;
+    bool far = comm->ranks[rank].flags == nullptr;
+    for (int i = 0; i < hccc_neighbour_count(rank); ++i)
+      far = far || !comm->ranks[hccc_neighbour(rank, i)].flags;
+    const hccc_door* door = call->local[l].door;
+    if (far && (!HCCC_NETWORK || !door || door->size != sizeof *door ||
+                door->transfer_size != sizeof(hccc_transfer)))
+      return false;
+  }
+  return true;
+}
+
 // Block `index` of a launch; ranks one after the other.
 static void hccc_cpu_block(void* params, int index) {
   hccc_run_block(*static_cast<const hccc_params*>(params), index / hccc_blocks_of_rank,
@@ -22,14 +37,15 @@ static void hccc_cpu_block(void* params, int index) {
 }
 
 // Runs ranks [first_rank, first_rank + n_local) to their ends. Returns an hccc_status.
-static inline int hccc_cpu_launch(const hccc_rank* ranks, const hccc_call* call,
-                                  hccc_fault* fault) {
-  const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), ranks, call, fault);
+static inline int hccc_cpu_launch(const hccc_comm* comm, const hccc_call* call) {
+  const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), comm, call);
   if (bad) return bad;
-  *fault = hccc_fault{};
-  hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), ranks, call, fault, 1e9);
+  if (!hccc_has_doors(comm, call)) return HCCC_BAD_ARGUMENT;
+  const unsigned* lost = &comm->fault->claimed;
+  if (__atomic_load_n(lost, __ATOMIC_ACQUIRE)) return HCCC_TIMEOUT;
+  hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), comm, call, 1e9);
   const int blocks = call->n_local * hccc_blocks_of_rank;
   const int status = hccc_run_team(hccc_cpu_block, &p, blocks, hccc_choose_workers(call, blocks));
   if (status != HCCC_OK) return status;
-  return fault->claimed ? HCCC_TIMEOUT : HCCC_OK;
+  return __atomic_load_n(lost, __ATOMIC_ACQUIRE) ? HCCC_TIMEOUT : HCCC_OK;
 }

@@ -1,5 +1,5 @@
 // device.h: what a generated collective is written in. It defines the HCCC_* constants of its
-// shape (RANKS, SUB, LANES, BLOCKS, THREADS, FLAGS, SCRATCH, STAGE, QUEUES, SLOTS), includes
+// shape (RANKS, SUB, LANES, BLOCKS, THREADS, FLAGS, SCRATCH, STAGE, QUEUES, SENDS, SLOTS), includes
 // this, and defines
 //
 //     HCCC_FN void hccc_program(hccc_block& b);             what thread block b.tb of b.rank does
@@ -16,8 +16,16 @@
 #ifndef HCCC_INLINE
 #define HCCC_INLINE 0
 #endif
+#ifndef HCCC_TOUCHES_PEERS  // 0: no rank's user buffer is touched by another
+#define HCCC_TOUCHES_PEERS 1
+#endif
+#ifndef HCCC_NETWORK  // 1: ranks that cannot be addressed may be reached
+#define HCCC_NETWORK 0
+#endif
 
 #include "block.h"
+#include "door.h"
+#include "patience.h"
 #include "operand.h"
 #include HCCC_BODY
 #include "primitive.h"

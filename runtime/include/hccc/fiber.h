@@ -14,6 +14,7 @@ struct hccc_fiber {
   hccc_worker* worker;
   unsigned long long since;  // the worker's switch count when it began to wait
   bool expired;
+  bool looks;  // is to look around although its counter has not arrived
   void (*run)(void* launch, int index);
   void* launch;
   int index;
@@ -25,13 +26,14 @@ struct hccc_worker {
   hccc_idler idler;
   unsigned long long switches;
   unsigned long long idle_since;  // 0: not idle
+  unsigned long long looked;      // when one of its fibers was last told to look around
   bool aborted;
 };
 
 static thread_local hccc_worker* hccc_this_worker;
 
 static inline bool hccc_can_run(const hccc_fiber* f) {
-  return !f->waiting || f->expired || hccc_wait_over(*f->waiting);
+  return !f->waiting || f->expired || f->looks || hccc_wait_over(*f->waiting);
 }
 
 // The fiber whose deadline passed: one that waits for data rather than for other blocks, and of
@@ -51,10 +53,14 @@ static inline void hccc_idle_round(hccc_worker* w, hccc_fiber* ring) {
   hccc_idle(w->idler);
   if (w->idler.idle % 64 == 1 || w->idler.crowded) {
     const unsigned long long now = hccc_clock();
-    if (!w->idle_since) w->idle_since = now;
+    if (!w->idle_since) w->idle_since = w->looked = now;
     if (ring->waiting && hccc_wait_aborted(*ring->waiting)) w->aborted = true;
     hccc_fiber* late = hccc_expired_fiber(ring, now - w->idle_since);
     if (late) late->expired = true;
+    if (ring->waiting && now - w->looked > ring->waiting->period) {
+      ring->looks = true;
+      w->looked = now;
+    }
   }
 }
 
@@ -67,10 +73,13 @@ static inline hccc_fiber* hccc_next_fiber(hccc_worker* w, hccc_fiber* first) {
   }
 }
 
+// Looking around is no progress.
 static inline void hccc_switch_fiber(hccc_worker* w, hccc_context* from, hccc_fiber* to) {
   w->running = to;
-  w->idler.idle = 0;
-  w->idle_since = 0;
+  if (!to->looks) {
+    w->idler.idle = 0;
+    w->idle_since = 0;
+  }
   ++w->switches;
   if (from != &to->context) hccc_switch(from, &to->context);
 }
@@ -83,9 +92,14 @@ static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
   self->since = w->switches;
   hccc_switch_fiber(w, &self->context, hccc_next_fiber(w, self->next));
   self->waiting = nullptr;
+  const bool looks = self->looks;
+  self->looks = false;
   if (self->expired) return HCCC_EXPIRED;
-  return w->aborted && hccc_wait_aborted(p) ? HCCC_ABORTED : HCCC_KEEP_WAITING;
+  if (w->aborted && hccc_wait_aborted(p)) return HCCC_GIVE_UP;
+  return looks ? HCCC_LOOK : HCCC_KEEP_WAITING;
 }
+
+static inline void hccc_start_again(hccc_patience&) { hccc_this_worker->idle_since = 0; }
 
 // A fiber's outermost frame. Never returns: the worker goes on with the others, then goes home.
 static void hccc_fiber_main(void* argument) {

@@ -46,21 +46,20 @@ static inline long long hccc_resident_blocks(const void* kernel) {
   return static_cast<long long>(per_unit) * hccc_device_attribute(HCCC_UNITS);
 }
 
-// Starts ranks [first_rank, first_rank + n_local) on the current device, in `stream`. `ranks`
-// (all ranks) and `fault` lie in memory that the device reads. Returns an hccc_status; the kernel
-// is done when the stream is, and `fault` then says whether it succeeded.
-static inline int hccc_gpu_launch(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
+// Starts ranks [first_rank, first_rank + n_local) on the current device, in `stream`. All that
+// `comm` points to, and the call's `local` of several ranks, lies in memory that the device reads.
+// Returns an hccc_status; the kernel is done when the stream is, and the fault record then says
+// whether it succeeded. A launch after one that was lost does nothing.
+static inline int hccc_gpu_launch(const hccc_comm* comm, const hccc_call* call,
                                   HCCC_GPU(Stream_t) stream) {
-  const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), ranks, call, fault);
+  const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), comm, call);
   if (bad) return bad;
   if (!HCCC_SYSTEM_SCOPE && call->n_local != HCCC_RANKS) return HCCC_BAD_ARGUMENT;
   const void* kernel = reinterpret_cast<const void*>(HCCC_KERNEL_NAME);
   const long long blocks = static_cast<long long>(call->n_local) * HCCC_BLOCKS * HCCC_LANES;
   if (blocks > hccc_resident_blocks(kernel)) return HCCC_TOO_LARGE;
-  hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), ranks, call, fault,
-                                 hccc_ticks_per_second());
-  if (HCCC_GPU(MemsetAsync)(fault, 0, sizeof *fault, stream) != HCCC_GPU(Success))
-    return HCCC_DEVICE;
+  hccc_params p =
+      hccc_params_of(hccc_this_shape, sizeof(hccc_T), comm, call, hccc_ticks_per_second());
   void* arguments[] = {&p};
   const dim3 grid(HCCC_BLOCKS * HCCC_LANES, static_cast<unsigned>(call->n_local));
   return HCCC_GPU(LaunchCooperativeKernel)(kernel, grid, dim3(HCCC_THREADS), arguments, 0,

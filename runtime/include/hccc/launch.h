@@ -6,8 +6,6 @@
 #pragma once
 
 HCCC_FN void hccc_program(hccc_block& b);
-HCCC_FN int hccc_neighbour_count(int rank);
-HCCC_FN int hccc_neighbour(int rank, int i);
 
 constexpr int hccc_blocks_of_rank = HCCC_BLOCKS * HCCC_LANES;
 
@@ -15,20 +13,104 @@ HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
   return hccc_counter(b, b.rank, index);
 }
 
-// Tells all neighbours this launch's number in the group of counters at `group`, and waits until
-// all of them have told theirs.
-HCCC_FN bool hccc_meet(const hccc_block& b, long long group, int kind) {
-  const int n = hccc_neighbour_count(b.rank);
+// Which window of its own a rank's buffer lies in, and where: -1 for none.
+HCCC_FN int hccc_find_window(const hccc_rank& rank, const void* buffer, long long* at) {
+  for (int w = 0; w < rank.n_windows; ++w) {
+    const unsigned long long begin = reinterpret_cast<unsigned long long>(rank.windows[w].base);
+    const unsigned long long past = reinterpret_cast<unsigned long long>(buffer) - begin;
+    *at = static_cast<long long>(past);
+    if (past <= static_cast<unsigned long long>(rank.windows[w].bytes)) return w;
+  }
+  *at = 0;
+  return -1;
+}
+
+// The address of what another rank says it has; null where only the network reaches it.
+HCCC_FN void* hccc_resolve(const hccc_rank& rank, int window, long long at) {
+  if (window < 0 || window >= rank.n_windows || !rank.flags) return nullptr;
+  const unsigned long long base = reinterpret_cast<unsigned long long>(rank.windows[window].base);
+  return reinterpret_cast<void*>(base + static_cast<unsigned long long>(at));
+}
+
+// One thread: writes where this rank's buffers are into its own memory. False: peers touch one that
+// they cannot find.
+HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
+  const hccc_rank& own = b.p->ranks[b.rank];
+  hccc_notice* notice = hccc_notice_from(b, b.rank, b.rank);
+  notice->input_window = hccc_find_window(own, local.input, &notice->input);
+  notice->output_window = hccc_find_window(own, local.output, &notice->output);
+  const bool lost_input = local.input && notice->input_window < 0;
+  const bool lost_output = local.output && notice->output_window < 0;
+  if (!HCCC_TOUCHES_PEERS || (!lost_input && !lost_output)) return true;
+  hccc_report(b, 0, 0, {HCCC_NOT_IN_WINDOW, lost_input ? 0 : 1, -1, 0});
+  return false;
+}
+
+// Tells a neighbour that this rank has started, and where its buffers are.
+HCCC_FN void hccc_tell_ready(const hccc_block& b, int peer) {
+  const long long line = hccc_ready_at(hccc_this_shape) + b.rank;
+#if HCCC_NETWORK
+  if (!hccc_reaches(b, peer)) {
+    hccc_transfer t = hccc_only_raise(peer, line, b.launch);
+    t.source_window = t.target_window = HCCC_WINDOW_FLAGS;
+    t.source = t.target = hccc_bytes_of_counter(line) + HCCC_NOTICE_AT;
+    t.bytes = sizeof(hccc_notice);
+    return hccc_hand_over(b, t);
+  }
+#endif
+  *hccc_notice_from(b, peer, b.rank) = *hccc_notice_from(b, b.rank, b.rank);
+  hccc_st_release(hccc_counter(b, peer, line), b.launch);
+}
+
+// Remembers where the buffers of a neighbour that has started are.
+HCCC_FN void hccc_find_peer(const hccc_block& b, int peer) {
+  const hccc_notice notice = *hccc_notice_from(b, b.rank, peer);
+  const hccc_rank& rank = b.p->ranks[peer];
+  hccc_peer& found = const_cast<hccc_peer&>(b.peers[peer]);
+  found.input = hccc_resolve(rank, notice.input_window, notice.input);
+  found.output = hccc_resolve(rank, notice.output_window, notice.output);
+}
+
+// Waits until all neighbours have told this launch's number in the group of counters at `group`.
+HCCC_FN bool hccc_hear(const hccc_block& b, long long group, int kind) {
   bool ok = true;
   HCCC_UNROLL(1)
-  for (int i = hccc_thread(); i < n; i += hccc_threads)
-    hccc_st_release(hccc_counter(b, hccc_neighbour(b.rank, i), group + b.rank), b.launch);
-  HCCC_UNROLL(1)
-  for (int i = hccc_thread(); ok && i < n; i += hccc_threads) {
+  for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
     const int peer = hccc_neighbour(b.rank, i);
     ok = hccc_wait(b, hccc_own(b, group + peer), b.launch, {kind, peer, -1, 0});
+    if (ok && kind == HCCC_WAIT_READY) hccc_find_peer(b, peer);
   }
   return !hccc_barrier_any(!ok);
+}
+
+// The first block of a rank and its neighbours' start together.
+HCCC_FN bool hccc_meet(const hccc_block& b, const hccc_local& local) {
+  bool ok = true;
+  if (hccc_thread() == 0) {
+    ok = hccc_write_notice(b, local);
+    const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output};
+  }
+  if (hccc_barrier_any(!ok)) return false;
+  HCCC_UNROLL(1)
+  for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
+    hccc_tell_ready(b, hccc_neighbour(b.rank, i));
+  return hccc_hear(b, hccc_ready_at(hccc_this_shape), HCCC_WAIT_READY);
+}
+
+// And leave together: nobody touches this rank's memory any more, nor does its proxy.
+HCCC_FN bool hccc_part(const hccc_block& b) {
+  const long long done = hccc_done_at(hccc_this_shape);
+  HCCC_UNROLL(1)
+  for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
+    hccc_raise(b, hccc_neighbour(b.rank, i), done + b.rank, b.launch);
+  bool ok = hccc_hear(b, done, HCCC_WAIT_DONE);
+#if HCCC_NETWORK
+  if (ok && b.door && hccc_thread() == 0)
+    ok = hccc_wait(b, b.door->completed, hccc_ld_relaxed(b.door->handed),
+                   {HCCC_WAIT_PROXY, b.rank, -1, 0});
+  ok = !hccc_barrier_any(!ok);
+#endif
+  return ok;
 }
 
 // One thread waits on behalf of its block.
@@ -48,15 +130,25 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
   return !hccc_barrier_any(!ok);
 }
 
-HCCC_FN void hccc_enter(hccc_block& b, int index) {
+// Whether an earlier launch was lost, and nobody has reset the fault since.
+HCCC_FN bool hccc_is_lost(const hccc_block& b) {
+  const bool lost = hccc_thread() == 0 && hccc_ld_relaxed(&b.p->fault->claimed);
+  return hccc_barrier_any(lost);
+}
+
+HCCC_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
+  b.stopped = hccc_is_lost(b);
+  if (b.stopped) return;
   const unsigned* state = hccc_own(b, hccc_state_at(hccc_this_shape) + index);
   b.base = state[0];
   b.launch = state[1] + 1;
+  b.peers = reinterpret_cast<const hccc_peer*>(hccc_own(b, hccc_peers_at(hccc_this_shape)));
+  b.door = local.door;
   if (index != 0) {
     b.stopped = !hccc_wait_alone(b, hccc_go_at(hccc_this_shape), HCCC_WAIT_GO);
     return;
   }
-  b.stopped = !hccc_meet(b, hccc_ready_at(hccc_this_shape), HCCC_WAIT_READY);
+  b.stopped = !hccc_meet(b, local);
   if (!b.stopped && hccc_thread() == 0)
     hccc_st_release(hccc_own(b, hccc_go_at(hccc_this_shape)), b.launch);
 }
@@ -70,8 +162,7 @@ HCCC_FN void hccc_leave(hccc_block& b, int index) {
     state[1] = b.launch;
     hccc_st_release(hccc_own(b, hccc_finished_at(hccc_this_shape) + index), b.launch);
   }
-  if (index != 0 || !hccc_wait_for_blocks(b)) return;
-  hccc_meet(b, hccc_done_at(hccc_this_shape), HCCC_WAIT_DONE);
+  if (index == 0 && hccc_wait_for_blocks(b)) hccc_part(b);
 }
 
 // Blocks of a rank are numbered thread block by thread block, channel by channel.
@@ -81,7 +172,7 @@ HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   b.rank = p.first_rank + local_rank;
   b.tb = index / HCCC_LANES;
   b.lane = index % HCCC_LANES;
-  hccc_enter(b, index);
+  hccc_enter(b, index, hccc_local_of(p, local_rank));
   if (!b.stopped) hccc_program(b);
   hccc_leave(b, index);
 }

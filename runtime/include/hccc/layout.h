@@ -5,10 +5,13 @@
  * numbers of 16 bytes, so only the last part of a block is short, and may be empty.
  *
  *     scratch:  [scratch slots: chunk each][stage slots: chunk each]
- *               [queues x lanes x slots: micro each]
+ *               [queues x lanes x slots: micro each]   of queues that end here
+ *               [sends x lanes x slots: micro each]    of network queues that begin here
  *     flags, one counter every 128 bytes:
- *               [lanes x flags][ready: ranks][done: ranks][go]
+ *               [lanes x flags][ready: ranks][done: ranks][late: ranks][go]
  *               [finished: blocks x lanes][state: blocks x lanes]
+ *               [peers: ranks x hccc_peer, packed]
+ * After a ready counter, in its line, is the notice of the rank that raises it.
  */
 #ifndef HCCC_LAYOUT_H
 #define HCCC_LAYOUT_H
@@ -40,9 +43,22 @@ enum {
 
 /* What a generated collective is made of: the HCCC_* constants of the same names. */
 typedef struct hccc_shape {
-  int ranks, sub, lanes, blocks, flags, scratch, stage, queues, slots;
+  int ranks, sub, lanes, blocks, flags, scratch, stage, queues, sends, slots;
   int grain; /* bytes: how finely calls are cut that name no micro-batch */
 } hccc_shape;
+
+/* What a rank tells a neighbour when it starts: where its buffers are. */
+typedef struct hccc_notice {
+  int input_window, output_window; /* -1: in none */
+  long long input, output;         /* bytes past the windows' beginnings */
+} hccc_notice;
+
+enum { HCCC_NOTICE_AT = 16 }; /* bytes past the ready counter */
+
+/* A rank's buffers of this launch, as this rank reaches them: null over the network. */
+typedef struct hccc_peer {
+  void *input, *output;
+} hccc_peer;
 
 /* One launch's sizes, in elements of `size` bytes. */
 typedef struct hccc_sizes {
@@ -100,7 +116,7 @@ HCCC_BOTH long long hccc_scratch_bytes(hccc_shape shape, long long count, int si
   if (count < 0 || size < 1 || size > HCCC_ALIGNMENT) return -1;
   s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
   chunks = hccc_times((long long)shape.scratch + shape.stage, shape.lanes);
-  messages = hccc_times((long long)shape.queues * shape.lanes, shape.slots);
+  messages = hccc_times(((long long)shape.queues + shape.sends) * shape.lanes, shape.slots);
   chunks = hccc_times(chunks, s.part);
   messages = hccc_times(messages, s.micro);
   return hccc_told(hccc_times(hccc_plus(chunks, messages), size));
@@ -116,17 +132,23 @@ HCCC_BOTH long long hccc_buffer_bytes(long long blocks, long long count, int siz
 /* Where the groups of counters begin, in counters. */
 HCCC_BOTH long long hccc_ready_at(hccc_shape s) { return (long long)s.lanes * s.flags; }
 HCCC_BOTH long long hccc_done_at(hccc_shape s) { return hccc_ready_at(s) + s.ranks; }
-HCCC_BOTH long long hccc_go_at(hccc_shape s) { return hccc_done_at(s) + s.ranks; }
+HCCC_BOTH long long hccc_late_at(hccc_shape s) { return hccc_done_at(s) + s.ranks; }
+HCCC_BOTH long long hccc_go_at(hccc_shape s) { return hccc_late_at(s) + s.ranks; }
 HCCC_BOTH long long hccc_finished_at(hccc_shape s) { return hccc_go_at(s) + 1; }
 HCCC_BOTH long long hccc_state_at(hccc_shape s) {
   return hccc_finished_at(s) + (long long)s.blocks * s.lanes;
+}
+HCCC_BOTH long long hccc_peers_at(hccc_shape s) {
+  return hccc_state_at(s) + (long long)s.blocks * s.lanes;
 }
 
 /* Bytes of a rank's flags; -1 for too many. They do not depend on the message. */
 HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
   const long long blocks = hccc_times(2LL * s.blocks, s.lanes);
-  const long long counters = hccc_plus(hccc_ready_at(s) + 2LL * s.ranks + 1, blocks);
-  return hccc_told(hccc_times(counters, HCCC_FLAG_STRIDE));
+  const long long counters = hccc_plus(hccc_ready_at(s) + 3LL * s.ranks + 1, blocks);
+  const long long peers = (long long)s.ranks * 16;
+  return hccc_told(hccc_plus(hccc_times(counters, HCCC_FLAG_STRIDE),
+                             hccc_round_up(peers, HCCC_FLAG_STRIDE)));
 }
 
 /* Whether every number of a launch fits where it is kept, and every place can be computed: the
@@ -142,11 +164,14 @@ HCCC_BOTH int hccc_fits(hccc_shape shape, long long count, int size, long long m
 
 /* The kernel's argument, passed by value: everything about a launch that all blocks share. */
 typedef struct hccc_params {
-  const hccc_rank *ranks; /* all of the collective's ranks */
+  const hccc_rank *ranks;     /* all of the collective's ranks */
+  const hccc_local *local;    /* the ranks launched here; null: `one` is the only one */
+  hccc_local one;
   hccc_fault *fault;
   long long count;            /* elements */
   long long part;             /* elements */
-  unsigned long long timeout; /* ticks of the device's clock */
+  unsigned long long timeout; /* ticks of the device's clock; HCCC_FOR_EVER */
+  unsigned long long join_timeout;
   unsigned micro;             /* elements */
   unsigned batches;           /* micro-batches in this launch */
   unsigned window;            /* micro-batches in a window, at least 1 */
@@ -154,23 +179,29 @@ typedef struct hccc_params {
   int in_place;
 } hccc_params;
 
-/* How long one wait may last, in ticks; twice that still fits. */
+#define HCCC_FOR_EVER (1ULL << 62)
+
+/* How long one wait may last, in ticks; twice that still fits. 0 seconds are for ever. */
 HCCC_BOTH unsigned long long hccc_ticks(double seconds, double ticks_per_second) {
-  const double ticks = (seconds > 0 ? seconds : 30) * ticks_per_second;
-  return ticks < (double)HCCC_MOST_BYTES ? (unsigned long long)ticks : 1ULL << 62;
+  const double ticks = seconds * ticks_per_second;
+  if (!(seconds > 0) || ticks >= (double)HCCC_FOR_EVER) return HCCC_FOR_EVER;
+  return ticks < 1 ? 1 : (unsigned long long)ticks;
 }
 
 /* Of a call that hccc_check_call lets pass. */
-HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_rank *ranks,
-                                     const hccc_call *call, hccc_fault *fault,
-                                     double ticks_per_second) {
+HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm *comm,
+                                     const hccc_call *call, double ticks_per_second) {
   const hccc_sizes s = hccc_sizes_of(shape, call->count, size, call->micro_batch_bytes);
+  const hccc_local none = {0, 0, 0};
   hccc_params p;
-  p.ranks = ranks;
-  p.fault = fault;
+  p.ranks = comm->ranks;
+  p.local = call->n_local == 1 ? 0 : call->local;
+  p.one = call->n_local == 1 ? *call->local : none;
+  p.fault = comm->fault;
   p.count = call->count;
   p.part = s.part;
   p.timeout = hccc_ticks(call->timeout_s, ticks_per_second);
+  p.join_timeout = hccc_ticks(call->join_timeout_s, ticks_per_second);
   p.micro = (unsigned)s.micro;
   p.batches = (unsigned)s.batches;
   p.window = call->window > 0 ? (unsigned)call->window : s.batches ? (unsigned)s.batches : 1u;
@@ -179,12 +210,25 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_rank
   return p;
 }
 
+/* Whether the structures are those of this file. */
+HCCC_BOTH int hccc_check_abi(const hccc_comm *comm, const hccc_call *call) {
+  if (comm->size != sizeof *comm || comm->abi != HCCC_ABI) return HCCC_BAD_ABI;
+  if (comm->rank_size != sizeof(hccc_rank) || call->size != sizeof *call) return HCCC_BAD_ABI;
+  return call->local_size == sizeof(hccc_local) ? HCCC_OK : HCCC_BAD_ABI;
+}
+
 /* Whether a call can be launched at all, with elements of `size` bytes. */
-HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_rank *ranks,
-                              const hccc_call *call, const hccc_fault *fault) {
+HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_comm *comm,
+                              const hccc_call *call) {
   long long blocks;
-  if (!ranks || !call || !fault || call->count < 0 || call->window < 0) return HCCC_BAD_ARGUMENT;
+  int bad;
+  if (!comm || !call) return HCCC_BAD_ARGUMENT;
+  bad = hccc_check_abi(comm, call);
+  if (bad) return bad;
+  if (!comm->ranks || !comm->fault || comm->n_ranks != shape.ranks) return HCCC_BAD_ARGUMENT;
+  if (!call->local || call->count < 0 || call->window < 0) return HCCC_BAD_ARGUMENT;
   if (call->micro_batch_bytes < 0 || !(call->timeout_s >= 0)) return HCCC_BAD_ARGUMENT;
+  if (!(call->join_timeout_s >= 0)) return HCCC_BAD_ARGUMENT;
   if (call->first_rank < 0 || call->n_local < 1) return HCCC_BAD_ARGUMENT;
   if (call->n_local > shape.ranks - call->first_rank) return HCCC_BAD_ARGUMENT;
   blocks = hccc_times((long long)shape.blocks * shape.lanes, call->n_local);

@@ -11,6 +11,7 @@ struct hccc_operand {
   int slot;
 #if HCCC_QUEUES > 0
   unsigned message;  // number of the first message of this turn in the window
+  int own;           // a network queue's number among those that begin here; -1
   int wait_flag;     // in the own rank's memory
   int post_rank;
   int post_flag;
@@ -19,7 +20,7 @@ struct hccc_operand {
 
 template <int n>
 struct hccc_operands {
-  hccc_operand item[n];
+  hccc_operand item[n ? n : 1];
 };
 
 // A flag of the own rank to wait for.
@@ -96,6 +97,7 @@ HCCC_FN hccc_operand hccc_stage(const hccc_block&, int rank, int slot) {
 HCCC_FN hccc_operand hccc_queue(const hccc_block& b, int receiver, int queue, int turn,
                                 int length) {
   hccc_operand o = hccc_chunk_at(HCCC_IN_QUEUE, receiver, queue);
+  o.own = -1;
   o.message = (b.base + b.m0) * length + turn * (b.m1 - b.m0);
   return o;
 }
@@ -117,6 +119,15 @@ HCCC_FN hccc_operand hccc_send(const hccc_block& b, int queue, int dst_rank, int
   o.wait_flag = credit_flag;
   o.post_rank = dst_rank;
   o.post_flag = data_flag;
+  return o;
+}
+
+// The same through a network queue, the own rank's `own`th: into slots of the own rank, which the
+// proxy puts into the receiver's; or straight into those where they can be addressed.
+HCCC_FN hccc_operand hccc_send_far(const hccc_block& b, int queue, int dst_rank, int turn,
+                                   int length, int data_flag, int credit_flag, int own) {
+  hccc_operand o = hccc_send(b, queue, dst_rank, turn, length, data_flag, credit_flag);
+  o.own = own;
   return o;
 }
 
@@ -142,18 +153,25 @@ HCCC_FN hccc_T* hccc_in_scratch(const hccc_block& b, int rank, long long slot) {
 }
 
 #if HCCC_QUEUES > 0
-HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsigned m) {
+// The slot of a message, in elements from the beginning of scratch; of the queues that begin at a
+// rank after those that end there.
+HCCC_FN long long hccc_slot_at(const hccc_block& b, int queue, unsigned message) {
   const long long chunks = static_cast<long long>(HCCC_SCRATCH + HCCC_STAGE) * HCCC_LANES;
-  const long long first = (static_cast<long long>(o.slot) * HCCC_LANES + b.lane) * HCCC_SLOTS;
-  const unsigned slot = hccc_message(b, o, m) & (HCCC_SLOTS - 1);
-  hccc_T* scratch = static_cast<hccc_T*>(b.p->ranks[o.rank].scratch);
-  return scratch + chunks * b.p->part + (first + slot) * b.p->micro;
+  const long long first = (static_cast<long long>(queue) * HCCC_LANES + b.lane) * HCCC_SLOTS;
+  return chunks * b.p->part + (first + (message & (HCCC_SLOTS - 1))) * b.p->micro;
+}
+
+HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsigned m) {
+  const bool away = HCCC_SENDS > 0 && o.own >= 0 && !hccc_reaches(b, o.rank);
+  const int rank = away ? b.rank : o.rank, queue = away ? HCCC_QUEUES + o.own : o.slot;
+  hccc_T* scratch = static_cast<hccc_T*>(b.p->ranks[rank].scratch);
+  return scratch + hccc_slot_at(b, queue, hccc_message(b, o, m));
 }
 #endif
 
 // This channel's part of an operand's chunk.
 HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
-  const hccc_rank& r = b.p->ranks[o.rank];
+  const hccc_peer& r = b.peers[o.rank];
   if (o.buffer == HCCC_OUTPUT) return hccc_in_user(b, r.output, o.slot);
   if (o.buffer == HCCC_IN_SCRATCH) return hccc_in_scratch(b, o.rank, o.slot);
   if (o.buffer == HCCC_IN_STAGE && b.p->in_place)

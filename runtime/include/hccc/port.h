@@ -13,7 +13,9 @@
 //   hccc_barrier_any(c)           the same, and whether c held for any of them
 //   hccc_ld_relaxed, hccc_ld_acquire, hccc_st_relaxed, hccc_st_release, hccc_claim
 //                                 one 32-bit counter; claim turns 0 into 1, once
+//   hccc_count                    adds 1 to a counter and returns what it was
 //   hccc_clock, hccc_be_patient   time, and one turn of a spin with a deadline
+//   hccc_start_again              the deadline begins anew
 //   hccc_bits_of, hccc_float_of   a float's bits and back
 //   hccc_half_up, hccc_half_down  float16 (its bits) to float, and back to nearest even
 //

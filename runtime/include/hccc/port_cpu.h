@@ -36,6 +36,10 @@ HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
   __atomic_store_n(flag, value, __ATOMIC_RELEASE);
 }
 
+HCCC_FN unsigned hccc_count(unsigned* counter) {
+  return __atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED);
+}
+
 HCCC_FN bool hccc_claim(unsigned* word) {
   unsigned expected = 0;
   return __atomic_compare_exchange_n(word, &expected, 1u, false, __ATOMIC_RELAXED,

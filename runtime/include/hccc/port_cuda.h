@@ -45,6 +45,8 @@ HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
   asm volatile("st.release." HCCC_SCOPE ".global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
 }
 
+HCCC_FN unsigned hccc_count(unsigned* counter) { return atomicAdd(counter, 1u); }
+
 HCCC_FN bool hccc_claim(unsigned* word) { return atomicCAS_system(word, 0u, 1u) == 0; }
 
 HCCC_FN unsigned hccc_bits_of(float x) { return __float_as_uint(x); }

@@ -55,6 +55,10 @@ HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
   __hip_atomic_store(flag, value, __ATOMIC_RELEASE, HCCC_SCOPE);
 }
 
+HCCC_FN unsigned hccc_count(unsigned* counter) {
+  return __hip_atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED, HCCC_SCOPE);
+}
+
 HCCC_FN bool hccc_claim(unsigned* word) {
   unsigned expected = 0;
   return __hip_atomic_compare_exchange_strong(word, &expected, 1u, __ATOMIC_RELAXED,

@@ -104,14 +104,16 @@ HCCC_FN bool hccc_await(const hccc_block& b, const Primitive& p, unsigned m) {
   return !hccc_barrier_any(!ok);
 }
 
-// The block meets, then thread i raises flag i.
-template <class Primitive>
+// The block meets, then thread i raises flag i. Where the network may be needed (`far`), flags of
+// ranks that cannot be addressed are left to hccc_hand_over_all.
+template <bool far, class Primitive>
 HCCC_FN void hccc_announce(const hccc_block& b, const Primitive& p, unsigned m) {
   hccc_barrier();
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < Primitive::signals; i += hccc_threads) {
     const hccc_signal signal = hccc_signal_of(b, p, i, m);
-    if (signal.raise) hccc_st_release(hccc_flag(b, signal.rank, signal.flag), signal.value);
+    if (signal.raise && (!far || hccc_reaches(b, signal.rank)))
+      hccc_st_release(hccc_flag(b, signal.rank, signal.flag), signal.value);
   }
 }
 
@@ -146,10 +148,15 @@ HCCC_FN bool hccc_moves(const hccc_block& b) {
   return !(mode & HCCC_IF_OUT_OF_PLACE) || !b.p->in_place;
 }
 
+#if HCCC_NETWORK
+#include "far.h"
+#endif
+
 template <int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, K, D, N>& p) {
   using primitive = hccc_primitive<mode, W, K, D, N>;
   static_assert(K >= 1 && D >= 1, "a primitive has a source and a destination");
+  constexpr bool far = (mode & HCCC_FAR) != 0;
   const long long valid = hccc_moves<mode>(b) ? hccc_valid(b, sub) : 0;
   hccc_board<K, D> board;
   hccc_find_places(board, b, p, b.m0);
@@ -158,9 +165,13 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
     if (HCCC_QUEUES > 0) hccc_find_places(board, b, p, m);
     b.stopped = !hccc_await(b, p, m);
     if (b.stopped) break;
-    hccc_reduce_copy<mode>(board, hccc_batch_length(b, valid, m));
+    const unsigned n = hccc_batch_length(b, valid, m);
+    hccc_reduce_copy<mode & ~HCCC_FAR>(board, n);
     board.offset += b.p->micro;
-    if constexpr (primitive::signals > 0 || !board.few) hccc_announce(b, p, m);
+    if constexpr (primitive::signals > 0 || !board.few) hccc_announce<far>(b, p, m);
+#if HCCC_NETWORK
+    if constexpr (far) hccc_hand_over_all(b, p, m, n);
+#endif
   }
 }
 
@@ -181,3 +192,15 @@ HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& wa
   else
     hccc_execute_body(b, sub, p);
 }
+
+#if HCCC_NETWORK
+
+// The same where it also puts what it made, or its only source, to ranks of the network.
+template <int mode, int W, int K, int D, int X, int N>
+HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits,
+                       const hccc_operands<K>& from, const hccc_operands<D>& to,
+                       const hccc_puts<X>& puts, const hccc_targets<N>& posts) {
+  hccc_execute_putting(b, sub, hccc_primitive<mode, W, K, D, N>{prim, waits, from, to, posts}, puts);
+}
+
+#endif

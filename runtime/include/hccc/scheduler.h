@@ -15,15 +15,16 @@
 #endif
 #endif
 
-enum hccc_verdict { HCCC_KEEP_WAITING, HCCC_EXPIRED, HCCC_ABORTED };
+// LOOK: a period has passed.
+enum hccc_verdict { HCCC_KEEP_WAITING, HCCC_EXPIRED, HCCC_GIVE_UP, HCCC_LOOK };
 
 // One wait in progress.
 struct hccc_patience {
   const unsigned* flag;
   unsigned want;
   const unsigned* abort;
-  unsigned long long limit;  // nanoseconds
-  unsigned long long start;
+  unsigned long long limit, period;  // nanoseconds
+  unsigned long long start, looked;
   unsigned spins;
 };
 
@@ -76,11 +77,16 @@ static thread_local hccc_idler hccc_this_thread;
 static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
   hccc_idle(hccc_this_thread);
   if (p.spins++ % 64) return HCCC_KEEP_WAITING;
-  if (hccc_wait_aborted(p)) return HCCC_ABORTED;
+  if (hccc_wait_aborted(p)) return HCCC_GIVE_UP;
   const unsigned long long now = hccc_clock();
-  if (p.spins == 1) p.start = now;
-  return now - p.start > p.limit ? HCCC_EXPIRED : HCCC_KEEP_WAITING;
+  if (p.start == 0) p.start = p.looked = now;
+  if (now - p.start > p.limit) return HCCC_EXPIRED;
+  if (now - p.looked <= p.period) return HCCC_KEEP_WAITING;
+  p.looked = now;
+  return HCCC_LOOK;
 }
+
+static inline void hccc_start_again(hccc_patience& p) { p.start = hccc_clock(); }
 
 #else
 #include "fiber.h"

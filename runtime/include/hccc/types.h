@@ -160,6 +160,7 @@ constexpr int HCCC_REDUCE = 1;           // combines its sources, left to right
 constexpr int HCCC_FINAL = 2;            // makes the final value: avg divides
 constexpr int HCCC_IF_IN_PLACE = 4;      // moves data only in place
 constexpr int HCCC_IF_OUT_OF_PLACE = 8;  // moves data only out of place
+constexpr int HCCC_FAR = 16;             // some of its queues, puts or posts are the network's
 
 // Whether a primitive of this mode computes, or only moves bytes.
 HCCC_FN constexpr bool hccc_divides(int mode) { return hccc_op::divides && (mode & HCCC_FINAL); }

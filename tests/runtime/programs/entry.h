@@ -4,9 +4,9 @@
 #define HCCC_NAME_OF(dtype, op) program_cpu_##dtype##_##op
 #define HCCC_NAME(dtype, op) HCCC_NAME_OF(dtype, op)
 
-extern "C" int HCCC_NAME(HCCC_DTYPE, HCCC_OP)(const hccc_rank* ranks, const hccc_call* call,
-                                              hccc_fault* fault) {
-  return hccc_cpu_launch(ranks, call, fault);
+extern "C" int HCCC_NAME(HCCC_DTYPE, HCCC_OP)(const hccc_comm* comm,
+                                              const hccc_call* call) {
+  return hccc_cpu_launch(comm, call);
 }
 
 extern "C" void shape_of_program(hccc_shape* shape) { *shape = hccc_this_shape; }

@@ -10,16 +10,45 @@ void sizes(const hccc_shape *s, long long count, int size, long long micro, long
   out[4] = hccc_flag_bytes(*s);
   out[5] = hccc_ready_at(*s);
   out[6] = hccc_done_at(*s);
-  out[7] = hccc_go_at(*s);
-  out[8] = hccc_finished_at(*s);
-  out[9] = hccc_state_at(*s);
+  out[7] = hccc_late_at(*s);
+  out[8] = hccc_go_at(*s);
+  out[9] = hccc_finished_at(*s);
+  out[10] = hccc_state_at(*s);
+  out[11] = hccc_peers_at(*s);
 }
 
 /* What hccc_check_call says of a call of `n_local` ranks. */
-int checked(const hccc_shape *s, int size, const hccc_call *call) {
-  const hccc_rank rank = {0, 0, 0, 0};
-  const hccc_fault fault = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  return hccc_check_call(*s, size, &rank, call, &fault);
+int checked(const hccc_shape *s, int size, const hccc_call *given) {
+  const hccc_rank rank = {0, 0, 0, 0, 0};
+  const hccc_local local = {0, 0, 0};
+  hccc_fault fault = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  hccc_comm comm = HCCC_COMM_INIT;
+  hccc_call call = *given;
+  comm.n_ranks = s->ranks;
+  comm.ranks = &rank;
+  comm.fault = &fault;
+  call.local = &local;
+  return hccc_check_call(*s, size, &comm, &call);
+}
+
+/* The same of structures whose size or number is another. which: of comm 0 its size, 1 its number, 2
+ * its ranks' size; of the call 3 its size, 4 its ranks' size. */
+int checked_abi(const hccc_shape *s, int which) {
+  const hccc_rank rank = {0, 0, 0, 0, 0};
+  const hccc_local local = {0, 0, 0};
+  hccc_fault fault = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  hccc_comm comm = HCCC_COMM_INIT;
+  hccc_call call = HCCC_CALL_INIT;
+  comm.n_ranks = call.n_local = s->ranks;
+  comm.ranks = &rank;
+  comm.fault = &fault;
+  call.local = &local;
+  if (which == 0) comm.size += 8;
+  if (which == 1) comm.abi -= 1;
+  if (which == 2) comm.rank_size += 8;
+  if (which == 3) call.size -= 8;
+  if (which == 4) call.local_size += 8;
+  return hccc_check_call(*s, 4, &comm, &call);
 }
 
 long long buffer_bytes(long long blocks, long long count, int size) {
@@ -43,4 +72,11 @@ void structure_sizes(int *out) {
   out[1] = sizeof(hccc_call);
   out[2] = sizeof(hccc_fault);
   out[3] = sizeof(hccc_params);
+  out[4] = sizeof(hccc_comm);
+  out[5] = sizeof(hccc_local);
+  out[6] = sizeof(hccc_window);
+  out[7] = sizeof(hccc_transfer);
+  out[8] = sizeof(hccc_door);
+  out[9] = sizeof(hccc_peer);
+  out[10] = HCCC_ABI;
 }

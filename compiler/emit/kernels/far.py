@@ -1,0 +1,45 @@
+"""far: what of a Plan another memory domain has to do with, and a proxy therefore carries out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I8, places_among
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer, Operands
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Far:
+    """puts: b1 of each entry of dst, the network puts; messages: b1 of each entry of src and of
+    dst, those of network queues; rows: b1[P], primitives with any of these or with a flag to raise
+    there; own: i8[Q], the number of each network queue among those that begin at its rank, or -1.
+    """
+
+    puts: B1
+    messages: tuple[B1, B1]
+    rows: B1
+    own: I8
+
+
+def far(plan: Plan) -> Far:
+    """The Far of `plan`. O(operands + posts)."""
+    network, puts = plan.network_queues(), plan.network_puts()
+    received, sent = (_through(operands, network) for operands in (plan.src, plan.dst))
+    rows = np.zeros(len(plan), np.bool_)
+    rows[plan.src.owner()[received]] = True
+    rows[plan.dst.owner()[puts | sent]] = True
+    rows[plan.posts.owner()[plan.far_posts()]] = True
+    own = np.full(len(network), -1, np.int64)
+    own[network] = places_among(plan.queues.src[network])
+    return Far(puts, (received, sent), rows, own)
+
+
+def _through(operands: Operands, network: B1) -> B1:
+    """Which operands are messages of a network queue."""
+    queued = operands.buffer == Buffer.QUEUE
+    found = np.zeros(len(queued), np.bool_)
+    found[queued] = network[operands.rank[queued]]
+    return found

@@ -1,0 +1,54 @@
+// door.h: handing transfers to the proxy of the own rank (network.h says what it promises).
+#pragma once
+
+HCCC_FN const hccc_local& hccc_local_of(const hccc_params& p, int local_rank) {
+  return p.local ? p.local[local_rank] : p.one;
+}
+
+// Whether this rank can address the memory of another; else only the network reaches it.
+HCCC_FN bool hccc_reaches(const hccc_block& b, int rank) {
+  return !HCCC_NETWORK || b.p->ranks[rank].flags != nullptr;
+}
+
+HCCC_FN long long hccc_bytes_of_counter(long long index) { return index * HCCC_FLAG_STRIDE; }
+
+#if HCCC_NETWORK
+
+// One thread, after its block has met: what the block stored is visible before the descriptor is.
+// Nothing happens where the launch is lost.
+HCCC_FN void hccc_hand_over(const hccc_block& b, const hccc_transfer& t) {
+  if (!b.door) return hccc_report(b, 0, 0, {HCCC_NO_DOOR, t.peer, -1, 0});
+  const hccc_door& door = *b.door;
+  const unsigned turn = hccc_count(door.handed);
+  const unsigned oldest = turn - door.length + 1;  // its entry must be free
+  if (!hccc_wait(b, door.taken, oldest, {HCCC_WAIT_PROXY, t.peer, -1, 0})) return;
+  hccc_transfer* entry = door.ring + (turn & (door.length - 1));
+  entry->peer = t.peer;
+  entry->source_window = t.source_window;
+  entry->target_window = t.target_window;
+  entry->source = t.source;
+  entry->target = t.target;
+  entry->bytes = t.bytes;
+  entry->counter = t.counter;
+  entry->value = t.value;
+  hccc_st_release(&entry->turn, turn + 1);
+}
+
+// A transfer of nothing that raises a counter of a peer.
+HCCC_FN hccc_transfer hccc_only_raise(int peer, long long counter, unsigned value) {
+  hccc_transfer t{};
+  t.peer = peer;
+  t.counter = hccc_bytes_of_counter(counter);
+  t.value = value;
+  return t;
+}
+
+#endif
+
+// Raises a counter of any rank, by one thread.
+HCCC_FN void hccc_raise(const hccc_block& b, int rank, long long counter, unsigned value) {
+#if HCCC_NETWORK
+  if (!hccc_reaches(b, rank)) return hccc_hand_over(b, hccc_only_raise(rank, counter, value));
+#endif
+  hccc_st_release(hccc_counter(b, rank, counter), value);
+}

@@ -1,0 +1,140 @@
+"""A network between ranks of one process: rings, and the proxy of `include/hccc/proxy.h`.
+
+Ranks of one memory domain address each other's memory; transfers between two domains go through the
+proxy, over the NICs of both ranks, with the code path that a NIC will use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.diagnostics import InternalError, fail
+from hccc.runtime.abi import Door, Rank, Transfer
+from hccc.runtime.build import build_plain
+
+RING = 1024  # transfers
+LINE = 128  # bytes between counters
+BYTES_PER_US = 1000.0  # of one GB/s
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How fast a network is. bandwidth: GB/s of each NIC in each direction, 0 for no limit;
+    latency: µs; late: whether transfers copy when they arrive instead of when they begin."""
+
+    bandwidth: float = 0.0
+    latency: float = 0.0
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What lies between ranks. domain, nic: of each rank, its memory domain and its NIC."""
+
+    domain: tuple[int, ...]
+    nic: tuple[int, ...]
+    wire: Wire = Wire()
+
+    def hosts(self) -> list[tuple[int, int]]:
+        """Runs of ranks [first, last) of one domain: what one process of a cluster would launch."""
+        cuts = [r for r in range(1, len(self.domain)) if self.domain[r] != self.domain[r - 1]]
+        return list(zip([0, *cuts], [*cuts, len(self.domain)], strict=True))
+
+
+class _Wire(ctypes.Structure):
+    """hccc_wire."""
+
+    _fields_ = (
+        ("bytes_per_us", ctypes.c_double),
+        ("latency_us", ctypes.c_double),
+        ("n_nics", ctypes.c_int),
+        ("nic", ctypes.c_void_p),
+        ("late", ctypes.c_int),
+    )
+
+
+class Proxy:
+    """The doors of all ranks and the proxy behind them.
+
+    ranks: the table of all ranks' memory as this process sees it; it may change between launches.
+    """
+
+    def __init__(self, network: Network, ranks: ctypes.Array[Rank]) -> None:
+        n = len(network.domain)
+        self._rings = np.zeros((n, RING * ctypes.sizeof(Transfer)), np.uint8)
+        self._counters = np.zeros((n, 3, LINE), np.uint8)
+        self._nic = np.array(network.nic, np.int32)
+        self._ranks = ranks
+        self.doors = (Door * n)(*[self._door(r) for r in range(n)])
+        wire = network.wire
+        self._threads = max(1, min(len(set(network.domain)), 2))
+        self._library = _library()
+        self._proxy = self._library.hccc_network_new(
+            n, ctypes.addressof(ranks), ctypes.addressof(self.doors),
+            ctypes.byref(_Wire(
+                wire.bandwidth * BYTES_PER_US, wire.latency, int(self._nic.max()) + 1,
+                self._nic.ctypes.data, wire.late,
+            )),
+        )  # fmt: skip
+        if not self._proxy:
+            raise fail("E455", f"no memory for a network between {n} ranks")
+
+    def _door(self, rank: int) -> Door:
+        handed, taken, completed = (self._counters[rank, k].ctypes.data for k in range(3))
+        ring = self._rings[rank].ctypes.data
+        size, entry = ctypes.sizeof(Door), ctypes.sizeof(Transfer)
+        return Door(size, entry, RING, 0, ring, handed, taken, completed)
+
+    def door(self, rank: int) -> int:
+        """The address of a rank's door."""
+        return ctypes.addressof(self.doors) + rank * ctypes.sizeof(Door)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The proxy carries what is handed over meanwhile."""
+        if not self._library.hccc_network_start(self._proxy, self._threads):
+            raise fail("E455", "no memory or threads for the proxy of the network")
+        try:
+            yield
+        finally:
+            self._library.hccc_network_stop(self._proxy)
+
+    def reset(self) -> None:
+        """As new: for after a fault."""
+        self._rings[...] = 0
+        self._counters[...] = 0
+        self._library.hccc_network_reset(self._proxy)
+
+    def __del__(self) -> None:
+        if getattr(self, "_proxy", None):
+            self._library.hccc_network_free(self._proxy)
+            self._proxy = None
+
+
+def network_of(domain: Sequence[int] | NDArray[Any], nics: Sequence[int], wire: Wire) -> Network:
+    """A Network; nics: the NIC of each rank, numbered anyhow."""
+    if len(domain) != len(nics):
+        raise InternalError("a domain and a NIC for every rank")
+    _, number = np.unique(np.asarray(nics), return_inverse=True)
+    return Network(tuple(map(int, domain)), tuple(map(int, number)), wire)
+
+
+def _library() -> Any:
+    """The library of proxy.h, built once."""
+    include = Path(__file__).resolve().parent / "include"
+    library = ctypes.CDLL(str(build_plain(include / "proxy.cpp")))
+    library.hccc_network_new.restype = ctypes.c_void_p
+    library.hccc_network_new.argtypes = [ctypes.c_int] + [ctypes.c_void_p] * 3
+    for name, more in (("start", [ctypes.c_int]), ("stop", []), ("reset", []), ("free", [])):
+        function = getattr(library, f"hccc_network_{name}")
+        function.argtypes = [ctypes.c_void_p, *more]
+        function.restype = ctypes.c_int if name == "start" else None
+    return library
