@@ -14,10 +14,11 @@ from typing import Any
 
 from hccc.diagnostics import UserError, fail
 from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
-from hccc.ir.transport import Transport
+from hccc.ir.transport import CHOICES, Transport
 
 SCHEDULERS = ("auto", "hpds", "list", "round-robin")
 ALLOCATORS = ("state", "connection", "stage")
+NETWORKS = ("auto", "slots", "put")
 FUSION_LEVELS = ("auto", "none", "reduce", "full")
 TARGETS = ("cuda", "hip", "cpu")
 OUTPUTS = (
@@ -58,13 +59,19 @@ class Options:
     )
     fuse: str = _one_of("auto", FUSION_LEVELS, "How far to fuse primitives.")
     transport: Transport = field(
-        default=Transport.DIRECT,
+        default=Transport.AUTO,
         metadata={
-            "choices": ("direct", "staged"),
-            "help": "One-sided put and get, or send and receive through slots.",
+            "choices": tuple(choice.name.lower() for choice in CHOICES),
+            "help": "One-sided put and get, or send and receive through slots; (auto) one-sided "
+            "within a memory domain, as --network says between two.",
         },
     )
-    slots: int = _number(2, 1, 1 << 16, "Slots of a staged queue, a power of two.")
+    network: str = _one_of(
+        "auto",
+        NETWORKS,
+        "Between memory domains: messages through slots, puts by a proxy, or (auto) the faster.",
+    )
+    slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")
     channels: int | None = _number(
         None, 1, MAX_CHANNELS, "Channels, instead of the program's nChannels."
     )
@@ -132,5 +139,5 @@ def check_integer(name: str, value: object, least: int, most: int | None) -> int
 def _check_choice(name: str, value: object, choices: tuple[str, ...], kind: type) -> None:
     text = value.name.lower() if isinstance(value, Transport) else value
     if not isinstance(value, kind) or text not in choices:
-        help = "Transport.DIRECT or Transport.STAGED" if kind is Transport else None
+        help = "Transport.AUTO, Transport.DIRECT or Transport.STAGED" if kind is Transport else None
         raise fail("E410", f"--{name} {text!r} is not one of {', '.join(choices)}", help=help)

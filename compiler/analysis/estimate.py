@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc.analysis.connections import connections
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Primitives, crossing
 from hccc.jit.compiled import njit
@@ -89,3 +90,8 @@ def link_time(p: Primitives, batches: int = MICRO_BATCHES) -> float:
     for used, busy in ((tx, time), (rx, np.where(tx == rx, 0.0, time))):
         load += np.bincount(used, busy, len(load))
     return float(load.max(initial=0.0))
+
+
+def time_apart(p: Primitives) -> float:
+    """How long `p` takes with a thread block for each connection, and the busiest link at least."""
+    return max(link_time(p), estimate(p, connections(p).of).makespan)

@@ -20,14 +20,15 @@ def enforced(plan: Plan) -> Csr:
     Raises:
         UserError E301: a wait on a flag that nothing raises, or that two primitives raise.
     """
-    row, pred = _by_flag(plan)
+    row, pred = by_flag(plan)
     if len(plan.queues):
         more_row, more_pred = by_queue(plan)
         row, pred = np.concatenate([row, more_row]), np.concatenate([pred, more_pred])
     return graph(row, pred, len(plan))
 
 
-def _by_flag(plan: Plan) -> tuple[I4, I4]:
+def by_flag(plan: Plan) -> tuple[I4, I4]:
+    """Who waits for a flag, and who raises it: i4[waits] each. Raises as `enforced`."""
     base = starts(plan.n_flags)
     poster = np.full(int(base[-1]), -1, np.int32)
     key = base[plan.posts.rank] + plan.posts.flag

@@ -28,7 +28,7 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
-from hccc.ir.primitives import Buffer, Operands, Queues, Transport
+from hccc.ir.primitives import Operands, Queues, Transport, network_puts
 from hccc.ir.provenance import Provenance
 
 PLAN_VERSION = 2
@@ -160,10 +160,7 @@ class Plan:
 
     def network_puts(self) -> B1:
         """Which destinations are memory of another domain: a proxy writes it. b1[entries of dst]"""
-        memory = self.dst.buffer != Buffer.QUEUE
-        there = self.memory_domain[np.where(memory, self.dst.rank, 0)]
-        away: B1 = memory & (there != self.memory_domain[self.rank_of()[self.dst.owner()]])
-        return away
+        return network_puts(self.dst, self.rank_of(), self.memory_domain)
 
     def far_posts(self) -> B1:
         """Which flags are raised in another memory domain, by a proxy: b1[posts]."""

@@ -2,8 +2,8 @@
 
 A primitive is *reduceCopy(k sources → d destinations)* of one chunk, executed by its `owner`
 rank (kernel-protocol §1). A put has one own source and remote destinations, a get-reduce its own
-value first and then remote ones as sources; a staged send writes into a queue, a staged receive
-reads from one. Sources are combined left to right: that order is the result's bits.
+value first and then remote ones as sources; a send writes into a queue, a receive reads from one.
+Sources are combined left to right: that order is the result's bits.
 
 `lower` makes them, `fuse` merges them, `place` turns VALUE and START operands into buffers and
 adds local copies, `allocate` assigns thread blocks (`Blocks`), `sync` makes the Plan.
@@ -11,8 +11,8 @@ adds local copies, `allocate` assigns thread blocks (`Blocks`), `sync` makes the
 Invariants
 1. Row order is a linear extension: every entry of `deps[i]` is less than i.
 2. All operands of a primitive hold the same chunk; at least one source and one destination.
-3. `tasks` of all rows together hold every task once per primitive it needs (direct 1, staged 2);
-   local copies hold none.
+3. `tasks` of all rows together hold every task once per primitive it needs (direct 1, staged 2,
+   mixed either); local copies hold none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Buffer(IntEnum):
     OUTPUT = 1  # receive buffer
     SCRATCH = 2  # hccc's own memory
     STAGE = 3  # the send buffer out of place, a copy of it in scratch in place
-    QUEUE = 4  # staged transport: rank is the queue's id, slot the message's index in it
+    QUEUE = 4  # rank is the queue's id, slot the message's index in it
     VALUE = 5  # the chunk's current value; slot is the chunk
     START = 6  # the chunk as it was at the start; slot is the chunk
 
@@ -82,7 +82,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queues:
-    """Staged transport: queue q carries `length[q]` messages a micro-batch from src to dst.
+    """Queue q carries `length[q]` messages a micro-batch from src to dst.
 
     `data_flag` counts messages sent (in dst's memory), `credit_flag` messages consumed (in
     src's memory). All i4[Q].
@@ -153,7 +153,7 @@ class Primitives:
     deps: Csr
     tasks: Csr
     queues: Queues
-    scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank; set by `place`
+    scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank: what lands, then `place`'s
     stage_slots: I4  # i4[n_ranks], chunks of staged send buffer at each rank; set by `place`
 
     def __post_init__(self) -> None:
@@ -173,6 +173,17 @@ def memory_domain(p: Primitives) -> I4:
     return p.dag.topology.dense_memory_domain()
 
 
+def network_puts(dst: Operands, owner: I4, memory_domain: I4) -> B1:
+    """Which destinations are memory of another domain than the primitive's: b1[entries of dst].
+
+    owner: i4[n], where each primitive runs; memory_domain: i4[n_ranks].
+    """
+    memory = dst.buffer != Buffer.QUEUE
+    there = memory_domain[np.where(memory, dst.rank, 0)]
+    away: B1 = memory & (there != memory_domain[owner[dst.owner()]])
+    return away
+
+
 def check(p: Primitives) -> list[str]:
     """The invariants that `p` breaks, in words; empty when it is sound. O(n log n)."""
     problems = []
@@ -180,8 +191,9 @@ def check(p: Primitives) -> list[str]:
         problems.append("a primitive comes before one that it depends on")
     if (p.src.counts() < 1).any() or (p.dst.counts() < 1).any():
         problems.append("a primitive has no source or no destination")
-    times = 1 if p.transport is Transport.DIRECT else 2
-    if not np.array_equal(np.sort(p.tasks.index), np.repeat(np.arange(len(p.dag)), times)):
+    times = np.bincount(p.tasks.index, minlength=len(p.dag))
+    least, most = 1 + (p.transport is Transport.STAGED), 2 - (p.transport is Transport.DIRECT)
+    if ((times < least) | (times > most)).any() or len(times) > len(p.dag):
         problems.append("a task is missing from the primitives, or done too often")
     for operands in (p.src, p.dst):
         value = operands.buffer >= Buffer.VALUE

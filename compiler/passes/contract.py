@@ -17,7 +17,7 @@ B1 = NDArray[np.bool_]
 
 def writers(p: Primitives) -> I4:
     """The primitive that made the owner's value each primitive starts from, or -1: i4[n]."""
-    where = np.where(p.dst.buffer == Buffer.QUEUE, -1, p.dst.rank)
+    where = np.where(p.dst.buffer == Buffer.VALUE, p.dst.rank, -1)
     return _writers(p.owner, p.deps.ptr, p.deps.index, p.dst.ptr, where)
 
 

@@ -37,7 +37,7 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
     Staged primitives are returned as they are: ResCCL and MSCCL run them one by one, and a
     queue's two ends must keep their message order. O(primitives + dependencies), plus sorts.
     """
-    if level == "none" or p.transport is Transport.STAGED or not len(p):
+    if level == "none" or p.transport is not Transport.DIRECT or not len(p):
         return p
     chained = chains(p)
     if level == "reduce":

@@ -1,19 +1,25 @@
-"""lower: Pipeline → Primitives, one-sided or staged, one task at a time.
+"""lower: Pipeline → Primitives, one task at a time, by how data crosses each connection.
 
-Direct (kernel-protocol §1): a copy is one *put* by the source's rank, a
-reduction one *get-reduce* by the destination's. Staged: a task is a *send* into the queue of its
-connection and a *recv* (or recvReduceCopy) out of it, as in ResCCL §4.3 and MSCCL.
+*Memory*: both ends address it. A copy is one *put* by the source's rank, a reduction one
+*get-reduce* by the destination's. *Slots*: a *send* into the queue of the connection and a *recv*
+(or recvReduceCopy) out of it, as in ResCCL §4.3 and MSCCL. *Put*: what a proxy writes into memory
+of another domain: a copy goes to its final place, a reduction lands in scratch memory, in a slot
+of its own, and the destination's rank adds it (kernel-protocol §1).
+
+A direct plan is all memory, a staged one all slots; in a mixed one memory domains decide.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hccc.analysis.contributions import CHUNK, DST, OP, SRC, columns, completing
-from hccc.ir.arrays import I4, I8, U1, Csr, csr_from_pairs, places_among, starts
+from hccc.analysis.estimate import time_apart
+from hccc.analysis.grouping import graph
+from hccc.ir.arrays import B1, I4, I8, U1, Csr, places_among, starts
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
@@ -21,18 +27,105 @@ from hccc.ir.program import Op
 from hccc.jit.compiled import njit
 
 RRC, START, VALUE = int(Op.RRC), int(Buffer.START), int(Buffer.VALUE)
+SCRATCH, QUEUE = int(Buffer.SCRATCH), int(Buffer.QUEUE)
+MEMORY, SLOTS, PUT = range(3)  # how a task crosses its connection
+NETWORK = ("slots", "put")  # how tasks between two memory domains of a mixed plan do
 
 
-def lower(pipeline: Pipeline, transport: Transport = Transport.DIRECT) -> Primitives:
-    """The primitives of `pipeline` in its order. O(tasks + dependencies)."""
-    return _staged(pipeline) if transport is Transport.STAGED else _direct(pipeline)
+class _Tasks(NamedTuple):
+    """The tasks in schedule order. table: i4[n, 6] (`contributions.columns`); initial: u1[n]; how:
+    u1[n] MEMORY, SLOTS or PUT; first: i8[n + 1], the first of each task's primitives, one or two;
+    queue: i4[n] of SLOTS, slot: i4[n] the message's index in it, or where a PUT lands."""
+
+    table: I4
+    initial: U1
+    how: U1
+    first: I8
+    queue: I4
+    slot: I4
 
 
-def _columns(dag: Dag, order: I4) -> tuple[I4, I4, I4, NDArray[np.bool_]]:
-    """src, dst, chunk and is-rrc of the tasks in schedule order."""
-    t = dag.program.transfers
-    src, dst, chunk, op = (t[k][order] for k in ("src", "dst", "chunk", "op"))
-    return src, dst, chunk, op == RRC
+def lower(
+    pipeline: Pipeline,
+    transport: Transport = Transport.DIRECT,
+    network: str = "slots",
+    time: Callable[[Primitives], float] = time_apart,
+) -> Primitives:
+    """The primitives of `pipeline` in its order. O(tasks + dependencies).
+
+    network: of `NETWORK`, or "auto": the one that takes less `time`. A copy whose source or
+    destination changes later stays with slots, since nothing tells its source's rank that the proxy
+    has read it.
+    """
+    dag, order = pipeline.dag, pipeline.order
+    transport = chosen(dag, transport)
+    if network == "auto":
+        ways = NETWORK if transport is Transport.MIXED else NETWORK[:1]
+        return min((lower(pipeline, transport, way) for way in ways), key=time)
+    table = columns(dag.program)[order]
+    preds = _renumber(dag.preds, order)
+    how = _crossings(dag, table, preds, transport, network)
+    two = (how == SLOTS) | ((how == PUT) & (table[:, OP] == RRC))
+    n_ranks = dag.program.collective.n_ranks
+    queues, queue, slot, landings = _channels(table, how, n_ranks)
+    tasks = _Tasks(table, dag.initial[order], how, starts(1 + two), queue, slot)
+    n = int(tasks.first[-1])
+    owner, *sources = _sources(tasks, n)
+    final = np.zeros(n, np.uint8)
+    final[tasks.first[1:] - 1] = _final(dag)[order]
+    row, pred = _dependencies(tasks, preds.ptr, preds.index)
+    return Primitives(
+        dag, transport, owner, np.repeat(table[:, CHUNK], 1 + two),
+        np.repeat(pipeline.sub_of_position(), 1 + two), final, np.zeros(n, np.uint8),
+        Operands(*sources), Operands(np.arange(n + 1), *_targets(tasks, n)), graph(row, pred, n),
+        Csr(np.arange(n + 1), np.repeat(order, 1 + two)), queues, landings,
+        np.zeros(n_ranks, np.int32),
+    )  # fmt: skip
+
+
+def chosen(dag: Dag, transport: Transport) -> Transport:
+    """`transport`, with AUTO decided: direct where all ranks are in one memory domain."""
+    if transport is not Transport.AUTO:
+        return transport
+    return Transport.MIXED if np.ptp(dag.topology.memory_domain) else Transport.DIRECT
+
+
+def _crossings(dag: Dag, table: I4, preds: Csr, transport: Transport, network: str) -> U1:
+    """How each task crosses: u1[n]."""
+    if transport is not Transport.MIXED:
+        return np.full(len(table), SLOTS if transport is Transport.STAGED else MEMORY, np.uint8)
+    domain = dag.topology.memory_domain
+    between = domain[table[:, SRC]] != domain[table[:, DST]]
+    put = (between if network == "put" else np.zeros(len(table), np.bool_)) & _lasting(table, preds)
+    return np.where(between, np.where(put, PUT, SLOTS), MEMORY).astype(np.uint8)
+
+
+def _lasting(table: I4, preds: Csr) -> B1:
+    """Reductions, and copies after which neither their source nor their destination changes."""
+    row, pred = preds.owner(), preds.index
+    changed = table[row, DST]
+    over = (changed == table[pred, SRC]) | (changed == table[pred, DST])
+    lasting = np.ones(len(table), np.bool_)
+    lasting[pred[over & (table[pred, OP] != RRC)]] = False
+    return lasting
+
+
+def _channels(table: I4, how: U1, n_ranks: int) -> tuple[Queues, I4, I4, I4]:
+    """The queues, one for each connection with slots; the queue of each task, and its message's
+    index there or where it lands, i4[n]; how many land at each rank: i4[n_ranks]."""
+    slots = how == SLOTS
+    lands = (how == PUT) & (table[:, OP] == RRC)
+    queue, slot = np.zeros(len(table), np.int32), np.zeros(len(table), np.int32)
+    slot[lands] = places_among(table[lands, DST])
+    landings = np.bincount(table[lands, DST], minlength=n_ranks).astype(np.int32)
+    if not slots.any():
+        return no_queues(), queue, slot, landings
+    key = table[slots, SRC].astype(np.int64) * n_ranks + table[slots, DST]
+    pairs, queue[slots] = np.unique(key, return_inverse=True)
+    slot[slots] = places_among(queue[slots])
+    length = np.bincount(queue[slots], minlength=len(pairs))
+    unset = np.full(len(pairs), -1, np.int32)
+    return Queues(pairs // n_ranks, pairs % n_ranks, length, unset, unset), queue, slot, landings
 
 
 def _final(dag: Dag) -> U1:
@@ -42,45 +135,55 @@ def _final(dag: Dag) -> U1:
     )
 
 
-def _value(initial: NDArray[Any], bit: int) -> NDArray[np.uint8]:
-    return np.where(initial & bit, Buffer.START, Buffer.VALUE).astype(np.uint8)
-
-
-def _direct(pipeline: Pipeline) -> Primitives:
-    dag, order = pipeline.dag, pipeline.order
-    n = len(order)
-    owner, dst, chunk, *sources = _one_sided(columns(dag.program), dag.initial, order)
-    ones = np.arange(n + 1, dtype=np.int64)
-    targets = Operands(ones, dst, np.full(n, Buffer.VALUE, np.uint8), chunk)
-    none = np.zeros(dag.program.collective.n_ranks, np.int32)
-    return Primitives(
-        dag, Transport.DIRECT, owner, chunk, pipeline.sub_of_position(), _final(dag)[order],
-        np.zeros(n, np.uint8), Operands(*sources), targets, _renumber(dag.preds, order),
-        Csr(ones, order), no_queues(), none, none,
-    )  # fmt: skip
+@njit
+def _sources(tasks: _Tasks, n: int) -> tuple[I4, I8, I4, U1, I4]:
+    """Owner of every primitive, i4[n]; ptr, rank, buffer and slot of its sources."""
+    table, first = tasks.table, tasks.first
+    owner, ptr = np.empty(n, np.int32), np.zeros(n + 1, np.int64)
+    for t in range(len(table)):
+        ptr[first[t] + 1] = 1
+        ptr[first[t + 1]] = 1 + (table[t, OP] == RRC)
+    for i in range(n):
+        ptr[i + 1] += ptr[i]
+    rank, buffer = np.empty(ptr[n], np.int32), np.empty(ptr[n], np.uint8)
+    slot = np.empty(ptr[n], np.int32)
+    for t in range(len(table)):
+        src, dst, chunk, reduces = (
+            table[t, SRC],
+            table[t, DST],
+            table[t, CHUNK],
+            table[t, OP] == RRC,
+        )
+        i, last = first[t], first[t + 1] - 1
+        alone = i == last
+        owner[i] = dst if alone and reduces else src
+        owner[last] = owner[i] if alone else dst
+        at = ptr[last + 1] - 1 if alone else ptr[i]
+        rank[at], slot[at] = src, chunk
+        buffer[at] = START if tasks.initial[t] & SOURCE_INITIAL else VALUE
+        if not alone:
+            at, queued = ptr[last + 1] - 1, tasks.how[t] == SLOTS
+            rank[at], slot[at] = tasks.queue[t] if queued else dst, tasks.slot[t]
+            buffer[at] = QUEUE if queued else SCRATCH
+        if reduces:
+            rank[at - 1], slot[at - 1] = dst, chunk
+            buffer[at - 1] = START if tasks.initial[t] & TARGET_INITIAL else VALUE
+    return owner, ptr, rank, buffer, slot
 
 
 @njit
-def _one_sided(table: I4, initial: U1, order: I4) -> tuple[I4, I4, I4, I8, I4, U1, I4]:
-    """Owner, destination and chunk of puts and get-reduces; ptr, rank, buffer, slot of sources."""
-    n = len(order)
-    owner, dst, chunk = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-    ptr = np.zeros(n + 1, np.int64)
-    for i in range(n):
-        ptr[i + 1] = ptr[i] + 1 + (table[order[i], OP] == RRC)
-    rank, buffer = np.empty(ptr[n], np.int32), np.empty(ptr[n], np.uint8)
-    slot = np.empty(ptr[n], np.int32)
-    for i in range(n):
-        t, last = order[i], ptr[i + 1] - 1
-        reduces = table[t, OP] == RRC
-        dst[i], chunk[i] = table[t, DST], table[t, CHUNK]
-        owner[i] = dst[i] if reduces else table[t, SRC]
-        if reduces:
-            rank[last - 1], slot[last - 1] = dst[i], chunk[i]
-            buffer[last - 1] = START if initial[t] & TARGET_INITIAL else VALUE
-        rank[last], slot[last] = table[t, SRC], chunk[i]
-        buffer[last] = START if initial[t] & SOURCE_INITIAL else VALUE
-    return owner, dst, chunk, ptr, rank, buffer, slot
+def _targets(tasks: _Tasks, n: int) -> tuple[I4, U1, I4]:
+    """Rank, buffer and slot of the one destination of every primitive."""
+    table, first = tasks.table, tasks.first
+    rank, buffer, slot = np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.int32)
+    for t in range(len(table)):
+        i, last = first[t], first[t + 1] - 1
+        if i < last:
+            queued = tasks.how[t] == SLOTS
+            rank[i] = tasks.queue[t] if queued else table[t, DST]
+            buffer[i], slot[i] = QUEUE if queued else SCRATCH, tasks.slot[t]
+        rank[last], buffer[last], slot[last] = table[t, DST], VALUE, table[t, CHUNK]
+    return rank, buffer, slot
 
 
 def _renumber(preds: Csr, order: I4) -> Csr:
@@ -103,74 +206,33 @@ def _moved(ptr: I8, index: I4, order: I4) -> tuple[I8, I4]:
     return new_ptr, new
 
 
-def _staged(pipeline: Pipeline) -> Primitives:
-    dag, order = pipeline.dag, pipeline.order
-    n = len(order)
-    src, dst, chunk, rrc = _columns(dag, order)
-    initial = dag.initial[order]
-    queues, queue, message_index = _queues(src, dst, dag.program.collective.n_ranks)
-    send, recv = 2 * np.arange(n), 2 * np.arange(n) + 1
-    counts = np.ones(2 * n, np.int64)
-    counts[recv] += rrc
-    ptr = starts(counts)
-    rank, buffer, slot = _blank(int(ptr[-1]))
-    _fill(rank, buffer, slot, ptr[send], src, _value(initial, SOURCE_INITIAL), chunk)
-    own = ptr[recv][rrc]
-    _fill(rank, buffer, slot, own, dst[rrc], _value(initial, TARGET_INITIAL)[rrc], chunk[rrc])
-    _fill(rank, buffer, slot, ptr[recv + 1] - 1, queue, Buffer.QUEUE, message_index)
-    sources = Operands(ptr, rank, buffer, slot)
-    rank, buffer, slot = _blank(2 * n)
-    _fill(rank, buffer, slot, send, queue, Buffer.QUEUE, message_index)
-    _fill(rank, buffer, slot, recv, dst, Buffer.VALUE, chunk)
-    ones = np.arange(2 * n + 1, dtype=np.int64)
-    none = np.zeros(dag.program.collective.n_ranks, np.int32)
-    final = np.zeros(2 * n, np.uint8)
-    final[recv] = _final(dag)[order]
-    return Primitives(
-        dag, Transport.STAGED, np.stack([src, dst], 1).ravel(), np.repeat(chunk, 2),
-        np.repeat(pipeline.sub_of_position(), 2), final, np.zeros(2 * n, np.uint8), sources,
-        Operands(ones, rank, buffer, slot), _staged_deps(dag, order),
-        Csr(ones, np.repeat(order, 2)), queues, none, none,
-    )  # fmt: skip
+@njit
+def _dependencies(tasks: _Tasks, ptr: I8, preds: I4) -> tuple[I4, I4]:
+    """The dependencies between the ends of tasks: (primitive, earlier primitive), i4[m] each.
 
-
-def _blank(m: int) -> tuple[I4, NDArray[np.uint8], I4]:
-    return np.empty(m, np.int32), np.empty(m, np.uint8), np.empty(m, np.int32)
-
-
-def _fill(
-    rank: I4, buffer: NDArray[Any], slot: I4, at: I8, r: I4, b: NDArray[Any] | Buffer, s: I4
-) -> None:
-    """Writes operands `at` the given places."""
-    rank[at], buffer[at], slot[at] = r, b, s
-
-
-def _queues(src: I4, dst: I4, n_ranks: int) -> tuple[Queues, I4, I4]:
-    """One queue per connection; the queue of each task and its message index, in schedule order."""
-    key = src.astype(np.int64) * n_ranks + dst
-    pairs, queue = np.unique(key, return_inverse=True)
-    length = np.bincount(queue, minlength=len(pairs))
-    message_index = places_among(queue).astype(np.int32)
-    unset = np.full(len(pairs), -1, np.int32)
-    queues = Queues(pairs // n_ranks, pairs % n_ranks, length, unset, unset)
-    return queues, queue.astype(np.int32), message_index
-
-
-def _staged_deps(dag: Dag, order: I4) -> Csr:
-    """Dependencies between the ends of two tasks at the rank where they meet.
-
-    A send waits for what changed its source; a recv for what changed or read its destination,
-    and for its own send (which the queue enforces, so `sync` adds no flag for it).
+    A task's reading end waits for what wrote its source; its writing end for what wrote or read its
+    destination, and for its own reading end. What a proxy reads (PUT) it has read when the
+    destination's rank has used it.
     """
-    src, dst, _, _ = _columns(dag, order)
-    preds = _renumber(dag.preds, order)
-    task, pred = preds.owner(), preds.index
-    pairs = [
-        (2 * task, 2 * pred + 1, dst[pred] == src[task]),  # read after write
-        (2 * task + 1, 2 * pred + 1, dst[pred] == dst[task]),  # write after write
-        (2 * task + 1, 2 * pred, src[pred] == dst[task]),  # write after read
-    ]
-    own = np.arange(len(order), dtype=np.int32)
-    rows = np.concatenate([a[m] for a, _, m in pairs] + [2 * own + 1])
-    values = np.concatenate([b[m] for _, b, m in pairs] + [2 * own])
-    return csr_from_pairs(rows, values, 2 * len(order))
+    table, first, how = tasks.table, tasks.first, tasks.how
+    row = np.empty(3 * len(preds) + len(table), np.int32)
+    value = np.empty(len(row), np.int32)
+    m = 0
+    for t in range(len(table)):
+        i, last = first[t], first[t + 1] - 1
+        for k in range(ptr[t], ptr[t + 1]):
+            p = preds[k]
+            wrote = first[p + 1] - 1
+            if table[p, DST] == table[t, SRC]:
+                row[m], value[m] = i, wrote
+                m += 1
+            if table[p, DST] == table[t, DST]:
+                row[m], value[m] = last, wrote
+                m += 1
+            if table[p, SRC] == table[t, DST]:
+                row[m], value[m] = last, wrote if how[p] == PUT else first[p]
+                m += 1
+        if i < last:
+            row[m], value[m] = last, i
+            m += 1
+    return row[:m].copy(), value[:m].copy()

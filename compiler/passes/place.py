@@ -3,6 +3,7 @@
 - A chunk as it was at the start is read from the send buffer (ResCCL §4.2), so out-of-place
   needs no copy before it begins.
 - Its current value lives in the receive buffer where the rank wants the chunk, else in scratch.
+- What lands in scratch memory keeps its slots, which come first there.
 - A chunk that starts and ends at a rank untouched is copied to the receive buffer (out of place).
 - In place, Alltoall and SendRecv overwrite a send slot with another chunk. Such slots are copied
   aside first (STAGE), and whoever overwrites the slot waits for that copy.
@@ -47,8 +48,8 @@ def _scratch(p: Primitives, c: Collective) -> tuple[tuple[I8, I4], I4]:
     at_rank = (keys // c.n_chunks).astype(np.int32)
     order = np.lexsort((first, at_rank))
     counts = np.bincount(at_rank, minlength=c.n_ranks)
-    slot = places_of(order, counts).astype(np.int32)
-    return (keys, slot), counts.astype(np.int32)
+    slot = places_of(order, counts) + p.scratch_slots[at_rank]
+    return (keys, slot.astype(np.int32)), (counts + p.scratch_slots).astype(np.int32)
 
 
 def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:

@@ -3,7 +3,8 @@
 A dependency inside a block needs nothing: blocks run in order. Of the others, those that the
 rest implies are dropped (transitive reduction over program order and waits, kernel-protocol §4).
 Each remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
-primitive share a flag. Staged data needs no flag: its queue counts messages.
+primitive share a flag. A message needs no flag: its queue counts it. A flag of another memory
+domain comes after what the producer's block handed to its proxy before (`carried`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hccc.analysis.carried import carriers
 from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph
+from hccc.analysis.waits import messages
 from hccc.diagnostics import InternalError
-from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
+from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Primitives, Queues, Transport, memory_domain
+from hccc.ir.primitives import Primitives, Queues, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
 
 
@@ -97,16 +100,39 @@ def _edges(p: Primitives, order: _Order) -> Csr:
 
 def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
     """The edges that need a flag: (consumer, producer) in plan rows, sorted by consumer."""
-    run = topological(order.tb_ptr, edges)
-    if len(run) != len(p):
+    consumer, producer = edges.owner(), edges.index
+    queued = _queued(p, order, consumer, producer)
+    away, busy = _carried(p, order, consumer, producer, queued)
+    made = carriers(order.tb_ptr, busy)
+    edges = made.edges(consumer, producer, away)
+    run = topological(made.tb_ptr, edges)
+    if len(run) != len(edges):
         raise InternalError("the thread blocks' order and the dependencies form a cycle")
-    keep = implied_edges(order.tb_ptr, edges, run) == 0
-    consumer, producer = edges.owner()[keep], edges.index[keep]
-    if p.transport is Transport.STAGED:
-        owner = p.owner[order.row]
-        same = owner[consumer] == owner[producer]  # between ranks the queue counts
-        consumer, producer = consumer[same], producer[same]
-    return consumer, producer
+    keep = (implied_edges(made.tb_ptr, edges, run) == 0) & (edges.owner() < len(p))
+    consumer, producer = edges.owner()[keep], made.column(np.arange(len(p)))[edges.index[keep]]
+    waits = ~_queued(p, order, consumer, producer)
+    return consumer[waits], producer[waits]
+
+
+def _queued(p: Primitives, order: _Order, consumer: I4, producer: I4) -> B1:
+    """Which edges a queue enforces, which counts its messages: b1[edges]."""
+    if not len(p.queues):
+        return np.zeros(len(consumer), np.bool_)
+    (sent, sender), (taken, receiver) = messages(p.dst), messages(p.src)
+    sender, receiver = sender[np.argsort(sent)], receiver[np.argsort(taken)]
+    joined = order.of[receiver].astype(np.int64) * len(p) + order.of[sender]
+    return np.isin(consumer.astype(np.int64) * len(p) + producer, joined)
+
+
+def _carried(p: Primitives, order: _Order, consumer: I4, producer: I4, queued: B1) -> tuple[B1, B1]:
+    """Which edges go through a proxy, b1[edges], and which primitives hand one something, b1[n]."""
+    domain = memory_domain(p)
+    at = domain[p.owner[order.row]]
+    away = (at[consumer] != at[producer]) & ~queued
+    busy = np.zeros(len(p), np.bool_)
+    busy[producer[away]] = True
+    busy[order.of[p.dst.owner()[network_puts(p.dst, p.owner, domain)]]] = True
+    return away, busy
 
 
 def _distance(p: Primitives, here: I4, there: I4) -> I8:

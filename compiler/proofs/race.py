@@ -4,17 +4,17 @@ For every location, in one order the Plan allows: each read must happen after th
 it, each write after the reads (or, without any, the write) before it. If all of these are
 ordered by program order and waits, then every order the Plan allows is the same one, and no
 interleaving can race. Runs in place and out of place; reads what the Plan enforces, not what the
-compiler meant.
+compiler meant. What a proxy carries it reads and writes later than the primitive (`carried`).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hccc.analysis.clocks import happens_before
-from hccc.analysis.execution_order import execution_order
+from hccc.analysis.carried import Carriers, enforced_with_carriers, locate_carried
+from hccc.analysis.clocks import happens_before, topological
 from hccc.analysis.locations import Locations, locate
-from hccc.analysis.waits import enforced, how, name
+from hccc.analysis.waits import how, name
 from hccc.diagnostics import fail
 from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
@@ -31,17 +31,17 @@ def race(plan: Plan) -> Proof:
         be written out of place.
     """
     _inputs_constant(plan)
-    waits = enforced(plan)
-    order = execution_order(plan, waits)
-    pairs = [_pairs(plan, locate(plan, in_place=mode), order) for mode in plan.modes]
+    made, waits = enforced_with_carriers(plan)
+    order = topological(made.tb_ptr, waits)
+    pairs = [_pairs(plan, made, order, in_place=mode) for mode in plan.modes]
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
-    ordered = happens_before(plan.tb_ptr, waits, order, a, b, plan.chunk)
+    ordered = happens_before(made.tb_ptr, waits, order, a, b, made.column(plan.chunk))
     if not ordered.all():
         i = int(np.flatnonzero(ordered == 0)[0])
         in_place = plan.modes[0 if i < len(pairs[0][0]) else 1]
         raise fail(
             "E304",
-            f"nothing orders {name(plan, int(a[i]))} and {name(plan, int(b[i]))}, which "
+            f"nothing orders {_named(plan, made, a[i])} and {_named(plan, made, b[i])}, which "
             f"touch the same memory {'in place' if in_place else 'out of place'}",
             help="the second must wait for the first",
         )
@@ -60,10 +60,17 @@ def _inputs_constant(plan: Plan) -> None:
         raise fail("E305", f"{name(plan, i)} writes the send buffer")
 
 
-def _pairs(plan: Plan, where: Locations, order: I4) -> tuple[I4, I4]:
-    """Pairs of primitives in different blocks that must be ordered, earlier first."""
+def _named(plan: Plan, made: Carriers, row: np.int32) -> str:
+    by = "what a proxy carries for " if row >= len(plan) else ""
+    return by + name(plan, made.primitive(int(row)))
+
+
+def _pairs(plan: Plan, made: Carriers, order: I4, *, in_place: bool) -> tuple[I4, I4]:
+    """Pairs of rows in different blocks that must be ordered, earlier first."""
+    where = locate_carried(plan, made, locate(plan, in_place=in_place))
     ptr, access = _accesses(order, where)
-    return _conflicts(ptr, access, plan.block_of())
+    block = np.repeat(np.arange(len(made.tb_ptr) - 1, dtype=np.int32), np.diff(made.tb_ptr))
+    return _conflicts(ptr, access, block)
 
 
 @njit

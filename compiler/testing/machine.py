@@ -3,12 +3,18 @@
 A call of `count` elements is cut into chunks, parts and micro-batches (`Cut`), stated again here;
 buffers end where a user's would. Memory remembers what was written: reading anything else is an
 error, and so is an element outside a buffer. `stepwise` says in which order turns come.
+
+What a thread block writes and raises in another memory domain it hands to a proxy, which carries it
+in the order of that block, some time later; it reads the bytes where the block has them when it
+carries them. So a plan that overwrites them before, or that takes them as arrived, goes wrong here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +22,7 @@ from numpy.typing import NDArray
 
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer
+from hccc.ir.primitives import Buffer, Transport
 from hccc.testing.reference import COMBINE, Data, average
 
 Address = tuple[int, int, int]  # (rank or queue, buffer, slot)
@@ -87,6 +93,7 @@ class Primitive:
 
     row: int
     rank: int
+    block: int
     channel: int
     sub: int
     src: list[Address]
@@ -117,6 +124,7 @@ class Machine:
     op: str
     flags: dict[tuple[int, int, int], int] = field(default_factory=dict)
     messages: dict[tuple[int, int, int], tuple[int, Data]] = field(default_factory=dict)
+    handed: dict[tuple[int, int], deque[Callable[[], None]]] = field(default_factory=dict)
 
     def blocked_by(self, t: Turn) -> str | None:
         """What a turn waits for, or None when it can run."""
@@ -144,13 +152,42 @@ class Machine:
         if p.final and self.op == "avg":
             total = average(total, self.plan.n_ranks)
         for a in p.dst:
-            self._write(a, t, total)
+            if not self._away(a, p.rank):
+                self._write(a, t, total)
+        if away := [a for a in p.dst if self._away(a, p.rank)]:
+            own = (a for a in p.dst if a[1] != Buffer.QUEUE and a[0] == p.rank)
+            source = next(own, p.src[0])
+            for a in away:
+                self._hand(p, partial(_copy, *self._place(source, t, n), *self._place(a, t, n)))
         for rank, flag in p.posts:
-            self.flags[rank, flag, p.channel] = t.m + 1
+            post = partial(self.flags.__setitem__, (rank, flag, p.channel), t.m + 1)
+            if self._away((rank, Buffer.SCRATCH, 0), p.rank):
+                self._hand(p, post)
+            else:
+                post()
         for operands, end, flags in ((p.src, q.src, q.credit_flag), (p.dst, q.dst, q.data_flag)):
             for a in _queued(operands):
                 counter = (int(end[a[0]]), int(flags[a[0]]), p.channel)
                 self.flags[counter] = self._number(a, t) + 1
+
+    def carry(self, block: int, channel: int) -> None:
+        """A proxy does the next thing that a thread block handed to it."""
+        self.handed[block, channel].popleft()()
+
+    def carry_all(self) -> None:
+        """Proxies do all that was handed to them."""
+        for key, items in self.handed.items():
+            while items:
+                self.carry(*key)
+
+    def _hand(self, p: Primitive, item: Callable[[], None]) -> None:
+        self.handed.setdefault((p.block, p.channel), deque()).append(item)
+
+    def _away(self, a: Address, rank: int) -> bool:
+        """Whether an address is memory of another domain than a rank's."""
+        domain = self.plan.memory_domain
+        mixed = self.plan.transport is Transport.MIXED and a[1] != Buffer.QUEUE
+        return mixed and bool(domain[a[0]] != domain[rank])
 
     def _flag(self, rank: int, flag: int, p: Primitive) -> int:
         return self.flags.get((rank, flag, p.channel), 0)
@@ -205,6 +242,11 @@ class Machine:
 
     def _dtype(self) -> Any:
         return next(iter(self.memory.values())).data.dtype
+
+
+def _copy(source: Cells, of: slice, target: Cells, to: slice) -> None:
+    target.data[to] = source.data[of]
+    target.written[to] = source.written[of]
 
 
 def _queued(operands: list[Address]) -> list[Address]:

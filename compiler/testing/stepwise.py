@@ -3,8 +3,8 @@
 What kernels do, in plain Python, for small plans. Every thread block of every channel runs the loop
 nest window → primitive → micro-batch; a primitive waits for its flags, for its messages and for
 free slots of the queues it sends through, combines as many elements of its sources as its chunk has
-there, writes its destinations, and raises its flags (`machine`). Which block advances next is drawn
-from a seed; a state in which none can is an error.
+there, writes its destinations, and raises its flags (`machine`). Which block or proxy advances next
+is drawn from a seed; a state in which none can is an error.
 
 Shares nothing with the proofs: memory is aliased by NumPy views, order comes from running, sizes
 are stated again.
@@ -15,12 +15,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Guard, Operands
+from hccc.ir.primitives import Guard, Operands, Transport
 from hccc.testing.machine import (
     Address,
     Cut,
@@ -41,6 +42,33 @@ class _Block:
     turns: Iterator[Turn]
     next: Turn | None
     priority: float = 0.0
+
+    def can_advance(self, machine: Machine) -> bool:
+        """Whether its next turn waits for nothing."""
+        return self.next is not None and not machine.blocked_by(self.next)
+
+    def advance(self, machine: Machine) -> None:
+        """Runs its next turn."""
+        assert self.next is not None
+        machine.execute(self.next)
+        self.next = next(self.turns, None)
+
+
+@dataclass(slots=True)
+class _Proxy:
+    """What carries for one thread block of a channel, and its priority."""
+
+    block: int
+    channel: int
+    priority: float
+
+    def can_advance(self, machine: Machine) -> bool:
+        """Whether anything is left to carry."""
+        return bool(machine.handed.get((self.block, self.channel)))
+
+    def advance(self, machine: Machine) -> None:
+        """Carries the next thing."""
+        machine.carry(self.block, self.channel)
 
 
 def execute(
@@ -123,13 +151,8 @@ def _run_until(
         chosen = next((b for b in waiting if b.next and not machine.blocked_by(b.next)), None)
         if chosen is None:
             raise Hang(_stuck(machine, waiting))
-        _advance(machine, chosen)
-
-
-def _advance(machine: Machine, block: _Block) -> None:
-    assert block.next is not None
-    machine.execute(block.next)
-    block.next = next(block.turns, None)
+        chosen.advance(machine)
+        machine.carry_all()
 
 
 def _small(
@@ -169,11 +192,13 @@ def _loop_nest(mine: list[Primitive], batches: int, window: int) -> Iterator[Tur
 
 def _primitives(plan: Plan, in_place: bool, channel: int) -> list[Primitive]:
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
+    block_of = plan.block_of().tolist()
     rank_of, moves = plan.rank_of().tolist(), (plan.guard != skipped).tolist()
     return [
         Primitive(
             row=i,
             rank=rank_of[i],
+            block=block_of[i],
             channel=channel,
             sub=int(plan.chunk[i]) % plan.collective.chunks_per_block,
             src=_addresses(plan.src, i),
@@ -199,24 +224,38 @@ def _posts(plan: Plan, i: int) -> list[tuple[int, int]]:
 
 
 def _interleave(machine: Machine, blocks: list[_Block], rng: random.Random) -> None:
-    """Always runs the free block of highest priority; priorities change at a drawn rate.
+    """Always runs the free block or proxy of highest priority; priorities change at a drawn rate.
 
-    A low rate starves some blocks for long, which finds what a fair order never shows.
+    A low rate starves some for long, which finds what a fair order never shows. A launch ends when
+    proxies have carried everything.
     """
     change = rng.choice([0.0, 0.05, 0.3, 1.0])
     for block in blocks:
         block.priority = rng.random()
-    left = sorted((b for b in blocks if b.next), key=lambda b: -b.priority)
-    while left:
-        chosen = next((b for b in left if b.next and not machine.blocked_by(b.next)), None)
+    busy: list[_Block | _Proxy] = [b for b in blocks if b.next]
+    busy += [_Proxy(*key, rng.random()) for key in _carried_for(machine.plan, machine.cut.channels)]
+    busy.sort(key=lambda b: -b.priority)
+    left = sum(isinstance(b, _Block) for b in busy)
+    while True:
+        chosen = next((b for b in busy if b.can_advance(machine)), None)
         if chosen is None:
-            raise Hang(_stuck(machine, left))
-        _advance(machine, chosen)
-        if chosen.next is None:
-            left.remove(chosen)
+            break
+        chosen.advance(machine)
+        if isinstance(chosen, _Block) and chosen.next is None:
+            busy.remove(chosen)
+            left -= 1
         elif rng.random() < change:
             chosen.priority = rng.random()
-            left.sort(key=lambda b: -b.priority)
+            busy.sort(key=lambda b: -b.priority)
+    if left:
+        raise Hang(_stuck(machine, [b for b in busy if isinstance(b, _Block)]))
+
+
+def _carried_for(plan: Plan, channels: int) -> list[tuple[int, int]]:
+    """The (thread block, channel) pairs that a proxy may have to carry for."""
+    if plan.transport is not Transport.MIXED:
+        return []
+    return list(product(range(len(plan.tb_ptr) - 1), range(channels)))
 
 
 def _stuck(machine: Machine, left: list[_Block]) -> str:

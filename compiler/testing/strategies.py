@@ -16,8 +16,8 @@ from hccc.driver import SCHEDULERS, compile_program
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
-from hccc.ir.transport import PURE
-from hccc.options import Options
+from hccc.ir.transport import CHOICES
+from hccc.options import NETWORKS, Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.testing.grow import Choose, grow
@@ -107,7 +107,8 @@ def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
         scheduler=st.sampled_from(list(SCHEDULERS)),
         allocator=st.sampled_from(list(ALLOCATORS)),
         fuse=st.sampled_from([*LEVELS, "auto"]),
-        transport=st.sampled_from(PURE),
+        transport=st.sampled_from(CHOICES),
+        network=st.sampled_from(NETWORKS),
         slots=st.sampled_from([1, 2, 8]),
         max_blocks=st.sampled_from([None, 1, 2]),
         verify_each=st.just(True),
