@@ -39,6 +39,7 @@ from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
 from hccc.passes.fuse import fuse
 from hccc.passes.hpds import hpds
+from hccc.passes.limit_window import limit_window
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
 from hccc.passes.place import place
@@ -92,6 +93,8 @@ PASSES = (
     # Thread blocks last: which primitives share one decides which waits are needed.
     Pass("allocate", "Lowering", lambda ir, s: allocate(ir, s.options.allocator, _blocks(ir, s))),
     Pass("sync", "Lowering", lambda ir, s: sync(ir, s.source, s.options.slots)),
+    # What blocks and waits came out as says which windows queues can carry.
+    Pass("limit_window", "Lowering", lambda ir, s: limit_window(ir)),
 )
 _SCHEDULE = next(i for i, p in enumerate(PASSES) if p.name == "schedule")
 
@@ -198,7 +201,7 @@ def _compile(
     assert isinstance(verified, Program)
     assert isinstance(tasks, Dag)
     scheduler, back = _scheduled(tasks, settings, hook)
-    plan, ordered = back["sync"], back["schedule"]
+    plan, ordered = back["limit_window"], back["schedule"]
     assert isinstance(plan, Plan)
     assert isinstance(ordered, Pipeline)
     proofs: tuple[Proof, ...] = (_verified(verified),)
@@ -232,7 +235,7 @@ def _scheduled(tasks: Dag, settings: Settings, hook: _Hook) -> tuple[str, dict[s
     from hccc.sim.choice import CLOSE, score  # the simulator takes its time to load
 
     def scored(irs: dict[str, Ir]) -> float:
-        plan = irs["sync"]
+        plan = irs["limit_window"]
         assert isinstance(plan, Plan)
         with hook.phase("Tuning"):
             return score(plan, tasks.topology)

@@ -26,6 +26,7 @@ OUTPUTS = (
 )  # fmt: skip
 PASSES = (
     "verify", "check_reachable", "depend", "schedule", "lower", "fuse", "place", "allocate", "sync",
+    "limit_window",
 )  # fmt: skip
 BEFORE_THE_PLAN = OUTPUTS[:3]  # of a program only; nothing about them needs a proof of the plan
 

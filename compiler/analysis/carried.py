@@ -45,8 +45,11 @@ class Carriers:
         n = len(self.row)
         own = np.arange(n, n + len(self.of), dtype=np.int32)
         rows = np.concatenate([row, own])
-        preds = np.concatenate([np.where(away, self.row[pred], pred), self.of])
-        return graph(rows, preds.astype(np.int32), n + len(self.of))
+        return graph(rows, np.concatenate([self.handed(pred, away), self.of]), n + len(self.of))
+
+    def handed(self, pred: I4, away: B1) -> I4:
+        """The rows that `pred` are, those `away` of their carriers."""
+        return np.where(away, self.row[pred], pred).astype(np.int32)
 
 
 def carriers(tb_ptr: I8, busy: B1) -> Carriers:

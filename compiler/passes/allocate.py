@@ -4,7 +4,7 @@ Connection-based (NCCL, MSCCL): one block for each set of peers a rank talks to 
 Stage-based (MSCCL's expert algorithms, ResCCL §2.1): one for each connection and stage.
 State-based (ResCCL §4.4, Eq. 7): connections of a rank whose active intervals never overlap
 share a block. The intervals come from `estimate`; because it is an estimate, the merged plan is
-estimated again and refused when it would take longer.
+estimated again and refused when it would take longer, or could not run with every window.
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.
 Stages have queues of their own: a queue's end is one block.
@@ -17,10 +17,11 @@ import numpy as np
 from hccc.analysis.connections import Connections, connections, split
 from hccc.analysis.estimate import F8, estimate
 from hccc.analysis.grouping import group
+from hccc.analysis.queue_classes import any_window
 from hccc.analysis.stages import stages
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
-from hccc.ir.primitives import Primitives
+from hccc.ir.primitives import Primitives, Transport
 from hccc.jit.compiled import njit
 from hccc.passes.requeue import requeue
 
@@ -38,6 +39,8 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
     if allocator == "stage" and len(p):
         stage = _stage(p, connected)
         connected, p = split(p, connected, stage), requeue(p, stage)
+    if p.transport is Transport.MIXED:  # where merged primitives of two connections share a queue
+        p = requeue(p, connected.of)
     block: I4 = np.arange(len(connected.rank), dtype=np.int32)
     if allocator == "state" and len(p):
         block = _state_based(p, connected)
@@ -87,7 +90,8 @@ def _state_based(p: Primitives, connected: Connections) -> I4:
     ptr, rows = group(connected.of, len(connected.rank))
     block = _merge(connected.rank, ptr, rows, apart.start, apart.end, TOUCH * apart.makespan)
     merged = estimate(p, block[connected.of])
-    if merged.makespan > SLACK * apart.makespan:
+    slower = merged.makespan > SLACK * apart.makespan
+    if slower or (p.transport is Transport.MIXED and not any_window(p, block[connected.of])):
         return np.arange(len(connected.rank), dtype=np.int32)
     return block
 

@@ -16,12 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from hccc.analysis.clocks import topological
-from hccc.analysis.grouping import graph
-from hccc.ir.arrays import B1, I4, I8, places_among, starts
+from hccc.ir.arrays import B1, I8, places_among, starts
 from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
 from hccc.passes.contract import contract, writers
 from hccc.passes.fuse import MAX_OPERANDS, chains
+from hccc.passes.queue_order import queue_order, used_twice
 from hccc.passes.reorder import reorder
 
 
@@ -30,18 +29,11 @@ def relay(p: Primitives) -> Primitives:
     if p.transport is not Transport.STAGED or not len(p):
         return p
     reduced = chains(p)
-    if _twice(reduced.src):
+    if used_twice(reduced.src):
         reduced = p
     merged = _only_read(_sent_on(reduced))
-    order = _order(merged)
+    order = queue_order(merged)
     return p if len(order) < len(merged) else reorder(merged, order)
-
-
-def _twice(o: Operands) -> bool:
-    """Whether a primitive uses one queue twice: a queue's end serves one message at a time."""
-    queue = o.buffer == Buffer.QUEUE
-    pairs = o.owner()[queue].astype(np.int64) << 32 | o.rank[queue].astype(np.int64)
-    return len(np.unique(pairs)) < len(pairs)
 
 
 def _sends(p: Primitives) -> B1:
@@ -85,19 +77,3 @@ def _only_read(p: Primitives) -> Primitives:
     ptr = starts(keep)[p.dst.ptr]
     d = p.dst
     return replace(p, dst=Operands(ptr, d.rank[keep], d.buffer[keep], d.slot[keep]))
-
-
-def _order(p: Primitives) -> I4:
-    """An order of the primitives in which dependencies and the messages at both ends of every
-    queue come in order; shorter than `p` where there is none."""
-    rows, preds = [p.deps.owner()], [p.deps.index]
-    for operands in (p.src, p.dst):
-        queue = operands.buffer == Buffer.QUEUE
-        row = operands.owner()[queue]
-        by_index = np.lexsort((operands.slot[queue], operands.rank[queue]))
-        row, number = row[by_index], operands.rank[queue][by_index]
-        same = (number[1:] == number[:-1]) & (row[1:] != row[:-1])
-        rows.append(row[1:][same])
-        preds.append(row[:-1][same])
-    edges = graph(np.concatenate(rows), np.concatenate(preds), len(p))
-    return topological(np.arange(len(p) + 1, dtype=np.int64), edges)

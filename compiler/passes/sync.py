@@ -100,18 +100,24 @@ def _edges(p: Primitives, order: _Order) -> Csr:
 
 def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
     """The edges that need a flag: (consumer, producer) in plan rows, sorted by consumer."""
+    domain = memory_domain(p)
+    at = domain[p.owner[order.row]]
+    puts = np.zeros(len(p), np.bool_)  # who has a proxy write
+    puts[order.of[p.dst.owner()[network_puts(p.dst, p.owner, domain)]]] = True
     consumer, producer = edges.owner(), edges.index
-    queued = _queued(p, order, consumer, producer)
-    away, busy = _carried(p, order, consumer, producer, queued)
-    made = carriers(order.tb_ptr, busy)
-    edges = made.edges(consumer, producer, away)
-    run = topological(made.tb_ptr, edges)
-    if len(run) != len(edges):
-        raise InternalError("the thread blocks' order and the dependencies form a cycle")
-    keep = (implied_edges(made.tb_ptr, edges, run) == 0) & (edges.owner() < len(p))
-    consumer, producer = edges.owner()[keep], made.column(np.arange(len(p)))[edges.index[keep]]
-    waits = ~_queued(p, order, consumer, producer)
-    return consumer[waits], producer[waits]
+    sent = _queued(p, order, consumer, producer)
+    queues = consumer[sent], producer[sent]
+    away = at[consumer] != at[producer]
+    wanted = ~sent | (away & puts[producer])  # a message does not say that a put has arrived
+    consumer, producer, away = consumer[wanted], producer[wanted], away[wanted]
+    # A flag from another domain says more than that its producer is done, but that is all that
+    # matters of a producer without puts: what implies it need not imply all that the flag says.
+    keep = _kept(order, puts, (consumer, producer), away & puts[producer], queues)
+    consumer, producer, away = consumer[keep], producer[keep], away[keep]
+    if away.any():
+        keep = _kept(order, puts, (consumer, producer), away, queues)
+        consumer, producer = consumer[keep], producer[keep]
+    return consumer, producer
 
 
 def _queued(p: Primitives, order: _Order, consumer: I4, producer: I4) -> B1:
@@ -124,15 +130,26 @@ def _queued(p: Primitives, order: _Order, consumer: I4, producer: I4) -> B1:
     return np.isin(consumer.astype(np.int64) * len(p) + producer, joined)
 
 
-def _carried(p: Primitives, order: _Order, consumer: I4, producer: I4, queued: B1) -> tuple[B1, B1]:
-    """Which edges go through a proxy, b1[edges], and which primitives hand one something, b1[n]."""
-    domain = memory_domain(p)
-    at = domain[p.owner[order.row]]
-    away = (at[consumer] != at[producer]) & ~queued
-    busy = np.zeros(len(p), np.bool_)
+def _kept(order: _Order, puts: B1, edges: tuple[I4, I4], away: B1, queues: tuple[I4, I4]) -> B1:
+    """Which (consumer, producer) edges the others, program order and queues do not imply.
+
+    away: which of them come from the producer's proxy; puts: b1[n], who else hands one something.
+    """
+    consumer, producer = edges
+    busy = puts.copy()
     busy[producer[away]] = True
-    busy[order.of[p.dst.owner()[network_puts(p.dst, p.owner, domain)]]] = True
-    return away, busy
+    made = carriers(order.tb_ptr, busy)
+    joined = np.concatenate([away, np.zeros(len(queues[0]), np.bool_)])
+    row, pred = (np.concatenate(pair) for pair in zip(edges, queues, strict=True))
+    waits = made.edges(row, pred, joined)
+    run = topological(made.tb_ptr, waits)
+    if len(run) != len(waits):
+        raise InternalError("the thread blocks' order and the dependencies form a cycle")
+    implied = implied_edges(made.tb_ptr, waits, run)
+    key = waits.owner().astype(np.int64) * len(waits) + waits.index
+    mine = consumer.astype(np.int64) * len(waits) + made.handed(producer, away)
+    kept: B1 = implied[np.searchsorted(key, mine)] == 0
+    return kept
 
 
 def _distance(p: Primitives, here: I4, there: I4) -> I8:

@@ -1,22 +1,20 @@
 """deadlock: a Plan never hangs, for every window and message size (kernel-protocol §5).
 
 Direct: waits are on monotone facts, so a Plan hangs exactly when program order and waits form a
-cycle. Staged: a send and its receive are one node; if that contracted graph is acyclic and both
-ends of every queue serve it in the same order, one slot is enough for any message.
+cycle. With queues, a send and its receive are one node; if that contracted graph is acyclic and
+both ends of every queue serve it in the same order, one slot is enough for any message.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hccc.analysis.clocks import topological
 from hccc.analysis.execution_order import execution_order
-from hccc.analysis.grouping import root_of
-from hccc.analysis.waits import by_queue, enforced, messages, name
+from hccc.analysis.queue_classes import stuck_for_long
+from hccc.analysis.waits import enforced, messages, name
 from hccc.diagnostics import UserError, fail
-from hccc.ir.arrays import I4, Csr, csr_from_pairs
+from hccc.ir.arrays import I4, Csr
 from hccc.ir.plan import Plan
-from hccc.jit.compiled import njit
 from hccc.proofs.fifo import passes
 from hccc.proofs.proof import Proof
 
@@ -39,7 +37,7 @@ def deadlock(plan: Plan) -> Proof:
         if plan.max_window == 1:
             _one_tile(plan, waits)
         else:
-            _contracted(plan, waits)
+            _every_window(plan, waits)
     detail: dict[str, int | str] = {
         "primitives": len(plan),
         "thread blocks per channel": len(plan.tb_ptr) - 1,
@@ -95,41 +93,17 @@ def _one_tile(plan: Plan, waits: Csr) -> None:
         )
 
 
-@njit
-def _groups(n: int, a: I4, b: I4) -> I4:
-    """The first member of everyone's group, a[k] and b[k] being in one group: union-find."""
-    root = np.arange(n).astype(np.int32)
-    for k in range(len(a)):
-        x, y = root_of(root, a[k]), root_of(root, b[k])
-        root[max(x, y)] = min(x, y)
-    for i in range(n):
-        root[i] = root_of(root, i)
-    return root
+def _every_window(plan: Plan, waits: Csr) -> None:
+    """Kahn's algorithm on the classes of primitives that messages join (`queue_classes`).
 
-
-def _contracted(plan: Plan, waits: Csr) -> None:
-    """Kahn's algorithm on tasks: sends merged with their receives, and through a primitive that
-    takes a message and sends it on, with the next ones.
-
-    A wait inside such a group is met one micro-batch at a time. Program order inside one is a
-    circle: the block would first run all micro-batches of the group's one end.
+    A wait inside a class is met one micro-batch at a time. Program order inside one is a circle:
+    the block would first run all micro-batches of the class's one end. With few enough
+    micro-batches a window, queues have room for all its messages, and there is no circle.
     """
-    receiver, partner = by_queue(plan)
-    node = _groups(len(plan), receiver, partner)
-    after = np.setdiff1d(np.arange(1, len(plan)), plan.tb_ptr[:-1])
-    row, pred = node[waits.owner()], node[waits.index]
-    apart = row != pred
-    graph = csr_from_pairs(
-        np.concatenate([row[apart], node[after]]),
-        np.concatenate([pred[apart], node[after - 1]]),
-        len(plan),
-    )
-    single = np.arange(len(plan) + 1, dtype=np.int64)
-    reached = topological(single, graph)
-    if len(reached) == len(plan):
-        return
-    stuck = np.setdiff1d(np.arange(len(plan)), reached)
+    stuck = stuck_for_long(plan, waits)
     longest = int(plan.queues.length.max())
+    if not len(stuck) or 0 < plan.max_window * longest <= plan.queue_slots:
+        return
     raise fail(
         "E303",
         f"with {plan.queue_slots} slots a queue this plan hangs for long messages: "
