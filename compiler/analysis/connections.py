@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I4
-from hccc.ir.primitives import Buffer, Operands, Primitives
+from hccc.ir.primitives import (
+    Buffer,
+    Operands,
+    Primitives,
+    Transport,
+    memory_domain,
+    network_puts,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,9 +37,13 @@ def connections(p: Primitives) -> Connections:
     """The connections of `p`. O(n log n).
 
     Local copies touch no peer; they join the connection with the fewest primitives of their rank.
+    What adds a value that a proxy brought is on a connection from the rank that sent it.
     """
     away = _peers(p, p.src, 1) + _peers(p, p.dst, 2)
     local = away == 0
+    if p.transport is Transport.MIXED and local.any():
+        away[local] = _brought(p)[local]
+        local = away == 0
     return _adopt_local(_numbered(p.owner, away), local)
 
 
@@ -70,6 +81,24 @@ def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int6
     total = np.zeros(len(p), np.int64)
     np.add.at(total, row[other], mixed * np.int64(-4658895280553007687))
     return total
+
+
+def _brought(p: Primitives) -> NDArray[np.int64]:
+    """For each primitive, a number below 0 of a rank whose network put into scratch memory it
+    reads, 0 for none: i8[n]."""
+    scratch = (p.dst.buffer == Buffer.SCRATCH) & network_puts(p.dst, p.owner, memory_domain(p))
+    place = p.dst.rank[scratch].astype(np.int64) << 32 | p.dst.slot[scratch]
+    known, first = np.unique(place, return_index=True)
+    sender = p.owner[p.dst.owner()[scratch]][first]
+    row = p.src.owner()
+    own = np.flatnonzero((p.src.buffer == Buffer.SCRATCH) & (p.src.rank == p.owner[row]))
+    key = p.src.rank[own].astype(np.int64) << 32 | p.src.slot[own]
+    at = np.searchsorted(known, key)
+    hit = at < len(known)
+    hit[hit] = known[at[hit]] == key[hit]
+    found = np.zeros(len(p), np.int64)
+    found[row[own[hit]]] = -1 - sender[at[hit]].astype(np.int64)
+    return found
 
 
 def _adopt_local(connected: Connections, local: B1) -> Connections:

@@ -10,6 +10,7 @@ Time is the topology's: µs, or without a cluster one intra-node chunk transfer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,7 @@ from hccc.ir.primitives import Primitives, crossing
 from hccc.jit.compiled import njit
 from hccc.network.routes import cost, resources
 
+NEAR = 1.05  # of candidates this close in time, the one with the least memory traffic wins
 MICRO_BATCHES = 16  # enough for the steady state to outweigh the fill
 F8 = NDArray[np.float64]
 
@@ -92,6 +94,19 @@ def link_time(p: Primitives, batches: int = MICRO_BATCHES) -> float:
     return float(load.max(initial=0.0))
 
 
-def time_apart(p: Primitives) -> float:
-    """How long `p` takes with a thread block for each connection, and the busiest link at least."""
-    return max(link_time(p), estimate(p, connections(p).of).makespan)
+def least_traffic(candidates: Sequence[Primitives]) -> Primitives:
+    """The candidate with the least memory traffic among the nearly fastest, each with a thread
+    block for each connection. They move the same bytes over the same links."""
+    links = link_time(candidates[0])
+    traffic = [len(p.src.rank) + len(p.dst.rank) for p in candidates]
+
+    def time(p: Primitives) -> float:
+        return max(links, estimate(p, connections(p).of).makespan)
+
+    least = candidates[int(np.argmin(traffic))]
+    lasts = time(least)
+    if lasts <= NEAR * links:  # nothing can be faster than the links
+        return least
+    times = [lasts if p is least else time(p) for p in candidates]
+    near = [i for i, t in enumerate(times) if t <= NEAR * min(times)]
+    return candidates[min(near, key=lambda i: (traffic[i], i))]

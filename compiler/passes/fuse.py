@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.connections import connections
-from hccc.analysis.estimate import estimate, link_time
+from hccc.analysis.estimate import least_traffic
 from hccc.analysis.grouping import transpose
 from hccc.analysis.queue_classes import any_window
 from hccc.ir.arrays import I4, I8, U1
@@ -33,7 +33,6 @@ from hccc.passes.queue_order import reordered, used_twice
 
 MAX_OPERANDS = 16  # sources or destinations of one primitive: what bodies keep in registers
 LEVELS = ("none", "reduce", "full")
-NEAR = 1.05  # among levels this close in time, the one with the least memory traffic wins
 B1 = NDArray[np.bool_]
 
 
@@ -41,7 +40,7 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
     """`p` with merges up to `level`: "none", "reduce" (a), "full" (a, b, c), or "auto".
 
     "auto" estimates all three with a thread block per connection and takes the one with the
-    least memory traffic among those within `NEAR` of the fastest.
+    least memory traffic among those about as fast as the fastest (`least_traffic`).
     Staged primitives are returned as they are: ResCCL and MSCCL run them one by one, and a
     queue's two ends must keep their message order. O(primitives + dependencies), plus sorts.
     """
@@ -53,7 +52,7 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
     if level == "reduce":
         return chained
     full = _results(_multi_puts(chained))
-    return full if level == "full" else _best([p, chained, full])
+    return full if level == "full" else least_traffic([p, chained, full])
 
 
 def _mixed(p: Primitives, level: str) -> Primitives:
@@ -64,7 +63,7 @@ def _mixed(p: Primitives, level: str) -> Primitives:
         return merged or memory
     reduced = reordered(_merged(p, "reduce", messages=True))
     some = [q for q in (reduced, merged) if q and any_window(q, connections(q).of)]
-    return _best([p, _merged(p, "reduce", messages=False), memory, *some])
+    return least_traffic([p, _merged(p, "reduce", messages=False), memory, *some])
 
 
 def _merged(p: Primitives, level: str, *, messages: bool) -> Primitives:
@@ -91,23 +90,6 @@ def _from_queue(p: Primitives) -> B1:
     """Which primitives have nothing but a message as a source: b1[n]."""
     only: B1 = (p.src.counts() == 1) & (p.src.buffer[p.src.ptr[:-1]] == Buffer.QUEUE)
     return only
-
-
-def _best(candidates: list[Primitives]) -> Primitives:
-    """The candidate with the least traffic among the nearly fastest."""
-    links = link_time(candidates[0])  # fusing moves no byte to another link
-    traffic = [len(p.src.rank) + len(p.dst.rank) for p in candidates]
-
-    def time(p: Primitives) -> float:
-        return max(links, estimate(p, connections(p).of).makespan)
-
-    least = candidates[int(np.argmin(traffic))]
-    lasts = time(least)
-    if lasts <= NEAR * links:  # nothing can be faster than the links
-        return least
-    times = [lasts if p is least else time(p) for p in candidates]
-    near = [i for i, t in enumerate(times) if t <= NEAR * min(times)]
-    return candidates[min(near, key=lambda i: (traffic[i], i))]
 
 
 @njit

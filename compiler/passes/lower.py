@@ -11,13 +11,13 @@ A direct plan is all memory, a staged one all slots; in a mixed one memory domai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hccc.analysis.contributions import CHUNK, DST, OP, SRC, columns, completing
-from hccc.analysis.estimate import time_apart
+from hccc.analysis.estimate import least_traffic
 from hccc.analysis.grouping import graph
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, places_among, starts
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
@@ -49,11 +49,11 @@ def lower(
     pipeline: Pipeline,
     transport: Transport = Transport.DIRECT,
     network: str = "slots",
-    time: Callable[[Primitives], float] = time_apart,
+    choose: Callable[[Sequence[Primitives]], Primitives] = least_traffic,
 ) -> Primitives:
     """The primitives of `pipeline` in its order. O(tasks + dependencies).
 
-    network: of `NETWORK`, or "auto": the one that takes less `time`. A copy whose source or
+    network: of `NETWORK`, or "auto": what `choose` takes of them. A copy whose source or
     destination changes later stays with slots, since nothing tells its source's rank that the proxy
     has read it.
     """
@@ -61,7 +61,7 @@ def lower(
     transport = chosen(dag, transport)
     if network == "auto":
         ways = NETWORK if transport is Transport.MIXED else NETWORK[:1]
-        return min((lower(pipeline, transport, way) for way in ways), key=time)
+        return choose([lower(pipeline, transport, way) for way in ways])
     table = columns(dag.program)[order]
     preds = _renumber(dag.preds, order)
     how = _crossings(dag, table, preds, transport, network)

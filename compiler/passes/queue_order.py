@@ -5,12 +5,15 @@ Who merges primitives moves messages, and each end of a queue serves them in the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hccc.analysis.clocks import topological
 from hccc.analysis.grouping import graph
 from hccc.analysis.queue_classes import Edges, classes, exchanged, in_order
-from hccc.ir.arrays import I4, Csr
+from hccc.analysis.waits import messages
+from hccc.ir.arrays import I4, Csr, places_among
 from hccc.ir.primitives import Buffer, Operands, Primitives
 from hccc.passes.reorder import reorder
 
@@ -33,21 +36,35 @@ def reordered(p: Primitives) -> Primitives | None:
     is enough for a window of one micro-batch, whatever the thread blocks. None where there is none.
 
     Where classes (`queue_classes`) have an order, each class is in one piece, so that every window
-    works with thread blocks that have one member of a class each. O(n log n).
+    works with thread blocks that have one member of a class each, and messages are numbered in
+    that order. O(n log n).
     """
-    edges = _edges(p, [*_at_ends(p), _credits(p)])
-    order = _sorted(edges)
-    if len(order) < len(p):
-        return None
-    position = np.empty(len(p), np.int32)
-    position[order] = np.arange(len(p), dtype=np.int32)
-    node, none = classes(len(p), *exchanged(p)), np.zeros(0, np.int32)
-    by_class = in_order(node, (edges.owner(), edges.index), (none, none))
-    if len(by_class) == len(p):
-        rank = np.empty(len(p), np.int32)
-        rank[by_class] = np.arange(len(p), dtype=np.int32)
-        order = np.lexsort((position, rank[node])).astype(np.int32)
-    return reorder(p, order)
+    node, row = classes(len(p), *exchanged(p)), np.arange(len(p))
+    last, rank = np.zeros(len(p), np.int64), np.zeros(len(p), np.int64)
+    np.maximum.at(last, node, row)
+    none = np.zeros(0, np.int32)
+    by_class = in_order(node, (p.deps.owner(), p.deps.index), (none, none))
+    rank[by_class] = np.arange(len(by_class))
+    for key in (last, rank) if len(by_class) == len(p) else ():
+        ordered = _renumbered(reorder(p, np.lexsort((row, key[node])).astype(np.int32)))
+        edges = _edges(ordered, [*_at_ends(ordered), _credits(ordered)])
+        if (edges.index < edges.owner()).all():
+            return ordered
+    order = _sorted(_edges(p, [*_at_ends(p), _credits(p)]))
+    return reorder(p, order) if len(order) == len(p) else None
+
+
+def _renumbered(p: Primitives) -> Primitives:
+    """`p` with every queue's messages numbered in the order in which they are sent."""
+    (sent, sender), (taken, _) = messages(p.dst), messages(p.src)
+    by_sender = np.lexsort((sender, sent >> 32))
+    index = np.empty(len(sent), np.int32)
+    index[by_sender] = places_among(sent[by_sender] >> 32)
+    known = np.argsort(sent)
+    src, dst = p.src.slot.copy(), p.dst.slot.copy()
+    dst[p.dst.buffer == Buffer.QUEUE] = index
+    src[p.src.buffer == Buffer.QUEUE] = index[known][np.searchsorted(sent[known], taken)]
+    return replace(p, src=replace(p.src, slot=src), dst=replace(p.dst, slot=dst))
 
 
 def _at_ends(p: Primitives) -> tuple[Edges, Edges]:

@@ -18,10 +18,10 @@ from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph
 from hccc.analysis.waits import messages
 from hccc.diagnostics import InternalError
-from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, places_among, places_of, starts
+from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, entries, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Primitives, Queues, memory_domain, network_puts
+from hccc.ir.primitives import Buffer, Primitives, Queues, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
 
 
@@ -108,7 +108,9 @@ def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
     sent = _queued(p, order, consumer, producer)
     queues = consumer[sent], producer[sent]
     away = at[consumer] != at[producer]
-    wanted = ~sent | (away & puts[producer])  # a message does not say that a put has arrived
+    wanted, both = ~sent, np.flatnonzero(sent & away & puts[producer])
+    if len(both):  # a message does not say that a put has arrived
+        wanted[both] = _met(p, order.row[consumer[both]], order.row[producer[both]])
     consumer, producer, away = consumer[wanted], producer[wanted], away[wanted]
     # A flag from another domain says more than that its producer is done, but that is all that
     # matters of a producer without puts: what implies it need not imply all that the flag says.
@@ -118,6 +120,22 @@ def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
         keep = _kept(order, puts, (consumer, producer), away, queues)
         consumer, producer = consumer[keep], producer[keep]
     return consumer, producer
+
+
+def _met(p: Primitives, consumer: I8, producer: I8) -> B1:
+    """Whether each consumer reads or writes memory that its producer writes: b1[edges]."""
+    places = []
+    for operands, rows in ((p.dst, producer), (p.src, consumer), (p.dst, consumer)):
+        ptr, pick = entries(operands.ptr, rows)
+        memory = operands.buffer[pick] != Buffer.QUEUE
+        edge = np.repeat(np.arange(len(rows)), np.diff(ptr))
+        columns = edge, operands.rank[pick], operands.buffer[pick], operands.slot[pick]
+        places.append(np.stack(columns, 1).astype(np.int64)[memory])
+    _, number = np.unique(np.concatenate(places), axis=0, return_inverse=True)
+    written, *touched = np.split(number.ravel(), np.cumsum([len(x) for x in places])[:-1])
+    met = np.zeros(len(consumer), np.bool_)
+    met[places[0][np.isin(written, np.concatenate(touched)), 0]] = True
+    return met
 
 
 def _queued(p: Primitives, order: _Order, consumer: I4, producer: I4) -> B1:
