@@ -1,5 +1,15 @@
-// port_hip.h: AMD, for clang -x hip with or without HIP's headers. Uses compiler builtins only.
+// port_hip.h: AMD, for clang -x hip. Kernels use compiler builtins only, no device library.
+//
+// The API's header alone is included, where there is one: clang wants its declarations before a
+// kernel. hip_runtime.h would bring a device library that must fit the compiler.
 #pragma once
+
+#if !defined(__HIPCC_RTC__)
+#if __has_include(<hip/hip_runtime_api.h>)
+#include <hip/hip_runtime_api.h>
+#define HCCC_HIP_API
+#endif
+#endif
 
 #define HCCC_FN static inline __attribute__((device, always_inline))
 #define HCCC_METHOD inline __attribute__((device, always_inline))
@@ -10,34 +20,66 @@
 
 #if HCCC_SYSTEM_SCOPE
 #define HCCC_SCOPE __HIP_MEMORY_SCOPE_SYSTEM
+#define HCCC_FENCE_SCOPE ""
 #else
 #define HCCC_SCOPE __HIP_MEMORY_SCOPE_AGENT
+#define HCCC_FENCE_SCOPE "agent"
+#endif
+
+// The counters of outstanding loads and stores; on gfx9 they are one.
+#if defined(__GFX10__) || defined(__GFX11__)
+#define HCCC_WAIT_FOR_MEMORY "s_waitcnt vmcnt(0)\n\ts_waitcnt_vscnt null, 0x0"
+#elif defined(__GFX12__)
+#define HCCC_WAIT_FOR_MEMORY "s_wait_loadcnt 0x0\n\ts_wait_storecnt 0x0"
+#else
+#define HCCC_WAIT_FOR_MEMORY "s_waitcnt vmcnt(0)"
 #endif
 
 HCCC_FN int hccc_thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 
-HCCC_FN void hccc_barrier() {
+// Waits until memory has what this wavefront stored, and caches have done what it asked for. No
+// fence says that: one of workgroup scope need not wait, and clang's wider ones do not wait for
+// the write-back that they begin.
+HCCC_FN void hccc_drain() { asm volatile(HCCC_WAIT_FOR_MEMORY ::: "memory"); }
+
+// The block meets; shared memory only.
+HCCC_FN void hccc_barrier_shared() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
-// Needs the second barrier: without it a fast thread's next vote could overtake a slow reader.
+// After it any one thread may release what all of them stored.
+HCCC_FN void hccc_barrier() {
+  hccc_drain();
+  hccc_barrier_shared();
+}
+
+// Needs the last barrier: without it a fast thread's next vote could overtake a slow reader.
+// After the first no thread touches other memory than the vote.
 HCCC_FN bool hccc_barrier_any(bool c) {
   static HCCC_SHARED unsigned any;
   if (hccc_thread() == 0) any = 0;
   hccc_barrier();
   if (c) any = 1;
-  hccc_barrier();
+  hccc_barrier_shared();
   const bool result = any != 0;
-  hccc_barrier();
+  hccc_barrier_shared();
   return result;
 }
 
 HCCC_FN void hccc_pause() { __builtin_amdgcn_s_sleep(1); }
 
 // Ticks of the constant-rate counter; the host asks the driver for its rate.
-HCCC_FN unsigned long long hccc_clock() { return __builtin_readsteadycounter(); }
+HCCC_FN unsigned long long hccc_clock() {
+#if __has_builtin(__builtin_readsteadycounter)  // clang 19
+  return __builtin_readsteadycounter();
+#elif defined(__GFX11__) || defined(__GFX12__)
+  return __builtin_amdgcn_s_sendmsg_rtnl(0x83);  // MSG_RTN_GET_REALTIME
+#else
+  return __builtin_amdgcn_s_memrealtime();
+#endif
+}
 
 HCCC_FN unsigned hccc_ld_relaxed(const unsigned* flag) {
   return __hip_atomic_load(flag, __ATOMIC_RELAXED, HCCC_SCOPE);
@@ -52,7 +94,9 @@ HCCC_FN void hccc_st_relaxed(unsigned* flag, unsigned value) {
 }
 
 HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
-  __hip_atomic_store(flag, value, __ATOMIC_RELEASE, HCCC_SCOPE);
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, HCCC_FENCE_SCOPE);
+  hccc_drain();
+  hccc_st_relaxed(flag, value);
 }
 
 HCCC_FN unsigned hccc_count(unsigned* counter) {

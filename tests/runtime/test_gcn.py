@@ -1,0 +1,130 @@
+"""The order of stores, barriers and flags in kernels for AMD: both laws of tests/gcn.py hold."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hccc import driver
+from hccc.emit.kernels import source
+from hccc.ir.primitives import Transport
+from hccc.options import Options
+from tests import gcn
+from tests.marks import slow
+from tests.runtime.handwritten import INCLUDE
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.rccl"))
+QUICK = {"sendrecv", "ring_allreduce"}  # a copy, a reduction
+ARCHITECTURES = ["gfx90a", "gfx942"]
+DTYPES = ["float32", "bfloat16"]
+CLANG = next(filter(None, map(shutil.which, ("clang++-19", "clang++-20"))), None)
+
+needs_clang = pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
+
+HEAD = """
+	.type	k,@function
+k:
+	{code}
+.Lfunc_end0:
+	.amdhsa_kernel k
+"""
+STORE = "global_store_dword v[0:1], v2, off"
+WAIT = "s_waitcnt vmcnt(0)"
+
+
+def scanned(*code: str) -> list[str]:
+    """What the faults of a kernel with this code have outstanding, and at what."""
+    (f,) = gcn.functions(HEAD.format(code="\n\t".join(code)))
+    return [f"{fault.outstanding} at {fault.name}" for fault in gcn.faults(f)]
+
+
+def test_a_store_before_a_barrier_is_waited_for() -> None:
+    assert scanned(STORE, WAIT, "s_barrier", "s_endpgm") == []
+    for wait in ("s_nop 0", "s_waitcnt lgkmcnt(0)", "s_waitcnt vmcnt(1)"):
+        assert scanned(STORE, wait, "s_barrier", "s_endpgm") == ["a store at s_barrier"]
+
+
+def test_a_write_back_before_a_store_is_waited_for() -> None:
+    assert scanned("buffer_wbl2", WAIT, STORE, "s_endpgm") == []
+    assert scanned("buffer_wbl2", STORE, "s_endpgm") == [
+        "a write-back at global_store_dword",
+    ]
+
+
+def test_every_path_is_followed() -> None:
+    skipped = [STORE, "s_cbranch_execz .LBB0_1", WAIT, ".LBB0_1:", "s_barrier", "s_endpgm"]
+    assert scanned(*skipped) == ["a store at s_barrier"]
+    around = [".LBB0_1:", "s_barrier", STORE, "s_cbranch_scc1 .LBB0_1", "s_endpgm"]
+    assert scanned(*around) == ["a store at s_barrier"]
+    behind = [STORE, "s_branch .LBB0_1", "s_barrier", ".LBB0_1:", "s_endpgm"]
+    assert scanned(*behind) == []
+
+
+def test_a_called_function_may_leave_anything() -> None:
+    call = "s_swappc_b64 s[30:31], s[4:5]"
+    (said,) = scanned(call, "s_barrier", "s_endpgm")
+    assert said == "a store, a write-back, an invalidation at s_barrier"
+    assert scanned(call, WAIT, "s_barrier", "s_endpgm") == []
+
+
+def test_a_jump_to_nowhere_known_is_refused() -> None:
+    with pytest.raises(ValueError, match="where does s_setpc_b64"):
+        scanned("s_setpc_b64 s[4:5]")
+
+
+def assembly(kernel: Path, arch: str, *options: str) -> list[gcn.Function]:
+    """The functions of a kernel's code."""
+    target = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib"]
+    flags = ["-nogpuinc", "-O3", "-std=c++17", "-S", f"-I{INCLUDE}", *options]
+    command = [str(CLANG), *target, *flags, "-o", "-", str(kernel)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(gcn.functions(done.stdout))
+
+
+def kernel_of(name: str, transport: Transport, place: Path) -> Path:
+    """An example's HIP source."""
+    plan = driver.compile_file(FOLDER / f"{name}.rccl", Options(transport=transport)).plan
+    path = place / f"{name}.hip"
+    path.write_text(source.hip(plan))
+    return path
+
+
+def check(found: list[gcn.Function]) -> None:
+    """There is something to check, and no fault."""
+    for wanted in ("s_barrier", "buffer_wbl2"):
+        assert sum(f.count(wanted) for f in found) >= 3, wanted
+    faults = [fault for f in found for fault in gcn.faults(f)]
+    assert not faults, "\n".join(map(str, faults))
+
+
+Case = tuple[str, Transport, str]
+CASES = [
+    (name, transport, dtype) for name in EXAMPLES for transport in Transport for dtype in DTYPES
+]
+
+
+@needs_clang
+@pytest.mark.parametrize(
+    "case",
+    [case if case[0] in QUICK and case[2] == "float32" else slow(case) for case in CASES],
+    ids=lambda case: f"{case[0]}-{case[1].name.lower()}-{case[2]}",
+)
+def test_emitted_kernels_keep_the_order(case: Case, tmp_path: Path) -> None:
+    name, transport, dtype = case
+    path = kernel_of(name, transport, tmp_path)
+    for arch in ARCHITECTURES:
+        check(assembly(path, arch, f"-DHCCC_DTYPE={dtype}"))
+
+
+@needs_clang
+@pytest.mark.parametrize("inline", [0, 1])
+def test_one_device_keeps_the_order(inline: int, tmp_path: Path) -> None:
+    path = kernel_of("ring_allreduce", Transport.DIRECT, tmp_path)
+    path.write_text(path.read_text().replace("#define HCCC_INLINE ", "#define INLINE_WAS "))
+    options = ["-DHCCC_SYSTEM_SCOPE=0", f"-DHCCC_INLINE={inline}"]
+    check(assembly(path, "gfx942", *options))
