@@ -28,7 +28,7 @@ BEGINS = (
 )
 CALLS = {"s_swappc_b64", "s_call_b64"}
 ENDS = {"s_endpgm", "s_trap"}
-RETURN = "s_setpc_b64"
+RETURN_ADDRESS = "s[30:31]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,22 @@ def functions(text: str) -> Iterator[Function]:
             code.append(Instruction(number, what, operands.strip()))
 
 
+def far_target(f: Function, at: int) -> int:
+    """Where a jump through registers leads that the two instructions before it have computed."""
+    distance = re.search(r"\((\S+)-\.Lpost_getpc\d+\)", f.code[max(at - 1, 0)].operands)
+    if not distance:
+        i = f.code[at]
+        raise ValueError(f"{f.name}:{i.line}: where does {i.name} {i.operands} lead?")
+    return f.labels[distance[1]]
+
+
 def successors(f: Function, at: int) -> list[int]:
     """What may execute after instruction `at`. ValueError: a jump whose target is not known."""
     i = f.code[at]
     if i.name in ENDS:
         return []
-    if i.name == RETURN:
-        if i.operands != "s[30:31]":  # where the caller left it
-            raise ValueError(f"{f.name}:{i.line}: where does {i.name} {i.operands} lead?")
-        return []
+    if i.name == "s_setpc_b64":
+        return [] if i.operands == RETURN_ADDRESS else [far_target(f, at)]
     if i.name == "s_branch":
         return [f.labels[i.operands]]
     return [at + 1, f.labels[i.operands]] if i.name.startswith("s_cbranch") else [at + 1]

@@ -71,6 +71,13 @@ def test_a_called_function_may_leave_anything() -> None:
     assert scanned(call, WAIT, "s_barrier", "s_endpgm") == []
 
 
+def test_a_far_jump_is_followed() -> None:
+    far = ["s_getpc_b64 s[8:9]", ".Lpost_getpc0:", "s_add_u32 s8, s8, (.LBB0_9-.Lpost_getpc0)&1",
+           "s_addc_u32 s9, s9, (.LBB0_9-.Lpost_getpc0)>>32", "s_setpc_b64 s[8:9]"]  # fmt: skip
+    rest = [WAIT, ".LBB0_9:", "s_barrier", "s_endpgm"]
+    assert scanned(STORE, *far, *rest) == ["a store at s_barrier"]
+
+
 def test_a_jump_to_nowhere_known_is_refused() -> None:
     with pytest.raises(ValueError, match="where does s_setpc_b64"):
         scanned("s_setpc_b64 s[4:5]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 import subprocess
 from dataclasses import replace
@@ -16,6 +18,7 @@ from hccc.ir.plan import Plan
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
 from tests.emit.plans import written
+from tests.marks import slow
 
 RING = plans.compiled(plans.ring_allreduce(4, channels=2))
 GATHER = plans.compiled(plans.ring_allgather(5))
@@ -155,6 +158,51 @@ def test_cuda_architectures(tmp_path: Path, cmake: str, nvcc: str) -> None:
         [*old, "-DCMAKE_CUDA_ARCHITECTURES=90;61"], capture_output=True, text=True, check=False
     )
     assert done.returncode and "'61' is too old" in done.stderr
+
+
+@pytest.fixture
+def hip_options(hip: str) -> list[str]:
+    """What builds for AMD with a plain clang, where HIP's header and library are."""
+    if not Path("/usr/include/hip/hip_runtime_api.h").exists():
+        pytest.skip("HIP's headers are not installed")
+    bundler = Path(hip).resolve().with_name("clang-offload-bundler")
+    if not bundler.exists():
+        pytest.skip(f"no {bundler.name} beside {hip}")
+    return ["-DHCCC_TARGETS=hip", f"-DCMAKE_HIP_COMPILER={hip}", "-DHCCC_OPS=sum"]
+
+
+@pytest.mark.parametrize("shared", ["ON", slow("OFF")])
+def test_the_hip_library_builds_and_loads(
+    tmp_path: Path, cmake: str, hip_options: list[str], shared: str
+) -> None:
+    types = ("float32", "bfloat16")
+    more = [f"-DHCCC_DTYPES={';'.join(types)}", f"-DBUILD_SHARED_LIBS={shared}"]
+    place = built(cmake, written(RING, tmp_path / "k"), *hip_options, *more)
+    entries = [RING.name + "_hip", *(f"{RING.name}_hip_{dtype}_sum" for dtype in types)]
+    (library,) = place.rglob("libring_hip.*")
+    if shared == "ON":
+        loaded = ctypes.CDLL(str(library))
+        assert all(hasattr(loaded, entry) for entry in entries)
+    defined = re.findall(r" T (\w+)", run("nm", library))
+    assert set(entries) <= set(defined)
+    code = library.read_bytes()
+    assert all(f"amdgcn-amd-amdhsa--{arch}".encode() in code for arch in ("gfx90a", "gfx942"))
+
+
+def test_hip_architectures_and_rebuilds(tmp_path: Path, cmake: str, hip_options: list[str]) -> None:
+    more = ["-DHCCC_DTYPES=float32", "-DCMAKE_HIP_ARCHITECTURES=gfx1030", "-DHCCC_ONE_DEVICE=ON"]
+    flags = "-DCMAKE_HIP_FLAGS=-Wall -Werror"
+    place = tmp_path / "b"
+    run(cmake, "-S", written(RING, tmp_path / "k"), "-B", place, *hip_options, *more, flags)
+    assert "-Wall -Werror" in run(cmake, "--build", place, "--verbose")
+    code = next(place.rglob("ring_hip_float32_sum.o"))
+    assert b"amdhsa--gfx1030" in code.read_bytes() and b"gfx90a" not in code.read_bytes()
+    before = code.stat().st_mtime_ns
+    run(cmake, "--build", place)
+    assert code.stat().st_mtime_ns == before
+    os.utime(tmp_path / "k" / "hccc" / "port_hip.h")
+    run(cmake, "--build", place)
+    assert code.stat().st_mtime_ns > before
 
 
 @pytest.mark.parametrize("targets", [TARGETS, (CPU,), (CUDA,)], ids=["all", "cpu", "cuda"])
