@@ -144,6 +144,50 @@ extern "C" int ring_cuda(const hccc_comm* comm, const hccc_call* call, cudaStrea
     run([nvcc, *options, f"-I{INCLUDE}", f"-I{PROGRAMS}", str(source), "-o", library])
 
 
+HIP_LIBRARY = """#include "ring.inc"
+HCCC_KERNEL
+#include "hccc/gpu_launch.h"
+#ifdef HCCC_GPU
+extern "C" int ring_hip(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
+                        hipStream_t stream) {
+  return hccc_gpu_launch(ranks, call, fault, stream);
+}
+#endif
+"""
+
+
+def hip_host(place: Path, *more: str) -> str:
+    """The symbols of HIP_LIBRARY's host part, compiled with all warnings as errors."""
+    clang = shutil.which("clang++-19")
+    if not clang:
+        pytest.skip("no clang-19")
+    flags = ["-x", "hip", "--offload-host-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-c"]
+    warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
+    include = [f"-I{INCLUDE}", f"-I{PROGRAMS}", "-o", str(place / "host.o")]
+    run([clang, *flags, *warnings, *include, *more, str(write(place, HIP_LIBRARY))])
+    return subprocess.run(
+        ["nm", str(place / "host.o")], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_hip_host_part_compiles_where_hip_is(tmp_path: Path) -> None:
+    if not Path("/usr/include/hip/hip_runtime_api.h").exists():
+        pytest.skip("HIP's headers are not installed")
+    symbols = hip_host(tmp_path)
+    assert " T ring_hip\n" in symbols and " U hipLaunchCooperativeKernel\n" in symbols
+
+
+def test_hip_kernels_need_no_headers(tmp_path: Path) -> None:
+    for arch in HIP:
+        assert hip_spills(write(tmp_path, HIP_LIBRARY), arch, "-nostdinc") == 0
+    assert hip_spills(write(tmp_path, HIP_LIBRARY), "gfx942", "-D__HIPCC_RTC__") == 0
+
+
+def test_a_hip_host_part_says_what_it_needs(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="hip_runtime_api.h is not on the include path"):
+        hip_host(tmp_path, "-nostdinc")
+
+
 def test_cpu_build_has_no_warnings() -> None:
     for compiler in ("g++", "clang++-19"):
         path = shutil.which(compiler)

@@ -8,6 +8,8 @@
 #if __has_include(<hip/hip_runtime_api.h>)
 #include <hip/hip_runtime_api.h>
 #define HCCC_HIP_API
+#elif !defined(__HIP_DEVICE_COMPILE__)
+#error "hip/hip_runtime_api.h is not on the include path; without it compile for the device only"
 #endif
 #endif
 
