@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hccc import driver
 from hccc.emit.kernels import source
@@ -81,6 +83,38 @@ def test_a_far_jump_is_followed() -> None:
 def test_a_jump_to_nowhere_known_is_refused() -> None:
     with pytest.raises(ValueError, match="where does s_setpc_b64"):
         scanned("s_setpc_b64 s[4:5]")
+
+
+PLACES = 8
+CODE = st.lists(
+    st.one_of(
+        st.sampled_from([STORE, "buffer_wbl2", "buffer_inv sc1", WAIT, "s_barrier", "s_endpgm"]),
+        st.builds("{} .L{}".format, st.sampled_from(["s_branch", "s_cbranch_scc0"]),
+                  st.integers(0, PLACES)),
+    ),
+    min_size=PLACES, max_size=PLACES,
+)  # fmt: skip
+
+
+def executed(f: gcn.Function) -> set[tuple[int, int]]:
+    """All (instruction, what is outstanding before it) that a wavefront can come to."""
+    seen, todo = set[tuple[int, int]](), [(0, 0)]
+    while todo:
+        at, outstanding = todo.pop()
+        if (at, outstanding) not in seen:
+            seen.add((at, outstanding))
+            then = gcn.after(f.code[at], outstanding)
+            todo += [(k, then) for k in gcn.successors(f, at)]
+    return seen
+
+
+@given(CODE)
+def test_what_is_found_is_what_an_execution_can_do(code: list[str]) -> None:
+    labelled = [line for k, c in enumerate(code) for line in (f".L{k}:", c)]
+    text = HEAD.format(code="\n\t".join([*labelled, f".L{PLACES}:", "s_endpgm"]))
+    (f,) = gcn.functions(text)
+    wrong = {f.code[at].line for at, had in executed(f) if had & gcn.forbidden(f.code[at])}
+    assert {fault.line for fault in gcn.faults(f)} == wrong
 
 
 def assembly(kernel: Path, arch: str, *options: str) -> list[gcn.Function]:

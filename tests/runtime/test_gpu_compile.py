@@ -184,7 +184,7 @@ def test_hip_kernels_need_no_headers(tmp_path: Path) -> None:
 
 
 def test_a_hip_host_part_says_what_it_needs(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="hip_runtime_api.h is not on the include path"):
+    with pytest.raises(AssertionError, match=r"hip_runtime_api\.h is not on the include path"):
         hip_host(tmp_path, "-nostdinc")
 
 
