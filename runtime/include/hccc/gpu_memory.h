@@ -39,7 +39,7 @@ static inline cudaError_t hccc_gpu_malloc(void **memory, size_t bytes) {
 
 /* Gives memory back once no launch uses it; null is nothing. Returns an hccc_status. */
 static inline int hccc_gpu_free(void *memory) {
-  return HCCC_GPU(Free)(memory) == HCCC_GPU(Success) ? HCCC_OK : HCCC_DEVICE;
+  return !memory || HCCC_GPU(Free)(memory) == HCCC_GPU(Success) ? HCCC_OK : HCCC_DEVICE;
 }
 
 /* `bytes` of zeroed memory on the current device; null for 0. Returns an hccc_status. */

@@ -189,6 +189,37 @@ def test_the_hip_library_builds_and_loads(
     assert all(f"amdgcn-amd-amdhsa--{arch}".encode() in code for arch in ("gfx90a", "gfx942"))
 
 
+HIP_USER = """#include "ring.h"
+#include "hccc/gpu_memory.h"
+int main(void) {
+  int (*entry)() = (int (*)())ring_hip;
+  void *memory;
+  hccc_gpu_allocate(&memory, 64);
+  return !entry || hccc_gpu_free(memory) != HCCC_OK;
+}
+"""
+HIP_PROJECT = """cmake_minimum_required(VERSION 3.20)
+project(user LANGUAGES C)
+find_package(ring REQUIRED)
+add_executable(user user.c)
+target_compile_definitions(user PRIVATE __HIP_PLATFORM_AMD__)
+target_link_libraries(user PRIVATE hccc::ring_hip)
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_hip_library_serves_a_program_in_c(
+    tmp_path: Path, cmake: str, hip_options: list[str]
+) -> None:
+    place = built(cmake, written(RING, tmp_path / "k"), *hip_options, "-DHCCC_DTYPES=float32")
+    run(cmake, "--install", place, "--prefix", tmp_path / "prefix")
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "user.c").write_text(HIP_USER)
+    (user / "CMakeLists.txt").write_text(HIP_PROJECT)
+    run(built(cmake, user, f"-DCMAKE_PREFIX_PATH={tmp_path / 'prefix'}") / "user")
+
+
 def test_hip_architectures_and_rebuilds(tmp_path: Path, cmake: str, hip_options: list[str]) -> None:
     more = ["-DHCCC_DTYPES=float32", "-DCMAKE_HIP_ARCHITECTURES=gfx1030", "-DHCCC_ONE_DEVICE=ON"]
     flags = "-DCMAKE_HIP_FLAGS=-Wall -Werror"
