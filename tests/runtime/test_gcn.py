@@ -117,10 +117,10 @@ def test_what_is_found_is_what_an_execution_can_do(code: list[str]) -> None:
     assert {fault.line for fault in gcn.faults(f)} == wrong
 
 
-def assembly(kernel: Path, arch: str, *options: str) -> list[gcn.Function]:
+def assembly(kernel: Path, arch: str, *options: str, include: Path = INCLUDE) -> list[gcn.Function]:
     """The functions of a kernel's code."""
     target = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib"]
-    flags = ["-nogpuinc", "-O3", "-std=c++17", "-S", f"-I{INCLUDE}", *options]
+    flags = ["-nogpuinc", "-O3", "-std=c++17", "-S", f"-I{include}", *options]
     command = [str(CLANG), *target, *flags, "-o", "-", str(kernel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -169,3 +169,30 @@ def test_one_device_keeps_the_order(inline: int, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("#define HCCC_INLINE ", "#define INLINE_WAS "))
     options = ["-DHCCC_SYSTEM_SCOPE=0", f"-DHCCC_INLINE={inline}"]
     check(assembly(path, "gfx942", *options))
+
+
+RELEASE = """  __builtin_amdgcn_fence(__ATOMIC_RELEASE, HCCC_FENCE_SCOPE);
+  hccc_drain();
+  hccc_st_relaxed(flag, value);"""
+LANGUAGE_RELEASE = "  __hip_atomic_store(flag, value, __ATOMIC_RELEASE, HCCC_SCOPE);"
+
+
+@needs_clang
+@pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
+@pytest.mark.parametrize(
+    ("mended", "naive", "wanted"),
+    [("  hccc_drain();\n  hccc_barrier_shared();", "  hccc_barrier_shared();",
+      "a store at s_barrier"),
+     (RELEASE, LANGUAGE_RELEASE, "a write-back at flat_store_dword")],
+    ids=["barrier", "release"],
+)  # fmt: skip
+def test_what_the_language_offers_breaks_a_law(
+    mended: str, naive: str, wanted: str, arch: str, tmp_path: Path
+) -> None:
+    include = Path(shutil.copytree(INCLUDE, tmp_path / "include"))
+    header = include / "hccc" / "port_hip.h"
+    assert header.read_text().count(mended) == 1
+    header.write_text(header.read_text().replace(mended, naive))
+    path = kernel_of("sendrecv", Transport.STAGED, tmp_path)
+    faults = [x for f in assembly(path, arch, include=include) for x in gcn.faults(f)]
+    assert wanted in {f"{fault.outstanding} at {fault.name}" for fault in faults}

@@ -39,9 +39,9 @@
 
 HCCC_FN int hccc_thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 
-// Waits until memory has what this wavefront stored, and caches have done what it asked for. No
-// fence says that: one of workgroup scope need not wait, and clang's wider ones do not wait for
-// the write-back that they begin.
+// Waits until memory has what this wavefront stored, and caches have done what it asked for. Not
+// even a fence says that: one of workgroup scope need not wait for stores, and clang's release
+// stores do not wait for the write-back that they begin.
 HCCC_FN void hccc_drain() { asm volatile(HCCC_WAIT_FOR_MEMORY ::: "memory"); }
 
 // The block meets; shared memory only.
