@@ -4,6 +4,8 @@ Every primitive gets labels, in linear time, from which some answers follow at o
 
 - its *level*, the longest chain before it, grows along every edge, and its *height*, the longest
   chain after it, falls: a reaches only what is above it in both.
+- the same two of the last primitive at or before it in its block that waits for anything, and of
+  the first at or after it that anything waits for: what leads from block to block uses those two.
 - its place in a forest where everyone's parent is the latest primitive it waits for. Ancestors
   happen before; a subtree is an interval of preorder numbers (Agrawal et al., SIGMOD 1989).
 - its place in a second forest where everyone's parent is the first primitive to wait for it.
@@ -24,6 +26,8 @@ from hccc.jit.compiled import njit
 
 NO, YES, UNKNOWN = 0, 1, 2
 BLOCK, LEVEL, HEIGHT, MAKER, MADE, MADE_END, TAKER, TAKEN, TAKEN_END = range(9)
+IN_LEVEL, IN_HEIGHT, OUT_LEVEL, OUT_HEIGHT = range(9, 13)
+N_LABELS = 13
 STEPS = 1024  # how far to climb, in each forest
 TESTS = 1 << 16  # how many labels to compare for one answer
 FEW = 64  # and at least, when all is spent
@@ -76,6 +80,36 @@ def _takers(label: I4, first: B1, ptr: I8, pred: I4) -> None:
 
 
 @njit
+def _ways_in_and_out(label: I4, first: B1, ptr: I8, pred: I4) -> None:
+    """Fills IN_ and OUT_: level and height of where others lead into a block, and out of it.
+
+    Where nothing does, they are such that nothing is above.
+    """
+    n = len(label)
+    waited_for = np.zeros(n, np.bool_)
+    for p in pred:
+        waited_for[p] = True
+    for i in range(n):
+        if ptr[i] < ptr[i + 1]:
+            label[i, IN_LEVEL], label[i, IN_HEIGHT] = label[i, LEVEL], label[i, HEIGHT]
+        elif first[i]:
+            label[i, IN_LEVEL], label[i, IN_HEIGHT] = -1, n
+        else:
+            label[i, IN_LEVEL], label[i, IN_HEIGHT] = (
+                label[i - 1, IN_LEVEL],
+                label[i - 1, IN_HEIGHT],
+            )
+    for i in range(n - 1, -1, -1):
+        if waited_for[i]:
+            label[i, OUT_LEVEL], label[i, OUT_HEIGHT] = label[i, LEVEL], label[i, HEIGHT]
+        elif first[i + 1]:
+            label[i, OUT_LEVEL], label[i, OUT_HEIGHT] = n, -1
+        else:
+            label[i, OUT_LEVEL] = label[i + 1, OUT_LEVEL]
+            label[i, OUT_HEIGHT] = label[i + 1, OUT_HEIGHT]
+
+
+@njit
 def intervals(label: I4, order: I4, parent: int, begin: int, end: int) -> None:
     """Fills columns `begin` and `end` with each subtree's preorder numbers; parents come first."""
     size = np.ones(len(label), np.int32)
@@ -93,18 +127,19 @@ def intervals(label: I4, order: I4, parent: int, begin: int, end: int) -> None:
 
 
 def labels(tb_ptr: I8, preds: Csr, order: I4) -> I4:
-    """The labels of every primitive, i4[n, 9], for `settle`. O(n + edges).
+    """The labels of every primitive, i4[n, N_LABELS], for `settle`. O(n + edges).
 
     order: all primitives (`clocks.topological`).
     """
     n = int(tb_ptr[-1])
-    label = np.empty((n, 9), np.int32)
+    label = np.empty((n, N_LABELS), np.int32)
     label[:, BLOCK] = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
     first = np.zeros(n + 1, np.bool_)
     first[tb_ptr] = True
     _levels(label, order, first, preds.ptr, preds.index)
     _heights(label, order, first, preds.ptr, preds.index)
     _takers(label, first, preds.ptr, preds.index)
+    _ways_in_and_out(label, first, preds.ptr, preds.index)
     intervals(label, order, MAKER, MADE, MADE_END)
     intervals(label, order[::-1], TAKER, TAKEN, TAKEN_END)
     return label
@@ -131,7 +166,10 @@ def _previous(label: I4, ptr: I8, pred: I4, b: int, k: int) -> int:
 @njit
 def _above(label: I4, a: int, b: int) -> bool:
     """Whether a may reach b, as far as level and height tell."""
-    return bool(label[a, LEVEL] < label[b, LEVEL] and label[a, HEIGHT] > label[b, HEIGHT])
+    if label[a, BLOCK] == label[b, BLOCK]:
+        return bool(a < b)
+    later: bool = label[a, OUT_LEVEL] < label[b, IN_LEVEL]
+    return later and bool(label[a, OUT_HEIGHT] > label[b, IN_HEIGHT])
 
 
 @njit

@@ -65,21 +65,41 @@ def _overlap(ptr: I8, rows: I4, start: F8, end: F8, touch: float, c: int, o: int
 
 
 @njit
+def _longest(ptr: I8, rows: I4, start: F8, end: F8, c: int) -> int:
+    """The primitive of connection c with the longest interval."""
+    best = rows[ptr[c]]
+    for k in range(ptr[c] + 1, ptr[c + 1]):
+        if end[rows[k]] - start[rows[k]] > end[best] - start[best]:
+            best = rows[k]
+    return int(best)
+
+
+@njit
 def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
     """First fit: every connection of a rank joins its first block that is idle whenever it is
-    active. `member[b]` is the last that joined block b, `before` the one that joined before it."""
+    active. `member[b]` is the last that joined block b, `before` the one that joined before it.
+
+    Nearly all that do not fit are told by the longest interval of each, `since` to `until`.
+    """
     block = np.empty(len(rank), np.int32)
+    since, until = np.full(len(rank), np.inf), np.full(len(rank), -np.inf)  # of each block
     member, before = np.full(len(rank), -1, np.int32), np.full(len(rank), -1, np.int32)
     lo = 0
     for c in range(len(rank)):
         if rank[c] != rank[lo]:
             lo = c
+        long = _longest(ptr, rows, start, end, c)
+        first, last = start[long], end[long]
         for b in range(lo, c + 1):
+            if until[b] > first + touch and last > since[b] + touch:
+                continue
             o = member[b]
             while o >= 0 and not _overlap(ptr, rows, start, end, touch, c, o):
                 o = before[o]
             if o < 0:
                 block[c], before[c], member[b] = b, member[b], c
+                if last - first > until[b] - since[b]:
+                    since[b], until[b] = first, last
                 break
     return block
 
