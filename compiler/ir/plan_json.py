@@ -22,7 +22,7 @@ import numpy as np
 
 from hccc.diagnostics import Source, Span, UserError, fail
 from hccc.files.reading import read_text
-from hccc.ir.arrays import Csr
+from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
@@ -101,22 +101,23 @@ def _provenance(data: Any) -> Provenance:
     return Provenance(data["hccc"], data["options"], data["scheduler"], cluster)
 
 
-def _line(key: str, column: np.ndarray[Any, Any]) -> str:
+def _line(key: str, column: I8) -> str:
     return f'"{key}": [{_decimal(column)}]'
 
 
-def _decimal(column: np.ndarray[Any, Any]) -> str:
+def _decimal(column: I8) -> str:
     """The numbers with commas between them; six times as fast as `str` of each."""
     if not column.size or column.min() < 0:
         return ",".join(map(str, column.tolist()))
-    rest = column.astype(np.uint64 if column.max() >> 32 else np.uint32)
-    width = len(str(column.max()))
+    most = int(column.max())
+    rest: I8 = column.astype(np.uint64 if most >> 32 else np.uint32)
+    width = len(str(most))
     text = np.full((column.size, width + 1), ord(","), np.uint8)
     shown = np.ones(text.shape, np.bool_)
     for k in range(width - 1, -1, -1):
         shown[:, k] = (rest > 0) | (k == width - 1)
         text[:, k] = rest % 10 + ord("0")
-        rest //= 10
+        rest = rest // 10
     return text[shown].tobytes()[:-1].decode()
 
 

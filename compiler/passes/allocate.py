@@ -94,6 +94,8 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
             if until[b] > first + touch and last > since[b] + touch:
                 continue
             o = member[b]
+            if max(last - first, until[b] - since[b]) <= touch:  # two such do no more than touch
+                o = -1
             while o >= 0 and not _overlap(ptr, rows, start, end, touch, c, o):
                 o = before[o]
             if o < 0:
