@@ -19,7 +19,7 @@ from pathlib import Path
 
 from hccc.diagnostics import InternalError, UserError, fail
 from hccc.emit.kernels.library import DispatchView, library
-from hccc.emit.kernels.source import text
+from hccc.emit.kernels.source import texts
 from hccc.emit.targets import TARGETS, Target
 from hccc.files.libraries import built_of
 from hccc.files.lock import locked
@@ -47,9 +47,9 @@ def files(plan: Plan, targets: Sequence[Target] = TARGETS, plan_json: str = "") 
         README: render("readme.jinja", view),
         f"{view.name}.h": render("header.jinja", view),
     }
-    for entries in view.entries:
+    for entries, source in zip(view.entries, texts(plan, targets), strict=True):
         target = entries.target
-        made[f"{view.name}{target.suffix}"] = text(plan, target)
+        made[f"{view.name}{target.suffix}"] = source
         dispatch = render("dispatch.jinja", DispatchView(view, entries))
         made[f"{view.name}_{target.name}_dispatch.cpp"] = dispatch
     return made | {f"hccc/{name}": body for name, body in headers()}

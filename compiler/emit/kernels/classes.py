@@ -9,12 +9,14 @@ with the number of patterns, and not with ranks times tasks.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hccc.emit.kernels.far import Far
 from hccc.emit.kernels.forms import Axis, Grid
+from hccc.emit.kernels.loops import runs
 from hccc.ir.arrays import B1, I4, I8, frozen, places
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Operands
@@ -92,6 +94,11 @@ def classes(plan: Plan, far: Far) -> list[Class]:
             rows = np.array([by_rank[r] for r in ranks])
             found.append(_class(plan, ids, tuple(ranks), rows, tb[rows]))
     return sorted(found, key=lambda c: (int(c.tbs.min()), c.ranks, c.tbs.tobytes()))
+
+
+def calls_in_line(alike: Sequence[Class]) -> int:
+    """How many calls the classes are as straight-line text with loops, before any cut."""
+    return sum(run.period for one in alike for run in runs(one.shapes))
 
 
 def _class(plan: Plan, ids: I4, ranks: tuple[int, ...], blocks: I8, tbs: I8) -> Class:

@@ -17,7 +17,7 @@ from hccc.emit.kernels.width import code
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The thread blocks `labels` of every rank, and the lines they run."""
+    """The thread blocks `labels` of every rank, all without any, and the lines they run."""
 
     labels: tuple[int, ...]
     lines: tuple[str, ...]

@@ -163,7 +163,7 @@ def body(found: list[Step], gpus: int) -> list[str]:
     numbers: Counter[str] = Counter()
     local = _locals((n for s in found for c in s.calls for n in _named(c) if not n.looped), numbers)
     reads = {x for s in found for c in s.calls for n in _named(c) for x in n.reads}
-    lines = _coordinates(reads, gpus)
+    lines = coordinates(reads, gpus)
     lines += [f"  const int {name} = {value};" for value, name in local.items()]
     lines += ["  HCCC_WINDOWS(b) {"]
     for step in found:
@@ -193,7 +193,7 @@ def _locals(candidates: Iterator[Named], numbers: Counter[str]) -> dict[str, str
     return found
 
 
-def _coordinates(reads: set[str], gpus: int) -> list[str]:
+def coordinates(reads: set[str], gpus: int) -> list[str]:
     """The locals that say where this thread block is."""
     lines = []
     if reads & {"rank", "node", "local"}:

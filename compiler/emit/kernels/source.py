@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hccc.emit.kernels.view import view
+from collections.abc import Sequence
+
+from hccc.emit.kernels.view import views
 from hccc.emit.targets import CPU, CUDA, HIP, Target
 from hccc.ir.plan import Plan
 from hccc.render import render
@@ -25,4 +27,9 @@ def cpu(plan: Plan) -> str:
 
 def text(plan: Plan, target: Target) -> str:
     """The translation unit of one target; the same text for the same plan, always."""
-    return render("kernel.jinja", view(plan, target))
+    return texts(plan, [target])[0]
+
+
+def texts(plan: Plan, targets: Sequence[Target]) -> list[str]:
+    """The translation units of several targets, for little more than the time of one."""
+    return [render("kernel.jinja", one) for one in views(plan, targets)]

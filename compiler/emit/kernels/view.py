@@ -2,22 +2,25 @@
 
 Each class of alike thread blocks (`shapes`) becomes a function: its repeats become loops (`loops`,
 `segments`), its numbers expressions or tables (`fit`), its primitives calls (`calls`, `function`).
-Time is linear in the plan's primitives, in NumPy; the text's size is that of the pattern.
+Time is linear in the plan's primitives, in NumPy; the text's size is that of the pattern. Where
+that would be more calls than compilers are quick at, all thread blocks become the rows of tables
+instead (`rows`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hccc import __version__
 from hccc.diagnostics import InternalError
-from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import caller
+from hccc.emit.kernels import rows, wrap
+from hccc.emit.kernels.calls import Caller, caller
 from hccc.emit.kernels.canonical import canonical
-from hccc.emit.kernels.classes import Class, classes
+from hccc.emit.kernels.classes import Class, calls_in_line, classes
 from hccc.emit.kernels.dispatch import Case, cases
 from hccc.emit.kernels.far import Far
 from hccc.emit.kernels.forms import Lookup
@@ -33,6 +36,9 @@ WARP = 32  # threads; HIP's wavefronts of 64 take two, nothing depends on it
 # Above, bodies go out of line: what the calls keep alive then spills around them (at most 60 bytes
 # seen), not inside their loops (up to 1 KB seen), and nvcc is two to three times faster.
 INLINE_CALLS = 2
+# Above, thread blocks become rows. A call takes nvcc about 0.1 s, and every class of blocks adds
+# a few.
+MOST_CALLS = 128
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}", re.ASCII)
 LONGEST_SOURCE = 80
 
@@ -49,7 +55,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One lookup table: `type name[dims] = { lines };`."""
+    """One lookup table: `const type name[dims] = { lines };`, `const` as the target spells it."""
 
     declaration: str
     lines: tuple[str, ...]
@@ -88,31 +94,64 @@ def safe_comment(text: str) -> str:
 
 
 def view(plan: Plan, target: Target) -> ProgramView:
-    """The values of one target's translation unit. Tables and functions are those of `plan`."""
+    """The values of one target's translation unit."""
+    return views(plan, [target])[0]
+
+
+def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
+    """The views of several targets, which have all but the target in common."""
     name, plan = checked_name(plan), canonical(plan)
-    source = safe_comment(plan.source)
-    tables = Tables()
-    calls, moduli = caller(plan), interesting(plan)
-    made = [
-        (alike, f"{name}_blocks{k}", steps(Fitter(calls, alike, moduli, tables, {}), source))
-        for k, alike in enumerate(classes(plan, calls.far))
-    ]
-    dispatch = cases([(a, n) for a, n, _ in made], plan.n_ranks, plan.gpus_per_node, tables)
+    tables, moduli, calls = Tables(), interesting(plan), caller(plan)
+    alike = classes(plan, calls.far)
+    straight = calls_in_line(alike) <= MOST_CALLS
+    made = _in_line(calls, alike, tables) if straight else _in_rows(calls, moduli, tables)
     near = neighbours(plan, moduli, tables)
-    return ProgramView(
-        target=target,
+    common = ProgramView(
+        target=targets[0],
         version=__version__,
         name=name,
-        source=source,
+        source=safe_comment(plan.source),
         collective=describe(plan),
         accumulate=plan.accumulate,
-        constants=_constants(plan, calls.far, [s for _, _, found in made for s in found]),
-        tables=tuple(_table(n, t, target) for n, t in tables.by_key.values()),
-        functions=tuple(_function(plan, a, n, found) for a, n, found in made),
-        cases=dispatch,
+        constants=_constants(plan, calls.far, made.calls),
+        tables=tuple(_table(n, t) for n, t in tables.by_key.values()),
+        functions=made.functions,
+        cases=made.cases,
         neighbours=near,
         admission=tuple(_admission(plan)),
     )
+    return [replace(common, target=target) for target in targets]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The functions that execute thread blocks, which of them each block runs, and the calls of
+    primitives in them."""
+
+    functions: tuple[Function, ...]
+    cases: tuple[Case, ...]
+    calls: int
+
+
+def _in_line(calls: Caller, alike: Sequence[Class], tables: Tables) -> _Made:
+    """A function for each class."""
+    plan, source, moduli = calls.plan, safe_comment(calls.plan.source), interesting(calls.plan)
+    made = [
+        (one, f"{plan.name}_blocks{k}", steps(Fitter(calls, one, moduli, tables, {}), source))
+        for k, one in enumerate(alike)
+    ]
+    found = cases([(a, n) for a, n, _ in made], plan.n_ranks, plan.gpus_per_node, tables)
+    functions = tuple(_function(plan, a, n, found) for a, n, found in made)
+    return _Made(functions, found, sum(len(s.calls) for _, _, steps in made for s in steps))
+
+
+def _in_rows(calls: Caller, moduli: tuple[int, ...], tables: Tables) -> _Made:
+    """One function for all thread blocks."""
+    plan = calls.plan
+    made, name = rows.body(calls, moduli, tables), f"{plan.name}_blocks"
+    comment = f"All thread blocks: {len(plan):,} primitives of {made.calls} kinds, as rows."
+    function = Function(name, "hccc_block& b", comment, made.lines)
+    return _Made((function,), (Case((), (f"return {name}(b);",)),), made.calls)
 
 
 def interesting(plan: Plan) -> tuple[int, ...]:
@@ -132,9 +171,8 @@ def describe(plan: Plan) -> str:
     return f"{c.op.value} of {c.n_ranks} ranks{root}, {c.n_chunks} chunks"
 
 
-def _constants(plan: Plan, far: Far, found: list[Step]) -> tuple[tuple[str, int], ...]:
+def _constants(plan: Plan, far: Far, calls: int) -> tuple[tuple[str, int], ...]:
     """What device.h wants defined before it is included."""
-    calls = sum(len(s.calls) for s in found)
     operands = int((plan.src.counts() + plan.dst.counts()).max())
     return (
         *(
@@ -182,7 +220,7 @@ def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Functio
     return Function(name, parameters, comment, tuple(body(found, plan.gpus_per_node)))
 
 
-def _table(name: str, lookup: Lookup, target: Target) -> Table:
+def _table(name: str, lookup: Lookup) -> Table:
     values = lookup.table
     if not fits_int(values):
         raise InternalError(f"{name} holds what is no int")
@@ -190,7 +228,7 @@ def _table(name: str, lookup: Lookup, target: Target) -> Table:
     dims = "".join(f"[{d}]" for d in values.shape)
     rows = values.reshape(-1, values.shape[-1]).tolist()
     lines = wrap.table(rows[0], 4) if values.ndim == 1 else _rows(rows, values.shape[:-1])
-    return Table(f"{target.constant} {kind} {name}{dims}", tuple(lines))
+    return Table(f"{kind} {name}{dims}", tuple(lines))
 
 
 def _rows(rows: list[list[int]], outer: tuple[int, ...]) -> list[str]:
