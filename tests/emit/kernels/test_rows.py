@@ -1,0 +1,77 @@
+"""Programs as rows of tables: the same results as in line, in text that grows slowly."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hccc.emit.kernels import source, view
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.runtime.measure.patterns import Pattern
+from tests.emit import launch, plans
+from tests.emit.kernels.test_compile import CASES, library, run
+from tests.emit.plans import written
+
+MORE: dict[str, Plan] = {
+    "staged_mesh": plans.compiled(plans.hierarchical_mesh(2, 3), transport=Transport.STAGED),
+    "many_chunks": plans.compiled(plans.hierarchical_mesh(3, 2), allocator="connection"),
+    "alltoall_of_nodes": plans.compiled(plans.alltoall(6)),
+}
+PLANS = CASES | MORE
+
+
+@pytest.fixture
+def in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every program becomes rows."""
+    monkeypatch.setattr(view, "MOST_CALLS", 0)
+
+
+@pytest.mark.usefixtures("in_rows")
+@pytest.mark.parametrize("case", PLANS)
+def test_rows_compute_the_collective(case: str, tmp_path: Path, cxx: str) -> None:
+    plan = PLANS[case]
+    dtype = "int32" if plan.collective.reduces else "uint32"
+    world = launch.World(library(plan, tmp_path / "k", cxx, dtype, "sum"), plan)
+    assert "kind[i]" in (tmp_path / "k" / f"{plan.name}_cpu.cpp").read_text()
+    for seed, count in enumerate((0, 1, 7, 1000, 4099)):
+        for in_place in (False, True):
+            p = Pattern(plan.collective, dtype, "sum", count, seed)
+            assert world.wrong(p, in_place=in_place, micro_batch_bytes=256) == 0
+            assert world.wrong(p, in_place=in_place, micro_batch_bytes=256, window=1) == 0
+
+
+def test_few_calls_stay_in_line() -> None:
+    plan = plans.compiled(plans.hierarchical_mesh(4, 8), level="none")
+    assert "kind[i]" not in source.cpu(plan)
+
+
+@pytest.mark.usefixtures("in_rows")
+def test_text_grows_with_the_rows_that_differ() -> None:
+    small, large = (source.cuda(plans.compiled(plans.ring_allreduce(n))) for n in (8, 32))
+    assert calls(small) == calls(large)
+    assert len(large) < 1.5 * len(small)  # all ranks of a ring have the same rows
+
+
+def calls(text: str) -> int:
+    """How many primitives are written out."""
+    return text.count("hccc_prim<")
+
+
+@pytest.mark.usefixtures("in_rows")
+def test_a_rank_with_fewer_blocks_has_none_of_the_others() -> None:
+    plan = plans.compiled(plans.broadcast(4))
+    assert len(set(plan.n_tb.tolist())) > 1
+    assert "default:" in source.cpu(plan)
+
+
+@pytest.mark.usefixtures("in_rows")
+@pytest.mark.parametrize("case", ["hierarchical", "staged_mesh", "alltoall"])
+def test_nvcc_compiles_rows(case: str, tmp_path: Path, nvcc: str) -> None:
+    place = written(PLANS[case], tmp_path / "k")
+    flags = ["-std=c++17", "-O3", "-arch=sm_90", "-cubin", "-Xptxas", "-v"]
+    said = run(nvcc, *flags, "-o", "k.cubin", f"{PLANS[case].name}.cu", cwd=place)
+    bodies = re.findall(r"hccc_execute_body.*?(\d+) bytes spill stores", said, re.DOTALL)
+    assert bodies and set(bodies) == {"0"}
