@@ -26,6 +26,7 @@ from hccc.jit.compiled import njit
 from hccc.passes.requeue import requeue
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much
+SKIP = 64  # blocks that are passed over at once
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
 ALLOCATORS = ("state", "connection", "stage")
 
@@ -79,30 +80,40 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
     """First fit: every connection of a rank joins its first block that is idle whenever it is
     active. `member[b]` is the last that joined block b, `before` the one that joined before it.
 
-    Nearly all that do not fit are told by the longest interval of each, `since` to `until`.
+    Nearly all that do not fit are told by the longest interval of each: that of a block lasts
+    `length`, ends at `until`, and `since` is `touch` after its start. earliest, latest: the first
+    end and the last start of SKIP blocks.
     """
     block = np.empty(len(rank), np.int32)
-    since, until = np.full(len(rank), np.inf), np.full(len(rank), -np.inf)  # of each block
+    length, since = np.zeros(len(rank)), np.full(len(rank), np.inf)
+    until = np.full(len(rank), -np.inf)
+    latest, earliest = since[::SKIP].copy(), until[::SKIP].copy()
     member, before = np.full(len(rank), -1, np.int32), np.full(len(rank), -1, np.int32)
     lo = 0
     for c in range(len(rank)):
         if rank[c] != rank[lo]:
+            latest[: (c - lo) // SKIP + 1], earliest[: (c - lo) // SKIP + 1] = np.inf, -np.inf
             lo = c
         long = _longest(ptr, rows, start, end, c)
-        first, last = start[long], end[long]
-        for b in range(lo, c + 1):
-            if until[b] > first + touch and last > since[b] + touch:
+        first, last, lasts = start[long] + touch, end[long], end[long] - start[long]
+        b = lo
+        while True:
+            k = (b - lo) // SKIP
+            if (b - lo) % SKIP == 0 and earliest[k] > first and last > latest[k]:
+                b += SKIP
                 continue
-            o = member[b]
-            if max(last - first, until[b] - since[b]) <= touch:  # two such do no more than touch
-                o = -1
-            while o >= 0 and not _overlap(ptr, rows, start, end, touch, c, o):
-                o = before[o]
-            if o < 0:
-                block[c], before[c], member[b] = b, member[b], c
-                if last - first > until[b] - since[b]:
-                    since[b], until[b] = first, last
-                break
+            if until[b] <= first or last <= since[b]:
+                o = member[b] if max(lasts, length[b]) > touch else -1  # short ones only touch
+                while o >= 0 and not _overlap(ptr, rows, start, end, touch, c, o):
+                    o = before[o]
+                if o < 0:
+                    break
+            b += 1
+        block[c], before[c], member[b] = b, member[b], c
+        if until[b] == -np.inf or lasts > length[b]:
+            length[b], since[b], until[b] = lasts, first, last
+            some = slice(lo + k * SKIP, lo + (k + 1) * SKIP)
+            latest[k], earliest[k] = since[some].max(), until[some].min()
     return block
 
 
