@@ -28,7 +28,7 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
-from hccc.ir.primitives import Operands, Queues, Transport, network_puts
+from hccc.ir.primitives import Buffer, Operands, Queues, Transport, network_puts
 from hccc.ir.provenance import Provenance
 
 PLAN_VERSION = 2
