@@ -166,6 +166,9 @@ TABLE = (
     Code("E433", "An output file's name does not end as its format does."),
     Code("E434", "The input has no picture of the kind asked for."),
     Code("E435", "Another process has been writing to the same place all the time."),
+    Code("E436", "A network was asked for where none can be: nothing of the plan crosses one, it "
+         "reads memory across it, or all ranks are on one GPU.",
+         "Compile with --transport auto for several nodes; leave --network out on a GPU."),
     Code("E440", "The operating system refused something else: a full disk, a closed stream."),
     Code("E441", "There is not enough memory."),
     Code("E451", "The built-in algorithm asked for does not exist for this collective or cluster."),

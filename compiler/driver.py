@@ -87,7 +87,11 @@ PASSES = (
     # One total order of all tasks, in sub-pipelines without a link used twice.
     Pass("schedule", "Scheduling", lambda ir, s: SCHEDULERS[s.options.scheduler](ir)),
     # Tasks to primitives, which `fuse` may merge as long as they have no place in memory.
-    Pass("lower", "Lowering", lambda ir, s: lower(ir, s.options.transport, s.options.network)),
+    Pass(
+        "lower",
+        "Lowering",
+        lambda ir, s: lower(ir, s.options.transport, s.options.network_lowering),
+    ),
     Pass("fuse", "Lowering", lambda ir, s: fuse(ir, s.options.fuse)),
     Pass("place", "Lowering", lambda ir, s: place(ir)),
     # Thread blocks last: which primitives share one decides which waits are needed.

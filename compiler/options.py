@@ -18,7 +18,7 @@ from hccc.ir.transport import CHOICES, Transport
 
 SCHEDULERS = ("auto", "hpds", "list", "round-robin")
 ALLOCATORS = ("state", "connection", "stage")
-NETWORKS = ("auto", "slots", "put")
+NETWORK_LOWERINGS = ("auto", "slots", "put")
 FUSION_LEVELS = ("auto", "none", "reduce", "full")
 TARGETS = ("cuda", "hip", "cpu")
 OUTPUTS = (
@@ -64,12 +64,12 @@ class Options:
         metadata={
             "choices": tuple(choice.name.lower() for choice in CHOICES),
             "help": "One-sided put and get, or send and receive through slots; (auto) one-sided "
-            "within a memory domain, as --network says between two.",
+            "within a memory domain, as --network-lowering says between two.",
         },
     )
-    network: str = _one_of(
+    network_lowering: str = _one_of(
         "auto",
-        NETWORKS,
+        NETWORK_LOWERINGS,
         "Between memory domains: messages through slots, puts by a proxy, or (auto) the faster.",
     )
     slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")

@@ -119,7 +119,9 @@ class Proxy:
             self._proxy = None
 
 
-def network_of(domain: Sequence[int] | NDArray[Any], nics: Sequence[int], wire: Wire) -> Network:
+def network_of(
+    domain: Sequence[int] | NDArray[Any], nics: Sequence[int] | NDArray[Any], wire: Wire
+) -> Network:
     """A Network; nics: the NIC of each rank, numbered anyhow."""
     if len(domain) != len(nics):
         raise InternalError("a domain and a NIC for every rank")

@@ -16,7 +16,7 @@ from hccc.cli.options import (
     load,
     size_options,
 )
-from hccc.cli.types import Number, Size, Words
+from hccc.cli.types import Number, Size, Speed, Words
 from hccc.dtypes import ALIASES, NAMES, OPS
 
 
@@ -40,7 +40,14 @@ from hccc.dtypes import ALIASES, NAMES, OPS
 @click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
 @click.option("--workers", type=click.IntRange(0), default=0, help="CPU threads; 0: as useful.")
-@click.option("--timeout", type=Number(0.001, 86_400), default=30.0, help="Seconds a wait has.")
+@click.option(
+    "--network",
+    type=Speed(),
+    help="Between nodes, on the CPU: GB/s of each NIC and latency, as 12.5GB/s,5us.",
+)
+@click.option(
+    "--timeout", type=Number(0, 86_400), default=30.0, help="Seconds a wait has; 0: for ever."
+)
 @compile_options
 def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
@@ -56,7 +63,8 @@ def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> No
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
     with report.progress() as on_phase:
         rows = measure(compiled, wanted, on_phase)
-    table = Table(compiled.plan, wanted.device, wanted.schedule(compiled.plan), as_json)
+    speed = wanted.network_of(compiled.plan)
+    table = Table(compiled.plan, wanted.device, wanted.schedule(compiled.plan), as_json, speed)
     for row in rows:
         table.add(row)
     table.finish()

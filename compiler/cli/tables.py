@@ -11,6 +11,7 @@ from hccc.dtypes import NCCL_NAMES
 from hccc.facts import title
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing
+from hccc.runtime.network import Network
 
 JSON_VERSION = 3  # of nccl-tests' report
 _HALF = "  {:>7}  {:>6}  {:>6}  {:>6}"
@@ -21,8 +22,16 @@ _UNITS = ("(us)", "(GB/s)", "(GB/s)", "")
 class Table:
     """Prints rows as they come, or collects them for JSON."""
 
-    def __init__(self, plan: Plan, device: str, schedule: Schedule, as_json: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        device: str,
+        schedule: Schedule,
+        as_json: bool,
+        network: Network | None = None,
+    ) -> None:
         self._plan, self._device, self._schedule = plan, device, schedule
+        self._network = network
         self._as_json = as_json
         self._rows: list[Row] = []
         if not as_json:
@@ -59,6 +68,7 @@ class Table:
         blank = name.format("", "", "", "", "")
         return [
             f"# {title(self._plan)}, on {self._device}",
+            *([f"# {_said(self._network)}"] if self._network else []),
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
             f"iters: {s.launches} validation: {int(s.check)}",
             "#",
@@ -76,6 +86,7 @@ class Table:
                 "collective": self._plan.collective.op.value,
                 "ranks": self._plan.n_ranks,
                 "device": self._device,
+                **({"network": _facts(self._network)} if self._network else {}),
                 "minimum_bytes": s.smallest,
                 "maximum_bytes": s.largest,
                 **({"step_factor": s.factor} if s.factor else {"step_bytes": s.step}),
@@ -133,3 +144,20 @@ def _half_json(half: Timing | None) -> dict[str, object] | None:
         "bus_bw": half.busbw,
         "nwrong": half.wrong,
     }
+
+
+def _facts(network: Network) -> dict[str, float]:
+    """A network in figures; 0 GB/s is no limit."""
+    return {
+        "memory_domains": len(set(network.domain)),
+        "nics": len(set(network.nic)),
+        "nic_gb_per_s": network.wire.bandwidth,
+        "latency_us": network.wire.latency,
+    }
+
+
+def _said(network: Network) -> str:
+    """`network: 4 memory domains, 32 NICs, each 12.5 GB/s, 5 us`."""
+    domains, nics, bandwidth, latency = _facts(network).values()
+    speed = f"each {bandwidth:g} GB/s" if bandwidth else "no limit"
+    return f"network: {domains} memory domains, {nics} NICs, {speed}, {latency:g} us"

@@ -72,6 +72,32 @@ class Number(click.FloatRange):
         return found
 
 
+class Speed(click.ParamType[tuple[float, float]]):
+    """How fast a network is, in GB/s and µs: `12.5GB/s,5us`, `100Gbps`, `2us`."""
+
+    name = "speed"
+    _UNITS: ClassVar[dict[str, tuple[int, float]]] = {  # which of the two, and how many of it
+        "tb/s": (0, 1e3), "gb/s": (0, 1.0), "mb/s": (0, 1e-3), "kb/s": (0, 1e-6),
+        "tbps": (0, 125.0), "gbps": (0, 0.125), "mbps": (0, 0.125e-3),
+        "ms": (1, 1e3), "us": (1, 1.0), "µs": (1, 1.0), "μs": (1, 1.0), "ns": (1, 1e-3),
+    }  # fmt: skip
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
+        """(GB/s, µs) of `value`; 0 where it does not say: no limit, no latency."""
+        found: dict[int, float] = {}
+        for word in str(value).split(","):
+            match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([^\d\s]+)", word.strip(), re.A)
+            unit = self._UNITS.get(match[2].lower()) if match else None
+            if not match or not unit or unit[0] in found:
+                self.fail(f"{value!r} is not a speed; write 12.5GB/s,5us", param, ctx)
+            found[unit[0]] = float(match[1]) * unit[1]
+        if found.get(0, 1.0) <= 0:
+            self.fail(f"{value!r}: a bandwidth of 0 moves nothing", param, ctx)
+        return found.get(0, 0.0), found.get(1, 0.0)
+
+
 class Duration(click.ParamType[float]):
     """Seconds: `30`, `30s`, `10m`, `1.5h`."""
 

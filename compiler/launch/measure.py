@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import psutil  # type: ignore[import-untyped]
 
 from hccc.diagnostics import fail
@@ -22,6 +23,7 @@ from hccc.emit.compare import compare_kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
+from hccc.ir.transport import Transport
 from hccc.outputs import kernels
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator
@@ -29,6 +31,7 @@ from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.perf import Bind, Memory, Row, Schedule
 from hccc.runtime.measure.session import DeviceSession, HostSession
+from hccc.runtime.network import Network, Wire, network_of
 from hccc.runtime.request import Request
 
 MOST_SIZES = 10_000  # of one `hccc run`
@@ -52,6 +55,7 @@ class RunOptions:
     device: str = "cpu"
     workers: int = 0
     timeout: float = 30.0
+    network: tuple[float, float] | None = None  # GB/s of each NIC, µs
 
     def __post_init__(self) -> None:
         if self.minbytes > self.maxbytes:
@@ -66,6 +70,30 @@ class RunOptions:
             self.iters, self.warmup_iters, self.checks > 0, plan.modes,
             plan.keeps_input,
         )  # fmt: skip
+
+    def network_of(self, plan: Plan) -> Network | None:
+        """What is between the ranks of `plan`, as asked for, and where it needs one.
+
+        Raises:
+            UserError: E436 there can be none.
+        """
+        if self.network is None:
+            return between(plan) if plan.transport is Transport.MIXED and self.cpu else None
+        if not self.cpu:
+            help = "leave --network out: there, ranks reach each other's memory"
+            raise fail("E436", f"--network: all ranks are on one device, {self.device}", help=help)
+        found = between(plan, Wire(*self.network))
+        if len(set(found.domain)) > 1 and plan.transport is not Transport.DIRECT:
+            return found
+        crossing = plan.transport is Transport.DIRECT and plan.gpus_per_node < plan.n_ranks
+        why = "reads memory of other nodes" if crossing else "has all ranks in one memory domain"
+        help = "compile with --transport auto" if crossing else "a program with GPUPerNode=..."
+        raise fail("E436", f"--network: {plan.name} {why}", help=help)
+
+    @property
+    def cpu(self) -> bool:
+        """Whether all ranks run on the CPU."""
+        return self.device == "cpu"
 
     def request(self, dtype: str, op: str, count: int, in_place: bool) -> Request:
         """One launch."""
@@ -130,7 +158,9 @@ def _binder(
     device: str, place: Path, plan: Plan, options: RunOptions, variants: Sequence[tuple[str, str]]
 ) -> Callable[[str, str], Bind]:
     """Builds the kernels of `place` for a device; (dtype, reduction) → what binds memory."""
-    built = communicator(device, place / f"{plan.name}{_target(device).suffix}", plan)
+    network = options.network_of(plan) if options.cpu else None
+    source = place / f"{plan.name}{_target(device).suffix}"
+    built = communicator(device, source, plan, network)
     if isinstance(built, CpuCommunicator):
         built.build([options.request(dtype, op, 0, False) for dtype, op in variants])
     return lambda dtype, op: (
@@ -140,11 +170,21 @@ def _binder(
     )
 
 
-def communicator(device: str, source: Path, plan: Plan) -> CpuCommunicator | CudaCommunicator:
+def between(plan: Plan, wire: Wire | None = None) -> Network:
+    """The network between the memory domains of `plan`: its header's NICs, no limits by default."""
+    rank = np.arange(plan.n_ranks)
+    gpus, nics = plan.gpus_per_node, max(1, plan.nics_per_node)
+    nic = rank // gpus * nics + rank % gpus * nics // gpus
+    return network_of(plan.memory_domain, nic, wire or Wire())
+
+
+def communicator(
+    device: str, source: Path, plan: Plan, network: Network | None = None
+) -> CpuCommunicator | CudaCommunicator:
     """All ranks of `plan`, whose kernels are `source`, on a device. Raises UserError E425."""
     shape = shape_of(plan)
     if device == "cpu":
-        return CpuCommunicator(source, plan.name, shape, plan.collective)
+        return CpuCommunicator(source, plan.name, shape, plan.collective, network=network)
     gpu = CudaCommunicator(source, shape, plan.collective, plan.warps)
     if gpu.device.hip != (device == "hip"):
         found = "ROCm" if gpu.device.hip else "CUDA"

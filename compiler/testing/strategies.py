@@ -17,7 +17,7 @@ from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_c
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.transport import CHOICES
-from hccc.options import NETWORKS, Options
+from hccc.options import NETWORK_LOWERINGS, Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.testing.grow import Choose, grow
@@ -108,7 +108,7 @@ def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
         allocator=st.sampled_from(list(ALLOCATORS)),
         fuse=st.sampled_from([*LEVELS, "auto"]),
         transport=st.sampled_from(CHOICES),
-        network=st.sampled_from(NETWORKS),
+        network_lowering=st.sampled_from(NETWORK_LOWERINGS),
         slots=st.sampled_from([1, 2, 8]),
         max_blocks=st.sampled_from([None, 1, 2]),
         verify_each=st.just(True),
