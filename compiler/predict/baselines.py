@@ -1,7 +1,7 @@
 """baselines: what else could run a collective: NCCL's rings and trees, an algorithm as MSCCL would.
 
 On the same footing: the same cluster, call, and throughput of a thread block. What differs is what
-the others do (kernel-protocol §10; ResCCL §2.1):
+the others do (kernel-protocol §11; ResCCL §2.1):
 
 | alternative | algorithm | order | transp. | slots | fused | block for each     | window | decodes|
 |-------------|-----------|-------|---------|-------|-------|--------------------|--------|--------|
@@ -55,7 +55,7 @@ NCCL_SLOTS = 8  # NCCL_STEPS (NCCL src/include/device.h)
 NCCL_SLOT = 512 << 10  # bytes: NCCL's 4 MiB a connection in 8 steps
 MSCCL_SLOTS = 2  # MSCCL's Simple: 8 steps, 4 a message
 MSCCL_SLOT = 1 << 20  # bytes: the chunk of every backend that ResCCL §5 measured
-DECODE = 0.125  # µs a step: 0.1 to 0.15, about 110 instructions a warp (kernel-protocol §10)
+DECODE = 0.125  # µs a step: 0.1 to 0.15, about 110 instructions a warp (kernel-protocol §11)
 
 
 @dataclass(frozen=True, slots=True)

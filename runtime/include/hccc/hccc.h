@@ -23,7 +23,7 @@
  * Which of the two a plan allows its generator decided: it never reads memory over the network.
  *
  * On AMD, what several devices share (flags, scratch, windows) must be fine-grained or uncached
- * memory (hipExtMallocWithFlags): plain hipMalloc may hang and read what is stale. `handed` of a
+ * memory (gpu_memory.h allocates it): plain hipMalloc may hang and read what is stale. `handed` of a
  * door may be plain memory; its ring, `taken` and `completed` are host memory mapped to the device.
  *
  * Collectives. Buffers are made of blocks of `count` elements, as in NCCL; in bytes, `count` times

@@ -1,0 +1,139 @@
+"""The proxy of one process: it carries every transfer once, in order for each pair, in its time."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.runtime.abi import Door, Rank, Transfer, all_memory
+from hccc.runtime.network import RING, Network, Proxy, Wire, network_of
+
+FLAGS, SCRATCH = 0, 1
+BYTES = 1 << 16
+
+
+class Ranks:
+    """Ranks with flags and scratch of BYTES each, each in a domain of its own, and their proxy."""
+
+    def __init__(self, n: int, wire: Wire, nics: list[int] | None = None) -> None:
+        self.flags = [np.zeros(BYTES, np.uint8) for _ in range(n)]
+        self.scratch = [np.zeros(BYTES, np.uint8) for _ in range(n)]
+        self._window = all_memory()
+        self._table = (Rank * n)(
+            *(
+                Rank(f.ctypes.data, s.ctypes.data, ctypes.addressof(self._window), 1, 0)
+                for f, s in zip(self.flags, self.scratch, strict=True)
+            )
+        )
+        self.proxy = Proxy(network_of(range(n), nics or range(n), wire), self._table)  # type: ignore[arg-type]
+
+    def door(self, rank: int) -> Door:
+        """A rank's door."""
+        return self.proxy.doors[rank]
+
+    def hand_over(self, rank: int, **fields: int) -> None:
+        """As a thread block does."""
+        door = self.door(rank)
+        handed = ctypes.c_uint.from_address(door.handed)
+        turn = handed.value
+        wait(lambda: turn - ctypes.c_uint.from_address(door.taken).value < RING)
+        size = ctypes.sizeof(Transfer)
+        entry = Transfer.from_address(door.ring + turn % RING * size)
+        for name, value in {"counter": -1, "bytes": 0, **fields}.items():
+            setattr(entry, name, value)
+        handed.value = turn + 1
+        entry.turn = turn + 1
+
+    def completed(self, rank: int) -> int:
+        """How many of a rank's transfers are done."""
+        return int(ctypes.c_uint.from_address(self.door(rank).completed).value)
+
+    def counter(self, rank: int, at: int) -> int:
+        """A counter of a rank."""
+        return int(self.flags[rank].view(np.uint32)[at // 4])
+
+
+def wait(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Until it is true."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_transfer_puts_bytes_and_then_raises_the_counter(late: bool) -> None:
+    ranks = Ranks(2, Wire(late=late))
+    ranks.scratch[0][:100] = np.arange(100)
+    with ranks.proxy.running():
+        ranks.hand_over(
+            0, peer=1, source_window=SCRATCH, source=3, target_window=SCRATCH, target=1000,
+            bytes=50, counter=256, value=7,
+        )  # fmt: skip
+        wait(lambda: ranks.counter(1, 256) == 7)
+        assert (ranks.scratch[1][1000:1050] == np.arange(3, 53)).all()
+        wait(lambda: ranks.completed(0) == 1)
+    assert ranks.scratch[1].sum() == np.arange(3, 53).sum()
+
+
+transfers = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=60)
+
+
+@given(transfers, st.sampled_from([Wire(), Wire(1.0, 3.0), Wire(0.01, 0.0), Wire(late=True)]))
+@settings(max_examples=20)
+def test_transfers_of_a_pair_arrive_in_order(
+    order: list[tuple[int, int, bool]], wire: Wire
+) -> None:
+    """Each writes its number over the last one's place: the last of the pair must stay."""
+    ranks = Ranks(3, wire)
+    last = {}
+    with ranks.proxy.running():
+        for number, (src, dst, big) in enumerate(order, 1):
+            at, size = src * 4096, 2048 if big else 4
+            ranks.scratch[src][number * 8 :][:4] = np.array([number], np.uint32).view(np.uint8)
+            ranks.hand_over(
+                src, peer=dst, source_window=SCRATCH, source=number * 8, target_window=FLAGS,
+                target=8192 + at, bytes=size, counter=128 * src, value=number,
+            )  # fmt: skip
+            last[src, dst] = number
+        for src in range(3):
+            wait(lambda src=src: ranks.completed(src) == sum(o[0] == src for o in order))  # type: ignore[misc]
+    for (src, dst), number in last.items():
+        assert ranks.counter(dst, 128 * src) == number
+        assert ranks.counter(dst, 8192 + 4096 * src) == number
+
+
+def test_a_ring_is_used_again() -> None:
+    ranks = Ranks(2, Wire())
+    with ranks.proxy.running():
+        for number in range(3 * RING):
+            ranks.hand_over(0, peer=1, counter=0, value=number)
+        wait(lambda: ranks.completed(0) == 3 * RING)
+    assert ranks.counter(1, 0) == 3 * RING - 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_network_takes_its_time(shared: bool) -> None:
+    """Two ranks send 40 KB each at 0.004 GB/s: 10 ms each, one after the other over one NIC."""
+    ranks = Ranks(3, Wire(0.004, 2000), [0, 0, 1] if shared else [0, 1, 2])
+    begin = time.monotonic()
+    with ranks.proxy.running():
+        for src in (0, 1):
+            ranks.hand_over(
+                src, peer=2 - 2 * src, source_window=SCRATCH, target_window=SCRATCH, bytes=40_000,
+                counter=0, value=1,
+            )  # fmt: skip
+        wait(lambda: ranks.counter(2, 0) == 1)
+        assert time.monotonic() - begin >= 0.012
+        wait(lambda: ranks.counter(0, 0) == 1)
+        assert time.monotonic() - begin >= (0.022 if shared else 0.012)
+
+
+def test_hosts_are_runs_of_one_domain() -> None:
+    assert Network((0, 0, 1, 1, 0), (0,) * 5).hosts() == [(0, 2), (2, 4), (4, 5)]
