@@ -14,14 +14,14 @@ from hccc.diagnostics import Source
 from hccc.driver import compile_text
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Operands
+from hccc.ir.primitives import Buffer, Operands, Transport
 from hccc.options import Options
 
 
 def gather(n: int) -> Plan:
     text = f"ResCCLAlgo(nRanks={n}, OpType='Gather', GPUPerNode=1, NICPerNode=1):\n"
     text += "    for r in range(1, nRanks):\n        transfer(r, 0, 0, r, recv)\n"
-    return compile_text(Source("gather.rccl", text), Options()).plan
+    return compile_text(Source("gather.rccl", text), Options(transport=Transport.DIRECT)).plan
 
 
 def test_only_the_root_has_many() -> None:

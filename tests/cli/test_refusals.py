@@ -276,7 +276,7 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     from hccc.cli import options as cli_options
     from hccc.cli import show
     from hccc.emit.targets import TARGETS
-    from hccc.ir.primitives import Transport
+    from hccc.ir.transport import CHOICES
     from hccc.outputs import OUTPUTS
     from hccc.passes.allocate import ALLOCATORS
     from hccc.passes.fuse import LEVELS
@@ -298,4 +298,4 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     assert show.WHATS == page.WHATS
     assert set(cli_options.PROTOCOLS) == set(costs.PROTOCOLS)
     assert set(cli_options.CALL) == {field.name for field in fields(Call)}
-    assert choices["transport"] == [t.name.lower() for t in Transport]
+    assert choices["transport"] == [t.name.lower() for t in CHOICES]

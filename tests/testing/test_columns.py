@@ -37,6 +37,8 @@ BASES = {  # examples, and how they are compiled: every buffer, guard and kind o
     "direct_alltoall": Options(),
     "direct_gather": Options(),
     "sendrecv": Options(transport=Transport.STAGED),
+    "ring_allreduce on nodes": Options(network="put", fuse="none"),
+    "ring_allgather on nodes": Options(network="slots"),
 }
 MUTANTS = 12  # of a field of each plan
 RUN = 3  # of those that are accepted
@@ -57,6 +59,7 @@ BOUND: dict[str, set[str]] = {
     "transport": OPERANDS,
     "queue_slots": {*HEADER, *SCHEMA},
     "accumulate": HEADER,
+    "memory_domain": {"E304", "E311", "E318", *SCHEMA},
     "n_tb": ORDER,
     "n_flags": FLAGS,
     "scratch_slots": OPERANDS,
@@ -98,7 +101,9 @@ LAUNCH = {
 
 @cache
 def base(name: str) -> PlanData:
-    small = re.sub(r"=8\b", "=4", (EXAMPLES / f"{name}.rccl").read_text(encoding="utf-8"))
+    file, *nodes = name.split(maxsplit=1)
+    small = re.sub(r"=8\b", "=4", (EXAMPLES / f"{file}.rccl").read_text(encoding="utf-8"))
+    small = small.replace("GPUPerNode=4", "GPUPerNode=2") if nodes else small
     plan = compile_text(Source(name, small), BASES[name]).plan
     data: PlanData = json.loads(plan_json.dumps(plan))
     return data

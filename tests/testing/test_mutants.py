@@ -73,8 +73,11 @@ MUTANTS = [
     Mutant("a put joins an earlier one before it may", "fuse",
            "if last_pred[k] < h and total", "if total"),
     Mutant("two scratch values share a slot", "place",
-           "slot = places_of(order, counts).astype(np.int32)",
-           "slot = places_of(order, counts).astype(np.int32) // 2"),
+           "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
+           "slot = places_of(order, counts) // 2 + p.scratch_slots[at_rank]"),
+    Mutant("values share scratch slots with what lands there", "place",
+           "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
+           "slot = places_of(order, counts)"),
     Mutant("values go to scratch where the rank wants them", "place",
            "home = value & c.wants(o.rank, o.slot)",
            "home = value & c.wants(o.rank, o.slot) & (o.rank != 0)"),
@@ -102,14 +105,37 @@ MUTANTS = [
     Mutant("dependencies on the block before are dropped", "sync",
            "apart = block[row] != block[pred]", "apart = block[row] > block[pred] + 1"),
     Mutant("all waits count as implied by the rest", "sync",
-           "keep = implied_edges(order.tb_ptr, edges, run) == 0",
-           "keep = implied_edges(order.tb_ptr, edges, run) == 2"),
+           "kept: B1 = implied[np.searchsorted(key, mine)] == 0",
+           "kept: B1 = implied[np.searchsorted(key, mine)] == 2"),
     Mutant("one wait in five is forgotten", "sync",
-           "consumer, producer = edges.owner()[keep], edges.index[keep]",
-           "keep[::5] = False\n    consumer, producer = edges.owner()[keep], edges.index[keep]"),
-    Mutant("staged: local waits are dropped too", "sync",
-           "same = owner[consumer] == owner[producer]",
-           "same = owner[consumer] != owner[producer]"),
+           "    return kept\n", "    kept[::5] = False\n    return kept\n"),
+    Mutant("staged: local waits are dropped, messages have flags", "sync",
+           "wanted, both = ~sent,", "wanted, both = sent,"),
+    Mutant("a message says that a put has arrived", "sync",
+           "away & puts[producer])", "away & ~away)"),
+    Mutant("a put has arrived when its thread block goes on", "sync",
+           "(consumer, producer), away & puts[producer], queues)",
+           "(consumer, producer), away & ~away, queues)"),
+    Mutant("what a proxy reads may be overwritten when it was handed over", "lower",
+           "wrote if how[p] == PUT else first[p]", "first[p]"),
+    Mutant("copies whose ends change later are puts", "lower",
+           "lasting[pred[over & (table[pred, OP] != RRC)]] = False", "pass"),
+    Mutant("all that lands at a rank lands in one slot", "lower",
+           "slot[lands] = places_among(table[lands, DST])", "slot[lands] = 0"),
+    Mutant("a recv does not wait for readers of its place", "lower",
+           "if table[p, SRC] == table[t, DST]:", "if False:"),
+    Mutant("messages of a queue are merged in any order", "fuse",
+           "merged = reordered(_merged(p, level, messages=True))",
+           "merged = _merged(p, level, messages=True)"),
+    Mutant("one primitive sends twice through a queue", "fuse",
+           "if used_twice(merged.src) or used_twice(merged.dst) else merged",
+           "if False else merged"),
+    Mutant("a message that is passed on counts as a put of the value before it", "fuse",
+           "alone = (p.src.counts() == 1) & ~_from_queue(p) & _mergeable(p, messages)",
+           "alone = (p.src.counts() == 1) & _mergeable(p, messages)"),
+    Mutant("queues that cannot carry every window may have any", "limit_window",
+           "    if not len(stuck_for_long(plan, enforced(plan))):\n        return plan\n",
+           "    return plan\n"),
     Mutant("a flag is raised at the producer's rank", "sync",
            "return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags",
            "return waits, Posts(ptr, owner[poster][by_post], flag[by_post]), n_flags"),
@@ -179,16 +205,22 @@ def battery() -> Iterator[Program]:
             c = Collective(
                 op, n, block_count(op, n) * per, dice.randrange(n) if op in ROOTED else 0
             )
+            sizes = [g for g in range(1, n + 1) if n % g == 0]
+            gpus = sizes[seed % len(sizes)]
             yield grow(c, partial(drawn, dice),
-                       gpus_per_node=n, nics_per_node=n, channels=1)  # fmt: skip
+                       gpus_per_node=gpus, nics_per_node=gpus, channels=1)  # fmt: skip
 
 
 ROOTED = {OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER}
 WAYS = [
-    Options(fuse="none", verify_each=False),
-    Options(fuse="full"),
-    Options(fuse="full", max_blocks=1),
+    Options(fuse="none", transport=Transport.DIRECT, verify_each=False),
+    Options(fuse="full", transport=Transport.DIRECT),
+    Options(fuse="full", max_blocks=1, transport=Transport.DIRECT),
     Options(transport=Transport.STAGED, allocator="connection"),
+    Options(fuse="none", network="put", allocator="connection"),
+    Options(fuse="full", network="put"),
+    Options(fuse="full", network="slots"),
+    Options(fuse="full", network="slots", slots=1, max_blocks=1),
 ]
 
 
