@@ -1,5 +1,6 @@
 """fuse merges exactly what may be merged, and a wrong merge does not get through."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -7,10 +8,16 @@ import pytest
 
 from hccc.ir import primitives as primitives_ir
 from hccc.ir.collective import OpType
-from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.primitives import Buffer, Primitives, Transport
 from hccc.passes import fuse as fuse_module
 from hccc.passes.contract import contract
+from hccc.passes.depend import depend
 from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.hpds import hpds
+from hccc.passes.limit_window import limit_window
+from hccc.passes.lower import lower
+from hccc.passes.queue_order import reordered, used_twice
+from hccc.passes.verify import verify
 from tests.passes.textbook import (
     RECV,
     RRC,
@@ -134,3 +141,45 @@ def test_no_wrong_merge_survives(name: str, most: int) -> None:
         else:
             assert works(plan), f"{member} into {into}"
     assert refused > 0 or name == "broadcast"  # there all puts of a value may be one
+
+
+def mixed(name: str, gpus: int = 2, network: str = "slots") -> Primitives:
+    """A small program on nodes of `gpus` ranks."""
+    p = replace(SMALL[name], gpus_per_node=gpus)
+    return lower(hpds(depend(verify(p))), Transport.AUTO, network)
+
+
+def kinds(p: Primitives) -> set[tuple[int, int, int, int]]:
+    """(sources in memory, messages taken, places written, messages sent) of the primitives."""
+    n, queue = len(p), Buffer.QUEUE
+    columns = []
+    for o in (p.src, p.dst):
+        sent = np.bincount(o.owner()[o.buffer == queue], minlength=n)
+        columns += [o.counts() - sent, sent]
+    return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_a_mixed_primitive_reduces_memory_and_a_message_into_both() -> None:
+    found = kinds(fuse(mixed("hm allreduce"), "full"))
+    assert any(min(kind) > 0 and kind[0] > 1 and kind[2] > 1 for kind in found), found
+
+
+@pytest.mark.parametrize("network", ["slots", "put"])
+@pytest.mark.parametrize("level", [*LEVELS, "auto"])
+@pytest.mark.parametrize("name", SMALL)
+def test_mixed_invariants_and_result(name: str, level: str, network: str) -> None:
+    for gpus in (1, 2):
+        if SMALL[name].collective.n_ranks % gpus == 0:
+            p = fuse(mixed(name, gpus, network), level)
+            assert primitives_ir.check(p) == []
+            assert not used_twice(p.src) and not used_twice(p.dst)
+            assert reordered(p) is not None  # one slot is enough for a window of one
+            plan = planned(p)
+            assert verdict(limit_window(plan)) is None
+            assert works(limit_window(plan), micro_batches=3)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_auto_runs_with_every_window(name: str) -> None:
+    if SMALL[name].collective.n_ranks % 2 == 0:
+        assert limit_window(planned(fuse(mixed(name), "auto"))).max_window == 0

@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 import numpy as np
 import pytest
 
 from hccc.ir import primitives as primitives_ir
 from hccc.ir.collective import OpType
-from hccc.ir.primitives import Buffer, Operands, Transport
+from hccc.ir.primitives import Buffer, Operands, Primitives, Transport
+from hccc.ir.program import Program
 from hccc.ir.transport import PURE
 from hccc.passes.depend import depend
 from hccc.passes.hpds import hpds
-from hccc.passes.lower import lower
+from hccc.passes.lower import NETWORK, lower
+from hccc.passes.verify import verify
 from tests.passes.textbook import (
     RECV,
     RRC,
@@ -24,8 +27,10 @@ from tests.passes.textbook import (
     planned,
     program,
     verdict,
+    works,
 )
 
+SCRATCH = int(Buffer.SCRATCH)
 PAIR = program(OpType.ALLREDUCE, 2, 1, [(1, 0, 0, 0, RRC), (0, 1, 1, 0, RECV)])
 
 
@@ -84,3 +89,63 @@ def test_no_wrong_version_survives(name: str, transport: Transport, most: int) -
         wrong = lower(hpds(replace(dag, initial=initial)), transport)
         plan = made(partial(planned, wrong))
         assert plan is None or verdict(plan) in ("E304", "E306", "E307", "E312"), (i, bit)
+
+
+def on_nodes(p: Program, gpus: int, network: str) -> Primitives:
+    """`p` with so many GPUs a node, as mixed primitives."""
+    return lower(hpds(depend(verify(replace(p, gpus_per_node=gpus)))), Transport.AUTO, network)
+
+
+def test_one_memory_domain_is_direct_and_several_are_mixed() -> None:
+    p = on_nodes(SMALL["ring allreduce"], 4, "slots")
+    assert p.transport is Transport.DIRECT
+    p = on_nodes(SMALL["ring allreduce"], 2, "slots")
+    assert p.transport is Transport.MIXED
+    ends = set(zip(p.queues.src.tolist(), p.queues.dst.tolist(), strict=True))
+    assert ends == {(1, 2), (3, 0)}
+
+
+@pytest.mark.parametrize("network", NETWORK)
+@pytest.mark.parametrize("name", SMALL)
+def test_mixed_primitives_are_sound_and_right(name: str, network: str) -> None:
+    for gpus in (1, 2):
+        if SMALL[name].collective.n_ranks % gpus == 0:
+            p = on_nodes(SMALL[name], gpus, network)
+            assert primitives_ir.check(p) == []
+            plan = planned(p)
+            assert verdict(plan) is None and works(plan)
+
+
+def test_a_reduction_lands_in_a_slot_of_its_own() -> None:
+    rows = [(1, 0, 0, 0, RRC), (2, 0, 0, 0, RRC), (0, 1, 1, 0, RECV), (0, 2, 1, 0, RECV)]
+    p = on_nodes(program(OpType.ALLREDUCE, 3, 1, rows), 1, "put")
+    landed = sorted(operands(p.dst, i)[0] for i in range(len(p)) if p.dst.buffer[i] == SCRATCH)
+    assert landed == [(0, SCRATCH, 0), (0, SCRATCH, 1)] and p.scratch_slots.tolist() == [2, 0, 0]
+    assert not len(p.queues) and len(p) == 6
+    assert p.final.sum() == 1 and p.src.counts()[p.final == 1] == 2
+
+
+def test_what_a_proxy_reads_is_overwritten_after_it_was_used() -> None:
+    """Rank 1's value is replaced by rank 2's, which waits for rank 0 to have added the first."""
+    rows = [(1, 0, 0, 0, RRC), (2, 1, 1, 0, RECV), (1, 0, 2, 0, RRC), (0, 1, 3, 0, RECV)]
+    p = on_nodes(program(OpType.ALLREDUCE, 3, 1, [*rows, (0, 2, 3, 0, RECV)]), 1, "put")
+    overwrites = next(i for i in range(len(p)) if p.dst.rank[i] == 1 and p.owner[i] in (1, 2)
+                      and p.dst.buffer[i] == Buffer.VALUE)  # fmt: skip
+    first_add = next(i for i in range(len(p)) if p.src.counts()[i] == 2)
+    assert first_add in p.deps.row(overwrites)
+    plan = planned(p)
+    assert verdict(plan) is None and works(plan)
+
+
+def test_a_copy_whose_ends_change_later_is_a_message() -> None:
+    rows = [(1, 0, 0, 0, RRC), (2, 1, 1, 0, RECV), (1, 0, 2, 0, RRC), (0, 1, 3, 0, RECV)]
+    p = on_nodes(program(OpType.ALLREDUCE, 3, 1, [*rows, (0, 2, 3, 0, RECV)]), 1, "put")
+    assert list(zip(p.queues.src.tolist(), p.queues.dst.tolist(), strict=True)) == [(2, 1)]
+
+
+def test_auto_takes_what_it_is_told_to_choose() -> None:
+    pipeline = hpds(depend(verify(replace(SMALL["ring allreduce"], gpus_per_node=2))))
+    for network, choose in zip(NETWORK, (itemgetter(0), itemgetter(1)), strict=True):
+        p = lower(pipeline, Transport.AUTO, "auto", choose)
+        assert len(p) == len(lower(pipeline, Transport.AUTO, network))
+        assert bool(len(p.queues)) == (network == "slots")

@@ -45,7 +45,9 @@ RUN = 3  # of those that are accepted
 HEADER = {"E310"}
 SCHEMA = {"E407"}
 ROWS = {"E311", *SCHEMA}
-OPERANDS = {"E302", "E304", "E306", "E307", "E311", "E312", "E314", "E315", "E316", *SCHEMA}
+OPERANDS = {
+    "E302", "E303", "E304", "E306", "E307", "E311", "E312", "E314", "E315", "E316", "E318", *SCHEMA,
+}  # fmt: skip
 FLAGS = {"E301", "E302", "E303", "E304", "E313", "E314", *ROWS}
 QUEUES = {"E302", "E303", "E304", "E306", "E312", "E313", "E314", *ROWS}
 ORDER = {"E302", "E303", "E304", "E306", "E307", "E312", "E313", "E314", *ROWS}
@@ -66,7 +68,7 @@ BOUND: dict[str, set[str]] = {
     "stage_slots": OPERANDS,
     "tb_ptr": ORDER,
     "chunk": OPERANDS,
-    "final": {"E306", "E307", *ROWS},
+    "final": {"E306", "E307", "E318", *ROWS},
     "guard": OPERANDS,
     "src.ptr": OPERANDS,
     "src.rank": OPERANDS,
@@ -103,7 +105,7 @@ LAUNCH = {
 def base(name: str) -> PlanData:
     file, *nodes = name.split(maxsplit=1)
     small = re.sub(r"=8\b", "=4", (EXAMPLES / f"{file}.rccl").read_text(encoding="utf-8"))
-    small = small.replace("GPUPerNode=4", "GPUPerNode=2") if nodes else small
+    small = re.sub(r"PerNode=4", "PerNode=2", small) if nodes else small
     plan = compile_text(Source(name, small), BASES[name]).plan
     data: PlanData = json.loads(plan_json.dumps(plan))
     return data
