@@ -59,7 +59,7 @@ def copied() -> float:
 
 def leaving(plan: Plan, size: int) -> float:
     """Bytes that leave the node that most leave, when a call is of `size` bytes."""
-    row, src, dst = crossing(plan.src, plan.dst, plan.queues, plan.rank_of())
+    _, src, dst = crossing(plan.src, plan.dst, plan.queues, plan.rank_of())
     away = plan.memory_domain[src] != plan.memory_domain[dst]
     chunks = np.bincount(plan.memory_domain[src[away]])
     return float(chunks.max()) * size / plan.collective.n_chunks

@@ -118,13 +118,19 @@ def measure(
     if most and options.window > most:
         message = f"{plan.name} can run with --window 1 to {most} only"
         raise fail("E426", message, help="its queues have no room for more")
+    network = options.network_of(plan)
     sizes = _bounded(plan, schedule, options)
     ops = _operations(plan, options)
     variants = [(dtype, op) for dtype in options.dtypes for op in ops]
     with ExitStack() as stack:
         place = stack.enter_context(_kernels(compiled, _devices(options)))
         on_phase("Building kernels")
-        binds = [_binder(device, place, plan, options, variants) for device in _devices(options)]
+        binds = [
+            _binder(
+                communicator(device, _source(place, plan, device), plan, network), options, variants
+            )
+            for device in _devices(options)
+        ]
         kept = stack.pop_all()  # until the last row
 
     def rows() -> Iterator[Row]:
@@ -154,13 +160,16 @@ def _devices(options: RunOptions) -> list[str]:
     return [options.device, "cpu"] if compare else [options.device]
 
 
+def _source(place: Path, plan: Plan, device: str) -> Path:
+    return place / f"{plan.name}{_target(device).suffix}"
+
+
 def _binder(
-    device: str, place: Path, plan: Plan, options: RunOptions, variants: Sequence[tuple[str, str]]
+    built: CpuCommunicator | CudaCommunicator,
+    options: RunOptions,
+    variants: Sequence[tuple[str, str]],
 ) -> Callable[[str, str], Bind]:
-    """Builds the kernels of `place` for a device; (dtype, reduction) → what binds memory."""
-    network = options.network_of(plan) if options.cpu else None
-    source = place / f"{plan.name}{_target(device).suffix}"
-    built = communicator(device, source, plan, network)
+    """Builds the kernels for a device; (dtype, reduction) → what binds memory."""
     if isinstance(built, CpuCommunicator):
         built.build([options.request(dtype, op, 0, False) for dtype, op in variants])
     return lambda dtype, op: (

@@ -162,3 +162,76 @@ def test_memory_is_asked_for_before_it_is_taken(
     code, _, stderr = hccc("run", RING, "-b", "1M", "-e", "1M", *SHORT)
     assert code == 1
     assert "error[E429]" in stderr
+
+
+TWO_NODES = """
+ResCCLAlgo(nRanks=4, nChannels=1, nWarps=16, AlgoName="pairs", OpType="Allreduce", GPUPerNode=2):
+    for chunk in range(4):
+        for step in range(3):
+            transfer((chunk + 1 + step) % 4, (chunk + 2 + step) % 4, step, chunk, rrc)
+        for step in range(3):
+            transfer((chunk + step) % 4, (chunk + 1 + step) % 4, 3 + step, chunk, recv)
+"""
+
+
+@pytest.fixture
+def two_nodes(tmp_path: Path) -> Path:
+    """A ring of two nodes of two."""
+    path = tmp_path / "pairs.rccl"
+    path.write_text(TWO_NODES)
+    return path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--network-lowering", "slots", "--network", "0.5GB/s,10us"],
+        ["--network-lowering", "put", "--network", "4Gbps"],
+        ["--transport", "staged", "--network", "5us"],
+    ],
+    ids=" ".join,
+)
+def test_what_leaves_a_node_goes_through_a_proxy(
+    hccc: Hccc, two_nodes: Path, options: list[str]
+) -> None:
+    argv = ["run", two_nodes, *options, "-b", "0", "-e", "70001", "-i", "35000", *SHORT]
+    code, stdout, stderr = hccc(*argv, "--micro-batch", "1K")
+    assert (code, stderr) == (0, "")
+    network = next(line for line in stdout.splitlines() if line.startswith("# network"))
+    assert "2 memory domains, 4 NICs" in network
+    speed = {"0.5GB/s,10us": "each 0.5 GB/s, 10 us", "4Gbps": "each 0.5 GB/s, 0 us"}
+    assert speed.get(options[-1] if options else "", "no limit") in network
+    code, stdout, _ = hccc(*argv, "--json")
+    assert json.loads(stdout)["config"]["network"]["memory_domains"] == 2
+
+
+def test_one_host_needs_no_network(hccc: Hccc, two_nodes: Path) -> None:
+    for transport in ("direct", "staged"):
+        argv = ["run", two_nodes, "--transport", transport, "-b", "1K", "-e", "1K", *SHORT]
+        assert "# network" not in hccc(*argv)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--transport", "direct"], "reads memory of other nodes"),
+        (["--device", "cuda"], "all ranks are on one device"),
+    ],
+)
+def test_where_there_is_no_network(
+    hccc: Hccc, two_nodes: Path, options: list[str], said: str
+) -> None:
+    code, _, stderr = hccc("run", two_nodes, "--network", "1GB/s", *options)
+    assert code in (1, 2) and "E436" in stderr and said in stderr
+
+
+def test_a_plan_of_one_node_has_no_network(hccc: Hccc) -> None:
+    code, _, stderr = hccc("run", RING, "--network", "1GB/s")
+    assert code in (1, 2) and "has all ranks in one memory domain" in stderr
+
+
+@pytest.mark.parametrize("speed", ["", "5", "0GB/s", "1GB/s,2GB/s", "fast", "1GB/s;5us", "nan us"])
+def test_speeds_that_are_none(hccc: Hccc, speed: str) -> None:
+    code, _, stderr = hccc("run", RING, "--network", speed)
+    assert code == 2 and "write 12.5GB/s,5us" in stderr or "moves nothing" in stderr
