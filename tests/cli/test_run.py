@@ -234,4 +234,4 @@ def test_a_plan_of_one_node_has_no_network(hccc: Hccc) -> None:
 @pytest.mark.parametrize("speed", ["", "5", "0GB/s", "1GB/s,2GB/s", "fast", "1GB/s;5us", "nan us"])
 def test_speeds_that_are_none(hccc: Hccc, speed: str) -> None:
     code, _, stderr = hccc("run", RING, "--network", speed)
-    assert code == 2 and "write 12.5GB/s,5us" in stderr or "moves nothing" in stderr
+    assert (code == 2 and "write 12.5GB/s,5us" in stderr) or "moves nothing" in stderr
