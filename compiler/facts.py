@@ -41,6 +41,9 @@ def plan_facts(plan: Plan) -> Facts:
         "scratch_chunks_per_rank": int((plan.scratch_slots + plan.stage_slots).max()),
         "accumulate": plan.accumulate,
     }
+    memory, network = plan.connections()
+    if network:
+        facts |= {"memory_connections": memory, "network_connections": network}
     return {**facts, "root": c.root} if c.rooted else facts
 
 

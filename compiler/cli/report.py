@@ -42,6 +42,9 @@ def as_json(facts: Mapping[str, object]) -> None:
 def summary(compiled: Compiled, output: str, written: Written) -> None:
     """What a compilation made, on stdout."""
     f = compiled_facts(compiled)
+    between = None
+    if "network_connections" in f:
+        between = f"{f['memory_connections']:,} memory, {f['network_connections']:,} network"
     subs = f"{f['sub_pipelines']:,} ({f['scheduler']})" if "sub_pipelines" in f else None
     each = f" in {f['channels']} channels" if f["channels"] != 1 else ""
     seconds = {**compiled.seconds, **written.seconds}
@@ -50,6 +53,7 @@ def summary(compiled: Compiled, output: str, written: Written) -> None:
         "sub-pipelines": subs,
         "thread blocks": f"{f['thread_blocks_per_rank']} per rank{each}",
         "primitives": f"{f['primitives']:,}, {f['transport']}",
+        "connections": between,
         "flags": f"{f['flags_per_rank']} per rank and channel",
         "scratch": f"{f['scratch_chunks_per_rank']} chunks per rank",
         "proved": ", ".join(proof.name for proof in compiled.proofs),

@@ -28,7 +28,7 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
-from hccc.ir.primitives import Buffer, Operands, Queues, Transport, network_puts
+from hccc.ir.primitives import Buffer, Operands, Queues, Transport, crossing, network_puts
 from hccc.ir.provenance import Provenance
 
 PLAN_VERSION = 2
@@ -153,6 +153,14 @@ class Plan:
     def rank_of(self) -> I4:
         """The rank of every primitive: i4[P]."""
         return self.block_rank()[self.block_of()]
+
+    def connections(self) -> tuple[int, int]:
+        """How many pairs of ranks data goes between, within a memory domain and between two."""
+        _, here, there = crossing(self.src, self.dst, self.queues, self.rank_of())
+        pairs = np.unique(here.astype(np.int64) * self.n_ranks + there)
+        domain = self.memory_domain
+        apart = domain[pairs // self.n_ranks] != domain[pairs % self.n_ranks]
+        return int((~apart).sum()), int(apart.sum())
 
     def network_queues(self) -> B1:
         """Which queues join two memory domains, so that a proxy carries messages: b1[Q]."""

@@ -49,8 +49,8 @@ OPERANDS = {
     "E302", "E303", "E304", "E306", "E307", "E311", "E312", "E314", "E315", "E316", "E318", *SCHEMA,
 }  # fmt: skip
 FLAGS = {"E301", "E302", "E303", "E304", "E313", "E314", *ROWS}
-QUEUES = {"E302", "E303", "E304", "E306", "E312", "E313", "E314", *ROWS}
-ORDER = {"E302", "E303", "E304", "E306", "E307", "E312", "E313", "E314", *ROWS}
+QUEUES = {"E302", "E303", "E304", "E306", "E312", "E313", "E314", "E316", *ROWS}
+ORDER = {"E302", "E303", "E304", "E306", "E307", "E312", "E313", "E314", "E318", *ROWS}
 # What may refuse a change of each field.
 BOUND: dict[str, set[str]] = {
     "hccc_plan": SCHEMA,
