@@ -80,9 +80,9 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
     """First fit: every connection of a rank joins its first block that is idle whenever it is
     active. `member[b]` is the last that joined block b, `before` the one that joined before it.
 
-    Nearly all that do not fit are told by the longest interval of each: that of a block lasts
-    `length`, ends at `until`, and `since` is `touch` after its start. earliest, latest: the first
-    end and the last start of SKIP blocks.
+    Nearly all that do not fit are told by the longest interval of a connection: that of the last
+    to join a block ends at `until`, and `since` is `touch` after its start; `length` is the most of
+    all that joined. earliest, latest: the least `until` and the greatest `since` of SKIP blocks.
     """
     block = np.empty(len(rank), np.int32)
     length, since = np.zeros(len(rank)), np.full(len(rank), np.inf)
@@ -110,10 +110,9 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
                     break
             b += 1
         block[c], before[c], member[b] = b, member[b], c
-        if until[b] == -np.inf or lasts > length[b]:
-            length[b], since[b], until[b] = lasts, first, last
-            some = slice(lo + k * SKIP, lo + (k + 1) * SKIP)
-            latest[k], earliest[k] = since[some].max(), until[some].min()
+        length[b], since[b], until[b] = max(lasts, length[b]), first, last
+        some = slice(lo + k * SKIP, lo + (k + 1) * SKIP)
+        latest[k], earliest[k] = since[some].max(), until[some].min()
     return block
 
 

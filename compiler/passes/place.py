@@ -96,10 +96,12 @@ def _stage(p: Primitives, c: Collective) -> Primitives:
     overwritten = p.dst.rank[written].astype(np.int64) * width + p.dst.slot[written]
     read = np.flatnonzero(p.src.buffer == Buffer.INPUT)
     needed = p.src.rank[read].astype(np.int64) * width + p.src.slot[read]
-    staged = np.unique(needed[np.isin(needed, overwritten)])
+    both = np.zeros((2, c.n_ranks * width), np.bool_)  # by memory: np.unique takes a hash of each
+    both[0, needed], both[1, overwritten] = True, True
+    staged = np.flatnonzero(both.all(axis=0))
     if not len(staged):
         return p
-    hit = np.isin(needed, staged)
+    hit = both.all(axis=0)[needed]
     buffer = p.src.buffer.copy()
     buffer[read[hit]] = Buffer.STAGE
     chunk = _lookup(needed, p.chunk[p.src.owner()[read]], staged)
