@@ -21,6 +21,13 @@ def hierarchical_mesh(op: str, nodes: int, per_node: int, channels: int = 4) -> 
     return _replaced(text, changes)
 
 
+def direct_alltoall(ranks: int) -> str:
+    """The text of `examples/direct_alltoall.rccl` for `ranks` ranks, a multiple of 8."""
+    return _replaced(
+        (EXAMPLES / "direct_alltoall.rccl").read_text(), {"nRanks=8": f"nRanks={ranks}"}
+    )
+
+
 def ring_allreduce(ranks: int) -> str:
     """The text of `examples/ring_allreduce.rccl` for `ranks` ranks."""
     text = (EXAMPLES / "ring_allreduce.rccl").read_text()

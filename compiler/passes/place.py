@@ -98,10 +98,11 @@ def _stage(p: Primitives, c: Collective) -> Primitives:
     needed = p.src.rank[read].astype(np.int64) * width + p.src.slot[read]
     both = np.zeros((2, c.n_ranks * width), np.bool_)  # by memory: np.unique takes a hash of each
     both[0, needed], both[1, overwritten] = True, True
-    staged = np.flatnonzero(both.all(axis=0))
+    swapped = both[0] & both[1]
+    staged = np.flatnonzero(swapped)
     if not len(staged):
         return p
-    hit = both.all(axis=0)[needed]
+    hit = swapped[needed]
     buffer = p.src.buffer.copy()
     buffer[read[hit]] = Buffer.STAGE
     chunk = _lookup(needed, p.chunk[p.src.owner()[read]], staged)

@@ -1,0 +1,161 @@
+"""What large programs take from their text to compiled kernels, by phase, and how it grows.
+
+    python benchmarks/scale.py [--ranks 64,128,256,512,1024] [--programs hm,alltoall] [--no-build]
+
+Every row is a process of its own. Seconds are CPU seconds (user + system of all threads), "wall"
+is from the text to the emitted kernels on the clock. Emission is of all three targets; "plan.json"
+is printing it. nvcc (`-O3 -arch=sm_90`, to a cubin) and g++ (`-O3`, to a library) build one type
+and operation, where they are there. A phase's growth is the exponent x of time ~ ranks^x, fitted
+over the rows where it takes long enough to tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from programs import direct_alltoall, hierarchical_mesh
+from rich.console import Console
+from rich.table import Table
+
+from hccc.options import Options
+
+PROGRAMS: dict[str, Callable[[int], str]] = {
+    "hm": lambda ranks: hierarchical_mesh("allreduce", ranks // 8, 8),
+    "alltoall": direct_alltoall,
+}
+PHASES = (
+    "Parsing", "Analysis", "Scheduling", "Lowering", "Proof", "plan.json", "Emission", "nvcc", "g++"
+)  # fmt: skip
+SHORTEST = 0.05  # seconds of a phase that can be compared
+COMPILERS = {
+    "nvcc": ("nvcc", ".cu", ["-O3", "-arch=sm_90", "-cubin"]),
+    "g++": ("g++", "_cpu.cpp", ["-O3", "-shared", "-fPIC", "-pthread"]),
+}
+Figures = dict[str, float]
+
+
+def measure(text: str, build: bool) -> Figures:
+    """One compilation in this process: CPU seconds by phase, MB and GiB."""
+    from hccc.diagnostics import Source
+    from hccc.driver import compile_text
+    from hccc.emit import directory
+    from hccc.ir import plan_json
+
+    spent: Figures = {}
+    running, since = "", time.process_time()
+
+    def enter(phase: str) -> None:
+        nonlocal running, since
+        now = time.process_time()
+        spent[running] = spent.get(running, 0.0) + now - since
+        running, since = phase, now
+
+    begin = time.perf_counter()
+    made = compile_text(Source("benchmark.rccl", text), Options(), on_phase=enter)
+    enter("plan.json")
+    printed = plan_json.dumps(made.plan)
+    enter("Emission")
+    files = directory.files(made.plan, plan_json=printed)
+    enter("")
+    wall = time.perf_counter() - begin
+    spent |= {"wall": wall, "GiB": _peak(resource.RUSAGE_SELF), "primitives": len(made.plan)}
+    spent["source MB"] = len(files[f"{made.plan.name}.cu"]) / 1e6
+    if build:
+        with tempfile.TemporaryDirectory() as place:
+            directory.write(Path(place) / "kernels", files)
+            for name in COMPILERS:
+                spent |= built(Path(place) / "kernels", made.plan.name, name)
+    return spent
+
+
+def built(place: Path, program: str, name: str) -> Figures:
+    """CPU seconds and peak GiB of one compiler on the kernels in `place`."""
+    compiler, suffix, flags = COMPILERS[name]
+    if not shutil.which(compiler):
+        return {}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    source = place / f"{program}{suffix}"
+    subprocess.run([compiler, "-std=c++17", *flags, source, "-o", place / "built"], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {name: seconds, f"{name} GiB": _peak(resource.RUSAGE_CHILDREN)}
+
+
+def _peak(of: int) -> float:
+    return resource.getrusage(of).ru_maxrss / 2**20
+
+
+def in_process(program: str, ranks: int, build: bool) -> Figures:
+    """`measure` in a fresh process, after what is loaded once."""
+    run = [sys.executable, __file__, "--measure", program, "--ranks", str(ranks)]
+    done = subprocess.run(
+        [*run, *([] if build else ["--no-build"])], stdout=subprocess.PIPE, text=True, check=True
+    )
+    found: Figures = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def growth(ranks: list[int], rows: list[Figures], key: str) -> str:
+    """The exponent of `key` over ranks, by least squares, or nothing to tell it from."""
+    points = [
+        (math.log(n), math.log(row[key]))
+        for n, row in zip(ranks, rows, strict=True)
+        if row.get(key, 0.0) >= SHORTEST
+    ]
+    if len(points) < 2:
+        return "-"
+    slope, _ = statistics.linear_regression(*zip(*points, strict=True))
+    return f"{slope:.1f}"
+
+
+def table(program: str, ranks: list[int], build: bool) -> Table:
+    """One program at each size."""
+    sizes = ("GiB", "source MB", "nvcc GiB", "g++ GiB")
+    shown = Table(title=f"{program}: CPU seconds, GiB, MB of CUDA source")
+    for name in ("ranks", "primitives", *PHASES, "wall", *sizes):
+        shown.add_column(name, justify="right")
+    rows = []
+    for n in ranks:
+        row = in_process(program, n, build)
+        rows.append(row)
+        figures = (f"{row[k]:.2f}" if k in row else "" for k in (*PHASES, "wall", *sizes))
+        shown.add_row(f"{n:,}", f"{row['primitives']:,.0f}", *figures)
+    shown.add_section()
+    grown = (growth(ranks, rows, k) for k in ("primitives", *PHASES, "wall", *sizes))
+    shown.add_row("growth", *grown)
+    return shown
+
+
+def main() -> None:
+    """Prints a table for each program."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--ranks", default="64,128,256,512,1024")
+    parser.add_argument("--programs", default=",".join(PROGRAMS))
+    parser.add_argument("--no-build", dest="build", action="store_false")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    ranks = [int(x) for x in args.ranks.split(",")]
+    if args.measure:
+        make = PROGRAMS[args.measure]
+        measure(make(16), build=False)
+        print(json.dumps(measure(make(ranks[0]), args.build)))
+        return
+    console = Console(width=200)
+    for program in args.programs.split(","):
+        in_process(program, ranks[0], build=False)  # compiles what is not in numba's cache
+        console.print(table(program, ranks, args.build))
+
+
+if __name__ == "__main__":
+    main()
