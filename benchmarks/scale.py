@@ -42,6 +42,13 @@ COMPILERS = {
     "nvcc": ("nvcc", ".cu", ["-O3", "-arch=sm_90", "-cubin"]),
     "g++": ("g++", "_cpu.cpp", ["-O3", "-shared", "-fPIC", "-pthread"]),
 }
+# A process forked from a large one counts its memory as its own; this one is small.
+LAUNCHER = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print([used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20])
+"""
 Figures = dict[str, float]
 
 
@@ -69,7 +76,8 @@ def measure(text: str, build: bool) -> Figures:
     files = directory.files(made.plan, plan_json=printed)
     enter("")
     wall = time.perf_counter() - begin
-    spent |= {"wall": wall, "GiB": _peak(resource.RUSAGE_SELF), "primitives": len(made.plan)}
+    gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    spent |= {"wall": wall, "GiB": gib, "primitives": len(made.plan)}
     spent["source MB"] = len(files[f"{made.plan.name}.cu"]) / 1e6
     if build:
         with tempfile.TemporaryDirectory() as place:
@@ -84,16 +92,12 @@ def built(place: Path, program: str, name: str) -> Figures:
     compiler, suffix, flags = COMPILERS[name]
     if not shutil.which(compiler):
         return {}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     source = place / f"{program}{suffix}"
-    subprocess.run([compiler, "-std=c++17", *flags, source, "-o", place / "built"], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {name: seconds, f"{name} GiB": _peak(resource.RUSAGE_CHILDREN)}
-
-
-def _peak(of: int) -> float:
-    return resource.getrusage(of).ru_maxrss / 2**20
+    command = [compiler, "-std=c++17", *flags, str(source), "-o", str(place / "built")]
+    launch = [sys.executable, "-c", LAUNCHER, *command]
+    done = subprocess.run(launch, stdout=subprocess.PIPE, text=True, check=True)
+    seconds, gib = json.loads(done.stdout)
+    return {name: seconds, f"{name} GiB": gib}
 
 
 def in_process(program: str, ranks: int, build: bool) -> Figures:
