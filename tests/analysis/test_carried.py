@@ -27,7 +27,7 @@ REPLACED = [(1, 0, 0, 0, RRC), (2, 1, 1, 0, RECV), (1, 0, 2, 0, RRC), (0, 1, 3, 
 
 def on_nodes(p: Program, gpus: int = 1, **chosen: str) -> Plan:
     """The plan of `p` with so many GPUs a node, unfused, and puts between nodes."""
-    way = Options(network="put", fuse="none", allocator="connection", **chosen)  # type: ignore[arg-type]
+    way = Options(network_lowering="put", fuse="none", allocator="connection", **chosen)  # type: ignore[arg-type]
     return compile_program(replace(p, gpus_per_node=gpus, nics_per_node=gpus), way).plan
 
 

@@ -22,7 +22,7 @@ from tests.passes.textbook import lowered, ring_allreduce, works
 def ring_in_one_block(slots: int = 2) -> Plan:
     """A ring of four nodes: what arrives is sent on by the primitive that reduces it, and each
     rank's one thread block has both turns of a chunk."""
-    way = Options(network="slots", fuse="full", max_blocks=1, slots=slots)
+    way = Options(network_lowering="slots", fuse="full", max_blocks=1, slots=slots)
     return compile_program(replace(ring_allreduce(4), gpus_per_node=1, nics_per_node=1), way).plan
 
 
@@ -61,7 +61,7 @@ def test_a_window_that_queues_can_hold_is_proved() -> None:
 
 def test_auto_merges_only_what_every_window_can_run() -> None:
     p = replace(ring_allreduce(4), gpus_per_node=1, nics_per_node=1)
-    plan = compile_program(p, Options(network="slots")).plan
+    plan = compile_program(p, Options(network_lowering="slots")).plan
     assert plan.max_window == 0 and limit_window(plan) is plan
     assert works(plan, micro_batches=7)
     direct = lowered(ring_allreduce(4))

@@ -37,8 +37,8 @@ BASES = {  # examples, and how they are compiled: every buffer, guard and kind o
     "direct_alltoall": Options(),
     "direct_gather": Options(),
     "sendrecv": Options(transport=Transport.STAGED),
-    "ring_allreduce on nodes": Options(network="put", fuse="none"),
-    "ring_allgather on nodes": Options(network="slots"),
+    "ring_allreduce on nodes": Options(network_lowering="put", fuse="none"),
+    "ring_allgather on nodes": Options(network_lowering="slots"),
 }
 MUTANTS = 12  # of a field of each plan
 RUN = 3  # of those that are accepted

@@ -213,10 +213,10 @@ WAYS = [
     Options(fuse="full", transport=Transport.DIRECT),
     Options(fuse="full", max_blocks=1, transport=Transport.DIRECT),
     Options(transport=Transport.STAGED, allocator="connection"),
-    Options(fuse="none", network="put", allocator="connection"),
-    Options(fuse="full", network="put"),
-    Options(fuse="full", network="slots"),
-    Options(fuse="full", network="slots", slots=1, max_blocks=1),
+    Options(fuse="none", network_lowering="put", allocator="connection"),
+    Options(fuse="full", network_lowering="put"),
+    Options(fuse="full", network_lowering="slots"),
+    Options(fuse="full", network_lowering="slots", slots=1, max_blocks=1),
 ]
 
 
