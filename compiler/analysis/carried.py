@@ -1,11 +1,11 @@
 """carried: what proxies do for a mixed Plan, in the order that it enforces (kernel-protocol §4).
 
 A primitive hands its network puts, and the flags that it raises in other memory domains, to a
-proxy, which carries what one thread block hands over in that order, some time later. So they are
-what a row of its own does, after the primitive, in a block of its own: the block's *carrier*. A
-carried put reads the place at the primitive's rank that the bytes are kept in; who waits for a
-carried flag waits for the carrier's row. Nothing else does: what a proxy has read is known where
-it wrote, and to who waited for that.
+proxy, which carries what goes to one rank in the order in which a thread block hands it over, some
+time later. So they are what a row of its own does, after the primitive, in a block of its own: the
+*carrier* of the block and that peer. A carried put reads the place at the primitive's rank that the
+bytes are kept in; who waits for a carried flag waits for the carrier's row. Nothing else does: what
+a proxy has read is known where it wrote, and to who waited for that.
 """
 
 from __future__ import annotations
@@ -25,40 +25,54 @@ from hccc.ir.primitives import Buffer, Transport
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
     """P rows of thread blocks, then C rows of carriers. tb_ptr: i8[T + carriers + 1]; of: i4[C],
-    the primitive that each carries for; row: i4[P], the carrier's row of each primitive, or -1."""
+    the primitive that each carries for; peer: i4[C], the rank that it carries to."""
 
+    primitives: int
     tb_ptr: I8
     of: I4
-    row: I4
+    peer: I4
 
     def primitive(self, i: int) -> int:
         """The primitive that row `i` is, or carries for."""
-        n = len(self.row)
+        n = self.primitives
         return i if i < n else int(self.of[i - n])
 
     def column(self, values: I4) -> I4:
         """A column of primitives, for all rows."""
         return np.concatenate([values, values[self.of]])
 
-    def edges(self, row: I4, pred: I4, away: B1) -> Csr:
-        """The edges (row, pred), those `away` from the carriers, and theirs from primitives."""
-        n = len(self.row)
-        own = np.arange(n, n + len(self.of), dtype=np.int32)
-        rows = np.concatenate([row, own])
-        return graph(rows, np.concatenate([self.handed(pred, away), self.of]), n + len(self.of))
+    def edges(self, row: I4, pred: I4, away: B1, rank: I4) -> Csr:
+        """The edges (row, pred), those `away` from the carriers to `rank` (i4[edges], where the row
+        runs), and theirs from primitives."""
+        n, total = self.primitives, self.primitives + len(self.of)
+        rows = np.concatenate([row, np.arange(n, total, dtype=np.int32)])
+        return graph(rows, np.concatenate([self.handed(pred, away, rank), self.of]), total)
 
-    def handed(self, pred: I4, away: B1) -> I4:
-        """The rows that `pred` are, those `away` of their carriers."""
-        return np.where(away, self.row[pred], pred).astype(np.int32)
+    def handed(self, pred: I4, away: B1, rank: I4) -> I4:
+        """The rows that `pred` are, those `away` of their carriers to `rank`."""
+        rows = pred.astype(np.int32)
+        rows[away] = self.row(pred[away], rank[away])
+        return rows
+
+    def row(self, of: I4, peer: I4) -> I4:
+        """The carriers' rows of what primitives `of` hand over for `peer`."""
+        order = np.lexsort((self.peer, self.of))
+        width = int(self.peer.max(initial=0)) + 1
+        known = self.of[order].astype(np.int64) * width + self.peer[order]
+        at = np.searchsorted(known, of.astype(np.int64) * width + peer)
+        return (self.primitives + order[at]).astype(np.int32)
 
 
-def carriers(tb_ptr: I8, busy: B1) -> Carriers:
-    """The carriers of primitives in blocks `tb_ptr`, where `busy`: b1[P]. O(P)."""
-    n, of = len(busy), np.flatnonzero(busy).astype(np.int32)
-    row = np.full(n, -1, np.int32)
-    row[of] = n + np.arange(len(of), dtype=np.int32)
-    counts = np.diff(starts(busy)[tb_ptr])
-    return Carriers(np.concatenate([tb_ptr, n + np.cumsum(counts[counts > 0])]), of, row)
+def carriers(tb_ptr: I8, of: I4, peer: I4) -> Carriers:
+    """The carriers where primitives `of`, in blocks `tb_ptr`, hand something over for ranks `peer`
+    (i4[k] each, in any order and perhaps repeated). O(P + k log k)."""
+    n, block = int(tb_ptr[-1]), np.searchsorted(tb_ptr, of, side="right") - 1
+    width = int(peer.max(initial=0)) + 1
+    lanes, lane = np.unique(block.astype(np.int64) * width + peer, return_inverse=True)
+    found = np.unique(lane.astype(np.int64) * max(n, 1) + of)
+    lane, of = found // max(n, 1), (found % max(n, 1)).astype(np.int32)
+    ends = n + np.cumsum(np.bincount(lane, minlength=len(lanes)))
+    return Carriers(n, np.concatenate([tb_ptr, ends]), of, (lanes % width)[lane].astype(np.int32))
 
 
 def enforced_with_carriers(plan: Plan) -> tuple[Carriers, Csr]:
@@ -68,19 +82,19 @@ def enforced_with_carriers(plan: Plan) -> tuple[Carriers, Csr]:
         UserError E301: as `waits.enforced`.
     """
     row, pred = by_flag(plan)
-    away = np.zeros(len(row), np.bool_)
-    busy = np.zeros(len(plan), np.bool_)
+    away, rank = np.zeros(len(row), np.bool_), plan.rank_of()
+    of, peer = np.zeros(0, np.int32), np.zeros(0, np.int32)
     if plan.transport is Transport.MIXED:
-        domain = plan.memory_domain[plan.rank_of()]
+        domain, puts = plan.memory_domain[rank], plan.network_puts()
         away = domain[row] != domain[pred]
-        busy[pred[away]] = True
-        busy[plan.dst.owner()[plan.network_puts()]] = True
+        of = np.concatenate([pred[away], plan.dst.owner()[puts]])
+        peer = np.concatenate([rank[row[away]], plan.dst.rank[puts]])
     if len(plan.queues):
         receiver, sender = by_queue(plan)
         row, pred = np.concatenate([row, receiver]), np.concatenate([pred, sender])
         away = np.concatenate([away, np.zeros(len(receiver), np.bool_)])
-    made = carriers(plan.tb_ptr, busy)
-    return made, made.edges(row, pred, away)
+    made = carriers(plan.tb_ptr, of, peer)
+    return made, made.edges(row, pred, away, rank[row])
 
 
 def locate_carried(plan: Plan, made: Carriers, where: Locations) -> Locations:
@@ -88,13 +102,12 @@ def locate_carried(plan: Plan, made: Carriers, where: Locations) -> Locations:
     if not len(made.of):
         return where
     put, n = plan.network_puts(), len(plan)
-    row = plan.dst.owner()
     total = n + len(made.of)
-    carried = np.where(put, made.row[row], row)
+    carried = made.handed(plan.dst.owner(), put, plan.dst.rank)
     order = np.argsort(carried, kind="stable")
     dst_ptr = starts(np.bincount(carried, minlength=total))
     place = _local_places(plan, where)[made.of]
-    carries = np.bincount(row[put], minlength=n)[made.of] > 0
+    carries = np.bincount(carried[put], minlength=total)[n:] > 0
     counts = np.concatenate([plan.src.counts(), carries.astype(np.int64)])
     return where._replace(
         src_ptr=starts(counts), src=np.concatenate([where.src, place[carries]]),

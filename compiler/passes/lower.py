@@ -54,8 +54,8 @@ def lower(
     """The primitives of `pipeline` in its order. O(tasks + dependencies).
 
     network: of `NETWORK`, or "auto": what `choose` takes of them. A copy whose source or
-    destination changes later stays with slots, since nothing tells its source's rank that the proxy
-    has read it.
+    destination changes later, or that another rank reads, stays with slots: nothing would tell its
+    source's rank that the proxy has read it, or the other that it has come.
     """
     dag, order = pipeline.dag, pipeline.order
     transport = chosen(dag, transport)
@@ -96,15 +96,19 @@ def _crossings(dag: Dag, table: I4, preds: Csr, transport: Transport, network: s
         return np.full(len(table), SLOTS if transport is Transport.STAGED else MEMORY, np.uint8)
     domain = dag.topology.memory_domain
     between = domain[table[:, SRC]] != domain[table[:, DST]]
-    put = (between if network == "put" else np.zeros(len(table), np.bool_)) & _lasting(table, preds)
+    put = (between if network == "put" else np.zeros(len(table), np.bool_)) & _lasting(
+        table, preds, between
+    )
     return np.where(between, np.where(put, PUT, SLOTS), MEMORY).astype(np.uint8)
 
 
-def _lasting(table: I4, preds: Csr) -> B1:
-    """Reductions, and copies after which neither their source nor their destination changes."""
+def _lasting(table: I4, preds: Csr, between: B1) -> B1:
+    """Reductions, and copies after which neither their source nor their destination changes, and
+    that only their destination's rank reads there: a proxy tells nobody else that they came."""
     row, pred = preds.owner(), preds.index
     changed = table[row, DST]
     over = (changed == table[pred, SRC]) | (changed == table[pred, DST])
+    over |= (table[row, OP] == RRC) & (table[row, SRC] == table[pred, DST]) & ~between[row]
     lasting = np.ones(len(table), np.bool_)
     lasting[pred[over & (table[pred, OP] != RRC)]] = False
     return lasting

@@ -100,24 +100,26 @@ def _edges(p: Primitives, order: _Order) -> Csr:
 
 def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
     """The edges that need a flag: (consumer, producer) in plan rows, sorted by consumer."""
-    domain = memory_domain(p)
+    domain, put = memory_domain(p), network_puts(p.dst, p.owner, memory_domain(p))
     at = domain[p.owner[order.row]]
-    puts = np.zeros(len(p), np.bool_)  # who has a proxy write
-    puts[order.of[p.dst.owner()[network_puts(p.dst, p.owner, domain)]]] = True
+    puts = order.of[p.dst.owner()[put]], p.dst.rank[put]  # who has a proxy write, and where
+    writes = np.zeros(len(p), np.bool_)
+    writes[puts[0]] = True
     consumer, producer = edges.owner(), edges.index
     sent = _queued(p, order, consumer, producer)
     queues = consumer[sent], producer[sent]
     away = at[consumer] != at[producer]
-    wanted, both = ~sent, np.flatnonzero(sent & away & puts[producer])
+    wanted, both = ~sent, np.flatnonzero(sent & away & writes[producer])
     if len(both):  # a message does not say that a put has arrived
         wanted[both] = _met(p, order.row[consumer[both]], order.row[producer[both]])
     consumer, producer, away = consumer[wanted], producer[wanted], away[wanted]
     # A flag from another domain says more than that its producer is done, but that is all that
     # matters of a producer without puts: what implies it need not imply all that the flag says.
-    keep = _kept(order, puts, (consumer, producer), away & puts[producer], queues)
+    rank = p.owner[order.row]
+    keep = _kept(order, puts, (consumer, producer), (away & writes[producer], rank), queues)
     consumer, producer, away = consumer[keep], producer[keep], away[keep]
     if away.any():
-        keep = _kept(order, puts, (consumer, producer), away, queues)
+        keep = _kept(order, puts, (consumer, producer), (away, rank), queues)
         consumer, producer = consumer[keep], producer[keep]
     return consumer, producer
 
@@ -148,24 +150,31 @@ def _queued(p: Primitives, order: _Order, consumer: I4, producer: I4) -> B1:
     return np.isin(consumer.astype(np.int64) * len(p) + producer, joined)
 
 
-def _kept(order: _Order, puts: B1, edges: tuple[I4, I4], away: B1, queues: tuple[I4, I4]) -> B1:
+def _kept(
+    order: _Order,
+    puts: tuple[I4, I4],
+    edges: tuple[I4, I4],
+    carried: tuple[B1, I4],
+    queues: tuple[I4, I4],
+) -> B1:
     """Which (consumer, producer) edges the others, program order and queues do not imply.
 
-    away: which of them come from the producer's proxy; puts: b1[n], who else hands one something.
+    puts: primitives that hand one to a proxy, and its rank; carried: which edges come from the
+    producer's proxy, and i4[n] the rank of every primitive.
     """
     consumer, producer = edges
-    busy = puts.copy()
-    busy[producer[away]] = True
-    made = carriers(order.tb_ptr, busy)
+    away, rank = carried
+    of = np.concatenate([puts[0], producer[away]])
+    made = carriers(order.tb_ptr, of, np.concatenate([puts[1], rank[consumer[away]]]))
     joined = np.concatenate([away, np.zeros(len(queues[0]), np.bool_)])
     row, pred = (np.concatenate(pair) for pair in zip(edges, queues, strict=True))
-    waits = made.edges(row, pred, joined)
+    waits = made.edges(row, pred, joined, rank[row])
     run = topological(made.tb_ptr, waits)
     if len(run) != len(waits):
         raise InternalError("the thread blocks' order and the dependencies form a cycle")
     implied = implied_edges(made.tb_ptr, waits, run)
     key = waits.owner().astype(np.int64) * len(waits) + waits.index
-    mine = consumer.astype(np.int64) * len(waits) + made.handed(producer, away)
+    mine = consumer.astype(np.int64) * len(waits) + made.handed(producer, away, rank[consumer])
     kept: B1 = implied[np.searchsorted(key, mine)] == 0
     return kept
 

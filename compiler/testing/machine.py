@@ -124,7 +124,7 @@ class Machine:
     op: str
     flags: dict[tuple[int, int, int], int] = field(default_factory=dict)
     messages: dict[tuple[int, int, int], tuple[int, Data]] = field(default_factory=dict)
-    handed: dict[tuple[int, int], deque[Callable[[], None]]] = field(default_factory=dict)
+    handed: dict[tuple[int, int, int], deque[Callable[[], None]]] = field(default_factory=dict)
 
     def blocked_by(self, t: Turn) -> str | None:
         """What a turn waits for, or None when it can run."""
@@ -158,11 +158,12 @@ class Machine:
             own = (a for a in p.dst if a[1] != Buffer.QUEUE and a[0] == p.rank)
             source = next(own, p.src[0])
             for a in away:
-                self._hand(p, partial(_copy, *self._place(source, t, n), *self._place(a, t, n)))
+                copy = partial(_copy, *self._place(source, t, n), *self._place(a, t, n))
+                self._hand(p, a[0], copy)
         for rank, flag in p.posts:
             post = partial(self.flags.__setitem__, (rank, flag, p.channel), t.m + 1)
             if self._away((rank, Buffer.SCRATCH, 0), p.rank):
-                self._hand(p, post)
+                self._hand(p, rank, post)
             else:
                 post()
         for operands, end, flags in ((p.src, q.src, q.credit_flag), (p.dst, q.dst, q.data_flag)):
@@ -170,9 +171,9 @@ class Machine:
                 counter = (int(end[a[0]]), int(flags[a[0]]), p.channel)
                 self.flags[counter] = self._number(a, t) + 1
 
-    def carry(self, block: int, channel: int) -> None:
-        """A proxy does the next thing that a thread block handed to it."""
-        self.handed[block, channel].popleft()()
+    def carry(self, block: int, channel: int, peer: int) -> None:
+        """A proxy does the next thing that a thread block handed to it for a peer."""
+        self.handed[block, channel, peer].popleft()()
 
     def carry_all(self) -> None:
         """Proxies do all that was handed to them."""
@@ -180,8 +181,8 @@ class Machine:
             while items:
                 self.carry(*key)
 
-    def _hand(self, p: Primitive, item: Callable[[], None]) -> None:
-        self.handed.setdefault((p.block, p.channel), deque()).append(item)
+    def _hand(self, p: Primitive, peer: int, item: Callable[[], None]) -> None:
+        self.handed.setdefault((p.block, p.channel, peer), deque()).append(item)
 
     def _away(self, a: Address, rank: int) -> bool:
         """Whether an address is memory of another domain than a rank's."""

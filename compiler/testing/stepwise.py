@@ -15,13 +15,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Guard, Operands, Transport
+from hccc.ir.primitives import Guard, Operands
 from hccc.testing.machine import (
     Address,
     Cut,
@@ -56,19 +55,20 @@ class _Block:
 
 @dataclass(slots=True)
 class _Proxy:
-    """What carries for one thread block of a channel, and its priority."""
+    """What carries for one thread block of a channel, and to one peer; its priority."""
 
     block: int
     channel: int
+    peer: int
     priority: float
 
     def can_advance(self, machine: Machine) -> bool:
         """Whether anything is left to carry."""
-        return bool(machine.handed.get((self.block, self.channel)))
+        return bool(machine.handed.get((self.block, self.channel, self.peer)))
 
     def advance(self, machine: Machine) -> None:
         """Carries the next thing."""
-        machine.carry(self.block, self.channel)
+        machine.carry(self.block, self.channel, self.peer)
 
 
 def execute(
@@ -251,11 +251,13 @@ def _interleave(machine: Machine, blocks: list[_Block], rng: random.Random) -> N
         raise Hang(_stuck(machine, [b for b in busy if isinstance(b, _Block)]))
 
 
-def _carried_for(plan: Plan, channels: int) -> list[tuple[int, int]]:
-    """The (thread block, channel) pairs that a proxy may have to carry for."""
-    if plan.transport is not Transport.MIXED:
-        return []
-    return list(product(range(len(plan.tb_ptr) - 1), range(channels)))
+def _carried_for(plan: Plan, channels: int) -> list[tuple[int, int, int]]:
+    """The (thread block, channel, peer) that a proxy may have to carry for."""
+    block, away, puts = plan.block_of(), plan.far_posts(), plan.network_puts()
+    posts = zip(block[plan.posts.owner()[away]], plan.posts.rank[away], strict=True)
+    places = zip(block[plan.dst.owner()[puts]], plan.dst.rank[puts], strict=True)
+    pairs = sorted({(int(b), int(r)) for b, r in (*posts, *places)})
+    return [(b, channel, r) for b, r in pairs for channel in range(channels)]
 
 
 def _stuck(machine: Machine, left: list[_Block]) -> str:

@@ -39,13 +39,16 @@ def test_direct_plans_have_no_carriers() -> None:
     assert locate_carried(plan, made, where) is where
 
 
-def test_a_carrier_is_a_block_of_its_own_for_each_that_hands_it_something() -> None:
-    made = carriers(np.array([0, 2, 3, 5]), np.array([True, False, False, True, True]))
-    assert made.tb_ptr.tolist() == [0, 2, 3, 5, 6, 8]
-    assert made.of.tolist() == [0, 3, 4] and made.row.tolist() == [5, -1, -1, 6, 7]
-    assert [made.primitive(i) for i in (1, 5, 7)] == [1, 0, 4]
-    edges = made.edges(np.array([2, 2]), np.array([0, 1]), np.array([True, False]))
-    assert [edges.row(i).tolist() for i in (2, 5, 6, 7)] == [[1, 5], [0], [3], [4]]
+def test_carriers_are_blocks_of_their_own_for_each_block_and_peer() -> None:
+    of, peer = np.array([4, 0, 3, 4, 3], np.int32), np.array([7, 7, 7, 2, 7], np.int32)
+    made = carriers(np.array([0, 2, 3, 5]), of, peer)
+    assert made.tb_ptr.tolist() == [0, 2, 3, 5, 6, 7, 9]
+    assert made.of.tolist() == [0, 4, 3, 4] and made.peer.tolist() == [7, 2, 7, 7]
+    assert [made.primitive(i) for i in (1, 5, 6, 8)] == [1, 0, 4, 4]
+    row, pred, rank = np.array([2, 2, 1]), np.array([0, 1, 4]), np.array([7, 7, 2])
+    edges = made.edges(row, pred, np.array([True, False, True]), rank)
+    found = [edges.row(i).tolist() for i in (1, 2, 5, 6, 7, 8)]
+    assert found == [[6], [1, 5], [0], [4], [3], [4]]
 
 
 def test_a_put_is_read_and_written_by_its_carrier() -> None:
@@ -57,7 +60,7 @@ def test_a_put_is_read_and_written_by_its_carrier() -> None:
     assert len(puts) == len(all_rows.src) - len(where.src) > 0
     for k in puts.tolist():
         i = int(plan.dst.owner()[k])
-        row = made.row[i]
+        row = int(made.row(np.array([i]), plan.dst.rank[k : k + 1])[0])
         assert not np.isin(where.dst[k], all_rows.dst[slice(*all_rows.dst_ptr[i : i + 2])])
         assert where.dst[k] in all_rows.dst[slice(*all_rows.dst_ptr[row : row + 2])]
         assert all_rows.src[all_rows.src_ptr[row]] == where.src[plan.src.ptr[i]]  # copies
