@@ -28,7 +28,7 @@ from hccc.jit.compiled import njit
 
 RRC, START, VALUE = int(Op.RRC), int(Buffer.START), int(Buffer.VALUE)
 SCRATCH, QUEUE = int(Buffer.SCRATCH), int(Buffer.QUEUE)
-MEMORY, SLOTS, PUT = range(3)  # how a task crosses its connection
+MEMORY, SLOTS, PUT = 0, 1, 2  # how a task crosses its connection
 NETWORK = ("slots", "put")  # how tasks between two memory domains of a mixed plan do
 
 
@@ -73,11 +73,13 @@ def lower(
     owner, *sources = _sources(tasks, n)
     final = np.zeros(n, np.uint8)
     final[tasks.first[1:] - 1] = _final(dag)[order]
-    row, pred = _dependencies(tasks, preds.ptr, preds.index)
+    deps = preds  # of tasks that are one primitive each, and read and written when it is done
+    if how.any():
+        deps = graph(*_dependencies(tasks, preds.ptr, preds.index), n)
     return Primitives(
         dag, transport, owner, np.repeat(table[:, CHUNK], 1 + two),
         np.repeat(pipeline.sub_of_position(), 1 + two), final, np.zeros(n, np.uint8),
-        Operands(*sources), Operands(np.arange(n + 1), *_targets(tasks, n)), graph(row, pred, n),
+        Operands(*sources), Operands(np.arange(n + 1), *_targets(tasks, n)), deps,
         Csr(np.arange(n + 1), np.repeat(order, 1 + two)), queues, landings,
         np.zeros(n_ranks, np.int32),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from hccc.diagnostics import InternalError
 from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, entries, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts
-from hccc.ir.primitives import Buffer, Primitives, Queues, memory_domain, network_puts
+from hccc.ir.primitives import Buffer, Primitives, Queues, Transport, memory_domain, network_puts
 from hccc.ir.ranks import rank_distance
 
 
@@ -144,6 +144,10 @@ def _queued(p: Primitives, order: _Order, consumer: I4, producer: I4) -> B1:
     """Which edges a queue enforces, which counts its messages: b1[edges]."""
     if not len(p.queues):
         return np.zeros(len(consumer), np.bool_)
+    if p.transport is Transport.STAGED:  # where nothing else joins ranks
+        owner = p.owner[order.row]
+        joins: B1 = owner[consumer] != owner[producer]
+        return joins
     (sent, sender), (taken, receiver) = messages(p.dst), messages(p.src)
     sender, receiver = sender[np.argsort(sent)], receiver[np.argsort(taken)]
     joined = order.of[receiver].astype(np.int64) * len(p) + order.of[sender]
