@@ -99,7 +99,8 @@ def check(
 ) -> Compiled:
     """Proves an algorithm right; `proofs` of what it returns says what holds.
 
-    Of a directory of kernels the files are compared with what its plan emits, too (`sources`).
+    Of a directory of kernels the files are compared with what its plan emits, too (`sources`), and
+    its texts are run on the host and compared with what the plan says (`validated`).
     Takes what `compile` takes, a Plan, and what was compiled, whose plan is proved again.
 
     Raises:
@@ -246,19 +247,22 @@ def write(
     directory: str | Path,
     targets: Sequence[str] = (),
     *,
+    validate: bool = False,
     on_phase: OnPhase = _quiet,
 ) -> Written:
     """Writes the directory of kernels, whole or not at all; only files that differ are touched.
 
     What is not proved yet is proved first.
 
-    targets: any of `cuda`, `hip`, `cpu`; all without.
+    targets: any of `cuda`, `hip`, `cpu`; all without. validate: run the generated text on the host
+    first, and compare all that it does with the plan; needs a C++ compiler.
 
     Raises:
         UserError: E410 for another target; the first proof that fails; the place is taken by
-            something else, or cannot be written.
+            something else, or cannot be written; E412, E438, E439 the text is not validated, and
+            nothing is written.
     """
-    return outputs.write(compiled, Path(directory), targets, on_phase)
+    return outputs.write(compiled, Path(directory), targets, on_phase, validated=validate)
 
 
 def load_cluster(cluster: str | Path | Source) -> Topology:

@@ -169,6 +169,10 @@ TABLE = (
     Code("E436", "A network was asked for where none can be: nothing of the plan crosses one, it "
          "reads memory across it, or all ranks are on one GPU.",
          "Compile with --transport auto for several nodes; leave --network out on a GPU."),
+    Code("E438", "The text of a kernel does something else than its plan says.",
+         "Compile the program again; if it is still so, this is a bug in hccc."),
+    Code("E439", "The text of a kernel cannot be run to hold it against its plan: it does not "
+         "compile for the host, stops, or does not end."),
     Code("E440", "The operating system refused something else: a full disk, a closed stream."),
     Code("E441", "There is not enough memory."),
     Code("E451", "The built-in algorithm asked for does not exist for this collective or cluster."),

@@ -48,6 +48,7 @@ from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import prove
+from hccc.validate.validated import Unvalidated, Validated
 
 SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
 TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
@@ -110,8 +111,8 @@ class Compiled:
     proofs: what was proved of it; seconds: by phase; warnings: what is odd about the program.
     scheduler, program, dag, pipeline: what the Plan was made from, None where the input was a plan
     already; topology: the cluster it was made for, None without one. directory: the directory of
-    kernels it was read from, sources: what was found there; changes: what rescheduling an imported
-    schedule did to it, before and after.
+    kernels it was read from, sources: what was found there, validated: what its texts do; changes:
+    what rescheduling an imported schedule did to it, before and after.
     """
 
     plan: Plan
@@ -125,6 +126,7 @@ class Compiled:
     topology: Topology | None = None
     directory: Path | None = None
     sources: Sources | None = None
+    validated: Validated | Unvalidated | None = None
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 

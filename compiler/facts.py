@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from hccc.ir.names import file_read
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.ir.plan import Plan
     from hccc.proofs.proof import Proof
+    from hccc.validate.validated import Unvalidated, Validated
 
 Facts = dict[str, object]
 
@@ -92,6 +94,7 @@ def compiled_facts(compiled: Compiled) -> Facts:
             "files": compiled.sources.files,
             "targets": list(compiled.sources.targets),
         }
+    facts |= validated_facts(compiled.validated)
     if compiled.changes:
         facts["rescheduled"] = {
             name: {"before": before, "after": after}
@@ -101,6 +104,11 @@ def compiled_facts(compiled: Compiled) -> Facts:
         facts["warnings"] = [problem.as_json() for problem in compiled.warnings]
     facts |= provenance_facts(compiled.plan)
     return {**facts, "seconds": dict(compiled.seconds)}
+
+
+def validated_facts(found: Validated | Unvalidated | None) -> Facts:
+    """What of the texts was held against the plan; nothing where none was to be."""
+    return {"validated": asdict(found)} if found else {}
 
 
 def file_facts(files: Mapping[str, int]) -> Facts:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hccc.diagnostics import fail
+from hccc.diagnostics import Note, UserError, fail
 from hccc.driver import Compiled, Ir, OnPhase
 from hccc.emit import directory
 from hccc.emit.compare import compare
@@ -27,6 +27,8 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
 from hccc.proofs.prove import check_plan
+from hccc.validate.validate import validate, validate_directory
+from hccc.validate.validated import Validated
 
 PROVED = {"deadlock", "race", "result"}  # of every plan that kernels are written of
 Lines = Callable[[Compiled, XmlOptions], Iterable[str]]
@@ -89,10 +91,14 @@ OUTPUTS: Mapping[str, Lines] = {
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A directory that was written: all its files and their bytes, and the seconds it took."""
+    """A directory that was written: all its files and their bytes, and the seconds it took.
+
+    validated: what its texts do, where that was asked for.
+    """
 
     files: Mapping[str, int]
     seconds: Mapping[str, float]
+    validated: Validated | None = None
 
 
 def write(
@@ -100,14 +106,18 @@ def write(
     output: Path,
     targets: Sequence[str] = (),
     on_phase: OnPhase = lambda _: None,
+    *,
+    validated: bool = False,
 ) -> Written:
     """Writes the kernels of `compiled` into the directory `output`, whole or not at all.
 
-    targets: any of cuda, hip, cpu; all without.
+    targets: any of cuda, hip, cpu; all without. validated: run the texts on the host before
+    anything is written, and hold all they do against the plan (`validate/`).
 
     Raises:
         UserError: E410 for another target; the place is taken, or cannot be written
-            (`emit/directory`); a proof that was not made yet fails.
+            (`emit/directory`); a proof that was not made yet fails; E412, E438, E439 the texts
+            are not validated.
     """
     seconds: dict[str, float] = {}
     if not {proof.name for proof in compiled.proofs} >= PROVED:
@@ -116,8 +126,14 @@ def write(
     with timed("Emission", seconds, on_phase):
         chosen = _targets(targets)
         files = kernels(compiled.plan, chosen)
+    found = None
+    if validated:
+        with timed("Validation", seconds, on_phase):
+            texts = {name: text.encode() for name, text in files.items()}
+            found = validate(texts, compiled.plan, chosen)
+    with timed("Writing", seconds, on_phase):
         directory.write(output, files)
-    return Written({name: len(text.encode()) for name, text in files.items()}, seconds)
+    return Written({name: len(text.encode()) for name, text in files.items()}, seconds, found)
 
 
 def _targets(names: Sequence[str]) -> list[Target]:
@@ -136,14 +152,38 @@ def kernels(plan: Plan, targets: Sequence[Target]) -> dict[str, str]:
 
 
 def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled:
-    """`compiled`, after its directory's files were held against what its plan emits.
+    """`compiled`, after its directory's files were held against what its plan emits and says.
+
+    The texts are both compared with what the plan emits, and run on the host. Of one that differs
+    from what the plan emits, the error's note says whether it does what the plan says all the same.
 
     Raises:
-        UserError: E427, E428 (`emit/compare`).
+        UserError: E427, E428 (`emit/compare`); E438, E439 (`validate/`).
     """
     if compiled.directory is None:
         return compiled
     seconds = dict(compiled.seconds)
-    with timed("Emission", seconds, on_phase):
-        sources = interruptible(compare)(compiled.directory, compiled.plan)
-    return replace(compiled, sources=sources, seconds=seconds)
+    try:
+        with timed("Emission", seconds, on_phase):
+            sources = interruptible(compare)(compiled.directory, compiled.plan)
+    except UserError as error:
+        if error.problem.code == "E428":
+            raise _also_validated(error, compiled.directory, compiled.plan) from None
+        raise
+    with timed("Validation", seconds, on_phase):
+        validated = validate_directory(compiled.directory, compiled.plan)
+    return replace(compiled, sources=sources, validated=validated, seconds=seconds)
+
+
+def _also_validated(error: UserError, place: Path, plan: Plan) -> UserError:
+    """The error of a directory that differs, with a note of what its texts do."""
+    try:
+        match validate_directory(place, plan):
+            case Validated(targets):
+                told = f"what its kernels do ({', '.join(targets)}) is what the plan says"
+            case found:
+                told = f"what its kernels do is not known: {found.why}"
+    except UserError as differs:
+        told = differs.problem.message
+    problem = error.problem
+    return UserError(replace(problem, notes=(*problem.notes, Note(told))))

@@ -50,15 +50,17 @@ ALLOWED: dict[str, set[str]] = {
     "emit": BELOW | {"dtypes", "files", "render"},
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
     "runtime": BELOW | {"dtypes", "files"},
+    "validate": BELOW | {"dtypes", "emit", "interruptible", "runtime"},
     # What joins them.
     "driver": BELOW
     | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
-       "sim"},
+       "sim", "validate"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
        "options", "proofs"},
-    "outputs": BELOW | {"driver", "emit", "inputs", "interop", "interruptible", "proofs"},
-    "facts": BELOW | {"driver", "proofs"},
+    "outputs": BELOW
+    | {"driver", "emit", "inputs", "interop", "interruptible", "proofs", "validate"},
+    "facts": BELOW | {"driver", "proofs", "validate"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
     | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
@@ -74,7 +76,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
        "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime",
-       "testing"},
+       "testing", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -60,6 +60,11 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write a page of pictures and figures (.html).",
 )
+@click.option(
+    "--validate",
+    is_flag=True,
+    help="Run the generated text on the host first, and hold all it does against the plan.",
+)
 @compile_options
 def compile_command(
     algorithm: Path,
@@ -70,6 +75,7 @@ def compile_command(
     protocol: str,
     calls: str,
     page: Path | None,
+    validate: bool,
     as_json: bool,
     time_phases: bool,
     **options: Any,
@@ -93,15 +99,16 @@ def compile_command(
 
         written = Written({}, {})
         if output and not emit:
-            written = api.write(compiled, output, target, on_phase=on_phase)
+            written = api.write(compiled, output, target, validate=validate, on_phase=on_phase)
         if page is not None:
             api.draw(compiled, page, on_phase=on_phase)
     if emit:
         _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
     elif as_json:
-        from hccc.facts import compiled_facts, file_facts
+        from hccc.facts import compiled_facts, file_facts, validated_facts
 
         facts = compiled_facts(compiled) | file_facts(written.files)
+        facts |= validated_facts(written.validated)
         report.as_json(facts | {"seconds": {**compiled.seconds, **written.seconds}})
     else:
         report.summary(compiled, str(output), written)
@@ -117,7 +124,7 @@ def _check_unused(emit: str | None) -> None:
         refuse(given("calls"), "it is of --emit=msccl-xml and mscclpp-json", "leave it out")
     if emit:
         why = f"--emit={emit} writes no directory of kernels"
-        refuse(given("target"), why, "leave it out")
+        refuse(given("target", "validate"), why, "leave it out")
         refuse(["json"] if given("as_json") else [], f"--emit={emit} is no report", "leave it out")
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from hccc import __version__
 from hccc.diagnostics import Problem
 from hccc.facts import compiled_facts, figures, made_by, title
+from hccc.validate.validated import Unvalidated
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.outputs import Written
+    from hccc.validate.validated import Validated
 
 
 @contextmanager
@@ -57,6 +59,7 @@ def summary(compiled: Compiled, output: str, written: Written) -> None:
         "flags": f"{f['flags_per_rank']} per rank and channel",
         "scratch": f"{f['scratch_chunks_per_rank']} chunks per rank",
         "proved": ", ".join(proof.name for proof in compiled.proofs),
+        "validated": written.validated and kernels(written.validated),
         "written": f"{len(written.files)} files, {sum(written.files.values()):,} bytes",
         "seconds": ", ".join(f"{phase.lower()} {s:.2f}" for phase, s in seconds.items()),
     }
@@ -85,8 +88,27 @@ def proofs(compiled: Compiled) -> None:
     if compiled.sources:
         claim = f"{compiled.sources.files:,} files are what this plan emits"
         rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))
+    if compiled.validated:
+        rows.append(("kernels", *_told(compiled.validated)))
     for name, claim, over in rows:
         print(f"  {name:<9} {claim}\n  {'':<9} ({over})")
+
+
+def kernels(found: Validated) -> str:
+    """`the text of 3 targets does what the plan says: 104 primitives, 296 operands`."""
+    n = len(found.targets)
+    return (
+        f"the text of {n} target{'s' * (n > 1)} does what the plan says: "
+        f"{found.primitives:,} primitives, {found.operands:,} operands"
+    )
+
+
+def _told(found: Validated | Unvalidated) -> tuple[str, str]:
+    """What is claimed of the texts of a directory, and over what."""
+    targets = ", ".join(found.targets)
+    if isinstance(found, Unvalidated):
+        return f"not run, only compared: {found.why}", f"for {targets}"
+    return kernels(found), f"for {targets}; {found.waits:,} waits, {found.posts:,} posts"
 
 
 def warnings(problems: Iterable[Problem]) -> None:

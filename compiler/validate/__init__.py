@@ -1,0 +1,1 @@
+"""Translation validation: the text that is emitted, run on the host, against its Plan."""

@@ -1,0 +1,104 @@
+"""execute: compiles a text for the host and runs it, in a process that can do nothing else.
+
+The text may come from anybody. The compiler gets its arguments as a list, a folder of its own,
+no environment but PATH, and limits of time and memory. What it makes gives up all rights before it
+runs anything of the text (`include/hccc/recorder.h`). C's undefined behaviour traps: an integer
+that overflows, an index outside its table.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import as_file
+from importlib.resources import files as resources
+from pathlib import Path
+
+from hccc.diagnostics import Note, UserError, fail
+from hccc.emit.targets import Target
+from hccc.ir.plan import Plan
+from hccc.runtime.build import ERROR_LINES, find_compiler
+from hccc.validate import recording, unit
+from hccc.validate.processes import Processes
+from hccc.validate.recording import Recording
+from hccc.validate.tables import ENTRY, Rows
+
+FLAGS = (
+    "-std=c++17", "-O0", "-w", "-pipe", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
+    "-fsanitize=signed-integer-overflow,integer-divide-by-zero,shift,bounds,return",
+    "-fsanitize-undefined-trap-on-error",
+    f"-DHCCC_DTYPE={ENTRY[0]}", f"-DHCCC_OP={ENTRY[1]}",
+)  # fmt: skip
+COMPILE_S = 600
+COMPILE_BYTES = 16 << 30  # of address space
+# The C library and nothing of C++'s, whose initialisation asks the system for more than is allowed.
+LIBRARIES = ("-nodefaultlibs", "-lc", "-lgcc")
+RUN_S = 20  # and what the primitives take
+PER_SECOND = 500_000  # primitives recorded, far fewer than it does
+Run = Callable[[Sequence[str], Path, float, int], tuple[int, str]]
+DEATHS = {
+    signal.SIGILL: "an integer overflows, or an index is outside its table",
+    signal.SIGSEGV: "it addresses memory that it does not have",
+    signal.SIGFPE: "it divides by zero",
+    signal.SIGXCPU: "it does not end",
+    signal.SIGKILL: "it does not end, or asks the system for something",
+}
+
+
+def execute(
+    files: Mapping[str, bytes],
+    plan: Plan,
+    target: Target,
+    wanted: Rows,
+    processes: Processes | None = None,
+) -> Recording:
+    """What the text of `target` among `files` records. wanted: see `tables.expected`.
+
+    processes: where to run the compiler and the text, for who wants to end them.
+
+    Raises:
+        UserError: E412 there is no compiler; E439 the text does not compile, or does not end.
+    """
+    compiler, run = find_compiler(), (processes or Processes()).run
+    with tempfile.TemporaryDirectory(prefix="hccc-") as folder:
+        place = Path(folder)
+        unit.lay_out(place, files, plan, target)
+        _compile(run, compiler, place, unit.text_name(plan, target))
+        seconds = RUN_S + 2 * plan.channels * len(plan) // PER_SECOND
+        recording.prepare(place / "record", plan, wanted, seconds)
+        command = [str(place / "run"), str(place / "record")]
+        code, errors = run(command, place, seconds + 10, 0)
+        found = recording.read(place / "record", wanted)
+        if found.outcome <= recording.Outcome.STARTED:
+            raise _died(unit.text_name(plan, target), code, errors, found)
+        return found
+
+
+def _compile(run: Run, compiler: str, place: Path, name: str) -> None:
+    """Makes `run` of the unit in `place`. Raises UserError E439."""
+    with (
+        as_file(resources("hccc.validate") / "include") as recording_headers,
+        as_file(resources("hccc.runtime") / "include") as headers,
+    ):
+        search = [f"-I{recording_headers}", f"-I{headers}"]
+        command = [compiler, *FLAGS, *search, unit.UNIT, *LIBRARIES, "-o", "run"]
+        code, errors = run(command, place, COMPILE_S, COMPILE_BYTES)
+    if code:
+        lines = [line for line in errors.splitlines() if line.strip()][:ERROR_LINES]
+        notes = [Note("\n".join(lines) or "the compiler did not end, or printed nothing")]
+        message = f"{name}: does not compile against what records its calls"
+        raise fail("E439", message, notes=notes)
+
+
+def _died(name: str, code: int, errors: str, found: Recording) -> UserError:
+    """The error for a text that did not come to its end."""
+    with suppress(ValueError):
+        why = DEATHS.get(signal.Signals(-code), f"{signal.Signals(-code).name}")
+        rank, tb, _ = found.at
+        after = f"after {len(found.rows['primitives']):,} primitives"
+        message = f"{name}: stops at rank {rank}, thread block {tb}, {after}: {why}"
+        return fail("E439", message)
+    why = errors.strip() or f"exit code {code}"
+    return fail("E439", f"{name}: does not run on this machine ({why})")

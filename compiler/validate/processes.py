@@ -1,0 +1,83 @@
+"""processes: commands that run in a folder of their own, within limits, and end when they must."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+KILLED = -signal.SIGKILL
+CANNOT_START = 126
+
+
+@dataclass(slots=True)
+class Processes:
+    """The commands that run now, a thread waiting for each. After `end`, none starts."""
+
+    running: list[subprocess.Popen[str]] = field(default_factory=list)
+    ended: bool = False
+    lock: Lock = field(default_factory=Lock)
+
+    def run(
+        self, command: Sequence[str], place: Path, seconds: float, memory: int = 0
+    ) -> tuple[int, str]:
+        """Runs a command in `place`; its exit code, less than 0 for a signal, and stderr.
+
+        What cannot be started at all (a disk that forbids it) has exit code 126, as in a shell.
+
+        seconds: until it is killed with all that it started; memory: bytes of address space (on
+        Linux), 0 for any. It gets no input, and of the environment the PATH alone.
+        """
+        try:
+            process = self._start(command, place)
+        except OSError as error:
+            return CANNOT_START, str(error)
+        if process is None:
+            return KILLED, ""
+        if memory and sys.platform == "linux":
+            with suppress(OSError, ValueError):  # before it starts anything else
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (memory, memory))
+        try:
+            errors = process.communicate(timeout=seconds)[1]
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            process.communicate()
+            return KILLED, ""
+        finally:
+            with self.lock:
+                self.running.remove(process)
+        return process.returncode, errors
+
+    def _start(self, command: Sequence[str], place: Path) -> subprocess.Popen[str] | None:
+        environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": str(place)}
+        with self.lock:
+            if self.ended:
+                return None
+            process = subprocess.Popen(
+                command, cwd=place, env=environment, start_new_session=True, text=True,
+                errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )  # fmt: skip
+            self.running.append(process)
+            return process
+
+    def end(self) -> None:
+        """Kills everything that runs; whoever waits for it is told so."""
+        with self.lock:
+            self.ended = True
+            for process in self.running:
+                _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kills a process and all that it started."""
+    if process.poll() is None:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,81 @@
+"""validate: whether the text of a kernel does what its Plan says, all of it.
+
+Control flow of generated code depends on rank, thread block and sizes, never on data. So the very
+bytes are compiled for the host against headers that record every primitive, wait, post and operand
+(`execute`), run for every rank, thread block and channel, and compared with the Plan
+(`differences`), together with the entry, the C header and the dispatcher. That is translation
+validation (Pnueli, Siegel, Singerman 1998): of each text, not of the emitter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from os import cpu_count
+from pathlib import Path
+
+from hccc.diagnostics import UserError, fail
+from hccc.emit.targets import TARGETS, Target
+from hccc.interruptible import interruptible
+from hccc.ir.plan import Plan
+from hccc.validate import unit
+from hccc.validate.differences import difference
+from hccc.validate.execute import execute
+from hccc.validate.processes import Processes
+from hccc.validate.tables import expected
+from hccc.validate.validated import Unvalidated, Validated
+
+MOST_BYTES = 1 << 30  # of a text
+_HELP = "the plan is what was proved; this is a bug in hccc unless somebody edited the text"
+
+
+def validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target]) -> Validated:
+    """Holds the texts of `targets` among `files`, by name, against `plan`.
+
+    A directory's C header and dispatchers are validated too where they are among the files.
+    O(P log P), and what the host compiler takes.
+
+    Raises:
+        UserError: E412 there is no compiler; E438 a text does something else than the plan says;
+            E439 it does not compile or does not end.
+    """
+    wanted = interruptible(expected)(plan)
+    processes = Processes()
+
+    def one(target: Target) -> None:
+        found = execute(files, plan, target, wanted, processes)
+        if (told := difference(found, wanted, plan)) is not None:
+            raise fail("E438", f"{unit.text_name(plan, target)}: {told}", help=_HELP)
+
+    with ThreadPoolExecutor(max(1, min(len(targets), cpu_count() or 1))) as pool:
+        try:
+            for done in [pool.submit(one, target) for target in targets]:
+                done.result()
+        finally:
+            processes.end()  # of an error the others, and all where somebody presses Ctrl-C
+    operands = sum(len(wanted[name]) for name in ("sources", "destinations", "puts"))
+    return Validated(
+        tuple(t.name for t in targets), len(plan), operands, len(wanted["waits"]),
+        len(wanted["posts"]), len(wanted["neighbours"]),
+    )  # fmt: skip
+
+
+def validate_directory(place: Path, plan: Plan) -> Validated | Unvalidated:
+    """Holds every text in a directory of kernels against `plan`; says where it cannot.
+
+    Raises:
+        UserError: E438, E439 as `validate`.
+    """
+    present = [t for t in TARGETS if (place / unit.text_name(plan, t)).is_file()]
+    files = {}
+    for target in present:
+        for name in unit.names(plan, target):
+            with suppress(OSError), (place / name).open("rb") as file:
+                files[name] = file.read(MOST_BYTES)
+    try:
+        return validate(files, plan, present)
+    except UserError as error:
+        if error.problem.code != "E412":
+            raise
+        return Unvalidated(tuple(t.name for t in present), error.problem.message)

@@ -1,0 +1,35 @@
+"""Small texts and their plans, and the host compiler."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+
+import pytest
+
+from hccc.emit.targets import TARGETS, Target
+from hccc.ir.plan import Plan
+from hccc.outputs import kernels
+from hccc.runtime.build import COMPILERS
+
+CPU, CUDA, HIP = TARGETS
+Files = Mapping[str, bytes]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiler() -> None:
+    """Everything here compiles for the host."""
+    if not any(map(shutil.which, COMPILERS)):
+        pytest.skip("no C++ compiler")
+
+
+def emitted(plan: Plan, *targets: Target) -> dict[str, bytes]:
+    """The files of the directory of `plan`, by name."""
+    return {name: text.encode() for name, text in kernels(plan, targets or TARGETS).items()}
+
+
+def edited(files: Files, name: str, old: str, new: str) -> dict[str, bytes]:
+    """The files with the first `old` in one of them replaced."""
+    text = files[name].decode()
+    assert old in text, text
+    return {**files, name: text.replace(old, new, 1).encode()}

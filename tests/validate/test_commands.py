@@ -1,0 +1,89 @@
+"""`hccc check DIR` and `--validate`: what they say, and that nothing wrong is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hccc as library
+from hccc.diagnostics import UserError
+from hccc.emit import directory
+from hccc.emit.kernels import source
+from hccc.emit.targets import Target
+from hccc.ir.plan import Plan
+from hccc.validate.validated import Unvalidated, Validated
+from tests.cli.commandline import Hccc, hccc
+
+__all__ = ["hccc"]
+RING = Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl"
+CLAIM = "the text of 3 targets does what the plan says: 104 primitives, 272 operands"
+
+
+def test_check_says_what_was_validated(hccc: Hccc, tmp_path: Path) -> None:
+    code, out, err = hccc(RING, "-o", tmp_path / "k", "--validate")
+    assert (code, err) == (0, "") and f"validated      {CLAIM}" in out
+    code, out, err = hccc("check", tmp_path / "k")
+    assert (code, err) == (0, "") and f"kernels   {CLAIM}" in out
+    facts = json.loads(hccc("check", tmp_path / "k", "--json")[1])
+    assert facts["validated"]["targets"] == ["cpu", "cuda", "hip"]
+    assert facts["validated"]["waits"] == 96
+    facts = json.loads(hccc(RING, "-o", tmp_path / "k", "--validate", "--json")[1])
+    assert facts["validated"]["operands"] == 272
+
+
+def test_an_edited_text_gets_both_answers(hccc: Hccc, tmp_path: Path) -> None:
+    hccc(RING, "-o", tmp_path / "k")
+    text = tmp_path / "k" / "ring_allreduce.hip"
+    body = text.read_text()
+    text.write_text(body + "\n// by hand\n")
+    code, _, told = hccc("check", tmp_path / "k")
+    assert code == 1 and "E428" in told
+    assert "what its kernels do (cpu, cuda, hip) is what the plan says" in told
+    text.write_text(body.replace("hccc_waits(i)", "hccc_waits(0)"))
+    code, _, told = hccc("check", tmp_path / "k")
+    assert code == 1 and "E428" in told
+    assert "note: ring_allreduce.hip: rank 0, thread block 0, primitive 2" in told
+
+
+def test_nothing_is_written_that_is_not_right(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(plan: Plan, target: Target) -> str:
+        return source.text(plan, target).replace("rank + 1", "rank + 2")
+
+    monkeypatch.setattr(directory, "text", wrong)
+    code, _, told = hccc(RING, "-o", tmp_path / "k", "--validate")
+    assert code == 1 and "E438" in told and "a bug in hccc" in told
+    assert not (tmp_path / "k").exists()
+
+
+def test_without_a_compiler(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hccc(RING, "-o", tmp_path / "k", "--target=cpu,hip")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    code, out, _ = hccc("check", tmp_path / "k")
+    assert code == 0
+    assert "kernels   not run, only compared: no C++ compiler found ($CXX is `no-such-" in out
+    assert out.endswith("(for cpu, hip)\n")
+    code, _, told = hccc(RING, "-o", tmp_path / "other", "--validate")
+    assert code == 1 and "E412" in told and not (tmp_path / "other").exists()
+    (tmp_path / "k" / "ring_allreduce.hip").write_text("")
+    assert "what its kernels do is not known" in hccc("check", tmp_path / "k")[2]
+
+
+def test_validate_is_of_directories(hccc: Hccc) -> None:
+    code, _, told = hccc(RING, "--emit=cuda", "--validate")
+    assert code == 2 and "--validate" in told
+
+
+def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = library.compile(RING)
+    assert library.write(compiled, tmp_path / "k", ["cuda"]).validated is None
+    written = library.write(compiled, tmp_path / "k", ["cuda"], validate=True)
+    assert isinstance(written.validated, Validated) and written.validated.targets == ("cuda",)
+    assert library.check(tmp_path / "k").validated == written.validated
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert isinstance(library.check(tmp_path / "k").validated, Unvalidated)
+    with pytest.raises(UserError, match="E412"):
+        library.write(compiled, tmp_path / "k", validate=True)

@@ -1,0 +1,112 @@
+"""What is emitted does what its plan says: every example and option, and random programs."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc import api
+from hccc.diagnostics import UserError
+from hccc.emit.targets import TARGETS, Target
+from hccc.ir.plan import Plan
+from hccc.ir.transport import CHOICES as CHOICES_OF_TRANSPORT
+from hccc.ir.transport import Transport
+from hccc.options import Options
+from hccc.passes.allocate import ALLOCATORS
+from hccc.passes.fuse import LEVELS
+from hccc.testing import plans
+from hccc.validate.validate import validate
+from tests.emit import plans as made
+from tests.health_checks import EVERY_CHECK
+from tests.marks import slow
+from tests.validate.conftest import CUDA, emitted
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ALGORITHMS = sorted(EXAMPLES.glob("*.rccl"))
+SCHEDULES = sorted(EXAMPLES.glob("msccl/*.xml"))
+QUICK = "direct_scatter.rccl"
+CHOICES = [  # each option against the others' defaults, and the two that matter most together
+    *(Options(transport=t, fuse=f) for t, f in product(CHOICES_OF_TRANSPORT, LEVELS)),
+    *(Options(allocator=a, transport=t) for a, t in product(ALLOCATORS, CHOICES_OF_TRANSPORT)),
+    *(Options(scheduler=s) for s in ("hpds", "list", "round-robin")),
+    Options(max_blocks=1),
+    Options(transport=Transport.STAGED, slots=8),
+]
+
+
+def validated(plan: Plan) -> None:
+    """Holds all texts of a plan against it, and what is counted against its tables."""
+    found = validate(emitted(plan), plan, TARGETS)
+    assert found.targets == tuple(target.name for target in TARGETS)
+    assert found.primitives == len(plan)
+    assert found.operands == len(plan.src.rank) + len(plan.dst.rank)
+    assert (found.waits, found.posts) == (len(plan.waits.index), len(plan.posts.rank))
+
+
+@pytest.mark.parametrize("path", ALGORITHMS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("transport", CHOICES_OF_TRANSPORT)
+def test_every_example(path: Path, transport: Transport) -> None:
+    validated(api.compile(path, Options(transport=transport, prove=False)).plan)
+
+
+@pytest.mark.parametrize("path", SCHEDULES, ids=lambda p: p.stem)
+def test_every_imported_schedule(path: Path) -> None:
+    """Their plans serve calls in place alone, and bound the window."""
+    validated(api.compile(path, Options(prove=False)).plan)
+
+
+@pytest.mark.parametrize(
+    "path", [p if p.name == QUICK else slow(p) for p in ALGORITHMS], ids=lambda p: p.stem
+)
+def test_every_option(path: Path) -> None:
+    for options in CHOICES:
+        validated(api.compile(path, options).plan)
+
+
+@pytest.mark.parametrize("transport", CHOICES_OF_TRANSPORT)
+def test_every_channel(transport: Transport) -> None:
+    text = (EXAMPLES / "ring_allreduce.rccl").read_text()
+    several = text.replace("nChannels=1", "nChannels=3")
+    assert several != text
+    plan = api.compile(several, Options(transport=transport)).plan
+    assert plan.channels == 3
+    validated(plan)
+
+
+@pytest.mark.parametrize("examples", [20, slow(1500)])
+def test_random_programs(examples: int) -> None:
+    """Of each plan the text of one target: their functions are the same."""
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
+    @given(plans(), st.sampled_from(TARGETS))
+    def body(plan: Plan, target: Target) -> None:
+        validate(emitted(plan, target), plan, [target])
+
+    body()
+
+
+def test_a_text_alone() -> None:
+    """The kernels of a target that the header does not declare are validated too."""
+    plan = made.compiled(made.ring_allreduce(4))
+    files = emitted(plan, CUDA)
+    name = f"{plan.name}.cu"
+    assert validate({name: files[name]}, plan, [CUDA]).primitives == len(plan)
+
+
+def test_nothing_of_another_plan() -> None:
+    """Every pair of different plans of one name is told apart."""
+    several = [
+        made.compiled(made.ring_allreduce(n, channels=c), transport=t, level=f)
+        for n, c, t, f in product((3, 4), (1, 2), Transport, ("none", "full"))
+    ]
+    for k, plan in enumerate(several):
+        other = emitted(several[k - 1])
+        if other[f"{plan.name}.cu"] == emitted(plan)[f"{plan.name}.cu"]:
+            continue  # nothing to fuse
+        with pytest.raises(UserError) as error:
+            validate(other, plan, [CUDA])
+        assert error.value.problem.code == "E438"
