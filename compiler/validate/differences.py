@@ -61,7 +61,8 @@ def _primitives(found: Recording, wanted: Rows) -> str | None:
         return f"{_primitive(planned)}: the text numbers it {said[2]}"
     if column == 3:
         return _told(_primitive(planned), "mode", _mode(int(said[3])), _mode(int(planned[3])))
-    name = ("chunk of its block", *(f"number of {n}" for n in OF_PRIMITIVES))[column - 4]
+    counted = {at: f"number of {name}" for name, at in OF_PRIMITIVES.items()}
+    name = counted.get(column, "chunk of its block")
     return _told(_primitive(planned), name, said[column], planned[column])
 
 
@@ -201,15 +202,8 @@ def _item(name: str, row: I4) -> str:
     if name == "posts":
         return f"flag {row[1]} of rank {row[0]}"
     kind = int(row[0])
-    if name == "puts":
-        return f"{_place(row[3:])}, from {_place(row[:3])}"
     if kind in (RECV, SEND, SEND_FAR):
         cells = ("queue", "peer", *OPERAND[3:])
         return ", ".join(f"{c} {v}" for c, v in zip(cells, row[1:].tolist(), strict=True))
-    return _place(row)
-
-
-def _place(row: I4) -> str:
-    kind = int(row[0])
     function = KINDS[kind] if 0 <= kind < len(KINDS) else f"kind {kind}"
     return f"{function} of rank {row[1]}, slot {row[2]}"

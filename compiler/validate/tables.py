@@ -18,16 +18,29 @@ from hccc.ir.primitives import Buffer, Guard, Operands
 
 WARP = 32  # threads
 OPERAND_CELLS = 8
-RECV, SEND, SEND_FAR = 4, 5, 6  # kinds of operands after those in memory: numbered as `Buffer`
-OPERAND = ("kind", "rank or queue", "slot or rank", "turn", "length", "data flag", "credit flag",
-           "own queue")  # fmt: skip
+RECV, SEND, SEND_FAR = (
+    4,
+    5,
+    6,
+)  # kinds of operands after those in memory, which are numbered as `Buffer`
+OPERAND = (
+    "kind",
+    "rank or queue",
+    "slot or rank",
+    "turn",
+    "length",
+    "data flag",
+    "credit flag",
+    "own number",
+)
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "primitives": ("rank", "thread block", "number", "mode", "chunk", "waits", "sources",
                    "destinations", "puts", "posts"),
     "waits": ("flag",),
     "sources": OPERAND,
     "destinations": OPERAND,
-    "puts": ("from kind", "from rank", "from slot", "kind", "rank", "slot"),
+    "puts": OPERAND,
+    "put_sources": OPERAND,
     "posts": ("rank", "flag"),
     "neighbours": ("rank", "neighbour"),
     "constants": ("value",),
@@ -36,24 +49,18 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "calls": ("in place", "window", "status", "launches", "passed on", "window launched"),
     "names": ("status", "launches", "passed on"),
 }  # fmt: skip
-# Of each list, the column that has its length; those whose order changes nothing.
-OF_PRIMITIVES = {
-    "waits": 5,
-    "sources": 6,
-    "destinations": 7,
-    "puts": 8,
-    "posts": 9,
-}
+OF_PRIMITIVES = {  # the column of their number
+    "waits": 5, "sources": 6, "destinations": 7, "puts": 8, "put_sources": 8, "posts": 9,
+}  # fmt: skip
 UNORDERED = (
     "waits",
     "destinations",
     "puts",
     "posts",
-)
-CONSTANTS = (
-    *KernelShape.__dataclass_fields__, "threads", "touches peers", "network", "operands", "inline",
-)  # fmt: skip
-MODES = {"reduce": 1, "final": 2, "in place": 4, "out of place": 8, "far": 16}
+)  # the order within a primitive changes nothing
+CONSTANTS = (*KernelShape.__dataclass_fields__, "threads", "touches_peers", "network", "operands",
+             "inline")  # fmt: skip
+MODES = {"reduce": 1, "final": 2, "in place": 4, "out of place": 8, "network": 16}
 BAD_ARGUMENT, NOT_BUILT, LAUNCHED = 2, 6, 1000  # statuses; LAUNCHED: of the recorded launch
 ENTRY = ("float16", "sum")  # a text is compiled for; every library has it
 Rows = Mapping[str, I4]
@@ -66,17 +73,11 @@ def expected(plan: Plan) -> dict[str, I4]:
         "waits": _rows(plan.waits.index),
         "sources": _operands(plan, plan.src, RECV),
         "destinations": _operands(plan, plan.dst, SEND)[~plan.network_puts()],
-        "puts": _puts(plan),
+        "puts": _operands(plan, plan.dst, SEND)[plan.network_puts()],
+        "put_sources": _put_sources(plan),
         "posts": _rows(plan.posts.rank, plan.posts.flag),
         "neighbours": _neighbours(plan),
-        "constants": _rows(
-            [
-                *kernel_shape(plan).constants().values(),
-                plan.warps * WARP,
-                int(plan.touches_peers()),
-                int(_far(plan).any()),
-            ]
-        ),
+        "constants": _constants(plan),
         "shape": np.array([[*kernel_shape(plan).constants().values(), 1]], np.int32),
         "user_blocks": _user_blocks(plan),
         "calls": _calls(plan),
@@ -92,49 +93,48 @@ def _primitives(plan: Plan) -> I4:
     block = plan.block_of()
     first = np.repeat(np.cumsum(plan.n_tb) - plan.n_tb, plan.n_tb)  # block of its rank's first
     tb = np.arange(len(plan.tb_ptr) - 1) - first
-    puts = np.bincount(plan.dst.owner()[plan.network_puts()], minlength=len(plan))
-    counts = [r.counts() for r in (plan.waits, plan.src, plan.dst, plan.posts)]
-    counts[2:3] = [counts[2] - puts, puts]
+    put = np.bincount(plan.dst.owner()[plan.network_puts()], minlength=len(plan))
+    counts = [plan.waits.counts(), plan.src.counts(), plan.dst.counts() - put, put]
+    counts.append(plan.posts.counts())
     mode = (counts[1] > 1) * MODES["reduce"] + (plan.final > 0) * MODES["final"]
     mode = mode + (plan.guard == Guard.IN_PLACE) * MODES["in place"]
     mode = mode + (plan.guard == Guard.OUT_OF_PLACE) * MODES["out of place"]
-    mode = mode + _far(plan) * MODES["far"]
+    mode = mode + _by_network(plan) * MODES["network"]
     number = places(np.diff(plan.tb_ptr))
     sub = plan.chunk % plan.collective.chunks_per_block
     return _rows(plan.rank_of(), tb[block], number, mode, sub, *counts)
 
 
-def _far(plan: Plan) -> B1:
-    """Primitives that have to do with another memory domain than their rank's: b1[P]."""
-    domain, rank = plan.memory_domain, plan.rank_of()
+def _by_network(plan: Plan) -> B1:
+    """Which primitives put, send, receive or raise a flag over the network: b1[P]."""
+    network = plan.network_queues()
     found = np.zeros(len(plan), np.bool_)
-    for operands, ends in ((plan.src, plan.queues.src), (plan.dst, plan.queues.dst)):
-        there, queue = operands.rank.copy(), operands.buffer == Buffer.QUEUE
-        there[queue] = ends[operands.rank[queue]]
-        row = operands.owner()
-        found[row[domain[there] != domain[rank[row]]]] = True
-    row = plan.posts.owner()
-    found[row[domain[plan.posts.rank] != domain[rank[row]]]] = True
+    for operands in (plan.src, plan.dst):
+        queued = np.flatnonzero(operands.buffer == Buffer.QUEUE)
+        found[operands.owner()[queued[network[operands.rank[queued]]]]] = True
+    found[plan.dst.owner()[plan.network_puts()]] = True
+    found[plan.posts.owner()[plan.far_posts()]] = True
     return found
 
 
-def _puts(plan: Plan) -> I4:
-    """(kind, rank, slot) that a proxy reads and that it writes, of every network put: it reads the
-    first place at its rank that the primitive writes, else the one that it reads."""
-    rank, dst, src = plan.rank_of(), plan.dst, plan.src
-    row = dst.owner()
-    own = np.flatnonzero((dst.buffer != Buffer.QUEUE) & (dst.rank == rank[row]))[::-1]
-    places = [np.array(getattr(src, name)[src.ptr[:-1]]) for name in ("buffer", "rank", "slot")]
-    for place, name in zip(places, ("buffer", "rank", "slot"), strict=True):
-        place[row[own]] = getattr(dst, name)[own]  # the first is written last
-    put = np.flatnonzero(plan.network_puts())
-    targets = (dst.buffer[put], dst.rank[put], dst.slot[put])
-    return _rows(*(place[row[put]] for place in places), *targets)
+def _put_sources(plan: Plan) -> I4:
+    """Where the value that a put carries is: the first place in the own rank's memory that its
+    primitive writes, else its only source. One row for each put."""
+    sources = _operands(plan, plan.src, RECV)[plan.src.ptr[:-1]]
+    own = plan.dst.rank == plan.rank_of()[plan.dst.owner()]
+    at = np.flatnonzero(own & (plan.dst.buffer != Buffer.QUEUE))[::-1]  # the first comes last
+    sources[plan.dst.owner()[at]] = _operands(plan, plan.dst, SEND)[at]
+    return sources[plan.dst.owner()[plan.network_puts()]]
+
+
+def _constants(plan: Plan) -> I4:
+    shape = kernel_shape(plan).constants().values()
+    network = bool(_by_network(plan).any())
+    return _rows([*shape, plan.warps * WARP, plan.touches_peers(), network])
 
 
 def _operands(plan: Plan, operands: Operands, kind: int) -> I4:
-    """Memory as (kind, rank, slot), messages as (kind, queue, peer, turn, length, flags), and what
-    leaves a memory domain with the queue's number at its sender."""
+    """Memory as (kind, rank, slot), messages as (kind, queue, peer, turn, length, flags)."""
     found = np.zeros((len(operands.rank), OPERAND_CELLS), np.int32)
     found[:, 0], found[:, 1], found[:, 2] = operands.buffer, operands.rank, operands.slot
     at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
@@ -143,13 +143,13 @@ def _operands(plan: Plan, operands: Operands, kind: int) -> I4:
     here = places_among(queues.dst)  # queues are numbered at their receivers
     flags = (queues.data_flag[q], queues.credit_flag[q])
     found[at, 0] = kind
-    found[at, 1:7] = _rows(here[q], peer[q], operands.slot[at], queues.length[q], *flags)
-    away = plan.memory_domain[queues.src] != plan.memory_domain[queues.dst]
-    own = np.zeros(len(queues), np.int64)
-    own[away] = places_among(queues.src[away])
-    if kind == SEND:
-        found[at, 0] += away[q]
-        found[at, 7] = own[q]
+    found[at, 1:-1] = _rows(here[q], peer[q], operands.slot[at], queues.length[q], *flags)
+    network = plan.network_queues()
+    if kind == SEND and network.any():
+        begins = np.cumsum(network) - 1  # place of a network queue among all of them
+        own = places_among(queues.src[network])[np.maximum(begins, 0)]
+        far = network[q]
+        found[at[far], 0], found[at[far], -1] = SEND_FAR, own[q[far]]
     return found
 
 

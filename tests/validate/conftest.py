@@ -9,10 +9,12 @@ import pytest
 
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
+from hccc.ir.transport import Transport
 from hccc.outputs import kernels
 from hccc.runtime.build import COMPILERS
 
 CPU, CUDA, HIP = TARGETS
+TRANSPORTS = (Transport.DIRECT, Transport.STAGED, Transport.AUTO)
 Files = Mapping[str, bytes]
 
 

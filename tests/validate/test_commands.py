@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import hccc as library
+from hccc import outputs
 from hccc.diagnostics import UserError
-from hccc.emit import directory
-from hccc.emit.kernels import source
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
 from hccc.validate.validated import Unvalidated, Validated
@@ -50,10 +50,13 @@ def test_an_edited_text_gets_both_answers(hccc: Hccc, tmp_path: Path) -> None:
 def test_nothing_is_written_that_is_not_right(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(plan: Plan, target: Target) -> str:
-        return source.text(plan, target).replace("rank + 1", "rank + 2")
+    emit = outputs.kernels
 
-    monkeypatch.setattr(directory, "text", wrong)
+    def wrong(plan: Plan, targets: Sequence[Target]) -> dict[str, str]:
+        made = emit(plan, targets)
+        return {name: text.replace("rank + 1", "rank + 2") for name, text in made.items()}
+
+    monkeypatch.setattr(outputs, "kernels", wrong)
     code, _, told = hccc(RING, "-o", tmp_path / "k", "--validate")
     assert code == 1 and "E438" in told and "a bug in hccc" in told
     assert not (tmp_path / "k").exists()

@@ -23,11 +23,11 @@ from hccc.validate.differences import difference
 from hccc.validate.execute import execute
 from hccc.validate.tables import OF_PRIMITIVES, UNORDERED, Rows, expected
 from tests.marks import slow
-from tests.validate.conftest import CPU, CUDA, HIP, emitted
+from tests.validate.conftest import CPU, CUDA, HIP, TRANSPORTS, emitted
 from tests.validate.mutants import Mutant, mutants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-DIRECT, STAGED = Transport
+DIRECT, STAGED, AUTO = TRANSPORTS
 WORKERS = 2
 # What no plan says: whether GPU bodies are inlined.
 FREE = ("HCCC_INLINE",)
@@ -90,13 +90,16 @@ def texts() -> Iterator[Any]:
     """(program, transport, target, which file, most mutants)."""
     yield "ring_allreduce.rccl", DIRECT, CUDA, 0, 40
     yield "binomial_broadcast.rccl", STAGED, CPU, 0, 20
+    yield "hm_allreduce.rccl", AUTO, CUDA, 0, 20
     yield "ring_allreduce.rccl", DIRECT, HIP, 1, 10
     yield "ring_allreduce.rccl", DIRECT, CPU, 2, 10
     for name in ("ring_allreduce", "binomial_broadcast", "direct_alltoall", "rhd_allreduce"):
-        for transport in Transport:
+        for transport in (DIRECT, STAGED):
             yield slow(f"{name}.rccl", transport, CUDA, 0, 1000)
     for target in (CPU, CUDA, HIP):
         yield slow("hm_allreduce.rccl", DIRECT, target, 0, 500)
+    yield slow("hm_allreduce.rccl", AUTO, CUDA, 0, 500)
+    yield slow("hm_allreduce.rccl", STAGED, CUDA, 0, 300)
     yield slow("msccl/allreduce_ring_n8_msccl.xml", STAGED, CUDA, 0, 500)
     for part in (1, 2):
         yield slow("direct_scatter.rccl", DIRECT, CUDA, part, 1000)

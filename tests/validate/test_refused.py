@@ -11,14 +11,13 @@ import pytest
 from hccc.diagnostics import UserError
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Transport
 from hccc.validate import execute
 from hccc.validate.validate import validate
 from hccc.validate.validated import Validated
 from tests.emit import plans
-from tests.validate.conftest import CPU, CUDA, HIP, edited, emitted
+from tests.validate.conftest import CPU, CUDA, HIP, TRANSPORTS, edited, emitted
 
-DIRECT, STAGED = Transport
+DIRECT, STAGED = TRANSPORTS[:2]
 RING = plans.compiled(plans.ring_allreduce(8, channels=2))
 QUEUES = plans.compiled(plans.ring_allreduce(4), transport=STAGED)
 STAR = plans.compiled(plans.broadcast(4))
@@ -49,9 +48,9 @@ def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) ->
         ("return 2;", "return 1;", "rank 0: neighbours: the text says"),
         ("return 2;", "return 3;", "rank 0: neighbours: the text says"),
         ("i < ", "i <= ", "the text has"),
-        ("(ranks, call, fault, stream);", "(ranks, 0, fault, stream);", "the entry: the text says"),
-        ("(ranks, call, fault, stream);", "(ranks, call, 0, stream);", "passed on 0"),
-        ("(ranks, call, fault, stream);", "(ranks, call, fault, 0);", "passed on 0"),
+        ("(comm, call, stream);", "(comm, 0, stream);", "the entry: the text says"),
+        ("(comm, call, stream);", "(0, call, stream);", "passed on 0"),
+        ("(comm, call, stream);", "(comm, call, 0);", "passed on 0"),
         (PROGRAM, PROGRAM + "  if (b.rank == 3) return;\n", "the plan has it, the text has not"),
         (PROGRAM, PROGRAM + "  if (b.lane) return;\n", "channel 1: does not repeat"),
         (WINDOWS, "  static int n = 0; if (n++) return;\n" + WINDOWS, "does not repeat"),
@@ -158,7 +157,7 @@ def test_the_dispatcher(target: Target) -> None:
     for old, new, told in (
         ("!strcmp(dtype, #d) &&", "", "asked for int8 and sum"),
         ("!hccc_known(dtype, op)", "0", "asked for int8 and mean: the text gives 6, the plan 2"),
-        ("(ranks, call, fault", "(ranks, 0, fault", "asked for"),
+        ("(comm, call", "(comm, 0", "asked for"),
         ("return HCCC_NOT_BUILT", "return HCCC_OK", "asked for"),
     ):
         assert told in refused(RING, name, old, new, target)

@@ -13,8 +13,7 @@ from hccc import api
 from hccc.diagnostics import UserError
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
-from hccc.ir.transport import CHOICES as CHOICES_OF_TRANSPORT
-from hccc.ir.transport import Transport
+from hccc.ir.primitives import Transport
 from hccc.options import Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
@@ -23,15 +22,15 @@ from hccc.validate.validate import validate
 from tests.emit import plans as made
 from tests.health_checks import EVERY_CHECK
 from tests.marks import slow
-from tests.validate.conftest import CUDA, emitted
+from tests.validate.conftest import CUDA, TRANSPORTS, emitted
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ALGORITHMS = sorted(EXAMPLES.glob("*.rccl"))
 SCHEDULES = sorted(EXAMPLES.glob("msccl/*.xml"))
 QUICK = "direct_scatter.rccl"
 CHOICES = [  # each option against the others' defaults, and the two that matter most together
-    *(Options(transport=t, fuse=f) for t, f in product(CHOICES_OF_TRANSPORT, LEVELS)),
-    *(Options(allocator=a, transport=t) for a, t in product(ALLOCATORS, CHOICES_OF_TRANSPORT)),
+    *(Options(transport=t, fuse=f) for t, f in product(TRANSPORTS, LEVELS)),
+    *(Options(allocator=a, transport=t) for a, t in product(ALLOCATORS, TRANSPORTS)),
     *(Options(scheduler=s) for s in ("hpds", "list", "round-robin")),
     Options(max_blocks=1),
     Options(transport=Transport.STAGED, slots=8),
@@ -48,7 +47,7 @@ def validated(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("path", ALGORITHMS, ids=lambda p: p.stem)
-@pytest.mark.parametrize("transport", CHOICES_OF_TRANSPORT)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_example(path: Path, transport: Transport) -> None:
     validated(api.compile(path, Options(transport=transport, prove=False)).plan)
 
@@ -67,7 +66,7 @@ def test_every_option(path: Path) -> None:
         validated(api.compile(path, options).plan)
 
 
-@pytest.mark.parametrize("transport", CHOICES_OF_TRANSPORT)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_channel(transport: Transport) -> None:
     text = (EXAMPLES / "ring_allreduce.rccl").read_text()
     several = text.replace("nChannels=1", "nChannels=3")
@@ -101,7 +100,7 @@ def test_nothing_of_another_plan() -> None:
     """Every pair of different plans of one name is told apart."""
     several = [
         made.compiled(made.ring_allreduce(n, channels=c), transport=t, level=f)
-        for n, c, t, f in product((3, 4), (1, 2), Transport, ("none", "full"))
+        for n, c, t, f in product((3, 4), (1, 2), TRANSPORTS[:2], ("none", "full"))
     ]
     for k, plan in enumerate(several):
         other = emitted(several[k - 1])

@@ -19,20 +19,21 @@
 #ifndef HCCC_OPERANDS
 #define HCCC_OPERANDS 0
 #endif
-#ifndef HCCC_NETWORK
-#define HCCC_NETWORK 0
-#endif
 #ifndef HCCC_TOUCHES_PEERS
 #define HCCC_TOUCHES_PEERS 1
+#endif
+#ifndef HCCC_NETWORK
+#define HCCC_NETWORK 0
 #endif
 
 // As they are where the real device.h is included.
 constexpr int hccc_constants[] = {
-    HCCC_RANKS,        HCCC_SUB,      HCCC_LANES,  HCCC_BLOCKS, HCCC_FLAGS, HCCC_SCRATCH,
-    HCCC_STAGE,        HCCC_QUEUES,   HCCC_SENDS,  HCCC_SLOTS,  HCCC_GRAIN, HCCC_THREADS,
+    HCCC_RANKS,   HCCC_SUB,           HCCC_LANES,   HCCC_BLOCKS,   HCCC_FLAGS, HCCC_SCRATCH,
+    HCCC_STAGE,   HCCC_QUEUES,        HCCC_SENDS,   HCCC_SLOTS,    HCCC_GRAIN, HCCC_THREADS,
     HCCC_TOUCHES_PEERS, HCCC_NETWORK, HCCC_OPERANDS, HCCC_INLINE};
 
 #define HCCC_FN static inline __attribute__((unused))
+#define HCCC_UNROLL(n)
 #define HCCC_KERNEL \
   static void hccc_kernel_is_written() {}
 
@@ -78,6 +79,12 @@ struct hccc_sources : hccc_list<hccc_operand, n> {};
 template <int n>
 struct hccc_destinations : hccc_list<hccc_operand, n> {};
 
+// What a proxy puts to other ranks: from where, and where to.
+template <int n>
+struct hccc_puts : hccc_list<hccc_operand, n> {
+  hccc_operand from;
+};
+
 template <class... I>
 HCCC_FN hccc_flags<sizeof...(I)> hccc_waits(I... id) {
   return {{hccc_awaited{id}...}};
@@ -93,22 +100,16 @@ HCCC_FN hccc_destinations<sizeof...(O)> hccc_to(O... operand) {
   return {{{operand...}}};
 }
 
+template <class... O>
+HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
+  return {{{operand...}}, from};
+}
+
 HCCC_FN hccc_target hccc_post(int rank, int flag) { return {rank, flag}; }
 
 template <class... P>
 HCCC_FN hccc_targets<sizeof...(P)> hccc_posts(P... target) {
   return {{target...}};
-}
-
-// What a proxy carries, and where from.
-template <int n>
-struct hccc_puts {
-  hccc_operand from, item[n];
-};
-
-template <class... O>
-HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
-  return {from, {operand...}};
 }
 
 #define HCCC_OPERAND_KINDS(KIND)                                                                  \
@@ -137,7 +138,7 @@ HCCC_OPERAND_KINDS(HCCC_KIND)
 
 constexpr int hccc_windows = 2;    // that every run has
 constexpr int hccc_no_window = -1;  // the loop over windows has not begun
-static int hccc_window_at;
+static int hccc_window_now;
 
 // A run through the windows is over: what follows repeats it.
 static void hccc_end_window() {
@@ -149,51 +150,38 @@ static void hccc_end_window() {
 }
 
 #define HCCC_WINDOWS(b) \
-  for (hccc_open_windows(b); hccc_window_at < hccc_windows; ++hccc_window_at, hccc_end_window())
+  for (hccc_open_windows(b); hccc_window_now < hccc_windows; ++hccc_window_now, hccc_end_window())
 
 HCCC_FN void hccc_open_windows(const hccc_block&) {
-  if (hccc_window_at != hccc_no_window) hccc_stop(HCCC_LOOPS);
-  hccc_window_at = 0;
+  if (hccc_window_now != hccc_no_window) hccc_stop(HCCC_LOOPS);
+  hccc_window_now = 0;
 }
 
-HCCC_FN void hccc_note_operand(int name, const hccc_operand& operand) {
+HCCC_FN void hccc_put_operand(int name, const hccc_operand& operand) {
   const int* c = operand.cell;
-  hccc_note(name, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
+  hccc_put_row(name, c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
 }
 
-// Puts are between memory: kind, rank, slot of both places.
-HCCC_FN void hccc_note_put(const hccc_operand& from, const hccc_operand& to) {
-  const int *a = from.cell, *b = to.cell;
-  hccc_note(HCCC_PUTS, a[0], a[1], a[2], b[0], b[1], b[2]);
-}
-
+// One primitive, as lists of any length. X: puts.
 template <int mode, int W, int K, int D, int X, int N>
-HCCC_FN void hccc_record_primitive(hccc_block& b, int prim, int sub, const hccc_awaited* waits,
-                                   const hccc_operand* from, const hccc_operand* to,
-                                   const hccc_puts<X>* puts, const hccc_target* posts) {
-  if (hccc_window_at < 0 || hccc_window_at >= hccc_windows) hccc_stop(HCCC_OUTSIDE);
-  hccc_note(HCCC_PRIMITIVES, b.rank, b.tb, prim, mode, sub, W, K, D, puts ? X : 0, N);
-  for (int i = 0; i < W; ++i) hccc_note(HCCC_WAITS, waits[i].flag);
-  for (int i = 0; i < K; ++i) hccc_note_operand(HCCC_SOURCES, from[i]);
-  for (int i = 0; i < D; ++i) hccc_note_operand(HCCC_DESTINATIONS, to[i]);
-  for (int i = 0; puts && i < X; ++i) hccc_note_put(puts->from, puts->item[i]);
-  for (int i = 0; i < N; ++i) hccc_note(HCCC_POSTS, posts[i].rank, posts[i].flag);
+HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits,
+                       const hccc_sources<K>& from, const hccc_destinations<D>& to,
+                       const hccc_puts<X>& puts, const hccc_targets<N>& posts) {
+  if (hccc_window_now < 0 || hccc_window_now >= hccc_windows) hccc_stop(HCCC_OUTSIDE);
+  hccc_put_row(HCCC_PRIMITIVES, b.rank, b.tb, prim, mode, sub, W, K, D, X, N);
+  for (int i = 0; i < W; ++i) hccc_put_row(HCCC_WAITS, waits.item[i].flag);
+  for (int i = 0; i < K; ++i) hccc_put_operand(HCCC_SOURCES, from.item[i]);
+  for (int i = 0; i < D; ++i) hccc_put_operand(HCCC_DESTINATIONS, to.item[i]);
+  for (int i = 0; i < X; ++i) hccc_put_operand(HCCC_PUTS, puts.item[i]);
+  for (int i = 0; i < X; ++i) hccc_put_operand(HCCC_PUT_SOURCES, puts.from);
+  for (int i = 0; i < N; ++i) hccc_put_row(HCCC_POSTS, posts.item[i].rank, posts.item[i].flag);
 }
 
 template <int mode, int W, int K, int D, int N>
 HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits,
                        const hccc_sources<K>& from, const hccc_destinations<D>& to,
                        const hccc_targets<N>& posts) {
-  hccc_record_primitive<mode, W, K, D, 1, N>(b, prim, sub, waits.item, from.item, to.item,
-                                             nullptr, posts.item);
-}
-
-template <int mode, int W, int K, int D, int X, int N>
-HCCC_FN void hccc_prim(hccc_block& b, int prim, int sub, const hccc_flags<W>& waits,
-                       const hccc_sources<K>& from, const hccc_destinations<D>& to,
-                       const hccc_puts<X>& puts, const hccc_targets<N>& posts) {
-  hccc_record_primitive<mode, W, K, D, X, N>(b, prim, sub, waits.item, from.item, to.item, &puts,
-                                             posts.item);
+  hccc_prim<mode>(b, prim, sub, waits, from, to, hccc_puts<0>{}, posts);
 }
 
 // What the launch that an entry asks for is given.

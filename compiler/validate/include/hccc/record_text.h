@@ -11,11 +11,11 @@
 void hccc_record_run(int rank, int tb, int lane) {
   hccc_block block(rank, tb, lane);
   hccc_record->rank = rank, hccc_record->tb = tb, hccc_record->lane = lane;
-  hccc_window_at = hccc_no_window;
+  hccc_window_now = hccc_no_window;
   hccc_program(block);
-  if (hccc_window_at == hccc_no_window)
+  if (hccc_window_now == hccc_no_window)
     hccc_end_window();
-  else if (hccc_window_at != hccc_windows)
+  else if (hccc_window_now != hccc_windows)
     hccc_stop(HCCC_LEFT);
 }
 
@@ -32,7 +32,7 @@ static void hccc_record_block(int rank, int tb) {
 
 static void hccc_record_neighbours(int rank) {
   const int n = hccc_neighbour_count(rank);
-  for (int i = 0; i < n; ++i) hccc_note(HCCC_NEIGHBOURS, rank, hccc_neighbour(rank, i));
+  for (int i = 0; i < n; ++i) hccc_put_row(HCCC_NEIGHBOURS, rank, hccc_neighbour(rank, i));
 }
 
 #if HCCC_IS_GPU
@@ -47,8 +47,8 @@ typedef HCCC_GPU(Stream_t) hccc_stream;
 #endif
 
 // Addresses that are passed on and never looked at.
-static hccc_comm hccc_some_comm[1];
-static hccc_local hccc_some_local[1];
+static hccc_comm hccc_some_comm;
+static hccc_local hccc_some_local;
 static char hccc_some_stream[1];
 
 static int hccc_call_entry(const hccc_call* call) {
@@ -56,13 +56,14 @@ static int hccc_call_entry(const hccc_call* call) {
   hccc_stream stream = reinterpret_cast<hccc_stream>(hccc_some_stream);
   hccc_kernel_is_written();
 #endif
-  return HCCC_ENTRY_OF(float16, sum)(hccc_some_comm, call HCCC_AND_STREAM);
+  return HCCC_ENTRY_OF(float16, sum)(&hccc_some_comm, call HCCC_AND_STREAM);
 }
 
 static hccc_call hccc_call_like(int in_place, int window) {
-  hccc_call call = HCCC_CALL_INIT;
-  call.count = 3, call.micro_batch_bytes = 5, call.timeout_s = 7, call.join_timeout_s = 19;
-  call.workers = 11, call.first_rank = 13, call.n_local = 17, call.local = hccc_some_local;
+  hccc_call call{};
+  call.count = 3, call.micro_batch_bytes = 5, call.timeout_s = 7;
+  call.workers = 11, call.first_rank = 13, call.n_local = 17, call.join_timeout_s = 19;
+  call.size = 23, call.local_size = 29, call.reserved = 31, call.local = &hccc_some_local;
   call.in_place = in_place, call.window = window;
   return call;
 }
@@ -70,13 +71,14 @@ static hccc_call hccc_call_like(int in_place, int window) {
 // Whether the launch was given what the entry was, but for the window.
 static bool hccc_passed_on(const hccc_call& given) {
   const hccc_call& call = hccc_last.call;
-  return hccc_last.comm == hccc_some_comm &&
-         (!HCCC_IS_GPU || hccc_last.stream == hccc_some_stream) && call.size == given.size &&
-         call.local_size == given.local_size && call.count == given.count &&
+  return hccc_last.comm == &hccc_some_comm &&
+         (!HCCC_IS_GPU || hccc_last.stream == hccc_some_stream) && call.count == given.count &&
          call.micro_batch_bytes == given.micro_batch_bytes && call.timeout_s == given.timeout_s &&
-         call.join_timeout_s == given.join_timeout_s && call.in_place == given.in_place &&
-         call.workers == given.workers && call.first_rank == given.first_rank &&
-         call.n_local == given.n_local && call.local == given.local;
+         call.join_timeout_s == given.join_timeout_s && call.size == given.size &&
+         call.local_size == given.local_size && call.reserved == given.reserved &&
+         call.local == given.local && call.in_place == given.in_place &&
+         call.workers == given.workers &&
+         call.first_rank == given.first_rank && call.n_local == given.n_local;
 }
 
 // Rows of HCCC_CALLS begin as (in place, window), -1 for no call at all; what comes of it follows.
@@ -109,10 +111,10 @@ static int hccc_same_sizes(const hccc_shape& shape) {
 
 static void hccc_record_header() {
   const hccc_shape& s = HCCC_VALIDATED(_shape);
-  hccc_note(HCCC_SHAPE, s.ranks, s.sub, s.lanes, s.blocks, s.flags, s.scratch, s.stage, s.queues,
+  hccc_put_row(HCCC_SHAPE, s.ranks, s.sub, s.lanes, s.blocks, s.flags, s.scratch, s.stage, s.queues,
            s.sends, s.slots, s.grain, hccc_same_sizes(s));
   for (int rank = 0; rank < hccc_record->ranks; ++rank)
-    hccc_note(HCCC_USER_BLOCKS, rank, HCCC_VALIDATED(_input_blocks)(rank),
+    hccc_put_row(HCCC_USER_BLOCKS, rank, HCCC_VALIDATED(_input_blocks)(rank),
              HCCC_VALIDATED(_output_blocks)(rank));
 }
 #endif
@@ -138,8 +140,8 @@ static void hccc_record_names() {
     const hccc_call call = hccc_call_like(0, 0);
     hccc_last = hccc_launched{};
     const int status =
-        HCCC_BY_NAME(hccc_some_comm, &call, query[0], query[1] HCCC_AND_STREAM);
-    hccc_note(HCCC_NAMES, status, hccc_last.times, !hccc_last.times || hccc_passed_on(call));
+        HCCC_BY_NAME(&hccc_some_comm, &call, query[0], query[1] HCCC_AND_STREAM);
+    hccc_put_row(HCCC_NAMES, status, hccc_last.times, !hccc_last.times || hccc_passed_on(call));
   }
 }
 #endif
@@ -150,7 +152,7 @@ int main(int argc, char** argv) {
   for (int rank = 0; rank < hccc_record->ranks; ++rank)
     for (int tb = 0; tb < hccc_record->blocks; ++tb) hccc_record_block(rank, tb);
   for (int rank = 0; rank < hccc_record->ranks; ++rank) hccc_record_neighbours(rank);
-  for (int value : hccc_constants) hccc_note(HCCC_CONSTANTS, value);
+  for (int value : hccc_constants) hccc_put_row(HCCC_CONSTANTS, value);
   hccc_record_calls();
 #if HCCC_HAS_HEADER
   hccc_record_header();

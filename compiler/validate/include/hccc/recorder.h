@@ -24,6 +24,7 @@ enum hccc_table_name {
   HCCC_SOURCES,
   HCCC_DESTINATIONS,
   HCCC_PUTS,
+  HCCC_PUT_SOURCES,
   HCCC_POSTS,
   HCCC_NEIGHBOURS,
   HCCC_CONSTANTS,
@@ -105,7 +106,7 @@ static bool hccc_repeats;
 static long long hccc_begin[hccc_of_blocks], hccc_next[hccc_of_blocks];
 
 template <class... Values>
-static void hccc_note(int name, Values... values) {
+static void hccc_put_row(int name, Values... values) {
   hccc_table& table = hccc_record->table[name];
   const int row[] = {static_cast<int>(values)...};
   const bool repeats = hccc_repeats && name < hccc_of_blocks;
