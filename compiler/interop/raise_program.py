@@ -114,13 +114,16 @@ def raise_program(plan: Plan) -> Program:
 
     Raises:
         UserError E320: it keeps two values of one chunk at one rank, its result is unknown, or it
-        is a direct plan.
+        is no staged plan.
     """
     c = plan.collective
     if c.op is OpType.CUSTOM:
         raise fail("E320", f"{plan.name} cannot be rescheduled: a custom collective has no name")
-    if plan.transport is Transport.DIRECT:
-        message = f"{plan.name} cannot be rescheduled: a direct plan has no messages to follow"
+    if plan.transport is not Transport.STAGED:
+        kind = plan.transport.name.lower()
+        message = (
+            f"{plan.name} cannot be rescheduled: a {kind} plan has puts, no messages to follow"
+        )
         raise fail("E320", message, help="give the program it was compiled from")
     recovery = _Recovery(plan)
     held = _run(plan, recovery)

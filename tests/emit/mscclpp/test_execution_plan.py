@@ -40,8 +40,8 @@ MESH = """ResCCLAlgo(nRanks=4, OpType="Allreduce", AlgoName="hm_small"):
 
 
 def plan(name: str, **options: Any) -> Plan:
-    """An example, proved where it was compiled."""
-    chosen = Options(prove=False, **options)
+    """An example, direct unless told otherwise, proved where it was compiled."""
+    chosen = Options(prove=False, **{"transport": Transport.DIRECT, **options})
     return driver.compile_file(EXAMPLES / f"{name}.rccl", chosen).plan
 
 
@@ -92,7 +92,7 @@ def exported_random(data: st.DataObject) -> None:
     fuse = data.draw(st.sampled_from(["none", "reduce", "full"]))
     allocator = data.draw(st.sampled_from(["state", "connection"]))
     most = data.draw(st.sampled_from([None, 1, 2]))
-    options = Options(fuse=fuse, allocator=allocator, max_blocks=most)
+    options = Options(fuse=fuse, allocator=allocator, max_blocks=most, transport=Transport.DIRECT)
     made = driver.compile_program(program, options).plan
     try:
         executes(made, data.draw(st.booleans()), range(2))
