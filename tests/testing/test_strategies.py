@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hccc.diagnostics import Source
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
 from hccc.ir.program import Program, same
 from hccc.lang.transfer import load as transfer
 from hccc.proofs.prove import check_plan
@@ -17,6 +18,7 @@ from hccc.testing import (
     correct_programs,
     is_correct,
     mutants,
+    options,
     plans,
     text,
     wrong_programs,
@@ -120,3 +122,20 @@ def test_assert_correct_tells_when_verify_and_the_reference_disagree(
     monkeypatch.setattr(assertions, "is_correct", lambda _: lie)
     with pytest.raises(AssertionError, match="refuses a correct" if lie else "accepts a wrong"):
         assert_correct(p)
+
+
+def test_plans_of_every_transport_are_drawn() -> None:
+    """Direct, staged and mixed, with messages and with puts between memory domains."""
+    seen: set[tuple[Transport, bool, bool]] = set()
+
+    @settings(max_examples=60, database=None, derandomize=True, deadline=None,
+              suppress_health_check=EVERY_CHECK)  # fmt: skip
+    @given(plans(choices=options(prove=False)))
+    def collect(plan: Plan) -> None:
+        seen.add((plan.transport, bool(len(plan.queues)), bool(plan.network_puts().any())))
+
+    collect()
+    assert seen >= {
+        (Transport.DIRECT, False, False), (Transport.STAGED, True, False),
+        (Transport.MIXED, True, False), (Transport.MIXED, False, True),
+    }  # fmt: skip
