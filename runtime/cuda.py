@@ -180,7 +180,7 @@ class CudaCommunicator:
         check_aliases(self.collective, request, send, receive)
         kernel = self._kernel(request.variant(self.collective))
         table = self._table(request)
-        local = self._upload((Local * self.shape.ranks)(*map(Local, send, receive)))
+        local = self._locals(send, receive)
         seconds = self._run(kernel, self._params(table, local, request))
         self._check_fault(request)
         return seconds
@@ -233,6 +233,10 @@ class CudaCommunicator:
 
     def _upload(self, table: ctypes.Array[Any]) -> Any:
         return self.device.cupy.asarray(np.frombuffer(bytes(table), np.uint8))
+
+    def _locals(self, send: Sequence[int], receive: Sequence[int]) -> Any:
+        """hccc_local[n_ranks] in device memory; it must live as long as the launch."""
+        return self._upload((Local * self.shape.ranks)(*map(Local, send, receive)))
 
     def _table(self, request: Request) -> Any:
         """The rank table in device memory: hccc_rank[n_ranks]; made anew when scratch is."""

@@ -100,11 +100,10 @@ class GpuKernel(CudaCommunicator):
         """Launches behind a long copy, an event between every two."""
         cuda = self.device.cupy.cuda
         kernel = self._kernel(request.variant(self.collective)).kernel
-        table = self._table([a.data.ptr for a in inputs], [a.data.ptr for a in outputs], request)
-        params = self._params(table, request)
+        local = self._locals([a.data.ptr for a in inputs], [a.data.ptr for a in outputs])
+        params = self._params(self._table(request), local, request)
         grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
         events = [cuda.Event() for _ in range(n + 1)]
-        self._fault.fill(0)
         # The host needs longer to launch a small collective than the GPU to run it: let it get
         # ahead, so that events are apart by the kernels alone.
         stall(self.device.cupy)

@@ -3,49 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, Structure, byref, c_double, c_int, c_longlong, c_uint, c_void_p
+from collections.abc import Sequence
+from ctypes import POINTER, addressof, byref, c_char_p
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hccc.ir.plan import Plan
-from hccc.runtime.layout import shape_of
+from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Rank, all_memory
+from hccc.runtime.cpu import aligned_zeros
+from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import patterns
-
-
-class Rank(Structure):
-    """hccc_rank."""
-
-    _fields_ = [(n, c_void_p) for n in ("input", "output", "scratch", "flags")]
-
-
-class CallArguments(Structure):
-    """hccc_call."""
-
-    _fields_ = [
-        ("count", c_longlong), ("micro_batch_bytes", c_longlong), ("timeout_s", c_double),
-        ("in_place", c_int), ("window", c_int), ("workers", c_int), ("first_rank", c_int),
-        ("n_local", c_int),
-    ]  # fmt: skip
-
-
-class Fault(Structure):
-    """hccc_fault."""
-
-    _fields_ = [
-        ("claimed", c_uint), ("rank", c_int), ("thread_block", c_int), ("lane", c_int),
-        ("primitive", c_int), ("micro_batch", c_uint), ("flag", c_int), ("want", c_uint),
-        ("have", c_uint), ("kind", c_int),
-    ]  # fmt: skip
-
-
-def aligned(n_bytes: int) -> NDArray[np.uint8]:
-    """Zeroed bytes on a 128-byte boundary."""
-    raw = np.zeros(n_bytes + 128, np.uint8)
-    start = -raw.ctypes.data % 128
-    return raw[start : start + n_bytes]
 
 
 class World:
@@ -54,30 +21,42 @@ class World:
     def __init__(self, library: Path, plan: Plan) -> None:
         self.plan, self.shape = plan, shape_of(plan)
         self.entry = getattr(ctypes.CDLL(str(library)), f"{plan.name}_cpu")
-        self.entry.argtypes = [
-            POINTER(Rank), POINTER(CallArguments), ctypes.c_char_p, ctypes.c_char_p, POINTER(Fault),
-        ]  # fmt: skip
-        self.flags = [aligned(self.shape.flag_bytes) for _ in range(plan.n_ranks)]
+        self.entry.argtypes = [POINTER(Comm), POINTER(Call), c_char_p, c_char_p]
+        self.flags = [aligned_zeros(self.shape.flag_bytes) for _ in range(plan.n_ranks)]
+        self.fault = FaultRecord()
 
     def wrong(self, p: patterns.Pattern, *, in_place: bool = False, **options: Any) -> int:
         """Runs `p` once and returns how many elements of all ranks are wrong."""
-        c, size = self.plan.collective, p.numpy.itemsize
-        scratch = self.shape.scratch_bytes(p.count, size, options.get("micro_batch_bytes", 0))
-        ranks, keep = (Rank * c.n_ranks)(), []
-        for r in range(c.n_ranks):
-            send, receive = self._buffers(p, r, in_place)
-            keep.append((send, receive, aligned(scratch)))
-            arrays = (*keep[-1], self.flags[r])
-            ranks[r] = Rank(*(a.ctypes.data for a in arrays))
-        call = CallArguments(
-            count=p.count, timeout_s=20, in_place=in_place, n_local=c.n_ranks, **options
-        )
-        fault = Fault()
-        dtype, op = p.dtype.encode(), p.op.encode() if c.reduces else None
-        status = self.entry(ranks, byref(call), dtype, op, byref(fault))
-        assert status == 0, {n: getattr(fault, n) for n, *_ in Fault._fields_} | {"is": status}
+        c = self.plan.collective
+        buffers = [self._buffers(p, r, in_place) for r in range(c.n_ranks)]
+        call = Call.of(count=p.count, timeout_s=20, in_place=in_place, **options)
+        status = self.launch(buffers, call, p.dtype, p.op if c.reduces else None)
+        fields = (name for name, *_ in FaultRecord._fields_)
+        assert status == 0, {n: getattr(self.fault, n) for n in fields} | {"is": status}
         want = patterns.expected(p)
-        return sum(patterns.wrong(keep[r][1], want.at(r)) for r in range(c.n_ranks))
+        return sum(patterns.wrong(buffers[r][1], want.at(r)) for r in range(c.n_ranks))
+
+    def launch(
+        self,
+        buffers: Sequence[tuple[patterns.Array, patterns.Array]],
+        call: Call,
+        dtype: str,
+        op: str | None,
+    ) -> int:
+        """Launches all ranks on their send and receive buffers; the status."""
+        n = self.shape.ranks
+        size = DTYPES[dtype].itemsize
+        need = self.shape.scratch_bytes(call.count, size, call.micro_batch_bytes)
+        scratch = [aligned_zeros(need) for _ in range(n)]
+        window = all_memory()
+        table = zip(self.flags, scratch, strict=True)
+        ranks = (Rank * n)(*[
+            Rank(flags.ctypes.data, s.ctypes.data, addressof(window), 1, 0) for flags, s in table
+        ])  # fmt: skip
+        local = (Local * n)(*[Local(a.ctypes.data, b.ctypes.data, None) for a, b in buffers])
+        call.local, call.n_local = addressof(local), n
+        comm = Comm.of(n, addressof(ranks), addressof(self.fault))
+        return int(self.entry(byref(comm), byref(call), dtype.encode(), op and op.encode()))
 
     def _buffers(
         self, p: patterns.Pattern, rank: int, in_place: bool
@@ -85,8 +64,8 @@ class World:
         """Send and receive buffer; in place, views of one array where NCCL has them."""
         c, n = self.plan.collective, p.count
         sends, receives = c.input_blocks(rank), c.output_blocks(rank)
-        send = aligned(sends * n * p.numpy.itemsize).view(p.numpy)
-        receive = aligned(receives * n * p.numpy.itemsize).view(p.numpy)
+        send = aligned_zeros(sends * n * p.numpy.itemsize).view(p.numpy)
+        receive = aligned_zeros(receives * n * p.numpy.itemsize).view(p.numpy)
         patterns.poison(receive)
         if in_place and sends and receives:
             shift = c.alias_offset(rank) // c.chunks_per_block * n

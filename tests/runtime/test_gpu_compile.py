@@ -148,9 +148,8 @@ HIP_LIBRARY = """#include "ring.inc"
 HCCC_KERNEL
 #include "hccc/gpu_launch.h"
 #ifdef HCCC_GPU
-extern "C" int ring_hip(const hccc_rank* ranks, const hccc_call* call, hccc_fault* fault,
-                        hipStream_t stream) {
-  return hccc_gpu_launch(ranks, call, fault, stream);
+extern "C" int ring_hip(const hccc_comm* comm, const hccc_call* call, hipStream_t stream) {
+  return hccc_gpu_launch(comm, call, stream);
 }
 #endif
 """

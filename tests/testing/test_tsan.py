@@ -18,52 +18,30 @@ from hccc import driver
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
-from hccc.ir.collective import PROGRAMMABLE, Collective, block_count
+from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.plan import Plan
-from hccc.ir.transport import PURE
+from hccc.ir.transport import PURE, Transport
 from hccc.options import Options
 from hccc.testing.grow import grow
 from hccc.testing.sabotage import without_wait
+from tests.emit import plans
+from tests.marks import slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COUNT = 600
-MAIN = """
+PROGRAM = Path(__file__).with_name("programs") / "launches.cpp"
+WORLD = """
 #include "{source}"
-#include <stdio.h>
-#include <stdlib.h>
-static const int at[{ranks}][2][2] = {{{table}}};
-int main() {{
-  hccc_rank ranks[{ranks}];
-  hccc_call call{{}};
-  call.count = {count};
-  call.n_local = {ranks};
-  call.micro_batch_bytes = 256;
-  for (int place = 0; place < 2; ++place) {{
-    if (!({serves} >> place & 1)) continue;
-    for (int r = 0; r < {ranks}; ++r) {{
-      hccc_T* slab = static_cast<hccc_T*>(calloc({slab}, sizeof(hccc_T)));
-      ranks[r].input = slab + at[r][place][0];
-      ranks[r].output = slab + at[r][place][1];
-      ranks[r].scratch = calloc({scratch}, 1);
-      const long long bytes = hccc_flag_bytes(hccc_this_shape);
-      ranks[r].flags = aligned_alloc(HCCC_FLAG_STRIDE, bytes);
-      for (long long i = 0; i < bytes; ++i) static_cast<char*>(ranks[r].flags)[i] = 0;
-    }}
-    call.in_place = place;
-    for (int launch = 0; launch < 4; ++launch) {{
-      hccc_fault fault;
-      call.window = {window} ? {window} : launch % 3;
-      if (hccc_cpu_launch(ranks, &call, &fault) != HCCC_OK) return 2;
-    }}
-  }}
-  puts("done");
-  return 0;
-}}
+static const long long world_count = {count};
+static const int world_at[{ranks}][2][2] = {{{table}}};  // input, output; out of place, in place
+static const int world_domain[{ranks}] = {{{domain}}};
+static const int world_places = {places}, world_window = {window}, world_late = {late};
+static const int world_is_allreduce = {allreduce};
 """
 
 
-def main_of(plan: Plan, source: str) -> str:
-    """A program that launches the kernel on memory laid out as callers lay it out."""
+def world_of(plan: Plan, source: str, late: bool) -> str:
+    """What launches.cpp includes: the kernel, and memory laid out as callers lay it out."""
     c, rows = plan.collective, []
     for rank in range(c.n_ranks):
         shift = c.alias_offset(rank) // c.chunks_per_block * COUNT
@@ -71,26 +49,27 @@ def main_of(plan: Plan, source: str) -> str:
             shift = 0
         away = c.n_ranks * COUNT
         rows.append(f"{{{{{away}, 0}}, {{{max(shift, 0)}, {max(-shift, 0)}}}}}")
-    return MAIN.format(
+    return WORLD.format(
         source=source, ranks=c.n_ranks, table=", ".join(rows), count=COUNT,
-        slab=2 * c.n_ranks * COUNT, scratch=1 << 20, window=plan.max_window,
-        serves=plan.out_of_place + 2 * plan.in_place,
+        domain=", ".join(map(str, plan.memory_domain)), window=plan.max_window,
+        places=plan.out_of_place + 2 * plan.in_place, late=int(late),
+        allreduce=int(c.op is OpType.ALLREDUCE),
     )  # fmt: skip
 
 
-def sanitized(plan: Plan, into: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the plan's kernel with ThreadSanitizer and runs it."""
+def sanitized(plan: Plan, into: Path, late: bool = False) -> subprocess.CompletedProcess[str]:
+    """Builds the plan's kernel with ThreadSanitizer and runs it. late: transfers copy late."""
     compiler = shutil.which("g++")
     if not compiler:
         pytest.skip("g++ is not installed")
     cpu = [target for target in TARGETS if target.name == "cpu"]
     directory.write(into / "kernels", directory.files(plan, cpu, plan_json.dumps(plan)))
     source = f"{plan.name}{cpu[0].suffix}"
-    (into / "kernels" / "main.cpp").write_text(main_of(plan, source))
+    (into / "kernels" / "world.h").write_text(world_of(plan, source, late))
     flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread", "-DHCCC_DTYPE=int32"]
     subprocess.run(
-        [compiler, *flags, "main.cpp", "-o", "program"], cwd=into / "kernels", check=True,
-        capture_output=True, timeout=200,
+        [compiler, *flags, "-I.", str(PROGRAM), "-o", "program"], cwd=into / "kernels",
+        check=True, capture_output=True, timeout=200,
     )  # fmt: skip
     return subprocess.run(
         ["./program"], cwd=into / "kernels", capture_output=True, text=True, timeout=200,
@@ -98,8 +77,8 @@ def sanitized(plan: Plan, into: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def assert_no_race(plan: Plan, into: Path) -> None:
-    done = sanitized(plan, into)
+def assert_no_race(plan: Plan, into: Path, late: bool = False) -> None:
+    done = sanitized(plan, into, late)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[:3000]
 
 
@@ -139,3 +118,31 @@ def test_a_missing_wait_is_a_race(tmp_path: Path) -> None:
     plan = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", Options(fuse="none")).plan
     done = sanitized(without_wait(plan, 3), tmp_path)
     assert "data race" in done.stderr
+
+
+MIXED = {"2x2": (2, 2), "2x4": (2, 4)}
+
+
+def mixed_plan(shape: str, network: str, fuse: str = "auto") -> Plan:
+    """A hierarchical mesh between memory domains."""
+    program = plans.hierarchical_mesh(*MIXED[shape])
+    plan = driver.compile_program(program, Options(network=network, fuse=fuse)).plan
+    assert plan.transport is Transport.MIXED and len(set(plan.memory_domain)) == 2
+    return plan
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("network", ["slots", "put"])
+@pytest.mark.parametrize("shape", ["2x2", slow("2x4")])
+def test_mixed_plans_have_no_race(shape: str, network: str, late: bool, tmp_path: Path) -> None:
+    assert_no_race(mixed_plan(shape, network), tmp_path, late)
+
+
+@pytest.mark.parametrize("network", ["slots", "put"])
+def test_a_missing_wait_of_a_mixed_plan_is_told(network: str, tmp_path: Path) -> None:
+    plan = mixed_plan("2x2", network, "none")
+    found = []
+    for k in range(0, len(plan.waits.index), max(1, len(plan.waits.index) // 3)):
+        done = sanitized(without_wait(plan, k), tmp_path / str(k), late=True)
+        found.append("data race" in done.stderr or "wrong" in done.stdout)
+    assert any(found)

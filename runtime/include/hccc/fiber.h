@@ -23,6 +23,7 @@ struct hccc_fiber {
 struct hccc_worker {
   hccc_context home;  // the thread's own stack
   hccc_fiber* running;
+  unsigned fibers;
   hccc_idler idler;
   unsigned long long switches;
   unsigned long long idle_since;  // 0: not idle
@@ -57,7 +58,8 @@ static inline void hccc_idle_round(hccc_worker* w, hccc_fiber* ring) {
     if (ring->waiting && hccc_wait_aborted(*ring->waiting)) w->aborted = true;
     hccc_fiber* late = hccc_expired_fiber(ring, now - w->idle_since);
     if (late) late->expired = true;
-    if (ring->waiting && now - w->looked > ring->waiting->period) {
+    // One fiber at a time, and each of them once in a period.
+    if (ring->waiting && now - w->looked > ring->waiting->period / w->fibers) {
       ring->looks = true;
       w->looked = now;
     }
@@ -119,6 +121,7 @@ static void hccc_fiber_main(void* argument) {
 static inline void hccc_run_fibers(hccc_fiber* fibers, int n, bool crowded) {
   hccc_worker worker{};
   worker.idler.crowded = crowded;
+  worker.fibers = static_cast<unsigned>(n);
   for (int i = 0; i < n; ++i) {
     fibers[i].worker = &worker;
     fibers[i].next = &fibers[(i + 1) % n];

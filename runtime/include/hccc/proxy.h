@@ -1,4 +1,5 @@
-/* proxy.h: the proxy between ranks of one process: host threads that copy from memory to memory.
+/* proxy.h: the proxy between ranks of one machine: host threads that copy from memory to memory,
+ * for the ranks of one process; others' memory is shared with it.
  *
  * It does what a NIC's proxy does (network.h) and takes as long as a network would: each NIC
  * carries `bytes_per_us` in each direction, one transfer after the other, and what was carried
@@ -53,7 +54,7 @@ typedef struct hccc_carrier {
 typedef struct hccc_proxy {
   int n_ranks;
   const hccc_rank *ranks; /* all of them as this process sees them */
-  const hccc_door *doors; /* one for each rank */
+  const hccc_door *doors; /* one for each rank; without a ring where another process serves it */
   hccc_wire wire;
   double *out, *in;   /* us at which each NIC is free again */
   double *last;       /* us at which the last transfer of each pair arrives */
@@ -193,6 +194,7 @@ static inline int hccc_carrier_take(hccc_carrier *c, int rank) {
   hccc_proxy *p = c->proxy;
   const hccc_door *door = &p->doors[rank];
   int n = 0;
+  if (!door->ring) return 0;
   for (;; ++n) {
     hccc_transfer *entry = door->ring + (p->taken[rank] & (door->length - 1));
     hccc_pending x;

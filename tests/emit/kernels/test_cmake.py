@@ -99,7 +99,7 @@ def test_what_is_not_built_and_what_there_is_not(tmp_path: Path, cmake: str) -> 
         with pytest.raises(AssertionError, match="'is': 6"):  # HCCC_NOT_BUILT
             world.wrong(Pattern(RING.collective, dtype, op, 100))
     for names in ((b"float31", b"sum"), (b"float32", b"xor"), (b"float32", None)):
-        assert world.entry(None, None, *names, None) == 2  # HCCC_BAD_ARGUMENT
+        assert world.entry(None, None, *names) == 2  # HCCC_BAD_ARGUMENT
 
 
 @pytest.mark.parametrize(

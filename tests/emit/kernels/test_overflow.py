@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ctypes import byref
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,8 @@ from hccc.ir.plan import Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Buffer, Operands, Transport, no_queues
 from hccc.ir.transport import PURE
+from hccc.runtime.abi import Call
+from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
 from tests.emit.kernels.test_compile import library
@@ -60,16 +61,14 @@ def test_a_product_beyond_int_reaches_the_right_slots(
     world = launch.World(built, plan)
     count, size = 4, 4  # 16 bytes a chunk, which is a block
     inputs, outputs = (
-        [launch.aligned(chunks * count * size).view(np.uint32) for _ in range(RANKS)]
+        [aligned_zeros(chunks * count * size).view(np.uint32) for _ in range(RANKS)]
         for _ in range(2)
     )
     for rank in range(RANKS):
         inputs[rank][:] = np.arange(chunks * count) * RANKS + rank
-    rows = zip(inputs, outputs, world.flags, strict=True)
-    addresses = [(i.ctypes.data, o.ctypes.data, 0, f.ctypes.data) for i, o, f in rows]
-    ranks = (launch.Rank * RANKS)(*[launch.Rank(*row) for row in addresses])
-    call = launch.CallArguments(count=count, timeout_s=20, n_local=RANKS)
-    assert world.entry(ranks, byref(call), b"uint32", None, byref(launch.Fault())) == 0
+    call = Call.of(count=count, timeout_s=20)
+    buffers = list(zip(inputs, outputs, strict=True))
+    assert world.launch(buffers, call, "uint32", None) == 0
     moved = np.isin(np.arange(chunks), np.arange(turns) * factor % chunks).repeat(count)
     for rank in range(RANKS):
         assert np.array_equal(outputs[rank], np.where(moved, inputs[rank - 1], 0))

@@ -1,0 +1,190 @@
+"""Ranks in processes of their own, over shared memory that each sees at addresses of its own."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from hccc import driver
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.options import Options
+from hccc.runtime.fault import WaitKind
+from tests.emit import plans
+from tests.runtime.processes import (
+    OK,
+    PRIVATE,
+    TIMEOUT,
+    Launch,
+    Outcome,
+    Process,
+    Processes,
+    ended,
+)  # fmt: skip
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+SEVERAL = [
+    Launch(1000),
+    Launch(7, (1, 4096 * 5), (0, 4096 * 20)),
+    Launch(5000, (0, 4096 * 40 + 4), (0, 4096 * 100 + 8), window=1),
+    Launch(1000, (1, 4096 * 30), (1, 4096 * 30), in_place=True),
+    Launch(0, (0, 4096 * 200), (0, 4096 * 200)),
+    Launch(2000, (1, 4096 * 60), (1, 4096 * 90), micro_batch=0),
+]
+
+
+def ring(n: int = 4, transport: Transport = Transport.DIRECT) -> Plan:
+    return plans.compiled(plans.ring_allreduce(n), transport=transport)
+
+
+def mixed(network: str, nodes: int = 2, gpus: int = 2) -> Plan:
+    """A hierarchical mesh between memory domains."""
+    program = plans.hierarchical_mesh(nodes, gpus)
+    return driver.compile_program(program, Options(network=network)).plan
+
+
+def assert_right(world: Processes, done: list[Process], launches: list[Launch]) -> None:
+    statuses = [[launch.status for launch in process.launches] for process in done]
+    assert statuses == [[OK] * len(launches)] * len(done), done
+    assert world.wrong(launches) == [0] * len(launches)
+
+
+@pytest.mark.parametrize("transport", [Transport.DIRECT, Transport.STAGED])
+def test_launches_with_other_tensors_need_no_new_tables(
+    transport: Transport, tmp_path: Path
+) -> None:
+    world = Processes(ring(4, transport), tmp_path)
+    world.fill(SEVERAL)
+    done = world.run([(0, 1), (1, 1), (2, 1), (3, 1)], SEVERAL)
+    assert_right(world, done, SEVERAL)
+    assert len({process.places for process in done}) == 4
+
+
+def test_processes_of_unlike_numbers_of_ranks(tmp_path: Path) -> None:
+    world = Processes(plans.compiled(plans.hierarchical_mesh(2, 3)), tmp_path)
+    for groups in ([(0, 1), (1, 3), (4, 2)], [(0, 6)], [(0, 5), (5, 1)]):
+        world.fill(SEVERAL)
+        assert_right(world, world.run(groups, SEVERAL), SEVERAL)
+
+
+def test_blocks_of_other_collectives(tmp_path: Path) -> None:
+    plan = plans.compiled(plans.alltoall(4))
+    world = Processes(plan, tmp_path, dtype="uint32")
+    launches = [Launch(300), Launch(1001, (1, 4096 * 50), (0, 4096 * 50))]
+    world.fill(launches)
+    assert_right(world, world.run([(0, 2), (2, 1), (3, 1)], launches), launches)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("network", ["slots", "put"])
+def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> None:
+    world = Processes(mixed(network), tmp_path)
+    for groups in ([(0, 1), (1, 1), (2, 1), (3, 1)], [(0, 2), (2, 1), (3, 1)]):
+        world.reset()  # doors are new in every process, and so is what they have counted
+        world.fill(SEVERAL)
+        done = world.run(groups, SEVERAL, "domain=2", f"late={late}")
+        assert_right(world, done, SEVERAL)
+
+
+@pytest.mark.parametrize("network", ["slots", "put"])
+def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -> None:
+    world = Processes(mixed(network), tmp_path)
+    world.fill(SEVERAL)
+    assert_right(world, world.run([(0, 2), (2, 2)], SEVERAL), SEVERAL)
+
+
+def test_a_network_without_a_door(tmp_path: Path) -> None:
+    world = Processes(mixed("slots"), tmp_path)
+    (process,) = world.run([(0, 2)], [Launch(10)], "domain=2", "doors=0")
+    assert [launch.status for launch in process.launches] == [2]
+    direct = Processes(ring(), tmp_path / "direct")
+    (process,) = direct.run([(0, 2)], [Launch(10)], "domain=2")
+    assert [launch.status for launch in process.launches] == [2]
+
+
+def test_buffers_outside_windows(tmp_path: Path) -> None:
+    groups, private = [(0, 2), (2, 2)], [Launch(500, (PRIVATE, 0), (PRIVATE + 1, 0))]
+    staged = Processes(ring(4, Transport.STAGED), tmp_path / "staged")
+    staged.fill(private)
+    assert_right(staged, staged.run(groups, private), private)
+    direct = Processes(ring(), tmp_path / "direct")
+    done = direct.run(groups, private, "timeout_ms=2000")
+    assert [p.launches[0].status for p in done] == [TIMEOUT] * 2
+    assert {p.launches[0].kind for p in done} == {WaitKind.NOT_IN_WINDOW}
+
+
+# Skew. A machine with much else to do may not run a process for some tenths of a second.
+
+PATIENCE_MS = 1000
+
+
+@pytest.mark.parametrize(("ranks", "channels"), [(6, 1), (4, 64)])
+def test_a_late_rank_is_no_fault(ranks: int, channels: int, tmp_path: Path) -> None:
+    """Along a ring: those who wait for who waits for it have patience too. With many channels most
+    blocks of a rank wait for its first one, which alone knows that somebody is late."""
+    world = Processes(plans.compiled(plans.ring_allreduce(ranks, channels=channels)), tmp_path)
+    late = [4 * PATIENCE_MS, *[0] * (ranks - 1)]
+    launches = [Launch(2000), Launch(2000, (0, 65536), (1, 65536), delay=late)]
+    for own in ("own_fault=0", "own_fault=1"):
+        world.fill(launches)
+        options = (f"timeout_ms={PATIENCE_MS}", own)
+        done = world.run([(r, 1) for r in range(ranks)], launches, *options)
+        assert_right(world, done, launches)
+        assert done[ranks // 2].launches[1].seconds > 3e-3 * PATIENCE_MS
+
+
+def test_a_late_rank_of_another_domain_is_no_fault(tmp_path: Path) -> None:
+    world = Processes(mixed("slots", 3, 2), tmp_path)
+    launches = [Launch(2000, delay=[0, 0, 4 * PATIENCE_MS])]
+    world.fill(launches)
+    done = world.run([(0, 2), (2, 2), (4, 2)], launches, "domain=2", f"timeout_ms={PATIENCE_MS}")
+    assert_right(world, done, launches)
+
+
+def faults(done: list[Process]) -> list[Outcome]:
+    return [process.launches[0] for process in done]
+
+
+def test_a_rank_that_never_comes(tmp_path: Path) -> None:
+    world = Processes(ring(6), tmp_path)
+    here = [(r, 1) for r in range(5)]
+    options = ("timeout_ms=500", "join_timeout_ms=1000", "own_fault=1")
+    done = world.run(here, [Launch(2000), Launch(10)], *options)
+    assert [o.status for o in faults(done)] == [TIMEOUT] * 5
+    assert [(o.kind, o.flag) for o in faults(done) if o.rank in (0, 4)] == [(WaitKind.READY, 5)] * 2
+    # It sticks: the next launch does not even begin.
+    assert all(p.launches[1].status == TIMEOUT and p.launches[1].seconds < 0.1 for p in done)
+    assert all(o.seconds < 20 for o in faults(done))
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_a_rank_that_dies_is_reported_by_all_others(own: int, tmp_path: Path) -> None:
+    world = Processes(ring(6), tmp_path)
+    launches = [Launch(100_000, target=(1, 0), micro_batch=16), Launch(10)]
+    more = [["dies=1"] if r == 2 else [] for r in range(6)]
+    groups = [(r, 1) for r in range(6)]
+    done = world.run(groups, launches, "timeout_ms=500", f"own_fault={own}", more=more)
+    assert done[2].code == -9 and not done[2].launches
+    survivors = [p for r, p in enumerate(done) if r != 2]
+    assert [[o.status for o in p.launches] for p in survivors] == [[TIMEOUT, TIMEOUT]] * 5
+    if not own:
+        assert len({(o.rank, o.kind, o.flag) for o in faults(survivors)}) == 1
+    else:
+        assert [o.rank for o in faults(survivors)] == [0, 1, 3, 4, 5]
+    world.reset()
+    again = [Launch(1000, (0, 4096), (1, 8192))]
+    world.fill(again)
+    assert_right(world, world.run(groups, again), again)
+
+
+def test_somebody_else_ends_a_launch(tmp_path: Path) -> None:
+    world = Processes(ring(), tmp_path)
+    running = world.start([(0, 1), (1, 2)], [Launch(1000)], [["timeout_ms=0"]] * 2)
+    time.sleep(0.5)
+    world.fault.kind, world.fault.claimed = WaitKind.ABORTED, 1
+    done = ended(running)
+    assert [(o.status, o.kind) for o in faults(done)] == [(TIMEOUT, WaitKind.ABORTED)] * 2
