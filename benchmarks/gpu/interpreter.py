@@ -15,12 +15,11 @@ import numpy as np
 
 from hccc.emit.directory import headers
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import incoming
 from hccc.emit.kernels.canonical import canonical
 from hccc.emit.kernels.dispatch import Case
 from hccc.emit.kernels.view import Function, Table, view
 from hccc.emit.targets import TARGETS, Target
-from hccc.ir.arrays import I8
+from hccc.ir.arrays import I8, places_among
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
 from hccc.render import render
@@ -53,7 +52,7 @@ def op_table(plan: Plan) -> OpTable:
     kinds: dict[Kind, int] = {}
     words: Words = []
     start: Words = []
-    blocks, queue = max(1, int(plan.n_tb.max())), incoming(plan)
+    blocks, queue = max(1, int(plan.n_tb.max())), places_among(plan.queues.dst)
     first = np.concatenate([[0], np.cumsum(plan.n_tb)])
     for rank in range(plan.n_ranks):
         for tb in range(blocks):

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,11 @@ def world_of(plan: Plan, source: str, late: bool) -> str:
     )  # fmt: skip
 
 
-def sanitized(plan: Plan, into: Path, late: bool = False) -> subprocess.CompletedProcess[str]:
-    """Builds the plan's kernel with ThreadSanitizer and runs it. late: transfers copy late."""
+def sanitized(
+    plan: Plan, into: Path, late: bool = False, edit: Callable[[Path], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Builds the plan's kernel with ThreadSanitizer and runs it. late: transfers copy late; edit:
+    changes the sources before."""
     compiler = shutil.which("g++")
     if not compiler:
         pytest.skip("g++ is not installed")
@@ -66,6 +70,8 @@ def sanitized(plan: Plan, into: Path, late: bool = False) -> subprocess.Complete
     directory.write(into / "kernels", directory.files(plan, cpu, plan_json.dumps(plan)))
     source = f"{plan.name}{cpu[0].suffix}"
     (into / "kernels" / "world.h").write_text(world_of(plan, source, late))
+    if edit:
+        edit(into / "kernels")
     flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread", "-DHCCC_DTYPE=int32"]
     subprocess.run(
         [compiler, *flags, "-I.", str(PROGRAM), "-o", "program"], cwd=into / "kernels",
@@ -138,11 +144,30 @@ def test_mixed_plans_have_no_race(shape: str, network: str, late: bool, tmp_path
     assert_no_race(mixed_plan(shape, network), tmp_path, late)
 
 
+@pytest.mark.parametrize("wait", [0, slow(5), slow(11), slow(17)])
 @pytest.mark.parametrize("network", ["slots", "put"])
-def test_a_missing_wait_of_a_mixed_plan_is_told(network: str, tmp_path: Path) -> None:
+def test_a_missing_wait_of_a_mixed_plan_is_a_race(network: str, wait: int, tmp_path: Path) -> None:
     plan = mixed_plan("2x2", network, "none")
-    found = []
-    for k in range(0, len(plan.waits.index), max(1, len(plan.waits.index) // 3)):
-        done = sanitized(without_wait(plan, k), tmp_path / str(k), late=True)
-        found.append("data race" in done.stderr or "wrong" in done.stdout)
-    assert any(found)
+    assert "data race" in sanitized(without_wait(plan, wait), tmp_path, late=True).stderr
+
+
+CREDIT = "{HCCC_WAIT_CREDIT, flag, sent - HCCC_SLOTS}"
+PUT, FLAGS = "    hccc_put_far(b, puts, m, n);\n", "    hccc_hand_over_all(b, p, m, n);\n"
+BREAKS = {
+    "a slot is filled too early": ("slots", "primitive.h", CREDIT, CREDIT.replace("- ", "- 2 * ")),
+    "flags go before data": ("put", "far.h", PUT + FLAGS, FLAGS + PUT),
+}
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_broken_kernel_is_told(what: str, tmp_path: Path) -> None:
+    network, name, old, new = BREAKS[what]
+
+    def broken(folder: Path) -> None:
+        header = folder / "hccc" / name
+        text = header.read_text()
+        assert text.count(old) == 1
+        header.write_text(text.replace(old, new))
+
+    done = sanitized(mixed_plan("2x2", network, "none"), tmp_path, late=True, edit=broken)
+    assert "data race" in done.stderr or "wrong" in done.stdout

@@ -102,11 +102,15 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
     unsigned news = 0;
     do {
       const hccc_verdict verdict = hccc_be_patient(wait);
-      if (verdict == HCCC_EXPIRED) hccc_report(b, hccc_ld_relaxed(flag), want, cause);
-      if (verdict == HCCC_EXPIRED || verdict == HCCC_GIVE_UP) return false;
-      if (verdict != HCCC_LOOK) continue;
+      if (verdict == HCCC_GIVE_UP) return false;
+      if (verdict == HCCC_KEEP_WAITING) continue;
       const unsigned heard = hccc_look(b, cause.kind);
-      if (heard != news && !hccc_joins(cause.kind)) hccc_start_again(wait);
+      if (heard != news && !hccc_joins(cause.kind)) {
+        hccc_start_again(wait);
+      } else if (verdict == HCCC_EXPIRED) {
+        hccc_report(b, hccc_ld_relaxed(flag), want, cause);
+        return false;
+      }
       news = heard;
     } while (!hccc_arrived(flag, want));
   }

@@ -13,8 +13,8 @@ struct hccc_fiber {
   hccc_fiber* previous;
   hccc_worker* worker;
   unsigned long long since;  // the worker's switch count when it began to wait
-  bool expired;
-  bool looks;  // is to look around although its counter has not arrived
+  bool expired;  // its deadline has passed, unless there are news
+  bool looks;    // is to look around although its counter has not arrived
   void (*run)(void* launch, int index);
   void* launch;
   int index;
@@ -51,8 +51,7 @@ static inline hccc_fiber* hccc_expired_fiber(hccc_fiber* ring, unsigned long lon
 
 // A whole round without progress.
 static inline void hccc_idle_round(hccc_worker* w, hccc_fiber* ring) {
-  hccc_idle(w->idler);
-  if (w->idler.idle % 64 == 1 || w->idler.crowded) {
+  if (hccc_idle(w->idler) || w->idler.idle % 64 == 1) {
     const unsigned long long now = hccc_clock();
     if (!w->idle_since) w->idle_since = w->looked = now;
     if (ring->waiting && hccc_wait_aborted(*ring->waiting)) w->aborted = true;
@@ -94,9 +93,9 @@ static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
   self->since = w->switches;
   hccc_switch_fiber(w, &self->context, hccc_next_fiber(w, self->next));
   self->waiting = nullptr;
-  const bool looks = self->looks;
-  self->looks = false;
-  if (self->expired) return HCCC_EXPIRED;
+  const bool looks = self->looks, expired = self->expired;
+  self->looks = self->expired = false;
+  if (expired) return HCCC_EXPIRED;
   if (w->aborted && hccc_wait_aborted(p)) return HCCC_GIVE_UP;
   return looks ? HCCC_LOOK : HCCC_KEEP_WAITING;
 }

@@ -49,17 +49,20 @@ static inline void hccc_pause() {
 #endif
 }
 
-// When nothing can go on: spin while every thread has a core, else let another one run.
+// When nothing can go on: spin while every thread has a core, else let another one run. Whether it
+// did, after which much time may have passed.
 struct hccc_idler {
   bool crowded;
   unsigned idle;  // turns without progress
 };
 
-static inline void hccc_idle(hccc_idler& idler) {
-  if (!idler.crowded && ++idler.idle < 2000)
-    hccc_pause();
-  else
+static inline bool hccc_idle(hccc_idler& idler) {
+  const bool yields = idler.crowded || ++idler.idle >= 2000;
+  if (yields)
     sched_yield();
+  else
+    hccc_pause();
+  return yields;
 }
 
 static inline bool hccc_wait_over(const hccc_patience& p) {
@@ -75,8 +78,7 @@ static inline bool hccc_wait_aborted(const hccc_patience& p) {
 static thread_local hccc_idler hccc_this_thread;
 
 static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
-  hccc_idle(hccc_this_thread);
-  if (p.spins++ % 64) return HCCC_KEEP_WAITING;
+  if (!hccc_idle(hccc_this_thread) && p.spins++ % 64) return HCCC_KEEP_WAITING;
   if (hccc_wait_aborted(p)) return HCCC_GIVE_UP;
   const unsigned long long now = hccc_clock();
   if (p.start == 0) p.start = p.looked = now;
