@@ -1,0 +1,210 @@
+"""hccc_gpu_launch: what it asks of the CUDA runtime, and what it refuses. No GPU: the runtime is
+programs/fake_cuda.h, which runs the grid with CPU threads."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hccc.emit import directory
+from hccc.emit.targets import CUDA
+from hccc.ir import plan_json
+from hccc.ir.plan import Plan
+from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Params, Rank, all_memory
+from hccc.runtime.cpu import aligned_zeros
+from hccc.runtime.fault import WaitKind
+from hccc.runtime.layout import shape_of
+from tests.emit import plans
+from tests.runtime.handwritten import PROGRAMS
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+PLAN = plans.compiled(plans.ring_allreduce(4, channels=2))
+COUNT = 1000
+OK, TIMEOUT, BAD_ARGUMENT, TOO_LARGE, DEVICE, BAD_ABI = 0, 1, 2, 4, 5, 7
+STREAM = 0x1230
+
+
+class Record(ctypes.Structure):
+    """What fake_cuda.h keeps."""
+
+    _fields_ = (
+        ("calls", ctypes.c_int),
+        ("launches", ctypes.c_int),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_ulong),
+        ("stream", ctypes.c_void_p),
+        ("params", Params),
+    )
+
+
+def built(plan: Plan, place: Path, *options: str) -> ctypes.CDLL:
+    """The emitted CUDA source, host part and all, as a library for the CPU."""
+    directory.write(place, directory.files(plan, [CUDA], plan_json.dumps(plan)))
+    header = place / "hccc" / "gpu_launch.h"
+    fake = (PROGRAMS / "fake_cuda.h").read_text()
+    header.write_text(f"{fake}\n{header.read_text()}")
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-D__device__=", "-Wall"]
+    chosen = ["-DHCCC_DTYPE=int32", "-DHCCC_OP=sum", *options]
+    command = ["g++", "-x", "c++", *flags, *chosen, f"{plan.name}.cu", "-o", "library.so"]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(place / "library.so"))
+
+
+class World:
+    """Memory of all ranks, and the library."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        shape = shape_of(PLAN)
+        self.library, self.fault, self.window = library, FaultRecord(), all_memory()
+        self.record = Record.in_dll(library, "fake_record")
+        self.flags = [aligned_zeros(shape.flag_bytes) for _ in range(4)]
+        window = ctypes.addressof(self.window)
+        self.ranks = (Rank * 4)(*[Rank(f.ctypes.data, None, window, 1, 0) for f in self.flags])
+        self.inputs = [np.arange(COUNT, dtype=np.int32) * (r + 1) for r in range(4)]
+        self.outputs = [np.full(COUNT, -1, np.int32) for _ in range(4)]
+        memory = zip(self.inputs, self.outputs, strict=True)
+        self.local = (Local * 4)(*[Local(i.ctypes.data, o.ctypes.data, None) for i, o in memory])
+
+    def launch(self, first: int = 0, n: int = 4, **fields: Any) -> int:
+        """The status of a launch of ranks [first, first + n)."""
+        comm = Comm.of(4, ctypes.addressof(self.ranks), ctypes.addressof(self.fault))
+        local = ctypes.addressof(self.local) + first * ctypes.sizeof(Local)
+        call = Call.of(count=COUNT, timeout_s=20, first_rank=first, n_local=n, local=local)
+        for name, value in fields.items():
+            setattr(comm if hasattr(comm, name) and name != "size" else call, name, value)
+        entry = self.library[f"{PLAN.name}_cuda_int32_sum"]
+        return int(entry(ctypes.byref(comm), ctypes.byref(call), ctypes.c_void_p(STREAM)))
+
+    def right(self, ranks: Sequence[int] = range(4)) -> bool:
+        """Whether these ranks have the sum."""
+        return all(np.array_equal(self.outputs[r], np.arange(COUNT) * 10) for r in ranks)
+
+    def device(self, **what: int) -> None:
+        """Changes the device."""
+        for name, value in what.items():
+            ctypes.c_int.in_dll(self.library, f"fake_{name}").value = value
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """The library as it is built by default."""
+    return World(built(PLAN, tmp_path))
+
+
+def test_one_cooperative_launch_and_nothing_else(world: World) -> None:
+    assert world.launch(window=3, micro_batch_bytes=1024, join_timeout_s=5) == OK
+    record, shape = world.record, shape_of(PLAN)
+    blocks = shape.blocks * shape.channels
+    assert (record.launches, record.stream, record.shared) == (1, STREAM, 0)
+    assert list(record.grid) == [blocks, 4, 1]
+    assert list(record.block) == [32 * PLAN.warps, 1, 1]
+    # The device and two attributes for the occupancy; no memory is set or copied.
+    assert record.calls == 1 + 2 + 2 + 1
+    p, sizes = record.params, shape.sizes(COUNT, 4, 1024)
+    assert (p.count, p.part, p.micro) == (COUNT, sizes.part, sizes.micro)
+    assert (p.batches, p.window, p.first_rank, p.in_place) == (sizes.batches, 3, 0, 0)
+    assert (p.timeout, p.join_timeout) == (20 * 10**9, 5 * 10**9)
+    assert (p.ranks, p.local) == (ctypes.addressof(world.ranks), ctypes.addressof(world.local))
+    assert p.fault == ctypes.addressof(world.fault)
+    assert world.right()
+
+
+def test_launches_of_fewer_ranks(world: World) -> None:
+    """Each as a device of its own would: here, threads that launch at once."""
+    world.device(units=64)
+    for parts in ([(0, 2), (2, 2)], [(0, 1), (1, 3)], [(r, 1) for r in range(4)]):
+        for output in world.outputs:
+            output[:] = -1
+        with ThreadPoolExecutor(len(parts)) as pool:
+            assert set(pool.map(lambda part: world.launch(*part), parts)) == {OK}
+        assert world.right()
+
+
+def test_one_rank_travels_with_the_arguments(world: World) -> None:
+    """So no table of what is launched needs to be in the device's memory."""
+    with ThreadPoolExecutor(2) as pool:
+        others = pool.submit(world.launch, 0, 3)
+        while not world.record.launches:
+            pass
+        assert world.launch(3, 1) == OK and others.result() == OK
+    one = world.record.params
+    assert (one.local, one.first_rank) == (None, 3)
+    assert (one.one.input, one.one.output) == (world.local[3].input, world.local[3].output)
+
+
+def test_one_device_takes_all_ranks(tmp_path: Path) -> None:
+    world = World(built(PLAN, tmp_path, "-DHCCC_SYSTEM_SCOPE=0"))
+    assert world.launch() == OK and world.right()
+    assert world.launch(0, 2) == BAD_ARGUMENT
+    assert world.record.launches == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "status"),
+    [
+        ({"units": 1}, TOO_LARGE),
+        ({"per_unit": 0}, TOO_LARGE),
+        ({"cooperative": 0}, TOO_LARGE),
+        ({"no_device": 1}, TOO_LARGE),
+        ({"refuses": 1}, DEVICE),
+    ],
+)
+def test_devices_that_cannot(world: World, device: dict[str, int], status: int) -> None:
+    world.device(**device)
+    assert world.launch() == status
+    assert world.record.launches == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"abi": 1}, BAD_ABI),
+        ({"rank_size": 24}, BAD_ABI),
+        ({"size": 80}, BAD_ABI),
+        ({"local_size": 16}, BAD_ABI),
+        ({"n_ranks": 3}, BAD_ARGUMENT),
+        ({"ranks": None}, BAD_ARGUMENT),
+        ({"fault": None}, BAD_ARGUMENT),
+        ({"local": None}, BAD_ARGUMENT),
+        ({"count": -1}, BAD_ARGUMENT),
+        ({"timeout_s": float("nan")}, BAD_ARGUMENT),
+        ({"n_local": 5}, BAD_ARGUMENT),
+        ({"count": 1 << 61}, TOO_LARGE),
+    ],
+)
+def test_calls_that_cannot(world: World, change: dict[str, Any], status: int) -> None:
+    assert world.launch(**change) == status
+    assert world.record.calls == 0
+
+
+def test_after_a_fault_a_launch_does_nothing(world: World) -> None:
+    world.fault.claimed, world.fault.kind = 1, WaitKind.ABORTED
+    before = [flags.copy() for flags in world.flags]
+    assert world.launch() == OK
+    assert all((output == -1).all() for output in world.outputs)
+    assert all(np.array_equal(a, b) for a, b in zip(before, world.flags, strict=True))
+
+
+def test_fences_reach_as_far_as_the_ranks_are(tmp_path: Path) -> None:
+    nvcc = shutil.which("nvcc")
+    if not nvcc:
+        pytest.skip("no nvcc")
+    directory.write(tmp_path, directory.files(PLAN, [CUDA], plan_json.dumps(PLAN)))
+    for scope, name in ((1, "sys"), (0, "gpu")):
+        flags = ["-std=c++17", "-arch=sm_90", "-ptx", f"-DHCCC_SYSTEM_SCOPE={scope}"]
+        command = [nvcc, *flags, f"{PLAN.name}.cu", "-o", "k.ptx"]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        text = (tmp_path / "k.ptx").read_text()
+        assert f"st.release.{name}." in text and f"ld.acquire.{name}." in text
+        assert ("st.release.sys." in text) == bool(scope)
