@@ -25,7 +25,9 @@ EXAMPLES = sorted(FOLDER.glob("*.rccl"))
 DTYPES = ",".join(dtypes.NAMES)
 OPS = ",".join(dtypes.OPS)
 NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
-SPILLS_OUT_OF_LINE = 128  # bytes of registers kept in memory around a body that is called
+# Bytes of registers kept in memory around what is called: in a body, around looks for late ranks;
+# in one that hands over to a proxy, around that; in straight-line code, around every body.
+SPILLS = {"body": 128, "putting": 256, "kernel": 1024}
 
 example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 
@@ -99,10 +101,18 @@ def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> 
         [str(NVCC), "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v",
          "-o", "kernel.cubin", source.name], kernels,
     )  # fmt: skip
-    spills = [int(n) for n in re.findall(r"(\d+) bytes spill (?:stores|loads)", said)]
+    spills = re.findall(
+        r"Function properties for (\S+)\n.*, (\d+) bytes spill stores, (\d+) bytes spill loads",
+        said,
+    )
     assert spills, said
     inlined = "#define HCCC_INLINE 1" in source.read_text()
-    assert max(spills) <= (0 if inlined else SPILLS_OUT_OF_LINE), said
+    for function, stores, loads in spills:
+        kinds = ("kernel" if function == "hccc_kernel" else "body", "putting")
+        most = SPILLS[kinds["putting" in function]]
+        if inlined:
+            most = SPILLS["body"] // 2
+        assert max(int(stores), int(loads)) <= most, said
 
 
 @example

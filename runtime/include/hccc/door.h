@@ -14,14 +14,31 @@ HCCC_FN long long hccc_bytes_of_counter(long long index) { return index * HCCC_F
 
 #if HCCC_NETWORK
 
+// Until an entry of the ring is free again. A proxy waits for nobody, so there is no news to look
+// for; who looks for them comes here. False: the launch is lost.
+HCCC_FN bool hccc_wait_for_room(const hccc_block& b, unsigned oldest, int peer) {
+  const unsigned* taken = b.door->taken;
+  if (hccc_arrived(taken, oldest)) return true;
+  hccc_patience wait{};
+  wait.flag = taken, wait.want = oldest, wait.abort = &b.p->fault->claimed;
+  wait.limit = b.p->timeout, wait.period = HCCC_FOR_EVER;
+  do {
+    const hccc_verdict verdict = hccc_be_patient(wait);
+    if (verdict == HCCC_EXPIRED)
+      hccc_report(b, hccc_ld_relaxed(taken), oldest, {HCCC_WAIT_PROXY, peer, -1, 0});
+    if (verdict == HCCC_EXPIRED || verdict == HCCC_GIVE_UP) return false;
+  } while (!hccc_arrived(taken, oldest));
+  return true;
+}
+
 // One thread, after its block has met: what the block stored is visible before the descriptor is.
-// Nothing happens where the launch is lost.
-HCCC_FN void hccc_hand_over(const hccc_block& b, const hccc_transfer& t) {
+// Nothing happens where the launch is lost. Out of line: a transfer takes µs, and its fields many
+// registers.
+HCCC_NOINLINE void hccc_hand_over(const hccc_block& b, const hccc_transfer& t) {
   if (!b.door) return hccc_report(b, 0, 0, {HCCC_NO_DOOR, t.peer, -1, 0});
   const hccc_door& door = *b.door;
   const unsigned turn = hccc_count(door.handed);
-  const unsigned oldest = turn - door.length + 1;  // its entry must be free
-  if (!hccc_wait(b, door.taken, oldest, {HCCC_WAIT_PROXY, t.peer, -1, 0})) return;
+  if (!hccc_wait_for_room(b, turn - door.length + 1, t.peer)) return;
   hccc_transfer* entry = door.ring + (turn & (door.length - 1));
   entry->peer = t.peer;
   entry->source_window = t.source_window;
