@@ -118,8 +118,8 @@ def source(plan: Plan, target: Target) -> str:
             constants=(*made.constants, ("HCCC_OP_WORDS", max(1, table.longest))),
             tables=(
                 *(t for t in made.tables if _used(t, made.neighbours)),
-                _table("hccc_ops", table.words, target),
-                _table("hccc_op_start", table.start, target),
+                _table("hccc_ops", table.words),
+                _table("hccc_op_start", table.start),
             ),
             functions=(_function(name, table.kinds),),
             cases=(Case(tuple(range(blocks)), (f"return {name}(b);",)),),
@@ -135,10 +135,10 @@ def _used(table: Table, neighbours: object) -> bool:
     return f"{table.declaration.split()[-1].partition('[')[0]}[" in repr(neighbours)
 
 
-def _table(name: str, values: Sequence[int], target: Target) -> Table:
+def _table(name: str, values: Sequence[int]) -> Table:
     numbers = list(values) or [0]
     lines = wrap.table(numbers, 4)
-    return Table(f"{target.constant} int {name}[{len(numbers)}]", tuple(lines))
+    return Table(f"int {name}[{len(numbers)}]", tuple(lines))
 
 
 def _function(name: str, kinds: Sequence[Kind]) -> Function:

@@ -10,7 +10,7 @@ Invariants (1 to 4: `check`)
 1. `transfers` is sorted by step; within a step it is in program order.
 2. 0 <= src, dst < n_ranks, src != dst, 0 <= chunk < n_chunks, 0 <= step < 2**31; op is one of
    `Op`, and rrc only where the collective reduces; line >= 0, 0 where there is no text.
-3. n_ranks, n_chunks, channels and warps are within `ir/limits`; n_ranks >= 2, n_chunks is a
+3. n_ranks, n_chunks, channels and warps are within `ir/limits`; n_ranks >= 1, n_chunks is a
    positive multiple of the collective's blocks, and 0 <= root < n_ranks.
 4. The name can name kernels (`ir/names`); channels, warps and nics_per_node are positive;
    gpus_per_node divides n_ranks and is at least nics_per_node.
@@ -131,8 +131,8 @@ def _header_problems(p: Program) -> Iterator[str]:
     c = p.collective
     if not IDENTIFIER.fullmatch(p.name) or objection(p.name):
         yield f"the name, {p.name[:64]!a}, cannot name kernels"
-    if not 2 <= c.n_ranks <= MAX_RANKS:
-        yield f"{c.n_ranks:,} ranks are not 2 to {MAX_RANKS:,}"
+    if not 1 <= c.n_ranks <= MAX_RANKS:
+        yield f"{c.n_ranks:,} ranks are not 1 to {MAX_RANKS:,}"
         return
     blocks = block_count(c.op, c.n_ranks)
     if not 1 <= c.n_chunks <= MAX_CHUNKS or c.n_chunks % blocks:

@@ -70,11 +70,12 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
 
 
 def _own_copies(p: Primitives, c: Collective) -> Primitives:
-    """Adds INPUT → OUTPUT copies of chunks that stay where they start."""
+    """Adds INPUT → OUTPUT copies of chunks that stay where they start. A reduction's do at a rank
+    that is alone."""
     chunk = np.arange(c.n_chunks, dtype=np.int64)
-    if c.reduces:
+    if c.reduces and c.n_ranks > 1:
         return p
-    rank = c.source_of(chunk)
+    rank = np.zeros_like(chunk) if c.reduces else c.source_of(chunk)
     stays = c.wants(rank, chunk)
     rank, chunk = rank[stays], chunk[stays]
     written = p.dst.buffer == Buffer.OUTPUT

@@ -120,7 +120,7 @@ def _first_empty(order: I4, where: Locations, written: B1) -> int:
 
 
 def _prove(plan: Plan, where: Locations, order: I4, how: str) -> None:
-    reduces = plan.collective.reduces
+    reduces = plan.collective.reduces and plan.n_ranks > 1  # a rank alone has the whole
     full = full_set(plan.n_ranks) if reduces else np.ones(1, np.uint64)
     split = components(plan, where, order)
     size = max(1, split.largest())

@@ -55,7 +55,7 @@ def check_header(algorithm: Algorithm, evaluated: Callable[[Expr], int]) -> Head
     evaluated: the value of an expression of the constants above the header.
     """
     keys = _Keys(algorithm.pairs, algorithm.at, evaluated)
-    n_ranks = keys.integer("nRanks", None, 2, MAX_RANKS)
+    n_ranks = keys.integer("nRanks", None, 1, MAX_RANKS)
     op = keys.op_type()
     gpus = keys.integer("GPUPerNode", n_ranks, 1, n_ranks)
     if n_ranks % gpus:
