@@ -3,9 +3,10 @@
 A thread block runs window → primitive → micro-batch. An instance (primitive p, micro-batch m,
 row p · M + m) waits for its flags, for messages to take and for free slots to give to; then its
 fixed part passes (α, γ, what the runtime adds), then its bytes move at the rate that `fair` gives
-them; then it raises its flags and its block goes on. Of equal channels one is simulated.
+them; then it raises its flags, hands to proxies what goes to other memory domains, and its block
+goes on. Of equal channels one is simulated.
 
-O(instances · (log blocks + what a change of rates reaches)).
+O((instances + transfers) · (log blocks + what a change of rates reaches)).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from __future__ import annotations
 from hccc.jit.compiled import njit
 from hccc.sim.agenda import put, take
 from hccc.sim.fair import flow, join, leave, rebalance
-from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, TODO, State
+from hccc.sim.proxy import end, hand_over
+from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, SAME_TIME, TODO, State
+from hccc.sim.waiting import push, stand, wake
 
-SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
 
 
@@ -31,8 +33,9 @@ def run(s: State, channels: float) -> int:
 @njit
 def _begin(s: State) -> int:
     """Every block arrives; how many have anything to do."""
-    left = len(s.block)
-    for b in range(len(s.block)):
+    blocks = int(s.shape[3])
+    left = blocks
+    for b in range(blocks):
         if s.block[b].prim == s.block[b].stop:
             left -= 1
         else:
@@ -64,14 +67,8 @@ def _arrive(s: State, b: int, now: float) -> None:
     """Block b has got to its next instance, and is to try it."""
     x = s.block[b]
     s.instance[x.prim * s.shape[0] + x.batch].begin = now
-    x.waker = -1
-    _push(s, b)
-
-
-@njit
-def _push(s: State, b: int) -> None:
-    s.lists[TODO, s.length[TODO]] = b
-    s.length[TODO] += 1
+    x.waker = x.via = -1
+    push(s, b)
 
 
 @njit
@@ -97,7 +94,7 @@ def _blocked(s: State, b: int) -> bool:
     here, after = s.primitive[p], s.primitive[p + 1]
     for k in range(here.wait, after.wait):
         if s.flag[s.wait[k]] <= m:
-            return _stand(s, b, s.wait[k])
+            return stand(s, b, s.wait[k])
     flags, queues = len(s.flag), len(s.queue)
     for k in range(here.take, after.take):
         q = s.take[k]
@@ -105,33 +102,15 @@ def _blocked(s: State, b: int) -> bool:
         for j in range(here.take, k):
             ahead += s.take[j] == q
         if s.queue[q].sent <= s.queue[q].taking + ahead:
-            return _stand(s, b, flags + q)
+            return stand(s, b, flags + q)
     for k in range(here.give, after.give):
         q = s.give[k]
         ahead = 0
         for j in range(here.give, k):
             ahead += s.give[j] == q
         if s.queue[q].sending + ahead - s.queue[q].taken >= s.shape[2]:
-            return _stand(s, b, flags + queues + q)
+            return stand(s, b, flags + queues + q)
     return False
-
-
-@njit
-def _stand(s: State, b: int, line: int) -> bool:
-    s.block[b].other = s.waiting[line]
-    s.waiting[line] = b
-    return True
-
-
-@njit
-def _wake(s: State, line: int, instance: int) -> None:
-    """All blocks in a line may try again; `instance` let them."""
-    b = s.waiting[line]
-    s.waiting[line] = -1
-    while b >= 0:
-        s.block[b].waker = instance
-        _push(s, b)
-        b = s.block[b].other
 
 
 @njit
@@ -140,7 +119,7 @@ def _start(s: State, b: int, channels: float, now: float) -> None:
     x = s.block[b]
     here, after = s.primitive[x.prim], s.primitive[x.prim + 1]
     i = s.instance[x.prim * s.shape[0] + x.batch]
-    i.ready, i.cause = now, x.waker
+    i.ready, i.cause, i.via = now, x.waker, x.via
     for k in range(here.take, after.take):
         s.queue[s.take[k]].taking += 1
     for k in range(here.give, after.give):
@@ -148,7 +127,7 @@ def _start(s: State, b: int, channels: float, now: float) -> None:
     fixed = here.fixed_last if x.batch == s.shape[0] - 1 else here.fixed
     x.doing = FIXED
     if fixed <= 0:
-        _push(s, b)
+        push(s, b)
     elif here.core >= 0:
         flow(s, b, fixed, 1.0, now)
         join(s, b, here.core, channels, now)
@@ -178,8 +157,10 @@ def _move(s: State, b: int, now: float) -> None:
 def _end(s: State, b: int, now: float) -> None:
     """Block b's action is over."""
     leave(s, b, now)
-    if s.block[b].doing == FIXED:
-        _push(s, b)
+    if b >= s.shape[3]:
+        end(s, b, now)
+    elif s.block[b].doing == FIXED:
+        push(s, b)
     else:
         _finish(s, b, now)
 
@@ -195,13 +176,17 @@ def _finish(s: State, b: int, now: float) -> None:
     x.doing = IDLE
     for k in range(here.post, after.post):
         s.flag[s.post[k]] = x.batch + 1
-        _wake(s, s.post[k], i)
+        wake(s, s.post[k], i, -1)
     for k in range(here.give, after.give):
-        s.queue[s.give[k]].sent += 1
-        _wake(s, flags + s.give[k], i)
+        if not s.queue[s.give[k]].far:
+            s.queue[s.give[k]].sent += 1
+            wake(s, flags + s.give[k], i, -1)
     for k in range(here.take, after.take):
-        s.queue[s.take[k]].taken += 1
-        _wake(s, flags + queues + s.take[k], i)
+        if not s.queue[s.take[k]].far:
+            s.queue[s.take[k]].taken += 1
+            wake(s, flags + queues + s.take[k], i, -1)
+    for k in range(here.hand, after.hand):
+        hand_over(s, k, x.batch, now)
     _advance(s, b, now)
 
 
@@ -220,4 +205,4 @@ def _advance(s: State, b: int, now: float) -> None:
     if x.prim < x.stop:
         _arrive(s, b, now)
     else:
-        _push(s, b)
+        push(s, b)

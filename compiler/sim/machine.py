@@ -6,7 +6,7 @@ resources its bytes cross and how often, its latency, and what it costs its thre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,19 +16,28 @@ from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
-from hccc.network.routes import routes
+from hccc.network.routes import Routes, routes
+from hccc.sim.transfers import (
+    Transfers,
+    apart,
+    check_reached,
+    far_posts,
+    network_puts,
+    transfers,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
     """P primitives in T thread blocks, F flags, Q queues, R resources.
 
-    waits, posts: Csr[P] of flags numbered over all ranks; takes, gives: Csr[P] of queues, once a
-    message; uses: Csr[P] of resources, weight: f8 how often a primitive's bytes cross each (all
-    channels together); alpha: f8[P] µs; move, combine: f8[P] µs per byte of a thread block and of a
-    reduction; core: i4[P] the resource that stands for the core it runs on, or -1; resource: i8[R]
-    numbers as in `routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core; launch:
-    µs that the cluster says a launch of the plan takes.
+    waits, posts: Csr[P] of flags numbered over all ranks, without those that proxies raise; takes,
+    gives: Csr[P] of queues, once a message; uses: Csr[P] of resources, weight: f8 how often the
+    bytes that its thread block moves cross each (all channels together); alpha: f8[P] µs; move,
+    combine: f8[P] µs per byte of a thread block (0: only a proxy moves any) and of a reduction;
+    core: i4[P] the resource that stands for the core it runs on, or -1; resource: i8[R] numbers as
+    in `routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core; launch: µs that the
+    cluster says a launch of the plan takes; transfers: what proxies do.
     """
 
     plan: Plan
@@ -46,6 +55,7 @@ class Machine:
     resource: I8
     capacity: F8
     launch: float
+    transfers: Transfers
 
     @property
     def links(self) -> B1:
@@ -71,26 +81,47 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     check_ranks(plan, topology)
     rank = plan.rank_of()
     k, d = plan.src.counts(), plan.dst.counts()
+    d = d - np.bincount(plan.dst.owner()[network_puts(plan, topology)], minlength=len(plan))
     device = topology.device[rank]
     block = np.array([x.block for x in topology.devices])[device] * BYTES_PER_US
     reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
-    uses, weight, alpha, resource, capacity = _uses(plan, topology, rank)
-    cores = int(topology.cores.sum())
-    base = starts(plan.n_flags)
-    posts = Csr(plan.posts.ptr, base[plan.posts.rank] + plan.posts.flag)
+    uses, weight, alpha, near = _uses(plan, topology, rank)
+    carried, far = transfers(plan, topology)
+    resource, capacity, (first, second) = _joined(near, far)
+    cores, base = int(topology.cores.sum()), starts(plan.n_flags)
     return Machine(
         plan, topology,
         waits=Csr(plan.waits.ptr, base[rank[plan.waits.owner()]] + plan.waits.index),
-        posts=posts,
+        posts=_posts(plan, topology),
         takes=_queues(plan.src), gives=_queues(plan.dst),
-        uses=uses, weight=weight, alpha=alpha,
-        move=frozen((k + d) / 2 / block, np.float64),
+        uses=Csr(uses.ptr, first[uses.index]), weight=weight, alpha=alpha,
+        move=frozen(np.where(d > 0, (k + d) / 2 / block, 0.0), np.float64),
         combine=frozen(np.maximum(k - 1, 0) / reduce, np.float64),
         core=frozen(_cores(plan, topology, len(resource)), np.int32),
         resource=frozen(np.concatenate([resource, np.full(cores, -1)]), np.int64),
         capacity=frozen(np.concatenate([capacity, np.ones(cores)]), np.float64),
         launch=_launch(plan, topology),
+        transfers=replace(carried, uses=Csr(far.uses.ptr, second[far.uses.index])),
     )  # fmt: skip
+
+
+def _posts(plan: Plan, t: Topology) -> Csr:
+    """The flags that a thread block raises itself."""
+    own = ~far_posts(plan, t)
+    flag = starts(plan.n_flags)[plan.posts.rank] + plan.posts.flag
+    count = np.bincount(plan.posts.owner()[own], minlength=len(plan))
+    return Csr(starts(count), flag[own])
+
+
+def _joined(near: Routes, far: Routes) -> tuple[I8, F8, tuple[I8, I8]]:
+    """The resources of both, their capacities, and where those of each are among them."""
+    if not len(far.resource):
+        return near.resource, near.capacity, (np.arange(len(near.resource)), np.zeros(0, np.int64))
+    resource = np.union1d(near.resource, far.resource)
+    first, second = (np.searchsorted(resource, paths.resource) for paths in (near, far))
+    capacity = np.zeros(len(resource))
+    capacity[first], capacity[second] = near.capacity, far.capacity
+    return resource, capacity, (first, second)
 
 
 def _launch(plan: Plan, t: Topology) -> float:
@@ -133,16 +164,15 @@ def _queues(operands: Operands) -> Csr:
     return Csr(starts(count), operands.rank[queue])
 
 
-def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
-    """What each primitive uses, how often, and its α (µs): of several routes the slowest."""
+def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
+    """What thread blocks use: resources of each primitive, how often, and its α (µs), of several
+    routes the slowest; what a proxy carries has a route too, but is not among them."""
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
+    own = ~apart(plan, t, src, dst)
+    row, src, dst = row[own], src[own], dst[own]
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
-    lost = np.flatnonzero(paths.bandwidth[at] <= 0)
-    if len(lost):
-        u, v = int(src[lost[0]]), int(dst[lost[0]])
-        message = f"there is no route from {t.describe(u)} to {t.describe(v)}"
-        raise fail("E131", message, help="another cluster, or a program that takes another route")
+    check_reached(t, paths.bandwidth[at], src, dst)
     alpha = np.zeros(len(plan))
     np.maximum.at(alpha, row, paths.alpha[at])
     used = paths.uses.take(at)
@@ -151,7 +181,7 @@ def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, I8, F8]:
     kinds, times = np.unique(owner * n_resources + used.index, return_counts=True)
     ptr = np.searchsorted(kinds // n_resources, np.arange(len(plan) + 1))
     weight = frozen(times * float(plan.channels), np.float64)
-    return Csr(ptr, kinds % n_resources), weight, alpha, paths.resource, paths.capacity
+    return Csr(ptr, kinds % n_resources), weight, alpha, paths
 
 
 def pieces(plan: Plan, size: int) -> tuple[int, int]:

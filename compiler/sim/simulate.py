@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.diagnostics import fail
-from hccc.ir.arrays import B1, I4, I8, frozen
+from hccc.ir.arrays import B1, I4, I8, frozen, starts
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.sim import engine, state
@@ -19,7 +19,7 @@ from hccc.sim.costs import SIMPLE, Costs
 from hccc.sim.machine import Machine, batches_of, pieces
 from hccc.sim.state import State
 
-MOST_INSTANCES = 1 << 27  # 28 bytes each
+MOST_INSTANCES = 1 << 27  # 32 bytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ class Run:
     there; `ready`, when their waits were over; `end`: f8 µs. cause: i4, the instance of another
     block that let it go, -1 where its own block's order did. carried: f8[R] bytes over each
     resource of the machine, all channels, with what the protocol adds; active: f8[R] µs during
-    which anything crossed it.
+    which anything crossed it. via: i4, the transfer (`Machine.transfers`) by which `cause` let an
+    instance go, -1 for memory. carriage: what proxies carried, pair by pair in order, records
+    (`sim/state.ITEM`) of transfer, batch and µs.
     """
 
     machine: Machine
@@ -60,11 +62,20 @@ class Run:
     cause: I4
     carried: F8
     active: F8
+    via: I4
+    carriage: state.Table
 
     def __post_init__(self) -> None:
         for name in ("begin", "ready", "end", "carried", "active"):
             object.__setattr__(self, name, frozen(getattr(self, name), np.float64))
-        object.__setattr__(self, "cause", frozen(self.cause, np.int32))
+        for name in ("cause", "via"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
+        self.carriage.setflags(write=False)
+
+    @property
+    def finish(self) -> float:
+        """µs after the launch at which all is done: instances, and puts that nobody waits for."""
+        return max(float(self.end.max(initial=0.0)), _last_arrival(self.machine, self.carriage))
 
     @property
     def algbw(self) -> float:
@@ -133,10 +144,18 @@ def simulate(machine: Machine, request: Request) -> Run:
     if hung := engine.run(s, float(plan.channels)):
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
         raise fail("E462", f"{hung} thread blocks of {plan.name} never finish", help=help)
-    time = launch_of(machine, request) + float(s.instance["end"].max(initial=0.0))
+    finish = max(float(s.instance["end"].max(initial=0.0)), _last_arrival(machine, s.item))
+    time = launch_of(machine, request) + finish
     figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
     figures += [s.resource[name] for name in ("carried", "active")]
+    figures += [s.instance["via"], s.item]
     return Run(machine, request, batches, window, micro, last, size, time, *figures)
+
+
+def _last_arrival(machine: Machine, carriage: state.Table) -> float:
+    """µs at which the last bytes arrived."""
+    bytes_too = machine.transfers.carries[carriage["transfer"]]
+    return float(carriage["arrival"][bytes_too].max(initial=0.0))
 
 
 def launch_of(machine: Machine, request: Request) -> float:
@@ -166,24 +185,59 @@ def _state(
     machine: Machine, request: Request, nest: tuple[int, int], micro: float, last: float
 ) -> State:
     """Everything before the first event; `nest`: micro-batches, and those of a window."""
-    plan, costs = machine.plan, request.costs
-    most: I8 = np.ones(len(plan.tb_ptr) - 1, np.int64)
+    plan, costs, carried = machine.plan, request.costs, machine.transfers
+    n_blocks, n_pairs = len(plan.tb_ptr) - 1, len(carried.src)
+    most: I8 = np.ones(n_blocks + 2 * n_pairs, np.int64)
     np.maximum.at(most, plan.block_of(), machine.uses.counts() + (machine.core >= 0))
+    most[n_blocks : n_blocks + n_pairs] = carried.uses.counts()
     unit = np.where(machine.links, BYTES_PER_US, 1.0)
     contention = np.where(machine.links, costs.contention, 0.0)
     n_lines = int(plan.n_flags.sum()) + 2 * len(plan.queues)
     flows = state.flows(most)
     width = max(len(flows), 2 * len(most), len(machine.capacity)) + 1
+    route = frozen(np.full(len(carried.uses.index), plan.channels / costs.efficiency), np.float64)
     return State(
         _primitives(machine, request, micro, last),
         machine.waits.index, machine.posts.index, machine.takes.index, machine.gives.index,
         machine.uses.index, frozen(machine.weight / costs.efficiency, np.float64),
         state.blocks(plan.tb_ptr, most), state.resources(machine.capacity * unit, contention),
-        flows, np.zeros(len(plan.queues), state.QUEUE), np.zeros(int(plan.n_flags.sum()), np.int32),
+        flows, _queues(machine), np.zeros(int(plan.n_flags.sum()), np.int32),
         np.full(n_lines, -1, np.int32), np.zeros(len(plan) * nest[0], state.INSTANCE),
         np.zeros((state.HEAP + 1, width), np.int32), np.zeros(state.HEAP + 1, np.int32),
-        np.array([*nest, plan.queue_slots]),
+        np.array([*nest, plan.queue_slots, n_blocks]),
+        _transfers(machine, request, micro, last), _pairs(machine, request, nest[0]),
+        np.zeros(len(carried) * nest[0], state.ITEM), carried.uses.index, route,
     )  # fmt: skip
+
+
+def _queues(machine: Machine) -> state.Table:
+    rows = np.zeros(len(machine.plan.queues), state.QUEUE)
+    rows["far"] = machine.transfers.queue
+    return rows
+
+
+def _transfers(machine: Machine, request: Request, micro: float, last: float) -> state.Table:
+    """What proxies carry each micro-batch of one call."""
+    carried = machine.transfers
+    rows = np.zeros(len(carried), state.TRANSFER)
+    for name in ("pair", "kind", "target"):
+        rows[name] = getattr(carried, name)
+    rows["prim"] = carried.owner
+    moves = carried.carries & _moves(machine, request)[carried.owner]
+    rows["amount"], rows["amount_last"] = (np.where(moves, size, 0.0) for size in (micro, last))
+    return rows
+
+
+def _pairs(machine: Machine, request: Request, batches: int) -> state.Table:
+    """The pairs, idle; alone they take what their way does, all channels together."""
+    carried, costs = machine.transfers, request.costs
+    rows = np.zeros(len(carried.src), state.PAIR)
+    rows["first"] = starts(np.bincount(carried.pair, minlength=len(rows)))[:-1] * batches
+    rows["use"], rows["use_end"] = carried.uses.ptr[:-1], carried.uses.ptr[1:]
+    rows["alpha"] = carried.alpha * costs.latency
+    alone = carried.bandwidth * BYTES_PER_US * costs.efficiency / machine.plan.channels
+    rows["cap"] = np.where(alone > 0, alone, 1.0)
+    return rows
 
 
 def _primitives(machine: Machine, request: Request, micro: float, last: float) -> state.Table:
@@ -195,10 +249,12 @@ def _primitives(machine: Machine, request: Request, micro: float, last: float) -
     lists = {"wait": machine.waits, "post": machine.posts, "take": machine.takes}
     for name, csr in {**lists, "give": machine.gives, "use": machine.uses}.items():
         rows[name] = csr.ptr
+    rows["hand"] = machine.transfers.ptr
+    works = moves & (machine.move > 0)
     for suffix, size in (("", micro), ("_last", last)):
-        rows[f"amount{suffix}"][:-1] = np.where(moves, size, 0.0)
+        rows[f"amount{suffix}"][:-1] = np.where(works, size, 0.0)
         rows[f"fixed{suffix}"][:-1] = np.where(moves, alpha + machine.combine * size, 0.0)
-    rows["cap"][:-1] = 1 / machine.move
+    rows["cap"][:-1] = 1 / np.where(machine.move > 0, machine.move, 1.0)
     rows["core"][:-1] = machine.core
     rows["core_weight"][:-1] = machine.move * plan.channels
     return rows

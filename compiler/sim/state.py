@@ -17,6 +17,8 @@ from hccc.ir.topology import F8
 Table = Any  # a NumPy record array; its fields are in the dtypes below
 
 IDLE, FIXED, MOVING = 0, 1, 2  # what a block does
+MESSAGE, CREDIT, FLAG = 1, 2, 3  # of `transfers.Kind`, those that count at the peer
+SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 
 # Of a primitive: where its rows of the lists begin (row p + 1: where they end); fixed µs of a whole
 # and of the last micro-batch before bytes move; bytes; bytes/µs its block moves at most; the
@@ -24,18 +26,19 @@ IDLE, FIXED, MOVING = 0, 1, 2  # what a block does
 PRIMITIVE = np.dtype(
     [
         ("wait", "i8"), ("post", "i8"), ("take", "i8"), ("give", "i8"), ("use", "i8"),
-        ("fixed", "f8"), ("fixed_last", "f8"), ("amount", "f8"), ("amount_last", "f8"),
-        ("cap", "f8"), ("core_weight", "f8"), ("core", "i4"),
+        ("hand", "i8"), ("fixed", "f8"), ("fixed_last", "f8"), ("amount", "f8"),
+        ("amount_last", "f8"), ("cap", "f8"), ("core_weight", "f8"), ("core", "i4"),
     ],
     align=True,
 )  # fmt: skip
-# Of a thread block: its primitives; where it is; the instance that let it go (-1); the next that
-# waits for the same; bytes left at `since` (µs), and how fast they go; its uses (rows of USE);
-# its place in the agenda (-1), and when its action ends.
+# Of a thread block: its primitives; where it is; the instance that let it go (-1), and by which
+# transfer (-1: memory); the next that waits for the same; bytes left at `since` (µs), and how fast
+# they go; its uses (rows of USE); its place in the agenda (-1), and when its action ends.
 BLOCK = np.dtype(
     [
         ("start", "i4"), ("stop", "i4"), ("prim", "i4"), ("batch", "i4"), ("window", "i4"),
-        ("doing", "i4"), ("waker", "i4"), ("other", "i4"), ("uses", "i4"), ("place", "i4"),
+        ("doing", "i4"), ("waker", "i4"), ("via", "i4"), ("other", "i4"), ("uses", "i4"),
+        ("place", "i4"),
         ("left", "f8"), ("since", "f8"), ("cap", "f8"), ("rate", "f8"), ("fresh", "f8"),
         ("time", "f8"), ("first", "i8"), ("seen", "i8"),
     ],
@@ -56,9 +59,39 @@ USE = np.dtype(
     [("resource", "i4"), ("block", "i4"), ("weight", "f8"), ("next", "i8"), ("back", "i8")],
     align=True,
 )
-# Messages sent, being sent, taken, being taken.
-QUEUE = np.dtype([("sent", "i4"), ("sending", "i4"), ("taken", "i4"), ("taking", "i4")])
-INSTANCE = np.dtype([("begin", "f8"), ("ready", "f8"), ("end", "f8"), ("cause", "i4")], align=True)
+# Messages sent, being sent, taken, being taken; whether proxies carry them.
+QUEUE = np.dtype(
+    [("sent", "i4"), ("sending", "i4"), ("taken", "i4"), ("taking", "i4"), ("far", "i4")]
+)
+INSTANCE = np.dtype(
+    [("begin", "f8"), ("ready", "f8"), ("end", "f8"), ("cause", "i4"), ("via", "i4")], align=True
+)
+# Of a transfer of every micro-batch: its pair, kind, queue or flag, primitive; bytes of a whole and
+# of the last micro-batch.
+TRANSFER = np.dtype(
+    [
+        ("pair", "i4"), ("kind", "i4"), ("target", "i4"), ("prim", "i4"), ("amount", "f8"),
+        ("amount_last", "f8"),
+    ],
+    align=True,
+)  # fmt: skip
+# Of a pair: its first item; how many were handed over, have begun, are over, have arrived; where
+# its rows of `route` begin and end; µs of the way; bytes/µs alone.
+PAIR = np.dtype(
+    [
+        ("first", "i8"), ("handed", "i8"), ("begun", "i8"), ("over", "i8"), ("arrived", "i8"),
+        ("use", "i8"), ("use_end", "i8"), ("alpha", "f8"), ("cap", "f8"),
+    ],
+    align=True,
+)  # fmt: skip
+# What was handed over, in order within a pair, and when (µs): bytes begin and end, it arrives.
+ITEM = np.dtype(
+    [
+        ("transfer", "i4"), ("batch", "i4"), ("handed", "f8"), ("begin", "f8"), ("end", "f8"),
+        ("arrival", "f8"),
+    ],
+    align=True,
+)  # fmt: skip
 
 # Rows of `lists`: blocks to try, resources that changed, blocks with a new flow; the component at
 # hand; its flows that still grow, and those that just stopped; blocks due now; the agenda's heap.
@@ -67,8 +100,9 @@ TODO, DIRTY, NEW, RESOURCES, BLOCKS, GROWING, STOPPED, DUE, HEAP = range(9)
 
 class State(NamedTuple):
     """Everything. wait, post: flags; take, give: queues; use, weight: resources of primitives;
+    route, route_weight: of pairs; block: those of the plan, then two for each pair (`proxy`);
     flag: micro-batches done; waiting: the first block that waits for each flag, message, slot;
-    lists, length: see above; shape: batches, window, slots."""
+    lists, length: see above; shape: batches, window, slots, blocks of the plan."""
 
     primitive: Table
     wait: I4
@@ -87,14 +121,19 @@ class State(NamedTuple):
     lists: I4
     length: I4
     shape: I4
+    transfer: Table
+    pair: Table
+    item: Table
+    route: I4
+    route_weight: F8
 
 
 def blocks(tb_ptr: NDArray[Any], most_uses: NDArray[Any]) -> Table:
-    """Thread blocks before their first primitive, with room for the uses of any of theirs."""
-    table = np.zeros(len(tb_ptr) - 1, BLOCK)
-    table["start"] = table["prim"] = tb_ptr[:-1]
-    table["stop"] = tb_ptr[1:]
-    table["waker"] = table["other"] = table["place"] = -1
+    """Thread blocks before their first primitive, then rows of pairs, with room for their uses."""
+    table, n = np.zeros(len(most_uses), BLOCK), len(tb_ptr) - 1
+    table["start"][:n] = table["prim"][:n] = tb_ptr[:-1]
+    table["stop"][:n] = tb_ptr[1:]
+    table["waker"] = table["via"] = table["other"] = table["place"] = -1
     table["first"] = np.cumsum(most_uses) - most_uses
     return table
 

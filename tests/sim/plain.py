@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,37 @@ from hccc.ir.primitives import Buffer, Guard, Operands
 from hccc.ir.topology import Topology
 from hccc.network.routes import routes
 from hccc.sim.costs import Costs
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """What a proxy carries. counts: ("flag", rank, flag), ("sent", queue), ("taken", queue), or
+    nothing."""
+
+    src: int
+    dst: int
+    bytes: bool
+    counts: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Item:
+    """A transfer of a micro-batch: bytes left, then µs of its way."""
+
+    transfer: Transfer
+    m: int
+    left: float
+    way: float
+    sent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Between two ranks: µs, bytes/µs alone, resources."""
+
+    alpha: float
+    cap: float
+    uses: Counter[int]
 
 
 @dataclass(slots=True)
@@ -34,6 +66,8 @@ class Primitive:
     uses: Counter[int]  # resource: times
     core: int  # the resource of its node's cores, 0 or less: none
     active: bool
+    works: bool  # its thread block moves bytes itself
+    hands: list[Transfer]  # what it hands to proxies
 
 
 @dataclass(slots=True)
@@ -55,14 +89,56 @@ class World:
     sending: Counter[int] = field(default_factory=Counter)
     taken: Counter[int] = field(default_factory=Counter)
     taking: Counter[int] = field(default_factory=Counter)
+    pairs: dict[tuple[int, int], list[Item]] = field(default_factory=dict)
 
 
-def primitives(
-    plan: Plan, t: Topology, costs: Costs, in_place: bool
-) -> tuple[list[Primitive], dict[int, float]]:
-    """Every primitive, and the capacity (bytes/µs) of every resource used."""
+class Network:
+    """Who reaches whom by proxy only, and the ways there; capacity: bytes/µs by resource."""
+
+    def __init__(self, plan: Plan, t: Topology) -> None:
+        self.plan, self.t = plan, t
+        self.capacity: dict[int, float] = {}
+
+    def far(self, u: int, v: int) -> bool:
+        domains = self.plan.memory_domain, self.t.memory_domain
+        return all(bool(d[u] != d[v]) for d in domains)
+
+    def way(self, u: int, v: int) -> Way:
+        found = routes(self.t, np.array([u], np.int32), np.array([v], np.int32))
+        if found.bandwidth[0] <= 0:  # counters take the way back
+            back = routes(self.t, np.array([v], np.int32), np.array([u], np.int32))
+            return Way(float(back.alpha[0]) if back.bandwidth[0] > 0 else 0.0, 1.0, Counter())
+        used = found.uses.index.tolist()
+        for r in used:
+            self.capacity[int(found.resource[r])] = float(found.capacity[r]) * 1000
+        uses = Counter(int(found.resource[r]) for r in used)
+        return Way(float(found.alpha[0]), float(found.bandwidth[0]) * 1000, uses)
+
+    def transfers(
+        self,
+        rank: int,
+        sources: list[tuple[int, int]],
+        targets: list[tuple[int, int]],
+        posts: list[tuple[int, int]],
+    ) -> list[Transfer]:
+        """In order: puts, messages, credits, flags."""
+        q = self.plan.queues
+        found = [Transfer(rank, r, True, ()) for r, b in targets
+                 if b != Buffer.QUEUE and self.far(rank, r)]  # fmt: skip
+        for operands, there, counter in ((targets, q.dst, "sent"), (sources, q.src, "taken")):
+            found += [
+                Transfer(rank, int(there[k]), counter == "sent", (counter, k))
+                for k, b in operands
+                if b == Buffer.QUEUE and self.far(rank, int(there[k]))
+            ]
+        flags = [(r, f) for r, f in posts if self.far(rank, r)]
+        return found + [Transfer(rank, r, False, ("flag", r, f)) for r, f in flags]
+
+
+def primitives(plan: Plan, network: Network, costs: Costs, in_place: bool) -> list[Primitive]:
+    """Every primitive."""
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
-    capacity: dict[int, float] = {}
+    t, capacity = network.t, network.capacity
     found = []
     for i, rank in enumerate(plan.rank_of().tolist()):
         sources = _operands(plan.src, i)
@@ -74,11 +150,10 @@ def primitives(
         uses: Counter[int] = Counter()
         alpha = 0.0
         for u, v in crossings:
-            way = routes(t, np.array([u], np.int32), np.array([v], np.int32))
-            alpha = max(alpha, float(way.alpha[0]))
-            for r in way.uses.index.tolist():
-                capacity[int(way.resource[r])] = float(way.capacity[r]) * 1000
-                uses[int(way.resource[r])] += 1
+            if not network.far(u, v):
+                way = network.way(u, v)
+                alpha = max(alpha, way.alpha)
+                uses += way.uses
         device = t.devices[t.device[rank]]
         node = int(t.node[rank])
         core = 0
@@ -89,12 +164,14 @@ def primitives(
             place = int(np.flatnonzero(mates == rank)[0]) * widest + tb
             core = -1 - (1000 * node + place * int(t.cores[node]) // (len(mates) * widest))
             capacity[core] = 1.0
-        k, d = len(sources), len(targets)
+        posts = _posts(plan, i)
+        hands = network.transfers(rank, sources, targets, posts)
+        k, d = len(sources), len(targets) - sum(not x.counts for x in hands)
         found.append(
             Primitive(
                 rank,
                 plan.waits.row(i).tolist(),
-                _posts(plan, i),
+                [(r, f) for r, f in posts if not network.far(rank, r)],
                 [q for q, b in sources if b == Buffer.QUEUE],
                 gives,
                 alpha * costs.latency + costs.step + costs.interpret,
@@ -103,9 +180,11 @@ def primitives(
                 uses,
                 core,
                 bool(plan.guard[i] != skipped),
+                d > 0,
+                hands,
             )
         )
-    return found, capacity
+    return found
 
 
 def _operands(o: Operands, i: int) -> list[tuple[int, int]]:
@@ -160,8 +239,10 @@ def times(
     costs: Costs, in_place: bool,
 ) -> dict[tuple[int, int], float]:  # fmt: skip
     """When each (primitive, micro-batch) ends, in µs."""
-    prims, capacity = primitives(plan, t, costs, in_place)
-    world, now, ends = World(), 0.0, {}
+    network = Network(plan, t)
+    prims = primitives(plan, network, costs, in_place)
+    ways = {(x.src, x.dst): network.way(x.src, x.dst) for p in prims for x in p.hands}
+    capacity, world, now, ends = network.capacity, World(), 0.0, {}
     blocks = [
         Block(list(nest(range(int(a), int(b)), batches, window)))
         for a, b in zip(plan.tb_ptr[:-1], plan.tb_ptr[1:], strict=True)
@@ -170,10 +251,21 @@ def times(
     def amount(m: int) -> float:
         return last if m == batches - 1 else payload
 
+    def through(p: Primitive, m: int) -> None:
+        far = {x.counts for x in p.hands}
+        for post in p.posts:
+            world.flags[post] = m + 1
+        world.sent.update(q for q in p.gives if ("sent", q) not in far)
+        world.taken.update(q for q in p.takes if ("taken", q) not in far)
+        for x in p.hands:
+            left = amount(m) if x.bytes and p.active else 0.0
+            item = Item(x, m, left, ways[x.src, x.dst].alpha * costs.latency)
+            world.pairs.setdefault((x.src, x.dst), []).append(item)
+
     while any(b.todo for b in blocks):
         moved = True
         while moved:  # start and finish whatever can be at this moment
-            moved = False
+            moved = deliver(world, 1e-9 * payload)
             for b in blocks:
                 if not b.todo:
                     continue
@@ -182,19 +274,19 @@ def times(
                 if not b.started and ready(world, p, m, plan.queue_slots):
                     b.started, moved = True, True
                     b.fixed = (p.alpha + p.gamma * amount(m)) if p.active else 0.0
-                    b.left = amount(m) if p.active else 0.0
+                    b.left = amount(m) if p.active and p.works else 0.0
                     world.taking.update(p.takes)
                     world.sending.update(p.gives)
                 if b.started and b.fixed <= 1e-9 and b.left <= 1e-9 * payload:
                     b.todo.pop(0)
                     b.started, moved = False, True
                     ends[i, m] = now
-                    for post in p.posts:
-                        world.flags[post] = m + 1
-                    world.sent.update(p.gives)
-                    world.taken.update(p.takes)
+                    through(p, m)
         busy = [b for b in blocks if b.started]
-        if not busy:
+        carried = [next((x for x in line if not x.sent), None) for line in world.pairs.values()]
+        carriers = [x for x in carried if x is not None]
+        flying = [x for line in world.pairs.values() for x in line if x.sent]
+        if not busy and not carriers and not flying:
             assert not any(b.todo for b in blocks), "hangs"
             return ends
         flows = {}
@@ -207,14 +299,41 @@ def times(
                 flows[n] = (Counter(load), p.cap)
             elif p.core:  # what the runtime adds takes a core too
                 flows[n] = (Counter({p.core: float(plan.channels)}), 1.0)
+        for n, x in enumerate(carriers, len(busy)):
+            way, often = ways[x.transfer.src, x.transfer.dst], plan.channels / costs.efficiency
+            flows[n] = (Counter({r: w * often for r, w in way.uses.items()}), way.cap / often)
         rate = fair(flows, capacity)
-        step = min(
-            (b.fixed if b.fixed > 1e-9 else b.left) / rate.get(n, 1.0) for n, b in enumerate(busy)
-        )
+        steps = [(b.fixed if b.fixed > 1e-9 else b.left) / rate.get(n, 1.0)
+                 for n, b in enumerate(busy)]  # fmt: skip
+        steps += [x.left / rate[n] for n, x in enumerate(carriers, len(busy))]
+        step = min([*steps, *(x.way for x in flying)])
         now += step
         for n, b in enumerate(busy):
             if b.fixed > 1e-9:
                 b.fixed -= step * rate.get(n, 1.0)
             else:
                 b.left -= step * rate[n]
+        for n, x in enumerate(carriers, len(busy)):
+            x.left -= step * rate[n]
+        for x in flying:
+            x.way -= step
     return ends
+
+
+def deliver(world: World, least: float) -> bool:
+    """Bytes that are through are on their way, and what has arrived counts, in order."""
+    changed = False
+    for line in world.pairs.values():
+        while (x := next((x for x in line if not x.sent), None)) and x.left <= least:
+            x.sent = changed = True
+        while line and line[0].sent and line[0].way <= 1e-9:
+            item = line.pop(0)
+            changed = True
+            match item.transfer.counts:
+                case ("flag", rank, flag):
+                    world.flags[rank, flag] = item.m + 1
+                case ("sent", q):
+                    world.sent[q] += 1
+                case ("taken", q):
+                    world.taken[q] += 1
+    return changed

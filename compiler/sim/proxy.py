@@ -1,0 +1,101 @@
+"""proxy: what proxies do: carry what is handed over, pair by pair, and raise counters at the peer.
+
+Pair c is two rows of blocks after those of the plan: `T + c` moves the bytes of one transfer after
+the other, a flow among those of thread blocks; `T + C + c` is the way there, on which transfers
+follow one another, each α long. Of equal channels one is simulated: its flow crosses each resource
+as often as all channels' do.
+"""
+
+from __future__ import annotations
+
+from hccc.jit.compiled import njit
+from hccc.sim.agenda import put
+from hccc.sim.fair import flow, join
+from hccc.sim.state import CREDIT, FLAG, MESSAGE, SAME_TIME, State
+from hccc.sim.waiting import wake
+
+
+@njit
+def hand_over(s: State, x: int, batch: int, now: float) -> None:
+    """Transfer x of a micro-batch is the last of its pair; the thread block goes on."""
+    c = s.transfer[x].pair
+    y = s.pair[c]
+    item = s.item[y.first + y.handed]
+    item.transfer, item.batch, item.handed = x, batch, now
+    y.handed += 1
+    if y.begun == y.over:
+        _begin(s, c, now)
+
+
+@njit
+def end(s: State, b: int, now: float) -> None:
+    """An action of row b is over, which belongs to a pair."""
+    c = b - s.shape[3]
+    if c < len(s.pair):
+        _over(s, c, now)
+        _begin(s, c, now)
+    else:
+        _arrive(s, c - len(s.pair), now)
+
+
+@njit
+def _begin(s: State, c: int, now: float) -> None:
+    """The next transfer that has bytes begins; those without are over at once."""
+    y = s.pair[c]
+    while y.begun < y.handed:
+        item = s.item[y.first + y.begun]
+        x = s.transfer[item.transfer]
+        amount = x.amount_last if item.batch == s.shape[0] - 1 else x.amount
+        item.begin = now
+        y.begun += 1
+        if amount > 0:
+            b = s.shape[3] + c
+            flow(s, b, amount, y.cap, now)
+            for k in range(y.use, s.pair[c].use_end):
+                join(s, b, s.route[k], s.route_weight[k], now)
+                s.resource[s.route[k]].carried += amount * s.route_weight[k]
+            return
+        _over(s, c, now)
+
+
+@njit
+def _over(s: State, c: int, now: float) -> None:
+    """The bytes of a transfer are on their way."""
+    y = s.pair[c]
+    item = s.item[y.first + y.over]
+    item.end = now
+    item.arrival = now + y.alpha
+    if y.arrived == y.over:
+        put(s, s.shape[3] + len(s.pair) + c, item.arrival)
+    y.over += 1
+
+
+@njit
+def _arrive(s: State, c: int, now: float) -> None:
+    """What has arrived counts, in order; then the next is waited for."""
+    y = s.pair[c]
+    limit = now * (1 + SAME_TIME) + SAME_TIME
+    while y.arrived < y.over and s.item[y.first + y.arrived].arrival <= limit:
+        item = s.item[y.first + y.arrived]
+        item.arrival = now
+        y.arrived += 1
+        _count(s, item.transfer, item.batch)
+    if y.arrived < y.over:
+        put(s, s.shape[3] + len(s.pair) + c, s.item[y.first + y.arrived].arrival)
+
+
+@njit
+def _count(s: State, number: int, batch: int) -> None:
+    """What a transfer does at the peer besides its bytes."""
+    x = s.transfer[number]
+    instance = x.prim * s.shape[0] + batch
+    flags, queues = len(s.flag), len(s.queue)
+    if x.kind == MESSAGE:
+        s.queue[x.target].sent += 1
+        wake(s, flags + x.target, instance, number)
+    elif x.kind == CREDIT:
+        s.queue[x.target].taken += 1
+        wake(s, flags + queues + x.target, instance, number)
+    elif x.kind == FLAG:
+        s.flag[x.target] = batch + 1
+        wake(s, x.target, instance, number)

@@ -1,0 +1,171 @@
+"""transfers: what a Plan's primitives hand to proxies, and what carries it (kernel-protocol §1).
+
+A proxy carries what one rank hands over for one peer, a *pair*, in order: the bytes of one transfer
+after those of the one before, and each arrives the latency of the way after its last byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen, starts
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Buffer
+from hccc.ir.topology import F8, Topology
+from hccc.network.routes import Routes, routes
+
+
+class Kind(IntEnum):
+    """What a transfer does at the peer, in the order in which a primitive hands them over."""
+
+    PUT = 0  # bytes into memory
+    MESSAGE = 1  # bytes into a slot of a queue; then it counts as sent
+    CREDIT = 2  # a slot of a queue is free again
+    FLAG = 3  # raises a flag
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transfers:
+    """P primitives hand over X transfers each micro-batch, in the order of rows, for C pairs.
+
+    ptr: i8[P + 1]; kind: u1[X] (`Kind`); target: i4[X] the queue, or the flag numbered over all
+    ranks, or where a PUT goes the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, ascending;
+    alpha: f8[C] µs; bandwidth: f8[C] GB/s alone; uses: Csr[C] of resources. queue: b1[Q], the
+    queues whose messages and credits are among them.
+    """
+
+    ptr: I8
+    kind: U1
+    target: I4
+    pair: I4
+    src: I4
+    dst: I4
+    alpha: F8
+    bandwidth: F8
+    uses: Csr
+    queue: B1
+
+    def __post_init__(self) -> None:
+        for name in ("target", "pair", "src", "dst"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
+        object.__setattr__(self, "ptr", frozen(self.ptr, np.int64))
+        object.__setattr__(self, "kind", frozen(self.kind, np.uint8))
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def owner(self) -> I4:
+        """The primitive of each transfer: i4[X]."""
+        return np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr))
+
+    @property
+    def carries(self) -> B1:
+        """Which move bytes: b1[X]."""
+        carries: B1 = self.kind <= Kind.MESSAGE
+        return carries
+
+    def bytes_ahead(self) -> I4:
+        """How many payloads its own primitive hands over for the same peer up to each transfer,
+        its own among them: i4[X]. What comes after puts waits for them."""
+        key = self.owner.astype(np.int64) * max(len(self.src), 1) + self.pair
+        order = np.argsort(key, kind="stable")
+        carries = self.carries[order].astype(np.int32)
+        total = np.cumsum(carries)
+        first = np.searchsorted(key[order], key[order])
+        ahead = np.empty(len(self), np.int32)
+        ahead[order] = total - (total - carries)[first]
+        return ahead
+
+
+def apart(plan: Plan, t: Topology, src: I4, dst: I4) -> B1:
+    """Whether a proxy carries from src to dst: the plan has it so, and memory does not reach."""
+    mine, there = plan.memory_domain, t.memory_domain
+    away: B1 = (mine[src] != mine[dst]) & (there[src] != there[dst])
+    return away
+
+
+def check_reached(t: Topology, bandwidth: F8, src: I4, dst: I4) -> None:
+    """Raises E131 where there is no way from src to dst (bandwidth 0)."""
+    lost = np.flatnonzero(bandwidth <= 0)
+    if len(lost):
+        u, v = int(src[lost[0]]), int(dst[lost[0]])
+        message = f"there is no route from {t.describe(u)} to {t.describe(v)}"
+        raise fail("E131", message, help="another cluster, or a program that takes another route")
+
+
+def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
+    """What `plan` hands over on `t`; the routes of its pairs. O(operands log operands).
+
+    Raises:
+        UserError: E131 bytes have no route.
+    """
+    q = plan.queues
+    queue = apart(plan, t, q.src, q.dst)
+    row, kind, target, src, dst = _handed(plan, t, queue)
+    key, pair = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
+    first, last = (key // len(t)).astype(np.int32), (key % len(t)).astype(np.int32)
+    paths = routes(t, first, last)
+    carries = kind <= Kind.MESSAGE
+    check_reached(t, paths.bandwidth[pair[carries]], src[carries], dst[carries])
+    order = np.argsort(row, kind="stable")
+    ptr = starts(np.bincount(row, minlength=len(plan)))
+    found = Transfers(
+        ptr, kind[order], target[order], pair[order], first, last,
+        _latency(t, paths, first, last), paths.bandwidth, paths.uses, queue,
+    )  # fmt: skip
+    return found, paths
+
+
+def _handed(plan: Plan, t: Topology, queue: B1) -> tuple[I4, U1, I4, I4, I4]:
+    """(primitive, kind, target, from, to) of every transfer, by kind."""
+    q, rank = plan.queues, plan.rank_of()
+    put = np.flatnonzero(network_puts(plan, t))
+    row = plan.dst.owner()[put]
+    table = [_columns(row, Kind.PUT, put, rank[row], plan.dst.rank[put])]
+    for operands, kind, src, dst in (
+        (plan.dst, Kind.MESSAGE, q.src, q.dst),
+        (plan.src, Kind.CREDIT, q.dst, q.src),
+    ):
+        at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
+        at = at[queue[operands.rank[at]]]
+        which = operands.rank[at]
+        table.append(_columns(operands.owner()[at], kind, which, src[which], dst[which]))
+    raised = np.flatnonzero(far_posts(plan, t))
+    row, there = plan.posts.owner()[raised], plan.posts.rank[raised]
+    flag = starts(plan.n_flags)[there] + plan.posts.flag[raised]
+    table.append(_columns(row, Kind.FLAG, flag, rank[row], there))
+    row, kinds, target, src, dst = np.concatenate(table, axis=1)
+    return row, kinds.astype(np.uint8), target, src, dst
+
+
+def _columns(row: I4, kind: Kind, target: I4 | I8, src: I4, dst: I4) -> I4:
+    return np.stack([row, np.full(len(row), kind), target, src, dst]).astype(np.int32)
+
+
+def network_puts(plan: Plan, t: Topology) -> B1:
+    """Which destinations a proxy writes: b1[entries of dst]."""
+    puts = plan.network_puts()
+    at = np.flatnonzero(puts)
+    there = np.zeros(len(puts), np.bool_)
+    there[at] = apart(plan, t, plan.rank_of()[plan.dst.owner()[at]], plan.dst.rank[at])
+    return there
+
+
+def far_posts(plan: Plan, t: Topology) -> B1:
+    """Which flags a proxy raises: b1[posts]."""
+    return apart(plan, t, plan.rank_of()[plan.posts.owner()], plan.posts.rank)
+
+
+def _latency(t: Topology, paths: Routes, src: I4, dst: I4) -> F8:
+    """α of each pair's way; of the way back where there is none, which counters alone take."""
+    lost = paths.bandwidth <= 0
+    alpha = np.where(lost, 0.0, paths.alpha)
+    if lost.any():
+        back = routes(t, dst[lost], src[lost])
+        alpha[lost] = np.where(back.bandwidth > 0, back.alpha, 0.0)
+    return frozen(alpha, np.float64)

@@ -1,0 +1,33 @@
+"""waiting: lines of blocks that wait for a flag, a message or a free slot, and who lets them go."""
+
+from __future__ import annotations
+
+from hccc.jit.compiled import njit
+from hccc.sim.state import TODO, State
+
+
+@njit
+def push(s: State, b: int) -> None:
+    """Block b is to be tried."""
+    s.lists[TODO, s.length[TODO]] = b
+    s.length[TODO] += 1
+
+
+@njit
+def stand(s: State, b: int, line: int) -> bool:
+    """Block b waits in a line."""
+    s.block[b].other = s.waiting[line]
+    s.waiting[line] = b
+    return True
+
+
+@njit
+def wake(s: State, line: int, instance: int, via: int) -> None:
+    """All blocks in a line may try again; `instance` let them, by transfer `via` (-1: memory)."""
+    b = s.waiting[line]
+    s.waiting[line] = -1
+    while b >= 0:
+        s.block[b].waker = instance
+        s.block[b].via = via
+        push(s, b)
+        b = s.block[b].other

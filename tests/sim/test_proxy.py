@@ -1,0 +1,84 @@
+"""What proxies carry takes the time that can be written down: one way of α, bytes at the NIC."""
+
+import pytest
+
+from hccc.diagnostics import Source
+from hccc.driver import compile_text
+from hccc.ir.topology import Device, Rate, uniform
+from hccc.options import Options
+from hccc.sim.critical import breakdown, critical_path
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, Run, simulate
+from hccc.sim.transfers import Kind
+
+LINK, NIC = Rate(50.0, 1, 2.0), Rate(12.5, 1, 5.0)
+MIB = 1 << 20
+ON_NIC, IN_BLOCK = MIB / 12500, MIB / 20000  # µs of a MiB
+
+
+def simulated(
+    transfers: str, batches: int, *, network: str = "put", nodes: int = 2, slots: int = 2,
+    op: str = "Broadcast", gpus: int = 1, root: int = 0,
+) -> Run:  # fmt: skip
+    """A call of micro-batches of a MiB between nodes whose thread blocks copy 20 GB/s."""
+    head = f"nRanks={nodes * gpus}, OpType='{op}', GPUPerNode={gpus}, NICPerNode=1, nChunks=1"
+    head += f", Root={root}" if op == "Reduce" else ""
+    text = f"ResCCLAlgo({head}):\n    {transfers}\n"
+    plan = compile_text(Source("x", text), Options(network=network, slots=slots)).plan
+    t = uniform(nodes * gpus, gpus, 1, link=LINK, nic=NIC, device=Device(block=20.0))
+    size = batches * MIB * plan.collective.chunks_per_block * plan.collective.most_blocks()
+    return simulate(prepare(plan, t), Request(size, MIB, in_place=True))
+
+
+SEND = "transfer(0, 1, 0, 0, recv)"
+
+
+@pytest.mark.parametrize("batches", [1, 4, 50])
+def test_a_put_takes_nothing_of_its_thread_block(batches: int) -> None:
+    """Bytes follow one another, each micro-batch's latency under the bytes of the next."""
+    run = simulated(SEND, batches)
+    assert run.machine.transfers.kind.tolist() == [Kind.PUT]
+    assert run.end.max() == 0
+    assert run.time == pytest.approx(NIC.alpha + batches * ON_NIC)
+    parts = breakdown(run, critical_path(run))
+    assert sum(parts.values()) == pytest.approx(run.time)
+    assert parts["NIC"] == pytest.approx(ON_NIC)
+    assert parts["latency"] == NIC.alpha
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_a_message_is_copied_at_both_ends_and_its_credit_comes_back(batches: int) -> None:
+    """With one slot nothing overlaps: two copies, the bytes, and the way there and back."""
+    run = simulated(SEND, batches, network="slots", slots=1)
+    assert sorted(run.machine.transfers.kind.tolist()) == [Kind.MESSAGE, Kind.CREDIT]
+    each = 2 * IN_BLOCK + ON_NIC + NIC.alpha
+    assert run.time == pytest.approx(batches * each + (batches - 1) * NIC.alpha)
+    parts = breakdown(run, critical_path(run))
+    assert parts["NIC"] == pytest.approx(batches * ON_NIC)
+    assert parts["latency"] == pytest.approx((2 * batches - 1) * NIC.alpha)
+    assert parts["thread block"] == pytest.approx(2 * batches * IN_BLOCK)
+
+
+def test_enough_slots_keep_the_nic_busy() -> None:
+    run = simulated(SEND, 50, network="slots", slots=8)
+    assert run.time == pytest.approx(50 * ON_NIC + 2 * IN_BLOCK + NIC.alpha, rel=0.01)
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_pairs_of_a_nic_share_it(batches: int) -> None:
+    """A rank of one node sends to both of another, after what its thread block copies itself."""
+    text = "for r in range(1, nRanks):\n        transfer(0, r, 0, 0, recv)"
+    run = simulated(text, batches, gpus=2)
+    assert len(run.machine.transfers.src) == 2
+    assert run.time == pytest.approx(LINK.alpha + IN_BLOCK + batches * 2 * ON_NIC + NIC.alpha)
+
+
+def test_a_flag_arrives_after_what_was_handed_over_before() -> None:
+    """A reduction over the network: what lands is added once its flag is there."""
+    text = "transfer(0, 1, 0, 0, rrc)"
+    run = simulated(text, 1, op="Reduce", root=1)
+    assert sorted(run.machine.transfers.kind.tolist()) == [Kind.PUT, Kind.FLAG]
+    assert run.ready.max() == pytest.approx(NIC.alpha + ON_NIC)
+    parts = breakdown(run, critical_path(run))
+    assert parts["NIC"] == pytest.approx(ON_NIC)
+    assert sum(parts.values()) == pytest.approx(run.time)
