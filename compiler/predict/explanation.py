@@ -162,7 +162,7 @@ def _reasons(g: Gap) -> dict[str, str]:
     reasons = {"bound": "no schedule takes less", "launch": "before the first step"}
     if b is None or cut is None:
         return reasons
-    few = f"{b.flight:.1f} transfers at a time, whose blocks move {b.offered:.1f} GB/s at most"
+    few = f"{b.flight:.1f} transfers at a time, whose {b.movers} move {b.offered:.1f} GB/s at most"
     held = f"{b.flight:.1f} transfers at a time: uneven over time, or other links hold them up"
     scarce = b.offered < b.capacity
     after = g.run.time - g.run.launch - b.end

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.arrays import I8
+from hccc.ir.arrays import I4
 from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.network.resource_names import names
 from hccc.sim.simulate import Run
@@ -44,7 +44,7 @@ class Bottleneck:
     """The busiest resource of a Run. capacity: GB/s; load: µs that its bytes take at capacity;
     active: µs during which anything crossed it; begin, end: µs after the launch, of the first byte
     and the last; flight: transfers on it at a time while it is active, on average; offered: GB/s
-    that the thread blocks of those could move."""
+    that the thread blocks, or proxies (`movers`), of those could move."""
 
     name: str
     capacity: float
@@ -55,6 +55,7 @@ class Bottleneck:
     end: float
     flight: float
     offered: float
+    movers: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,29 +90,49 @@ def _bottleneck(run: Run) -> Bottleneck | None:
     if not load.any():
         return None
     k = int(load.argmax())
-    p, weight = _users(run, k)
-    begin, end = _moving(run, p)
-    took, active = (end - begin).sum(axis=1), float(run.active[k])
-    offered = float((took * weight / machine.move[p]).sum())
+    blocks, proxies = _moved_by_blocks(run, k), _carried(run, k)
+    begin, end, at_once, rate = (np.concatenate(pair) for pair in zip(blocks, proxies, strict=True))
+    took, active = end - begin, float(run.active[k])
     return Bottleneck(
         name=names(machine.topology, machine.resource[[k]])[0],
         capacity=float(machine.capacity[k]), bytes=float(run.carried[k]), load=float(load[k]),
         active=active, begin=float(begin.min()), end=float(end.max()),
-        flight=machine.plan.channels * float(took.sum()) / active,
-        offered=offered / active / BYTES_PER_US,
+        flight=float((took * at_once).sum()) / active,
+        offered=float((took * rate).sum()) / active / BYTES_PER_US,
+        movers="proxies" if len(proxies[0]) else "blocks",
     )  # fmt: skip
 
 
-def _users(run: Run, k: int) -> tuple[I8, F8]:
-    """The primitives that use resource k, i4[m], and how often their bytes cross it, f8[m]."""
-    uses = run.machine.uses
-    at = np.flatnonzero(uses.index == k)
-    p, weight = uses.owner()[at], run.machine.weight[at] / run.request.costs.efficiency
-    moves = run.moves[p]
-    return p[moves], weight[moves]
+# Movements over a resource, f8[m] each: when bytes began and ceased to move (µs), how many
+# transfers of a kind at once, and the bytes/µs that who moves them could.
+_Movements = tuple[F8, F8, F8, F8]
 
 
-def _moving(run: Run, p: I8) -> tuple[F8, F8]:
+def _moved_by_blocks(run: Run, k: int) -> _Movements:
+    """What thread blocks move over resource k: a row for every primitive and micro-batch."""
+    machine = run.machine
+    at = np.flatnonzero(machine.uses.index == k)
+    at = at[run.moves[machine.uses.owner()[at]]]
+    p, weight = machine.uses.owner()[at], machine.weight[at] / run.request.costs.efficiency
+    begin, end = _moving(run, p)
+    rate = np.repeat(weight / machine.move[p], run.batches)
+    return begin.ravel(), end.ravel(), np.full(len(rate), float(machine.plan.channels)), rate
+
+
+def _carried(run: Run, k: int) -> _Movements:
+    """What proxies carry over resource k: a row for every transfer with bytes."""
+    carried, items = run.machine.transfers, run.carriage
+    over = np.zeros(len(carried.src), np.bool_)
+    over[carried.uses.owner()[carried.uses.index == k]] = True
+    x = items["transfer"]
+    moves = carried.carries & run.moves[carried.owner]
+    mine = over[carried.pair[x]] & moves[x]
+    rate = carried.bandwidth[carried.pair[x[mine]]] * BYTES_PER_US
+    begin, end = items["begin"][mine], items["end"][mine]
+    return begin, end, np.ones(len(begin)), rate
+
+
+def _moving(run: Run, p: I4) -> tuple[F8, F8]:
     """When the bytes of primitives began and ceased to move: f8[len(p), micro-batches] µs."""
     machine, costs = run.machine, run.request.costs
     size = np.full(run.batches, run.payload)

@@ -15,10 +15,11 @@ import numpy as np
 from hccc import driver
 from hccc.candidates import Candidate, evaluate
 from hccc.ir.limits import MAX_CHANNELS
+from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
-from hccc.options import Options
+from hccc.options import NETWORKS, Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.sim.costs import PROTOCOLS
@@ -145,7 +146,7 @@ def _calls(run: Run) -> Iterator[Change]:
 
 
 def _compilations(run: Run, program: Program | None, options: Options) -> Iterator[Change]:
-    """More or fewer channels, other fusion, other order, other thread blocks."""
+    """More or fewer channels, other fusion, order, thread blocks, and other ways between ranks."""
     if program is None:
         return
     options = replace(options, prove=False)
@@ -156,6 +157,7 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
         ("fuse", "--fuse", LEVELS),
         ("scheduler", "--scheduler", tuple(driver.SCHEDULERS)),
         ("allocator", "--allocator", ALLOCATORS),
+        *_transports(run, options),
     ]
     for field, option, values in choices:
         for value in values:
@@ -163,7 +165,23 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
                 continue
             other = replace(options, **{field: value})  # type: ignore[arg-type]
             made = partial(_compiled, program, other, run.machine.topology)
-            yield Change(f"{field} {value}", f"{option} {value}", made, run.request)
+            name = value.name.lower() if isinstance(value, Transport) else value
+            yield Change(f"{field} {name}", f"{option} {name}", made, run.request)
+
+
+def _transports(run: Run, options: Options) -> Iterator[tuple[str, str, Sequence[object]]]:
+    """Other transports that the cluster allows: one-sided everywhere only within one domain."""
+    plan = run.machine.plan
+    several = bool(np.ptp(run.machine.topology.memory_domain))
+    possible = (Transport.AUTO if several else Transport.DIRECT, Transport.STAGED)
+    yield "transport", "--transport", [t for t in possible if _transport(t) != plan.transport]
+    if plan.transport is Transport.MIXED:
+        yield "network", "--network", [way for way in NETWORKS[1:] if way != options.network]
+
+
+def _transport(asked: Transport) -> Transport:
+    """What becomes of it where there are several memory domains."""
+    return Transport.MIXED if asked is Transport.AUTO else asked
 
 
 def _compiled(program: Program, options: Options, t: Topology) -> Machine:
