@@ -7,6 +7,7 @@ import colorsys
 from functools import cache
 
 COPY, REDUCE, LOCAL = "#0072B2", "#E69F00", "#999999"
+CARRIED = "#009E73"
 WAIT, PAPER, INK, FAINT, RULE = "#E4E7EA", "#FFFFFF", "#1B1F24", "#646C75", "#C9CFD6"
 STRIPE = "#F4F5F6"
 ORDER = "#7A828B"  # of lines that say what is before what, along which nothing flows

@@ -9,9 +9,9 @@ from enum import IntEnum
 import numpy as np
 
 from hccc import text
-from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
+from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Guard, Operands, Transport
+from hccc.ir.primitives import Buffer, Guard, Operands
 from hccc.pictures import palette
 
 
@@ -32,46 +32,49 @@ LOOKS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrimitiveText:
-    """kind: i4[P]; sources, targets: Csr[P], the other ranks whose memory it reads and writes
-    (staged: that sent or will receive the message)."""
+    """kind: i4[P]; sources, targets: Csr[P], the other ranks whose memory it reads and writes, or
+    that sent or will receive a message; receives, sends: b1[P], whether it does that."""
 
     plan: Plan
     rank: I4
     kind: I4
     sources: Csr
     targets: Csr
+    receives: B1
+    sends: B1
 
     def text(self, p: int) -> str:
-        """`put chunk 3 → 1`, `reduce chunk 3 ← 0`."""
+        """`put chunk 3 → 1`, `reduce-put chunk 3 ← 0 → 1 → 8 over the network`."""
         plan = self.plan
-        sources, targets = self.sources.row(p).tolist(), self.targets.row(p).tolist()
-        verb = _verb(self.kind[p], plan.transport, bool(sources), bool(targets))
-        label = f"{verb} chunk {plan.chunk[p]}"
-        if sources:
-            label += f" ← {text.runs(sources, 3)}"
-        if targets:
-            label += f" → {text.runs(targets, 3)}"
+        label = f"{self._verb(p)} chunk {plan.chunk[p]}"
+        label += self._ranks("←", self.sources, p) + self._ranks("→", self.targets, p)
         guard = Guard(int(plan.guard[p]))
         if guard is not Guard.ALWAYS:
             label += f" ({guard.name.lower().replace('_', ' ')} only)"
         return label
 
+    def _verb(self, p: int) -> str:
+        """What it does to its rank's own value."""
+        if self.kind[p] == Kind.LOCAL:
+            return "copy"
+        sends = "send" if self.sends[p] else "put"
+        parts = ["receive"] if self.receives[p] else []
+        parts += ["reduce"] if self.kind[p] == Kind.REDUCE else []
+        parts += [sends] if len(self.targets.row(p)) else []
+        return "-".join(parts) or "get"
+
+    def _ranks(self, arrow: str, ranks: Csr, p: int) -> str:
+        """Those in the memory domain of its rank, then those beyond."""
+        domain, each = self.plan.memory_domain, ranks.row(p)
+        far = domain[each] != domain[self.rank[p]]
+        near, beyond = each[~far].tolist(), each[far].tolist()
+        label = f" {arrow} {text.runs(near, 3)}" if near else ""
+        return label + (f" {arrow} {text.runs(beyond, 3)} over the network" if beyond else "")
+
     def place(self, p: int) -> str:
         """`algo.rccl:12`; empty for local copies."""
         line = int(self.plan.line[p])
         return f"{self.plan.source}:{line}" if line else ""
-
-
-def _verb(kind: int, transport: Transport, reads: bool, writes: bool) -> str:
-    if kind == Kind.LOCAL:
-        return "copy"
-    if transport is Transport.STAGED:
-        base = "receive" if reads else "send"
-        base += "-reduce" if kind == Kind.REDUCE else ""
-        return f"{base}-send" if reads and writes else base
-    if kind == Kind.REDUCE:
-        return "reduce-put" if writes else "reduce"
-    return "put" if writes else "get"
 
 
 def primitive_text(plan: Plan) -> PrimitiveText:
@@ -81,7 +84,15 @@ def primitive_text(plan: Plan) -> PrimitiveText:
     targets = _others(plan.dst, rank, plan.queues.dst)
     away = (sources.counts() + targets.counts()) > 0
     kind = np.where(plan.src.counts() > 1, Kind.REDUCE, np.where(away, Kind.COPY, Kind.LOCAL))
-    return PrimitiveText(plan, rank, kind.astype(np.int32), sources, targets)
+    receives, sends = (_queued(operands) for operands in (plan.src, plan.dst))
+    return PrimitiveText(plan, rank, kind.astype(np.int32), sources, targets, receives, sends)
+
+
+def _queued(operands: Operands) -> B1:
+    """Which primitives have an operand in a queue: b1[P]."""
+    found = np.zeros(len(operands), np.bool_)
+    found[operands.owner()[operands.buffer == Buffer.QUEUE]] = True
+    return found
 
 
 def _others(operands: Operands, rank: I4, far: I4) -> Csr:

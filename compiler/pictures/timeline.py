@@ -1,11 +1,12 @@
-"""The picture of a Run: a row for every thread block, bars for its primitives, the critical path.
+"""The picture of a Run: a row for every thread block, bars for its primitives, the critical path;
+and one for the proxy of a rank, with when it carries anything over the network.
 
 Ranks with the same timeline are drawn once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from hccc.ir.arrays import B1, I8, starts
 from hccc.pictures import palette
 from hccc.pictures.bars import Bars, Detail, bars, detail_of
 from hccc.pictures.canvas import NORMAL, NOTE, SMALL, Picture, Sheet, settings, width_of
+from hccc.pictures.carriage import Carriage, carriage
 from hccc.pictures.legend import Entry, draw_legend
 from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text
 from hccc.pictures.rows import RankRows, ShownRanks, shown_ranks
@@ -25,6 +27,7 @@ from hccc.sim.simulate import Run
 ROWS = 56  # blocks that are drawn at most
 ROW, WIDE = 0.22, 10.5  # inches
 MARKS = 0.03  # inches between marks, at least
+APART = 2e-3  # of the whole time: gaps between bars of a proxy, at least
 
 
 @settings()
@@ -38,7 +41,10 @@ def timeline(run: Run, note: str = "") -> Picture:
     detail = detail_of(run, texts, drawn)
     notes = _notes(run, chosen, path, detail)
     notes += [note] if note else []
-    n_rows = len(drawn) + 0.45 * len(chosen.shown)
+    carried = carriage(run)
+    proxies = {rows.rank: carried.of(rows.rank) for rows in chosen.shown}
+    proxies = {rank: found for rank, found in proxies.items() if len(found)}
+    n_rows = len(drawn) + len(proxies) + 0.45 * len(chosen.shown)
     head = f"{text.clean(plan.name, 48)}: {text.size(run.size)} in {text.time(run.time)}"
     says = f"simulated: algbw {text.number(run.algbw)} GB/s, busbw {text.number(run.busbw)} GB/s"
     says += f"; {text.count(run.batches, 'micro-batch')} of {text.size(run.payload)}"
@@ -46,11 +52,11 @@ def timeline(run: Run, note: str = "") -> Picture:
     left = 1.3
     sheet = Sheet(left + WIDE + 1.0, height)
     sheet.heading(head, says)
-    draw_legend(sheet, [_legend(run, texts, drawn)], height - 0.82)
+    draw_legend(sheet, [_legend(run, texts, drawn, bool(proxies))], height - 0.82)
     scale = _Scale(left, WIDE / max(run.time, 1e-12), run.launch)
     top = height - 1.15
     _axis(sheet, run, scale, top, ROW * n_rows)
-    middles = _draw_ranks(sheet, run, texts, chosen, scale, top, detail)
+    middles = _draw_ranks(sheet, run, texts, chosen, proxies, scale, top, detail)
     _draw_path(sheet, run, path, middles, scale)
     sheet.notes(notes, 0.3)
     return sheet.picture("timeline", head, f"{head}, {says}.")
@@ -67,8 +73,8 @@ class _Scale:
 
 
 def _draw_ranks(
-    sheet: Sheet, run: Run, texts: PrimitiveText, chosen: ShownRanks, scale: _Scale, top: float,
-    detail: Detail,
+    sheet: Sheet, run: Run, texts: PrimitiveText, chosen: ShownRanks,
+    proxies: Mapping[int, Carriage], scale: _Scale, top: float, detail: Detail,
 ) -> dict[int, float]:  # fmt: skip
     """The rows; returns the middle of each block's."""
     first_block = starts(run.machine.plan.n_tb)
@@ -82,13 +88,34 @@ def _draw_ranks(
         for b in rows.blocks:
             y -= ROW
             middles[b] = y + ROW / 2
-            sheet.text(scale.left - 0.08, y + ROW / 2, f"tb {b - first_block[rows.rank]}",
-                       ha="right", color=palette.FAINT)  # fmt: skip
             share = run.block_busy[b] / run.time if run.time > 0 else 0.0
-            sheet.text(scale(run.time - run.launch) + 0.1, y + ROW / 2, f"{100 * share:.0f} %",
-                       ha="left", color=palette.FAINT)  # fmt: skip
+            _row_label(sheet, run, scale, y, f"tb {b - first_block[rows.rank]}", share)
             _draw_block(sheet, texts, bars(run, texts, b, detail), scale, y)
+        if rows.rank in proxies:
+            y -= ROW
+            _draw_proxy(sheet, run, proxies[rows.rank], scale, y)
     return middles
+
+
+def _row_label(sheet: Sheet, run: Run, scale: _Scale, y: float, name: str, busy: float) -> None:
+    """The name of a row before it, and behind it how much of the whole time it is busy."""
+    middle = y + ROW / 2
+    sheet.text(scale.left - 0.08, middle, name, ha="right", color=palette.FAINT)
+    end = scale(run.time - run.launch) + 0.1
+    sheet.text(end, middle, f"{100 * busy:.0f} %", ha="left", color=palette.FAINT)
+
+
+def _draw_proxy(sheet: Sheet, run: Run, found: Carriage, scale: _Scale, y: float) -> None:
+    """When the proxy of a rank carries anything."""
+    begins, ends = found.busy(0.0)
+    _row_label(sheet, run, scale, y, "proxy", float((ends - begins).sum()) / max(run.time, 1e-12))
+    begins, ends = found.busy(APART * run.time)
+    peers = text.named("rank", sorted(set(found.peer.tolist())))
+    fill = palette.tint(palette.CARRIED, 0.8)
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        at = (scale(begin), y + 0.05, max(scale(end) - scale(begin), 0.006), ROW - 0.1)
+        tip = f"proxy of rank {found.rank[0]}, to {peers}: {text.time(end - begin)}"
+        sheet.box(at, fill, "none", round=0, line=0, tip=tip)
 
 
 def _rank_label(sheet: Sheet, rows: RankRows, y: float) -> None:
@@ -177,7 +204,7 @@ def _axis(sheet: Sheet, run: Run, scale: _Scale, top: float, tall: float) -> Non
     sheet.text(scale.left - 0.08, top + 0.1, unit, ha="right", color=palette.FAINT)
 
 
-def _legend(run: Run, texts: PrimitiveText, drawn: Sequence[int]) -> list[Entry]:
+def _legend(run: Run, texts: PrimitiveText, drawn: Sequence[int], proxies: bool) -> list[Entry]:
     """Samples of what occurs."""
     plan, kinds, waits = run.machine.plan, set(), False
     for block in drawn:
@@ -190,6 +217,7 @@ def _legend(run: Run, texts: PrimitiveText, drawn: Sequence[int]) -> list[Entry]
         for kind, (what, colour) in LOOKS.items()
         if kind in kinds
     ]
+    found += [Entry("carried by a proxy", palette.tint(palette.CARRIED, 0.8))] if proxies else []
     found += [Entry("waiting", palette.WAIT)] if waits else []
     found.append(Entry("critical path", palette.CRITICAL, line=1.8))
     return [*found, Entry("numbers: chunks, on a bar or behind it; busy: of the whole time")]

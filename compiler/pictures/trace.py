@@ -1,7 +1,8 @@
 """A Run as Chrome trace events, which Perfetto and chrome://tracing open.
 
-A process is a rank, a thread one of its thread blocks. Every primitive is a slice, in it for each
-micro-batch one of waiting and one of work; slices of a thread nest. Counters tell how fast the
+A process is a rank, a thread one of its thread blocks, or what its proxy carries to one peer. Every
+primitive is a slice, in it for each micro-batch one of waiting and one of work; slices of a thread
+nest. A proxy's slices are the bytes of one transfer on the links. Counters tell how fast the
 busiest links were. Events are written one by one: nothing is held that grows with the Run.
 
 Source: Chrome's Trace Event Format ("X" complete, "C" counter and "M" metadata events).
@@ -18,6 +19,7 @@ import numpy as np
 
 from hccc.ir.arrays import starts
 from hccc.network.resource_names import names
+from hccc.pictures.carriage import Carriage, carriage
 from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text, spans
 from hccc.sim.simulate import Run
 
@@ -60,10 +62,12 @@ def _scope(run: Run, most: int) -> _Scope:
     notes = [f"one of {plan.channels} channels; all are alike"] if plan.channels > 1 else []
     windows = -(-run.batches // run.window)
     per_primitive = windows + 2 * run.batches
-    merged = len(plan) * per_primitive > most and run.batches > 1
+    carried = int(run.machine.transfers.carries.sum()) * run.batches  # by proxies, of all ranks
+    merged = len(plan) * per_primitive + carried > most and run.batches > 1
     if merged:
-        per_primitive = 3 * windows
+        per_primitive, carried = 3 * windows, carried // run.batches * windows
         notes.append("micro-batches of a primitive are merged: the run has too many")
+    per_primitive += -(-carried // max(len(plan), 1))
     first = plan.tb_ptr[starts(plan.n_tb)]
     ranks = int(np.searchsorted(first * per_primitive, most, side="right")) - 1
     ranks = min(max(ranks, 1), plan.n_ranks)
@@ -74,6 +78,7 @@ def _scope(run: Run, most: int) -> _Scope:
 
 def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
     plan, texts = run.machine.plan, primitive_text(run.machine.plan)
+    carried = carriage(run, merged=scope.merged)
     block = 0
     for rank in range(scope.ranks):
         device = run.machine.topology.devices[run.machine.topology.device[rank]].name
@@ -84,6 +89,7 @@ def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
             rows = np.arange(plan.tb_ptr[block], plan.tb_ptr[block + 1])
             yield from _block(run, texts, scope, (rank, tb), rows)
             block += 1
+        yield from _proxy(run, texts, int(plan.n_tb[rank]), carried.of(rank))
     yield from _counters(run, plan.n_ranks)
 
 
@@ -105,6 +111,23 @@ def _block(
                 yield _slice("wait", at, start, ready, "wait", _cause(run, texts, a))
             if done > ready:
                 yield _slice(name, at, ready, done, "work", {"micro_batch": a % run.batches})
+
+
+def _proxy(run: Run, texts: PrimitiveText, first: int, found: Carriage) -> Iterator[Event | str]:
+    """What one rank's proxy carries: a thread for each peer. first: the number of the first."""
+    peers, thread = np.unique(found.peer, return_inverse=True)
+    for k, peer in enumerate(peers.tolist()):
+        yield _named("thread_name", int(found.rank[0]), first + k, f"proxy, to rank {peer}")
+    for i in range(len(found)):
+        p, at = int(found.primitive[i]), (int(found.rank[i]), first + int(thread[i]))
+        short = found.last[i] == run.batches - 1
+        size = run.payload * (found.last[i] - found.first[i] + 1 - short) + run.last * short
+        args = {
+            "for": texts.text(p), "bytes": round(float(size)), "micro_batch": int(found.first[i]),
+            "arrives": round(float(found.arrival[i]), 3),
+        }  # fmt: skip
+        begin, end = _ns(found.begin[i]), _ns(found.end[i])
+        yield _slice(f"carry chunk {texts.plan.chunk[p]}", at, begin, end, "network", args)
 
 
 def _ns(us: float) -> int:
@@ -146,7 +169,8 @@ def _cause(run: Run, texts: PrimitiveText, instance: int) -> Event:
     if cause < 0:
         return {}
     p = cause // run.batches
-    return {"for": f"rank {texts.rank[p]}: {texts.text(p)}"}
+    way = ", by its proxy" if run.via[instance] >= 0 else ""
+    return {"for": f"rank {texts.rank[p]}: {texts.text(p)}{way}"}
 
 
 def _meta(name: str, pid: int, tid: int, args: Event) -> Event:
@@ -165,25 +189,37 @@ def _counters(run: Run, pid: int) -> Iterator[Event]:
     if not len(top):
         return
     yield _named("process_name", pid, 0, "busiest links")
-    owner = machine.uses.owner()
     for resource, name in zip(
         top.tolist(), names(machine.topology, machine.resource[top]), strict=True
     ):
-        uses = np.flatnonzero(machine.uses.index == resource)
-        weight = machine.weight[uses] * run.moves[owner[uses]]
-        at, rate = _rates(run, owner[uses], weight)
+        at, rate = _rates(*_movements(run, resource))
         for us, value in zip(at.tolist(), rate.tolist(), strict=True):
             args = {"GB/s": round(value, 3)}
             yield {"name": name, "ph": "C", "ts": round(us, 3), "pid": pid, "args": args}
 
 
-def _rates(run: Run, primitives: Any, weight: Any) -> tuple[Any, Any]:
-    """Times (µs) and the GB/s from each on."""
+def _movements(run: Run, resource: int) -> tuple[Any, Any, Any]:
+    """When something crossed a resource, from and until, and its bytes: f8[n] each."""
+    machine, carried = run.machine, run.machine.transfers
     size = np.full(run.batches, run.payload)
     size[-1] = run.last
-    instance = (primitives[:, None] * run.batches + np.arange(run.batches)).ravel()
-    sent = (weight[:, None] * size).ravel()
-    ready, end = run.ready[instance], run.end[instance]
+    uses = np.flatnonzero(machine.uses.index == resource)
+    p = machine.uses.owner()[uses]
+    instance = (p[:, None] * run.batches + np.arange(run.batches)).ravel()
+    sent = ((machine.weight[uses] * run.moves[p])[:, None] * size).ravel()
+    over = np.zeros(len(carried.src), np.bool_)
+    over[carried.uses.owner()[carried.uses.index == resource]] = True
+    moves = carried.carries & run.moves[carried.owner] & over[carried.pair]
+    items = run.carriage[moves[run.carriage["transfer"]]]
+    return (
+        np.concatenate([run.ready[instance], items["begin"]]),
+        np.concatenate([run.end[instance], items["end"]]),
+        np.concatenate([sent, machine.plan.channels * size[items["batch"]]]),
+    )
+
+
+def _rates(ready: Any, end: Any, sent: Any) -> tuple[Any, Any]:
+    """Times (µs) and the GB/s from each on."""
     long = end > ready
     ready, end, speed = ready[long], end[long], sent[long] / (end - ready)[long] / 1000
     at = np.concatenate([ready, end])

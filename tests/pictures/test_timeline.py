@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from hccc import text
 from hccc.driver import compile_file
+from hccc.ir.transport import Transport
 from hccc.options import Options
 from hccc.pictures import palette
 from hccc.pictures.bars import bars, detail_of
 from hccc.pictures.canvas import SMALL, width_of
+from hccc.pictures.carriage import carriage
 from hccc.pictures.primitive_text import Kind, primitive_text, spans
 from hccc.pictures.rows import shown_ranks
 from hccc.pictures.timeline import ROWS, WIDE, timeline
@@ -96,7 +98,7 @@ def test_every_number_that_has_room_is_there() -> None:
 def test_a_number_without_room_stands_behind_its_bar() -> None:
     """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
     t, file = site("resccl-topo4"), EXAMPLES / "hm_allreduce.rccl"
-    plan = compile_file(file, Options(prove=False), t).plan
+    plan = compile_file(file, Options(transport=Transport.DIRECT, prove=False), t).plan
     run = simulate(prepare(plan, t), Request(1 << 26))
     did = primitive_text(plan)
     chosen = shown_ranks(run, did, critical_path(run), ROWS)
@@ -161,3 +163,17 @@ def test_a_rank_with_more_blocks_than_rows() -> None:
     assert len(chosen.shown) == 1
     assert chosen.shown[0].hidden > 0
     assert site("syccl-a100-32").n_ranks - 1 == len(chosen.shown[0].alike) + len(chosen.left_out)
+
+
+def test_proxies_have_a_row_each() -> None:
+    """When they carry anything, whose it is, and how much of the time."""
+    run = ran("ring_allreduce", "resccl-topo1", 1 << 22)
+    carried = carriage(run)
+    assert sorted(set(carried.rank.tolist())) == [3, 7]
+    picture = timeline(run)
+    assert texts(picture).count("proxy") == 2
+    assert any(tip.startswith("proxy of rank 3, to rank 4") for tip in tips(picture))
+    assert palette.tint(palette.CARRIED, 0.8).lower() in picture.svg.lower()
+    begin, end = carried.of(3).busy(0.0)
+    assert (begin[1:] > end[:-1]).all() and end.max() <= run.time
+    assert "proxy" not in texts(timeline(ran("ring_allreduce", "mi300x", 1 << 20)))

@@ -118,3 +118,22 @@ def test_too_many_micro_batches_are_merged_and_ranks_left_out() -> None:
     assert about["notes"][-1].startswith("ranks 0 to ")
     assert {e["pid"] for e in events if e["ph"] == "X"} < set(range(8))
     _check_nesting(events)
+
+
+def test_what_proxies_carry_is_on_threads_of_their_own() -> None:
+    """Every byte of every message and put; who waited says that a proxy brought it."""
+    run = ran("ring_allreduce", "resccl-topo1", 1 << 22)
+    _, events = _written(run)
+    _check_nesting(events)
+    carried = [e for e in events if e.get("cat") == "network"]
+    transfers = run.machine.transfers
+    assert len(carried) == int(transfers.carries.sum()) * run.batches
+    names = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    assert any(name.startswith("proxy, to rank") for name in names)
+    assert {e["args"]["for"].partition(" over the network")[1] for e in carried} != {""}
+    assert any("by its proxy" in e["args"].get("for", "") for e in events if e["name"] == "wait")
+    total = sum(e["args"]["bytes"] for e in carried)
+    each = run.payload * (run.batches - 1) + run.last
+    assert total == pytest.approx(int(transfers.carries.sum()) * each, rel=1e-6)
+    _, merged = _written(run, most=400)
+    _check_nesting(merged)
