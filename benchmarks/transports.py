@@ -31,8 +31,8 @@ from hccc.sim.simulate import Request, simulate
 OPERATIONS = ("allreduce", "allgather")
 MODES = {
     "mixed": Options(),
-    "slots": Options(network="slots"),
-    "put": Options(network="put"),
+    "slots": Options(network_lowering="slots"),
+    "put": Options(network_lowering="put"),
     "staged": Options(transport=Transport.STAGED, fuse="none"),
     "direct": Options(transport=Transport.DIRECT),
 }

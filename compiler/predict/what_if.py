@@ -19,7 +19,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
-from hccc.options import NETWORKS, Options
+from hccc.options import NETWORK_LOWERINGS, Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.sim.costs import PROTOCOLS
@@ -176,7 +176,11 @@ def _transports(run: Run, options: Options) -> Iterator[tuple[str, str, Sequence
     possible = (Transport.AUTO if several else Transport.DIRECT, Transport.STAGED)
     yield "transport", "--transport", [t for t in possible if _transport(t) != plan.transport]
     if plan.transport is Transport.MIXED:
-        yield "network", "--network", [way for way in NETWORKS[1:] if way != options.network]
+        yield (
+            "network_lowering",
+            "--network-lowering",
+            [way for way in NETWORK_LOWERINGS[1:] if way != options.network_lowering],
+        )
 
 
 def _transport(asked: Transport) -> Transport:

@@ -42,8 +42,8 @@ QUICK = ("ring_allreduce", "direct_gather")
 TRANSPORTS = {
     "direct": Options(transport=Transport.DIRECT),
     "staged": Options(transport=Transport.STAGED),
-    "slots": Options(network="slots"),
-    "put": Options(network="put"),
+    "slots": Options(network_lowering="slots"),
+    "put": Options(network_lowering="put"),
 }
 
 
