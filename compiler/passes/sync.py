@@ -101,27 +101,34 @@ def _edges(p: Primitives, order: _Order) -> Csr:
 def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
     """The edges that need a flag: (consumer, producer) in plan rows, sorted by consumer."""
     domain, put = memory_domain(p), network_puts(p.dst, p.owner, memory_domain(p))
-    at = domain[p.owner[order.row]]
+    rank = p.owner[order.row]
+    at = domain[rank]
     puts = order.of[p.dst.owner()[put]], p.dst.rank[put]  # who has a proxy write, and where
-    writes = np.zeros(len(p), np.bool_)
-    writes[puts[0]] = True
     consumer, producer = edges.owner(), edges.index
+    writes = _writes(puts, producer, rank[consumer], len(p))
     sent = _queued(p, order, consumer, producer)
     queues = consumer[sent], producer[sent]
     away = at[consumer] != at[producer]
-    wanted, both = ~sent, np.flatnonzero(sent & away & writes[producer])
+    wanted, both = ~sent, np.flatnonzero(sent & away & writes)
     if len(both):  # a message does not say that a put has arrived
         wanted[both] = _met(p, order.row[consumer[both]], order.row[producer[both]])
     consumer, producer, away = consumer[wanted], producer[wanted], away[wanted]
+    writes = writes[wanted]
     # A flag from another domain says more than that its producer is done, but that is all that
-    # matters of a producer without puts: what implies it need not imply all that the flag says.
-    rank = p.owner[order.row]
-    keep = _kept(order, puts, (consumer, producer), (away & writes[producer], rank), queues)
+    # matters of a producer that has put nothing there: what implies it need not imply all of it.
+    keep = _kept(order, puts, (consumer, producer), (away & writes, rank), queues)
     consumer, producer, away = consumer[keep], producer[keep], away[keep]
     if away.any():
         keep = _kept(order, puts, (consumer, producer), (away, rank), queues)
         consumer, producer = consumer[keep], producer[keep]
     return consumer, producer
+
+
+def _writes(puts: tuple[I4, I4], producer: I4, rank: I4, n: int) -> B1:
+    """Whether each producer has a proxy write at the rank of its consumer: b1[edges]."""
+    keys = puts[1].astype(np.int64) * n + puts[0]
+    found: B1 = np.isin(rank.astype(np.int64) * n + producer, keys)
+    return found
 
 
 def _met(p: Primitives, consumer: I8, producer: I8) -> B1:
