@@ -135,7 +135,10 @@ class CudaCommunicator:
 
     `source` is the generated `<name>.cu` (on ROCm `<name>.hip`), `warps` its warps per block.
     Scratch and flags are allocated once and kept across launches. Not for concurrent launches.
+    system_scope: whether fences reach other devices; all ranks are on this one.
     """
+
+    system_scope = 0
 
     def __init__(
         self,
@@ -206,10 +209,12 @@ class CudaCommunicator:
             self._kernels[variant] = kernel
         return self._kernels[variant]
 
+    def _options(self, variant: Variant) -> list[str]:
+        scope = f"-DHCCC_SYSTEM_SCOPE={self.system_scope}"
+        return [*variant.defines(), scope, *(f"-I{path}" for path in self._searched)]
+
     def _load(self, variant: Variant) -> Any:
-        # All ranks are on this device, so fences need not reach others.
-        options = [*variant.defines(), "-DHCCC_SYSTEM_SCOPE=0"]
-        options += [f"-I{path}" for path in self._searched]
+        options = self._options(variant)
         module = self.device.cupy.RawModule
         command = compile_command(self.device, self.source, options)
         if command:

@@ -15,19 +15,30 @@ from hccc.ir import plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
-from hccc.ir.transport import PURE
+from hccc.ir.transport import Transport
 from hccc.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 FUSED = ("none", "auto")
+# How data crosses between ranks; mixed, through slots or put by a proxy, between nodes. All ranks
+# share one memory here, so that kernels of mixed plans store straight to where a proxy would put.
+TRANSPORTS = {
+    "direct": Options(transport=Transport.DIRECT),
+    "staged": Options(transport=Transport.STAGED),
+    "mixed slots": Options(network="slots"),
+    "mixed put": Options(network="put"),
+}
+SWEPT = ("ring_allreduce", "hm_allreduce 2x4")
+DTYPES = {"float32": 4, "bfloat16": 2}
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How much is measured. Sizes in bytes of a rank's larger buffer, smallest first; `launches`
-    of each kernel in each cell, `burst` of them queued at a time; at most `channels` a plan."""
+    of each kernel in each cell, `burst` of them queued at a time; at most `channels` a plan.
+    swept: sizes at which all transports, dtypes and ways to launch are compared."""
 
     sizes: tuple[int, ...]
     micro_batches: tuple[int, ...]
@@ -35,14 +46,16 @@ class Settings:
     burst: int
     channels: int
     check_sizes: tuple[int, ...]
+    swept: tuple[int, ...]
     windows: tuple[int, ...] = (1, 0)  # 0: all micro-batches
 
 
 MICRO_BATCHES = tuple(4 * KIB * 4**k for k in range(6))  # 4 KiB to 4 MiB
-GPU = Settings((64 * KIB, GIB), MICRO_BATCHES, 24, 4, 32, (4000, 3 * MIB))
-GPU_QUICK = Settings((64 * KIB, 256 * MIB), MICRO_BATCHES[::3], 20, 4, 32, (300_000,))
-CPU = Settings((16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000))
-CPU_QUICK = Settings((16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,))
+SIZES = tuple(8 * 8**k for k in range(10))  # 8 B to 1 GiB
+GPU = Settings((64 * KIB, GIB), MICRO_BATCHES, 24, 4, 32, (4000, 3 * MIB), SIZES)
+GPU_QUICK = Settings((64 * KIB, 256 * MIB), MICRO_BATCHES[::3], 20, 4, 32, (300_000,), SIZES[::3])
+CPU = Settings((16 * KIB, MIB), MICRO_BATCHES[:3], 20, 4, 2, (4000, 300_000), SIZES[:5])
+CPU_QUICK = Settings((16 * KIB, 256 * KIB), MICRO_BATCHES[:2], 20, 10, 1, (30_000,), SIZES[:4:3])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,11 +65,13 @@ class Case:
     name: str
     fuse: str
     plan: Plan
+    transport: str = "direct"
 
     @property
     def slug(self) -> str:
         """A folder's name."""
-        return f"{self.name}-{self.fuse}".replace(" ", "_").replace("/", "_")
+        words = f"{self.name}-{self.fuse}-{self.transport}"
+        return words.replace(" ", "_").replace("/", "_")
 
 
 def programs() -> dict[str, str]:
@@ -88,7 +103,8 @@ def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], lis
         plans: dict[str, list[str]] = {}
         made: dict[str, Plan] = {}
         for level in FUSED:
-            plan = _fitted(_compiler(name, text, level), capacity, most_channels)
+            options = replace(TRANSPORTS["direct"], fuse=level)
+            plan = _fitted(_compiler(name, text, options), capacity, most_channels)
             if plan is None:
                 large.append(f"{name}, fuse {level}")
                 continue
@@ -99,13 +115,32 @@ def timed(capacity: int, most_channels: int, only: str) -> tuple[list[Case], lis
     return found, large
 
 
+def swept(capacity: int, most_channels: int, only: str) -> list[Case]:
+    """The plans that are compared at all sizes: some programs, each transport they can have."""
+    found = []
+    for name, text in programs().items():
+        for transport, options in TRANSPORTS.items():
+            if name not in SWEPT or only not in name:
+                continue
+            plan = _fitted(_compiler(name, text, options), capacity, most_channels)
+            if plan is not None and _is(plan, transport):
+                found.append(Case(name, options.fuse, plan, transport))
+    return found
+
+
+def _is(plan: Plan, transport: str) -> bool:
+    """Whether that is how the plan's data crosses: within one node nothing is mixed."""
+    return plan.transport.name.lower() == transport.partition(" ")[0]
+
+
 def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
-    """Every example, one-sided and staged; None where the device cannot hold its blocks."""
+    """Every example with each transport; None where the device cannot hold its blocks."""
     for path in sorted(EXAMPLES.glob("*.rccl")):
         if only in path.stem:
-            for transport in PURE:
-                name = f"{path.stem} {transport.name.lower()}"
-                yield name, _example(path, Options(transport=transport), capacity)
+            for transport, options in TRANSPORTS.items():
+                plan = _example(path, options, capacity)
+                if plan is None or _is(plan, transport):
+                    yield f"{path.stem} {transport}", plan
 
 
 def _example(path: Path, options: Options, capacity: int) -> Plan | None:
@@ -119,10 +154,10 @@ def _example(path: Path, options: Options, capacity: int) -> Plan | None:
     return compile_file(path, replace(options, channels=1, max_blocks=each)).plan if each else None
 
 
-def _compiler(name: str, text: str, level: str) -> Callable[[int], Plan]:
+def _compiler(name: str, text: str, options: Options) -> Callable[[int], Plan]:
     """Channels → plan."""
     source = Source(f"{name}.rccl", text)
-    return lambda channels: compile_text(source, Options(fuse=level, channels=channels)).plan
+    return lambda channels: compile_text(source, replace(options, channels=channels)).plan
 
 
 def _fitted(compiled: Callable[[int], Plan], capacity: int, most_channels: int) -> Plan | None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import platform
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from functools import cache
 from itertools import pairwise
 from os import cpu_count
@@ -16,17 +20,33 @@ from typing import Any, Protocol
 import interpreter
 import numpy as np
 
+from hccc.diagnostics import fail
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP, Target
 from hccc.ir.plan import Plan
+from hccc.runtime.abi import Call, Comm
+from hccc.runtime.build import Variant
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import CudaCommunicator, build_binary, compile_command, find_device
+from hccc.runtime.fault import LaunchError
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure.perf import Bind, Memory
 from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.request import Request
 
 Arrays = Sequence[Any]
+
+
+class Kind(Enum):
+    """What is timed: the generated kernel with fences for one device, the interpreter, the
+    generated kernel with fences for several devices, and that through the C launcher."""
+
+    GENERATED = "generated"
+    INTERPRETED = "interpreted"
+    SYSTEM = "system scope"
+    LAUNCHER = "C launcher"
+
+
 STALL = 1 << 30  # bytes of the copy that launches queue up behind
 
 
@@ -51,12 +71,13 @@ class Machine(Protocol):
     title: str
     capacity: int
     numpy: Any
+    kinds: tuple[Kind, ...]
 
     def facts(self) -> dict[str, str]:
         """What a reader must know of it."""
         ...
 
-    def kernel(self, plan: Plan, folder: Path, interpreted: bool) -> Kernel:
+    def kernel(self, plan: Plan, folder: Path, kind: Kind) -> Kernel:
         """Writes the sources of a kernel into `folder`; it is not built yet."""
         ...
 
@@ -66,6 +87,10 @@ class Machine(Protocol):
 
     def copies(self, size: int, n: int) -> list[float]:
         """Seconds of each of `n` plain copies of `size` bytes in device memory."""
+        ...
+
+    def library(self) -> Nccl | None:
+        """The vendor's library, where it is found."""
         ...
 
 
@@ -91,27 +116,35 @@ class GpuKernel(CudaCommunicator):
     def build(self, request: Request) -> None:
         """Runs nvcc, if there is one; loading is left to the first launch (as is NVRTC)."""
         variant = request.variant(self.collective)
-        options = [*variant.defines(), "-DHCCC_SYSTEM_SCOPE=0"]
-        options += [f"-I{path}" for path in self._searched]
+        options = self._options(variant)
         if command := compile_command(self.device, self.source, options):
             build_binary(self.source, command, self._searched)
 
     def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
-        """Launches behind a long copy, an event between every two."""
+        """Launches behind a long copy, an event between every two. Forgets a lost launch."""
         cuda = self.device.cupy.cuda
-        kernel = self._kernel(request.variant(self.collective)).kernel
         local = self._locals([a.data.ptr for a in inputs], [a.data.ptr for a in outputs])
-        params = self._params(self._table(request), local, request)
-        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
+        launch = self._launcher(self._table(request), local, request)
         events = [cuda.Event() for _ in range(n + 1)]
         # The host needs longer to launch a small collective than the GPU to run it: let it get
         # ahead, so that events are apart by the kernels alone.
         stall(self.device.cupy)
         events[0].record()
         for event in events[1:]:
-            kernel(grid, (self.threads,), (params,), enable_cooperative_groups=True)
+            launch()
             event.record()
-        return _elapsed(cuda, events, lambda: self._check_fault(request))
+        try:
+            return _elapsed(cuda, events, lambda: self._check_fault(request))
+        except LaunchError:
+            self.reset()
+            raise
+
+    def _launcher(self, table: Any, local: Any, request: Request) -> Callable[[], None]:
+        """Queues one launch."""
+        kernel = self._kernel(request.variant(self.collective)).kernel
+        params = self._params(table, local, request)
+        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
+        return lambda: kernel(grid, (self.threads,), (params,), enable_cooperative_groups=True)
 
     def resources(self, request: Request) -> str:
         """Registers and memory of a thread block."""
@@ -120,6 +153,60 @@ class GpuKernel(CudaCommunicator):
             f"{k.num_regs} registers and {k.local_size_bytes} bytes of local memory a thread, "
             f"{k.shared_size_bytes} bytes of shared memory a block"
         )
+
+
+class SystemKernel(GpuKernel):
+    """The same with fences that reach other devices and the host."""
+
+    system_scope = 1
+
+
+class LaunchedKernel(SystemKernel):
+    """The same through the generated library's own launcher, as a C program calls it."""
+
+    def __init__(self, plan: Plan, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._name = plan.name
+        self._entries: dict[Variant, Any] = {}
+        self.host_us = 0.0  # of the last call
+
+    def build(self, request: Request) -> None:
+        """A shared library."""
+        variant = request.variant(self.collective)
+        path = build_binary(self.source, library_command(self, variant), self._searched)
+        entry = ctypes.CDLL(str(path))[f"{self._name}_cuda_{variant.dtype}_{variant.op}"]
+        entry.argtypes = [ctypes.POINTER(Comm), ctypes.POINTER(Call), ctypes.c_void_p]
+        self._entries[variant] = entry
+
+    def _launcher(self, table: Any, local: Any, request: Request) -> Callable[[], None]:
+        """Calls the library."""
+        n, entry = self.shape.ranks, self._entries[request.variant(self.collective)]
+        comm = Comm.of(n, table.data.ptr, self._fault.data.ptr)
+        call = Call.of(
+            count=request.count, micro_batch_bytes=request.micro_batch, window=request.window,
+            timeout_s=request.timeout, in_place=request.in_place, n_local=n, local=local.data.ptr,
+        )  # fmt: skip
+        stream = self.device.cupy.cuda.get_current_stream().ptr
+
+        def launch() -> None:
+            begin = time.perf_counter()
+            status = entry(ctypes.byref(comm), ctypes.byref(call), stream)
+            self.host_us = 1e6 * (time.perf_counter() - begin)
+            if status:
+                raise fail("E432", f"{self._name}: the C launcher returned status {status}")
+
+        return launch
+
+    def resources(self, request: Request) -> str:
+        """Those of the kernel that is built apart."""
+        return ""
+
+
+def library_command(kernel: LaunchedKernel, variant: Variant) -> list[str]:
+    """nvcc's command for a library with the host part, without `-o`."""
+    flags = ["-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch={kernel.device.arch}"]
+    options = kernel._options(variant)
+    return [shutil.which("nvcc") or "nvcc", *flags, *options, str(kernel.source)]
 
 
 def stall(cupy: Any) -> None:
@@ -146,9 +233,9 @@ def build_all(kernels: Iterable[tuple[Kernel, Request]]) -> None:
             pass
 
 
-def _write(plan: Plan, target: Target, folder: Path, interpreted: bool) -> Path:
+def _write(plan: Plan, target: Target, folder: Path, kind: Kind) -> Path:
     """The translation unit of a kernel, in a folder of its own."""
-    files = interpreter.files if interpreted else directory.files
+    files = interpreter.files if kind is Kind.INTERPRETED else directory.files
     interpreter.write(folder, files(plan, [target]))
     return folder / f"{plan.name}{target.suffix}"
 
@@ -160,15 +247,16 @@ class Host:
         self.title = "CPU"
         self.capacity = 128
         self.numpy: Any = np
+        self.kinds = (Kind.GENERATED, Kind.INTERPRETED)
 
     def facts(self) -> dict[str, str]:
         """Cores and name."""
         name = platform.processor() or platform.machine()
         return {"device": f"CPU, {name}, {cpu_count()} cores", "python": platform.python_version()}
 
-    def kernel(self, plan: Plan, folder: Path, interpreted: bool) -> HostKernel:
+    def kernel(self, plan: Plan, folder: Path, kind: Kind) -> HostKernel:
         """A kernel of CPU threads."""
-        source = _write(plan, CPU, folder, interpreted)
+        source = _write(plan, CPU, folder, kind)
         return HostKernel(source, plan.name, shape_of(plan), plan.collective)
 
     def bind(self, kernel: Any, dtype: str, op: str) -> Bind:
@@ -189,6 +277,38 @@ class Host:
             taken.append(time.perf_counter() - begin)
         return taken
 
+    def library(self) -> None:
+        """There is none."""
+
+
+class Nccl:
+    """NCCL's AllReduce with one rank: it has no more where there is one GPU. Raises ImportError or
+    RuntimeError without it."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._nccl, self._cupy = importlib.import_module("cupy.cuda.nccl"), cupy
+        if not self._nccl.available:
+            raise ImportError("CuPy was built without NCCL")
+        self._rank = self._nccl.NcclCommunicator(1, self._nccl.get_unique_id(), 0)
+        self.name = f"NCCL {self._nccl.get_version()}, AllReduce of one rank"
+
+    def burst(self, size: int, dtype: str, n: int) -> list[float]:
+        """Seconds of each of `n` calls of `size` bytes, one behind the other."""
+        nccl, cuda = self._nccl, self._cupy.cuda
+        # 9 is ncclBfloat16, which CuPy has no name for.
+        kind, width = (nccl.NCCL_FLOAT32, 4) if dtype == "float32" else (9, 2)
+        source, target = (self._cupy.zeros(size, np.uint8) for _ in range(2))
+        stream = cuda.get_current_stream().ptr
+        events = [cuda.Event() for _ in range(n + 1)]
+        stall(self._cupy)
+        events[0].record()
+        for event in events[1:]:
+            self._rank.allReduce(
+                source.data.ptr, target.data.ptr, size // width, kind, nccl.NCCL_SUM, stream
+            )
+            event.record()
+        return _elapsed(cuda, events, lambda: None)
+
 
 class Gpu:
     """The current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
@@ -198,6 +318,8 @@ class Gpu:
         self.numpy: Any = self.device.cupy
         # Blocks of up to 512 threads are compiled to be resident in pairs.
         self.capacity = 2 * self.device.units
+        launcher = not self.device.hip and shutil.which("nvcc")
+        self.kinds = tuple(k for k in Kind if k is not Kind.LAUNCHER or launcher)
         runtime = self.numpy.cuda.runtime
         name = runtime.getDeviceProperties(runtime.getDevice())["name"]
         self.title = name.decode() if isinstance(name, bytes) else str(name)
@@ -214,10 +336,13 @@ class Gpu:
         }
         return found | _smi(() if self.device.hip else SMI_FIELDS)
 
-    def kernel(self, plan: Plan, folder: Path, interpreted: bool) -> GpuKernel:
+    def kernel(self, plan: Plan, folder: Path, kind: Kind) -> GpuKernel:
         """A kernel for the GPU."""
-        source = _write(plan, HIP if self.device.hip else CUDA, folder, interpreted)
-        return GpuKernel(source, shape_of(plan), plan.collective, plan.warps)
+        source = _write(plan, HIP if self.device.hip else CUDA, folder, kind)
+        arguments = (source, shape_of(plan), plan.collective, plan.warps)
+        if kind is Kind.LAUNCHER:
+            return LaunchedKernel(plan, *arguments)
+        return (SystemKernel if kind is Kind.SYSTEM else GpuKernel)(*arguments)
 
     def bind(self, kernel: Any, dtype: str, op: str) -> Bind:
         """Sessions over copies in device memory."""
@@ -239,6 +364,13 @@ class Gpu:
             target.data.copy_from_device_async(source.data, size)
             event.record()
         return _elapsed(cuda, events, lambda: None)
+
+    def library(self) -> Nccl | None:
+        """NCCL through CuPy."""
+        try:
+            return None if self.device.hip else Nccl(self.numpy)
+        except (ImportError, RuntimeError):
+            return None
 
 
 SMI_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")

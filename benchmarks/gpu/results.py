@@ -49,6 +49,32 @@ class Cell:
     same: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One plan at one size and dtype, with the default micro-batch: times by what ran (machines,
+    Kind), and host_us, what one call of the C launcher takes the host, 0 where there is none."""
+
+    name: str
+    transport: str
+    dtype: str
+    thread_blocks: int
+    channels: int
+    size: int
+    times: dict[str, Sample]
+    host_us: float
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A vendor's library at one size: NCCL with one rank, which copies."""
+
+    name: str
+    dtype: str
+    size: int
+    time: Sample
+
+
 @dataclass(slots=True)
 class Results:
     """Everything so far; saved again and again."""
@@ -59,6 +85,8 @@ class Results:
     checks: list[Check] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    libraries: list[Library] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -69,7 +97,8 @@ class Results:
     @property
     def failures(self) -> int:
         """Checks and cells with wrong results."""
-        return sum(bool(c.wrong) for c in self.checks) + sum(not c.same for c in self.cells)
+        differ = sum(not c.same for c in [*self.cells, *self.points])
+        return sum(bool(c.wrong) for c in self.checks) + differ
 
     def save(self, folder: Path) -> list[Path]:
         """Writes `<date>-<device>.md` and `.json`."""
@@ -99,6 +128,7 @@ def page(r: Results) -> str:
         _table(("bytes", "µs", "GB/s"), [_copy(c) for c in r.copies]),
         LEGEND,
         *(_section(r, size) for size in sorted({c.size for c in r.cells})),
+        *_sweeps(r),
         "\n".join(f"- {n}" for n in r.notes),
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -139,6 +169,38 @@ def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
         f"{c.interpreted.median / c.generated.median:.3f}", f"{c.size / seconds / 1e9:.1f}",
         f"{issued:.0f}", f"{100 * issued / bandwidth:.0f} %" if bandwidth else "",
         f"{c.issued / c.floor:.2f}", "yes" if c.same else "NO",
+    )  # fmt: skip
+
+
+def _sweeps(r: Results) -> list[str]:
+    """A table for each program and dtype that was measured at many sizes."""
+    parts = []
+    for name, dtype in sorted({(p.name, p.dtype) for p in r.points}):
+        points = [p for p in r.points if (p.name, p.dtype) == (name, dtype)]
+        kinds = list(dict.fromkeys(kind for p in points for kind in p.times))
+        heads = (
+            "a rank",
+            "transport",
+            "blocks × channels",
+            *kinds,
+            "algbw GB/s",
+            "launcher's host µs",
+        )
+        rows = [_point(p, kinds) for p in sorted(points, key=lambda p: p.size)]
+        parts.append(f"## {name}, {dtype}, all sizes\n\n" + _table((*heads, "same bits"), rows))
+    if r.libraries:
+        heads = ("library", "dtype", "a rank", "µs")
+        rows = [(x.name, x.dtype, binary(x.size), f"{x.time.median:.1f}") for x in r.libraries]
+        parts.append("## Libraries\n\n" + _table(heads, rows))
+    return parts
+
+
+def _point(p: Point, kinds: Sequence[str]) -> tuple[str, ...]:
+    times = [f"{p.times[kind].median:.1f}" if kind in p.times else "" for kind in kinds]
+    return (
+        binary(p.size), p.transport, f"{p.thread_blocks} × {p.channels}", *times,
+        f"{p.size / next(iter(p.times.values())).median * 1e-3:.2f}",
+        f"{p.host_us:.1f}" if p.host_us else "", "yes" if p.same else "NO",
     )  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def fake_cupy(place: Path, units: int) -> ModuleType:
         driverGetVersion=lambda: 13000,
     )  # fmt: skip
     cuda = SimpleNamespace(
-        runtime=runtime, Event=Event,
+        runtime=runtime, Event=Event, get_current_stream=lambda: SimpleNamespace(ptr=0),
         get_elapsed_time=lambda a, b: (b.at - a.at) * 1e3,
         Device=lambda _: SimpleNamespace(attributes={"CooperativeLaunch": 1}),
         driver=SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: 2),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,12 +17,13 @@ import pytest
 
 from hccc.runtime.request import Request
 from tests.benchmarks.fake_cupy import fake_cupy
+from tests.runtime.handwritten import PROGRAMS
 
 
 @pytest.fixture
 def small(cases: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """What --quick measures, on both devices."""
-    settings = cases.Settings((4096, 65536), (4096, 16384), 4, 2, 2, (5000,))
+    settings = cases.Settings((4096, 65536), (4096, 16384), 4, 2, 2, (5000,), (8, 32768))
     monkeypatch.setattr(cases, "GPU_QUICK", settings)
     monkeypatch.setattr(cases, "CPU_QUICK", settings)
 
@@ -63,6 +66,7 @@ def test_on_the_cpu(script: ModuleType, tmp_path: Path) -> None:
     assert cell["issued"] == 16 * cell["size"] and cell["floor"] == 9 * cell["size"]
     assert "| ring_allgather | none/auto |" in page and " NO |" not in page
     assert "64 KiB a rank" in page and "2 programs checked" in page
+    assert not got["points"] and got["notes"] == ["NCCL was not found"]
 
 
 @pytest.mark.usefixtures("small", "gpu")
@@ -75,6 +79,14 @@ def test_with_a_gpu(script: ModuleType, tmp_path: Path) -> None:
     assert channels == {"none": (16, 2), "auto": (24, 1)}
     assert got["cells"] and all(c["same"] for c in got["cells"])
     assert "interpreted: 64 registers" in page
+    # One node: nothing is mixed. Eight bytes are no more than one float or four for 8 ranks.
+    swept = {(p["transport"], p["dtype"], p["size"]) for p in got["points"]}
+    assert swept == set(product(("direct", "staged"), ("float32", "bfloat16"), (8, 32768)))
+    assert all(p["same"] for p in got["points"])
+    assert {tuple(p["times"]) for p in got["points"]} == {
+        ("generated", "interpreted", "system scope")
+    }
+    assert "## ring_allreduce, bfloat16, all sizes" in page and "| 8 B | direct |" in page
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
@@ -93,7 +105,8 @@ def test_the_launcher_takes_what_was_built_ahead(
     monkeypatch.setattr(cupy, "RawModule", load)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
-    kernel = sys.modules["machines"].Gpu().kernel(plan, tmp_path / "k", True)
+    machines = sys.modules["machines"]
+    kernel = machines.Gpu().kernel(plan, tmp_path / "k", machines.Kind.INTERPRETED)
     request = Request(0, "float32")
     kernel.build(request)
     (built,) = (tmp_path / "k" / "build").iterdir()
@@ -129,8 +142,100 @@ def test_without_a_gpu(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert script.main([]) == 0
-    assert capsys.readouterr().out.startswith("benchmarks/gpu skipped: CuPy cannot be imported")
+    assert script.main([]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("benchmarks/gpu: CuPy cannot be imported") and not said.out
+
+
+def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> None:
+    found = cases.swept(264, 2, "hm_allreduce")
+    assert [case.transport for case in found] == list(cases.TRANSPORTS)
+    machines, data = sys.modules["machines"], sys.modules["data"]
+    host, case = machines.Host(), found[-1]
+    kernels = [host.kernel(case.plan, tmp_path / kind.name, kind) for kind in host.kinds]
+    inputs, *outputs = data.memory(host, case.plan, 5000, "bfloat16", 2)
+    for kernel, out in zip(kernels, outputs, strict=True):
+        kernel.burst(inputs, out, Request(5000, "bfloat16", timeout=5), 2)
+    assert data.same(host, "bfloat16", *outputs)
+    outputs[1][3][77] ^= 1
+    assert not data.same(host, "bfloat16", *outputs)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_through_the_c_launcher(
+    cases: ModuleType, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines, data = (importlib.import_module(name) for name in ("machines", "data"))
+    case = cases.swept(264, 2, "ring_allreduce")[0]
+    machine = machines.Gpu()
+    assert machines.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
+    kernel = machine.kernel(case.plan, tmp_path / "k", machines.Kind.LAUNCHER)
+    assert machines.library_command(kernel, Request(0, "float32").variant(case.plan.collective))
+    header = tmp_path / "k" / "hccc" / "gpu_launch.h"
+    header.write_text((PROGRAMS / "fake_cuda.h").read_text() + header.read_text())
+    flags = ["-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
+
+    def command(kernel: Any, variant: Any) -> list[str]:
+        return ["g++", *flags, *kernel._options(variant), str(kernel.source)]
+
+    monkeypatch.setattr(machines, "library_command", command)
+    request = Request(5000, "float32", timeout=5)
+    kernel.build(request)
+    other = machines.Host().kernel(case.plan, tmp_path / "h", machines.Kind.GENERATED)
+    inputs, *outputs = data.memory(machine, case.plan, 5000, "float32", 2)
+    assert len(kernel.burst(inputs, outputs[0], request, 3)) == 3 and kernel.host_us > 0
+    other.burst(inputs, outputs[1], request, 1)
+    assert data.same(machine, "float32", *outputs)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = importlib.import_module("machines")
+    assert machines.Gpu().library() is None
+    calls: list[tuple[int, ...]] = []
+    rank = SimpleNamespace(allReduce=lambda *call: calls.append(call[2:]))
+    nccl = ModuleType("cupy.cuda.nccl")
+    for name, value in {
+        "available": 1, "NCCL_FLOAT32": 7, "NCCL_SUM": 0, "get_version": lambda: 22703,
+        "get_unique_id": lambda: (), "NcclCommunicator": lambda *_: rank,
+    }.items():  # fmt: skip
+        setattr(nccl, name, value)
+    monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", nccl)
+    library = machines.Gpu().library()
+    assert library.name == "NCCL 22703, AllReduce of one rank"
+    assert len(library.burst(4096, "bfloat16", 3)) == 3
+    assert calls == [(2048, 9, 0, 0)] * 3
+
+
+def test_a_run_fits_its_time(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert script.main(["--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "of 480" in said and "plans at 10 sizes" in said
+    assert script.main(["--dry-run", "--budget", "60"]) == 1
+
+
+def test_sizes_are_from_8_bytes_to_1_gib(cases: ModuleType) -> None:
+    assert (cases.SIZES[0], cases.SIZES[-1]) == (8, 1 << 30)
+
+
+@pytest.mark.usefixtures("small", "gpu")
+def test_results_go_where_they_are_collected(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUT", str(tmp_path / "collected"))
+    assert script.main(["--quick", "--only", "ring_allreduce", "--budget", "0"]) == 0
+    assert {path.suffix for path in (tmp_path / "collected").iterdir()} == {".md", ".json"}
+
+
+def test_what_is_carried_is_pure_python(script: ModuleType, tmp_path: Path) -> None:
+    prepare = importlib.import_module("prepare")
+    asked: list[list[str]] = []
+    prepare.prepare(tmp_path, asked.append)
+    assert asked[0][-len(prepare.PURE) :] == list(prepare.PURE) and "--no-deps" in asked[0]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.so").touch()
+    with pytest.raises(RuntimeError, match=r"a/b\.so"):
+        prepare.prepare(tmp_path, asked.append)
 
 
 def test_no_such_program(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,8 +122,8 @@ def cyclic(rank: int, size: int) -> Iterator[tuple[NDArray[np.int8], NDArray[np.
     os.truncate(file, TILE)
     tile = np.frombuffer(mmap.mmap(file, TILE), np.int8)
     tile[:] = np.random.default_rng(rank).integers(-50, 50, TILE)
-    base = libc.mmap(None, whole, mmap.PROT_NONE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-    fixed = 0x10  # MAP_FIXED
+    no_access, fixed = 0, 0x10  # PROT_NONE, MAP_FIXED
+    base = libc.mmap(None, whole, no_access, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
     try:
         for at in range(0, whole, TILE):
             flags = mmap.MAP_SHARED | fixed

@@ -1,0 +1,263 @@
+"""What run.py does: checks, copies, all sizes, and generated against interpreted kernels."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cases
+import estimate
+import numpy as np
+from cases import Case, Settings
+from data import UNWRITTEN, memory, same
+from machines import Gpu, Host, Kernel, Kind, Machine, build_all
+from paths import ROOT
+from results import Cell, Check, Copy, Results
+from sweep import Sweep
+from timing import GRACE, Budget, race, summary, watchdog
+
+from hccc.diagnostics import UserError
+from hccc.ir.plan import Plan
+from hccc.runtime.fault import LaunchError
+from hccc.runtime.measure import perf
+from hccc.runtime.measure.perf import Schedule
+from hccc.runtime.request import Request
+
+RESULTS = Path(__file__).parent / "results"
+DRY = ROOT / "build" / "gpu-dry-run"
+DTYPE, OP = "float32", "sum"
+TIMEOUT_S = 5.0  # of one wait inside a kernel
+BUDGET_S = 480.0
+NO_GPU = 2  # exit status
+FAULTS = 2  # after so many lost launches the device is not worth more time
+
+
+class Bench:
+    """One run: the machine, what to do, and what came out."""
+
+    def __init__(
+        self, machine: Machine, settings: Settings, place: Path, out: Path, words: Sequence[str]
+    ) -> None:
+        self.machine, self.settings, self.place, self.out = machine, settings, place, out
+        self.results = Results(
+            date=datetime.now().astimezone().isoformat(timespec="seconds"),
+            command=shlex.join(["python", "benchmarks/gpu/run.py", *words]),
+            facts=machine.facts(),
+        )
+        self.faults = 0
+
+    def save(self) -> None:
+        """Keeps what there is."""
+        for path in self.results.save(self.out):
+            print(f"wrote {path}")
+
+    def guard(self, what: str, error: UserError) -> None:
+        """Notes what could not be done; a lost launch counts."""
+        self.faults += isinstance(error, LaunchError)
+        text = f"{what}: {error.problem.message}"
+        print(text)
+        self.results.notes.append(text)
+
+    def going_on(self, budget: Budget, what: str) -> bool:
+        """Whether there is time, and a device, for more."""
+        if self.faults >= FAULTS:
+            return False
+        if not budget.allows():
+            self.results.notes.append(f"no time was left for {what}")
+            return False
+        return True
+
+    # Copies
+
+    def copies(self) -> None:
+        """Plain copies of a buffer of every size."""
+        for size in self.settings.sizes:
+            self.machine.copies(size, 2)
+            time = summary(self.machine.copies(size, max(20, self.settings.launches)))
+            bandwidth = 2 * size / time.median * 1e-3
+            self.results.copies.append(Copy(size, time, bandwidth))
+            print(f"copy of {size:,} bytes: {time.median:.1f} µs, {bandwidth:.0f} GB/s")
+
+    # Examples
+
+    def check_examples(self, budget: Budget, only: str) -> None:
+        """Every example's result on the device, against the CPU's bits."""
+        reference = Host()
+        made: list[tuple[str, Plan, Kernel, Kernel]] = []
+        for name, plan in cases.examples(self.machine.capacity, only):
+            if plan is None:
+                note = f"its blocks do not fit into {self.machine.capacity}"
+                self.results.checks.append(Check(name, (), None, note))
+                continue
+            folder = self.place / "examples" / name.replace(" ", "-")
+            kernel = self.machine.kernel(plan, folder / "device", Kind.GENERATED)
+            host = reference.kernel(plan, folder / "host", Kind.GENERATED)
+            made.append((name, plan, kernel, host))
+        request = Request(0, DTYPE, OP)
+        build_all([(k, request) for _, _, *pair in made for k in pair])
+        for name, plan, kernel, host in made:
+            if not self.going_on(budget, f"checking {name}"):
+                break
+            with budget.piece():
+                self._check(name, plan, kernel, host)
+
+    def _check(self, name: str, plan: Plan, kernel: Kernel, host: Kernel) -> None:
+        sizes = self.settings.check_sizes
+        schedule = Schedule(sizes[0], sizes[-1], None, 1, 1, 0, True, plan.modes)
+        binds = [self.machine.bind(kernel, DTYPE, OP)]
+        if not isinstance(self.machine, Host):
+            binds.append(Host().bind(host, DTYPE, OP))
+        try:
+            wrong = sum(
+                perf.measure(plan.collective, DTYPE, OP, size, schedule, *binds).wrong
+                for size in sizes
+            )
+        except UserError as error:
+            self.guard(name, error)
+            self.results.checks.append(Check(name, sizes, None, error.problem.message))
+            return
+        print(f"{name}: {wrong} wrong elements")
+        self.results.checks.append(Check(name, sizes, wrong))
+
+    # Times
+
+    def sweep(self, budget: Budget, only: str) -> None:
+        """All sizes, transports, dtypes and ways to launch."""
+        what = Sweep(self.machine, self.settings, self.results, self.guard, self.going_on)
+        what.run(budget, self.place, only)
+        self.results.save(self.out)
+
+    def time_all(self, budget: Budget, only: str) -> None:
+        """Every plan, smallest size first."""
+        plans, large = cases.timed(self.machine.capacity, self.settings.channels, only)
+        self.results.notes += [f"{name}: its thread blocks do not fit" for name in large]
+        made = [(case, self._kernels(case)) for case in plans]
+        build_all([(k, Request(0, DTYPE, OP)) for _, pair in made for k in pair])
+        for size in self.settings.sizes:
+            for case, pair in made:
+                if self.going_on(budget, f"{case.name}, fuse {case.fuse}, {size:,} bytes"):
+                    self._case(budget, case, pair, size)
+                    self.results.save(self.out)
+
+        for case, pair in made:
+            for kernel, kind in zip(pair, ("generated", "interpreted"), strict=True):
+                if self._timed(case) and (takes := kernel.resources(Request(0, DTYPE, OP))):
+                    self.results.notes.append(f"{case.name}, fuse {case.fuse}, {kind}: {takes}")
+
+    def _timed(self, case: Case) -> bool:
+        """Whether any launch of the case's kernels came back."""
+        return any((c.name, c.fuse) == (case.name, case.fuse) for c in self.results.cells)
+
+    def _kernels(self, case: Case) -> tuple[Kernel, Kernel]:
+        folder = self.place / case.slug
+        return (
+            self.machine.kernel(case.plan, folder / "generated", Kind.GENERATED),
+            self.machine.kernel(case.plan, folder / "interpreted", Kind.INTERPRETED),
+        )
+
+    def _case(self, budget: Budget, case: Case, pair: tuple[Kernel, Kernel], size: int) -> None:
+        """One plan at one size: all micro-batches and windows."""
+        count = perf.count_of(case.plan.collective, size, np.dtype(DTYPE).itemsize)
+        buffers = memory(self.machine, case.plan, count, DTYPE, 2)
+        sizes = cases.micro_batches(case.plan, count, 4, self.settings.micro_batches)
+        # Large micro-batches first: they need the fewest waits.
+        for micro_batch in reversed(sizes):
+            for window in self.settings.windows:
+                what = f"{case.name}, fuse {case.fuse}, {micro_batch:,} bytes, window {window}"
+                if not self.going_on(budget, what):
+                    return
+                request = Request(count, DTYPE, OP, False, micro_batch, window, TIMEOUT_S)
+                try:
+                    with budget.piece():
+                        self._cell(case, pair, buffers, size, request)
+                except UserError as error:
+                    self.guard(what, error)
+
+    def _cell(
+        self,
+        case: Case,
+        pair: tuple[Kernel, Kernel],
+        buffers: list[list[Any]],
+        size: int,
+        request: Request,
+    ) -> None:
+        """Both kernels in one cell of the table."""
+        inputs, *outputs = buffers
+        for buffer in [*outputs[0], *outputs[1]]:
+            buffer.fill(UNWRITTEN)
+        arms = [
+            partial(kernel.burst, inputs, out, request)
+            for kernel, out in zip(pair, outputs, strict=True)
+        ]
+        generated, interpreted = race(arms, self.settings.launches, self.settings.burst)
+        plan = case.plan
+        cell = Cell(
+            name=case.name, fuse=case.fuse,
+            thread_blocks=cases.grid_blocks(plan) // plan.channels, channels=plan.channels,
+            size=size, micro_batch=request.micro_batch, window=request.window,
+            generated=generated, interpreted=interpreted,
+            issued=cases.issued_bytes(plan, request.count, request.itemsize),
+            floor=cases.floor_bytes(plan, request.count, request.itemsize),
+            same=same(self.machine, DTYPE, *outputs),
+        )  # fmt: skip
+        self.results.cells.append(cell)
+        print(
+            f"{case.name}, fuse {case.fuse}, {size:,} bytes, micro-batch {request.micro_batch:,}, "
+            f"window {request.window or 'all'}: generated {generated.median:.1f} µs, interpreted "
+            f"{interpreted.median:.1f} µs{'' if cell.same else ', RESULTS DIFFER'}"
+        )
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer sizes, micro-batches, launches")
+    parser.add_argument(
+        "--out", type=Path, help=f"default $OUT, {RESULTS}, or {DRY} with --device cpu"
+    )
+    parser.add_argument("--budget", type=float, default=BUDGET_S, help="seconds; default 480")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to try it")
+    parser.add_argument("--dry-run", action="store_true", help="only say how long it would take")
+    parser.add_argument("--only", default="", help="programs whose name contains this")
+    args = parser.parse_args(words)
+    collected = Path(os.environ["OUT"]) if os.environ.get("OUT") else RESULTS
+    args.out = args.out or (collected if args.device == "cuda" else DRY)
+    if not any(args.only in name for name in cases.names()):
+        parser.error(f"--only {args.only}: no program has that in its name")
+    return args
+
+
+def _machine(device: str) -> Machine:
+    return Gpu() if device == "cuda" else Host()
+
+
+def main(words: Sequence[str]) -> int:
+    """Returns 1 when a result was wrong or a launch was lost, 2 where there is no GPU."""
+    args = _arguments(words)
+    if args.dry_run:
+        return estimate.say(cases.GPU_QUICK if args.quick else cases.GPU, args.only, args.budget)
+    budget = Budget(args.budget)
+    try:
+        machine = _machine(args.device)
+    except UserError as error:
+        print(f"benchmarks/gpu: {error.problem.message}", file=sys.stderr)
+        return NO_GPU
+    gpu, cpu = (cases.GPU_QUICK, cases.CPU_QUICK) if args.quick else (cases.GPU, cases.CPU)
+    with tempfile.TemporaryDirectory(prefix="hccc-bench-") as place:
+        bench = Bench(machine, gpu if args.device == "cuda" else cpu, Path(place), args.out, words)
+        guard = watchdog(args.budget + GRACE, bench.save)
+        bench.copies()
+        bench.check_examples(budget, args.only)
+        bench.sweep(budget, args.only)
+        bench.time_all(budget, args.only)
+        bench.results.facts |= machine.facts()  # clocks just after work, not idle
+        guard.cancel()
+        bench.save()
+    return 1 if bench.results.failures or bench.faults else 0

@@ -1,0 +1,45 @@
+"""Data that is timed: inputs whose sums are rounded, and whether results are equal in every bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from cases import DTYPES
+from machines import Machine
+
+from hccc.ir.plan import Plan
+
+UNWRITTEN = -1.0  # no sum of the inputs is negative
+
+
+def of_dtype(dtype: str, values: Any) -> Any:
+    """float32 values as an array of `dtype`, which for bfloat16 is one of its bits, cut off."""
+    return values if dtype == "float32" else (values.view(np.uint32) >> 16).astype(np.uint16)
+
+
+def memory(machine: Machine, plan: Plan, count: int, dtype: str, sets: int) -> list[list[Any]]:
+    """Inputs of all ranks, whose sums are rounded, and so many sets of outputs, unwritten."""
+    xp, c = machine.numpy, plan.collective
+    inputs: list[Any] = []
+    outputs: list[list[Any]] = [[] for _ in range(sets)]
+    for rank in range(c.n_ranks):
+        values = xp.arange(c.input_blocks(rank) * count, dtype="float32")
+        values += 1 + rank
+        xp.sqrt(values, out=values)
+        inputs.append(of_dtype(dtype, values))
+        for made in outputs:
+            blank = xp.zeros(c.output_blocks(rank) * count, "float32")
+            blank.fill(UNWRITTEN)
+            made.append(of_dtype(dtype, blank))
+    return [inputs, *outputs]
+
+
+def same(machine: Machine, dtype: str, one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether two sets of outputs are equal in every bit, and were written at all."""
+    bits = np.dtype(f"u{DTYPES[dtype]}")
+    unwritten = np.array([UNWRITTEN], np.float32).view(np.uint32)[0] >> (32 - 8 * bits.itemsize)
+    pairs = [(a.view(bits), b.view(bits)) for a, b in zip(one, other, strict=True)]
+    equal = machine.numpy.array_equal
+    return all(bool(equal(a, b)) and not bool((a == int(unwritten)).any()) for a, b in pairs)

@@ -1,0 +1,18 @@
+"""Where the benchmark finds hccc and what it needs, without installation and network."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CARRIED = Path(__file__).with_name("carried")  # filled by prepare.py; ignored by git
+
+
+def find_packages() -> None:
+    """Lets `import` find hccc in this checkout, and carried packages where the machine has none."""
+    if find_spec("hccc") is None:
+        sys.path.insert(0, str(ROOT / "src"))
+    if CARRIED.is_dir() and str(CARRIED) not in sys.path:
+        sys.path.append(str(CARRIED))

@@ -1,0 +1,104 @@
+"""All sizes: some programs with every transport and dtype, launched in every way there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import cases
+from cases import Case, Settings
+from data import memory, same
+from machines import Kernel, Kind, Machine, build_all
+from results import Library, Point, Results
+from timing import Budget, race, summary
+
+from hccc.diagnostics import UserError
+from hccc.runtime.measure import perf
+from hccc.runtime.request import Request
+
+OP = "sum"
+Kernels = dict[Kind, Kernel]
+
+
+class Sweep:
+    """What is measured at all sizes. guard: told of what could not be done; going_on: whether to
+    begin another piece of work."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        settings: Settings,
+        results: Results,
+        guard: Callable[[str, UserError], None],
+        going_on: Callable[[Budget, str], bool],
+    ) -> None:
+        self.machine, self.settings, self.results = machine, settings, results
+        self.guard, self.going_on = guard, going_on
+
+    def run(self, budget: Budget, place: Path, only: str) -> None:
+        """Everything, plan by plan."""
+        found = cases.swept(self.machine.capacity, self.settings.channels, only)
+        made = [
+            (case, dtype, self._kernels(case, dtype, place))
+            for case in found
+            for dtype in cases.DTYPES
+        ]
+        build_all([(k, Request(0, dtype, OP)) for _, dtype, arms in made for k in arms.values()])
+        while made:
+            case, dtype, kernels = made.pop(0)  # and its memory is free after its turn
+            for size in self.settings.swept:
+                what = f"{case.name}, {case.transport}, {dtype}, {size:,} bytes"
+                if not self.going_on(budget, what):
+                    return
+                try:
+                    with budget.piece():
+                        self._point(case, dtype, kernels, size)
+                except UserError as error:
+                    self.guard(what, error)
+        self.libraries(budget)
+
+    def _kernels(self, case: Case, dtype: str, place: Path) -> Kernels:
+        folder = place / "sweep" / f"{case.slug}-{dtype}"
+        kinds = self.machine.kinds
+        return {kind: self.machine.kernel(case.plan, folder / kind.name, kind) for kind in kinds}
+
+    def _point(self, case: Case, dtype: str, kernels: Kernels, size: int) -> None:
+        """One plan at one size, all ways to launch it in turns."""
+        plan = case.plan
+        count = perf.count_of(plan.collective, size, cases.DTYPES[dtype])
+        if not count:
+            return
+        inputs, *outputs = memory(self.machine, plan, count, dtype, len(kernels))
+        request = Request(count, dtype, OP, timeout=5.0)
+        pairs = list(zip(kernels.values(), outputs, strict=True))
+        arms = [partial(kernel.burst, inputs, out, request) for kernel, out in pairs]
+        samples = race(arms, self.settings.launches, self.settings.burst)
+        times = {kind.value: sample for kind, sample in zip(kernels, samples, strict=True)}
+        launched = kernels.get(Kind.LAUNCHER)
+        point = Point(
+            name=case.name, transport=case.transport, dtype=dtype,
+            thread_blocks=cases.grid_blocks(plan) // plan.channels, channels=plan.channels,
+            size=size, times=times,
+            host_us=getattr(launched, "host_us", 0.0) if launched else 0.0,
+            same=all(same(self.machine, dtype, out, outputs[0]) for out in outputs),
+        )  # fmt: skip
+        self.results.points.append(point)
+        said = ", ".join(f"{kind} {sample.median:.1f} µs" for kind, sample in times.items())
+        differ = "" if point.same else ", RESULTS DIFFER"
+        print(f"{case.name}, {case.transport}, {dtype}, {size:,} bytes: {said}{differ}")
+
+    def libraries(self, budget: Budget) -> None:
+        """NCCL at the same sizes, where it is found."""
+        made = self.machine.library()
+        if made is None:
+            self.results.notes.append("NCCL was not found")
+            return
+        for dtype in cases.DTYPES:
+            for size in self.settings.swept:
+                if not self.going_on(budget, f"{made.name}, {dtype}, {size:,} bytes"):
+                    return
+                with budget.piece():
+                    made.burst(size, dtype, 2)
+                    taken = made.burst(size, dtype, self.settings.launches)
+                    self.results.libraries.append(Library(made.name, dtype, size, summary(taken)))
