@@ -104,6 +104,11 @@ def build_directory(directory: Path) -> Path:
             return kept
     except OSError:
         pass
+    return _temporary(directory)
+
+
+def _temporary(directory: Path) -> Path:
+    """A directory of this user's own for what belongs to `directory`. Raises UserError E413."""
     name = f"hccc-{os.getuid()}-{hashlib.sha256(str(directory).encode()).hexdigest()[:16]}"
     fallback = Path(tempfile.gettempdir()) / name
     fallback.mkdir(mode=0o700, exist_ok=True)
@@ -156,7 +161,8 @@ def build_library(
 
 
 def build_plain(source: Path, flags: Sequence[str] = ()) -> Path:
-    """The shared library of a source that has no variants; it includes what lies beside it.
+    """The shared library of a source of hccc's own, which has no variants; it includes what lies
+    beside it. Kept in a temporary directory: a package is no place for it.
 
     Raises UserError E412 to E414.
     """
@@ -166,16 +172,19 @@ def build_plain(source: Path, flags: Sequence[str] = ()) -> Path:
     words = [source.name, compiler, compiler_version(compiler), processor(compiler), *options]
     name = stem_of(source, digest_of([source.parent], words))
     command = [compiler, *options, f"-I{source.parent}", str(source)]
-    return kept(source, name, ".so", command)
+    return kept(source, name, ".so", command, _temporary(source.parent))
 
 
-def kept(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
-    """What `command` (without `-o`) makes of `source`, unless it is there already.
+def kept(
+    source: Path, name: str, suffix: str, command: Sequence[str], place: Path | None = None
+) -> Path:
+    """What `command` (without `-o`) makes of `source`, unless it is there already. place: the
+    directory, by default `build_directory` of the source's.
 
     The file is `name`-HASH`suffix`, where HASH is that of its content: whatever else has such a
     name is damaged, and goes. Raises UserError E414.
     """
-    place = build_directory(source.parent)
+    place = place or build_directory(source.parent)
     for path in place.glob(f"{name}-*{suffix}"):
         with suppress(OSError):
             if path.name == name_of(name, suffix, path.read_bytes()):

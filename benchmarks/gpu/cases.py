@@ -26,8 +26,8 @@ FUSED = ("none", "auto")
 TRANSPORTS = {
     "direct": Options(transport=Transport.DIRECT),
     "staged": Options(transport=Transport.STAGED),
-    "mixed slots": Options(network="slots"),
-    "mixed put": Options(network="put"),
+    "mixed slots": Options(network_lowering="slots"),
+    "mixed put": Options(network_lowering="put"),
 }
 SWEPT = ("ring_allreduce", "hm_allreduce 2x4")
 DTYPES = {"float32": 4, "bfloat16": 2}
