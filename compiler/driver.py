@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hccc import __version__
 from hccc.analysis.redundant import redundant
-from hccc.candidates import Candidate, evaluate, pick
+from hccc.candidates import Candidate, Evaluated, evaluate, pick
 from hccc.diagnostics import InternalError, Problem, Source, UserError, fail
 from hccc.emit.compare import Sources
 from hccc.interruptible import interruptible
@@ -31,6 +32,7 @@ from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
 from hccc.ir.provenance import Cluster, Provenance
 from hccc.ir.topology import Topology
+from hccc.ir.transport import Transport
 from hccc.lang.cluster import printer
 from hccc.lang.transfer import load as transfer
 from hccc.options import Options
@@ -41,6 +43,7 @@ from hccc.passes.fuse import fuse
 from hccc.passes.hpds import hpds
 from hccc.passes.limit_window import limit_window
 from hccc.passes.list_schedule import list_schedule
+from hccc.passes.lower import chosen as chosen_transport
 from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.round_robin import round_robin
@@ -52,7 +55,9 @@ from hccc.validate.validated import Unvalidated, Validated
 
 SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
 TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
+NETWORK_TRIED = ("put", "slots")  # of a mixed plan, likewise
 MOST_TRIED = 1 << 15  # transfers
+MOST_MIXED_TRIED = 1 << 13  # transfers, of which a mixed plan is tried four ways
 _INVARIANTS = "`hccc.ir.program` says what holds of one"
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")  # of every compilation
 OnPhase = Callable[[str], None]
@@ -227,34 +232,77 @@ def _compile(
 
 
 def _scheduled(tasks: Dag, settings: Settings, hook: _Hook) -> tuple[str, dict[str, Ir]]:
-    """What every pass from `schedule` on returned, by the scheduler that is fastest."""
+    """What every pass from `schedule` on returned, with the choices that are fastest.
 
-    def candidate(name: str) -> Candidate[dict[str, Ir]]:
-        chosen = replace(settings, options=replace(settings.options, scheduler=name))
-        return Candidate(
-            name, lambda: hook.run_all(PASSES[_SCHEDULE:], tasks, chosen), required=True
-        )
+    One choice after the other, each with the best of those before it.
+    """
+    axes = _axes(settings, tasks)
+    options = replace(settings.options, **{name: values[0] for name, values in axes})
+    if all(len(values) == 1 for _, values in axes):
+        return options.scheduler, _lowered(tasks, settings, options, hook).irs
+    from hccc.sim.choice import CLOSE
 
-    names = _schedulers(settings, tasks)
-    if len(names) == 1:
-        return names[0], candidate(names[0]).make()
-    from hccc.sim.choice import CLOSE, score  # the simulator takes its time to load
+    (best,) = _scored(tasks, settings, [options], hook)
+    for name, values in axes:
+        others = [replace(best.candidate.options, **{name: value}) for value in values[1:]]
+        best = pick([best, *_scored(tasks, settings, others, hook)], CLOSE)
+    return best.candidate.options.scheduler, best.candidate.irs
 
-    def scored(irs: dict[str, Ir]) -> float:
-        plan = irs["limit_window"]
+
+@dataclass(frozen=True, slots=True)
+class _Lowered:
+    """What every pass from `schedule` on returned with these options; its Plan."""
+
+    options: Options
+    irs: dict[str, Ir]
+
+    @property
+    def plan(self) -> Plan:
+        plan = self.irs["limit_window"]
         assert isinstance(plan, Plan)
+        return plan
+
+
+def _lowered(tasks: Dag, settings: Settings, options: Options, hook: _Hook) -> _Lowered:
+    chosen = replace(settings, options=options)
+    return _Lowered(options, hook.run_all(PASSES[_SCHEDULE:], tasks, chosen))
+
+
+def _scored(
+    tasks: Dag, settings: Settings, choices: Sequence[Options], hook: _Hook
+) -> list[Evaluated[_Lowered, float]]:
+    """The choices, each simulated."""
+    from hccc.sim.choice import score  # the simulator takes its time to load
+
+    def scored(made: _Lowered) -> float:
         with hook.phase("Tuning"):
-            return score(plan, tasks.topology)
+            return score(made.plan, tasks.topology)
 
-    best = pick(evaluate(map(candidate, names), scored)[0], CLOSE)
-    return best.name, best.candidate
+    candidates = [
+        Candidate(o.scheduler, partial(_lowered, tasks, settings, o, hook), required=True)
+        for o in choices
+    ]
+    return evaluate(candidates, scored)[0]
 
 
-def _schedulers(settings: Settings, tasks: Dag) -> Sequence[str]:
-    """Which schedulers to try; without a cluster there is nothing to tell them apart by."""
-    if settings.options.scheduler != "auto":
-        return (settings.options.scheduler,)
-    return TRIED if settings.topology is not None and len(tasks) <= MOST_TRIED else TRIED[:1]
+def _axes(settings: Settings, tasks: Dag) -> list[tuple[str, Sequence[Any]]]:
+    """What to try of each option that is left open, the default first.
+
+    Without a cluster, and where it would take long, there is nothing to tell them apart by. The
+    estimate that `lower` and `fuse` choose by else does not know that proxies work on their own.
+    """
+    options, topology = settings.options, settings.topology
+    schedulers: Sequence[str] = (options.scheduler,)
+    if options.scheduler == "auto":
+        tried = topology is not None and len(tasks) <= MOST_TRIED
+        schedulers = TRIED if tried else TRIED[:1]
+    ways: Sequence[str] = (options.network_lowering,)
+    levels: Sequence[str] = (options.fuse,)
+    mixed = chosen_transport(tasks, options.transport) is Transport.MIXED
+    if topology is not None and mixed and len(tasks) <= MOST_MIXED_TRIED:
+        ways = NETWORK_TRIED if ways == ("auto",) else ways
+        levels = ("auto", "none") if levels == ("auto",) else levels
+    return [("network_lowering", ways), ("scheduler", schedulers), ("fuse", levels)]
 
 
 def _tuned(plan: Plan, topology: Topology, hook: _Hook) -> Plan:
