@@ -90,7 +90,7 @@ class Bench:
 
     def check_examples(self, budget: Budget, only: str) -> None:
         """Every example's result on the device, against the CPU's bits."""
-        reference = Host()
+        reference: Machine = Host()
         made: list[tuple[str, Plan, Kernel, Kernel]] = []
         for name, plan in cases.examples(self.machine.capacity, only):
             if plan is None:

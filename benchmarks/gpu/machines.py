@@ -247,7 +247,7 @@ class Host:
         self.title = "CPU"
         self.capacity = 128
         self.numpy: Any = np
-        self.kinds = (Kind.GENERATED, Kind.INTERPRETED)
+        self.kinds: tuple[Kind, ...] = (Kind.GENERATED, Kind.INTERPRETED)
 
     def facts(self) -> dict[str, str]:
         """Cores and name."""

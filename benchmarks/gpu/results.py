@@ -97,7 +97,7 @@ class Results:
     @property
     def failures(self) -> int:
         """Checks and cells with wrong results."""
-        differ = sum(not c.same for c in [*self.cells, *self.points])
+        differ = sum(not c.same for c in self.cells) + sum(not p.same for p in self.points)
         return sum(bool(c.wrong) for c in self.checks) + differ
 
     def save(self, folder: Path) -> list[Path]:

@@ -26,11 +26,17 @@ from hccc.runtime.request import Request
 
 OPTIONS = {
     "ring": ("ring_allreduce", Options(fuse="none", channels=2)),
-    "mesh": ("hm_allreduce 2x4", Options(fuse="full", channels=2)),
+    "mesh": (
+        "hm_allreduce 2x4",
+        Options(fuse="full", channels=2, transport=Transport.DIRECT),
+    ),
     "staged": ("ring_allreduce", Options(transport=Transport.STAGED, channels=2)),
+    "slots": ("hm_allreduce 2x4", Options(network="slots", channels=2)),
+    "put": ("hm_allreduce 2x4", Options(network="put", channels=2)),
 }
 NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
 SPILLS_OUT_OF_LINE = 128  # bytes, as for generated kernels
+SPILLS_MIXED = 256  # waits also find their way over the network
 
 named = pytest.mark.parametrize("name", OPTIONS)
 
@@ -100,12 +106,15 @@ def compiled(command: list[str], where: Path) -> str:
 @named
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_nvcc_compiles_it(plan: Plan, interpreter: ModuleType, arch: str, tmp_path: Path) -> None:
+def test_nvcc_compiles_it(
+    name: str, plan: Plan, interpreter: ModuleType, arch: str, tmp_path: Path
+) -> None:
     interpreter.write(tmp_path, interpreter.files(plan, [CUDA]))
     flags = ["-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v", "-o", "k.cubin"]
     said = compiled([str(NVCC), *flags, f"{plan.name}.cu"], tmp_path)
     spills = [int(n) for n in re.findall(r"(\d+) bytes spill (?:stores|loads)", said)]
-    assert spills and max(spills) <= SPILLS_OUT_OF_LINE, said
+    most = SPILLS_MIXED if name in ("slots", "put") else SPILLS_OUT_OF_LINE
+    assert spills and max(spills) <= most, said
 
 
 @named

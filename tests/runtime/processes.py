@@ -102,7 +102,7 @@ class Processes:
             file.truncate(PAGE + self.shape.ranks * self._rank)
         with self.path.open("r+b") as file:
             self.memory = np.frombuffer(mmap.mmap(file.fileno(), 0), np.uint8)
-        self.fault = FaultRecord.from_buffer(self.memory[:PAGE])
+        self.fault = FaultRecord.from_address(self.memory.ctypes.data)
 
     def reset(self) -> None:
         """Forgets a fault, when no process runs."""

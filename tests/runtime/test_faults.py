@@ -50,7 +50,7 @@ def test_a_fault_stays_until_it_is_reset() -> None:
         stuck.launch(buffers[:2], buffers[2:], replace(request, timeout=60))
     assert time.perf_counter() - started < 0.1
     assert again.value.fault == first.value.fault
-    for old, new in zip(counters + before, stuck.flags + buffers, strict=True):
+    for old, new in zip([*counters, *before], [*stuck.flags, *buffers], strict=True):
         np.testing.assert_array_equal(old, new)
     stuck.reset()
     with pytest.raises(LaunchError):
