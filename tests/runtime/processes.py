@@ -82,6 +82,7 @@ class Process:
 
     code: int
     places: str
+    complaint: str
     launches: list[Outcome] = field(default_factory=list)
 
 
@@ -89,11 +90,17 @@ class Processes:
     """A plan's kernel as a program, and the memory of all ranks, which lives from run to run."""
 
     def __init__(
-        self, plan: Plan, place: Path, *, dtype: str = "int32", window: int = 1 << 20
+        self,
+        plan: Plan,
+        place: Path,
+        *,
+        dtype: str = "int32",
+        window: int = 1 << 20,
+        flags: Sequence[str] = (),
     ) -> None:
         self.plan, self.dtype, self.window_bytes = plan, dtype, window
         self.shape: Shape = shape_of(plan)
-        self.program = _built(plan, place, dtype)
+        self.program = _built(plan, place, dtype, flags)
         self.flag_bytes = round_up(self.shape.flag_bytes, PAGE)
         self.scratch_bytes = round_up(self.shape.scratch_bytes(window // 4, 4, 4096), PAGE)
         self._rank = self.flag_bytes + self.scratch_bytes + WINDOWS * window
@@ -187,7 +194,8 @@ def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list
             said, complaint = process.communicate(timeout=max(0.1, until - time.monotonic()))
             assert process.returncode <= 0, (process.returncode, complaint)
             places, *lines = said.splitlines() or [""]
-            found.append(Process(process.returncode, places, [Outcome.of(x) for x in lines]))
+            outcomes = [Outcome.of(line) for line in lines]
+            found.append(Process(process.returncode, places, complaint, outcomes))
     finally:
         for process in running:
             process.kill()
@@ -195,8 +203,8 @@ def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list
     return found
 
 
-def _built(plan: Plan, place: Path, dtype: str) -> Path:
-    """process.c with the kernel of a plan."""
+def _built(plan: Plan, place: Path, dtype: str, more: Sequence[str]) -> Path:
+    """process.c with the kernel of a plan, compiled and linked with `more` flags."""
     directory.write(place / "kernels", directory.files(plan, [CPU], plan_json.dumps(plan)))
     name = plan.name
     defines = {
@@ -204,14 +212,14 @@ def _built(plan: Plan, place: Path, dtype: str) -> Path:
         "ENTRY": f"{name}_cpu_{dtype}_sum", "INPUT_BLOCKS": f"{name}_input_blocks",
         "OUTPUT_BLOCKS": f"{name}_output_blocks", "ELEMENT": DTYPES[dtype].itemsize,
     }  # fmt: skip
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-c"]
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-c", *more]
     cxx = ["g++", "-std=c++17", *flags, f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=sum"]
     named = [f"-D{key}={value}" for key, value in defines.items()]
     c = ["gcc", "-std=gnu99", *flags, *named, str(PROGRAMS / "process.c")]
     for command in (
         [*cxx, f"{name}_cpu.cpp"],
         c,
-        ["gcc", "-pthread", "-o", "process", f"{name}_cpu.o", "process.o"],
+        ["gcc", "-pthread", "-o", "process", f"{name}_cpu.o", "process.o", *more],
     ):
         done = subprocess.run(command, cwd=place / "kernels", capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hccc import driver
 from hccc.emit import directory
 from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
+from hccc.options import Options
 from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Params, Rank, all_memory
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.fault import WaitKind
@@ -64,13 +66,16 @@ def built(plan: Plan, place: Path, *options: str) -> ctypes.CDLL:
 class World:
     """Memory of all ranks, and the library."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        shape = shape_of(PLAN)
+    def __init__(self, library: ctypes.CDLL, plan: Plan = PLAN) -> None:
+        self.name, shape = plan.name, shape_of(plan)
         self.library, self.fault, self.window = library, FaultRecord(), all_memory()
         self.record = Record.in_dll(library, "fake_record")
         self.flags = [aligned_zeros(shape.flag_bytes) for _ in range(4)]
         window = ctypes.addressof(self.window)
-        self.ranks = (Rank * 4)(*[Rank(f.ctypes.data, None, window, 1, 0) for f in self.flags])
+        self.scratch = aligned_zeros(4 * shape.scratch_bytes(COUNT, 4))
+        addresses = [f.ctypes.data for f in self.flags]
+        scratch = self.scratch.ctypes.data  # of one rank, or of none
+        self.ranks = (Rank * 4)(*[Rank(f, scratch, window, 1, 0) for f in addresses])
         self.inputs = [np.arange(COUNT, dtype=np.int32) * (r + 1) for r in range(4)]
         self.outputs = [np.full(COUNT, -1, np.int32) for _ in range(4)]
         memory = zip(self.inputs, self.outputs, strict=True)
@@ -83,7 +88,7 @@ class World:
         call = Call.of(count=COUNT, timeout_s=20, first_rank=first, n_local=n, local=local)
         for name, value in fields.items():
             setattr(comm if hasattr(comm, name) and name != "size" else call, name, value)
-        entry = self.library[f"{PLAN.name}_cuda_int32_sum"]
+        entry = self.library[f"{self.name}_cuda_int32_sum"]
         return int(entry(ctypes.byref(comm), ctypes.byref(call), ctypes.c_void_p(STREAM)))
 
     def right(self, ranks: Sequence[int] = range(4)) -> bool:
@@ -194,6 +199,18 @@ def test_after_a_fault_a_launch_does_nothing(world: World) -> None:
     assert world.launch() == OK
     assert all((output == -1).all() for output in world.outputs)
     assert all(np.array_equal(a, b) for a, b in zip(before, world.flags, strict=True))
+
+
+def test_a_network_without_a_door_is_a_fault(tmp_path: Path) -> None:
+    """Tables are in the device's memory, where only the kernel looks."""
+    program = plans.hierarchical_mesh(2, 2)
+    plan = driver.compile_program(program, Options(network="put")).plan
+    world = World(built(plan, tmp_path), plan)
+    for far in (2, 3):
+        world.ranks[far].flags = None
+    assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
+    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.NO_DOOR)
+    assert world.fault.flag in (2, 3)
 
 
 def test_fences_reach_as_far_as_the_ranks_are(tmp_path: Path) -> None:

@@ -97,6 +97,17 @@ def test_a_mixed_plan_where_all_memory_is_shared(network: str, tmp_path: Path) -
     assert_right(world, world.run([(0, 2), (2, 2)], SEVERAL), SEVERAL)
 
 
+@pytest.mark.parametrize("network", ["slots", "put"])
+def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Path) -> None:
+    """Windows, offsets in them, slots and counters are counted in long longs."""
+    kinds = "signed-integer-overflow,shift,bounds,integer-divide-by-zero,pointer-overflow"
+    world = Processes(mixed(network), tmp_path, flags=(f"-fsanitize={kinds}",))
+    world.fill(SEVERAL)
+    done = world.run([(0, 2), (2, 2)], SEVERAL, "domain=2")
+    assert_right(world, done, SEVERAL)
+    assert not any(process.complaint for process in done)
+
+
 def test_a_network_without_a_door(tmp_path: Path) -> None:
     world = Processes(mixed("slots"), tmp_path)
     (process,) = world.run([(0, 2)], [Launch(10)], "domain=2", "doors=0")
