@@ -94,6 +94,8 @@ HCCC_FN void hccc_hand_over_all(const hccc_block& b, const hccc_primitive<mode, 
   if (hccc_thread() != 0) return;
 #if HCCC_QUEUES > 0
   hccc_hand_over_queues(b, p, m, n);
+#else
+  (void)n;
 #endif
   HCCC_UNROLL(1)
   for (int i = 0; i < N; ++i) {
