@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -11,8 +10,8 @@ CARRIED = Path(__file__).with_name("carried")  # filled by prepare.py; ignored b
 
 
 def find_packages() -> None:
-    """Lets `import` find hccc in this checkout, and carried packages where the machine has none."""
-    if find_spec("hccc") is None:
+    """Lets `import` find this checkout's hccc, and carried packages where the machine has none."""
+    if "hccc" not in sys.modules:
         sys.path.insert(0, str(ROOT / "src"))
     if CARRIED.is_dir() and str(CARRIED) not in sys.path:
         sys.path.append(str(CARRIED))
