@@ -24,7 +24,7 @@ def simulated(
     head = f"nRanks={nodes * gpus}, OpType='{op}', GPUPerNode={gpus}, NICPerNode=1, nChunks=1"
     head += f", Root={root}" if op == "Reduce" else ""
     text = f"ResCCLAlgo({head}):\n    {transfers}\n"
-    plan = compile_text(Source("x", text), Options(network=network, slots=slots)).plan
+    plan = compile_text(Source("x", text), Options(network_lowering=network, slots=slots)).plan
     t = uniform(nodes * gpus, gpus, 1, link=LINK, nic=NIC, device=Device(block=20.0))
     size = batches * MIB * plan.collective.chunks_per_block * plan.collective.most_blocks()
     return simulate(prepare(plan, t), Request(size, MIB, in_place=True))
@@ -49,7 +49,7 @@ def test_a_put_takes_nothing_of_its_thread_block(batches: int) -> None:
 @pytest.mark.parametrize("batches", [1, 4])
 def test_a_message_is_copied_at_both_ends_and_its_credit_comes_back(batches: int) -> None:
     """With one slot nothing overlaps: two copies, the bytes, and the way there and back."""
-    run = simulated(SEND, batches, network_lowering="slots", slots=1)
+    run = simulated(SEND, batches, network="slots", slots=1)
     assert sorted(run.machine.transfers.kind.tolist()) == [Kind.MESSAGE, Kind.CREDIT]
     each = 2 * IN_BLOCK + ON_NIC + NIC.alpha
     assert run.time == pytest.approx(batches * each + (batches - 1) * NIC.alpha)
@@ -60,7 +60,7 @@ def test_a_message_is_copied_at_both_ends_and_its_credit_comes_back(batches: int
 
 
 def test_enough_slots_keep_the_nic_busy() -> None:
-    run = simulated(SEND, 50, network_lowering="slots", slots=8)
+    run = simulated(SEND, 50, network="slots", slots=8)
     assert run.time == pytest.approx(50 * ON_NIC + 2 * IN_BLOCK + NIC.alpha, rel=0.01)
 
 
