@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -12,6 +13,7 @@ from hccc.cli import report
 from hccc.cli.options import (
     CALLS,
     PROTOCOLS,
+    Chosen,
     algorithm_argument,
     chosen,
     compile_options,
@@ -21,11 +23,14 @@ from hccc.cli.options import (
 )
 from hccc.cli.types import File, Words
 from hccc.diagnostics import fail
+from hccc.ir.transport import Transport
 from hccc.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.interop.export_msccl import XmlOptions
+
+STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport staged"
 
 
 @click.command(name="compile", short_help="Compile ALGO into a directory of kernels.")
@@ -91,7 +96,8 @@ def compile_command(
         raise fail("E415", "-o -: kernels are a directory, which stdout is not", help="-o DIR")
     _check_unused(emit)
     _check_places(algorithm, output, emit, page, options["cluster"])
-    how = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
+    asked = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
+    how = _for_msccl(asked) if emit == "msccl-xml" else asked
     with report.progress() as on_phase:
         compiled = load(algorithm, how, how.load_cluster(), on_phase)
         from hccc import api
@@ -102,6 +108,8 @@ def compile_command(
             written = api.write(compiled, output, target, validate=validate, on_phase=on_phase)
         if page is not None:
             api.draw(compiled, page, on_phase=on_phase)
+    if how is not asked and compiled.program is not None:
+        click.echo(f"note: {STEPS_ARE_STAGED}", err=True)
     if emit:
         _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
     elif as_json:
@@ -114,6 +122,16 @@ def compile_command(
         report.summary(compiled, str(output), written)
     if time_phases:
         report.phases({**compiled.seconds, **written.seconds})
+
+
+def _for_msccl(how: Chosen) -> Chosen:
+    """As MSCCL's steps can say it, where the transport is left to hccc."""
+    if how.options.transport is not Transport.AUTO:
+        return how
+    options = replace(how.options, transport=Transport.STAGED)
+    if "allocator" not in how.given:
+        options = replace(options, allocator="connection")
+    return replace(how, options=options)
 
 
 def _check_unused(emit: str | None) -> None:

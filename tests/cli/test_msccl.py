@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from hccc.cli.main import cli
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+DIRECT = ["--transport", "direct"]
 STAGED = ["--transport", "staged", "--allocator", "connection"]
 
 
@@ -87,9 +88,30 @@ def test_a_size_window_comes_from_the_fifos(tmp_path: Path) -> None:
 
 def test_direct_plans_are_told_what_to_do() -> None:
     done = CliRunner().invoke(
-        cli, ["compile", str(EXAMPLES / "ring_allreduce.rccl"), "--emit=msccl-xml"]
+        cli,
+        ["compile", str(EXAMPLES / "ring_allreduce.rccl"), "--emit=msccl-xml", *DIRECT],
     )
     assert "--transport staged" in str(getattr(done.exception, "problem", done.output))
+
+
+@pytest.mark.parametrize("more", [[], ["--cluster", "resccl-topo1"]])
+def test_programs_are_staged_for_xml_unless_told_otherwise(more: list[str]) -> None:
+    """Of one memory domain or several: one line says so, and the XML is that of a staged plan."""
+    ring = str(EXAMPLES / "ring_allreduce.rccl")
+    left_open = CliRunner().invoke(cli, ["compile", ring, "--emit=msccl-xml", *more])
+    assert left_open.exit_code == 0, left_open.output
+    assert left_open.stderr.count("note: ") == 1 and "--transport staged" in left_open.stderr
+    told = CliRunner().invoke(cli, ["compile", ring, "--emit=msccl-xml", *STAGED, *more])
+    assert told.stdout == left_open.stdout and not told.stderr
+
+
+def test_mixed_plans_are_told_what_to_do(tmp_path: Path) -> None:
+    ring, plan = str(EXAMPLES / "ring_allreduce.rccl"), tmp_path / "plan.json"
+    plan.write_text(hccc("compile", ring, "--emit=plan", "--cluster", "resccl-topo1"))
+    for emit, help in (("msccl-xml", "--transport staged"), ("mscclpp-json", "memory domain")):
+        done = CliRunner().invoke(cli, ["compile", str(plan), f"--emit={emit}"])
+        assert done.exit_code != 0
+        assert help in str(getattr(done.exception, "problem", done.output))
 
 
 def test_only_xml_can_be_rescheduled() -> None:

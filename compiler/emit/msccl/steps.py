@@ -65,7 +65,9 @@ def steps(plan: Plan, in_place: bool | None) -> list[list[Block]]:
         E525: a primitive that no step performs.
     """
     if plan.transport is not Transport.STAGED:
-        raise fail("E520", "MSCCL's steps send and receive; this plan puts", help=STAGED_HELP)
+        here = " within a memory domain" if plan.transport is Transport.MIXED else ""
+        message = f"MSCCL's steps send and receive; this plan puts{here}"
+        raise fail("E520", message, help=STAGED_HELP)
     return _Writer(plan, in_place).ranks()
 
 

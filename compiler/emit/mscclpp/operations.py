@@ -19,6 +19,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, Transport
 
 DIRECT_HELP = "compile with --transport direct --allocator connection"
+ONE_DOMAIN = "compile for one memory domain, as a cluster's `memory` says which ranks are in"
 PEERS_PER_OP = 8  # MAX_CHANNEL_PER_OPERATION
 Location = tuple[int, str, int]  # (rank, buffer letter, slot)
 Pair = tuple[int, int]  # blocks, numbered over all ranks
@@ -65,6 +66,9 @@ def operations(plan: Plan, in_place: bool) -> list[Block]:
     Raises:
         UserError E530: not a direct plan; E531: a primitive that no operation performs.
     """
+    if plan.transport is Transport.MIXED:
+        message = "MSCCL++'s memory channels reach one memory domain; this plan leaves it"
+        raise fail("E530", message, help=ONE_DOMAIN)
     if plan.transport is not Transport.DIRECT:
         raise fail("E530", "MSCCL++ puts and gets; this plan sends and receives", help=DIRECT_HELP)
     return _Writer(plan, in_place).blocks()
