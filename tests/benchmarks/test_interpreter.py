@@ -31,8 +31,8 @@ OPTIONS = {
         Options(fuse="full", channels=2, transport=Transport.DIRECT),
     ),
     "staged": ("ring_allreduce", Options(transport=Transport.STAGED, channels=2)),
-    "slots": ("hm_allreduce 2x4", Options(network="slots", channels=2)),
-    "put": ("hm_allreduce 2x4", Options(network="put", channels=2)),
+    "slots": ("hm_allreduce 2x4", Options(network_lowering="slots", channels=2)),
+    "put": ("hm_allreduce 2x4", Options(network_lowering="put", channels=2)),
 }
 NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
 SPILLS_OUT_OF_LINE = 128  # bytes, as for generated kernels

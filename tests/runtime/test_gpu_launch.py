@@ -204,7 +204,7 @@ def test_after_a_fault_a_launch_does_nothing(world: World) -> None:
 def test_a_network_without_a_door_is_a_fault(tmp_path: Path) -> None:
     """Tables are in the device's memory, where only the kernel looks."""
     program = plans.hierarchical_mesh(2, 2)
-    plan = driver.compile_program(program, Options(network="put")).plan
+    plan = driver.compile_program(program, Options(network_lowering="put")).plan
     world = World(built(plan, tmp_path), plan)
     for far in (2, 3):
         world.ranks[far].flags = None

@@ -22,7 +22,7 @@ from hccc.ir import plan_json
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
-from hccc.options import NETWORKS, Options
+from hccc.options import NETWORK_LOWERINGS, Options
 from hccc.testing.grow import grow
 from hccc.testing.sabotage import without_wait
 from tests.emit import plans
@@ -101,7 +101,7 @@ def random_plan(seed: int) -> Plan:
     options = Options(
         fuse=dice.choice(["none", "reduce", "full"]),
         transport=dice.choice([*PURE, Transport.AUTO]),
-        network=dice.choice(NETWORKS),
+        network_lowering=dice.choice(NETWORK_LOWERINGS),
         allocator=dice.choice(["state", "connection"]),
         max_blocks=dice.choice([None, 1, 2]),
         slots=dice.choice([1, 2, 8]),
@@ -134,7 +134,7 @@ MIXED = {"2x2": (2, 2), "2x4": (2, 4)}
 def mixed_plan(shape: str, network: str, fuse: str = "auto") -> Plan:
     """A hierarchical mesh between memory domains."""
     program = plans.hierarchical_mesh(*MIXED[shape])
-    plan = driver.compile_program(program, Options(network=network, fuse=fuse)).plan
+    plan = driver.compile_program(program, Options(network_lowering=network, fuse=fuse)).plan
     assert plan.transport is Transport.MIXED and len(set(plan.memory_domain)) == 2
     return plan
 
