@@ -18,16 +18,16 @@ HCCC_FN long long hccc_bytes_of_counter(long long index) { return index * HCCC_F
 // for; who looks for them comes here. False: the launch is lost.
 HCCC_FN bool hccc_wait_for_room(const hccc_block& b, unsigned oldest, int peer) {
   const unsigned* taken = b.door->taken;
-  if (hccc_arrived(taken, oldest)) return true;
   hccc_patience wait{};
   wait.flag = taken, wait.want = oldest, wait.abort = &b.p->fault->claimed;
   wait.limit = b.p->timeout, wait.period = HCCC_FOR_EVER;
-  do {
+  while (!hccc_arrived(taken, oldest)) {
     const hccc_verdict verdict = hccc_be_patient(wait);
     if (verdict == HCCC_EXPIRED)
       hccc_report(b, hccc_ld_relaxed(taken), oldest, {HCCC_WAIT_PROXY, peer, -1, 0});
     if (verdict == HCCC_EXPIRED || verdict == HCCC_GIVE_UP) return false;
-  } while (!hccc_arrived(taken, oldest));
+  }
+  hccc_ld_acquire(taken);
   return true;
 }
 

@@ -35,8 +35,10 @@ HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
   return {from, {operand...}};
 }
 
-HCCC_NOINLINE void hccc_hand_over_put(const hccc_block& b, const hccc_operand& from,
-                                const hccc_operand& to, unsigned m, unsigned n) {
+[[maybe_unused]] HCCC_NOINLINE void hccc_hand_over_put(const hccc_block& b,
+                                                       const hccc_operand& from,
+                                                       const hccc_operand& to, unsigned m,
+                                                       unsigned n) {
   const hccc_spot source = hccc_spot_of(b, from, m), target = hccc_spot_of(b, to, m);
   hccc_transfer t{};
   t.peer = to.rank;
@@ -52,8 +54,9 @@ HCCC_NOINLINE void hccc_hand_over_put(const hccc_block& b, const hccc_operand& f
 #if HCCC_QUEUES > 0
 
 // A message from the own slot into the receiver's, and its number.
-HCCC_NOINLINE void hccc_hand_over_message(const hccc_block& b, const hccc_operand& o, unsigned m,
-                                    unsigned n) {
+[[maybe_unused]] HCCC_NOINLINE void hccc_hand_over_message(const hccc_block& b,
+                                                           const hccc_operand& o, unsigned m,
+                                                           unsigned n) {
   const unsigned message = hccc_message(b, o, m);
   const long long size = sizeof(hccc_T);
   hccc_transfer t = hccc_only_raise(o.post_rank, hccc_flag_index(b, o.post_flag), message + 1);
@@ -65,7 +68,7 @@ HCCC_NOINLINE void hccc_hand_over_message(const hccc_block& b, const hccc_operan
 }
 
 // How far the credits of a queue go: one more message was taken out of it.
-HCCC_NOINLINE void hccc_hand_over_credit(const hccc_block& b, const hccc_operand& o, unsigned m) {
+[[maybe_unused]] HCCC_NOINLINE void hccc_hand_over_credit(const hccc_block& b, const hccc_operand& o, unsigned m) {
   const unsigned taken = hccc_message(b, o, m) + 1;
   hccc_hand_over(b, hccc_only_raise(o.post_rank, hccc_flag_index(b, o.post_flag), taken));
 }
