@@ -36,7 +36,7 @@ def without_nvcc(which: Callable[[str], str | None], name: str) -> str | None:
 @pytest.fixture
 def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> Iterator[None]:
     """A CuPy with a small GPU, and no nvcc."""
-    machines = sys.modules["machines"]
+    machines = importlib.import_module("machines")
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=17))
     monkeypatch.setattr(shutil, "which", partial(without_nvcc, shutil.which))
     monkeypatch.setattr(machines, "STALL", 1 << 16)
@@ -105,7 +105,7 @@ def test_the_launcher_takes_what_was_built_ahead(
     monkeypatch.setattr(cupy, "RawModule", load)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
-    machines = sys.modules["machines"]
+    machines = importlib.import_module("machines")
     kernel = machines.Gpu().kernel(plan, tmp_path / "k", machines.Kind.INTERPRETED)
     request = Request(0, "float32")
     kernel.build(request)

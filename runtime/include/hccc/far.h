@@ -68,7 +68,8 @@ HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
 }
 
 // How far the credits of a queue go: one more message was taken out of it.
-[[maybe_unused]] HCCC_NOINLINE void hccc_hand_over_credit(const hccc_block& b, const hccc_operand& o, unsigned m) {
+[[maybe_unused]] HCCC_NOINLINE void hccc_hand_over_credit(const hccc_block& b,
+                                                          const hccc_operand& o, unsigned m) {
   const unsigned taken = hccc_message(b, o, m) + 1;
   hccc_hand_over(b, hccc_only_raise(o.post_rank, hccc_flag_index(b, o.post_flag), taken));
 }
