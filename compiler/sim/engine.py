@@ -30,7 +30,7 @@ def run(s: State, channels: float) -> int:
     return left
 
 
-@njit
+@njit(allocates=False)
 def _begin(s: State) -> int:
     """Every block arrives; how many have anything to do."""
     blocks = int(s.shape[3])
@@ -43,7 +43,7 @@ def _begin(s: State) -> int:
     return left
 
 
-@njit
+@njit(allocates=False)
 def _go_on(s: State, channels: float, left: int, stamp: int, now: float) -> tuple[int, float]:
     """AT_ONCE moments more, or all there are; (blocks not through, time)."""
     for moment in range(AT_ONCE):
@@ -62,7 +62,7 @@ def _go_on(s: State, channels: float, left: int, stamp: int, now: float) -> tupl
     return left, now
 
 
-@njit
+@njit(allocates=False)
 def _arrive(s: State, b: int, now: float) -> None:
     """Block b has got to its next instance, and is to try it."""
     x = s.block[b]
@@ -71,7 +71,7 @@ def _arrive(s: State, b: int, now: float) -> None:
     push(s, b)
 
 
-@njit
+@njit(allocates=False)
 def _try_all(s: State, channels: float, now: float) -> int:
     """Every block that may be free tries its instance; how many blocks are through."""
     finished = 0
@@ -87,7 +87,7 @@ def _try_all(s: State, channels: float, now: float) -> int:
     return finished
 
 
-@njit
+@njit(allocates=False)
 def _blocked(s: State, b: int) -> bool:
     """Whether block b must wait; it then stands in line for what it waits for first."""
     p, m = s.block[b].prim, s.block[b].batch
@@ -113,7 +113,7 @@ def _blocked(s: State, b: int) -> bool:
     return False
 
 
-@njit
+@njit(allocates=False)
 def _start(s: State, b: int, channels: float, now: float) -> None:
     """Block b's waits are over: the fixed part begins."""
     x = s.block[b]
@@ -135,7 +135,7 @@ def _start(s: State, b: int, channels: float, now: float) -> None:
         put(s, b, now + fixed)
 
 
-@njit
+@njit(allocates=False)
 def _move(s: State, b: int, now: float) -> None:
     """Block b's bytes begin to move."""
     x = s.block[b]
@@ -153,7 +153,7 @@ def _move(s: State, b: int, now: float) -> None:
         join(s, b, here.core, here.core_weight, now)
 
 
-@njit
+@njit(allocates=False)
 def _end(s: State, b: int, now: float) -> None:
     """Block b's action is over."""
     leave(s, b, now)
@@ -165,7 +165,7 @@ def _end(s: State, b: int, now: float) -> None:
         _finish(s, b, now)
 
 
-@njit
+@njit(allocates=False)
 def _finish(s: State, b: int, now: float) -> None:
     """Block b's instance is done: flags, messages, and on to the next."""
     x = s.block[b]
@@ -190,7 +190,7 @@ def _finish(s: State, b: int, now: float) -> None:
     _advance(s, b, now)
 
 
-@njit
+@njit(allocates=False)
 def _advance(s: State, b: int, now: float) -> None:
     """The loop nest: window → primitive → micro-batch."""
     x = s.block[b]

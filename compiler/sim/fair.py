@@ -20,7 +20,7 @@ from hccc.sim.state import BLOCKS, DIRTY, GROWING, NEW, RESOURCES, STOPPED, Stat
 TIGHT = 1 + 1e-9  # what counts as equal
 
 
-@njit
+@njit(allocates=False)
 def flow(s: State, b: int, amount: float, cap: float, now: float) -> None:
     """Block b has `amount` bytes to move at no more than `cap` bytes/µs; `join` says where."""
     x = s.block[b]
@@ -29,7 +29,7 @@ def flow(s: State, b: int, amount: float, cap: float, now: float) -> None:
     s.length[NEW] += 1
 
 
-@njit
+@njit(allocates=False)
 def join(s: State, b: int, r: int, weight: float, now: float) -> None:
     """Block b's flow uses resource r."""
     x, y = s.block[b], s.resource[r]
@@ -45,7 +45,7 @@ def join(s: State, b: int, r: int, weight: float, now: float) -> None:
     y.demand += weight * x.cap
 
 
-@njit
+@njit(allocates=False)
 def leave(s: State, b: int, now: float) -> None:
     """Block b's flow is over."""
     x = s.block[b]
@@ -68,12 +68,12 @@ def leave(s: State, b: int, now: float) -> None:
     x.uses = 0
 
 
-@njit
+@njit(allocates=False)
 def _full(s: State, r: int) -> bool:
     return bool(s.resource[r].demand > s.resource[r].capacity * TIGHT)
 
 
-@njit
+@njit(allocates=False)
 def rebalance(s: State, now: float, stamp: int) -> None:
     """New rates for all that the changes at `now` reach, and when they will be through.
 
@@ -92,7 +92,7 @@ def rebalance(s: State, now: float, stamp: int) -> None:
             put(s, b, now + max(x.left, 0.0) / x.rate)
 
 
-@njit
+@njit(allocates=False)
 def _component(s: State, stamp: int) -> tuple[int, int]:
     """All that new flows and changed resources may reach: (resources, blocks) found."""
     resources, blocks, at = 0, 0, 0
@@ -113,7 +113,7 @@ def _component(s: State, stamp: int) -> tuple[int, int]:
     return resources, blocks
 
 
-@njit
+@njit(allocates=False)
 def _reach(s: State, b: int, resources: int, blocks: int, stamp: int) -> tuple[int, int]:
     """Block b belongs to the component, and the full resources it uses."""
     x = s.block[b]
@@ -130,7 +130,7 @@ def _reach(s: State, b: int, resources: int, blocks: int, stamp: int) -> tuple[i
     return resources, blocks + 1
 
 
-@njit
+@njit(allocates=False)
 def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
     """Max-min fair rates of the component at hand, into `fresh`."""
     for i in range(resources):
@@ -156,7 +156,7 @@ def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
         left = _grow(s, resources, left, stamp)
 
 
-@njit
+@njit(allocates=False)
 def _grow(s: State, resources: int, left: int, stamp: int) -> int:
     """All growing flows reach the next level; those held there stop. How many still grow."""
     level = np.inf
@@ -186,7 +186,7 @@ def _grow(s: State, resources: int, left: int, stamp: int) -> int:
     return kept
 
 
-@njit
+@njit(allocates=False)
 def _settle(s: State, b: int, stamp: int) -> None:
     """What block b's flow takes is no longer to be shared out."""
     x = s.block[b]
