@@ -3,7 +3,7 @@
 | name        | is                                                                          |
 |-------------|-----------------------------------------------------------------------------|
 | ResCCL      | HPDS, task-level, state-based blocks, staged, unfused: as ResCCL has it      |
-| hccc        | hccc's default: the faster order, micro-batches by size, one-sided, fused    |
+| hccc        | hccc's default: the faster order, micro-batches by size, mixed, fused        |
 | NCCL ring   | of `hccc.predict.baselines`, as are all others                               |
 | MSCCL       | algorithm-level, a block a connection, interpreted                           |
 | stage-level | MSCCL with a block a connection and stage: how it runs expert algorithms     |
@@ -142,7 +142,7 @@ class Bench:
         for one in baselines.alternatives(compiled, t, options):
             name = "ResCCL" if one.name == "hccc" else one.name
             yield name, Backend(prepare(one.plan(), t), one.adapt, one.free)
-        plan = driver.compile_program(program, Options(), t).plan
+        plan = driver.compile_program(program, Options(transport=Transport.AUTO), t).plan
         yield "hccc", Backend(prepare(plan, t), lambda request: request, True, chooses=True)
 
 
