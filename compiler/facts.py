@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from hccc.ir.names import file_read
+from hccc.ir.transport import Transport
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
@@ -46,7 +47,18 @@ def plan_facts(plan: Plan) -> Facts:
     memory, network = plan.connections()
     if network:
         facts |= {"memory_connections": memory, "network_connections": network}
-    return {**facts, "root": c.root} if c.rooted else facts
+    return {**facts, **_network_facts(plan), **({"root": c.root} if c.rooted else {})}
+
+
+def _network_facts(plan: Plan) -> Facts:
+    """How many memory domains a mixed plan has, and what proxies carry between them."""
+    if plan.transport is not Transport.MIXED:
+        return {}
+    return {
+        "memory_domains": int(plan.memory_domain.max(initial=0)) + 1,
+        "network_queues": int(plan.network_queues().sum()),
+        "network_puts": int(plan.network_puts().sum()),
+    }
 
 
 def provenance_facts(plan: Plan) -> Facts:

@@ -11,6 +11,7 @@ import pytest
 from hccc import driver
 from hccc.diagnostics import Source, UserError
 from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
 from hccc.ir.topology import Device, Rate, Topology, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.options import Options
@@ -165,6 +166,31 @@ def test_changes_compile_programs_anew() -> None:
     assert found["channels 4"].time == pytest.approx(simulate(prepare(four, t), request).time)
     assert found["channels 4"].option == "--channels 4"
     assert found["channels 4"].blocks == four.blocks_per_rank == int(four.n_tb.max()) * 4
+
+
+def test_other_transports_are_tried_where_the_cluster_has_them() -> None:
+    """Of a mixed plan: staged, and both ways over the network; never one-sided everywhere."""
+    t = cluster.load(EXAMPLES / "clusters" / "resccl-topo1.cluster")
+    options, file = Options(prove=False), EXAMPLES / "ring_allreduce.rccl"
+    stops = driver.compile_file(file, options, t)
+    run = simulate(prepare(stops.plan, t), Request(1 << 22))
+    found = {c.option: c for c in what_if.outcomes(run, stops.program, options, lambda _: None)}
+    assert {"--transport staged", "--network-lowering put", "--network-lowering slots"} <= set(
+        found
+    )
+    assert "--transport direct" not in found and "--transport auto" not in found
+    staged = driver.compile_file(file, replace(options, transport=Transport.STAGED), t).plan
+    took = simulate(prepare(staged, t), Request(1 << 22)).time
+    assert found["--transport staged"].time == pytest.approx(took)
+
+
+def test_what_proxies_carry_can_be_the_bottleneck() -> None:
+    t = cluster.load(EXAMPLES / "clusters" / "resccl-topo1.cluster")
+    stops = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", Options(prove=False), t)
+    found = taken(stops.plan, t, Request(1 << 26))
+    assert found.bottleneck is not None
+    assert found.bottleneck.name.startswith("NIC") and found.bottleneck.movers == "proxies"
+    assert found.bottleneck.flight == pytest.approx(1.0)
 
 
 def explained(hccc: Hccc, *more: object) -> str:
