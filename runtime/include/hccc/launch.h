@@ -136,7 +136,14 @@ HCCC_FN bool hccc_is_lost(const hccc_block& b) {
   return hccc_barrier_any(lost);
 }
 
-HCCC_NOINLINE void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
+// With a network these are long; without one, calls of them would make kernels spill.
+#if HCCC_NETWORK
+#define HCCC_EDGE HCCC_NOINLINE
+#else
+#define HCCC_EDGE HCCC_FN
+#endif
+
+HCCC_EDGE void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
   b.stopped = hccc_is_lost(b);
   if (b.stopped) return;
   const unsigned* state = hccc_own(b, hccc_state_at(hccc_this_shape) + index);
@@ -153,7 +160,7 @@ HCCC_NOINLINE void hccc_enter(hccc_block& b, int index, const hccc_local& local)
     hccc_st_release(hccc_own(b, hccc_go_at(hccc_this_shape)), b.launch);
 }
 
-HCCC_NOINLINE void hccc_leave(hccc_block& b, int index) {
+HCCC_EDGE void hccc_leave(hccc_block& b, int index) {
   hccc_barrier();
   if (b.stopped) return;
   if (hccc_thread() == 0) {
