@@ -150,7 +150,7 @@ def test_without_a_gpu(
 def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> None:
     found = cases.swept(264, 2, "hm_allreduce")
     assert [case.transport for case in found] == list(cases.TRANSPORTS)
-    machines, data = sys.modules["machines"], sys.modules["data"]
+    machines, data = map(importlib.import_module, ("machines", "data"))
     host, case = machines.Host(), found[-1]
     kernels = [host.kernel(case.plan, tmp_path / kind.name, kind) for kind in host.kinds]
     inputs, *outputs = data.memory(host, case.plan, 5000, "bfloat16", 2)
