@@ -86,7 +86,7 @@ def best(plan: Plan, wire: Wire, size: int, iters: int) -> float:
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--bytes", type=int, default=64 << 20)
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--iters", type=int, default=5)

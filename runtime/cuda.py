@@ -209,12 +209,12 @@ class CudaCommunicator:
             self._kernels[variant] = kernel
         return self._kernels[variant]
 
-    def _options(self, variant: Variant) -> list[str]:
+    def options(self, variant: Variant) -> list[str]:
         scope = f"-DHCCC_SYSTEM_SCOPE={self.system_scope}"
         return [*variant.defines(), scope, *(f"-I{path}" for path in self._searched)]
 
     def _load(self, variant: Variant) -> Any:
-        options = self._options(variant)
+        options = self.options(variant)
         module = self.device.cupy.RawModule
         command = compile_command(self.device, self.source, options)
         if command:

@@ -116,7 +116,7 @@ class GpuKernel(CudaCommunicator):
     def build(self, request: Request) -> None:
         """Runs nvcc, if there is one; loading is left to the first launch (as is NVRTC)."""
         variant = request.variant(self.collective)
-        options = self._options(variant)
+        options = self.options(variant)
         if command := compile_command(self.device, self.source, options):
             build_binary(self.source, command, self._searched)
 
@@ -205,7 +205,7 @@ class LaunchedKernel(SystemKernel):
 def library_command(kernel: LaunchedKernel, variant: Variant) -> list[str]:
     """nvcc's command for a library with the host part, without `-o`."""
     flags = ["-std=c++17", "-O3", "-shared", "-Xcompiler", "-fPIC", f"-arch={kernel.device.arch}"]
-    options = kernel._options(variant)
+    options = kernel.options(variant)
     return [shutil.which("nvcc") or "nvcc", *flags, *options, str(kernel.source)]
 
 

@@ -31,7 +31,7 @@ class Ranks:
                 for f, s in zip(self.flags, self.scratch, strict=True)
             )
         )
-        self.proxy = Proxy(network_of(range(n), nics or range(n), wire), self._table)  # type: ignore[arg-type]
+        self.proxy = Proxy(network_of(range(n), nics or range(n), wire), self._table)
 
     def door(self, rank: int) -> Door:
         """A rank's door."""
