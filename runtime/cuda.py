@@ -210,6 +210,7 @@ class CudaCommunicator:
         return self._kernels[variant]
 
     def options(self, variant: Variant) -> list[str]:
+        """The compiler's options for a variant."""
         scope = f"-DHCCC_SYSTEM_SCOPE={self.system_scope}"
         return [*variant.defines(), scope, *(f"-I{path}" for path in self._searched)]
 

@@ -176,7 +176,7 @@ def test_through_the_c_launcher(
     flags = ["-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
 
     def command(kernel: Any, variant: Any) -> list[str]:
-        return ["g++", *flags, *kernel._options(variant), str(kernel.source)]
+        return ["g++", *flags, *kernel.options(variant), str(kernel.source)]
 
     monkeypatch.setattr(machines, "library_command", command)
     request = Request(5000, "float32", timeout=5)
