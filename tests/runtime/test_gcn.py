@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hccc import driver
 from hccc.emit.kernels import source
-from hccc.ir.primitives import Transport
+from hccc.ir.transport import CHOICES, Transport
 from hccc.options import Options
 from tests import gcn
 from tests.marks import slow
@@ -144,9 +144,7 @@ def check(found: list[gcn.Function]) -> None:
 
 
 Case = tuple[str, Transport, str]
-CASES = [
-    (name, transport, dtype) for name in EXAMPLES for transport in Transport for dtype in DTYPES
-]
+CASES = [(name, transport, dtype) for name in EXAMPLES for transport in CHOICES for dtype in DTYPES]
 
 
 @needs_clang
