@@ -51,6 +51,7 @@ def run(script: ModuleType, out: Path, *words: str) -> tuple[dict[str, Any], str
     return json.loads(data.read_text()), page.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_on_the_cpu(script: ModuleType, tmp_path: Path) -> None:
     got, page = run(script, tmp_path / "r", "--device", "cpu", "--only", "ring_allgather")
@@ -115,6 +116,7 @@ def test_the_launcher_takes_what_was_built_ahead(
     assert built.read_bytes()[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small", "gpu")
 def test_different_results_are_told(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import patterns, perf
 from hccc.runtime.measure.patterns import Array, Pattern
 from hccc.runtime.request import Request
+from tests.marks import slow
 
 OPTIONS = {
     "ring": ("ring_allreduce", Options(fuse="none", channels=2)),
@@ -105,7 +106,7 @@ def compiled(command: list[str], where: Path) -> str:
 
 @named
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])
 def test_nvcc_compiles_it(
     name: str, plan: Plan, interpreter: ModuleType, arch: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from hccc.ir.primitives import Transport
 from hccc.options import Options
 from hccc.runtime.fault import WaitKind
 from tests.emit import plans
+from tests.marks import slow
 from tests.runtime.processes import (
     OK,
     PRIVATE,
@@ -133,7 +134,7 @@ def test_buffers_outside_windows(tmp_path: Path) -> None:
 PATIENCE_MS = 1000
 
 
-@pytest.mark.parametrize(("ranks", "channels"), [(6, 1), (4, 64)])
+@pytest.mark.parametrize(("ranks", "channels"), [(6, 1), slow(4, 64)])
 def test_a_late_rank_is_no_fault(ranks: int, channels: int, tmp_path: Path) -> None:
     """Along a ring: those who wait for who waits for it have patience too. With many channels most
     blocks of a rank wait for its first one, which alone knows that somebody is late."""
@@ -148,6 +149,7 @@ def test_a_late_rank_is_no_fault(ranks: int, channels: int, tmp_path: Path) -> N
         assert done[ranks // 2].launches[1].seconds > 3e-3 * PATIENCE_MS
 
 
+@pytest.mark.slow
 def test_a_late_rank_of_another_domain_is_no_fault(tmp_path: Path) -> None:
     world = Processes(mixed("slots", 3, 2), tmp_path)
     launches = [Launch(2000, delay=[0, 0, 4 * PATIENCE_MS])]

@@ -14,6 +14,7 @@ from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
 from tests.emit.kernels.test_compile import CASES, library, run
 from tests.emit.plans import written
+from tests.marks import slow
 
 MORE: dict[str, Plan] = {
     "staged_mesh": plans.compiled(plans.hierarchical_mesh(2, 3), transport=Transport.STAGED),
@@ -68,7 +69,7 @@ def test_a_rank_with_fewer_blocks_has_none_of_the_others() -> None:
 
 
 @pytest.mark.usefixtures("in_rows")
-@pytest.mark.parametrize("case", ["hierarchical", "staged_mesh", "alltoall"])
+@pytest.mark.parametrize("case", ["hierarchical", slow("staged_mesh"), slow("alltoall")])
 def test_nvcc_compiles_rows(case: str, tmp_path: Path, nvcc: str) -> None:
     place = written(PLANS[case], tmp_path / "k")
     flags = ["-std=c++17", "-O3", "-arch=sm_90", "-cubin", "-Xptxas", "-v"]
