@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
+
+LONG = int(os.environ.get("HCCC_LONG", "1"))  # how many times as many random cases slow tests try
 
 
 def slow(*values: Any) -> Any:

@@ -22,7 +22,7 @@ from hccc.validate import unit
 from hccc.validate.differences import difference
 from hccc.validate.execute import execute
 from hccc.validate.tables import OF_PRIMITIVES, UNORDERED, Rows, expected
-from tests.marks import slow
+from tests.marks import LONG, slow
 from tests.validate.conftest import CPU, CUDA, HIP, TRANSPORTS, emitted
 from tests.validate.mutants import Mutant, mutants
 
@@ -95,15 +95,15 @@ def texts() -> Iterator[Any]:
     yield "ring_allreduce.rccl", DIRECT, CPU, 2, 10
     for name in ("ring_allreduce", "binomial_broadcast", "direct_alltoall", "rhd_allreduce"):
         for transport in (DIRECT, STAGED):
-            yield slow(f"{name}.rccl", transport, CUDA, 0, 1000)
+            yield slow(f"{name}.rccl", transport, CUDA, 0, 120 * LONG)
     for target in (CPU, CUDA, HIP):
-        yield slow("hm_allreduce.rccl", DIRECT, target, 0, 500)
-    yield slow("hm_allreduce.rccl", AUTO, CUDA, 0, 500)
-    yield slow("hm_allreduce.rccl", STAGED, CUDA, 0, 300)
-    yield slow("msccl/allreduce_ring_n8_msccl.xml", STAGED, CUDA, 0, 500)
+        yield slow("hm_allreduce.rccl", DIRECT, target, 0, 80 * LONG)
+    yield slow("hm_allreduce.rccl", AUTO, CUDA, 0, 80 * LONG)
+    yield slow("hm_allreduce.rccl", STAGED, CUDA, 0, 60 * LONG)
+    yield slow("msccl/allreduce_ring_n8_msccl.xml", STAGED, CUDA, 0, 80 * LONG)
     for part in (1, 2):
-        yield slow("direct_scatter.rccl", DIRECT, CUDA, part, 1000)
-        yield slow("ring_allreduce.rccl", DIRECT, CPU, part, 1000)
+        yield slow("direct_scatter.rccl", DIRECT, CUDA, part, 120 * LONG)
+        yield slow("ring_allreduce.rccl", DIRECT, CPU, part, 120 * LONG)
 
 
 @pytest.mark.parametrize(("name", "transport", "target", "part", "most"), list(texts()))

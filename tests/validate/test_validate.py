@@ -21,7 +21,7 @@ from hccc.testing import plans
 from hccc.validate.validate import validate
 from tests.emit import plans as made
 from tests.health_checks import EVERY_CHECK
-from tests.marks import slow
+from tests.marks import LONG, slow
 from tests.validate.conftest import CUDA, TRANSPORTS, emitted
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -73,7 +73,7 @@ def test_every_channel(transport: Transport) -> None:
     validated(plan)
 
 
-@pytest.mark.parametrize("examples", [10, slow(1500)])
+@pytest.mark.parametrize("examples", [10, slow(300 * LONG)])
 def test_random_programs(examples: int) -> None:
     """Of each plan the text of one target: their functions are the same."""
 
