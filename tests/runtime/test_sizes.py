@@ -60,10 +60,10 @@ def communicator(plan: Plan, place: Path) -> CpuCommunicator:
 # One rank
 
 
-QUICK = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.SCATTER)
+ALWAYS = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.SCATTER)
 
 
-@pytest.mark.parametrize("op", [op if op in QUICK else slow(op) for op in PROGRAMMABLE])
+@pytest.mark.parametrize("op", [op if op in ALWAYS else slow(op) for op in PROGRAMMABLE])
 def test_one_rank_keeps_what_it_has(op: OpType) -> None:
     source = Source("one.rccl", f'ResCCLAlgo(nRanks=1, OpType="{op.value}"):\n')
     plan = driver.compile_text(source, Options()).plan
