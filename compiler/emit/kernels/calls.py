@@ -5,6 +5,7 @@ The names and arguments are those of `runtime/include/hccc/device.h`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,15 @@ class Call:
 
 
 Argument = Call | Number | str
+
+
+def numbers_of(call: Call) -> Iterator[Number]:
+    """All numbers of a call and of the calls in it, in order."""
+    for argument in call.arguments:
+        if isinstance(argument, Call):
+            yield from numbers_of(argument)
+        elif isinstance(argument, Number):
+            yield argument
 
 
 def caller(plan: Plan) -> Caller:

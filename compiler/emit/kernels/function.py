@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import Argument, Call, Caller, Number
+from hccc.emit.kernels.calls import Argument, Call, Caller, Number, numbers_of
 from hccc.emit.kernels.classes import Class
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Form, Grid, Lookup, cost, names
@@ -103,7 +103,7 @@ class Fitter:
     def numbers(self, run: Run) -> Iterator[Number]:
         """All numbers of a run."""
         for q in range(run.period):
-            yield from _numbers(self.call(run, q))
+            yield from numbers_of(self.call(run, q))
 
     def price(self, run: Run) -> tuple[int, int]:
         """Entries of tables the run needs: all, and those that depend on the loop."""
@@ -143,14 +143,6 @@ class Fitter:
         chunk = f", chunk {text(form, self.tables.name)}" if not cost(form)[0] else ""
         place = f"{source}:{where}{more}, " if where else ""
         return f"// {place}{sub}{chunk}: {self.caller.verb(int(rows.flat[0]))}"
-
-
-def _numbers(call: Call) -> Iterator[Number]:
-    for argument in call.arguments:
-        if isinstance(argument, Call):
-            yield from _numbers(argument)
-        elif isinstance(argument, Number):
-            yield argument
 
 
 def steps(fitter: Fitter, source: str) -> list[Step]:

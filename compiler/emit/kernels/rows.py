@@ -17,7 +17,7 @@ import numpy as np
 
 from hccc.diagnostics import InternalError
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import Argument, Call, Caller, Number
+from hccc.emit.kernels.calls import Argument, Call, Caller, numbers_of
 from hccc.emit.kernels.classes import rank_axes, shape_ids
 from hccc.emit.kernels.encodings import Encoding, encodings
 from hccc.emit.kernels.fit import fit
@@ -97,7 +97,7 @@ def _kind(caller: Caller, blocks: Blocks, rows: I8) -> Kind:
     call = caller.primitive(rows, position)
     text = {position.tobytes(): "i"} if np.ptp(position) else {}
     columns: dict[bytes, Column] = {}
-    for number in _numbers(call):
+    for number in numbers_of(call):
         key = number.values.tobytes()
         if key not in text and key not in columns:
             found = _cheapest(caller.plan, blocks, rows, number.values)
@@ -108,14 +108,6 @@ def _kind(caller: Caller, blocks: Blocks, rows: I8) -> Kind:
     ordered = sorted(columns.values(), key=lambda c: c.entries)
     text |= {column.key: f"x{k}" for k, column in enumerate(ordered)}
     return Kind(rows, call, caller.verb(int(rows[0])), tuple(ordered), text)
-
-
-def _numbers(call: Call) -> Iterator[Number]:
-    for argument in call.arguments:
-        if isinstance(argument, Call):
-            yield from _numbers(argument)
-        elif isinstance(argument, Number):
-            yield argument
 
 
 def _cheapest(plan: Plan, blocks: Blocks, rows: I8, values: I8) -> Column | str:
