@@ -70,6 +70,7 @@ def test_on_the_cpu(script: ModuleType, tmp_path: Path) -> None:
     assert not got["points"] and got["notes"] == ["NCCL was not found"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small", "gpu")
 def test_with_a_gpu(script: ModuleType, tmp_path: Path) -> None:
     got, page = run(script, tmp_path / "r", "--only", "ring_allreduce")
@@ -209,6 +210,7 @@ def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -
     assert calls == [(2048, 9, 0, 0)] * 3
 
 
+@pytest.mark.slow
 def test_a_run_fits_its_time(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main(["--dry-run"]) == 0
     said = capsys.readouterr().out

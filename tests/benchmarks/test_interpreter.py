@@ -39,7 +39,9 @@ NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
 SPILLS_OUT_OF_LINE = 128  # bytes, as for generated kernels
 SPILLS_MIXED = 256  # waits also find their way over the network
 
-named = pytest.mark.parametrize("name", OPTIONS)
+named = pytest.mark.parametrize(
+    "name", [name if name in ("ring", "slots") else slow(name) for name in OPTIONS]
+)
 
 
 @pytest.fixture

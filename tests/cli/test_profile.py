@@ -45,6 +45,7 @@ def test_this_machine(hccc: Hccc, tmp_path: Path) -> None:
     assert hccc("check", ring, "--cluster", site)[0] == 1  # it has 8 ranks
 
 
+@pytest.mark.slow
 def test_a_gpu_is_measured_by_the_same_code(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,13 +15,16 @@ from hccc.lang.transfer import load as transfer
 from hccc.launch import measure as bench
 from hccc.runtime.measure.perf import Row, Timing
 from tests.cli.commandline import Hccc
+from tests.marks import slow
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.rccl"))
 RING = next(path for path in EXAMPLES if path.stem == "ring_allreduce")
 SHORT = ["-n", "2", "-w", "1"]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [slow(p) if p.stem.startswith("hm_") else p for p in EXAMPLES], ids=lambda p: p.stem
+)
 def test_every_example_runs_with_nothing_wrong(hccc: Hccc, path: Path) -> None:
     """No bytes, fewer elements than chunks, no multiple of anything, several micro-batches."""
     argv = ["run", path, "-b", "0", "-e", "70001", "-i", "35000", "--micro-batch", "100", *SHORT]
@@ -185,10 +188,10 @@ def two_nodes(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "options",
     [
-        [],
+        slow([]),
         ["--network-lowering", "slots", "--network", "0.5GB/s,10us"],
-        ["--network-lowering", "put", "--network", "4Gbps"],
-        ["--transport", "staged", "--network", "5us"],
+        slow(["--network-lowering", "put", "--network", "4Gbps"]),
+        slow(["--transport", "staged", "--network", "5us"]),
     ],
     ids=" ".join,
 )

@@ -29,7 +29,12 @@ NVCC, CLANG = shutil.which("nvcc"), shutil.which("clang-19")
 # in one that hands over to a proxy, around that; in straight-line code, around every body.
 SPILLS = {"body": 128, "putting": 256, "kernel": 1024}
 
+COMPILED = ("hm_allreduce", "ring_allreduce", "direct_alltoall", "binomial_reduce")  # quickly
+
 example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+compiled_example = pytest.mark.parametrize(
+    "path", [p if p.stem in COMPILED else slow(p) for p in EXAMPLES], ids=lambda p: p.stem
+)
 
 
 def run(path: Path, *options: str) -> list[dict[str, Any]]:
@@ -56,7 +61,7 @@ def test_the_examples_are_all_there() -> None:
 
 
 @example
-@pytest.mark.parametrize("transport", ["direct", "staged"])
+@pytest.mark.parametrize("transport", ["direct", slow("staged")])
 def test_runs_right(path: Path, transport: str) -> None:
     rows = run(path, "--transport", transport, "-b", "500", "-e", "300K", "-f", "25",
                "--micro-batch", "4K")  # fmt: skip
@@ -91,7 +96,7 @@ def compiled(arguments: list[str], where: Path) -> str:
     return done.stderr
 
 
-@example
+@compiled_example
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])
 def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> None:
@@ -115,7 +120,7 @@ def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> 
         assert max(int(stores), int(loads)) <= most, said
 
 
-@example
+@compiled_example
 @pytest.mark.skipif(CLANG is None, reason="clang-19 is not installed")
 @pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:

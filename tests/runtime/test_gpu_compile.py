@@ -11,10 +11,11 @@ import pytest
 
 from hccc.dtypes import OPS
 from hccc.runtime.layout import DTYPES
+from tests.marks import slow
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]
-CUDA = ["sm_80", "sm_90"]
+CUDA = [slow("sm_80"), "sm_90"]
 AROUND_LOOKS = 96  # bytes spilled around hccc_look, which a wait calls when it has lasted long
 HIP = ["gfx90a", "gfx942"]
 
@@ -111,7 +112,7 @@ def test_cuda_many_operands_and_calls(tmp_path: Path) -> None:
     assert cuda_spills(write(tmp_path, kernel_text(8, 1, inline=0)), "sm_80") <= 128
 
 
-@pytest.mark.parametrize("arch", HIP)
+@pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 def test_hip_bodies_do_not_spill(tmp_path: Path, arch: str) -> None:
     for primitive in PRIMITIVES:
         source = write(tmp_path, kernel_text(*primitive, inline=1))
@@ -119,7 +120,7 @@ def test_hip_bodies_do_not_spill(tmp_path: Path, arch: str) -> None:
     assert hip_spills(write(tmp_path, kernel_text(8, 1, inline=0)), arch) == 0
 
 
-@pytest.mark.parametrize("program, inline", [("ring", 1), ("mesh", 1), ("staged", 0)])
+@pytest.mark.parametrize("program, inline", [slow("ring", 1), ("mesh", 1), slow("staged", 0)])
 def test_programs_compile_for_both(tmp_path: Path, program: str, inline: int) -> None:
     source = write(tmp_path, f'#include "{program}.inc"\nHCCC_KERNEL\n')
     option = f"-DHCCC_INLINE={inline}"
@@ -176,6 +177,7 @@ def test_hip_host_part_compiles_where_hip_is(tmp_path: Path) -> None:
     assert " T ring_hip\n" in symbols and " U hipLaunchCooperativeKernel\n" in symbols
 
 
+@pytest.mark.slow
 def test_hip_kernels_need_no_headers(tmp_path: Path) -> None:
     for arch in HIP:
         assert hip_spills(write(tmp_path, HIP_LIBRARY), arch, "-nostdinc") == 0
@@ -197,12 +199,14 @@ def test_cpu_build_has_no_warnings() -> None:
             run([path, *flags, f"-I{INCLUDE}", str(PROGRAMS / f"{program}_cpu.cpp")])
 
 
+@pytest.mark.slow
 def test_many_ranks_take_no_more_shared_memory_than_there_is(tmp_path: Path) -> None:
     source = write(tmp_path, kernel_text(8, 8, inline=0, ranks=1 << 16))
     assert cuda_spills(source, "sm_80") <= 128
     assert hip_spills(source, "gfx90a") == 0
 
 
+@pytest.mark.slow
 def test_more_operands_than_two_for_every_rank(tmp_path: Path) -> None:
     text = kernel_text(8, 8, inline=0, ranks=2)
     source = write(tmp_path, f"#define HCCC_OPERANDS 16\n{text}")

@@ -134,7 +134,7 @@ def test_buffers_outside_windows(tmp_path: Path) -> None:
 PATIENCE_MS = 1000
 
 
-@pytest.mark.parametrize(("ranks", "channels"), [(6, 1), slow(4, 64)])
+@pytest.mark.parametrize(("ranks", "channels"), [slow(6, 1), slow(4, 64)])
 def test_a_late_rank_is_no_fault(ranks: int, channels: int, tmp_path: Path) -> None:
     """Along a ring: those who wait for who waits for it have patience too. With many channels most
     blocks of a rank wait for its first one, which alone knows that somebody is late."""

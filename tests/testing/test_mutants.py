@@ -29,6 +29,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.options import Options
 from hccc.testing.grow import grow
+from tests.marks import slow
 
 
 @dataclass(frozen=True)
@@ -270,10 +271,13 @@ def programs() -> list[Program]:
     return found
 
 
-def test_no_mutant_survives(monkeypatch: pytest.MonkeyPatch, programs: list[Program]) -> None:
+@pytest.mark.parametrize("every", [8, slow(1)])
+def test_no_mutant_survives(
+    monkeypatch: pytest.MonkeyPatch, programs: list[Program], every: int
+) -> None:
     table = Table("pass", "mutant", "caught by")
     survivors = []
-    for m in MUTANTS:
+    for m in MUTANTS[::every]:
         with monkeypatch.context() as patch:
             how = caught(m, patch, programs)
         table.add_row(m.module, m.what, how or "NOTHING")

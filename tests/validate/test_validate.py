@@ -6,14 +6,14 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from hccc import api
 from hccc.diagnostics import UserError
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Transport
+from hccc.ir.transport import PURE, Transport
 from hccc.options import Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
@@ -46,7 +46,7 @@ def validated(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("path", ALGORITHMS, ids=lambda p: p.stem)
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [*map(slow, PURE), Transport.AUTO])
 def test_every_example(path: Path, transport: Transport) -> None:
     validated(api.compile(path, Options(transport=transport, prove=False)).plan)
 
@@ -73,10 +73,11 @@ def test_every_channel(transport: Transport) -> None:
     validated(plan)
 
 
-@pytest.mark.parametrize("examples", [10, slow(300 * LONG)])
-def test_random_programs(examples: int) -> None:
+@pytest.mark.parametrize(("examples", "part"), [(10, 0), *(slow(250 * LONG, k) for k in range(4))])
+def test_random_programs(examples: int, part: int) -> None:
     """Of each plan the text of one target: their functions are the same."""
 
+    @seed(part)
     @settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
     @given(plans(), st.sampled_from(TARGETS))
     def body(plan: Plan, target: Target) -> None:

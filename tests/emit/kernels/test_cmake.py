@@ -52,7 +52,7 @@ def built(cmake: str, place: Path, *options: str) -> Path:
     return place / "b"
 
 
-@pytest.mark.parametrize("shared", ["ON", "OFF"])
+@pytest.mark.parametrize("shared", ["ON", slow("OFF")])
 def test_an_installed_directory_serves_a_program_in_c(
     tmp_path: Path, cmake: str, shared: str
 ) -> None:
@@ -142,6 +142,7 @@ def test_defaults_and_all(tmp_path: Path, cmake: str) -> None:
     assert configured(cmake, GATHER, tmp_path / "d", cpu) == widths
 
 
+@pytest.mark.slow
 def test_cuda_architectures(tmp_path: Path, cmake: str, nvcc: str) -> None:
     place = written(RING, tmp_path / "k")
     cuda = ["-DHCCC_TARGETS=cuda", f"-DCMAKE_CUDA_COMPILER={nvcc}", "-DHCCC_OPS=sum"]
@@ -220,6 +221,7 @@ def test_an_installed_hip_library_serves_a_program_in_c(
     run(built(cmake, user, f"-DCMAKE_PREFIX_PATH={tmp_path / 'prefix'}") / "user")
 
 
+@pytest.mark.slow
 def test_hip_architectures_and_rebuilds(tmp_path: Path, cmake: str, hip_options: list[str]) -> None:
     more = ["-DHCCC_DTYPES=float32", "-DCMAKE_HIP_ARCHITECTURES=gfx1030", "-DHCCC_ONE_DEVICE=ON"]
     flags = "-DCMAKE_HIP_FLAGS=-Wall -Werror"

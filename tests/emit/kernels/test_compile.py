@@ -14,6 +14,7 @@ from hccc.ir.primitives import Transport
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
 from tests.emit.plans import written
+from tests.marks import slow
 
 CASES: dict[str, Plan] = {
     "ring": plans.compiled(plans.ring_allreduce(4, channels=2)),
@@ -61,7 +62,7 @@ def test_the_cpu_kernel_computes_the_collective(case: str, tmp_path: Path, cxx: 
             assert world.wrong(p, in_place=in_place, micro_batch_bytes=256, window=1) == 0
 
 
-@pytest.mark.parametrize("gpus", [1, 3, 5, 8, 9, 1 << 16])
+@pytest.mark.parametrize("gpus", [1, 3, *map(slow, (5, 8, 9)), 1 << 16])
 def test_nodes_that_do_not_divide_the_ranks(gpus: int, tmp_path: Path, cxx: str) -> None:
     """A program's header refuses them, a plan from elsewhere may have them: a hint, no more."""
     for case in ("hierarchical", "allgather"):
