@@ -12,6 +12,7 @@ import pytest
 from hccc.diagnostics import UserError
 from hccc.runtime import build
 from hccc.runtime.build import Variant, build_all, build_library, find_compiler
+from tests.marks import slow
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 
@@ -35,8 +36,8 @@ def test_a_library_is_built_once(source: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [
-    lambda good: b"", lambda good: good[: len(good) // 2], lambda good: good[:-1],
-    lambda good: b"not a library" * 1000, lambda good: good[:-9] + b"something",
+    lambda good: b"", slow(lambda good: good[: len(good) // 2]), slow(lambda good: good[:-1]),
+    slow(lambda good: b"not a library" * 1000), lambda good: good[:-9] + b"something",
 ])  # fmt: skip
 def test_a_damaged_library_is_built_again(source: Path, damage: Callable[[bytes], bytes]) -> None:
     first = build_library(source, Variant("int32"))

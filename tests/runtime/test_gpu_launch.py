@@ -101,10 +101,19 @@ class World:
             ctypes.c_int.in_dll(self.library, f"fake_{name}").value = value
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
+@pytest.fixture(scope="module")
+def default_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library as it is built by default."""
-    return World(built(PLAN, tmp_path))
+    place = tmp_path_factory.mktemp("default")
+    built(PLAN, place)
+    return place / "library.so"
+
+
+@pytest.fixture
+def world(tmp_path: Path, default_library: Path) -> World:
+    """A copy of it, with a device of its own."""
+    shutil.copy(default_library, tmp_path / "library.so")
+    return World(ctypes.CDLL(str(tmp_path / "library.so")))
 
 
 def test_one_cooperative_launch_and_nothing_else(world: World) -> None:

@@ -80,7 +80,7 @@ def test_blocks_of_other_collectives(tmp_path: Path) -> None:
     assert_right(world, world.run([(0, 2), (2, 1), (3, 1)], launches), launches)
 
 
-@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("late", [slow(0), 1])
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> None:
     world = Processes(mixed(network), tmp_path)

@@ -81,7 +81,7 @@ def drawn(data: st.DataObject) -> tuple[Machine, Request]:
     return machine, request
 
 
-@law(always=40, slow=250)
+@law(always=20, slow=250)
 def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     machine, request = drawn(data)
     try:
@@ -119,7 +119,7 @@ def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObj
     assert (np.diff(got.end[path]) >= -1e-6).all()
 
 
-@law(always=25, slow=150)
+@law(always=12, slow=150)
 def test_proxies_carry_everything_once_and_in_order(data: st.DataObject) -> None:
     """Every transfer of every micro-batch, pair by pair; every byte crosses its pair's links."""
     machine, request = drawn(data)

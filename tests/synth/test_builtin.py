@@ -20,6 +20,7 @@ from hccc.passes.verify import verify
 from hccc.synth.builtin.circuits import channels_of, circuits, shares
 from hccc.synth.builtin.ring import OPS, count_of, ring
 from hccc.synth.builtin.tree import binary, double, tree
+from tests.marks import slow
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 SMALL = [
@@ -29,6 +30,10 @@ SMALL = [
 EVERY = [
     pytest.param(path.stem, marks=() if path.stem in SMALL else pytest.mark.slow)
     for path in sorted(CLUSTERS.glob("*.cluster"))
+]
+
+SLOW = [
+    p.stem for p in sorted(CLUSTERS.glob("*.cluster")) if p.stem not in ("mi300x", "heteccl-fig10")
 ]
 
 
@@ -165,7 +170,7 @@ def test_what_has_no_ring_is_said() -> None:
         ring(load("mi300x"), OpType.ALLTOALL)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", ["mi300x", "heteccl-fig10", *map(slow, SLOW)])
 def test_they_compile_and_are_proved(name: str) -> None:
     t = load(name)
     ops = OPS if len(t) <= 64 else (OpType.BROADCAST, OpType.REDUCE)

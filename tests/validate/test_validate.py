@@ -46,7 +46,9 @@ def validated(plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("path", ALGORITHMS, ids=lambda p: p.stem)
-@pytest.mark.parametrize("transport", [*map(slow, PURE), Transport.AUTO])
+@pytest.mark.parametrize(
+    "transport", [*map(slow, PURE), Transport.AUTO], ids=lambda t: t.name.lower()
+)
 def test_every_example(path: Path, transport: Transport) -> None:
     validated(api.compile(path, Options(transport=transport, prove=False)).plan)
 
