@@ -1,0 +1,1 @@
+"""How a program is best compiled and called on a cluster, by simulated time for the sizes asked."""

@@ -1,0 +1,66 @@
+"""setting: what a Plan and its calls are run with, besides the structure of its primitives.
+
+One structure (order, fusion, lowering, thread blocks) runs with any number of channels, any window
+that it may have, and calls cut as finely as one likes. A Setting is a choice of the three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from hccc.ir.limits import MAX_CHANNELS
+from hccc.ir.plan import Plan
+
+GRAINS = tuple(1 << k for k in range(10, 31, 2))  # bytes: each has micro-batches twice as long
+WINDOWS = (0, 1, 2, 4)  # micro-batches, 0: all of them
+
+
+class Setting(NamedTuple):
+    """channels: of every thread block; window: micro-batches, 0 for all; grain: bytes, how finely
+    calls are cut (`ir/micro_batch`)."""
+
+    channels: int
+    window: int
+    grain: int
+
+
+class Space(NamedTuple):
+    """The Settings to choose among: all combinations. Each axis is ascending."""
+
+    channels: tuple[int, ...]
+    windows: tuple[int, ...]
+    grains: tuple[int, ...] = GRAINS
+
+    def middle(self) -> Setting:
+        """Where a search begins that knows nothing."""
+        channels, grains = self.channels, self.grains
+        return Setting(channels[len(channels) // 2], self.windows[0], grains[len(grains) // 3])
+
+    def paths(self, at: Setting) -> Iterator[Iterator[Setting]]:
+        """From `at` along each axis, either way, nearest first; every other window is near."""
+        channels, grains = self.channels.index(at.channels), self.grains.index(at.grain)
+        for values in (self.grains[grains + 1 :], self.grains[:grains][::-1]):
+            yield (at._replace(grain=value) for value in values)
+        for values in (self.channels[channels + 1 :], self.channels[:channels][::-1]):
+            yield (at._replace(channels=value) for value in values)
+        for window in self.windows:
+            if window != at.window:
+                yield iter([at._replace(window=window)])
+
+
+def space(plan: Plan, blocks: int, channels: int | None = None) -> Space:
+    """What `plan` may run with. blocks: most thread blocks of a rank, all channels; channels: how
+    many there must be, None for any."""
+    each = max(1, int(plan.n_tb.max(initial=1)))
+    most = min(max(1, blocks // each), MAX_CHANNELS)
+    counts = [1 << k for k in range(most.bit_length()) if 1 << k < most] + [most]
+    largest = plan.largest_window
+    windows = tuple(w for w in WINDOWS if not largest or 0 < w <= largest) or (largest,)
+    return Space((channels,) if channels else tuple(counts), windows)
+
+
+def applied(plan: Plan, setting: Setting) -> Plan:
+    """`plan` as `setting` runs it."""
+    return replace(plan, channels=setting.channels, grain=setting.grain)

@@ -1,0 +1,60 @@
+"""timing: what calls of one structure take on a cluster, each simulated once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from hccc.diagnostics import UserError
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
+from hccc.sim.machine import Machine, batches_of, pieces, prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.tune.setting import Setting, applied
+
+Cut = tuple[int, int, int, int]  # size, channels, window, micro-batches
+
+
+@dataclass(slots=True)
+class Timing:
+    """What calls of `plan` take on `topology`.
+
+    most: instances (primitives times micro-batches) of a simulated call; finer ones take for ever.
+    instances: how many were simulated so far.
+    """
+
+    plan: Plan
+    topology: Topology
+    in_place: bool
+    most: int
+    instances: int = 0
+    _machines: dict[int, Machine] = field(default_factory=dict)
+    _known: dict[Cut, float] = field(default_factory=dict)
+
+    def time(self, size: int, setting: Setting) -> float:
+        """µs of a call of `size` bytes; inf where it cannot be made, or is cut too finely.
+
+        O(instances) the first time; settings that cut the call alike are alike.
+        """
+        plan = applied(self.plan, setting)
+        batches = batches_of(plan, pieces(plan, size)[0], 0)[0]
+        window = setting.window if 0 < setting.window < batches else 0
+        cut = size, setting.channels, window, batches
+        if cut not in self._known:
+            self._known[cut] = self._simulated(plan, size, window, batches)
+        return self._known[cut]
+
+    def _simulated(self, plan: Plan, size: int, window: int, batches: int) -> float:
+        instances = len(plan) * batches
+        if instances > max(self.most, len(plan)):
+            return math.inf
+        self.instances += instances
+        if plan.channels not in self._machines:
+            self._machines[plan.channels] = prepare(plan, self.topology)
+        machine = self._machines[plan.channels]
+        _, micro, _ = batches_of(plan, pieces(plan, size)[0], 0)
+        request = Request(size, max(1, math.ceil(micro)), window, self.in_place)
+        try:
+            return simulate(machine, request).time
+        except UserError:  # the deadlock proof says it better
+            return math.inf
