@@ -15,7 +15,8 @@
  * memory that peers may touch, at the same offsets from its beginning for everybody. They are
  * exchanged once. Where a call's buffers are in its windows, a rank tells its neighbours at every
  * launch, so that a call with other tensors needs nothing from other ranks. Buffers that no peer
- * touches (all of a staged plan's) need no window; others that lie in none are a fault. Ranks of
+ * touches (all of a staged plan's) need no window; others that do not lie within one, all of their
+ * blocks, are a fault. What a proxy puts from a buffer of its own rank counts as touched. Ranks of
  * one process have one window, all memory: HCCC_ALL_MEMORY.
  *
  * Peers reach each other by memory or by network. For those it reaches by network only, the
@@ -101,8 +102,8 @@ enum hccc_wait_kind {
   HCCC_WAIT_FINISHED = 6,/* another block of the own rank; flag is its index */
   HCCC_WAIT_DONE = 7,    /* a neighbour to finish this launch; flag is its rank */
   HCCC_WAIT_PROXY = 8,   /* the proxy to take or to complete transfers */
-  HCCC_NOT_IN_WINDOW = 9,/* no wait: peers touch a buffer (flag 0 input, 1 output) that is in none
-                          * of its rank's windows */
+  HCCC_NOT_IN_WINDOW = 9,/* no wait: peers touch a buffer (flag 0 input, 1 output) that does not
+                          * lie within one of its rank's windows */
   HCCC_ABORTED = 10,     /* no wait: somebody else ended it */
   HCCC_NO_DOOR = 11      /* no wait: a rank of the network, flag, and no way to hand it anything */
 };
