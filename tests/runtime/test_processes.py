@@ -112,8 +112,9 @@ def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Pat
 
 def test_a_network_without_a_door(tmp_path: Path) -> None:
     world = Processes(mixed("slots"), tmp_path)
-    (process,) = world.run([(0, 2)], [Launch(10)], "domain=2", "doors=0")
-    assert [launch.status for launch in process.launches] == [2]
+    for wrong, status in (("doors=0", 2), ("ring=48", 2), ("door_bytes=40", 7), ("own_flags=0", 2)):
+        (process,) = world.run([(0, 2)], [Launch(10)], "domain=2", wrong)
+        assert [launch.status for launch in process.launches] == [status], wrong
     direct = Processes(ring(), tmp_path / "direct")
     (process,) = direct.run([(0, 2)], [Launch(10)], "domain=2")
     assert [launch.status for launch in process.launches] == [2]

@@ -111,8 +111,7 @@ HCCC_FN bool hccc_part(const hccc_block& b) {
   bool ok = hccc_hear(b, done, HCCC_WAIT_DONE);
 #if HCCC_NETWORK
   if (ok && b.door && hccc_thread() == 0)
-    ok = hccc_wait(b, b.door->completed, hccc_ld_relaxed(b.door->handed),
-                   {HCCC_WAIT_PROXY, b.rank, -1, 0});
+    ok = hccc_wait_for_proxy(b, b.door->completed, hccc_ld_relaxed(b.door->handed), b.rank);
   ok = !hccc_barrier_any(!ok);
 #endif
   return ok;
@@ -155,7 +154,9 @@ HCCC_EDGE void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
   b.base = state[0];
   b.launch = state[1] + 1;
   b.peers = reinterpret_cast<const hccc_peer*>(hccc_own(b, hccc_peers_at(hccc_this_shape)));
-  b.door = local.door;
+#if HCCC_NETWORK
+  b.door = hccc_usable(local.door);
+#endif
   if (index != 0) {
     b.stopped = !hccc_wait_alone(b, hccc_go_at(hccc_this_shape), HCCC_WAIT_GO);
     return;
