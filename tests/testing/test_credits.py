@@ -72,10 +72,10 @@ def waits(plan: Plan) -> Iterator[tuple[int, ...]]:
     ]
     for operands, kind, flags in sides:
         at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
-        flag = flags[operands.rank[at]]
-        rows.append((operands.owner()[at], np.full(len(at), kind), flag))
-    for owner, kind, flag in rows:
-        for i, k, f in zip(owner.tolist(), kind.tolist(), flag.tolist(), strict=True):
+        raised = flags[operands.rank[at]]
+        rows.append((operands.owner()[at], np.full(len(at), kind), raised))
+    for owner, kinds, flag in rows:
+        for i, k, f in zip(owner.tolist(), kinds.tolist(), flag.tolist(), strict=True):
             yield int(rank[i]), int(tb[i]), int(prim[i]), k, f
 
 
