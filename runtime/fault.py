@@ -39,7 +39,7 @@ _WAITED_FOR = {
 }
 # What ends a launch without a wait.
 _REASONS = {
-    WaitKind.NOT_IN_WINDOW: "has a buffer that peers touch in none of its windows",
+    WaitKind.NOT_IN_WINDOW: "has a buffer that peers touch and that lies in none of its windows",
     WaitKind.ABORTED: "was told to leave the launch",
     WaitKind.NO_DOOR: "reaches rank {} over a network only, and was given no door to it",
 }

@@ -177,12 +177,15 @@ class Plan:
         return away
 
     def touches_peers(self) -> bool:
-        """Whether any rank reads or writes a user buffer of another."""
+        """Whether any rank reads or writes a user buffer of another, or may hand one of its own to
+        a proxy: such buffers must lie in windows."""
         rank = self.rank_of()
         user = [Buffer.INPUT, Buffer.OUTPUT, Buffer.STAGE]
+        putting = np.zeros(len(self), np.bool_)
+        putting[self.dst.owner()[self.network_puts()]] = True
         return any(
-            bool((np.isin(o.buffer, user) & (o.rank != rank[o.owner()])).any())
-            for o in (self.src, self.dst)
+            bool((np.isin(o.buffer, user) & (putting[at] | (o.rank != rank[at]))).any())
+            for o, at in ((o, o.owner()) for o in (self.src, self.dst))
         )
 
     @property

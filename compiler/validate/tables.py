@@ -44,6 +44,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "posts": ("rank", "flag"),
     "neighbours": ("rank", "neighbour"),
     "constants": ("value",),
+    "buffers": ("rank", "input blocks", "output blocks"),
     "shape": (*KernelShape.__dataclass_fields__, "sizes"),
     "user_blocks": ("rank", "input blocks", "output blocks"),
     "calls": ("in place", "window", "status", "launches", "passed on", "window launched"),
@@ -78,6 +79,7 @@ def expected(plan: Plan) -> dict[str, I4]:
         "posts": _rows(plan.posts.rank, plan.posts.flag),
         "neighbours": _neighbours(plan),
         "constants": _constants(plan),
+        "buffers": _buffers(plan),
         "shape": np.array([[*kernel_shape(plan).constants().values(), 1]], np.int32),
         "user_blocks": _user_blocks(plan),
         "calls": _calls(plan),
@@ -165,6 +167,14 @@ def _neighbours(plan: Plan) -> I4:
     found = np.unique(np.concatenate([here * n + there, there * n + here]))
     found = found[found // n != found % n]
     return _rows(found // n, found % n)
+
+
+def _buffers(plan: Plan) -> I4:
+    """What windows must hold; texts whose buffers need none say nothing of it, which is 1."""
+    found = _user_blocks(plan)
+    if not plan.touches_peers():
+        found[:, 1:] = 1
+    return found
 
 
 def _user_blocks(plan: Plan) -> I4:

@@ -151,6 +151,14 @@ def test_user_blocks_of_the_header() -> None:
     assert "the C header: the text says rank 1, input blocks 0" in said
 
 
+def test_user_blocks_of_windows() -> None:
+    said = refused(STAR, STAR.name + ".cu", "rank == 1 ? 1 : 0", "rank == 2 ? 1 : 0")
+    assert "the buffers in windows: the text says rank 1, input blocks 0" in said
+    assert "blocks 2" in refused(
+        RING, TEXT, "HCCC_OUTPUT_BLOCKS(rank) (1)", "HCCC_OUTPUT_BLOCKS(rank) (2)"
+    )
+
+
 @pytest.mark.parametrize("target", [CPU, HIP])
 def test_the_dispatcher(target: Target) -> None:
     name = f"{RING.name}_{target.name}_dispatch.cpp"
