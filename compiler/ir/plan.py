@@ -170,11 +170,19 @@ class Plan:
         """Which destinations are memory of another domain: a proxy writes it. b1[entries of dst]"""
         return network_puts(self.dst, self.rank_of(), self.memory_domain)
 
-    def far_posts(self) -> B1:
+    def network_posts(self) -> B1:
         """Which flags are raised in another memory domain, by a proxy: b1[posts]."""
         there = self.memory_domain[self.posts.rank]
         away: B1 = there != self.memory_domain[self.rank_of()[self.posts.owner()]]
         return away
+
+    def one_sided(self) -> bool:
+        """Whether any primitive reads or writes memory of another rank, else only messages go."""
+        rank = self.rank_of()
+        return any(
+            bool(((o.buffer != Buffer.QUEUE) & (o.rank != rank[o.owner()])).any())
+            for o in (self.src, self.dst)
+        )
 
     def touches_peers(self) -> bool:
         """Whether any rank reads or writes a user buffer of another."""
