@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from hccc import driver
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Transport
+from hccc.ir.primitives import Buffer, Transport
 from hccc.options import Options
 from hccc.runtime.fault import WaitKind
+from hccc.testing.grow import program
 from tests.emit import plans
 from tests.marks import slow
 from tests.runtime.processes import (
@@ -44,8 +46,8 @@ def ring(n: int = 4, transport: Transport = Transport.DIRECT) -> Plan:
 
 def mixed(network: str, nodes: int = 2, gpus: int = 2) -> Plan:
     """A hierarchical mesh between memory domains."""
-    program = plans.hierarchical_mesh(nodes, gpus)
-    return driver.compile_program(program, Options(network_lowering=network)).plan
+    mesh = plans.hierarchical_mesh(nodes, gpus)
+    return driver.compile_program(mesh, Options(network_lowering=network)).plan
 
 
 def assert_right(world: Processes, done: list[Process], launches: list[Launch]) -> None:
@@ -127,6 +129,17 @@ def test_buffers_outside_windows(tmp_path: Path) -> None:
     done = direct.run(groups, private, "timeout_ms=2000")
     assert [p.launches[0].status for p in done] == [TIMEOUT] * 2
     assert {p.launches[0].kind for p in done} == {WaitKind.NOT_IN_WINDOW}
+
+
+def test_a_proxy_reads_out_of_windows_only(tmp_path: Path) -> None:
+    """What lands in a peer's scratch memory it has out of the user's buffer."""
+    reduce = program(Collective(OpType.REDUCE, 2, 1), [(1, 0, 0, 0, 1)], 1, 1)
+    plan = driver.compile_program(reduce, Options(network_lowering="put")).plan
+    assert set(plan.dst.buffer[plan.network_puts()]) == {Buffer.SCRATCH}
+    world = Processes(plan, tmp_path)
+    launch = [Launch(500, (PRIVATE, 0), (PRIVATE + 1, 0))]
+    done = world.run([(0, 1), (1, 1)], launch, "domain=1", "timeout_ms=2000")
+    assert done[1].launches[0].kind == WaitKind.NOT_IN_WINDOW
 
 
 # Skew. A machine with much else to do may not run a process for some tenths of a second.

@@ -16,7 +16,7 @@
 #ifndef HCCC_INLINE
 #define HCCC_INLINE 0
 #endif
-#ifndef HCCC_TOUCHES_PEERS  // 0: no rank's user buffer is touched by another
+#ifndef HCCC_TOUCHES_PEERS  // 0: no rank's user buffer is touched by another or a proxy
 #define HCCC_TOUCHES_PEERS 1
 #endif
 #ifndef HCCC_NETWORK  // 1: ranks that cannot be addressed may be reached

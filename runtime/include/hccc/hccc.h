@@ -14,9 +14,9 @@
  * Memory. A rank has flags and scratch (<name>_flag_bytes, <name>_scratch_bytes), and windows: user
  * memory that peers may touch, at the same offsets from its beginning for everybody. They are
  * exchanged once. Where a call's buffers are in its windows, a rank tells its neighbours at every
- * launch, so that a call with other tensors needs nothing from other ranks. Buffers that no peer
- * touches (all of a staged plan's) need no window; others that lie in none are a fault. Ranks of
- * one process have one window, all memory: HCCC_ALL_MEMORY.
+ * launch, so that a call with other tensors needs nothing from other ranks. Buffers that no peer and
+ * no proxy touches (all of a staged plan's) need no window; others that lie in none are a fault.
+ * Ranks of one process have one window, all memory: HCCC_ALL_MEMORY.
  *
  * Peers reach each other by memory or by network. For those it reaches by network only, the
  * caller's table has null flags; their thread blocks' transfers go through a proxy (network.h).
