@@ -87,7 +87,7 @@ class RunOptions:
             return found
         crossing = plan.transport is Transport.DIRECT and plan.gpus_per_node < plan.n_ranks
         why = "reads memory of other nodes" if crossing else "has all ranks in one memory domain"
-        help = "compile with --transport auto" if crossing else "a program with GPUPerNode=..."
+        help = "compile with --transport auto" if crossing else "a program with GPUPerNode=..., or --cluster"
         raise fail("E436", f"--network: {plan.name} {why}", help=help)
 
     @property

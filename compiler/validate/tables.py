@@ -115,7 +115,7 @@ def _by_network(plan: Plan) -> B1:
         queued = np.flatnonzero(operands.buffer == Buffer.QUEUE)
         found[operands.owner()[queued[network[operands.rank[queued]]]]] = True
     found[plan.dst.owner()[plan.network_puts()]] = True
-    found[plan.posts.owner()[plan.far_posts()]] = True
+    found[plan.posts.owner()[plan.network_posts()]] = True
     return found
 
 

@@ -45,8 +45,8 @@ def ring(n: int = 4, transport: Transport = Transport.DIRECT) -> Plan:
 
 def mixed(network: str, nodes: int = 2, gpus: int = 2) -> Plan:
     """A hierarchical mesh between memory domains."""
-    program = plans.hierarchical_mesh(nodes, gpus)
-    return driver.compile_program(program, Options(network_lowering=network)).plan
+    mesh = plans.hierarchical_mesh(nodes, gpus)
+    return driver.compile_program(mesh, Options(network_lowering=network)).plan
 
 
 def assert_right(world: Processes, done: list[Process], launches: list[Launch]) -> None:
