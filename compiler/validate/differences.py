@@ -148,9 +148,10 @@ def _entry(found: Recording, wanted: Rows, plan: Plan) -> str | None:
     if (row := _first(wanted["calls"], found.rows["calls"])) is not None:
         return _cells("calls", "the entry", wanted["calls"][row], found.rows["calls"][row])
     beside = (("shape", "the C header's shape"), ("user_blocks", "the C header"))
-    for name, what in (("buffers", "the buffers in windows"), *beside):
+    own = (("buffers", "the buffers in windows"), ("domains", "memory domains"))
+    for name, what in (*own, *beside):
         rows = found.rows[name]
-        if (len(rows) or name == "buffers") and (row := _first(wanted[name], rows)) is not None:
+        if (len(rows) or (name, what) in own) and (row := _first(wanted[name], rows)) is not None:
             return _cells(name, what, wanted[name][row], rows[row])
     rows = found.rows["names"]
     if len(rows) and (row := _first(wanted["names"], rows)) is not None:

@@ -45,6 +45,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "neighbours": ("rank", "neighbour"),
     "constants": ("value",),
     "buffers": ("rank", "input blocks", "output blocks"),
+    "domains": ("rank", "memory domain"),
     "shape": (*KernelShape.__dataclass_fields__, "sizes"),
     "user_blocks": ("rank", "input blocks", "output blocks"),
     "calls": ("in place", "window", "status", "launches", "passed on", "window launched"),
@@ -80,6 +81,7 @@ def expected(plan: Plan) -> dict[str, I4]:
         "neighbours": _neighbours(plan),
         "constants": _constants(plan),
         "buffers": _buffers(plan),
+        "domains": _domains(plan),
         "shape": np.array([[*kernel_shape(plan).constants().values(), 1]], np.int32),
         "user_blocks": _user_blocks(plan),
         "calls": _calls(plan),
@@ -175,6 +177,13 @@ def _buffers(plan: Plan) -> I4:
     if not plan.touches_peers():
         found[:, 1:] = 1
     return found
+
+
+def _domains(plan: Plan) -> I4:
+    """Which ranks share memory, of texts that know of a network."""
+    if not _by_network(plan).any():
+        return np.zeros((0, 2), np.int32)
+    return _rows(np.arange(plan.n_ranks), plan.memory_domain)
 
 
 def _user_blocks(plan: Plan) -> I4:

@@ -232,6 +232,13 @@ def test_a_network_without_a_door_is_a_fault(tmp_path: Path) -> None:
     assert world.fault.flag in (2, 3)
 
 
+def test_a_rank_of_the_own_domain_without_memory_is_a_fault(world: World) -> None:
+    world.ranks[2].flags = None
+    assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
+    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.CUT_OFF)
+    assert world.fault.flag == 2
+
+
 def test_a_ring_of_no_power_of_two_is_a_fault(tmp_path: Path) -> None:
     plan = driver.compile_program(plans.hierarchical_mesh(2, 2), Options()).plan
     world = World(built(plan, tmp_path), plan)

@@ -17,6 +17,7 @@ from hccc.runtime.fault import WaitKind
 from tests.emit import plans
 from tests.marks import slow
 from tests.runtime.processes import (
+    BAD_ARGUMENT,
     OK,
     PRIVATE,
     TIMEOUT,
@@ -168,6 +169,14 @@ def test_a_proxy_reads_windows_only(tmp_path: Path) -> None:
     shared = [Launch(500, (0, 0), (1, 0))]
     world.fill(shared)
     assert_right(world, world.run(groups, shared, "domain=1"), shared)
+
+
+@pytest.mark.parametrize("network", ["slots", "put"])
+def test_a_table_without_a_rank_of_the_own_domain(network: str, tmp_path: Path) -> None:
+    """Four ranks of two domains for the plan; for their callers each is alone."""
+    world = Processes(mixed(network, 2, 2), tmp_path)
+    done = world.run([(r, 1) for r in range(4)], [Launch(500)], "domain=1", "timeout_ms=2000")
+    assert [o.status for o in faults(done)] == [BAD_ARGUMENT] * 4
 
 
 # Skew. A machine with much else to do may not run a process for some tenths of a second.

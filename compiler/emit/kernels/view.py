@@ -105,7 +105,7 @@ def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
     alike = classes(plan, calls.far)
     straight = calls_in_line(alike) <= MOST_CALLS
     made = _in_line(calls, alike, tables) if straight else _in_rows(calls, moduli, tables)
-    near = neighbours(plan, moduli, tables)
+    near = neighbours(plan, moduli, tables, network=bool(calls.far.rows.any()))
     common = ProgramView(
         target=targets[0],
         version=__version__,

@@ -21,8 +21,11 @@ static inline int hccc_check_tables(const hccc_comm* comm, const hccc_call* call
     const int rank = call->first_rank + l;
     const hccc_door* door = call->local[l].door;
     bool far = false;
-    for (int i = 0; i < hccc_neighbour_count(rank); ++i)
-      far = far || !comm->ranks[hccc_neighbour(rank, i)].flags;
+    for (int i = 0; i < hccc_neighbour_count(rank); ++i) {
+      const int peer = hccc_neighbour(rank, i);
+      if (hccc_is_cut_off(comm->ranks, rank, peer)) return HCCC_BAD_ARGUMENT;
+      far = far || !comm->ranks[peer].flags;
+    }
     if (!comm->ranks[rank].flags || (far && (!HCCC_NETWORK || !door))) return HCCC_BAD_ARGUMENT;
     const int bad = HCCC_NETWORK && door ? hccc_check_door(door) : HCCC_OK;
     if (bad) return bad;

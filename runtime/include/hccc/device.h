@@ -5,6 +5,8 @@
 //     HCCC_FN void hccc_program(hccc_block& b);             what thread block b.tb of b.rank does
 //     HCCC_FN int hccc_neighbour_count(int rank);           the ranks whose memory this rank
 //     HCCC_FN int hccc_neighbour(int rank, int i);          touches, or that touch its memory
+//     HCCC_FN int hccc_memory_domain(int rank);             with HCCC_NETWORK: ranks of one number
+//                                                           address each other's memory
 //
 // and writes HCCC_KERNEL last. A program is HCCC_WINDOWS(b) { hccc_prim<…>(…); … }.
 #pragma once

@@ -10,6 +10,17 @@ HCCC_FN bool hccc_reaches(const hccc_block& b, int rank) {
   return !HCCC_NETWORK || b.p->ranks[rank].flags != nullptr;
 }
 
+#if HCCC_NETWORK
+HCCC_FN int hccc_memory_domain(int rank);
+#else
+HCCC_FN int hccc_memory_domain(int) { return 0; }
+#endif
+
+// Whether the caller's table has no memory of a rank that this one puts into or gets from.
+HCCC_FN bool hccc_is_cut_off(const hccc_rank* ranks, int rank, int peer) {
+  return !ranks[peer].flags && hccc_memory_domain(peer) == hccc_memory_domain(rank);
+}
+
 HCCC_FN long long hccc_bytes_of_counter(long long index) { return index * HCCC_FLAG_STRIDE; }
 
 #if HCCC_NETWORK

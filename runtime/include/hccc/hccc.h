@@ -81,8 +81,9 @@ enum hccc_status {
   HCCC_OK = 0,
   HCCC_TIMEOUT = 1,      /* a wait passed its deadline, now or in an earlier launch that nobody
                           * reset: hccc_fault says which */
-  HCCC_BAD_ARGUMENT = 2, /* a null table, a negative size or time, ranks out of range, no flags, ranks of
-                          * the network without a door or with one that has no ring */
+  HCCC_BAD_ARGUMENT = 2, /* a null table, a negative size or time, ranks out of range, no flags at a rank
+                          * or at a neighbour of its memory domain, ranks of the network without a
+                          * door or with one that has no ring */
   HCCC_NO_MEMORY = 3,    /* stacks or threads could not be had */
   HCCC_TOO_LARGE = 4,    /* the grid does not fit on the device at once, or a size of the launch
                           * does not fit its type: layout.h, HCCC_MOST_* */
@@ -106,8 +107,10 @@ enum hccc_wait_kind {
   HCCC_NOT_IN_WINDOW = 9,/* no wait: peers touch a buffer (flag 0 input, 1 output) that does not
                           * lie within one of its rank's windows */
   HCCC_ABORTED = 10,     /* no wait: somebody else ended it */
-  HCCC_NO_DOOR = 11      /* no wait: a rank of the network, flag, and no door to it, or one that
+  HCCC_NO_DOOR = 11,     /* no wait: a rank of the network, flag, and no door to it, or one that
                           * hccc_check_door refuses */
+  HCCC_CUT_OFF = 12      /* no wait: the caller's table has no memory of a rank, flag, that is in
+                          * the own memory domain for the plan */
 };
 
 /* Memory of a rank that its peers may touch. base: as the caller sees it, ignored where the rank is

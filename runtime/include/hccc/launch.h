@@ -95,6 +95,12 @@ HCCC_FN bool hccc_meet(const hccc_block& b, const hccc_local& local) {
     ok = hccc_write_notice(b, local);
     const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output};
   }
+  HCCC_UNROLL(1)
+  for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
+    const int peer = hccc_neighbour(b.rank, i);
+    ok = !hccc_is_cut_off(b.p->ranks, b.rank, peer);
+    if (!ok) hccc_report(b, 0, 0, {HCCC_CUT_OFF, peer, -1, 0});
+  }
   if (hccc_barrier_any(!ok)) return false;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)

@@ -155,6 +155,10 @@ int main(int argc, char** argv) {
   for (int value : hccc_constants) hccc_put_row(HCCC_CONSTANTS, value);
   for (int rank = 0; rank < hccc_record->ranks; ++rank)
     hccc_put_row(HCCC_BUFFERS, rank, HCCC_INPUT_BLOCKS(rank), HCCC_OUTPUT_BLOCKS(rank));
+#if HCCC_NETWORK
+  for (int rank = 0; rank < hccc_record->ranks; ++rank)
+    hccc_put_row(HCCC_DOMAINS, rank, hccc_memory_domain(rank));
+#endif
   hccc_record_calls();
 #if HCCC_HAS_HEADER
   hccc_record_header();
