@@ -11,6 +11,7 @@ import pytest
 from hccc.diagnostics import UserError
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
+from hccc.ir.transport import Transport
 from hccc.validate import execute
 from hccc.validate.validate import validate
 from hccc.validate.validated import Validated
@@ -63,6 +64,12 @@ def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) ->
 def test_an_edit_is_told(old: str, new: str, told: str) -> None:
     said = refused(RING, TEXT, old, new)
     assert said.startswith("E438") and re.search(told, said), said
+
+
+def test_another_memory_domain_is_told() -> None:
+    plan = plans.compiled(plans.hierarchical_mesh(2, 2), transport=Transport.AUTO)
+    said = refused(plan, f"{plan.name}.cu", "return node;", "return 1 - node;")
+    assert said.startswith("E438") and "memory domain" in said
 
 
 @pytest.mark.parametrize("function", ["hccc_recv", "hccc_send"])
