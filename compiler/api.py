@@ -67,7 +67,8 @@ def compile(
             holds tells), the text of one (a `str` of more than one line, or a `Source`), or a
             Program.
         options: how; those of the command line.
-        cluster: what to schedule for, or its file; None for what the program's header describes.
+        cluster: what to schedule for, or its file; None for what the program's header describes. Of
+            MSCCL XML it says what the memory domains are.
         reschedule: raise MSCCL XML to a program, and schedule that.
         on_phase: is told the name of each phase as it begins.
         on_pass: is given the name of each pass and the IR that it returned.

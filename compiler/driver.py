@@ -224,7 +224,7 @@ def _compile(
             warnings = redundant(verified)
     if topology is not None:
         plan = _tuned(plan, topology, hook)
-    plan = replace(plan, provenance=_provenance(options, scheduler, topology))
+    plan = replace(plan, provenance=provenance(options, scheduler, topology))
     return CompiledProgram(
         plan=plan, proofs=proofs, seconds=hook.seconds, warnings=warnings,
         scheduler=scheduler, program=verified, dag=tasks, pipeline=ordered, topology=topology,
@@ -319,7 +319,8 @@ def _blocks(ir: Primitives, settings: Settings) -> int | None:
     return None if most is None else max(1, most // ir.dag.program.channels)
 
 
-def _provenance(options: Options, scheduler: str, topology: Topology | None) -> Provenance:
+def provenance(options: Options, scheduler: str, topology: Topology | None) -> Provenance:
+    """What a Plan's file tells of how it was made: options, what ordered the tasks, the cluster."""
     cluster = None
     if topology is not None:
         cluster = Cluster(source_name(topology.name), "\n".join(printer.lines(topology)) + "\n")

@@ -55,7 +55,7 @@ def _network_facts(plan: Plan) -> Facts:
     if plan.transport is not Transport.MIXED:
         return {}
     return {
-        "memory_domains": int(plan.memory_domain.max(initial=0)) + 1,
+        "memory_domains": len(set(plan.memory_domain.tolist())),
         "network_queues": int(plan.network_queues().sum()),
         "network_puts": int(plan.network_puts().sum()),
     }

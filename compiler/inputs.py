@@ -25,6 +25,7 @@ from hccc.interop.raise_program import raise_program
 from hccc.interruptible import interruptible
 from hccc.ir import plan_json
 from hccc.ir.names import PLAN_FILE
+from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.msccl import load as msccl
@@ -95,6 +96,11 @@ def is_cluster(given: Path | Source) -> TypeGuard[Source]:
     return isinstance(given, Source) and kind_of(given.text, given.name) is Kind.CLUSTER
 
 
+def is_xml(given: Path | Source) -> bool:
+    """Whether what was opened is MSCCL XML."""
+    return isinstance(given, Source) and kind_of(given.text, given.name) is Kind.XML
+
+
 def is_compiled(given: Path | Source) -> bool:
     """Whether what was opened is compiled already: a directory, a plan, or XML."""
     return isinstance(given, Path) or kind_of(given.text, given.name) in (Kind.PLAN, Kind.XML)
@@ -123,6 +129,7 @@ def load(
 ) -> Compiled:
     """Reads what is given, whatever it is, and compiles it if it is not compiled yet.
 
+    topology: the cluster that a program is compiled for, or that MSCCL XML runs on.
     reschedule: raises MSCCL XML to a program and compiles that.
 
     Raises:
@@ -139,17 +146,25 @@ def load(
     if kind not in (Kind.PLAN, Kind.XML):
         return driver.compile_text(text, options, topology, on_phase=on_phase, on_pass=on_pass)
     seconds: dict[str, float] = {}
-    proofs: tuple[Proof, ...] = ()
     with timed("Parsing", seconds, on_phase):
-        if kind is Kind.XML:
-            plan, carried = import_msccl(text)
-            proofs = (carried,)
-        else:
-            plan = plan_json.loads(text.text, text.name)
+        plan, proofs = (
+            _imported(text, topology)
+            if kind is Kind.XML
+            else (plan_json.loads(text.text, text.name), ())
+        )
     if options.prove:
         with timed("Proof", seconds, on_phase):
             proofs += check_plan(plan)
-    return Compiled(plan, proofs, seconds, directory=kernels)
+    made_for = topology if kind is Kind.XML else None
+    return Compiled(plan, proofs, seconds, topology=made_for, directory=kernels)
+
+
+def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proof, ...]]:
+    """The Plan of MSCCL XML, which says what cluster it runs on, and what its FIFOs carry."""
+    plan, carried = import_msccl(text, topology)
+    if topology is not None:
+        plan = replace(plan, provenance=driver.provenance(Options(), "", topology))
+    return plan, (carried,)
 
 
 def recorded_cluster(compiled: Compiled) -> Topology | None:

@@ -24,6 +24,7 @@ class WaitKind(IntEnum):
     NOT_IN_WINDOW = 9
     ABORTED = 10
     NO_DOOR = 11
+    CUT_OFF = 12
 
 
 _WAITED_FOR = {
@@ -39,9 +40,10 @@ _WAITED_FOR = {
 }
 # What ends a launch without a wait.
 _REASONS = {
-    WaitKind.NOT_IN_WINDOW: "has a buffer that peers touch in none of its windows",
+    WaitKind.NOT_IN_WINDOW: "has a buffer that peers touch and that lies in none of its windows",
     WaitKind.ABORTED: "was told to leave the launch",
     WaitKind.NO_DOOR: "reaches rank {} over a network only, and was given no door to it",
+    WaitKind.CUT_OFF: "shares memory with rank {} in the plan, and was given none of it",
 }
 
 

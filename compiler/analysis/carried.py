@@ -19,7 +19,7 @@ from hccc.analysis.locations import Locations
 from hccc.analysis.waits import by_flag, by_queue
 from hccc.ir.arrays import B1, I4, I8, Csr, starts
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Buffer, Transport
+from hccc.ir.primitives import Transport, put_places
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,8 @@ def locate_carried(plan: Plan, made: Carriers, where: Locations) -> Locations:
     carried = made.handed(plan.dst.owner(), put, plan.dst.rank)
     order = np.argsort(carried, kind="stable")
     dst_ptr = starts(np.bincount(carried, minlength=total))
-    place = _local_places(plan, where)[made.of]
+    places = put_places(plan.src, plan.dst, plan.rank_of(), where.src, where.dst)
+    place = places[made.of]
     carries = np.bincount(carried[put], minlength=total)[n:] > 0
     counts = np.concatenate([plan.src.counts(), carries.astype(np.int64)])
     return where._replace(
@@ -114,14 +115,3 @@ def locate_carried(plan: Plan, made: Carriers, where: Locations) -> Locations:
         dst_ptr=dst_ptr, dst=where.dst[order],
         active=np.concatenate([where.active, where.active[made.of]]),
     )  # fmt: skip
-
-
-def _local_places(plan: Plan, where: Locations) -> I4:
-    """The location that each primitive's network puts are carried from: its first destination in
-    memory of its own rank, else its only source: i4[P]."""
-    row, rank = plan.dst.owner(), plan.rank_of()
-    own = (plan.dst.buffer != Buffer.QUEUE) & (plan.dst.rank == rank[row])
-    place: I4 = where.src[plan.src.ptr[:-1]].copy()
-    at = np.flatnonzero(own)[::-1]
-    place[row[at]] = where.dst[at]  # of several, the first is written last
-    return place

@@ -47,7 +47,8 @@ _MORE = {
         "--cluster",
         type=ClusterFile(),
         metavar="FILE",
-        help="Schedule for this .cluster instead of what the program's header describes.",
+        help="Schedule for this .cluster instead of what the program's header describes; "
+        "of MSCCL XML, what the memory domains are.",
     ),
     "print_after": click.option(
         "--print-after",
@@ -215,7 +216,8 @@ def load(
 
     opened = algorithm if isinstance(algorithm, Source) else inputs.opened(algorithm)
     if inputs.is_compiled(opened) and not how.reschedule:
-        unused = [name for name in how.given if not (simulated and name == "cluster")]
+        takes_cluster = simulated or inputs.is_xml(opened)
+        unused = [name for name in how.given if not (takes_cluster and name == "cluster")]
         place = algorithm if isinstance(algorithm, Path) else algorithm.name
         help = "give it when you compile the program"
         refuse(unused, f"{place} is compiled already", help)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from hccc.diagnostics import Source
+from hccc.interop.assign_domains import assign_domains
 from hccc.interop.label import label
 from hccc.interop.msccl_plan import to_plan
 from hccc.interop.relocate import relocate
 from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
 from hccc.lang.msccl.load import Algo, parse
 from hccc.proofs.fifo import fifo, with_enough_slots
 from hccc.proofs.proof import Proof
@@ -15,20 +17,26 @@ from hccc.proofs.prove import prove
 
 
 @interruptible
-def import_msccl(source: Source) -> tuple[Plan, Proof]:
+def import_msccl(source: Source, topology: Topology | None = None) -> tuple[Plan, Proof]:
     """The Plan of an MSCCL XML text, and what its runtimes' FIFOs carry.
 
     The Plan gets the queue slots it needs to run here; MSCCL's own runtimes have a fixed number,
-    which is why a schedule can be right and still hang there for long messages.
+    which is why a schedule can be right and still hang there for long messages. topology: the
+    cluster it runs on, None for one memory domain.
+
+    Raises:
+        UserError E5xx: what is wrong with the XML; E130: another number of ranks than of GPUs.
     """
-    return imported(parse(source))
+    return imported(parse(source), topology)
 
 
-def imported(algo: Algo) -> tuple[Plan, Proof]:
+def imported(algo: Algo, topology: Topology | None = None) -> tuple[Plan, Proof]:
     """The Plan of a parsed MSCCL XML text; the rest as `import_msccl`."""
     plan = label(to_plan(algo))
     carried = fifo(plan, algo.protocol, algo.chunks_per_loop)
     plan = _relocated(with_enough_slots(plan))
+    if topology is not None:
+        plan = assign_domains(plan, topology)
     limit = {
         "protocol": algo.protocol,
         "largest message": "none" if carried.hangs else carried.largest or "any",

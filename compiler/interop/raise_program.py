@@ -114,12 +114,12 @@ def raise_program(plan: Plan) -> Program:
 
     Raises:
         UserError E320: it keeps two values of one chunk at one rank, its result is unknown, or it
-        is no staged plan.
+        puts or gets.
     """
     c = plan.collective
     if c.op is OpType.CUSTOM:
         raise fail("E320", f"{plan.name} cannot be rescheduled: a custom collective has no name")
-    if plan.transport is not Transport.STAGED:
+    if plan.transport is Transport.DIRECT or plan.one_sided():
         kind = plan.transport.name.lower()
         message = (
             f"{plan.name} cannot be rescheduled: a {kind} plan has puts, no messages to follow"

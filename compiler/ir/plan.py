@@ -28,7 +28,15 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
-from hccc.ir.primitives import Buffer, Operands, Queues, Transport, crossing, network_puts
+from hccc.ir.primitives import (
+    Buffer,
+    Operands,
+    Queues,
+    Transport,
+    crossing,
+    network_puts,
+    put_places,
+)
 from hccc.ir.provenance import Provenance
 
 PLAN_VERSION = 2
@@ -170,16 +178,30 @@ class Plan:
         """Which destinations are memory of another domain: a proxy writes it. b1[entries of dst]"""
         return network_puts(self.dst, self.rank_of(), self.memory_domain)
 
-    def far_posts(self) -> B1:
+    def network_posts(self) -> B1:
         """Which flags are raised in another memory domain, by a proxy: b1[posts]."""
         there = self.memory_domain[self.posts.rank]
         away: B1 = there != self.memory_domain[self.rank_of()[self.posts.owner()]]
         return away
 
+    def one_sided(self) -> bool:
+        """Whether any primitive reads or writes memory of another rank, else only messages go."""
+        rank = self.rank_of()
+        return any(
+            bool(((o.buffer != Buffer.QUEUE) & (o.rank != rank[o.owner()])).any())
+            for o in (self.src, self.dst)
+        )
+
     def touches_peers(self) -> bool:
-        """Whether any rank reads or writes a user buffer of another."""
+        """Whether any rank reads or writes a user buffer of another, or a proxy reads one."""
         rank = self.rank_of()
         user = [Buffer.INPUT, Buffer.OUTPUT, Buffer.STAGE]
+        put = self.network_puts()
+        if put.any():
+            source, target = (o.buffer.astype(np.int32) for o in (self.src, self.dst))
+            carried = put_places(self.src, self.dst, rank, source, target)
+            if np.isin(carried[self.dst.owner()[put]], user).any():
+                return True
         return any(
             bool((np.isin(o.buffer, user) & (o.rank != rank[o.owner()])).any())
             for o in (self.src, self.dst)

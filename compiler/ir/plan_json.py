@@ -219,6 +219,8 @@ def _validate(data: object, name: str) -> None:
     if isinstance(data, dict) and ("memory_domain" in data) == (data.get(_VERSION_KEY) == 1):
         there = "memory_domain: not of version 1" if "memory_domain" in data else "no memory_domain"
         raise fail("E407", f"{name}: {there}", help=help)
+    if isinstance(data, dict) and data.get(_VERSION_KEY) == 1 and data.get("transport") == "mixed":
+        raise fail("E407", f"{name}: transport: 'mixed' is not of version 1", help=help)
     try:
         _validator()(data)
     except fastjsonschema.JsonSchemaValueException as error:

@@ -184,6 +184,18 @@ def network_puts(dst: Operands, owner: I4, memory_domain: I4) -> B1:
     return away
 
 
+def put_places(src: Operands, dst: Operands, owner: I4, of_src: I4, of_dst: I4) -> I4:
+    """Of each primitive what `of_src` (i4[entries of src]) or `of_dst` says of the place that its
+    network puts are carried from: its first destination in memory of its own rank, else its only
+    source: i4[n]. owner: i4[n], where each primitive runs."""
+    row = dst.owner()
+    own = (dst.buffer != Buffer.QUEUE) & (dst.rank == owner[row])
+    place: I4 = of_src[src.ptr[:-1]].copy()
+    at = np.flatnonzero(own)[::-1]
+    place[row[at]] = of_dst[at]  # of several, the first is written last
+    return place
+
+
 def check(p: Primitives) -> list[str]:
     """The invariants that `p` breaks, in words; empty when it is sound. O(n log n)."""
     problems = []

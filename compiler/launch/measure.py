@@ -87,7 +87,8 @@ class RunOptions:
             return found
         crossing = plan.transport is Transport.DIRECT and plan.gpus_per_node < plan.n_ranks
         why = "reads memory of other nodes" if crossing else "has all ranks in one memory domain"
-        help = "compile with --transport auto" if crossing else "a program with GPUPerNode=..."
+        nodes = "a program with GPUPerNode=..., or --cluster"
+        help = "compile with --transport auto" if crossing else nodes
         raise fail("E436", f"--network: {plan.name} {why}", help=help)
 
     @property

@@ -6,7 +6,9 @@ Nodes that are alike are drawn once. Line widths grow with capacity; what is slo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from hccc import text
 from hccc.ir.topology import Topology
@@ -24,6 +26,7 @@ from hccc.pictures.tiers import GAP, MARGIN, Tiers
 
 WIDEST = 13.5  # inches; what is wider goes into the next row
 CLASSES = 9  # of nodes that are drawn from the inside
+DOMAINS, DOMAIN_NODES = 6, 4  # memory domains, and runs of nodes of one, that are named
 
 
 @settings()
@@ -35,7 +38,11 @@ def topology(t: Topology, name: str = "cluster", note: str = "") -> Picture:
     panels = [Panel(t, c, node_view(t, c.first), i) for i, c in enumerate(classes[:CLASSES])]
     if more := classes[CLASSES:]:
         notes.append(f"Not drawn from the inside: {text.count(len(more), 'more class')} of nodes.")
-    notes += [*(net.notes if net else ()), "Large numbers are ranks; rates are each way."]
+    notes += [
+        *(net.notes if net else ()),
+        *_memory_note(t),
+        "Large numbers are ranks; rates are each way.",
+    ]
     notes += [note] if note else []
     tiers = Tiers(net, links) if net else None
     title = f"{text.clean(name, 48)}: {_title(t)}"
@@ -88,6 +95,22 @@ def _legend(t: Topology, classes: Sequence[NodeClass], line: LineWidths) -> list
     if slower(t).any() or len(t.failed):
         found.append(Entry("slower than its peers, or failed", palette.PAPER, palette.ALERT))
     return [*found, *line.legend()]
+
+
+def _memory_note(t: Topology) -> Iterator[str]:
+    """Which nodes are one memory domain, where not every node is one of its own."""
+    node, first = np.unique(t.node, return_index=True)
+    domain = t.memory_domain[first]
+    of: list[list[int]] = [node[domain == d].tolist() for d in np.unique(domain)]
+    joint = [nodes for nodes in of if len(nodes) > 1]
+    if not joint:
+        return
+    named = [text.nodes(nodes, DOMAIN_NODES) for nodes in joint[:DOMAINS]]
+    if more := joint[DOMAINS:]:
+        named.append(f"{len(more):,} more of several nodes")
+    if alone := len(of) - len(joint):
+        named.append(text.count(alone, "node") + " alone")
+    yield f"Memory domains: {'; '.join(named)}."
 
 
 def _class_text(t: Topology, of: NodeClass) -> str:

@@ -20,9 +20,9 @@ from hccc.network.routes import Routes, routes
 from hccc.sim.transfers import (
     Transfers,
     apart,
+    carried_posts,
+    carried_puts,
     check_reached,
-    far_posts,
-    network_puts,
     transfers,
 )
 
@@ -81,7 +81,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     check_ranks(plan, topology)
     rank = plan.rank_of()
     k, d = plan.src.counts(), plan.dst.counts()
-    d = d - np.bincount(plan.dst.owner()[network_puts(plan, topology)], minlength=len(plan))
+    d = d - np.bincount(plan.dst.owner()[carried_puts(plan, topology)], minlength=len(plan))
     device = topology.device[rank]
     block = np.array([x.block for x in topology.devices])[device] * BYTES_PER_US
     reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
@@ -107,7 +107,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
 
 def _posts(plan: Plan, t: Topology) -> Csr:
     """The flags that a thread block raises itself."""
-    own = ~far_posts(plan, t)
+    own = ~carried_posts(plan, t)
     flag = starts(plan.n_flags)[plan.posts.rank] + plan.posts.flag
     count = np.bincount(plan.posts.owner()[own], minlength=len(plan))
     return Csr(starts(count), flag[own])

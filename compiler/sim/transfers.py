@@ -124,7 +124,7 @@ def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
 def _handed(plan: Plan, t: Topology, queue: B1) -> tuple[I4, U1, I4, I4, I4]:
     """(primitive, kind, target, from, to) of every transfer, by kind."""
     q, rank = plan.queues, plan.rank_of()
-    put = np.flatnonzero(network_puts(plan, t))
+    put = np.flatnonzero(carried_puts(plan, t))
     row = plan.dst.owner()[put]
     table = [_columns(row, Kind.PUT, put, rank[row], plan.dst.rank[put])]
     for operands, kind, src, dst in (
@@ -135,7 +135,7 @@ def _handed(plan: Plan, t: Topology, queue: B1) -> tuple[I4, U1, I4, I4, I4]:
         at = at[queue[operands.rank[at]]]
         which = operands.rank[at]
         table.append(_columns(operands.owner()[at], kind, which, src[which], dst[which]))
-    raised = np.flatnonzero(far_posts(plan, t))
+    raised = np.flatnonzero(carried_posts(plan, t))
     row, there = plan.posts.owner()[raised], plan.posts.rank[raised]
     flag = starts(plan.n_flags)[there] + plan.posts.flag[raised]
     table.append(_columns(row, Kind.FLAG, flag, rank[row], there))
@@ -147,7 +147,7 @@ def _columns(row: I4, kind: Kind, target: I4 | I8, src: I4, dst: I4) -> I4:
     return np.stack([row, np.full(len(row), kind), target, src, dst]).astype(np.int32)
 
 
-def network_puts(plan: Plan, t: Topology) -> B1:
+def carried_puts(plan: Plan, t: Topology) -> B1:
     """Which destinations a proxy writes: b1[entries of dst]."""
     puts = plan.network_puts()
     at = np.flatnonzero(puts)
@@ -156,7 +156,7 @@ def network_puts(plan: Plan, t: Topology) -> B1:
     return there
 
 
-def far_posts(plan: Plan, t: Topology) -> B1:
+def carried_posts(plan: Plan, t: Topology) -> B1:
     """Which flags a proxy raises: b1[posts]."""
     return apart(plan, t, plan.rank_of()[plan.posts.owner()], plan.posts.rank)
 

@@ -1,4 +1,8 @@
-"""kernels: what the compiled CPU kernel of a Plan does. Needs a C++ compiler; about a second."""
+"""kernels: what the compiled CPU kernel of a Plan does. Needs a C++ compiler; about a second.
+
+Between the memory domains of a mixed plan proxies carry, and copy what they carry as late as they
+may: what is overwritten before, or taken as arrived, goes wrong.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,13 @@ from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
+from hccc.ir.transport import Transport
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.measure.session import HostSession
+from hccc.runtime.network import Network, Wire, network_of
 from hccc.runtime.request import Request
 
 
@@ -65,6 +71,14 @@ def built(plan: Plan, request: Request) -> Iterator[CpuCommunicator]:
         made = directory.files(plan, cpu, plan_json.dumps(plan))
         directory.write(Path(place) / "kernels", made)
         source = Path(place) / "kernels" / f"{plan.name}{cpu[0].suffix}"
-        host = CpuCommunicator(source, plan.name, shape_of(plan), plan.collective)
+        shape, network = shape_of(plan), _network(plan)
+        host = CpuCommunicator(source, plan.name, shape, plan.collective, network=network)
         host.build([request])
         yield host
+
+
+def _network(plan: Plan) -> Network | None:
+    """What is between the memory domains of a mixed plan: a NIC for each rank, without limits."""
+    if plan.transport is not Transport.MIXED:
+        return None
+    return network_of(plan.memory_domain, range(plan.n_ranks), Wire(late=True))

@@ -253,7 +253,7 @@ def _interleave(machine: Machine, blocks: list[_Block], rng: random.Random) -> N
 
 def _carried_for(plan: Plan, channels: int) -> list[tuple[int, int, int]]:
     """The (thread block, channel, peer) that a proxy may have to carry for."""
-    block, away, puts = plan.block_of(), plan.far_posts(), plan.network_puts()
+    block, away, puts = plan.block_of(), plan.network_posts(), plan.network_puts()
     posts = zip(block[plan.posts.owner()[away]], plan.posts.rank[away], strict=True)
     places = zip(block[plan.dst.owner()[puts]], plan.dst.rank[puts], strict=True)
     pairs = sorted({(int(b), int(r)) for b, r in (*posts, *places)})

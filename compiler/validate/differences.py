@@ -147,9 +147,11 @@ def _entry(found: Recording, wanted: Rows, plan: Plan) -> str | None:
     """What surrounds the kernels: the entry, the C header, the dispatcher."""
     if (row := _first(wanted["calls"], found.rows["calls"])) is not None:
         return _cells("calls", "the entry", wanted["calls"][row], found.rows["calls"][row])
-    for name, what in (("shape", "the C header's shape"), ("user_blocks", "the C header")):
+    beside = (("shape", "the C header's shape"), ("user_blocks", "the C header"))
+    own = (("buffers", "the buffers in windows"), ("domains", "memory domains"))
+    for name, what in (*own, *beside):
         rows = found.rows[name]
-        if len(rows) and (row := _first(wanted[name], rows)) is not None:
+        if (len(rows) or (name, what) in own) and (row := _first(wanted[name], rows)) is not None:
             return _cells(name, what, wanted[name][row], rows[row])
     rows = found.rows["names"]
     if len(rows) and (row := _first(wanted["names"], rows)) is not None:

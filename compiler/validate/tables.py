@@ -44,6 +44,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "posts": ("rank", "flag"),
     "neighbours": ("rank", "neighbour"),
     "constants": ("value",),
+    "buffers": ("rank", "input blocks", "output blocks"),
+    "domains": ("rank", "memory domain"),
     "shape": (*KernelShape.__dataclass_fields__, "sizes"),
     "user_blocks": ("rank", "input blocks", "output blocks"),
     "calls": ("in place", "window", "status", "launches", "passed on", "window launched"),
@@ -78,6 +80,8 @@ def expected(plan: Plan) -> dict[str, I4]:
         "posts": _rows(plan.posts.rank, plan.posts.flag),
         "neighbours": _neighbours(plan),
         "constants": _constants(plan),
+        "buffers": _buffers(plan),
+        "domains": _domains(plan),
         "shape": np.array([[*kernel_shape(plan).constants().values(), 1]], np.int32),
         "user_blocks": _user_blocks(plan),
         "calls": _calls(plan),
@@ -113,7 +117,7 @@ def _by_network(plan: Plan) -> B1:
         queued = np.flatnonzero(operands.buffer == Buffer.QUEUE)
         found[operands.owner()[queued[network[operands.rank[queued]]]]] = True
     found[plan.dst.owner()[plan.network_puts()]] = True
-    found[plan.posts.owner()[plan.far_posts()]] = True
+    found[plan.posts.owner()[plan.network_posts()]] = True
     return found
 
 
@@ -165,6 +169,21 @@ def _neighbours(plan: Plan) -> I4:
     found = np.unique(np.concatenate([here * n + there, there * n + here]))
     found = found[found // n != found % n]
     return _rows(found // n, found % n)
+
+
+def _buffers(plan: Plan) -> I4:
+    """What windows must hold; texts whose buffers need none say nothing of it, which is 1."""
+    found = _user_blocks(plan)
+    if not plan.touches_peers():
+        found[:, 1:] = 1
+    return found
+
+
+def _domains(plan: Plan) -> I4:
+    """Which ranks share memory, of texts that know of a network."""
+    if not _by_network(plan).any():
+        return np.zeros((0, 2), np.int32)
+    return _rows(np.arange(plan.n_ranks), plan.memory_domain)
 
 
 def _user_blocks(plan: Plan) -> I4:

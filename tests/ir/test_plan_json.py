@@ -122,6 +122,14 @@ def test_version_1_had_no_memory_domains(transport: Transport) -> None:
         plan_json.loads(json.dumps(data))
 
 
+def test_version_1_had_no_mixed_plans() -> None:
+    """Nothing in it would say which memory its network is between."""
+    data = data_of() | {"hccc_plan": 1, "transport": "mixed"}
+    del data["memory_domain"]
+    with pytest.raises(UserError, match="'mixed' is not of version 1"):
+        plan_json.loads(json.dumps(data))
+
+
 def _set(*path: str | int) -> Callable[[Any, object], None]:
     def change(data: Any, value: object) -> None:
         for key in path[:-1]:

@@ -186,3 +186,23 @@ def test_names_cannot_leave_the_picture() -> None:
     assert any("<script>" in x for x in texts(picture))  # shown as what it is
     assert tips(picture)
     assert "x^2" in "".join(texts(topology(t, "$x^2$")))  # no mathematics either
+
+
+def _sharing(n: int, memory: str) -> list[str]:
+    """The notes about memory in the picture of n nodes of two GPUs."""
+    inside = "define bandwidth = {port => [((0,1) -> 100)]}\ndefine nic = [((0,1) -> 12)]"
+    t = _parsed(f"define node1 = {n} * 2\n{inside}\n{memory}")
+    return [x for x in texts(topology(t)) if "Memory domains" in x]
+
+
+def test_memory_domains_of_several_nodes_are_named() -> None:
+    some = _sharing(5, "define memory = [(node1, node3), (node4, node5)]")
+    assert some == ["Memory domains: node1, node3; node4, node5; 1 node alone."]
+    assert _sharing(3, "define memory = [(node1..node3)]") == ["Memory domains: node1–node3."]
+    pairs = ", ".join(f"(node{i}, node{i + 1})" for i in range(1, 17, 2))
+    (many,) = _sharing(18, f"define memory = [{pairs}]")
+    assert many.endswith("node11, node12; 2 more of several nodes; 2 nodes alone.")
+
+
+def test_nodes_that_are_memory_domains_need_no_note() -> None:
+    assert _sharing(3, "") == []

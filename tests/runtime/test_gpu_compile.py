@@ -102,7 +102,7 @@ def test_cuda_bodies_do_not_spill(tmp_path: Path, primitive: tuple[int, int], ar
 def test_cuda_every_dtype_does_not_spill(tmp_path: Path, dtype: str) -> None:
     for primitive in PRIMITIVES:
         source = write(tmp_path, kernel_text(*primitive, inline=1))
-        for op in OPS:
+        for op in OPS if primitive == (8, 1) else ("avg",):
             spilled = cuda_spills(source, "sm_90", f"-DHCCC_DTYPE={dtype}", f"-DHCCC_OP={op}")
             assert spilled <= AROUND_LOOKS
 

@@ -20,7 +20,17 @@ from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.options import Options
-from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Params, Rank, all_memory
+from hccc.runtime.abi import (
+    Call,
+    Comm,
+    Door,
+    FaultRecord,
+    Local,
+    Params,
+    Rank,
+    Transfer,
+    all_memory,
+)
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.fault import WaitKind
 from hccc.runtime.layout import shape_of
@@ -220,6 +230,28 @@ def test_a_network_without_a_door_is_a_fault(tmp_path: Path) -> None:
     assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
     assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.NO_DOOR)
     assert world.fault.flag in (2, 3)
+
+
+def test_a_rank_of_the_own_domain_without_memory_is_a_fault(world: World) -> None:
+    world.ranks[2].flags = None
+    assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
+    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.CUT_OFF)
+    assert world.fault.flag == 2
+
+
+def test_a_ring_of_no_power_of_two_is_a_fault(tmp_path: Path) -> None:
+    plan = driver.compile_program(plans.hierarchical_mesh(2, 2), Options()).plan
+    world = World(built(plan, tmp_path), plan)
+    for far in (2, 3):
+        world.ranks[far].flags = None
+    memory = aligned_zeros(4096)
+    at = memory.ctypes.data
+    door = Door(ctypes.sizeof(Door), ctypes.sizeof(Transfer), 3, 0, at, at, at, at)
+    for rank in (0, 1):
+        world.local[rank].door = ctypes.addressof(door)
+    assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
+    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.NO_DOOR)
+    assert not memory.any()
 
 
 def test_fences_reach_as_far_as_the_ranks_are(tmp_path: Path) -> None:

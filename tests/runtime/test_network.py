@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 
 from hccc.runtime.abi import Door, Rank, Transfer, all_memory
 from hccc.runtime.network import RING, Network, Proxy, Wire, network_of
+from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 FLAGS, SCRATCH = 0, 1
 BYTES = 1 << 16
@@ -118,6 +122,21 @@ def test_a_ring_is_used_again() -> None:
     assert ranks.counter(1, 0) == 3 * RING - 1
 
 
+def test_what_was_taken_arrives_though_the_proxy_stops() -> None:
+    """A rank whose last transfers say nothing to others need not wait for them to end a launch."""
+    ranks = Ranks(2, Wire(latency=1e6, late=True))
+    ranks.scratch[0][:4] = 7
+    with ranks.proxy.running():
+        for number in range(1, 4):
+            ranks.hand_over(
+                0, peer=1, source_window=SCRATCH, target_window=SCRATCH, bytes=number,
+                counter=128, value=number,
+            )  # fmt: skip
+        wait(lambda: ctypes.c_uint.from_address(ranks.door(0).taken).value == 3)
+    assert (ranks.completed(0), ranks.counter(1, 128)) == (3, 3)
+    assert ranks.scratch[1][:4].tolist() == [7, 7, 7, 0]
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_network_takes_its_time(shared: bool) -> None:
     """Two ranks send 40 KB each at 0.004 GB/s: 10 ms each, one after the other over one NIC."""
@@ -137,3 +156,34 @@ def test_a_network_takes_its_time(shared: bool) -> None:
 
 def test_hosts_are_runs_of_one_domain() -> None:
     assert Network((0, 0, 1, 1, 0), (0,) * 5).hosts() == [(0, 2), (2, 4), (4, 5)]
+
+
+STRICT = [
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Wsign-conversion",
+    "-Wshadow",
+    "-Wpedantic",
+    "-Werror",
+]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_a_proxy_in_strict_c_without_memory(tmp_path: Path) -> None:
+    """Transfers that it cannot remember stay in the ring until others have arrived."""
+    program = tmp_path / "program"
+    command = ["gcc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", *STRICT, f"-I{INCLUDE}", "-pthread"]
+    built = subprocess.run(
+        [*command, str(PROGRAMS / "proxy.c"), "-o", str(program)], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    assert subprocess.run([program], timeout=60).returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_a_proxy_says_what_it_needs(tmp_path: Path) -> None:
+    source = tmp_path / "x.c"
+    source.write_text('#include "hccc/proxy.h"\n')
+    command = ["gcc", "-std=c99", f"-I{INCLUDE}", "-fsyntax-only", str(source)]
+    assert "_POSIX_C_SOURCE" in subprocess.run(command, capture_output=True, text=True).stderr

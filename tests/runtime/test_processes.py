@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hccc import driver
+from hccc.diagnostics import Source
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.options import Options
@@ -16,6 +17,7 @@ from hccc.runtime.fault import WaitKind
 from tests.emit import plans
 from tests.marks import slow
 from tests.runtime.processes import (
+    BAD_ARGUMENT,
     OK,
     PRIVATE,
     TIMEOUT,
@@ -44,8 +46,8 @@ def ring(n: int = 4, transport: Transport = Transport.DIRECT) -> Plan:
 
 def mixed(network: str, nodes: int = 2, gpus: int = 2) -> Plan:
     """A hierarchical mesh between memory domains."""
-    program = plans.hierarchical_mesh(nodes, gpus)
-    return driver.compile_program(program, Options(network_lowering=network)).plan
+    mesh = plans.hierarchical_mesh(nodes, gpus)
+    return driver.compile_program(mesh, Options(network_lowering=network)).plan
 
 
 def assert_right(world: Processes, done: list[Process], launches: list[Launch]) -> None:
@@ -111,8 +113,9 @@ def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Pat
 
 def test_a_network_without_a_door(tmp_path: Path) -> None:
     world = Processes(mixed("slots"), tmp_path)
-    (process,) = world.run([(0, 2)], [Launch(10)], "domain=2", "doors=0")
-    assert [launch.status for launch in process.launches] == [2]
+    for wrong, status in (("doors=0", 2), ("ring=48", 2), ("door_bytes=40", 7), ("own_flags=0", 2)):
+        (process,) = world.run([(0, 2)], [Launch(10)], "domain=2", wrong)
+        assert [launch.status for launch in process.launches] == [status], wrong
     direct = Processes(ring(), tmp_path / "direct")
     (process,) = direct.run([(0, 2)], [Launch(10)], "domain=2")
     assert [launch.status for launch in process.launches] == [2]
@@ -127,6 +130,53 @@ def test_buffers_outside_windows(tmp_path: Path) -> None:
     done = direct.run(groups, private, "timeout_ms=2000")
     assert [p.launches[0].status for p in done] == [TIMEOUT] * 2
     assert {p.launches[0].kind for p in done} == {WaitKind.NOT_IN_WINDOW}
+
+
+def test_buffers_that_run_past_their_window(tmp_path: Path) -> None:
+    """The memory after a window belongs to somebody else. A buffer of no bytes may be anywhere."""
+    plan = plans.compiled(plans.ring_allgather(3))
+    world = Processes(plan, tmp_path, dtype="uint32", window=1 << 16)
+    groups, elements = [(0, 1), (1, 2)], (1 << 16) // 4 // 3
+    fits = [Launch(elements, (0, 0), (1, 4))]
+    world.fill(fits)
+    assert_right(world, world.run(groups, fits), fits)
+    beyond = Launch(elements, (0, 0), (1, 8))
+    done = world.run(groups, [beyond], "timeout_ms=2000")
+    assert {(o.status, o.kind, o.flag) for o in faults(done)} == {
+        (TIMEOUT, WaitKind.NOT_IN_WINDOW, 1)
+    }
+    world.reset()
+    nothing = [Launch(0, (PRIVATE, 0), (PRIVATE + 1, 0))]
+    assert_right(world, world.run(groups, nothing), nothing)
+
+
+EXCHANGE = """ResCCLAlgo(nRanks=2, OpType='Reducescatter', GPUPerNode=1, NICPerNode=1):
+    transfer(0, 1, 0, 1, rrc)
+    transfer(1, 0, 0, 0, rrc)
+"""
+
+
+def test_a_proxy_reads_windows_only(tmp_path: Path) -> None:
+    """No rank touches another's buffers here, but the proxy puts from them into scratch."""
+    options = Options(network_lowering="put")
+    world = Processes(driver.compile_text(Source("exchange", EXCHANGE), options).plan, tmp_path)
+    groups, private = [(0, 1), (1, 1)], [Launch(500, (PRIVATE, 0), (1, 0))]
+    done = world.run(groups, private, "domain=1", "timeout_ms=2000")
+    assert {(o.status, o.kind, o.flag) for o in faults(done)} == {
+        (TIMEOUT, WaitKind.NOT_IN_WINDOW, 0)
+    }
+    world.reset()
+    shared = [Launch(500, (0, 0), (1, 0))]
+    world.fill(shared)
+    assert_right(world, world.run(groups, shared, "domain=1"), shared)
+
+
+@pytest.mark.parametrize("network", ["slots", "put"])
+def test_a_table_without_a_rank_of_the_own_domain(network: str, tmp_path: Path) -> None:
+    """Four ranks of two domains for the plan; for their callers each is alone."""
+    world = Processes(mixed(network, 2, 2), tmp_path)
+    done = world.run([(r, 1) for r in range(4)], [Launch(500)], "domain=1", "timeout_ms=2000")
+    assert [o.status for o in faults(done)] == [BAD_ARGUMENT] * 4
 
 
 # Skew. A machine with much else to do may not run a process for some tenths of a second.

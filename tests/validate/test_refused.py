@@ -11,6 +11,7 @@ import pytest
 from hccc.diagnostics import UserError
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
+from hccc.ir.transport import Transport
 from hccc.validate import execute
 from hccc.validate.validate import validate
 from hccc.validate.validated import Validated
@@ -63,6 +64,12 @@ def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) ->
 def test_an_edit_is_told(old: str, new: str, told: str) -> None:
     said = refused(RING, TEXT, old, new)
     assert said.startswith("E438") and re.search(told, said), said
+
+
+def test_another_memory_domain_is_told() -> None:
+    plan = plans.compiled(plans.hierarchical_mesh(2, 2), transport=Transport.AUTO)
+    said = refused(plan, f"{plan.name}.cu", "return node;", "return 1 - node;")
+    assert said.startswith("E438") and "memory domain" in said
 
 
 @pytest.mark.parametrize("function", ["hccc_recv", "hccc_send"])
@@ -149,6 +156,14 @@ def test_the_header(old: str, new: str, told: str) -> None:
 def test_user_blocks_of_the_header() -> None:
     said = refused(STAR, f"{STAR.name}.h", "rank == 1 ? 1 : 0", "rank == 2 ? 1 : 0")
     assert "the C header: the text says rank 1, input blocks 0" in said
+
+
+def test_user_blocks_of_windows() -> None:
+    said = refused(STAR, STAR.name + ".cu", "rank == 1 ? 1 : 0", "rank == 2 ? 1 : 0")
+    assert "the buffers in windows: the text says rank 1, input blocks 0" in said
+    assert "blocks 2" in refused(
+        RING, TEXT, "HCCC_OUTPUT_BLOCKS(rank) (1)", "HCCC_OUTPUT_BLOCKS(rank) (2)"
+    )
 
 
 @pytest.mark.parametrize("target", [CPU, HIP])

@@ -31,7 +31,7 @@ def far(plan: Plan) -> Far:
     rows = np.zeros(len(plan), np.bool_)
     rows[plan.src.owner()[received]] = True
     rows[plan.dst.owner()[puts | sent]] = True
-    rows[plan.posts.owner()[plan.far_posts()]] = True
+    rows[plan.posts.owner()[plan.network_posts()]] = True
     own = np.full(len(network), -1, np.int64)
     own[network] = places_among(plan.queues.src[network])
     return Far(puts, (received, sent), rows, own)

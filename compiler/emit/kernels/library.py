@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hccc import __version__
@@ -17,9 +17,9 @@ from hccc.dtypes import (
     Reduction,
 )
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.view import checked_name, describe, safe_comment
+from hccc.emit.kernels.view import checked_name, describe, safe_comment, user_blocks
 from hccc.emit.targets import Target
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import OpType
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
 
@@ -101,8 +101,8 @@ def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         says=SAYS[c.op],
         reduces=reduces,
         shape=tuple(kernel_shape(plan).constants().items()),
-        input_blocks=_blocks(c, c.input_blocks),
-        output_blocks=_blocks(c, c.output_blocks),
+        input_blocks=user_blocks(c, c.input_blocks),
+        output_blocks=user_blocks(c, c.output_blocks),
         names=tuple(names.items()),
         dtype_lines=tuple(_names(names)),
         ops=ops,
@@ -144,12 +144,3 @@ def _entries(name: str, target: Target, reduces: bool, ops: Sequence[str]) -> En
     by_name = wrap.wrap(wrap.Text(head, (*common, *named, *stream)), 0)
     library = f"{name}_{target.name}" if target.stream else name
     return Entries(target, library, tuple(by_name), tuple(by_type))
-
-
-def _blocks(c: Collective, of: Callable[[int], int]) -> str:
-    """C for a number of blocks that may only differ at the root."""
-    other = next((r for r in range(c.n_ranks) if r != c.root), c.root)
-    at_root, elsewhere = of(c.root), of(other)
-    if not c.rooted or at_root == elsewhere:
-        return str(elsewhere)
-    return f"rank == {c.root} ? {at_root} : {elsewhere}"

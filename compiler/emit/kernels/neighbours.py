@@ -5,7 +5,7 @@ Two ranks are neighbours when either touches the other's memory: data, flags or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from hccc.ir.primitives import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The bodies of `hccc_neighbour_count(rank)` and `hccc_neighbour(rank, i)`."""
+    """The bodies of `hccc_neighbour_count(rank)`, `hccc_neighbour(rank, i)` and, with a network,
+    `hccc_memory_domain(rank)`."""
 
     count_parameters: str
     count: tuple[str, ...]
     item: tuple[str, ...]
+    memory_domain: tuple[str, ...] = ()
 
 
 def pairs(plan: Plan) -> tuple[I8, I8]:
@@ -48,8 +50,19 @@ def pairs(plan: Plan) -> tuple[I8, I8]:
     return a[order], b[order]
 
 
-def neighbours(plan: Plan, moduli: tuple[int, ...], tables: Tables) -> Neighbours:
-    """How generated code enumerates the neighbours of a rank."""
+def neighbours(plan: Plan, moduli: tuple[int, ...], tables: Tables, *, network: bool) -> Neighbours:
+    """How generated code enumerates the neighbours of a rank, and with a network tells which of
+    them share its memory."""
+    found = _listed(plan, moduli, tables)
+    if not network:
+        return found
+    axes, gpus = rank_axes(tuple(range(plan.n_ranks)), plan)
+    grid = Grid(axes, gpus)
+    domain = fit(plan.memory_domain.astype(np.int64).reshape(grid.shape), grid, moduli)
+    return replace(found, memory_domain=_body(domain, grid, "return {};", tables))
+
+
+def _listed(plan: Plan, moduli: tuple[int, ...], tables: Tables) -> Neighbours:
     a, b = pairs(plan)
     n = plan.n_ranks
     counts = np.bincount(a, minlength=n)

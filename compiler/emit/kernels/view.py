@@ -10,7 +10,7 @@ instead (`rows`).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from hccc.emit.kernels.function import Fitter, Step, Tables, body, steps
 from hccc.emit.kernels.neighbours import Neighbours, neighbours
 from hccc.emit.kernels.width import fits_int
 from hccc.emit.targets import Target
-from hccc.ir.collective import OpType
+from hccc.ir.collective import Collective, OpType
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
 
@@ -71,7 +71,7 @@ class ProgramView:
     source: str
     collective: str
     accumulate: str
-    constants: tuple[tuple[str, int], ...]
+    constants: tuple[tuple[str, int | str], ...]
     tables: tuple[Table, ...]
     functions: tuple[Function, ...]
     cases: tuple[Case, ...]
@@ -105,7 +105,7 @@ def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
     alike = classes(plan, calls.far)
     straight = calls_in_line(alike) <= MOST_CALLS
     made = _in_line(calls, alike, tables) if straight else _in_rows(calls, moduli, tables)
-    near = neighbours(plan, moduli, tables)
+    near = neighbours(plan, moduli, tables, network=bool(calls.far.rows.any()))
     common = ProgramView(
         target=targets[0],
         version=__version__,
@@ -171,7 +171,16 @@ def describe(plan: Plan) -> str:
     return f"{c.op.value} of {c.n_ranks} ranks{root}, {c.n_chunks} chunks"
 
 
-def _constants(plan: Plan, far: Far, calls: int) -> tuple[tuple[str, int], ...]:
+def user_blocks(c: Collective, of: Callable[[int], int]) -> str:
+    """C for a number of blocks that may only differ at the root."""
+    other = next((r for r in range(c.n_ranks) if r != c.root), c.root)
+    at_root, elsewhere = of(c.root), of(other)
+    if not c.rooted or at_root == elsewhere:
+        return str(elsewhere)
+    return f"rank == {c.root} ? {at_root} : {elsewhere}"
+
+
+def _constants(plan: Plan, far: Far, calls: int) -> tuple[tuple[str, int | str], ...]:
     """What device.h wants defined before it is included."""
     operands = int((plan.src.counts() + plan.dst.counts()).max())
     return (
@@ -181,10 +190,17 @@ def _constants(plan: Plan, far: Far, calls: int) -> tuple[tuple[str, int], ...]:
         ),
         ("HCCC_THREADS", plan.warps * WARP),
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
-        *([] if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),
+        *(_user_blocks(plan) if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),
         *([("HCCC_NETWORK", 1)] if far.rows.any() else []),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )
+
+
+def _user_blocks(plan: Plan) -> Iterator[tuple[str, str]]:
+    """How large the buffers are that must lie in windows."""
+    c = plan.collective
+    for name, of in (("INPUT", c.input_blocks), ("OUTPUT", c.output_blocks)):
+        yield f"HCCC_{name}_BLOCKS(rank)", f"({user_blocks(c, of)})"
 
 
 def _admission(plan: Plan) -> list[str]:

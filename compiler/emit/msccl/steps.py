@@ -61,13 +61,11 @@ def steps(plan: Plan, in_place: bool | None) -> list[list[Block]]:
     """The blocks of every rank, for calls in place, out of place, or both (None).
 
     Raises:
-        UserError E520: not a staged plan; E521: a thread block with several peers;
+        UserError E520: it puts or gets; E521: a thread block with several peers;
         E525: a primitive that no step performs.
     """
-    if plan.transport is not Transport.STAGED:
-        here = " within a memory domain" if plan.transport is Transport.MIXED else ""
-        message = f"MSCCL's steps send and receive; this plan puts{here}"
-        raise fail("E520", message, help=STAGED_HELP)
+    if plan.transport is Transport.DIRECT or plan.one_sided():
+        raise fail("E520", "MSCCL's steps send and receive; this plan puts", help=STAGED_HELP)
     return _Writer(plan, in_place).ranks()
 
 

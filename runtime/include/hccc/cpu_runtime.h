@@ -15,19 +15,22 @@ static inline int hccc_choose_workers(const hccc_call* call, int blocks) {
   return bytes <= hccc_small_launch ? 1 : hccc_least(hccc_cores(), blocks);
 }
 
-// Whether every rank launched here that meets one of the network has a door to it.
-static inline bool hccc_has_doors(const hccc_comm* comm, const hccc_call* call) {
+// Whether every rank launched here has flags, and a door where it meets one of the network.
+static inline int hccc_check_tables(const hccc_comm* comm, const hccc_call* call) {
   for (int l = 0; l < call->n_local; ++l) {
     const int rank = call->first_rank + l;
-    bool far = comm->ranks[rank].flags == nullptr;
-    for (int i = 0; i < hccc_neighbour_count(rank); ++i)
-      far = far || !comm->ranks[hccc_neighbour(rank, i)].flags;
     const hccc_door* door = call->local[l].door;
-    if (far && (!HCCC_NETWORK || !door || door->size != sizeof *door ||
-                door->transfer_size != sizeof(hccc_transfer)))
-      return false;
+    bool far = false;
+    for (int i = 0; i < hccc_neighbour_count(rank); ++i) {
+      const int peer = hccc_neighbour(rank, i);
+      if (hccc_is_cut_off(comm->ranks, rank, peer)) return HCCC_BAD_ARGUMENT;
+      far = far || !comm->ranks[peer].flags;
+    }
+    if (!comm->ranks[rank].flags || (far && (!HCCC_NETWORK || !door))) return HCCC_BAD_ARGUMENT;
+    const int bad = HCCC_NETWORK && door ? hccc_check_door(door) : HCCC_OK;
+    if (bad) return bad;
   }
-  return true;
+  return HCCC_OK;
 }
 
 // Block `index` of a launch; ranks one after the other.
@@ -38,9 +41,9 @@ static void hccc_cpu_block(void* params, int index) {
 
 // Runs ranks [first_rank, first_rank + n_local) to their ends. Returns an hccc_status.
 static inline int hccc_cpu_launch(const hccc_comm* comm, const hccc_call* call) {
-  const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), comm, call);
+  int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), comm, call);
+  if (!bad) bad = hccc_check_tables(comm, call);
   if (bad) return bad;
-  if (!hccc_has_doors(comm, call)) return HCCC_BAD_ARGUMENT;
   const unsigned* lost = &comm->fault->claimed;
   if (__atomic_load_n(lost, __ATOMIC_ACQUIRE)) return HCCC_TIMEOUT;
   hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), comm, call, 1e9);

@@ -10,24 +10,41 @@ HCCC_FN bool hccc_reaches(const hccc_block& b, int rank) {
   return !HCCC_NETWORK || b.p->ranks[rank].flags != nullptr;
 }
 
+#if HCCC_NETWORK
+HCCC_FN int hccc_memory_domain(int rank);
+#else
+HCCC_FN int hccc_memory_domain(int) { return 0; }
+#endif
+
+// Whether the caller's table has no memory of a rank that this one puts into or gets from.
+HCCC_FN bool hccc_is_cut_off(const hccc_rank* ranks, int rank, int peer) {
+  return !ranks[peer].flags && hccc_memory_domain(peer) == hccc_memory_domain(rank);
+}
+
 HCCC_FN long long hccc_bytes_of_counter(long long index) { return index * HCCC_FLAG_STRIDE; }
 
 #if HCCC_NETWORK
 
-// Until an entry of the ring is free again. A proxy waits for nobody, so there is no news to look
-// for; who looks for them comes here. False: the launch is lost.
-HCCC_FN bool hccc_wait_for_room(const hccc_block& b, unsigned oldest, int peer) {
-  const unsigned* taken = b.door->taken;
+// Null for no door and for one that cannot be used.
+HCCC_FN const hccc_door* hccc_usable(const hccc_door* door) {
+  const bool usable = door && hccc_check_door(door) == HCCC_OK;
+  return usable ? door : nullptr;
+}
+
+// Until a counter of the proxy has got so far. A proxy waits for nobody, so there is no news to look
+// for; who looks for them comes here, and would hand over more. False: the launch is lost.
+HCCC_FN bool hccc_wait_for_proxy(const hccc_block& b, const unsigned* counter, unsigned want,
+                                 int peer) {
   hccc_patience wait{};
-  wait.flag = taken, wait.want = oldest, wait.abort = &b.p->fault->claimed;
+  wait.flag = counter, wait.want = want, wait.abort = &b.p->fault->claimed;
   wait.limit = b.p->timeout, wait.period = HCCC_FOR_EVER;
-  while (!hccc_arrived(taken, oldest)) {
+  while (!hccc_arrived(counter, want)) {
     const hccc_verdict verdict = hccc_be_patient(wait);
     if (verdict == HCCC_EXPIRED)
-      hccc_report(b, hccc_ld_relaxed(taken), oldest, {HCCC_WAIT_PROXY, peer, -1, 0});
+      hccc_report(b, hccc_ld_relaxed(counter), want, {HCCC_WAIT_PROXY, peer, -1, 0});
     if (verdict == HCCC_EXPIRED || verdict == HCCC_GIVE_UP) return false;
   }
-  hccc_ld_acquire(taken);
+  hccc_ld_acquire(counter);
   return true;
 }
 
@@ -38,7 +55,7 @@ HCCC_NOINLINE void hccc_hand_over(const hccc_block& b, const hccc_transfer& t) {
   if (!b.door) return hccc_report(b, 0, 0, {HCCC_NO_DOOR, t.peer, -1, 0});
   const hccc_door& door = *b.door;
   const unsigned turn = hccc_count(door.handed);
-  if (!hccc_wait_for_room(b, turn - door.length + 1, t.peer)) return;
+  if (!hccc_wait_for_proxy(b, door.taken, turn - door.length + 1, t.peer)) return;
   hccc_transfer* entry = door.ring + (turn & (door.length - 1));
   entry->peer = t.peer;
   entry->source_window = t.source_window;

@@ -28,9 +28,11 @@ static inline int hccc_device_attribute(Attribute attribute) {
 
 // Ticks per second of hccc_clock: nanoseconds on NVIDIA, a constant-rate counter on AMD.
 static inline double hccc_ticks_per_second() {
-#if defined(__HIP__) && HIP_VERSION >= 50500000
-  return 1e3 * hccc_device_attribute(hipDeviceAttributeWallClockRate);
-#elif defined(__HIP__)
+#if defined(__HIP__)
+#if HIP_VERSION >= 50500000
+  const int rate = hccc_device_attribute(hipDeviceAttributeWallClockRate);
+  if (rate > 0) return 1e3 * rate;
+#endif
   return 1e8;  // the fastest there is: where it is slower, deadlines are too late, never too early
 #else
   return 1e9;

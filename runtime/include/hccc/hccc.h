@@ -15,7 +15,8 @@
  * memory that peers may touch, at the same offsets from its beginning for everybody. They are
  * exchanged once. Where a call's buffers are in its windows, a rank tells its neighbours at every
  * launch, so that a call with other tensors needs nothing from other ranks. Buffers that no peer
- * touches (all of a staged plan's) need no window; others that lie in none are a fault. Ranks of
+ * touches (all of a staged plan's) need no window; others that do not lie within one, all of their
+ * blocks, are a fault. What a proxy puts from a buffer of its own rank counts as touched. Ranks of
  * one process have one window, all memory: HCCC_ALL_MEMORY.
  *
  * Peers reach each other by memory or by network. For those it reaches by network only, the
@@ -66,7 +67,8 @@
  * record sticks: every later launch of the communicator returns HCCC_TIMEOUT, or on a GPU does
  * nothing, until hccc_reset_fault. Before that, no launch may be running at any rank, and flags of
  * all ranks and the counters and rings of their doors must be zeroed. To make running launches
- * leave, set `claimed` to 1 and `kind` to HCCC_ABORTED.
+ * leave, set `claimed` to 1 and `kind` to HCCC_ABORTED. A proxy of proxy.h is stopped, reset when its
+ * rings are zero, and started again.
  */
 #ifndef HCCC_H
 #define HCCC_H
@@ -79,8 +81,9 @@ enum hccc_status {
   HCCC_OK = 0,
   HCCC_TIMEOUT = 1,      /* a wait passed its deadline, now or in an earlier launch that nobody
                           * reset: hccc_fault says which */
-  HCCC_BAD_ARGUMENT = 2, /* a null table, a negative size or time, ranks out of range, ranks of the
-                          * network without a door */
+  HCCC_BAD_ARGUMENT = 2, /* a null table, a negative size or time, ranks out of range, no flags at a rank
+                          * or at a neighbour of its memory domain, ranks of the network without a
+                          * door or with one that has no ring */
   HCCC_NO_MEMORY = 3,    /* stacks or threads could not be had */
   HCCC_TOO_LARGE = 4,    /* the grid does not fit on the device at once, or a size of the launch
                           * does not fit its type: layout.h, HCCC_MOST_* */
@@ -101,10 +104,13 @@ enum hccc_wait_kind {
   HCCC_WAIT_FINISHED = 6,/* another block of the own rank; flag is its index */
   HCCC_WAIT_DONE = 7,    /* a neighbour to finish this launch; flag is its rank */
   HCCC_WAIT_PROXY = 8,   /* the proxy to take or to complete transfers */
-  HCCC_NOT_IN_WINDOW = 9,/* no wait: peers touch a buffer (flag 0 input, 1 output) that is in none
-                          * of its rank's windows */
+  HCCC_NOT_IN_WINDOW = 9,/* no wait: peers touch a buffer (flag 0 input, 1 output) that does not
+                          * lie within one of its rank's windows */
   HCCC_ABORTED = 10,     /* no wait: somebody else ended it */
-  HCCC_NO_DOOR = 11      /* no wait: a rank of the network, flag, and no way to hand it anything */
+  HCCC_NO_DOOR = 11,     /* no wait: a rank of the network, flag, and no door to it, or one that
+                          * hccc_check_door refuses */
+  HCCC_CUT_OFF = 12      /* no wait: the caller's table has no memory of a rank, flag, that is in
+                          * the own memory domain for the plan */
 };
 
 /* Memory of a rank that its peers may touch. base: as the caller sees it, ignored where the rank is

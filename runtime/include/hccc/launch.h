@@ -13,13 +13,15 @@ HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
   return hccc_counter(b, b.rank, index);
 }
 
-// Which window of its own a rank's buffer lies in, and where: -1 for none.
-HCCC_FN int hccc_find_window(const hccc_rank& rank, const void* buffer, long long* at) {
+// Which window of its own a rank's buffer of so many bytes lies in as a whole, and where: -1 for none.
+HCCC_FN int hccc_find_window(const hccc_rank& rank, const void* buffer, long long bytes,
+                             long long* at) {
   for (int w = 0; w < rank.n_windows; ++w) {
     const unsigned long long begin = reinterpret_cast<unsigned long long>(rank.windows[w].base);
     const unsigned long long past = reinterpret_cast<unsigned long long>(buffer) - begin;
+    const unsigned long long room = static_cast<unsigned long long>(rank.windows[w].bytes);
     *at = static_cast<long long>(past);
-    if (past <= static_cast<unsigned long long>(rank.windows[w].bytes)) return w;
+    if (past <= room && static_cast<unsigned long long>(bytes) <= room - past) return w;
   }
   *at = 0;
   return -1;
@@ -37,10 +39,13 @@ HCCC_FN void* hccc_resolve(const hccc_rank& rank, int window, long long at) {
 HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
   const hccc_rank& own = b.p->ranks[b.rank];
   hccc_notice* notice = hccc_notice_from(b, b.rank, b.rank);
-  notice->input_window = hccc_find_window(own, local.input, &notice->input);
-  notice->output_window = hccc_find_window(own, local.output, &notice->output);
-  const bool lost_input = local.input && notice->input_window < 0;
-  const bool lost_output = local.output && notice->output_window < 0;
+  const long long block = b.p->count * static_cast<long long>(sizeof(hccc_T));
+  const long long input = HCCC_INPUT_BLOCKS(b.rank) * block;
+  const long long output = HCCC_OUTPUT_BLOCKS(b.rank) * block;
+  notice->input_window = hccc_find_window(own, local.input, input, &notice->input);
+  notice->output_window = hccc_find_window(own, local.output, output, &notice->output);
+  const bool lost_input = local.input && input && notice->input_window < 0;
+  const bool lost_output = local.output && output && notice->output_window < 0;
   if (!HCCC_TOUCHES_PEERS || (!lost_input && !lost_output)) return true;
   hccc_report(b, 0, 0, {HCCC_NOT_IN_WINDOW, lost_input ? 0 : 1, -1, 0});
   return false;
@@ -90,6 +95,12 @@ HCCC_FN bool hccc_meet(const hccc_block& b, const hccc_local& local) {
     ok = hccc_write_notice(b, local);
     const_cast<hccc_peer&>(b.peers[b.rank]) = {local.input, local.output};
   }
+  HCCC_UNROLL(1)
+  for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
+    const int peer = hccc_neighbour(b.rank, i);
+    ok = !hccc_is_cut_off(b.p->ranks, b.rank, peer);
+    if (!ok) hccc_report(b, 0, 0, {HCCC_CUT_OFF, peer, -1, 0});
+  }
   if (hccc_barrier_any(!ok)) return false;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
@@ -106,8 +117,7 @@ HCCC_FN bool hccc_part(const hccc_block& b) {
   bool ok = hccc_hear(b, done, HCCC_WAIT_DONE);
 #if HCCC_NETWORK
   if (ok && b.door && hccc_thread() == 0)
-    ok = hccc_wait(b, b.door->completed, hccc_ld_relaxed(b.door->handed),
-                   {HCCC_WAIT_PROXY, b.rank, -1, 0});
+    ok = hccc_wait_for_proxy(b, b.door->completed, hccc_ld_relaxed(b.door->handed), b.rank);
   ok = !hccc_barrier_any(!ok);
 #endif
   return ok;
@@ -150,7 +160,9 @@ HCCC_EDGE void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
   b.base = state[0];
   b.launch = state[1] + 1;
   b.peers = reinterpret_cast<const hccc_peer*>(hccc_own(b, hccc_peers_at(hccc_this_shape)));
-  b.door = local.door;
+#if HCCC_NETWORK
+  b.door = hccc_usable(local.door);
+#endif
   if (index != 0) {
     b.stopped = !hccc_wait_alone(b, hccc_go_at(hccc_this_shape), HCCC_WAIT_GO);
     return;

@@ -217,6 +217,14 @@ HCCC_BOTH int hccc_check_abi(const hccc_comm *comm, const hccc_call *call) {
   return call->local_size == sizeof(hccc_local) ? HCCC_OK : HCCC_BAD_ABI;
 }
 
+/* Whether a door can be used: its structures are those of network.h, and its ring is whole. */
+HCCC_BOTH int hccc_check_door(const hccc_door *door) {
+  if (door->size != sizeof *door || door->transfer_size != sizeof(hccc_transfer))
+    return HCCC_BAD_ABI;
+  if (!door->ring || !door->handed || !door->taken || !door->completed) return HCCC_BAD_ARGUMENT;
+  return door->length && !(door->length & (door->length - 1)) ? HCCC_OK : HCCC_BAD_ARGUMENT;
+}
+
 /* Whether a call can be launched at all, with elements of `size` bytes. */
 HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_comm *comm,
                               const hccc_call *call) {

@@ -10,11 +10,14 @@
  *     hccc_proxy_start(proxy, 1);  ... launches of all ranks ...  hccc_proxy_stop(proxy);
  *     hccc_proxy_free(proxy);
  *
+ * C99 and POSIX: -std=gnu99 or later, or _POSIX_C_SOURCE 200809L defined before all headers.
  * Complexity: O(log pending) a transfer. n_ranks * n_ranks times of 8 bytes are kept.
  */
 #ifndef HCCC_PROXY_H
 #define HCCC_PROXY_H
 
+#include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -22,6 +25,10 @@
 #include <time.h>
 
 #include "hccc.h"
+
+#ifndef CLOCK_MONOTONIC
+#error "hccc/proxy.h needs POSIX: define _POSIX_C_SOURCE as 200809L, or compile with -std=gnu11"
+#endif
 
 /* What joins the ranks. */
 typedef struct hccc_wire {
@@ -63,7 +70,6 @@ typedef struct hccc_proxy {
   hccc_carrier *carriers;
   int n_threads;
   int running;
-  int failed; /* no memory */
 } hccc_proxy;
 
 static inline double hccc_proxy_now(void) {
@@ -74,6 +80,7 @@ static inline double hccc_proxy_now(void) {
 
 static inline void hccc_proxy_free(hccc_proxy *p) {
   if (!p) return;
+  pthread_mutex_destroy(&p->lock);
   free(p->out);
   free(p->in);
   free(p->last);
@@ -100,7 +107,7 @@ static inline hccc_proxy *hccc_proxy_new(int n_ranks, const hccc_rank *ranks,
   return 0;
 }
 
-/* Begins anew: for after a fault, when rings and counters are zero again. */
+/* Begins anew, while it is stopped: for after a fault, when rings and counters are zero again. */
 static inline void hccc_proxy_reset(hccc_proxy *p) {
   memset(p->taken, 0, (size_t)p->n_ranks * sizeof *p->taken);
   memset(p->last, 0, (size_t)p->n_ranks * (size_t)p->n_ranks * sizeof *p->last);
@@ -160,19 +167,23 @@ static inline void hccc_carrier_swap(hccc_carrier *c, int i, int j) {
   c->heap[j] = x;
 }
 
-static inline int hccc_carrier_push(hccc_carrier *c, const hccc_pending *x) {
+/* Whether there is room for one more, or memory for it. */
+static inline int hccc_carrier_has_room(hccc_carrier *c) {
+  hccc_pending *heap;
+  if (c->length < c->room) return 1;
+  if (c->room > INT_MAX / 2) return 0;
+  heap = (hccc_pending *)realloc(c->heap, 2 * (size_t)c->room * sizeof *heap);
+  if (!heap) return 0;
+  c->heap = heap;
+  c->room *= 2;
+  return 1;
+}
+
+static inline void hccc_carrier_push(hccc_carrier *c, const hccc_pending *x) {
   int i = c->length;
-  if (c->length == c->room) {
-    const int room = c->room ? 2 * c->room : 64;
-    hccc_pending *heap = (hccc_pending *)realloc(c->heap, (size_t)room * sizeof *heap);
-    if (!heap) return 0;
-    c->heap = heap;
-    c->room = room;
-  }
   c->heap[c->length++] = *x;
   for (; i > 0 && hccc_pending_before(&c->heap[i], &c->heap[(i - 1) / 2]); i = (i - 1) / 2)
     hccc_carrier_swap(c, i, (i - 1) / 2);
-  return 1;
 }
 
 static inline hccc_pending hccc_carrier_pop(hccc_carrier *c) {
@@ -189,13 +200,14 @@ static inline hccc_pending hccc_carrier_pop(hccc_carrier *c) {
   }
 }
 
-/* Takes what a rank has handed over; how much that was. */
+/* Takes what a rank has handed over; how much that was. What there is no memory for stays where it
+ * is until others have arrived. */
 static inline int hccc_carrier_take(hccc_carrier *c, int rank) {
   hccc_proxy *p = c->proxy;
   const hccc_door *door = &p->doors[rank];
   int n = 0;
   if (!door->ring) return 0;
-  for (;; ++n) {
+  for (; hccc_carrier_has_room(c); ++n) {
     hccc_transfer *entry = door->ring + (p->taken[rank] & (door->length - 1));
     hccc_pending x;
     if (__atomic_load_n(&entry->turn, __ATOMIC_ACQUIRE) != p->taken[rank] + 1) return n;
@@ -205,8 +217,19 @@ static inline int hccc_carrier_take(hccc_carrier *c, int rank) {
     x.due = hccc_proxy_due(p, rank, &x.transfer, hccc_proxy_now());
     __atomic_store_n(door->taken, ++p->taken[rank], __ATOMIC_RELEASE);
     if (!p->wire.late) hccc_proxy_copy(p, rank, &x.transfer);
-    if (!hccc_carrier_push(c, &x)) __atomic_store_n(&p->failed, 1, __ATOMIC_RELAXED);
+    hccc_carrier_push(c, &x);
   }
+  return n;
+}
+
+/* What is due by now arrives; how much that was. */
+static inline int hccc_carrier_deliver(hccc_carrier *c, double now) {
+  int n = 0;
+  for (; c->length && c->heap[0].due <= now; ++n) {
+    const hccc_pending x = hccc_carrier_pop(c);
+    hccc_proxy_arrive(c->proxy, x.rank, &x.transfer);
+  }
+  return n;
 }
 
 /* With nothing to do: other threads first, then, where nothing has happened for a while, sleep. */
@@ -229,49 +252,49 @@ static void *hccc_carrier_main(void *argument) {
     for (rank = c->index; rank < p->n_ranks; rank += p->n_threads)
       done += hccc_carrier_take(c, rank);
     now = hccc_proxy_now();
-    for (; c->length && c->heap[0].due <= now; ++done) {
-      const hccc_pending x = hccc_carrier_pop(c);
-      hccc_proxy_arrive(p, x.rank, &x.transfer);
-    }
+    done += hccc_carrier_deliver(c, now);
     if (done)
       idle_since = now;
     else
       hccc_carrier_rest(c, idle_since, now);
   }
+  hccc_carrier_deliver(c, HUGE_VAL);
   return 0;
 }
 
-static inline void hccc_proxy_stop(hccc_proxy *p);
-
-/* Starts `threads` threads; 0 where it could not. */
-static inline int hccc_proxy_start(hccc_proxy *p, int threads) {
-  int i;
-  p->carriers = (hccc_carrier *)calloc((size_t)threads, sizeof *p->carriers);
-  if (!p->carriers) return 0;
-  p->n_threads = threads;
-  p->running = 1;
-  for (i = 0; i < threads; ++i) {
-    p->carriers[i].proxy = p;
-    p->carriers[i].index = i;
-    if (pthread_create(&p->carriers[i].thread, 0, hccc_carrier_main, &p->carriers[i])) break;
-  }
-  if (i == threads) return 1;
-  p->n_threads = i;
-  hccc_proxy_stop(p);
-  return 0;
-}
-
-/* Ends the threads. Launches that ended well have left nothing behind. */
-static inline void hccc_proxy_stop(hccc_proxy *p) {
+/* Ends the first `started` threads. */
+static inline void hccc_proxy_end(hccc_proxy *p, int started) {
   int i;
   __atomic_store_n(&p->running, 0, __ATOMIC_RELEASE);
-  for (i = 0; i < p->n_threads; ++i) {
-    pthread_join(p->carriers[i].thread, 0);
-    free(p->carriers[i].heap);
-  }
+  for (i = 0; i < started; ++i) pthread_join(p->carriers[i].thread, 0);
+  for (i = 0; i < p->n_threads; ++i) free(p->carriers[i].heap);
   free(p->carriers);
   p->carriers = 0;
   p->n_threads = 0;
 }
+
+/* Starts `threads` threads; 0 where it could not. */
+static inline int hccc_proxy_start(hccc_proxy *p, int threads) {
+  int i, started;
+  if (threads < 1) return 0;
+  p->carriers = (hccc_carrier *)calloc((size_t)threads, sizeof *p->carriers);
+  if (!p->carriers) return 0;
+  p->n_threads = threads;
+  p->running = 1;
+  for (i = 0, started = 0; i < threads && started == i; ++i) {
+    hccc_carrier *c = &p->carriers[i];
+    c->proxy = p;
+    c->index = i;
+    c->room = 64;
+    c->heap = (hccc_pending *)malloc((size_t)c->room * sizeof *c->heap);
+    if (c->heap && !pthread_create(&c->thread, 0, hccc_carrier_main, c)) ++started;
+  }
+  if (started < threads) hccc_proxy_end(p, started);
+  return started == threads;
+}
+
+/* Ends the threads. What they have taken arrives before, at once; what they have not stays in the
+ * rings. */
+static inline void hccc_proxy_stop(hccc_proxy *p) { hccc_proxy_end(p, p->n_threads); }
 
 #endif

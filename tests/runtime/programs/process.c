@@ -56,9 +56,8 @@ static void map_rank(int file, int rank, long long hole) {
   all[rank].n_windows = WINDOWS;
 }
 
-static void make_door(hccc_door *door) {
-  const unsigned length = 32; /* short, so that it is full now and then */
-  door->size = sizeof *door;
+static void make_door(hccc_door *door, unsigned size, unsigned length) {
+  door->size = size;
   door->transfer_size = sizeof(hccc_transfer);
   door->length = length;
   door->ring = (hccc_transfer *)calloc(length, sizeof(hccc_transfer));
@@ -142,8 +141,11 @@ int main(int argc, char **argv) {
   for (i = 0; i < shape.ranks; ++i) {
     seen[i] = all[i];
     if (i / domain != first / domain) seen[i].flags = seen[i].scratch = 0;
+    if (i == first && !number(argc, argv, "own_flags", 1)) seen[i].flags = 0;
     nic[i] = i;
-    if (domain < shape.ranks && with_doors && i >= first && i < first + n) make_door(&doors[i]);
+    if (domain < shape.ranks && with_doors && i >= first && i < first + n) 
+      make_door(&doors[i], (unsigned)number(argc, argv, "door_bytes", sizeof(hccc_door)),
+                (unsigned)number(argc, argv, "ring", 32)); /* short: it is full now and then */
   }
   comm.n_ranks = shape.ranks;
   comm.ranks = seen;

@@ -25,6 +25,10 @@
 #ifndef HCCC_NETWORK
 #define HCCC_NETWORK 0
 #endif
+#ifndef HCCC_INPUT_BLOCKS
+#define HCCC_INPUT_BLOCKS(rank) 1
+#define HCCC_OUTPUT_BLOCKS(rank) 1
+#endif
 
 // As they are where the real device.h is included.
 constexpr int hccc_constants[] = {

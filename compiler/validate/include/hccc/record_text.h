@@ -153,6 +153,12 @@ int main(int argc, char** argv) {
     for (int tb = 0; tb < hccc_record->blocks; ++tb) hccc_record_block(rank, tb);
   for (int rank = 0; rank < hccc_record->ranks; ++rank) hccc_record_neighbours(rank);
   for (int value : hccc_constants) hccc_put_row(HCCC_CONSTANTS, value);
+  for (int rank = 0; rank < hccc_record->ranks; ++rank)
+    hccc_put_row(HCCC_BUFFERS, rank, HCCC_INPUT_BLOCKS(rank), HCCC_OUTPUT_BLOCKS(rank));
+#if HCCC_NETWORK
+  for (int rank = 0; rank < hccc_record->ranks; ++rank)
+    hccc_put_row(HCCC_DOMAINS, rank, hccc_memory_domain(rank));
+#endif
   hccc_record_calls();
 #if HCCC_HAS_HEADER
   hccc_record_header();

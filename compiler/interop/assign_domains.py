@@ -1,0 +1,47 @@
+"""assign_domains: an imported Plan on a cluster, whose memory domains its queues lie in or join.
+
+MSCCL's steps only send and receive. Where the cluster has several memory domains, the Plan is
+mixed: a queue within one stays slots in memory, one between two is carried by proxies
+(kernel-protocol §1). Operands, order and flags stay, so what is proved of one is of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Transport
+from hccc.ir.topology import Level, Topology
+
+
+def assign_domains(plan: Plan, t: Topology) -> Plan:
+    """`plan`, which sends and receives only, in the memory domains of `t`; where its nodes are all
+    alike, with their GPUs and NICs. O(ranks).
+
+    Raises:
+        UserError E130: the cluster has not as many GPUs as the plan has ranks.
+    """
+    if plan.n_ranks != len(t):
+        ranks = f"{plan.n_ranks} ranks, the cluster {len(t)} GPUs"
+        help = "give a cluster of as many GPUs as the schedule has ranks"
+        raise fail("E130", f"{plan.name} has {ranks}", help=help)
+    domain = t.dense_memory_domain()
+    transport = Transport.MIXED if domain.any() else Transport.STAGED
+    gpus, nics = _of_each_node(t)
+    return replace(
+        plan, transport=transport, memory_domain=domain, gpus_per_node=gpus, nics_per_node=nics
+    )
+
+
+def _of_each_node(t: Topology) -> tuple[int, int]:
+    """GPUs and NICs of a node; of unlike ones, as one node with a NIC for each GPU."""
+    gpus = np.bincount(t.node, minlength=t.n_nodes)
+    nic = t.port[Level.NIC]
+    used = np.unique(np.stack([t.node, nic])[:, nic >= 0], axis=1)[0]
+    nics = np.bincount(used, minlength=t.n_nodes)
+    if np.ptp(gpus) or np.ptp(nics):
+        return len(t), len(t)
+    return int(gpus[0]), int(nics[0]) or int(gpus[0])
