@@ -58,7 +58,8 @@ from pathlib import Path
 from hccc.diagnostics import Source
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
-from hccc.lang.cluster.site import Site, read_site
+from hccc.lang.cluster.kinds import Site
+from hccc.lang.cluster.site import read_site
 from hccc.lang.cluster.text import parse_defines
 from hccc.lang.mistakes import Mistake
 from hccc.library import shipped
