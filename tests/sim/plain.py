@@ -199,7 +199,7 @@ def _rate(
             rates.append(device.proxy if far else device.store)
         elif r != rank and not network.far(rank, r):
             rates.append(device.store)
-    return min(rates, default=device.block)
+    return float(min(rates, default=device.block))
 
 
 def _operands(o: Operands, i: int) -> list[tuple[int, int]]:

@@ -62,7 +62,8 @@ class _Reader:
         self.once: set[str] = set()
         self.readers: dict[str, Callable[[Define], None]] = {
             "nodenum": self._nodenum, "chunk": self._chunk, "device": self._device,
-            "network": self._network, "cores": self._cores, "launch": self._launch, "latency": self._latency,
+            "network": self._network, "cores": self._cores, "launch": self._launch,
+            "latency": self._latency,
             "bandwidth": self._bandwidth, "nic": self._nic,
             "internode": self._internode, "interbandwidth": self._interbandwidth,
             "interlatency": self._interlatency, "rail": self._rail, "leaf": self._leaf,
