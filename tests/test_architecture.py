@@ -39,9 +39,10 @@ ALLOWED: dict[str, set[str]] = {
     "candidates": {"diagnostics"},
     "text": {"ir"},
     "library": {"diagnostics", "files"},
+    "hardware": {"ir"},
     # Texts to IRs, IRs to IRs, and what is asked of them.
     "network": BELOW,
-    "lang": BELOW | {"files", "library", "network"},
+    "lang": BELOW | {"files", "hardware", "library", "network"},
     "analysis": BELOW | {"jit", "network"},
     "passes": BELOW | {"analysis", "jit", "network"},
     "proofs": BELOW | {"analysis", "interruptible", "jit"},

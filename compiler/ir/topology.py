@@ -39,6 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
+from hccc.ir.device import Device as Device
+from hccc.ir.device import Network as Network
 
 F8 = NDArray[np.float64]
 INTER_NODE_COST = 2.5  # ResCCL §4.3 measured that between nodes takes at least this much longer
@@ -72,17 +74,6 @@ class Launch(NamedTuple):
     base: float = 0.0
     entry: float = 0.0
     wake: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A kind of GPU. `reduce`: GB/s of a reduction, what one more source costs (HeteCCL's 1/γ);
-    `block`: GB/s that one thread block copies, from one source to one destination."""
-
-    vendor: str = "any"
-    name: str = "GPU"
-    reduce: float = 300.0
-    block: float = 6.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,8 +122,8 @@ class Topology:
     number address each other's memory; side_a, side_b: the ranks at either side of each SWITCH
     group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread blocks of a node that run
     at once, more take turns (0: no limit); launch: f8[N, 3] what a launch takes at each node
-    (`Launch`); name: what people call it, its file as a rule, which is no property of it (`same`
-    does not ask).
+    (`Launch`); network: i4[N] what joins each node to others, a row of `networks`; name: what
+    people call it, its file as a rule, which is no property of it (`same` does not ask).
     """
 
     devices: tuple[Device, ...]
@@ -156,11 +147,13 @@ class Topology:
     chunk: int
     cores: I4
     launch: F8
+    networks: tuple[Network, ...]
+    network: I4
     name: str = ""
 
     def __post_init__(self) -> None:
         for name in ("node", "local", "device", "node_size", "failed", "link_src", "link_dst",
-                     "mesh", "port", "domain", "memory_domain", "cores"):  # fmt: skip
+                     "mesh", "port", "domain", "memory_domain", "cores", "network"):  # fmt: skip
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         object.__setattr__(self, "level", frozen(self.level, np.uint8))
         object.__setattr__(self, "launch", frozen(self.launch, np.float64))
@@ -198,8 +191,8 @@ class Topology:
         return dense
 
     def block_cost(self) -> F8:
-        """µs that a thread block of each rank takes to copy one micro-batch: f8[n]."""
-        return self._per_chunk([device.block for device in self.devices])
+        """µs that a thread block of each rank takes to copy one micro-batch to a peer: f8[n]."""
+        return self._per_chunk([device.store for device in self.devices])
 
     def reduce_cost(self) -> F8:
         """µs that one more source of a reduction adds to one micro-batch, at each rank: f8[n]."""
@@ -248,6 +241,7 @@ def uniform(
         port=port, domain=domain, memory_domain=node,
         side_a=Csr(np.zeros(1, np.int64), none), side_b=Csr(np.zeros(1, np.int64), none),
         chunk=chunk, cores=np.zeros(n_nodes, np.int32), launch=np.zeros((n_nodes, 3)),
+        networks=(Network(),), network=np.zeros(n_nodes, np.int32),
     )  # fmt: skip
 
 
@@ -289,6 +283,8 @@ def _problems(t: Topology) -> Iterator[str]:
             yield f"a {name} has no bandwidth"
         if (r.parallel < 1).any() or not (r.alpha >= 0).all():
             yield f"a {name} has no links, or a negative latency"
+    if len(t.network) != t.n_nodes or (t.network >= len(t.networks)).any():
+        yield "networks are not one, that is there, for each node"
     if len(t.cores) != t.n_nodes or (t.cores < 0).any():
         yield "cores are not one count, 0 or more, for each node"
     if t.launch.shape != (t.n_nodes, 3) or not (np.isfinite(t.launch) & (t.launch >= 0)).all():

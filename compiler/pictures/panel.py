@@ -164,7 +164,7 @@ def _speeds(t: Topology, of: NodeClass) -> str:
         return "no GPU works"
     d = t.devices[t.device[start]]
     vendor = "" if d.vendor == "any" else f"{d.vendor} "
-    speeds = f"reduces {text.number(d.reduce)} GB/s, {text.number(d.block)} GB/s a thread block"
+    speeds = f"reduces {text.number(d.reduce)} GB/s, {text.number(d.store)} GB/s a thread block"
     return f"{vendor}{d.name}: {speeds}"
 
 

@@ -16,6 +16,7 @@ from hccc.options import Options
 from hccc.predict import what_if
 from hccc.predict.gap import Gap, gap
 from hccc.sim import critical
+from hccc.sim.estimates import estimates
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import Bound, limits
@@ -52,12 +53,16 @@ def explain(
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
     loaded = compiled.program is None
-    return Explanation(compiled.plan, topology.name, taken, changes, len(path), breakdown, loaded)
+    guessed = estimates(machine, launch=request.costs.launch is None)
+    return Explanation(
+        compiled.plan, topology.name, taken, changes, len(path), breakdown, loaded, guessed
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """All that there is to say. changes: None where there are too many instances for them."""
+    """All that there is to say. changes: None where there are too many instances for them;
+    estimates: the figures that nobody measured and that the time rests on, in words."""
 
     plan: Plan
     cluster: str
@@ -66,6 +71,7 @@ class Explanation:
     steps: int
     path: dict[str, float]
     loaded: bool = False
+    estimates: tuple[str, ...] = ()
 
     def facts(self) -> Facts:
         """Everything, for JSON."""
@@ -75,6 +81,7 @@ class Explanation:
             **plan_facts(self.plan),
             **provenance_facts(self.plan),
             "cluster": self.cluster,
+            "estimates": self.estimates,
             "size": run.size, "time": run.time, "algbw": run.algbw, "busbw": run.busbw,
             "micro_batches": run.batches,
             "bound": {
@@ -110,6 +117,8 @@ class Explanation:
         if (b := self.gap.bottleneck) is not None:
             took = f"{us(b.load)} µs at its {b.capacity:g} GB/s, in use for {us(b.active)} µs"
             yield f"  bottleneck   {b.name}: {_bytes(b.bytes)}, {took}"
+        if self.estimates:
+            yield f"  estimates    {'; '.join(self.estimates)}"
         yield ""
         yield from self._parts()
         yield ""

@@ -20,6 +20,7 @@ from hccc.options import Options, check_integer
 from hccc.predict import baselines
 from hccc.sim import critical, usage
 from hccc.sim.costs import PROTOCOLS
+from hccc.sim.estimates import estimates
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 
@@ -184,6 +185,7 @@ def simulate_sizes(
     return Simulation(
         compiled.plan, topology.name, sizes, call, tuple(rows), vs is not None, notes, missing,
         _critical_lines(last) if last else (), compiled.program is None,
+        estimates(entries[0].machine, launch=call.launch is None),
     )  # fmt: skip
 
 
@@ -246,7 +248,8 @@ class Figures:
 class Simulation:
     """What calls of several sizes take. rows: of each size the Figures of hccc, then (vs) of the
     baselines; notes: what each is; missing: why some could not be simulated; critical_path: of
-    the largest size, in words; loaded: whether the plan was compiled before."""
+    the largest size, in words; loaded: whether the plan was compiled before; estimates: the figures
+    that nobody measured and that times rest on, in words."""
 
     plan: Plan
     cluster: str
@@ -258,6 +261,7 @@ class Simulation:
     missing: Mapping[str, str]
     critical_path: tuple[str, ...]
     loaded: bool = False
+    estimates: tuple[str, ...] = ()
 
     @property
     def results(self) -> tuple[Figures, ...]:
@@ -271,6 +275,7 @@ class Simulation:
             **plan_facts(self.plan),
             **provenance_facts(self.plan),
             "cluster": self.cluster,
+            "estimates": self.estimates,
             "call": asdict(self.call),
             "results": [{**row[0], **({"vs": row[1:]} if self.vs else {})} for row in rows],
             **({"notes": self.notes, "missing": self.missing} if self.vs else {}),
@@ -286,6 +291,8 @@ class Simulation:
             yield f"# compiled {made}"
         if isinstance(s := self.sizes, Sizes):
             yield f"# minBytes {s.smallest} maxBytes {s.largest} step: {s.factor:g}(factor)"
+        if self.estimates:
+            yield f"# estimates: {'; '.join(self.estimates)}"
         yield "#"
         yield from _versus(self.rows) if self.vs else _rows(self.rows)
         yield "#"

@@ -14,6 +14,7 @@ import numpy as np
 
 from hccc import driver
 from hccc.candidates import Candidate, evaluate
+from hccc.ir.device import BLOCK_RATES, Device
 from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
@@ -91,7 +92,7 @@ def _hardware(run: Run) -> Iterator[Change]:
     used = machine.resource[machine.links & (run.carried > 0)]
     for kind in np.unique(kinds(t, used)).tolist():
         yield on(f"{MANY[KINDS[kind]]} twice as fast", _doubled(t, kind))
-    slow = [replace(device, block=2 * device.block) for device in t.devices]
+    slow = [_faster_blocks(device) for device in t.devices]
     yield on("thread blocks twice as fast", replace(t, devices=tuple(slow)))
     free = [replace(device, reduce=FREE) for device in t.devices]
     if plan.collective.reduces:
@@ -109,6 +110,10 @@ def _doubled(t: Topology, kind: int) -> Topology:
     if kind == MESH:
         return replace(t, meshes=_faster(t.meshes, np.full(len(t.meshes), 2.0)))
     return replace(t, shared=_faster(t.shared, np.where(t.level == kind, 2.0, 1.0)))
+
+
+def _faster_blocks(device: Device) -> Device:
+    return replace(device, **{name: 2 * getattr(device, name) for name in BLOCK_RATES})
 
 
 def _faster(rates: Rates, times: np.ndarray) -> Rates:

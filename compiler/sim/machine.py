@@ -17,6 +17,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
+from hccc.sim.rates import block_rates
 from hccc.sim.transfers import (
     Transfers,
     apart,
@@ -83,7 +84,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     k, d = plan.src.counts(), plan.dst.counts()
     d = d - np.bincount(plan.dst.owner()[carried_puts(plan, topology)], minlength=len(plan))
     device = topology.device[rank]
-    block = np.array([x.block for x in topology.devices])[device] * BYTES_PER_US
+    block = block_rates(plan, topology) * BYTES_PER_US
     reduce = np.array([x.reduce for x in topology.devices])[device] * BYTES_PER_US
     uses, weight, alpha, near = _uses(plan, topology, rank)
     carried, far = transfers(plan, topology)

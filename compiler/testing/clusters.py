@@ -9,6 +9,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
+from hccc.ir.device import BLOCK_RATES
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import parse
 
@@ -62,6 +63,17 @@ def _launches() -> st.SearchStrategy[str]:
 
 
 @st.composite
+def _devices(draw: st.DrawFn) -> str:
+    """A device of the library, one with other figures, or one by hand."""
+    rates = st.dictionaries(st.sampled_from(BLOCK_RATES), st.floats(1, 1e3))
+    given = "".join(f", {key} => {value}" for key, value in draw(rates).items())
+    known = draw(st.sampled_from(["A100", "H100", "MI300X"]))
+    vendor = draw(st.sampled_from(["nvidia", "amd"]))
+    own = f"{{vendor => {vendor}, reduce => {draw(st.floats(1, 1e4))}{given}}}"
+    return draw(st.sampled_from([own, known, f"{{name => {known}{given}}}"]))
+
+
+@st.composite
 def texts(draw: st.DrawFn) -> str:
     """The text of one cluster, of at most 20 GPUs."""
     lines, fewest = [f"define chunk = {draw(st.integers(1, 1 << 30))}"], 9
@@ -70,8 +82,7 @@ def texts(draw: st.DrawFn) -> str:
     for _ in range(draw(st.integers(1, 3))):
         count, size = draw(st.integers(1, 2)), draw(st.integers(1, 3))
         lines.append(f"define node{len(sizes) + 1} = {count} * {size}")
-        vendor = draw(st.sampled_from(["nvidia", "amd"]))
-        lines.append(f"define device = {{vendor => {vendor}, reduce => {draw(st.floats(1, 1e4))}}}")
+        lines.append(f"define device = {draw(_devices())}")
         if draw(st.booleans()):
             lines.append(f"define cores = {draw(st.integers(1, 300))}")
         if draw(st.booleans()):

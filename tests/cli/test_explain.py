@@ -68,7 +68,7 @@ def test_parts_add_up(algorithm: str) -> None:
             assert tuple(parts) == PARTS
             assert min(parts.values()) >= 0
             assert sum(parts.values()) == pytest.approx(run.time, rel=1e-9)
-            assert parts["launch"] == (costs.launch or 0.0)
+            assert parts["launch"] == (machine.launch if costs.launch is None else costs.launch)
             assert parts["bound"] == pytest.approx(limit.at(run.size, costs).time)
     assert tried
 

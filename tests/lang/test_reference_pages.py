@@ -10,9 +10,11 @@ import pytest
 from hccc.diagnostics import Source
 from hccc.ir import program, topology
 from hccc.ir.collective import PROGRAMMABLE, OpType, block_count
+from hccc.ir.device import Device, Network
 from hccc.ir.program import Program
 from hccc.lang.cluster import load as cluster
-from hccc.lang.cluster.site import INSIDE, OUTSIDE, _Reader
+from hccc.lang.cluster.kinds import OUTSIDE
+from hccc.lang.cluster.site import INSIDE, _Reader
 from hccc.lang.cluster.text import RATES, SIZES, TIMES
 from hccc.lang.transfer.calls import FUNCTIONS, PARAMETERS
 from hccc.lang.transfer.header import KEYS
@@ -90,4 +92,5 @@ def test_defines_units_and_latencies_are_those_of_the_code() -> None:
     assert set(units["latency"]) == {unit.replace("\u03bc", "\u00b5") for unit in TIMES}
     assert re.findall(r"(\w+) =>", rows["latency"][1]) == list(INSIDE)
     assert re.findall(r"(\w+) =>", rows["interlatency"][1]) == list(OUTSIDE)
-    assert set(INSIDE.values()) == {0.7, 2.6} and set(OUTSIDE.values()) == {2.6, 0.5}
+    assert set(OUTSIDE.values()) == {2.6, 0.5}
+    assert Device().alpha.simple == 0.7 and Network().alpha.simple == 2.6

@@ -79,7 +79,7 @@ def test_slices_nest_and_are_the_runs(window: int) -> None:
     assert len(work) == len(run.end)
     busy = sum(float(e["dur"]) for e in work)
     assert busy == pytest.approx(float((run.end - run.ready).sum()), rel=1e-3)
-    assert max(float(e["ts"] + e["dur"]) for e in work) == pytest.approx(run.time, abs=0.01)
+    assert max(float(e["ts"] + e["dur"]) for e in work) == pytest.approx(run.finish, abs=0.01)
     sent = sum(e["args"]["bytes"] for e in primitives)
     assert sent == pytest.approx(len(run.machine.plan) * run.request.size / 8, rel=1e-6)
     assert about["algorithm"] == "ring_allreduce" and about["notes"] == []

@@ -175,7 +175,7 @@ def primitives(plan: Plan, network: Network, costs: Costs, in_place: bool) -> li
                 [q for q, b in sources if b == Buffer.QUEUE],
                 gives,
                 alpha * costs.latency + costs.step + costs.interpret,
-                device.block * 1000 / ((k + d) / 2),
+                _rate(network, rank, sources, targets) * 1000 / ((k + d) / 2),
                 (k - 1) / (device.reduce * 1000),
                 uses,
                 core,
@@ -185,6 +185,21 @@ def primitives(plan: Plan, network: Network, costs: Costs, in_place: bool) -> li
             )
         )
     return found
+
+
+def _rate(
+    network: Network, rank: int, sources: list[tuple[int, int]], targets: list[tuple[int, int]]
+) -> float:
+    """GB/s of a thread block: the slowest of what it moves through."""
+    device = network.t.devices[network.t.device[rank]]
+    rates = [device.load for r, b in sources if b != Buffer.QUEUE and r != rank]
+    for r, b in targets:
+        if b == Buffer.QUEUE:
+            far = network.far(rank, int(network.plan.queues.dst[r]))
+            rates.append(device.proxy if far else device.store)
+        elif r != rank and not network.far(rank, r):
+            rates.append(device.store)
+    return float(min(rates, default=device.block))
 
 
 def _operands(o: Operands, i: int) -> list[tuple[int, int]]:

@@ -13,8 +13,9 @@ from itertools import combinations
 import numpy as np
 
 from hccc.ir.arrays import B1, I4, I8, Csr, starts
-from hccc.ir.topology import F8, Device, Level, Rate, Rates, Topology
-from hccc.lang.cluster.site import Between, Degraded, Entry, Kind, Site, Tier
+from hccc.ir.device import Device, Network
+from hccc.ir.topology import F8, Level, Rate, Rates, Topology
+from hccc.lang.cluster.kinds import Between, Degraded, Entry, Kind, Site, Tier
 from hccc.lang.mistakes import Mistake
 
 
@@ -290,6 +291,7 @@ class _Builder:
         number = np.cumsum(used) - 1
         kept = [_kept(group, gpu, switch) for group, gpu in sides]
         devices, device = self._devices(alive)
+        networks, network = self._networks()
         kinds = self.site.kinds
         return Topology(
             devices=devices, node=self.node[alive], local=self.local[alive], device=device,
@@ -304,6 +306,7 @@ class _Builder:
             side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
             cores=np.repeat([k.cores for k in kinds], [k.count for k in kinds]),
             launch=np.repeat([k.launch for k in kinds], [k.count for k in kinds], axis=0),
+            networks=networks, network=network,
         )  # fmt: skip
 
     def _memory_domain(self, alive: B1) -> I8:
@@ -332,6 +335,12 @@ class _Builder:
         of_node = np.repeat(row, [kind.count for kind in kinds])
         used, device = np.unique(of_node[self.node[alive]], return_inverse=True)
         return tuple(devices[i] for i in used), device
+
+    def _networks(self) -> tuple[tuple[Network, ...], I8]:
+        kinds = self.site.kinds
+        networks = tuple(dict.fromkeys(kind.network for kind in kinds))
+        rows = [networks.index(kind.network) for kind in kinds]
+        return networks, np.repeat(rows, [kind.count for kind in kinds])
 
 
 def _resolved(between: Between, what: str, site: Site) -> list[Entry]:

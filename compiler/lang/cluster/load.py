@@ -20,8 +20,10 @@ node about all nodes:
 | `bandwidth` with `mesh`      | `[((0..3) -> (150,1))]`: a link between every two, each way     |
 | `bandwidth` with `port`      | `[((0..7) -> (450,1))]`: each has a port into one crossbar      |
 | `nic`                        | `[((0,1) -> (50,1)), ...]`: GPUs that share a NIC               |
-| `device` *                   | `{vendor =>, name =>, reduce =>, block =>}`: GB/s of a reduction|
-|                              | (1/γ), GB/s that one thread block copies                        |
+| `device` *                   | `H100`, of the library; `{name => H100, block => 30}`, with     |
+|                              | other figures; `{vendor =>, name =>, reduce =>, block =>}`, by  |
+|                              | hand: GB/s of a reduction (1/γ) and that a thread block copies  |
+| `network` *                  | `InfiniBand`, of the library, and so on                         |
 | `cores` *                    | thread blocks of a node that run at once; more take turns       |
 | `launch` *                   | `43`: µs of a launch; `{base => 43, entry =>, wake =>}`: also µs|
 |                              | for each thread block of a core, and where several cores run    |
@@ -44,7 +46,8 @@ Everywhere: `0..7` and `node1..node4` are ranges, `#` begins a comment, line bre
 third number of a rate is its α, `(25)` or 25 is one link. Without `leaf` and `rail` all NICs hang
 on one switch that nothing slows down; without `spine` so do all leaves.
 
-Defaults where a file is silent: α 0.7 µs within a node (NVLink of an NDv2 in the topologies that
+A device of the library brings its links, latencies and launches, a network its NICs (`fabric`).
+Defaults where file and library are silent: α 0.7 µs within a node (NVLink of an NDv2 in the topologies that
 TE-CCL, SIGCOMM'24, released; TACCL's, NSDI'23, have 0.3) and 2.6 µs between nodes (InfiniBand in
 both), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s (ResCCL Fig. 4: four fill
 25 GB/s); reductions 300 GB/s (a third of a V100's memory bandwidth).
@@ -58,7 +61,8 @@ from pathlib import Path
 from hccc.diagnostics import Source
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
-from hccc.lang.cluster.site import Site, read_site
+from hccc.lang.cluster.kinds import Site
+from hccc.lang.cluster.site import read_site
 from hccc.lang.cluster.text import parse_defines
 from hccc.lang.mistakes import Mistake
 from hccc.library import shipped

@@ -11,8 +11,10 @@ from itertools import groupby
 
 import numpy as np
 
+from hccc.ir.device import Network
 from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Level, Topology
+from hccc.lang.cluster.printer_device import device, network
 from hccc.lang.cluster.printer_internode import between
 from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate
 from hccc.network.summary import side_nodes
@@ -72,22 +74,18 @@ def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
         given = [f"{kind} => [{', '.join(made)}]" for kind, made in kinds.items() if made]
         text = [str(t.node_size[node])]
         if ranks:
-            text.append(_device(t, ranks[0]))
+            text.append(device(t.devices[t.device[ranks[0]]]))
         if t.cores[node]:
             text.append(f"define cores = {t.cores[node]}")
-        if t.launch[node].any():
+        if t.launch[node].any() or (ranks and t.devices[t.device[ranks[0]]].launch):
             text.append(f"define launch = {_launch(t, node)}")
         if given:
             text.append(f"define bandwidth = {{{', '.join(given)}}}")
+        if (joined := t.networks[t.network[node]]) != Network():
+            text.append(network(joined))
         if nics := [f"({ids(t, on)} -> {rate(t.shared[k])})" for k, on in _nics(t, ranks)]:
             text.append(f"define nic = [{', '.join(nics)}]")
         yield tuple(text)
-
-
-def _device(t: Topology, rank: int) -> str:
-    d = t.devices[t.device[rank]]
-    speeds = f"reduce => {number(d.reduce)}, block => {number(d.block)}"
-    return f'define device = {{vendor => "{d.vendor}", name => "{d.name}", {speeds}}}'
 
 
 def _launch(t: Topology, node: int) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from hccc.ir.limits import MAX_RANKS
-from hccc.ir.topology import Device, Launch, Rate
+from hccc.lang.cluster.devices import Chosen, Joined, read_device, read_network
 from hccc.lang.cluster.entries import (
-    Made,
     alike,
     is_ids,
     joint,
@@ -18,8 +15,9 @@ from hccc.lang.cluster.entries import (
     refuse_repetition,
     uplinks_of,
 )
+from hccc.lang.cluster.fabric import fill
+from hccc.lang.cluster.kinds import OUTSIDE, Between, Degraded, Kind, Site, Tier
 from hccc.lang.cluster.shapes import (
-    Speed,
     arrow,
     entries,
     ids,
@@ -27,10 +25,8 @@ from hccc.lang.cluster.shapes import (
     latency,
     launch_times,
     mapping,
-    name,
     numbered,
     one,
-    rate,
     size,
     speed,
 )
@@ -40,95 +36,8 @@ from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
 MAX_TIERS = 4096
 MAX_CORES = 1 << 20
 MAX_ENTRIES = 1 << 20  # links, and members of shared groups, that one file may make
-INSIDE = {"direct": 0.7, "mesh": 0.7, "switch": 0.7, "port": 0.7, "nic": 2.6}
-OUTSIDE = {"direct": 2.6, "switch": 2.6, "leaf": 0.5, "spine": 0.5}
+INSIDE = ("direct", "mesh", "switch", "port", "nic")
 TARGETS = ("nic", "port", "switch", "direct")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One link or resource: a and b are its two sides, or b is empty."""
-
-    a: list[int]
-    b: list[int]
-    rate: Rate
-    at: At
-
-
-@dataclass(slots=True)
-class Kind:
-    """`count` nodes alike, the first being node `first` (from 0)."""
-
-    first: int
-    count: int
-    size: int
-    at: At
-    device: Device
-    latency: dict[str, float]
-    cores: int  # thread blocks that run at once; 0: no limit
-    launch: Launch
-    made: dict[str, list[Made]] = field(default_factory=dict)
-
-    def entries(self, what: str) -> list[Entry]:
-        """All of one kind of link, with the latency that holds at the end of the file."""
-        return [_entry(a, b, s, self.latency[what]) for a, b, s in self.made.get(what, [])]
-
-
-@dataclass(slots=True)
-class Between:
-    """Links and resources between the nodes of one `define internode`."""
-
-    nodes: list[int]
-    at: At
-    made: dict[str, list[Made]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """A leaf or spine: what is below it (nodes and NICs, or leaves) and its uplinks, if any."""
-
-    below: list[tuple[list[int], list[int] | None]]
-    uplinks: Speed | None
-    at: At
-
-
-@dataclass(frozen=True, slots=True)
-class Degraded:
-    """One thing that is slower than its kind: `(node2, nic, 0) -> (2.25, 1)`."""
-
-    what: str
-    number: int  # of the node, leaf or spine, from 0
-    which: list[int] | None
-    speed: Speed
-    at: At
-
-
-@dataclass(slots=True)
-class Site:
-    """A whole cluster file."""
-
-    kinds: list[Kind] = field(default_factory=list)
-    between: list[Between] = field(default_factory=list)
-    leaves: list[Tier] = field(default_factory=list)
-    spines: list[Tier] = field(default_factory=list)
-    memory: list[list[int]] = field(default_factory=list)  # nodes of one memory domain
-    failed: list[tuple[int, int, At]] = field(default_factory=list)
-    degraded: list[Degraded] = field(default_factory=list)
-    outside: dict[str, float] = field(default_factory=lambda: dict(OUTSIDE))
-    chunk: int = 1 << 20
-    n_nodes: int = 0
-
-    def kind_number(self, node: int) -> int:
-        """Which of `kinds` node number `node` is of."""
-        return bisect_right(self.kinds, node, key=lambda kind: kind.first) - 1
-
-    def kind(self, node: int) -> Kind:
-        """The kind of node number `node`."""
-        return self.kinds[self.kind_number(node)]
-
-
-def _entry(a: list[int], b: list[int], s: Speed, alpha: float) -> Entry:
-    return Entry(a, b, Rate(s.bandwidth, s.parallel, alpha if s.alpha is None else s.alpha), s.at)
 
 
 def read_site(defines: list[Define]) -> Site:
@@ -144,13 +53,17 @@ class _Reader:
 
     def __init__(self) -> None:
         self.site = Site()
-        self.device, self.latency, self.cores, self.launch = Device(), dict(INSIDE), 0, Launch()
+        self.chosen, self.cores = Chosen(), 0
+        self.joined: Joined | None = None
+        self.latency: dict[str, float] = {}
+        self.launches: dict[str, float] = {}
         self.nodenum: tuple[int, At] | None = None
         self.ranks = self.made = self.most_nics = 0
         self.once: set[str] = set()
         self.readers: dict[str, Callable[[Define], None]] = {
             "nodenum": self._nodenum, "chunk": self._chunk, "device": self._device,
-            "cores": self._cores, "launch": self._launch, "latency": self._latency,
+            "network": self._network, "cores": self._cores, "launch": self._launch,
+            "latency": self._latency,
             "bandwidth": self._bandwidth, "nic": self._nic,
             "internode": self._internode, "interbandwidth": self._interbandwidth,
             "interlatency": self._interlatency, "rail": self._rail, "leaf": self._leaf,
@@ -178,7 +91,17 @@ class _Reader:
             wanted, at = self.nodenum
             message = f"nodenum is {wanted}, but {self.site.n_nodes} nodes are defined"
             raise Mistake("E136", message, at)
+        self._fill()
         return self.site
+
+    def _fill(self, *, nics: bool = False) -> None:
+        """What the library knows of all nodes so far. nics: whether NICs are asked for."""
+        reached = not nics and (self.site.n_nodes == 1 or bool(self.site.between))
+        for kind in self.site.kinds:
+            made = len(kind.made)
+            fill(kind, reached=reached)
+            self.most_nics = max(self.most_nics, len(kind.made.get("nic", [])))
+            self._count(kind.count * kind.size * (len(kind.made) - made), kind.at)
 
     def _first(self, define: Define) -> None:
         if define.name in self.once:
@@ -220,27 +143,27 @@ class _Reader:
         self.ranks += count * gpus
         if self.ranks > MAX_RANKS:
             raise Mistake("E137", f"more than {MAX_RANKS:,} GPUs", define.value.at)
-        everywhere = self.device, dict(self.latency), self.cores, self.launch
+        everywhere = (self.chosen, self.joined, dict(self.latency), self.cores, dict(self.launches))
         self.site.kinds.append(Kind(self.site.n_nodes, count, gpus, define.at, *everywhere))
         self.site.n_nodes += count
 
     def _device(self, define: Define) -> None:
-        given = mapping(define.value, ("vendor", "name", "reduce", "block"), "device")
-        old = self.site.kinds[-1].device if self.site.kinds else self.device
-        device = Device(
-            name(given["vendor"], "a vendor") if "vendor" in given else old.vendor,
-            name(given["name"], "a device") if "name" in given else old.name,
-            rate(given["reduce"], "reduce") if "reduce" in given else old.reduce,
-            rate(given["block"], "block") if "block" in given else old.block,
-        )
         if self.site.kinds:
-            self.site.kinds[-1].device = device
+            kind = self.site.kinds[-1]
+            kind.chosen = read_device(define.value, kind.chosen)
         else:
-            self.device = device
+            self.chosen = read_device(define.value, self.chosen)
+
+    def _network(self, define: Define) -> None:
+        if self.site.kinds:
+            kind = self.site.kinds[-1]
+            kind.joined = read_network(define.value, kind.joined)
+        else:
+            self.joined = read_network(define.value, self.joined)
 
     def _latency(self, define: Define) -> None:
         into = self.site.kinds[-1].latency if self.site.kinds else self.latency
-        for key, value in mapping(define.value, tuple(INSIDE), "latency").items():
+        for key, value in mapping(define.value, INSIDE, "latency").items():
             into[key] = latency(value)
 
     def _cores(self, define: Define) -> None:
@@ -251,12 +174,8 @@ class _Reader:
             self.cores = count
 
     def _launch(self, define: Define) -> None:
-        old = self.site.kinds[-1].launch if self.site.kinds else self.launch
-        launch = old._replace(**launch_times(define.value))
-        if self.site.kinds:
-            self.site.kinds[-1].launch = launch
-        else:
-            self.launch = launch
+        into = self.site.kinds[-1].launches if self.site.kinds else self.launches
+        into |= launch_times(define.value)
 
     def _interlatency(self, define: Define) -> None:
         self._first(define)
@@ -343,6 +262,7 @@ class _Reader:
 
     def _tiers(self, define: Define) -> None:
         self._last_node(define)
+        self._fill(nics=True)
         if self.once & {"rail", "leaf"}:
             raise Mistake("E134", "the leaves of this cluster are there twice", define.at)
         self.once.add(define.name)
@@ -374,6 +294,7 @@ class _Reader:
             self.site.failed += [(node, gpu, entry.at) for gpu in gpus]
 
     def _degraded(self, define: Define) -> None:
+        self._fill()
         for entry in entries(define.value):
             found = arrow(entry, "->", "(node2, nic, 0) -> (2.25, 1)")
             self.site.degraded.append(self._target(found, parts(found.left)))

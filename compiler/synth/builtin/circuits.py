@@ -123,7 +123,7 @@ def channels_of(t: Topology, orders: I4) -> int:
     share of the links, at least CHANNELS_OF_ONE, at most CHANNELS in all."""
     if len(t) == 1:
         return 1
-    block = min(t.devices[d].block for d in np.unique(t.device))
+    block = min(t.devices[d].store for d in np.unique(t.device))
     rate = block / 2  # a block reads two values and writes two
     wanted = np.ceil(shares(t, orders).max() / rate)
     return int(np.clip(wanted, CHANNELS_OF_ONE, max(CHANNELS_OF_ONE, CHANNELS // len(orders))))

@@ -1,0 +1,1 @@
+"""What is known about devices and networks: figures with their sources."""

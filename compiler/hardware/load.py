@@ -1,0 +1,145 @@
+"""The library of devices and networks: each figure with its source, or marked as an estimate.
+
+The figures are in the TOML files beside this module (`devices.toml` says what each is). Names are
+looked up regardless of case, spaces and dashes, and by the names that drivers print.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from hccc.ir.device import ByProtocol, Device, Network
+
+Value = float | str | bool
+SAID_OF_DEVICES = ("vendor", "arch", "generation", "link", "nvls")
+MEASURED = ("reduce", "block", "store", "load", "proxy", "hbm", "wire", "delivered",
+            "launch", "graph")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure. source: where it is from, or, of an `estimate`, how it was derived."""
+
+    value: Value
+    source: str
+    estimate: bool = False
+
+    @property
+    def number(self) -> float:
+        """The value of a figure that is a number."""
+        assert not isinstance(self.value, str)
+        return float(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """All figures of one device, network or bus. names: how else it is called."""
+
+    name: str
+    names: tuple[str, ...]
+    figures: Mapping[str, Figure]
+
+    def number(self, figure: str) -> float:
+        """One figure that is a number."""
+        return self.figures[figure].number
+
+    def word(self, figure: str) -> str:
+        """One figure that is a name."""
+        return str(self.figures[figure].value)
+
+    @property
+    def estimates(self) -> tuple[str, ...]:
+        """The figures that nobody measured, in order."""
+        return tuple(name for name, figure in self.figures.items() if figure.estimate)
+
+    @property
+    def device(self) -> Device:
+        """What a Topology keeps of a device."""
+        said = {name: self.figures[name].value for name in SAID_OF_DEVICES}
+        rates = {name: self.number(name) for name in MEASURED}
+        counts = {name: int(self.number(name)) for name in ("sms", "blocks")}
+        times = {"alpha": self.by_protocol("alpha"), "base": self.by_protocol("base")}
+        values: dict[str, Any] = {**said, **rates, **counts, **times}
+        return Device(name=self.name, **values, estimates=self.estimates)
+
+    @property
+    def network(self) -> Network:
+        """What a Topology keeps of a network."""
+        bandwidth, delivered = self.number("bandwidth"), self.number("delivered")
+        alpha, proxy = self.by_protocol("alpha"), self.number("proxy")
+        return Network(self.name, bandwidth, delivered, alpha, proxy, self.estimates)
+
+    def by_protocol(self, what: str) -> ByProtocol:
+        """`alpha` or `base`."""
+        return ByProtocol(*(self.number(f"{what}_{p}") for p in ByProtocol._fields))
+
+
+def device(name: str) -> Hardware | None:
+    """A device by any of its names."""
+    return _named("devices.toml").get(_plain(name))
+
+
+def network(name: str) -> Hardware | None:
+    """A network by any of its names."""
+    return _named("networks.toml").get(_plain(name))
+
+
+def pcie(generation: str, *, peer: bool) -> Hardware:
+    """PCI Express x16 (`gen4`), with or without peer access of GPUs."""
+    return library("pcie.toml")[generation if peer else f"{generation}-host"]
+
+
+def devices() -> Mapping[str, Hardware]:
+    """All devices, by name."""
+    return library("devices.toml")
+
+
+def networks() -> Mapping[str, Hardware]:
+    """All networks, by name."""
+    return library("networks.toml")
+
+
+@cache
+def library(file: str) -> Mapping[str, Hardware]:
+    """One of the TOML files."""
+    text = (files("hccc.hardware") / file).read_text(encoding="utf-8")
+    found: dict[str, Hardware] = {}
+    for name, table in tomllib.loads(text).items():
+        below = found[table["like"]] if "like" in table else None
+        found[name] = Hardware(name, tuple(table.get("names", ())), _figures(table, below))
+    return MappingProxyType(found)
+
+
+def _figures(table: Mapping[str, Any], below: Hardware | None) -> Mapping[str, Figure]:
+    """What a table says, after what it takes from the one it is like."""
+    figures: dict[str, Figure] = {}
+    if below is not None:
+        said = f"as {below.name}"
+        figures = {key: Figure(f.value, said, True) for key, f in below.figures.items()}
+    for key, given in table.items():
+        if key in ("like", "source", "names"):
+            continue
+        if not isinstance(given, dict):
+            figures[key] = Figure(given, table["source"])
+        elif "estimate" in given:
+            figures[key] = Figure(given["value"], given["estimate"], True)
+        else:
+            figures[key] = Figure(given["value"], given["source"])
+    return MappingProxyType(figures)
+
+
+@cache
+def _named(file: str) -> Mapping[str, Hardware]:
+    found = library(file)
+    return {_plain(name): x for key, x in found.items() for name in (key, *x.names)}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[ _-]+", "", name).casefold()

@@ -1,0 +1,87 @@
+"""What a thread block moves through decides how fast it moves; estimates are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from hccc.diagnostics import Source
+from hccc.driver import compile_program
+from hccc.ir.device import Device
+from hccc.ir.primitives import Transport
+from hccc.ir.topology import Rate, Topology, uniform
+from hccc.lang.transfer.load import parse
+from hccc.options import Options
+from hccc.sim.estimates import estimates
+from hccc.sim.machine import Machine, prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.testing.clusters import cluster
+
+SIZE = 8_000_000
+DEVICE = Device(reduce=1e9, block=16.0, store=8.0, load=4.0, proxy=2.0)
+FAST = Rate(1e5, 1, 0.0)
+
+
+def prepared(op: str, t: Topology, transport: Transport, per_node: int = 2) -> Machine:
+    """One transfer from rank 0 to rank 1."""
+    kind = {"Broadcast": "recv", "Reduce": "rrc"}[op]
+    first, last = (0, 1) if op == "Broadcast" else (1, 0)
+    head = f'ResCCLAlgo(nRanks=2, nChunks=1, OpType="{op}", GPUPerNode={per_node}):\n'
+    text = f"{head}    transfer({first}, {last}, 0, 0, {kind})\n"
+    program = parse(Source("one.rccl", text))
+    plan = compile_program(program, Options(transport=transport, prove=False), t).plan
+    return prepare(plan, t)
+
+
+def slowest(machine: Machine) -> float:
+    """GB/s of the slowest copy of one source to one destination."""
+    run = simulate(machine, Request(SIZE, 1 << 30, in_place=True))
+    took = float((run.end - run.ready).max())
+    return SIZE / took / 1000
+
+
+def test_puts_are_stores() -> None:
+    t = uniform(2, 2, 1, link=FAST, nic=FAST, device=DEVICE)
+    assert slowest(prepared("Broadcast", t, Transport.DIRECT)) == pytest.approx(8.0)
+
+
+def test_get_reduces_are_loads() -> None:
+    """Two sources and a destination take half as long again."""
+    t = uniform(2, 2, 1, link=FAST, nic=FAST, device=DEVICE)
+    assert slowest(prepared("Reduce", t, Transport.DIRECT)) == pytest.approx(4.0 / 1.5)
+
+
+def test_messages_to_peers_are_stores() -> None:
+    t = uniform(2, 2, 1, link=FAST, nic=FAST, device=DEVICE)
+    assert slowest(prepared("Broadcast", t, Transport.STAGED)) == pytest.approx(8.0)
+
+
+def test_messages_to_other_nodes_go_to_a_proxy() -> None:
+    t = uniform(2, 1, 1, link=FAST, nic=FAST, device=DEVICE)
+    assert slowest(prepared("Broadcast", t, Transport.STAGED, 1)) == pytest.approx(2.0)
+
+
+def test_estimates_are_those_that_the_plan_rests_on() -> None:
+    h100 = cluster("define node1 = 2\ndefine device = H100")
+    put = prepared("Broadcast", h100, Transport.DIRECT)
+    assert estimates(put, launch=True) == ("H100: launch, copies of a block",)
+    assert estimates(put, launch=False) == ("H100: copies of a block",)
+    get = prepared("Reduce", h100, Transport.DIRECT)
+    assert estimates(get, launch=False) == ("H100: reduction, loads of a block",)
+    h20 = cluster("define node1 = 2\ndefine device = H20\ndefine launch = 3")
+    said = estimates(prepared("Broadcast", h20, Transport.DIRECT), launch=True)
+    assert said == ("H20: latency, delivered bandwidth, copies of a block, stores of a block",)
+    known = cluster("""define node1 = 2\ndefine device = {name => H20, block => 9, launch => 2}
+    define bandwidth = {port => [((0,1) -> (300, 1, 1))]}""")
+    assert estimates(prepared("Broadcast", known, Transport.DIRECT), launch=True) == ()
+
+
+def test_estimates_of_networks() -> None:
+    text = (
+        "define network = {}\ndefine device = {{name => H100, launch => 2}}\ndefine node1 = 2 * 1"
+    )
+    t = cluster(text.format("RoCE"))
+    said = estimates(prepared("Broadcast", t, Transport.STAGED, 1), launch=True)
+    assert said == ("H100: copies of a block", "RoCE: latency")
+    t = cluster(text.format("InfiniBand"))
+    said = estimates(prepared("Broadcast", t, Transport.STAGED, 1), launch=True)
+    assert said == ("H100: copies of a block",)
