@@ -12,13 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hccc import __version__
 from hccc.analysis.redundant import redundant
-from hccc.candidates import Candidate, Evaluated, evaluate, pick
 from hccc.diagnostics import InternalError, Problem, Source, UserError, fail
 from hccc.emit.compare import Sources
 from hccc.interruptible import interruptible
@@ -53,11 +51,16 @@ from hccc.proofs.proof import Proof
 from hccc.proofs.prove import prove
 from hccc.validate.validated import Unvalidated, Validated
 
+if TYPE_CHECKING:
+    from hccc.tune.tune import Request, Tuned
+
 SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
-TRIED = ("hpds", "list")  # of a program for a cluster, where simulating both takes seconds at most
-NETWORK_TRIED = ("put", "slots")  # of a mixed plan, likewise
-MOST_TRIED = 1 << 15  # transfers
-MOST_MIXED_TRIED = 1 << 13  # transfers, of which a mixed plan is tried four ways
+# What is tried of an option that is left open, for a cluster; the first without one.
+SCHEDULERS_TRIED = ("hpds", "list")
+NETWORK_TRIED = ("put", "slots")
+FUSION_TRIED = ("auto", "full", "none")
+MOST_TRIED = 1 << 13  # transfers, of which everything is tried
+MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are
 _INVARIANTS = "`hccc.ir.program` says what holds of one"
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")  # of every compilation
 OnPhase = Callable[[str], None]
@@ -68,11 +71,13 @@ OnPass = Callable[[str, Ir], None]
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the passes of one compilation are given besides the IR. source: how the Plan calls what
-    it came from; topology: None for what the program's header describes."""
+    it came from; topology: None for what the program's header describes; blocks: most thread blocks
+    of a rank and channel, None for as many as its connections need."""
 
     options: Options
     topology: Topology | None
     source: str
+    blocks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ PASSES = (
     Pass("fuse", "Lowering", lambda ir, s: fuse(ir, s.options.fuse)),
     Pass("place", "Lowering", lambda ir, s: place(ir)),
     # Thread blocks last: which primitives share one decides which waits are needed.
-    Pass("allocate", "Lowering", lambda ir, s: allocate(ir, s.options.allocator, _blocks(ir, s))),
+    Pass("allocate", "Lowering", lambda ir, s: allocate(ir, s.options.allocator, s.blocks)),
     Pass("sync", "Lowering", lambda ir, s: sync(ir, s.source, s.options.slots)),
     # What blocks and waits came out as says which windows queues can carry.
     Pass("limit_window", "Lowering", lambda ir, s: limit_window(ir)),
@@ -133,6 +138,8 @@ class Compiled:
     sources: Sources | None = None
     validated: Validated | Unvalidated | None = None
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    tuned: Tuned | None = None
+    made_with: Options | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +218,8 @@ def _compile(
     verified, tasks = front["verify"], front["depend"]
     assert isinstance(verified, Program)
     assert isinstance(tasks, Dag)
-    scheduler, back = _scheduled(tasks, settings, hook)
+    made, tuned = _scheduled(tasks, settings, hook)
+    back = made.irs
     plan, ordered = back["limit_window"], back["schedule"]
     assert isinstance(plan, Plan)
     assert isinstance(ordered, Pipeline)
@@ -222,38 +230,44 @@ def _compile(
             proofs += prove(plan)
         with hook.phase("Analysis"):
             warnings = redundant(verified)
-    if topology is not None:
-        plan = _tuned(plan, topology, hook)
+    scheduler = made.settings.options.scheduler
     plan = replace(plan, provenance=provenance(options, scheduler, topology))
     return CompiledProgram(
         plan=plan, proofs=proofs, seconds=hook.seconds, warnings=warnings,
         scheduler=scheduler, program=verified, dag=tasks, pipeline=ordered, topology=topology,
+        tuned=tuned, made_with=_made_with(made),
     )  # fmt: skip
 
 
-def _scheduled(tasks: Dag, settings: Settings, hook: _Hook) -> tuple[str, dict[str, Ir]]:
-    """What every pass from `schedule` on returned, with the choices that are fastest.
+def _scheduled(tasks: Dag, settings: Settings, hook: _Hook) -> tuple[_Lowered, Tuned | None]:
+    """What every pass from `schedule` on returned, with what suits the cluster best for the sizes
+    asked; and what was weighed."""
+    start, axes = _start(settings, tasks), _axes(settings, tasks)
+    if settings.topology is None or settings.options.tune == "off":
+        return _lowered(tasks, start, hook), None
+    from hccc.tune.explore import explore  # the simulator takes its time to load
+    from hccc.tune.tune import Tuner
 
-    One choice after the other, each with the best of those before it.
-    """
-    axes = _axes(settings, tasks)
-    options = replace(settings.options, **{name: values[0] for name, values in axes})
-    if all(len(values) == 1 for _, values in axes):
-        return options.scheduler, _lowered(tasks, settings, options, hook).irs
-    from hccc.sim.choice import CLOSE
+    tuner, made = Tuner(settings.topology, _asked(settings)), list[_Lowered]()
 
-    (best,) = _scored(tasks, settings, [options], hook)
-    for name, values in axes:
-        others = [replace(best.candidate.options, **{name: value}) for value in values[1:]]
-        best = pick([best, *_scored(tasks, settings, others, hook)], CLOSE)
-    return best.candidate.options.scheduler, best.candidate.irs
+    def probe(choice: Settings) -> float:
+        made.append(_lowered(tasks, choice, hook))
+        with hook.phase("Tuning"):
+            return tuner.probe(_named(choice), made[-1].plan)
+
+    explore(start, axes, probe)
+    with hook.phase("Tuning"):
+        tuned = tuner.finish()
+        best = tuned.one()
+    chosen, _ = tuned.candidates[best]
+    return made[chosen].run_as(tuned.plan(best)), tuned
 
 
 @dataclass(frozen=True, slots=True)
 class _Lowered:
-    """What every pass from `schedule` on returned with these options; its Plan."""
+    """What every pass from `schedule` on returned with these settings; its Plan."""
 
-    options: Options
+    settings: Settings
     irs: dict[str, Ir]
 
     @property
@@ -262,61 +276,84 @@ class _Lowered:
         assert isinstance(plan, Plan)
         return plan
 
-
-def _lowered(tasks: Dag, settings: Settings, options: Options, hook: _Hook) -> _Lowered:
-    chosen = replace(settings, options=options)
-    return _Lowered(options, hook.run_all(PASSES[_SCHEDULE:], tasks, chosen))
-
-
-def _scored(
-    tasks: Dag, settings: Settings, choices: Sequence[Options], hook: _Hook
-) -> list[Evaluated[_Lowered, float]]:
-    """The choices, each simulated."""
-    from hccc.sim.choice import score  # the simulator takes its time to load
-
-    def scored(made: _Lowered) -> float:
-        with hook.phase("Tuning"):
-            return score(made.plan, tasks.topology)
-
-    candidates = [
-        Candidate(o.scheduler, partial(_lowered, tasks, settings, o, hook), required=True)
-        for o in choices
-    ]
-    return evaluate(candidates, scored)[0]
+    def run_as(self, plan: Plan) -> _Lowered:
+        """The same, with another Plan of the same structure."""
+        return replace(self, irs={**self.irs, "limit_window": plan})
 
 
-def _axes(settings: Settings, tasks: Dag) -> list[tuple[str, Sequence[Any]]]:
-    """What to try of each option that is left open, the default first.
+def _lowered(tasks: Dag, settings: Settings, hook: _Hook) -> _Lowered:
+    return _Lowered(settings, hook.run_all(PASSES[_SCHEDULE:], tasks, settings))
 
-    Without a cluster, and where it would take long, there is nothing to tell them apart by. The
-    estimate that `lower` and `fuse` choose by else does not know that proxies work on their own.
-    """
-    options, topology = settings.options, settings.topology
-    schedulers: Sequence[str] = (options.scheduler,)
+
+def _made_with(made: _Lowered) -> Options:
+    """Options with which nothing is left open, and which make the same Plan again but for its
+    window and grain."""
+    options, channels = made.settings.options, made.plan.channels
+    blocks = made.settings.blocks
+    most = options.max_sms if blocks is None else blocks * channels
+    return replace(options, tune="off", channels=channels, max_sms=most)
+
+
+def _start(settings: Settings, tasks: Dag) -> Settings:
+    """What stands where nothing is tried."""
+    options = settings.options
     if options.scheduler == "auto":
-        tried = topology is not None and len(tasks) <= MOST_TRIED
-        schedulers = TRIED if tried else TRIED[:1]
-    ways: Sequence[str] = (options.network_lowering,)
-    levels: Sequence[str] = (options.fuse,)
+        options = replace(options, scheduler=SCHEDULERS_TRIED[0])
+    most = None
+    if options.max_sms is not None and (settings.topology is None or options.tune == "off"):
+        most = max(1, options.max_sms // tasks.program.channels)
+    if settings.topology is not None and options.network_lowering == "auto":
+        options = replace(options, network_lowering=NETWORK_TRIED[0])
+    return replace(settings, options=options, blocks=most)
+
+
+def _axes(settings: Settings, tasks: Dag) -> list[Callable[[Settings], Sequence[Settings]]]:
+    """What else to try of each option that is left open, where it does not take long.
+
+    The estimate that `lower` and `fuse` choose by without a cluster does not know that proxies work
+    on their own.
+    """
+    options = settings.options
     mixed = chosen_transport(tasks, options.transport) is Transport.MIXED
-    if topology is not None and mixed and len(tasks) <= MOST_MIXED_TRIED:
-        ways = NETWORK_TRIED if ways == ("auto",) else ways
-        levels = ("auto", "none") if levels == ("auto",) else levels
-    return [("network_lowering", ways), ("scheduler", schedulers), ("fuse", levels)]
+    several = len(tasks) <= MOST_TRIED
+
+    def other(name: str, values: Sequence[str]) -> Callable[[Settings], Sequence[Settings]]:
+        def choices(best: Settings) -> Sequence[Settings]:
+            change: Any = replace
+            return [replace(best, options=change(best.options, **{name: v})) for v in values]
+
+        return choices
+
+    axes = []
+    if options.network_lowering == "auto" and mixed and several:
+        axes.append(other("network_lowering", NETWORK_TRIED[1:]))
+    if options.scheduler == "auto" and len(tasks) <= MOST_SCHEDULED:
+        axes.append(other("scheduler", SCHEDULERS_TRIED[1:]))
+    if options.fuse == "auto" and several:
+        axes.append(other("fuse", FUSION_TRIED[1:]))
+    if several:
+        axes.append(lambda best: [replace(best, blocks=1)])
+    return axes
 
 
-def _tuned(plan: Plan, topology: Topology, hook: _Hook) -> Plan:
-    """`plan` with the micro-batches that suit the cluster."""
-    from hccc.sim.grain import with_grain
+def _asked(settings: Settings) -> Request:
+    from hccc.tune.setting import most_blocks
+    from hccc.tune.sizes import parsed
+    from hccc.tune.tune import Request
 
-    with hook.phase("Tuning"):
-        return with_grain(plan, topology)
+    options = settings.options
+    assert settings.topology is not None
+    return Request(
+        parsed(options.sizes), options.max_sms or most_blocks(settings.topology), options.channels,
+        options.tune,
+    )  # fmt: skip
 
 
-def _blocks(ir: Primitives, settings: Settings) -> int | None:
-    """Most thread blocks of a rank and channel: the option is about all channels of a rank."""
-    most = settings.options.max_blocks
-    return None if most is None else max(1, most // ir.dag.program.channels)
+def _named(settings: Settings) -> str:
+    """A structure, for people."""
+    o = settings.options
+    few = ", one block" if settings.blocks == 1 else ""
+    return f"{o.scheduler}, fuse {o.fuse}, {o.network_lowering}{few}"
 
 
 def provenance(options: Options, scheduler: str, topology: Topology | None) -> Provenance:

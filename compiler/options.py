@@ -20,6 +20,7 @@ SCHEDULERS = ("auto", "hpds", "list", "round-robin")
 ALLOCATORS = ("state", "connection", "stage")
 NETWORK_LOWERINGS = ("auto", "slots", "put")
 FUSION_LEVELS = ("auto", "none", "reduce", "full")
+TUNINGS = ("fast", "full", "off")
 TARGETS = ("cuda", "hip", "cpu")
 OUTPUTS = (
     "program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml", "mscclpp-json",
@@ -77,8 +78,22 @@ class Options:
         None, 1, MAX_CHANNELS, "Channels, instead of the program's nChannels."
     )
     warps: int | None = _number(None, 1, MAX_WARPS, "Per block, instead of the program's nWarps.")
-    max_blocks: int | None = _number(
-        None, 1, None, "Most thread blocks of a rank, over all channels; each channel keeps one."
+    max_sms: int | None = _number(
+        None,
+        1,
+        None,
+        "Most thread blocks of a rank, over all channels, each on an SM of its own; "
+        "for a --cluster a quarter of the device's SMs where left out.",
+    )
+    tune: str = _one_of(
+        "fast",
+        TUNINGS,
+        "How thoroughly to choose what is left open for a --cluster, by simulated time; (off) as "
+        "the program's header says.",
+    )
+    sizes: str = field(
+        default="1K..4G",
+        metadata={"help": "Message sizes to choose for: a range in bytes, or one size."},
     )
     verify_each: bool = field(
         default=False, metadata={"help": "Check the invariants after every pass."}

@@ -151,7 +151,7 @@ def _example(path: Path, options: Options, capacity: int) -> Plan | None:
     if _blocks(plan) <= capacity:
         return compile_file(path, replace(options, channels=capacity // _blocks(plan))).plan
     each = capacity // plan.n_ranks
-    return compile_file(path, replace(options, channels=1, max_blocks=each)).plan if each else None
+    return compile_file(path, replace(options, channels=1, max_sms=each)).plan if each else None
 
 
 def _compiler(name: str, text: str, options: Options) -> Callable[[int], Plan]:

@@ -67,6 +67,8 @@ def _click_option(name: str, default: Any, metadata: Any) -> Callable[[Any], Any
         return click.option(flag, type=click.Choice(choices), default=default, help=help)
     if limits := metadata.get("range"):
         return click.option(flag, type=click.IntRange(*limits), default=default, help=help)
+    if isinstance(default, str):
+        return click.option(flag, default=default, show_default=True, help=help)
     return click.option(flag, is_flag=True, help=help)
 
 

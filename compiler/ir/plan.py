@@ -98,6 +98,7 @@ class Plan:
     in_place: bool = True  # which of the two kinds of call it serves
     out_of_place: bool = True
     keeps_input: bool = True  # whether an out-of-place call leaves the send buffer as it was
+    window: int = 0  # micro-batches, of calls that name none; 0 for as many as may be
     grain: int = GRAIN  # bytes: how finely calls are cut that name no micro-batch (ir/micro_batch)
     provenance: Provenance | None = None  # how it was made, where that is known
 
@@ -139,6 +140,11 @@ class Plan:
             return self.max_window
         most = (COUNTED - 1) // longest
         return min(self.max_window or most, most)
+
+    @property
+    def default_window(self) -> int:
+        """The window of calls that name none, 0 for all micro-batches."""
+        return self.window or self.largest_window
 
     @property
     def n_ranks(self) -> int:

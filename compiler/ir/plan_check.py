@@ -74,6 +74,7 @@ def _header(plan: Plan) -> None:
         "nics_per_node": (plan.nics_per_node, 1, MAX_RANKS),
         "queue_slots": (plan.queue_slots, 1, MAX_QUEUE_SLOTS),
         "max_window": (plan.max_window, 0, INT),
+        "window": (plan.window, 0, plan.largest_window or INT),
         "grain": (plan.grain, FINEST, COARSEST),
     }
     for field, (value, low, high) in limits.items():

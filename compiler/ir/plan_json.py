@@ -71,6 +71,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "in_place": plan.in_place,
         "out_of_place": plan.out_of_place,
         "keeps_input": plan.keeps_input,
+        "window": plan.window,
         "grain": plan.grain,
         "accumulate": plan.accumulate,
     }  # fmt: skip
@@ -294,6 +295,7 @@ def _plan(data: Any) -> Plan:
         in_place=data["in_place"],
         out_of_place=data["out_of_place"],
         keeps_input=data["keeps_input"],
+        window=data.get("window", 0),
         grain=data.get("grain", GRAIN),
         provenance=_provenance(data["provenance"]) if "provenance" in data else None,
         **parts,

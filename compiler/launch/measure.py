@@ -114,8 +114,8 @@ def measure(
     plan = compiled.plan
     schedule = options.schedule(plan)
     most = plan.largest_window
-    if most and not options.window:
-        options = replace(options, window=most)
+    if not options.window:
+        options = replace(options, window=plan.default_window)
     if most and options.window > most:
         message = f"{plan.name} can run with --window 1 to {most} only"
         raise fail("E426", message, help="its queues have no room for more")

@@ -129,7 +129,8 @@ def _same_algorithm(
     compiled: Compiled, topology: Topology, options: Options
 ) -> Iterator[Alternative]:
     program = cache(lambda: compiled.program or raise_program(compiled.plan))
-    header = replace(options, scheduler="round-robin", channels=None, warps=None, max_blocks=None)
+    options = compiled.made_with or replace(options, tune="off")
+    header = replace(options, scheduler="round-robin", channels=None, warps=None, max_sms=None)
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
     baselines = (
         ("MSCCL", "this algorithm, algorithm-level, a block a connection, interpreted",
@@ -137,7 +138,7 @@ def _same_algorithm(
         ("stage-level", "this algorithm, a block a connection and stage, interpreted",
          replace(staged, allocator="stage"), _interpreted),
         ("round-robin", "as compiled, but scheduled round-robin",
-         replace(header, max_blocks=options.max_blocks), _as_it_is),
+         replace(options, scheduler="round-robin"), _as_it_is),
     )  # fmt: skip
     for name, note, chosen, adapt in baselines:
         yield Alternative(name, note, cache(partial(_compiled, program, chosen, topology)), adapt)

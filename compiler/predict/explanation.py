@@ -49,7 +49,9 @@ def explain(
     taken = gap(run, limits(topology, c.op, c.root))
     changes: list[what_if.Outcome] | None = None
     if len(run.end) <= MOST_INSTANCES:
-        changes = what_if.outcomes(run, compiled.program, options or Options(), on_phase)
+        changes = what_if.outcomes(
+            run, compiled.program, compiled.made_with or options or Options(), on_phase
+        )
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
     loaded = compiled.program is None

@@ -154,7 +154,7 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
     """More or fewer channels, other fusion, order, thread blocks, and other ways between ranks."""
     if program is None:
         return
-    options = replace(options, prove=False)
+    options = replace(options, prove=False, tune="off")
     channels = run.machine.plan.channels
     more_or_fewer = (channels // 2, 2 * channels, 4 * channels)
     choices: list[tuple[str, str, Sequence[object]]] = [
@@ -169,7 +169,7 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
             if value == getattr(options, field):
                 continue
             other = replace(options, **{field: value})  # type: ignore[arg-type]
-            made = partial(_compiled, program, other, run.machine.topology)
+            made = partial(_compiled, program, other, run)
             name = value.name.lower() if isinstance(value, Transport) else value
             yield Change(f"{field} {name}", f"{option} {name}", made, run.request)
 
@@ -193,5 +193,10 @@ def _transport(asked: Transport) -> Transport:
     return Transport.MIXED if asked is Transport.AUTO else asked
 
 
-def _compiled(program: Program, options: Options, t: Topology) -> Machine:
-    return prepare(driver.compile_program(program, options, t).plan, t)
+def _compiled(program: Program, options: Options, run: Run) -> Machine:
+    """Compiled anew for the same cluster, and called as before."""
+    t, plan = run.machine.topology, run.machine.plan
+    made = driver.compile_program(program, options, t).plan
+    largest = made.largest_window
+    window = min(plan.window, largest) if largest else plan.window
+    return prepare(replace(made, window=window, grain=plan.grain), t)

@@ -13,7 +13,7 @@ from hccc.ir.device import BLOCK_RATES
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
 from hccc.ir.topology import F8, Topology
-from hccc.sim.transfers import apart, network_puts
+from hccc.sim.transfers import apart, carried_puts
 
 STORE, LOAD, PROXY = (BLOCK_RATES.index(name) for name in ("store", "load", "proxy"))
 
@@ -26,7 +26,7 @@ def ways(plan: Plan, t: Topology) -> B1:
         row = operands.owner()
         away = (operands.buffer != Buffer.QUEUE) & (operands.rank != rank[row])
         if way == STORE:
-            away &= ~network_puts(plan, t)
+            away &= ~carried_puts(plan, t)
         found[way, row[away]] = True
     sends = plan.dst.buffer == Buffer.QUEUE
     row, queue = plan.dst.owner()[sends], plan.dst.rank[sends]

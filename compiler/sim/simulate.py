@@ -139,7 +139,7 @@ def simulate(machine: Machine, request: Request) -> Run:
     if len(plan) * batches > MOST_INSTANCES:
         what = f"{len(plan):,} primitives × {batches:,} micro-batches"
         raise fail("E461", f"{what} are too many to simulate", help="a larger --micro-batch")
-    window = min(request.window or plan.max_window or batches, batches)
+    window = min(request.window or plan.window or plan.max_window or batches, batches)
     s = _state(machine, request, (batches, window), micro, last)
     if hung := engine.run(s, float(plan.channels)):
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"

@@ -110,7 +110,7 @@ def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
         transport=st.sampled_from(CHOICES),
         network_lowering=st.sampled_from(NETWORK_LOWERINGS),
         slots=st.sampled_from([1, 2, 8]),
-        max_blocks=st.sampled_from([None, 1, 2]),
+        max_sms=st.sampled_from([None, 1, 2]),
         verify_each=st.just(True),
         prove=st.just(prove),
     )

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
 
+DEFAULT_BLOCKS = 32
 GRAINS = tuple(1 << k for k in range(10, 31, 2))  # bytes: each has micro-batches twice as long
 WINDOWS = (0, 1, 2, 4)  # micro-batches, 0: all of them
 
@@ -38,6 +40,11 @@ class Space(NamedTuple):
         channels, grains = self.channels, self.grains
         return Setting(channels[len(channels) // 2], self.windows[0], grains[len(grains) // 3])
 
+    def fine(self) -> Setting:
+        """Another beginning: all channels, one micro-batch at a time, short ones."""
+        window = min((w for w in self.windows if w), default=0)
+        return Setting(self.channels[-1], window, self.grains[min(1, len(self.grains) - 1)])
+
     def paths(self, at: Setting) -> Iterator[Iterator[Setting]]:
         """From `at` along each axis, either way, nearest first; every other window is near."""
         channels, grains = self.channels.index(at.channels), self.grains.index(at.grain)
@@ -57,10 +64,17 @@ def space(plan: Plan, blocks: int, channels: int | None = None) -> Space:
     most = min(max(1, blocks // each), MAX_CHANNELS)
     counts = [1 << k for k in range(most.bit_length()) if 1 << k < most] + [most]
     largest = plan.largest_window
-    windows = tuple(w for w in WINDOWS if not largest or 0 < w <= largest) or (largest,)
+    windows = tuple(sorted({largest, *(w for w in WINDOWS if 0 < w < largest or not largest)}))
     return Space((channels,) if channels else tuple(counts), windows)
+
+
+def most_blocks(t: Topology) -> int:
+    """Thread blocks of a rank where nobody says: a quarter of the SMs of the device that has
+    fewest, so that computing goes on beside; DEFAULT_BLOCKS where they are not known."""
+    known = [device.sms for device in t.devices if device.sms]
+    return max(1, min(known) // 4) if known else DEFAULT_BLOCKS
 
 
 def applied(plan: Plan, setting: Setting) -> Plan:
     """`plan` as `setting` runs it."""
-    return replace(plan, channels=setting.channels, grain=setting.grain)
+    return replace(plan, channels=setting.channels, window=setting.window, grain=setting.grain)

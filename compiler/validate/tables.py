@@ -196,6 +196,7 @@ def _calls(plan: Plan) -> I4:
     """What the entry does with calls in and out of place, and of no call: it narrows windows."""
     most = plan.largest_window
     windows = {0, 1, 2, most - 1, most, most + 1, 2 * most, 1 << 20, (1 << 31) - 1, -1}
+    windows |= {plan.window, plan.window + 1}
     rows = [(-1, 0, LAUNCHED, 1, 1, 0)]
     for in_place in (0, 1, 2):
         for window in sorted(w for w in windows if w < 1 << 31):
@@ -203,7 +204,7 @@ def _calls(plan: Plan) -> I4:
             if bool(in_place) not in plan.modes:
                 rows.append((*given, BAD_ARGUMENT, 0, 0, 0))
                 continue
-            narrowed = most if most and (not window or window > most) else window
+            narrowed = most if most and window > most else window or plan.default_window
             rows.append((*given, LAUNCHED, 1, 1, narrowed))
     return np.array(rows, np.int32)
 

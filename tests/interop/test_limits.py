@@ -67,7 +67,7 @@ def test_direct_plans_are_told_what_to_do() -> None:
 
 def test_blocks_with_several_peers() -> None:
     body = "    transfer(0, 1, 0, 0, recv)\n    transfer(0, 2, 3, 0, recv)\n"
-    one = plan(body, "Broadcast", 3, more=", nChunks=1", options=replace(MSCCL, max_blocks=1))
+    one = plan(body, "Broadcast", 3, more=", nChunks=1", options=replace(MSCCL, max_sms=1))
     refused("E521", "--allocator connection", one)
 
 

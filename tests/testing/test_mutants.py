@@ -212,12 +212,12 @@ ROOTED = {OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER}
 WAYS = [
     Options(fuse="none", transport=Transport.DIRECT, verify_each=False),
     Options(fuse="full", transport=Transport.DIRECT),
-    Options(fuse="full", max_blocks=1, transport=Transport.DIRECT),
+    Options(fuse="full", max_sms=1, transport=Transport.DIRECT),
     Options(transport=Transport.STAGED, allocator="connection"),
     Options(fuse="none", network_lowering="put", allocator="connection"),
     Options(fuse="full", network_lowering="put"),
     Options(fuse="full", network_lowering="slots"),
-    Options(fuse="full", network_lowering="slots", slots=1, max_blocks=1),
+    Options(fuse="full", network_lowering="slots", slots=1, max_sms=1),
 ]
 
 

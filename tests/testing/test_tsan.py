@@ -103,7 +103,7 @@ def random_plan(seed: int) -> Plan:
         transport=dice.choice([*PURE, Transport.AUTO]),
         network_lowering=dice.choice(NETWORK_LOWERINGS),
         allocator=dice.choice(["state", "connection"]),
-        max_blocks=dice.choice([None, 1, 2]),
+        max_sms=dice.choice([None, 1, 2]),
         slots=dice.choice([1, 2, 8]),
     )
     return driver.compile_program(program, options).plan

@@ -31,7 +31,7 @@ CHOICES = [  # each option against the others' defaults, and the two that matter
     *(Options(transport=t, fuse=f) for t, f in product(TRANSPORTS, LEVELS)),
     *(Options(allocator=a, transport=t) for a, t in product(ALLOCATORS, TRANSPORTS)),
     *(Options(scheduler=s) for s in ("hpds", "list", "round-robin")),
-    Options(max_blocks=1),
+    Options(max_sms=1),
     Options(transport=Transport.STAGED, slots=8),
 ]
 

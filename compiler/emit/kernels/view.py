@@ -210,13 +210,15 @@ def _admission(plan: Plan) -> list[str]:
         lines.append("if (call && call->in_place) return HCCC_BAD_ARGUMENT;")
     if not plan.out_of_place:
         lines.append("if (call && !call->in_place) return HCCC_BAD_ARGUMENT;")
-    if plan.largest_window:
-        most = plan.largest_window  # window 0 means all micro-batches
+    if plan.default_window:
+        most = plan.largest_window
+        too_large = [f"  if (call->window > {most}) narrowed.window = {most};"] if most else []
         lines += [
             "hccc_call narrowed;",
             "if (call) {",
             "  narrowed = *call;",
-            f"  if (!call->window || call->window > {most}) narrowed.window = {most};",
+            f"  if (!call->window) narrowed.window = {plan.default_window};",
+            *too_large,
             "  call = &narrowed;",
             "}",
         ]

@@ -92,7 +92,7 @@ def exported_random(data: st.DataObject) -> None:
     fuse = data.draw(st.sampled_from(["none", "reduce", "full"]))
     allocator = data.draw(st.sampled_from(["state", "connection"]))
     most = data.draw(st.sampled_from([None, 1, 2]))
-    options = Options(fuse=fuse, allocator=allocator, max_blocks=most, transport=Transport.DIRECT)
+    options = Options(fuse=fuse, allocator=allocator, max_sms=most, transport=Transport.DIRECT)
     made = driver.compile_program(program, options).plan
     try:
         executes(made, data.draw(st.booleans()), range(2))
@@ -202,5 +202,5 @@ def test_limits_of_a_thread_block() -> None:
     long = driver.compile_text(Source("r.rccl", ring.format(n=40)), Options()).plan
     refused("E533", "operations", long)
     wide = MESH.replace("nRanks=4", "nRanks=18")
-    few = Options(max_blocks=1, fuse="none")
+    few = Options(max_sms=1, fuse="none")
     refused("E533", "of rank 0", driver.compile_text(Source("m.rccl", wide), few).plan)
