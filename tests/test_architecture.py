@@ -157,7 +157,8 @@ def test_readme_commands_exist(line: str) -> None:
         words = words[1:] if words[1] in cli.cli.commands else ["compile", *words[1:]]
         chosen = cli.cli.commands[words[0]]
         assert isinstance(chosen, click.Command)
-        given = chosen.make_context(words[0], words[1:]).params
+        group = click.Context(cli.cli, **cli.cli.context_settings)  # -h, which commands remember
+        given = chosen.make_context(words[0], words[1:], group).params
         program = Path(str(given.get("algorithm", "")))
         cluster = given.get("cluster")
         assert cluster in (None, Path("here.cluster")) or (ROOT / cluster).is_file()

@@ -7,7 +7,7 @@ of their own in tests/network).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ class Item:
     m: int
     left: float
     way: float
+    handed: float = 0.0
+    place: int = 0  # among what is handed over for the same pair at the same moment
     sent: bool = False
 
 
@@ -251,9 +253,13 @@ def fair(
 
 def times(
     plan: Plan, t: Topology, batches: int, payload: float, last: float, window: int,
-    costs: Costs, in_place: bool,
+    costs: Costs, in_place: bool, places: Mapping[tuple[int, int, int, int], int],
 ) -> dict[tuple[int, int], float]:  # fmt: skip
-    """When each (primitive, micro-batch) ends, in µs."""
+    """When each (primitive, micro-batch) ends, in µs.
+
+    places: of what several blocks hand over for one pair at one moment, (source, destination,
+    primitive, micro-batch) → which comes first. Nothing else says so.
+    """
     network = Network(plan, t)
     prims = primitives(plan, network, costs, in_place)
     ways = {(x.src, x.dst): network.way(x.src, x.dst) for p in prims for x in p.hands}
@@ -266,7 +272,8 @@ def times(
     def amount(m: int) -> float:
         return last if m == batches - 1 else payload
 
-    def through(p: Primitive, m: int) -> None:
+    def through(i: int, m: int) -> None:
+        p = prims[i]
         far = {x.counts for x in p.hands}
         for post in p.posts:
             world.flags[post] = m + 1
@@ -274,8 +281,8 @@ def times(
         world.taken.update(q for q in p.takes if ("taken", q) not in far)
         for x in p.hands:
             left = amount(m) if x.bytes and p.active else 0.0
-            item = Item(x, m, left, ways[x.src, x.dst].alpha * costs.latency)
-            world.pairs.setdefault((x.src, x.dst), []).append(item)
+            way, place = ways[x.src, x.dst].alpha * costs.latency, places[x.src, x.dst, i, m]
+            hand_over(world, Item(x, m, left, way, now, place))
 
     while any(b.todo for b in blocks):
         moved = True
@@ -296,7 +303,7 @@ def times(
                     b.todo.pop(0)
                     b.started, moved = False, True
                     ends[i, m] = now
-                    through(p, m)
+                    through(i, m)
         busy = [b for b in blocks if b.started]
         carried = [next((x for x in line if not x.sent), None) for line in world.pairs.values()]
         carriers = [x for x in carried if x is not None]
@@ -333,6 +340,15 @@ def times(
         for x in flying:
             x.way -= step
     return ends
+
+
+def hand_over(world: World, item: Item) -> None:
+    """Behind everything for its pair but what comes at the same moment and has its place later."""
+    line = world.pairs.setdefault((item.transfer.src, item.transfer.dst), [])
+    at = len(line)
+    while at and line[at - 1].handed == item.handed and line[at - 1].place > item.place:
+        at -= 1
+    line.insert(at, item)
 
 
 def deliver(world: World, least: float) -> bool:
