@@ -198,5 +198,5 @@ def test_estimates_are_named(hccc: Hccc, tmp_path: Path) -> None:
         "define node1 = 8\ndefine device = {vendor => x, reduce => 100, block => 9}\n"
         "define bandwidth = {port => [((0..7) -> (100, 1, 2))]}\n"
     )
-    assert "estimates" not in hccc("sim", *argv)[1]
+    assert "# estimates" not in hccc("sim", *argv)[1]
     assert simulated(hccc, *argv)["estimates"] == []
