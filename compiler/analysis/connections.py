@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hccc.ir.arrays import B1, I4
 from hccc.ir.primitives import (
     Buffer,
+    Guard,
     Operands,
     Primitives,
     Transport,
@@ -45,6 +46,14 @@ def connections(p: Primitives) -> Connections:
         away[local] = _brought(p)[local]
         local = away == 0
     return _adopt_local(_numbered(p.owner, away), local)
+
+
+def copies_apart(p: Primitives, connected: Connections) -> Connections:
+    """Connections, and one more at each rank for its copies to its own output. O(n log n).
+
+    Nobody waits for those copies; on a connection of their own they do not delay what others do.
+    """
+    return split(p, connected, (p.guard == Guard.OUT_OF_PLACE).astype(np.int32))
 
 
 def split(p: Primitives, connected: Connections, label: I4) -> Connections:

@@ -4,7 +4,9 @@ Connection-based (NCCL, MSCCL): one block for each set of peers a rank talks to 
 Stage-based (MSCCL's expert algorithms, ResCCL §2.1): one for each connection and stage.
 State-based (ResCCL §4.4, Eq. 7): connections of a rank whose active intervals never overlap
 share a block. The intervals come from `estimate`; because it is an estimate, the merged plan is
-estimated again and refused when it would take longer, or could not run with every window.
+estimated again and refused when it would take longer, or could not run with every window. Copies
+to the own output, which nobody waits for, have a block of their own where links would otherwise
+stand still while they are made.
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.
 Stages have queues of their own: a queue's end is one block.
@@ -14,18 +16,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.analysis.connections import Connections, connections, split
-from hccc.analysis.estimate import F8, estimate
+from hccc.analysis.connections import Connections, connections, copies_apart, split
+from hccc.analysis.estimate import F8, estimate, link_time
 from hccc.analysis.grouping import group
 from hccc.analysis.queue_classes import any_window
 from hccc.analysis.stages import stages
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
-from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.primitives import Guard, Primitives, Transport
 from hccc.jit.compiled import njit
 from hccc.passes.requeue import requeue
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much
+WORTH = 1.05  # copies have blocks of their own where the estimate is as many times as long without
 SKIP = 64  # blocks that are passed over at once
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
 ALLOCATORS = ("state", "connection", "stage")
@@ -44,7 +47,7 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
         p = requeue(p, connected.of)
     block: I4 = np.arange(len(connected.rank), dtype=np.int32)
     if allocator == "state" and len(p):
-        block = _state_based(p, connected)
+        connected, block = _state_based(p, connected)
     if max_blocks is not None:
         block = _capped(p, connected, block, max_blocks)
     return Blocks(p, _within_rank(connected, block)[connected.of])
@@ -116,16 +119,33 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
     return block
 
 
-def _state_based(p: Primitives, connected: Connections) -> I4:
-    """The block of each connection, idle connections sharing one."""
+def _state_based(p: Primitives, connected: Connections) -> tuple[Connections, I4]:
+    """Connections and the block of each, idle ones sharing one; a rank's copies to its own output
+    have one of their own where that pays."""
+    block, makespan = _merged(p, connected)
+    if not (p.guard == Guard.OUT_OF_PLACE).any():
+        return connected, block
+    apart = copies_apart(p, connected)
+    more, sooner = _merged(p, apart)
+    if makespan < WORTH * sooner:
+        return connected, block
+    blocks, others = len(np.unique(block)), len(np.unique(more))
+    # As many blocks more in other lanes would gain as much, unless links are the limit.
+    if others * sooner > blocks * makespan and sooner > SLACK * link_time(p):
+        return connected, block
+    return apart, more
+
+
+def _merged(p: Primitives, connected: Connections) -> tuple[I4, float]:
+    """The block of each connection, idle connections sharing one, and the estimate."""
     apart = estimate(p, connected.of)
     ptr, rows = group(connected.of, len(connected.rank))
     block = _merge(connected.rank, ptr, rows, apart.start, apart.end, TOUCH * apart.makespan)
     merged = estimate(p, block[connected.of])
     slower = merged.makespan > SLACK * apart.makespan
     if slower or (p.transport is Transport.MIXED and not any_window(p, block[connected.of])):
-        return np.arange(len(connected.rank), dtype=np.int32)
-    return block
+        return np.arange(len(connected.rank), dtype=np.int32), apart.makespan
+    return block, merged.makespan
 
 
 def channels(p: Primitives, channel: I4) -> Blocks:

@@ -178,3 +178,25 @@ def test_a_direct_plan_says_why_it_has_no_rivals(hccc: Hccc, tmp_path: Path) -> 
     )
     assert code == 0 and "NCCL ring" in stdout
     assert "# MSCCL: none, ring_allreduce cannot be rescheduled: a direct plan" in stdout
+
+
+def test_estimates_are_named(hccc: Hccc, tmp_path: Path) -> None:
+    """In the table, in JSON and in explain; none where the file gives every figure."""
+    site = tmp_path / "site.cluster"
+    site.write_text("define node1 = 8\ndefine device = H20\n")
+    argv = (RING, "--cluster", site, "-b", "1M", "-e", "1M")
+    said = (
+        "H20: reduction, latency, delivered bandwidth, launch, stores of a block, loads of a block"
+    )
+    code, out, _ = hccc("sim", *argv)
+    assert code == 0 and f"\n# estimates: {said}\n" in out
+    assert simulated(hccc, *argv)["estimates"] == [said]
+    assert "launch" not in simulated(hccc, *argv, "--launch", "1")["estimates"][0]
+    code, out, _ = hccc("explain", RING, "--cluster", site, "-b", "1M")
+    assert code == 0 and f"\n  estimates    {said}\n" in out
+    site.write_text(
+        "define node1 = 8\ndefine device = {vendor => x, reduce => 100, block => 9}\n"
+        "define bandwidth = {port => [((0..7) -> (100, 1, 2))]}\n"
+    )
+    assert "# estimates" not in hccc("sim", *argv)[1]
+    assert simulated(hccc, *argv)["estimates"] == []

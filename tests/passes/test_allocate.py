@@ -9,17 +9,24 @@ from numpy.typing import NDArray
 
 from hccc.analysis.connections import connections
 from hccc.analysis.estimate import estimate
+from hccc.diagnostics import Source
+from hccc.driver import compile_program
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.primitives import Guard, Primitives, Transport
 from hccc.ir.program import Program
 from hccc.ir.transport import PURE
+from hccc.lang.transfer.load import parse
+from hccc.options import Options
 from hccc.passes import allocate as allocate_module
 from hccc.passes.allocate import SLACK, allocate
 from hccc.passes.fuse import LEVELS, fuse
 from hccc.passes.place import place
 from hccc.passes.sync import sync
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.testing.clusters import cluster
 from hccc.testing.sabotage import permuted, swapped_rows
 from tests.passes.textbook import (
     SMALL,
@@ -30,6 +37,7 @@ from tests.passes.textbook import (
     lowered,
     planned,
     ring_allgather,
+    ring_reducescatter,
     verdict,
     works,
 )
@@ -87,7 +95,9 @@ def test_state_based_needs_no_more_blocks_and_no_more_time(
 ) -> None:
     n = placed(p, transport)
     apart, merged = allocate(n, "connection"), allocate(n, "state")
-    assert (blocks_per_rank(n, merged) <= blocks_per_rank(n, apart)).all()
+    own = np.unique(n.owner[n.guard == Guard.OUT_OF_PLACE])  # copies to the own output
+    most = blocks_per_rank(n, apart) + np.isin(np.unique(n.owner), own)
+    assert (blocks_per_rank(n, merged) <= most).all()
     assert makespan(n, merged) <= SLACK * makespan(n, apart)
 
 
@@ -111,13 +121,43 @@ def test_a_merge_that_lengthens_the_estimate_is_refused(monkeypatch: pytest.Monk
     ) -> I4:
         return np.searchsorted(rank, rank).astype(np.int32)
 
-    p = placed(ring_allgather(4), Transport.STAGED)
+    p = placed(ring_reducescatter(4), Transport.STAGED)
     monkeypatch.setattr(allocate_module, "_merge", everything)
     assert (blocks_per_rank(p, allocate(p, "state")) == 2).all()
     monkeypatch.setattr(allocate_module, "SLACK", 1e9)
     slow = allocate(p, "state")
     assert (blocks_per_rank(p, slow) == 1).all()
     assert makespan(p, slow) > 2 * makespan(p, allocate(p, "connection"))
+
+
+DIRECT_ALLGATHER = """ResCCLAlgo(nRanks=4, nChannels={}, OpType="Allgather", GPUPerNode=4):
+    for r in range(4):
+        for s in range(1, 4):
+            transfer(r, (r + s) % 4, s - 1, r, recv)
+"""
+
+
+@pytest.mark.parametrize(("channels", "blocks"), [(1, 4), (4, 4), (16, 2)])
+def test_copies_to_the_own_output_do_not_keep_links_waiting(channels: int, blocks: int) -> None:
+    """Four linked GPUs of 25 GB/s a link: puts and copies are over at once, by blocks of 6.25 GB/s.
+
+    16 channels put to all peers at once, in one block each."""
+    t = cluster("define node1 = 4\ndefine bandwidth = {mesh => [((0..3) -> 25)]}")
+    program = parse(Source("direct.rccl", DIRECT_ALLGATHER.format(channels)))
+    plan = compile_program(program, Options(prove=False), t).plan
+    run = simulate(prepare(plan, t), Request(1 << 30, 1 << 22))
+    assert (plan.n_tb == blocks).all()
+    rate = min(25.0, 6.25 * channels)
+    assert run.time == pytest.approx((1 << 28) / rate / 1000, rel=0.01)
+    in_place = simulate(prepare(plan, t), Request(1 << 30, 1 << 22, in_place=True))
+    assert run.time == pytest.approx(in_place.time, rel=1e-3)
+
+
+def test_copies_join_a_block_where_another_lane_gains_more() -> None:
+    """A ring's put is busy all the time: twice the blocks would gain an eighth."""
+    t = cluster("define node1 = 8\ndefine bandwidth = {port => [((0..7) -> 300)]}")
+    plan = compile_program(ring_allgather(8), Options(prove=False), t).plan
+    assert (plan.n_tb == 1).all()
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])

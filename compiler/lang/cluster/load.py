@@ -48,10 +48,9 @@ on one switch that nothing slows down; without `spine` so do all leaves.
 
 A device of the library brings its links, latencies and launches, a network its NICs (`fabric`).
 Defaults where file and library are silent: α 0.7 µs within a node (NVLink of an NDv2 in the
-topologies that
-TE-CCL, SIGCOMM'24, released; TACCL's, NSDI'23, have 0.3) and 2.6 µs between nodes (InfiniBand in
-both), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s (ResCCL Fig. 4: four fill
-25 GB/s); reductions 300 GB/s (a third of a V100's memory bandwidth).
+topologies that TE-CCL, SIGCOMM'24, released; TACCL's, NSDI'23, have 0.3) and 2.6 µs between nodes
+(InfiniBand in both), 0.5 µs for each further tier (ours); a block copies 6.25 GB/s (ResCCL Fig. 4:
+four fill 25 GB/s); reductions 300 GB/s (a third of a V100's memory bandwidth).
 """
 
 from __future__ import annotations
