@@ -1,0 +1,180 @@
+"""Machine: what NCCL and RCCL see of a cluster, and what their speed depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.topology import Level, Topology
+
+
+class Generation(StrEnum):
+    """What NCCL's and RCCL's tables distinguish: compute capability, or RCCL's tuning model."""
+
+    VOLTA = "Volta"
+    AMPERE = "Ampere"
+    HOPPER = "Hopper"
+    BLACKWELL = "Blackwell"
+    MI200 = "MI200"
+    MI300 = "MI300"
+    MI350 = "MI350"
+
+    @property
+    def amd(self) -> bool:
+        """Whether it runs RCCL."""
+        return self in {Generation.MI200, Generation.MI300, Generation.MI350}
+
+
+class Link(StrEnum):
+    """How the GPUs of a node reach each other."""
+
+    NVSWITCH = "nvswitch"
+    NVLINK_MESH = "nvlink-mesh"
+    XGMI_MESH = "xgmi-mesh"
+    PCIE = "pcie"
+
+    @property
+    def mesh(self) -> bool:
+        """Whether every pair of GPUs has links of its own."""
+        return self in {Link.NVLINK_MESH, Link.XGMI_MESH}
+
+
+class Network(StrEnum):
+    """What joins the nodes. EFA1: Elastic Fabric Adapter of the p4 instances."""
+
+    INFINIBAND = "InfiniBand"
+    ROCE = "RoCE"
+    EFA = "EFA"
+    EFA1 = "EFA1"
+    TCPX = "TCPX"
+    TCPXO = "TCPXO"
+    SLINGSHOT = "Slingshot"
+    ETHERNET = "Ethernet"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A cluster of equal nodes, a node being what NVLink or xGMI joins (an NVL72 is one).
+
+    wire: GB/s of a GPU's links to the others of its node, all together, in one direction;
+    nic: GB/s of the wire of one NIC in one direction; peer: whether GPUs write to each other's
+    memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; serial:
+    whether one process drives all GPUs of a node, so that launches come one after another.
+    """
+
+    generation: Generation
+    nodes: int
+    gpus: int
+    link: Link
+    wire: float
+    nics: int = 0
+    nic: float = 0.0
+    network: Network = Network.INFINIBAND
+    nvls: bool = False
+    peer: bool = True
+    serial: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """How many GPUs take part."""
+        return self.nodes * self.gpus
+
+    @property
+    def node_wire(self) -> float:
+        """GB/s of all NICs of a node in one direction."""
+        return self.nics * self.nic
+
+
+_GENERATIONS: Mapping[str, Generation] = MappingProxyType(
+    {
+        "V100": Generation.VOLTA, "A100": Generation.AMPERE, "A800": Generation.AMPERE,
+        "A6000": Generation.AMPERE, "A40": Generation.AMPERE, "L40": Generation.AMPERE,
+        "H20": Generation.HOPPER, "H100": Generation.HOPPER, "H200": Generation.HOPPER,
+        "H800": Generation.HOPPER, "GH200": Generation.HOPPER, "B200": Generation.BLACKWELL,
+        "B300": Generation.BLACKWELL, "GB200": Generation.BLACKWELL,
+        "GB300": Generation.BLACKWELL, "MI100": Generation.MI200, "MI2": Generation.MI200,
+        "MI30": Generation.MI300, "MI32": Generation.MI300, "MI35": Generation.MI350,
+    }
+)  # fmt: skip
+
+
+def generation_of(device: str, vendor: str) -> Generation:
+    """The generation that a device's name says, of its vendor's latest without one."""
+    name = device.upper()
+    known = [key for key in _GENERATIONS if key in name]
+    if known:
+        return _GENERATIONS[max(known, key=len)]
+    return Generation.MI300 if "amd" in vendor.lower() else Generation.HOPPER
+
+
+def of(topology: Topology) -> Machine:
+    """The Machine that a cluster is.
+
+    The slowest node's links and NICs count for all, as they do for the library's rings.
+
+    Raises:
+        UserError: E463 for nodes of several sizes, or a cluster of one GPU.
+    """
+    domain = topology.dense_memory_domain()
+    sizes = np.bincount(domain)
+    if len(set(sizes.tolist())) > 1 or len(domain) < 2:
+        counts = ", ".join(map(str, sorted(set(sizes.tolist()))))
+        raise fail(
+            "E463",
+            f"the model of NCCL and RCCL is for two GPUs or more in equal nodes; here are nodes "
+            f"of {counts}",
+            help="simulate a plan on this cluster instead",
+        )
+    device = topology.devices[int(topology.device[0])]
+    generation = generation_of(device.name, device.vendor)
+    wire, mesh = _node_links(topology)
+    nics, nic = _nics(topology, len(sizes))
+    link = _link(generation, mesh, wire)
+    gpus = int(sizes[0])
+    return Machine(
+        generation, len(sizes), gpus, link, wire, nics, nic,
+        nvls=link is Link.NVSWITCH and gpus > 2
+        and generation in {Generation.HOPPER, Generation.BLACKWELL},
+    )  # fmt: skip
+
+
+def _link(generation: Generation, mesh: bool, wire: float) -> Link:
+    if wire <= 64 and not generation.amd:
+        return Link.PCIE
+    if generation.amd:
+        return Link.XGMI_MESH
+    return Link.NVLINK_MESH if mesh else Link.NVSWITCH
+
+
+def _node_links(t: Topology) -> tuple[float, bool]:
+    """GB/s that the slowest rank sends at within its node, and whether over links of pairs."""
+    capacity = np.zeros(len(t))
+    inside = t.node[t.link_src] == t.node[t.link_dst]
+    np.add.at(capacity, t.link_src[inside], t.links.capacity[inside])
+    in_mesh = t.mesh >= 0
+    if in_mesh.any():
+        size = np.bincount(t.mesh[in_mesh])
+        capacity[in_mesh] += (t.meshes.capacity * (size - 1))[t.mesh[in_mesh]]
+    port = t.port[Level.PORT]
+    ported = port >= 0
+    pairs = bool((capacity > 0).any())
+    if ported.any():
+        capacity[ported] = np.maximum(capacity[ported], t.shared.capacity[port[ported]])
+        pairs = False
+    reachable = capacity[capacity > 0]
+    # What only switches join (two sockets of PCIe) passes through the narrowest of them.
+    switches = t.shared.capacity[t.level == Level.SWITCH]
+    least = [float(part.min()) for part in (reachable, switches) if len(part)]
+    return (min(least) if least else 32.0), pairs
+
+
+def _nics(t: Topology, nodes: int) -> tuple[int, float]:
+    used = np.unique(t.port[Level.NIC][t.port[Level.NIC] >= 0])
+    if not len(used):
+        return 0, 0.0
+    return max(1, len(used) // nodes), float(t.shared.capacity[used].min())
