@@ -69,9 +69,10 @@ def tables() -> tuple[Table, ...]:
                 Generation(entry["generation"]), nodes, entry["gpus"], Link(entry["link"]),
                 entry["wire"], entry.get("nics", 0), entry.get("nic", 0.0),
                 Network(entry.get("network", "InfiniBand")), entry.get("nvls", False),
-                entry.get("peer", True), entry.get("serial", False),
+                entry.get("peer", True), entry.get("floor", 0.0),
             )  # fmt: skip
-            rows = np.array([row[:2] for row in r["rows"]], np.float64)
+            least = entry.get("from", {}).get(id, 0)
+            rows = np.array([row[:2] for row in r["rows"] if row[0] >= least], np.float64)
             result.append(
                 Table(
                     id, entry["name"], machine, _op(r["collective"]), _forced(r),

@@ -140,8 +140,9 @@ def _ll128(m: Machine) -> bool:
     """tuning.cc: only over NVLink and NICs that write to the GPU's memory."""
     if m.generation.amd:
         return m.nodes > 1 and m.generation is not Generation.MI200
-    near = m.link is not Link.PCIE or m.nodes == 1
-    return near and (m.nodes == 1 or m.network not in {Network.TCPX, Network.ETHERNET})
+    # Slingshot's NICs hang off GH200's CPU; TCPX and sockets stage in the host's memory.
+    far = {Network.SLINGSHOT, Network.TCPX, Network.ETHERNET}
+    return m.nodes == 1 or (m.link is not Link.PCIE and m.network not in far)
 
 
 def _cost(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol, sizes: F8) -> F8:

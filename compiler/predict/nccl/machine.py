@@ -45,10 +45,12 @@ class Link(StrEnum):
 
 
 class Network(StrEnum):
-    """What joins the nodes. EFA1: Elastic Fabric Adapter of the p4 instances."""
+    """What joins the nodes. Titanium: Google's RoCE; EFA1: Elastic Fabric
+    Adapter of the p4 instances, EFA: later ones."""
 
     INFINIBAND = "InfiniBand"
     ROCE = "RoCE"
+    TITANIUM = "Titanium"
     EFA = "EFA"
     EFA1 = "EFA1"
     TCPX = "TCPX"
@@ -63,8 +65,9 @@ class Machine:
 
     wire: GB/s of a GPU's links to the others of its node, all together, in one direction;
     nic: GB/s of the wire of one NIC in one direction; peer: whether GPUs write to each other's
-    memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; serial:
-    whether one process drives all GPUs of a node, so that launches come one after another.
+    memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that
+    the program needs to launch a call, which overlaps the call (one process for many GPUs launches
+    one after another: some 4.3 µs a GPU).
     """
 
     generation: Generation
@@ -77,7 +80,7 @@ class Machine:
     network: Network = Network.INFINIBAND
     nvls: bool = False
     peer: bool = True
-    serial: bool = False
+    floor: float = 0.0
 
     @property
     def ranks(self) -> int:

@@ -40,14 +40,31 @@ def predict(
     """
     wanted = np.array(sizes, np.float64)
     choice = choose(machine, op, wanted, forced)
-    time: F8 = np.zeros(len(wanted))
-    for k, (a, p) in enumerate(choice.options):
-        here = choice.option == k
-        if here.any():
-            time[here] = took(
-                machine, op, a, p, wanted[here], choice.channels[here], table or calibration()
-            )
+    time = _monotone(machine, op, wanted, forced, table or calibration())
     return [
         Prediction(size, float(t), *choice.options[k], int(channels))
         for size, t, k, channels in zip(sizes, time, choice.option, choice.channels, strict=True)
     ]
+
+
+def _monotone(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
+    """µs at `sizes`: what powers of two take, linear in between, and never more than a larger one.
+
+    Between powers of two the library's channels come in steps, which makes a saw of the model.
+    """
+    low = int(np.floor(np.log2(np.maximum(sizes.min(initial=8), 1))))
+    high = int(np.ceil(np.log2(np.maximum(sizes.max(initial=8), 8)))) + 4
+    grid = 2.0 ** np.arange(low, high + 1)
+    time = _raw(m, op, grid, forced, table)
+    time = np.minimum.accumulate(time[::-1])[::-1]
+    return np.interp(sizes, grid, time)
+
+
+def _raw(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
+    choice = choose(m, op, sizes, forced)
+    time: F8 = np.zeros(len(sizes))
+    for k, (a, p) in enumerate(choice.options):
+        here = choice.option == k
+        if here.any():
+            time[here] = took(m, op, a, p, sizes[here], choice.channels[here], table)
+    return time

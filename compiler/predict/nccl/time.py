@@ -25,7 +25,7 @@ F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 GB = 1000.0  # bytes in a µs of one GB/s
 ONE_PASS = 4096  # bytes that the threads of a channel move at once in LL
-SHARPNESS = 4  # of the maximum of several limits
+SHARPNESS = 8  # of the maximum of several limits
 # Of a wire's bytes, those that are data: LL has 4 of flag to 4 of data, LL128 8 to 120.
 PAYLOAD = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
 
@@ -52,7 +52,9 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
     channel = c[p.lower()][k]
     delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
     if p is not Protocol.SIMPLE:
-        delivered = min(delivered, c["net_ll"][net] * PAYLOAD[p] * 2)
+        delivered *= c["other"]["net_ll128"]
+    if p is Protocol.LL:
+        delivered = min(delivered, 2 * c["net_ll"][net])
     hop *= 1 + c["other"]["far"] * log2(m.nodes)
     link = m.wire * c["link"][link_kind(m)] * PAYLOAD[p]
     if m.link is Link.PCIE and m.peer:
@@ -84,9 +86,7 @@ def took(
         Algorithm.PAT: _pat, Algorithm.P2P: _p2p,
     }  # fmt: skip
     time = by[a](m, op, a, p, sizes, channels, c)
-    if m.serial:
-        time = most(time, np.full(len(sizes), c["launch"]["serial"] * m.gpus))
-    return time
+    return most(time, np.full(len(sizes), m.floor))
 
 
 def _few(m: Machine, sizes: F8, c: Table) -> F8:
@@ -121,7 +121,9 @@ def _pipeline(
     """One after another, chunk by chunk: the last rank begins when its first chunk has come."""
     r, n = rates(m, p, c), m.ranks
     chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
-    fill = (n - m.nodes) * r.step + (m.nodes - 1) * r.hop + (n - 1) * copied(chunk, p, r.channel)
+    # In LL every word goes on as it comes, in Simple a chunk does.
+    first = chunk if p is Protocol.SIMPLE else np.minimum(chunk, ONE_PASS)
+    fill = (n - m.nodes) * r.step + (m.nodes - 1) * r.hop + (n - 1) * copied(first, p, r.channel)
     rest = np.maximum(sizes / channels - chunk, 0) / (r.channel * GB)
     limits = [copied(chunk, p, r.channel) + rest]
     if m.gpus > 1:
@@ -143,7 +145,8 @@ def _tree(
     fill = depth * copied(np.minimum(chunk, ONE_PASS * 4), p, rate)
     limits = [sizes / (channels * rate * GB)]
     if m.gpus > 1:
-        limits.append(2 * sizes / (r.link * _around(m) * GB))
+        # Trees end at different GPUs: all of a chain but its end send both ways.
+        limits.append(2 * sizes * (1 - 1 / m.gpus) / (r.link * GB))
     if m.nodes > 1:
         limits.append(sizes * (1 if m.nodes == 2 else 2) / (r.net * GB))
     return r.base + alpha * _few(m, sizes, c) + fill + most(*limits)
@@ -159,9 +162,10 @@ def _nvls(
         share /= 2
     slower = 1 + v[f"chunk_{gen}"] / chunk
     limits = [sizes * slower / (m.wire * share * GB)]
-    latency = v[f"latency_{gen}"]
+    first = np.minimum(chunk, sizes / (channels * min(m.gpus, 32)))
+    latency = v[f"latency_{gen}"] + v["fill"] * first / (r.channel * GB)
     if m.nodes > 1:
-        latency = v["tree_latency"] + 2 * log2(m.nodes) * r.hop
+        latency = latency + 2 * log2(m.nodes) * r.hop * v["tree"]
         limits.append(sizes * (1 if m.nodes == 2 else 2) / (r.net * GB))
     return latency + most(*limits)
 
@@ -187,9 +191,9 @@ def _p2p(
     if inside:
         pair = r.link / (m.gpus - 1) if m.link.mesh and op is OpType.SENDRECV else r.link
         limits.append(part * inside / (pair * GB))
-    base = c["base"]["P2P" if p is Protocol.LL else "P2PSimple"]
+    base = c["base"]["P2P"] + (c["other"]["p2p_steps"] * r.step if p is Protocol.LL else r.base)
     if m.nodes > 1:
-        base += r.hop
+        base += rates(m, Protocol.LL, c).hop * c["other"]["p2p_hop"]
         per_nic = max(1.0, m.gpus / max(m.nics, 1))
         outside = 1 if op is OpType.SENDRECV else n - m.gpus
         mine = r.net / m.gpus * (1 if op is not OpType.SENDRECV else m.gpus / max(1, m.nics))
@@ -198,5 +202,5 @@ def _p2p(
             mine *= per_nic
         limits.append(part * outside / (mine * share * GB))
     # One more send for every block that a channel's threads share.
-    rounds = np.ceil(peers * channels / (8 * total(graphs(m))))
-    return base + rounds * r.step + most(*limits)
+    rounds = np.maximum(1, peers * channels / (8 * total(graphs(m))))
+    return base + (rounds - 1) * r.step + most(*limits)
