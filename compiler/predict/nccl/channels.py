@@ -32,10 +32,11 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """ring: rings and trees; nvls: None where the switch does not reduce; channels: those that
+    """tree: as the ring, but within a node as fast as links go (search.cc, second pass); nvls: None where the switch does not reduce; channels: those that
     rings and trees run on; nvls_channels: those of NVLS."""
 
     ring: Graph
+    tree: Graph
     nvls: Graph | None
     channels: int
     nvls_channels: int
@@ -62,10 +63,11 @@ def _rccl(m: Machine) -> Graphs:
         channels = 8 * max(1, m.gpus - 1) if m.generation is not Generation.MI200 else 24
         channels = min(channels, 56)
         graph = Graph(channels, link_rate(m) / channels, link_rate(m) / channels)
-        return Graphs(graph, None, channels, 0)
+        return Graphs(graph, graph, None, channels, 0)
     rate = min(link_rate(m) * _around(m), m.node_wire) if m.gpus > 1 else m.node_wire
     channels = 64 if m.generation is not Generation.MI200 else 16
-    return Graphs(Graph(channels, rate / channels, rate / channels), None, channels, 0)
+    graph = Graph(channels, rate / channels, rate / channels)
+    return Graphs(graph, graph, None, channels, 0)
 
 
 def _around(m: Machine) -> float:
@@ -89,7 +91,15 @@ def _nccl(m: Machine) -> Graphs:
         channels *= 2
     if m.link is Link.PCIE and m.nodes == 1:
         channels = max(2, min(channels, 4))
-    return Graphs(ring, _nvls(m), channels, _nvls_channels(m))
+    return Graphs(ring, _tree(m, ring), _nvls(m), channels, _nvls_channels(m))
+
+
+def _tree(m: Machine, ring: Graph) -> Graph:
+    if m.nodes == 1 or m.gpus == 1:
+        return ring
+    rate = link_rate(m) / ring.channels
+    intra = next((s for s in SPEEDS[m.generation][1] if s <= rate), ring.intra)
+    return Graph(ring.channels, max(intra, ring.intra), ring.inter)
 
 
 def _nic_paths(m: Machine) -> tuple[int, float]:

@@ -180,7 +180,8 @@ def _bandwidth(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol) -> 
             intra = min(intra, inter, MAX_NVLS_TREE[gen][of])
         bus = heads * intra
     else:
-        graph, count = g.ring, g.ring.channels
+        graph = g.tree if a is Algorithm.TREE else g.ring
+        count = graph.channels
         bus = count * (graph.intra if m.nodes <= 2 else graph.inter)
         # Between nodes the row is the CPU's: that of AMD's.
         latest = MAX_LL[gen if m.nodes == 1 else Generation.AMPERE][of]

@@ -55,7 +55,6 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
         delivered *= c["other"]["net_ll128"]
     if p is Protocol.LL:
         delivered = min(delivered, 2 * c["net_ll"][net])
-    hop *= 1 + c["other"]["far"] * log2(m.nodes)
     link = m.wire * c["link"][link_kind(m)] * PAYLOAD[p]
     if m.link is Link.PCIE and m.peer:
         link *= 1.5
@@ -95,6 +94,11 @@ def _few(m: Machine, sizes: F8, c: Table) -> F8:
     return least + (1 - least) * np.minimum(1, sizes / (16 * m.ranks))
 
 
+def _far(m: Machine, c: Table) -> float:
+    """Hops of a tree cross more switches where there are more nodes."""
+    return 1 + c["other"]["far"] * log2(m.nodes)
+
+
 def _around(m: Machine) -> float:
     return m.gpus / (m.gpus - 1) if m.nodes > 1 and m.gpus > 1 else 1.0
 
@@ -105,7 +109,8 @@ def _ring(
     r, n, rounds = rates(m, p, c), m.ranks, steps(op, m.ranks)
     crossing = rounds // (n - 1) * (m.nodes - 1) if m.nodes > 1 else 0
     alpha = (rounds - crossing) * r.step + crossing * r.hop
-    rate = r.channel * (c["other"]["allreduce"] if op is OpType.ALLREDUCE else 1)
+    faster = op is OpType.ALLREDUCE and p is Protocol.SIMPLE
+    rate = r.channel * (c["other"]["allreduce"] if faster else 1)
     moved = sizes * rounds / n
     limits = [rounds * copied(sizes / (n * channels), p, rate)]
     if m.gpus > 1:
@@ -141,7 +146,7 @@ def _tree(
     depth = 2 * (m.gpus - 1 + deep)
     rate = r.channel * c["other"]["tree"]
     # Chunks that are on their way at once: a chunk is divided where there are many.
-    alpha = 2 * ((m.gpus - 1) * r.step + deep * r.hop)
+    alpha = 2 * ((m.gpus - 1) * r.step + deep * r.hop * _far(m, c))
     fill = depth * copied(np.minimum(chunk, ONE_PASS * 4), p, rate)
     limits = [sizes / (channels * rate * GB)]
     if m.gpus > 1:
@@ -165,7 +170,7 @@ def _nvls(
     first = np.minimum(chunk, sizes / (channels * min(m.gpus, 32)))
     latency = v[f"latency_{gen}"] + v["fill"] * first / (r.channel * GB)
     if m.nodes > 1:
-        latency = latency + 2 * log2(m.nodes) * r.hop * v["tree"]
+        latency = latency + 2 * log2(m.nodes) * r.hop * _far(m, c) * v["tree"]
         limits.append(sizes * (1 if m.nodes == 2 else 2) / (r.net * GB))
     return latency + most(*limits)
 
@@ -175,7 +180,7 @@ def _pat(
 ) -> F8:
     r, n = rates(m, p, c), m.ranks
     moved = sizes * (n - 1) / n
-    return r.base + log2(n) * r.hop + most(moved / (r.net * GB), moved / (channels * r.channel * GB))
+    return r.base + log2(n) * r.hop * _far(m, c) + most(moved / (r.net * GB), moved / (channels * r.channel * GB))
 
 
 def _p2p(
