@@ -48,13 +48,14 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
     k, net = kind(m), str(m.network)
     step, hop = c["step"][k], c["hop"][net] * (c["other"]["hop_AMD"] if m.generation.amd else 1)
     if p is not Protocol.LL:
-        step, hop = step * c["step_factor"][p], hop * c["hop_factor"][p]
+        amd = "AMD" if m.generation.amd else ""
+        step, hop = step * c["step_factor"][p + amd], hop * c["hop_factor"][p]
     channel = c[p.lower()][k]
     delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
     if p is not Protocol.SIMPLE:
         delivered *= c["other"]["net_ll128"]
     if p is Protocol.LL:
-        delivered = min(delivered, 2 * c["net_ll"][net])
+        delivered = min(delivered, 2 * c["net_ll"].get(net, delivered))
     link = m.wire * c["link"][link_kind(m)] * PAYLOAD[p]
     if m.link is Link.PCIE and m.peer:
         link *= 1.5
