@@ -22,8 +22,12 @@ from hccc.predict.nccl.calibration import calibration
 
 FILE = Path(__file__).parents[2] / "compiler/predict/nccl/calibration.toml"
 PULL = 0.05
-FIXED = {"far", "allreduce"}  # not fitted; nor is [link], which the device library says
-ESTIMATED = {("hop", "RoCE"), ("simple", "Ampere")}  # of InfiniBand's and Hopper's
+FIXED = {
+    "far",
+    "allreduce",
+    "congestion",
+}  # not fitted; nor is [link], which the device library says
+ESTIMATED = {("hop", "RoCE"), ("base", "P2P"), ("simple", "Ampere")}  # of InfiniBand's and Hopper's
 WHOLE = {"net", "net_ll128"}  # shares that stay below 1
 
 
@@ -32,8 +36,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="Write the file.")
     write = parser.parse_args().write
     start = {s: dict(v) for s, v in calibration().items()}
-    keys = [(s, k) for s, v in start.items() for k in v if k not in FIXED and s != "link"
-            and (s, k) not in ESTIMATED]
+    keys = [
+        (s, k)
+        for s, v in start.items()
+        for k in v
+        if k not in FIXED and s != "link" and (s, k) not in ESTIMATED
+    ]
     given = np.log([start[s][k] for s, k in keys])
     half = [t for t in tables() if t.fit and not t.context]
 

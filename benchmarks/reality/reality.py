@@ -30,9 +30,7 @@ def summary(chosen: Iterable[Table]) -> list[str]:
     cells = []
     for k in range(len(CLASSES)):
         e = error[classes == k]
-        cells.append(
-            f"{np.median(e):5.0%} {np.mean(e <= 0.3):5.0%} ({len(e)})" if len(e) else "-"
-        )
+        cells.append(f"{np.median(e):5.0%} {np.mean(e <= 0.3):5.0%} ({len(e)})" if len(e) else "-")
     return cells
 
 

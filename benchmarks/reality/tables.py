@@ -75,10 +75,18 @@ def tables() -> tuple[Table, ...]:
             rows = np.array([row[:2] for row in r["rows"] if row[0] >= least], np.float64)
             result.append(
                 Table(
-                    id, entry["name"], machine, _op(r["collective"]), _forced(r),
-                    rows[:, 0].astype(np.int64), rows[:, 1], id in entry["fit"],
-                    r["use"] == "context", r["source"], r["note"] or "",
-                )  # fmt: skip
+                    id,
+                    entry["name"],
+                    machine,
+                    _op(r["collective"]),
+                    _forced(r),
+                    rows[:, 0].astype(np.int64),
+                    rows[:, 1],
+                    id in entry["fit"],
+                    r["use"] == "context",
+                    r["source"],
+                    r["note"] or "",
+                )
             )
     return tuple(result)
 

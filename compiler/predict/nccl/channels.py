@@ -32,8 +32,9 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """tree: as the ring, but within a node as fast as links go (search.cc, second pass); nvls: None where the switch does not reduce; channels: those that
-    rings and trees run on; nvls_channels: those of NVLS."""
+    """ring: rings; tree: as the ring, but within a node as fast as links go (search.cc, second
+    pass); nvls: None where the switch does not reduce; channels: those that rings and trees run
+    on; nvls_channels: those of NVLS."""
 
     ring: Graph
     tree: Graph

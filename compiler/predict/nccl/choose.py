@@ -112,9 +112,7 @@ def choose(m: Machine, op: OpType, sizes: F8, forced: Forced) -> Choice:
 def _impossible(m: Machine, op: OpType, forced: Forced) -> Exception:
     asked = " with ".join(str(x) for x in (forced.algorithm, forced.protocol) if x)
     there = ", ".join(f"{a} {p}" for a, p in _possible(m, op, graphs(m)))
-    return fail(
-        "E464", f"{op} on this cluster has no {asked}", help=f"there is {there or 'P2P'}"
-    )
+    return fail("E464", f"{op} on this cluster has no {asked}", help=f"there is {there or 'P2P'}")
 
 
 def _possible(m: Machine, op: OpType, g: Graphs) -> Iterator[tuple[Algorithm, Protocol]]:
@@ -131,7 +129,9 @@ def _possible(m: Machine, op: OpType, g: Graphs) -> Iterator[tuple[Algorithm, Pr
             continue
         for p in PROTOCOLS:
             simple = nvls or a is Algorithm.PAT
-            if (simple and p is not Protocol.SIMPLE) or (p is Protocol.LL128 and not _ll128(m)):
+            if p is not Protocol.SIMPLE and (simple or (m.network is Network.TCPX and m.nodes > 1)):
+                continue  # of TCPX: its instructions set NCCL_PROTO=Simple
+            if p is Protocol.LL128 and not _ll128(m):
                 continue
             yield a, p
 
@@ -163,7 +163,8 @@ def _cost(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol, sizes: F
     if (a, p, op) == (Algorithm.RING, Protocol.SIMPLE, OpType.ALLREDUCE) and m.nodes > 1:
         plateau = 1.9 if m.generation is Generation.VOLTA else 1.4
         latency *= np.where(sizes / (g.channels * m.ranks) >= 64, plateau, 1.0)
-    return latency + sizes / (1000 * bandwidth)
+    cost: F8 = latency + sizes / (1000 * bandwidth)
+    return cost
 
 
 def _bandwidth(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol) -> float:
@@ -240,9 +241,7 @@ def _p2p(m: Machine, g: Graphs, op: OpType, sizes: F8, forced: Forced) -> Choice
     return Choice(options, ll.astype(np.int64), channels)
 
 
-def channels_of(
-    m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol, sizes: F8
-) -> I8:
+def channels_of(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol, sizes: F8) -> I8:
     """enqueue.cc topoGetAlgoInfo and scheduleCollTasksToPlan: fewer for small sizes."""
     if a in {Algorithm.NVLS, Algorithm.NVLS_TREE}:
         return np.full(len(sizes), g.nvls_channels)
@@ -262,9 +261,7 @@ def _traffic(op: OpType) -> int:
     return 2 if op is OpType.ALLREDUCE else 1
 
 
-def chunk_of(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8
-) -> F8:
+def chunk_of(m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8) -> F8:
     """Bytes that a channel moves in one step: enqueue.cc calcCollChunking."""
     k = PROTOCOLS.index(p)
     chunk = np.full(len(sizes), BUFFERS[k] / STEPS)

@@ -67,7 +67,7 @@ class Machine:
     nic: GB/s of the wire of one NIC in one direction; peer: whether GPUs write to each other's
     memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that
     the program needs to launch a call, which overlaps the call (one process for many GPUs launches
-    one after another: some 4.3 µs a GPU).
+    one after another: some 4.3 µs a GPU); total: GPUs, where nodes are of several sizes.
     """
 
     generation: Generation
@@ -81,11 +81,12 @@ class Machine:
     nvls: bool = False
     peer: bool = True
     floor: float = 0.0
+    total: int = 0
 
     @property
     def ranks(self) -> int:
         """How many GPUs take part."""
-        return self.nodes * self.gpus
+        return self.total or self.nodes * self.gpus
 
     @property
     def node_wire(self) -> float:
@@ -106,43 +107,44 @@ _GENERATIONS: Mapping[str, Generation] = MappingProxyType(
 )  # fmt: skip
 
 
-def generation_of(device: str, vendor: str) -> Generation:
-    """The generation that a device's name says, of its vendor's latest without one."""
+def generation_of(device: str, vendor: str, *, rccl: bool = False) -> Generation:
+    """The generation that a device's name says; without one, its vendor's usual. rccl: whether a
+    device of no vendor runs RCCL."""
     name = device.upper()
     known = [key for key in _GENERATIONS if key in name]
     if known:
         return _GENERATIONS[max(known, key=len)]
-    return Generation.MI300 if "amd" in vendor.lower() else Generation.HOPPER
+    nvidia = "nvidia" in vendor.lower()
+    amd = "amd" in vendor.lower() or (rccl and not nvidia)
+    return Generation.MI300 if amd else Generation.HOPPER
 
 
-def of(topology: Topology) -> Machine:
+def of(topology: Topology, *, rccl: bool = False) -> Machine:
     """The Machine that a cluster is.
 
-    The slowest node's links and NICs count for all, as they do for the library's rings.
+    The slowest node's links and NICs count for all, as they do for the library's rings; where nodes
+    are of several sizes, the largest says how deep they are.
 
     Raises:
-        UserError: E463 for nodes of several sizes, or a cluster of one GPU.
+        UserError: E463 for a cluster of one GPU, or of two vendors.
     """
-    domain = topology.dense_memory_domain()
-    sizes = np.bincount(domain)
-    if len(set(sizes.tolist())) > 1 or len(domain) < 2:
-        counts = ", ".join(map(str, sorted(set(sizes.tolist()))))
+    kinds = {generation_of(d.name, d.vendor, rccl=rccl) for d in topology.devices}
+    if len(topology) < 2 or len({kind.amd for kind in kinds}) > 1:
+        why = "one GPU" if len(topology) < 2 else "GPUs of two vendors"
         raise fail(
             "E463",
-            f"the model of NCCL and RCCL is for two GPUs or more in equal nodes; here are nodes "
-            f"of {counts}",
-            help="simulate a plan on this cluster instead",
+            f"NCCL and RCCL have nothing to do on a cluster of {why}",
+            help="simulate a plan on it instead",
         )
-    device = topology.devices[int(topology.device[0])]
-    generation = generation_of(device.name, device.vendor)
+    generation = min(kinds, key=list(Generation).index)
+    sizes = np.bincount(topology.dense_memory_domain())
     wire, mesh = _node_links(topology)
-    nics, nic = _nics(topology, len(sizes))
-    link = _link(generation, mesh, wire)
-    gpus = int(sizes[0])
+    nics, nic = _nics(topology)
+    link, gpus = _link(generation, mesh, wire), int(sizes.max())
     return Machine(
         generation, len(sizes), gpus, link, wire, nics, nic,
         nvls=link is Link.NVSWITCH and gpus > 2
-        and generation in {Generation.HOPPER, Generation.BLACKWELL},
+        and generation in {Generation.HOPPER, Generation.BLACKWELL}, total=len(topology),
     )  # fmt: skip
 
 
@@ -176,8 +178,13 @@ def _node_links(t: Topology) -> tuple[float, bool]:
     return (min(least) if least else 32.0), pairs
 
 
-def _nics(t: Topology, nodes: int) -> tuple[int, float]:
-    used = np.unique(t.port[Level.NIC][t.port[Level.NIC] >= 0])
-    if not len(used):
+def _nics(t: Topology) -> tuple[int, float]:
+    """The fewest NICs that a node has, and GB/s of the slowest."""
+    port, domain = t.port[Level.NIC], t.dense_memory_domain()
+    has = port >= 0
+    if not has.any():
         return 0, 0.0
-    return max(1, len(used) // nodes), float(t.shared.capacity[used].min())
+    pairs = np.unique(np.stack([domain[has], port[has]]), axis=1)
+    return int(np.bincount(pairs[0])[np.unique(pairs[0])].min()), float(
+        t.shared.capacity[pairs[1]].min()
+    )

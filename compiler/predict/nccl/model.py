@@ -42,7 +42,7 @@ def predict(
     choice = choose(machine, op, wanted, forced)
     time = _monotone(machine, op, wanted, forced, table or calibration())
     return [
-        Prediction(size, float(t), *choice.options[k], int(channels))
+        Prediction(size, float(t), choice.options[k][0], choice.options[k][1], int(channels))
         for size, t, k, channels in zip(sizes, time, choice.option, choice.channels, strict=True)
     ]
 
@@ -54,7 +54,7 @@ def _monotone(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -
     """
     low = int(np.floor(np.log2(np.maximum(sizes.min(initial=8), 1))))
     high = int(np.ceil(np.log2(np.maximum(sizes.max(initial=8), 8)))) + 4
-    grid = 2.0 ** np.arange(low, high + 1)
+    grid: F8 = np.exp2(np.arange(low, high + 1, dtype=np.float64))
     time = _raw(m, op, grid, forced, table)
     time = np.minimum.accumulate(time[::-1])[::-1]
     return np.interp(sizes, grid, time)

@@ -48,7 +48,7 @@ def cost(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol, sizes: F8
     n = m.ranks
     rounds = 2 * (n - 1) if op is OpType.ALLREDUCE else n
     rounds = n - 1 if op in {OpType.ALLGATHER, OpType.REDUCESCATTER} else rounds
-    bandwidth = bus / 2 if which == 0 else bus * n / rounds
+    bandwidth = np.full(len(sizes), bus / 2 if which == 0 else bus * n / rounds)
     size_class = np.clip(np.floor(np.log2(np.maximum(sizes, 64) / 64)), 0, 26).astype(np.int64)
     if which == 0 or m.nodes > 1:
         factor = np.array((model.tree if which == 0 else model.ring)[k])[size_class]

@@ -181,7 +181,11 @@ def _pat(
 ) -> F8:
     r, n = rates(m, p, c), m.ranks
     moved = sizes * (n - 1) / n
-    return r.base + log2(n) * r.hop * _far(m, c) + most(moved / (r.net * GB), moved / (channels * r.channel * GB))
+    return (
+        r.base
+        + log2(n) * r.hop * _far(m, c)
+        + most(moved / (r.net * GB), moved / (channels * r.channel * GB))
+    )
 
 
 def _p2p(
@@ -202,11 +206,10 @@ def _p2p(
         base += rates(m, Protocol.LL, c).hop * c["other"]["p2p_hop"]
         per_nic = max(1.0, m.gpus / max(m.nics, 1))
         outside = 1 if op is OpType.SENDRECV else n - m.gpus
+        base += c["other"]["p2p_peer"] * (outside - 1)
         mine = r.net / m.gpus * (1 if op is not OpType.SENDRECV else m.gpus / max(1, m.nics))
         share = 1.0 if op is OpType.SENDRECV else c["other"]["alltoall"]
         if op in {OpType.GATHER, OpType.SCATTER}:
             mine *= per_nic
         limits.append(part * outside / (mine * share * GB))
-    # One more send for every block that a channel's threads share.
-    rounds = np.maximum(1, peers * channels / (8 * total(graphs(m))))
-    return base + (rounds - 1) * r.step + most(*limits)
+    return base + most(*limits)

@@ -53,7 +53,8 @@ STEP: Mapping[str, Mapping[Algorithm, Triple]] = MappingProxyType(  # tuning.cc:
         },
         "NET": {
             Algorithm.TREE: (5.0, 8.5, 14), Algorithm.RING: (2.7, 4.0, 14),
-            Algorithm.NVLS: (0, 0, 18), Algorithm.NVLS_TREE: (0, 0, 20.9), Algorithm.PAT: (0, 0, 14),
+            Algorithm.NVLS: (0, 0, 18), Algorithm.NVLS_TREE: (0, 0, 20.9),
+            Algorithm.PAT: (0, 0, 14),
         },
     }
 )  # fmt: skip
@@ -76,11 +77,12 @@ NET_OVERHEAD = 2.0  # tuning.cc:225-233, of AMD's CPUs; 1 of Intel's
 TREE_CORRECTION = (  # tuning.cc:620-630, by log2(bytes / 64)
     (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1),
     (1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1),
-    (.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9, .9),
+    (.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9,
+     .9),
 )  # fmt: skip
 RCCL_BASE: Triple = (12.0, 12.0, 17.0)  # RCCL's tuning.cc:137
 
-# What one NVLink carries, over what it is sold for (topo.h:17-35): 20 of 25, 20.6 of 25, 40.1 of 50.
+# What one NVLink carries of what it is sold for (topo.h:17-35): 20 and 20.6 of 25, 40.1 of 50.
 NVLINK_SHARE: Mapping[Generation, float] = MappingProxyType({V: 0.8, A: 0.8, H: 0.824, B: 0.802})
 XGMI: Mapping[Generation, float] = MappingProxyType(  # GB/s of a pair
     {Generation.MI200: 36, Generation.MI300: 48, Generation.MI350: 48}
