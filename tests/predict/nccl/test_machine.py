@@ -11,10 +11,9 @@ from hccc.predict.nccl.machine import Generation, Link, generation_of, of
 PORTS = """
 define nodenum = 2
 define device = {vendor => nvidia, name => "H100-SXM"}
+define node1 = 2 * 4
 define bandwidth = {port => [((0..3) -> (450,1))]}
 define nic = [((0..1) -> (50,1)), ((2..3) -> (25,1))]
-define node1 = 4
-define node2 = 4
 """
 MESH = """
 define nodenum = 1
@@ -45,7 +44,8 @@ def test_one_gpu_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "vendor", "generation"),
     [("NVIDIA H100 80GB HBM3", "nvidia", Generation.HOPPER),
-     ("GB200", "nvidia", Generation.BLACKWELL), ("GH200", "any", Generation.HOPPER), ("H200", "any", Generation.HOPPER),
+     ("GB200", "nvidia", Generation.BLACKWELL), ("GH200", "any", Generation.HOPPER),
+     ("H200", "any", Generation.HOPPER),
      ("MI325X", "amd", Generation.MI300), ("MI250X", "amd", Generation.MI200),
      ("GPU", "amd", Generation.MI300), ("GPU", "any", Generation.HOPPER)],
 )  # fmt: skip
