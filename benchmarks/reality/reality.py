@@ -1,6 +1,6 @@
 """NCCL's and RCCL's times as predicted, beside published measurements of them.
 
-    python benchmarks/reality/reality.py [--table ID] [--rows] [--plots DIR]
+    python benchmarks/reality/reality.py [--table ID] [--rows] [--others] [--plots DIR]
 
 Errors are |predicted / measured - 1|, by size class, over tables not marked context: those that
 the model is fitted on, the others, and all.
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from tables import CLASSES, Table, size_class, tables
+from tables import CLASSES, Table, others, size_class, tables
 
 
 def errors(table: Table) -> np.ndarray:
@@ -51,7 +51,11 @@ def main() -> None:
     parser.add_argument("--table", help="Only this one.")
     parser.add_argument("--rows", action="store_true", help="Every size.")
     parser.add_argument("--plots", type=Path, help="Draw each machine's tables there.")
+    parser.add_argument("--others", action="store_true", help="Tables that are not predicted.")
     args = parser.parse_args()
+    if args.others:
+        print("\n".join(f"{i:>4}  {library:<45} {m} {c}" for i, library, m, c in others()))
+        return
     chosen = [t for t in tables() if args.table in (None, t.id)]
     print(" " * 51 + "".join(f"{name:>16}" for _, name in CLASSES))
     for t in chosen:

@@ -91,6 +91,18 @@ def tables() -> tuple[Table, ...]:
     return tuple(result)
 
 
+def others() -> list[tuple[str, str, str, str]]:
+    """Tables that are not predicted: id, library, machine, collective; other libraries' kernels, or
+    a machine that nobody describes."""
+    seen = {t.id for t in tables()}
+    records = json.loads((HERE / "measured.json").read_text("utf-8"))
+    return [
+        (r["id"], r["library"], r["machine"], r["collective"])
+        for r in records
+        if r["id"] not in seen
+    ]
+
+
 def size_class(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The row of CLASSES of each size."""
     return np.searchsorted([bound for bound, _ in CLASSES], sizes)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hccc.diagnostics import Source
+from hccc.inputs import parse_cluster
+from hccc.predict.nccl.machine import Link, of
 from tests.benchmarks.conftest import FOLDER, module_of
 
 tables = module_of(FOLDER.parent / "reality", "tables")
@@ -26,3 +29,20 @@ def test_every_table_has_a_source_and_ranks_as_its_machine() -> None:
     seen = [t.id for t in tables.tables()]
     assert len(seen) == len(set(seen)) > 90
     assert all(t.source for t in tables.tables())
+
+
+def test_clusters_of_the_machines_are_those_machines() -> None:
+    clusters = module_of(FOLDER.parent / "reality", "clusters")
+    seen = set()
+    for t in tables.tables():
+        m = t.machine
+        if m in seen or m.ranks > 64 or (m.link is Link.NVLINK_MESH and m.wire <= 64):
+            continue
+        seen.add(m)
+        found = of(parse_cluster(Source(t.name, clusters.text(m))))
+        assert (found.generation, found.nodes, found.gpus) == (m.generation, m.nodes, m.gpus)
+        assert found.ranks == m.ranks
+        if m.gpus > 1:
+            assert (found.link, found.wire) == (m.link, pytest.approx(m.wire, rel=1e-3))
+        if m.nodes > 1:
+            assert found.node_wire == pytest.approx(m.node_wire)
