@@ -90,7 +90,7 @@ def choose(m: Machine, op: OpType, sizes: F8, forced: Forced) -> Choice:
         return _p2p(m, g, op, sizes, forced)
     possible = [
         (a, p)
-        for a, p in _possible(m, op, g)
+        for a, p in _possible(m, op, g, forced.protocol)
         if forced.algorithm in (None, a) and forced.protocol in (None, p)
     ]
     if not possible:
@@ -111,12 +111,14 @@ def choose(m: Machine, op: OpType, sizes: F8, forced: Forced) -> Choice:
 
 def _impossible(m: Machine, op: OpType, forced: Forced) -> Exception:
     asked = " with ".join(str(x) for x in (forced.algorithm, forced.protocol) if x)
-    there = ", ".join(f"{a} {p}" for a, p in _possible(m, op, graphs(m)))
+    there = ", ".join(f"{a} {p}" for a, p in _possible(m, op, graphs(m), None))
     return fail("E464", f"{op} on this cluster has no {asked}", help=f"there is {there or 'P2P'}")
 
 
-def _possible(m: Machine, op: OpType, g: Graphs) -> Iterator[tuple[Algorithm, Protocol]]:
-    """tuning.cc: what is enabled."""
+def _possible(
+    m: Machine, op: OpType, g: Graphs, forced: Protocol | None
+) -> Iterator[tuple[Algorithm, Protocol]]:
+    """tuning.cc: what is enabled, LL128 also where a user asks for it."""
     if op in P2P_OPS:
         return
     for a in ALGORITHMS[op]:
@@ -129,20 +131,21 @@ def _possible(m: Machine, op: OpType, g: Graphs) -> Iterator[tuple[Algorithm, Pr
             continue
         for p in PROTOCOLS:
             simple = nvls or a is Algorithm.PAT
-            if p is not Protocol.SIMPLE and (simple or (m.network is Network.TCPX and m.nodes > 1)):
+            tcpx = m.network is Network.TCPX and m.nodes > 1 and forced is not p
+            if p is not Protocol.SIMPLE and (simple or tcpx):
                 continue  # of TCPX: its instructions set NCCL_PROTO=Simple
-            if p is Protocol.LL128 and not _ll128(m):
+            if p is Protocol.LL128 and not (_ll128(m) or forced is p):
                 continue
             yield a, p
 
 
 def _ll128(m: Machine) -> bool:
-    """tuning.cc: only over NVLink and NICs that write to the GPU's memory."""
+    """tuning.cc: over NVLink, and NICs that write to a GPU's memory by way of PCIe alone."""
     if m.generation.amd:
         return m.nodes > 1 and m.generation is not Generation.MI200
     # Slingshot's NICs hang off GH200's CPU; TCPX and sockets stage in the host's memory.
     far = {Network.SLINGSHOT, Network.TCPX, Network.ETHERNET}
-    return m.nodes == 1 or (m.link is not Link.PCIE and m.network not in far)
+    return m.link is not Link.PCIE and (m.nodes == 1 or m.network not in far)
 
 
 def _cost(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol, sizes: F8) -> F8:

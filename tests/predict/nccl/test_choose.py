@@ -117,6 +117,9 @@ def test_what_is_not_there_is_refused() -> None:
 
 
 def test_ll128_needs_nics_that_write_to_gpus() -> None:
-    tcpx = Machine(H100.generation, 2, 8, H100.link, 450, 4, 25, Network.TCPX)
-    with pytest.raises(UserError):
-        choose(tcpx, OpType.ALLREDUCE, np.array([1.0]), Forced(protocol=Protocol.LL128))
+    sizes = 2.0 ** np.arange(3, 34)
+    for network, used in ((Network.INFINIBAND, True), (Network.ETHERNET, False)):
+        m = Machine(H100.generation, 2, 8, H100.link, 450, 8, 50, network)
+        choice = choose(m, OpType.ALLGATHER, sizes, NOTHING)
+        assert (Protocol.LL128 in {choice.options[i][1] for i in choice.option}) is used
+        assert chosen(m, OpType.ALLREDUCE, K, Forced(protocol=Protocol.LL128))[1] is Protocol.LL128
