@@ -22,12 +22,9 @@ from hccc.predict.nccl.calibration import calibration
 
 FILE = Path(__file__).parents[2] / "compiler/predict/nccl/calibration.toml"
 PULL = 0.05
-FIXED = {
-    "far",
-    "allreduce",
-    "congestion",
-}  # not fitted; nor is [link], which the device library says
-ESTIMATED = {("hop", "RoCE"), ("base", "P2P"), ("simple", "Ampere")}  # of InfiniBand's and Hopper's
+# Not fitted: what few tables say anything of, and estimates; nor is [link], the device library's.
+FIXED = {"far", "allreduce", "congestion", "slice", "p2p_near"}
+ESTIMATED = {("hop", "RoCE"), ("base", "P2P"), ("simple", "Ampere"), ("other", "tree")}
 WHOLE = {"net", "net_ll128"}  # shares that stay below 1
 
 

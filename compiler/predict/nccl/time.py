@@ -25,7 +25,7 @@ F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 GB = 1000.0  # bytes in a µs of one GB/s
 ONE_PASS = 4096  # bytes that the threads of a channel move at once in LL
-SHARPNESS = 8  # of the maximum of several limits
+SHARPNESS = 16  # of the maximum of several limits
 # Of a wire's bytes, those that are data: LL has 4 of flag to 4 of data, LL128 8 to 120.
 PAYLOAD = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
 
@@ -127,8 +127,8 @@ def _pipeline(
     """One after another, chunk by chunk: the last rank begins when its first chunk has come."""
     r, n = rates(m, p, c), m.ranks
     chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
-    # In LL every word goes on as it comes, in Simple a chunk does.
-    first = chunk if p is Protocol.SIMPLE else np.minimum(chunk, ONE_PASS)
+    # In LL every word goes on as it comes; in Simple, measured, a part of a chunk.
+    first = np.minimum(chunk, c["other"]["slice"] if p is Protocol.SIMPLE else ONE_PASS)
     fill = (n - m.nodes) * r.step + (m.nodes - 1) * r.hop + (n - 1) * copied(first, p, r.channel)
     rest = np.maximum(sizes / channels - chunk, 0) / (r.channel * GB)
     limits = [copied(chunk, p, r.channel) + rest]
@@ -202,6 +202,7 @@ def _p2p(
         pair = r.link / (m.gpus - 1) if m.link.mesh and op is OpType.SENDRECV else r.link
         limits.append(part * inside / (pair * GB))
     base = c["base"]["P2P"] + (c["other"]["p2p_steps"] * r.step if p is Protocol.LL else r.base)
+    base += c["other"]["p2p_near"] * max(0, inside - 1)
     if m.nodes > 1:
         base += rates(m, Protocol.LL, c).hop * c["other"]["p2p_hop"]
         per_nic = max(1.0, m.gpus / max(m.nics, 1))
