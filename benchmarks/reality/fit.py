@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares  # type: ignore[import-untyped]
 from tables import tables
 
 from hccc.predict.nccl.calibration import calibration
@@ -29,7 +29,7 @@ WHOLE = {"net", "net_ll128"}  # shares that stay below 1
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--write", action="store_true", help="Write the file.")
     write = parser.parse_args().write
     start = {s: dict(v) for s, v in calibration().items()}
@@ -64,7 +64,7 @@ def main() -> None:
     text, found = FILE.read_text("utf-8"), with_values(best.x)
     for s, k in keys:
         section = re.compile(rf"(\[{s}\][^\[]*?\n{k} = )\S+")
-        text = section.sub(lambda m, s=s, k=k: f"{m[1]}{found[s][k]:.4g}", text, count=1)
+        text = section.sub(rf"\g<1>{found[s][k]:.4g}", text, count=1)
     print(f"cost {best.cost:.3f}, {len(half)} tables, {len(keys)} figures")
     for s, k in keys:
         print(f"{s}.{k}: {start[s][k]:.4g} -> {found[s][k]:.4g}")

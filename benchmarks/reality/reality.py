@@ -47,7 +47,7 @@ def line(t: Table) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--table", help="Only this one.")
     parser.add_argument("--rows", action="store_true", help="Every size.")
     parser.add_argument("--plots", type=Path, help="Draw each machine's tables there.")

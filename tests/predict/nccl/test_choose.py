@@ -117,7 +117,7 @@ def test_what_is_not_there_is_refused() -> None:
 
 
 def test_ll128_needs_nics_that_write_to_gpus() -> None:
-    sizes = 2.0 ** np.arange(3, 34)
+    sizes = np.exp2(np.arange(3, 34, dtype=np.float64))
     for network, used in ((Network.INFINIBAND, True), (Network.ETHERNET, False)):
         m = Machine(H100.generation, 2, 8, H100.link, 450, 8, 50, network)
         choice = choose(m, OpType.ALLGATHER, sizes, NOTHING)
