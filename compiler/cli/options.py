@@ -130,7 +130,7 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
     click.option("--in-place", is_flag=True, help="Calls in place."),
     click.option(
         "--protocol",
-        type=click.Choice(PROTOCOLS),
+        type=click.Choice(PROTOCOLS, case_sensitive=False),
         default="Simple",
         help="Flags beside the data, or in every 16 or 128 bytes.",
     ),

@@ -9,28 +9,48 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import (
-    algorithm_argument,
+    CALL,
+    COLLECTIVES,
     call,
     call_options,
     chosen,
     compile_options,
+    given,
     load_simulated,
+    refuse,
     size_options,
 )
+from hccc.cli.types import AlgorithmFile
+from hccc.diagnostics import fail
+from hccc.options import selectable
+
+ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
 
 
-@click.command(short_help="Predict what ALGO takes on a cluster.")
-@algorithm_argument
+@click.command(short_help="Predict what ALGO, NCCL or RCCL takes on a cluster.")
+@click.argument("algorithm", type=AlgorithmFile(), metavar="[ALGO]", required=False)
 @size_options("1K", "4G")
 @click.option(
     "--vs",
     is_flag=True,
     help="Beside NCCL's rings and trees, MSCCL, and others.",
 )
+@click.option(
+    "--baseline",
+    type=click.Choice(("nccl", "rccl")),
+    help="Instead of ALGO: what the library takes, as it chooses or as forced.",
+)
+@click.option("--collective", metavar="NAME", help=f"Of --baseline: {', '.join(COLLECTIVES)}.")
+@click.option(
+    "--algorithm",
+    "library_algorithm",
+    type=click.Choice(ALGORITHMS, case_sensitive=False),
+    help="Of --baseline, as NCCL_ALGO; --protocol as NCCL_PROTO, --channels for every size.",
+)
 @call_options
 @compile_options
 def sim(
-    algorithm: Path,
+    algorithm: Path | None,
     minbytes: int,
     maxbytes: int,
     stepfactor: float,
@@ -43,8 +63,17 @@ def sim(
 
     The plan is executed event by event: thread blocks in order, waits, slots, micro-batches; links
     and what they share are divided among the transfers in flight. Needs --cluster, or a plan that
-    was compiled for one.
+    was compiled for one. With --baseline, what NCCL or RCCL takes, by its own choice of algorithm,
+    protocol and channels and a model of its speed that is held to published measurements.
     """
+    if options["baseline"]:
+        _baseline(algorithm, minbytes, maxbytes, stepfactor, as_json, options)
+        return
+    refuse(
+        given("collective", "library_algorithm"), "there is no --baseline", "add --baseline nccl"
+    )
+    if algorithm is None:
+        raise fail("E467", "there is nothing to predict", help="give an ALGO, or --baseline nccl")
     how = chosen(options)
     with report.progress() as on_phase:
         compiled, topology = load_simulated(algorithm, how, on_phase)
@@ -61,3 +90,42 @@ def sim(
         print(simulation.text())
     if time_phases:
         report.phases(compiled.seconds)
+
+
+def _baseline(
+    algorithm: Path | None,
+    minbytes: int,
+    maxbytes: int,
+    stepfactor: float,
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    """What a library takes. Raises UserError for what it does not have."""
+    own = {"protocol", "channels", "cluster"}
+    unused = {*CALL, *(f.name for f in selectable()), "reschedule", "print_after", "vs"} - own
+    refuse(given(*unused), "a library is predicted", "leave it out")
+    if algorithm is not None:
+        raise fail("E467", "ALGO and --baseline are both given", help="give one of them")
+    if not options["collective"] or options["cluster"] is None:
+        missing = "--collective NAME" if not options["collective"] else "--cluster FILE"
+        raise fail("E467", f"--baseline needs {missing}", help=f"add {missing}")
+    from hccc.inputs import load_cluster
+    from hccc.predict.nccl.calls import Library, calls, collective_named
+    from hccc.predict.nccl.choose import Forced
+    from hccc.predict.nccl.tuning import Algorithm, Protocol
+    from hccc.predict.simulation import Sizes
+
+    asked = options["library_algorithm"]
+    forced = Forced(
+        Algorithm(asked) if asked else None,
+        Protocol(options["protocol"]) if given("protocol") else None,
+        options["channels"] if given("channels") else None,
+    )
+    predicted = calls(
+        Library(options["baseline"]), collective_named(options["collective"]),
+        load_cluster(options["cluster"]), Sizes(minbytes, maxbytes, stepfactor), forced,
+    )  # fmt: skip
+    if as_json:
+        report.as_json(predicted.facts())
+    else:
+        print(predicted.text())

@@ -1,0 +1,108 @@
+"""tables: the published measurements, each with the machine it was made on."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.collective import OpType
+from hccc.predict.nccl.calibration import Table as Calibration
+from hccc.predict.nccl.choose import Forced
+from hccc.predict.nccl.machine import Generation, Link, Machine, Network
+from hccc.predict.nccl.model import Prediction, predict
+from hccc.predict.nccl.tuning import Algorithm, Protocol
+
+HERE = Path(__file__).parent
+CLASSES = ((64 << 10, "<= 64 KB"), (4 << 20, "<= 4 MB"), (1 << 62, "above"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Measurements of one collective on one machine: size in bytes and µs, f8[rows]."""
+
+    id: str
+    name: str
+    machine: Machine
+    op: OpType
+    forced: Forced
+    sizes: NDArray[np.int64]
+    times: NDArray[np.float64]
+    fit: bool
+    context: bool
+    source: str
+    note: str
+
+    def predicted(self, calibration: Calibration | None = None) -> list[Prediction]:
+        """The model's, for each size."""
+        return predict(self.machine, self.op, self.sizes.tolist(), self.forced, calibration)
+
+
+def _forced(record: dict[str, object]) -> Forced:
+    algorithm = {a.lower(): a for a in Algorithm}.get(str(record["algo"]).split(" ")[0].lower())
+    words = str(record["proto"]).split(" ")[0].lower()
+    protocol = {p.lower(): p for p in Protocol}.get(words)
+    if record["collective"] == "sendrecv":
+        protocol = None
+    channels = record["channels"]
+    return Forced(algorithm, protocol, channels if isinstance(channels, int) else None)
+
+
+def _op(name: str) -> OpType:
+    return next(op for op in OpType if op.value.lower() == name.replace("_", "").lower())
+
+
+@cache
+def tables() -> tuple[Table, ...]:
+    """Every table that a machine of machines.toml has."""
+    records = {r["id"]: r for r in json.loads((HERE / "measured.json").read_text("utf-8"))}
+    result = []
+    for entry in tomllib.loads((HERE / "machines.toml").read_text("utf-8"))["machine"]:
+        for id, nodes in entry["tables"].items():
+            r = records[id]
+            machine = Machine(
+                Generation(entry["generation"]), nodes, entry["gpus"], Link(entry["link"]),
+                entry["wire"], entry.get("nics", 0), entry.get("nic", 0.0),
+                Network(entry.get("network", "InfiniBand")), entry.get("nvls", False),
+                entry.get("peer", True), entry.get("floor", 0.0),
+            )  # fmt: skip
+            least = entry.get("from", {}).get(id, 0)
+            rows = np.array([row[:2] for row in r["rows"] if row[0] >= least], np.float64)
+            result.append(
+                Table(
+                    id,
+                    entry["name"],
+                    machine,
+                    _op(r["collective"]),
+                    _forced(r),
+                    rows[:, 0].astype(np.int64),
+                    rows[:, 1],
+                    id in entry["fit"],
+                    r["use"] == "context",
+                    r["source"],
+                    r["note"] or "",
+                )
+            )
+    return tuple(result)
+
+
+def others() -> list[tuple[str, str, str, str]]:
+    """Tables that are not predicted: id, library, machine, collective; other libraries' kernels, or
+    a machine that nobody describes."""
+    seen = {t.id for t in tables()}
+    records = json.loads((HERE / "measured.json").read_text("utf-8"))
+    return [
+        (r["id"], r["library"], r["machine"], r["collective"])
+        for r in records
+        if r["id"] not in seen
+    ]
+
+
+def size_class(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The row of CLASSES of each size."""
+    return np.searchsorted([bound for bound, _ in CLASSES], sizes)

@@ -1,0 +1,190 @@
+"""Machine: what NCCL and RCCL see of a cluster, and what their speed depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.topology import Level, Topology
+
+
+class Generation(StrEnum):
+    """What NCCL's and RCCL's tables distinguish: compute capability, or RCCL's tuning model."""
+
+    VOLTA = "Volta"
+    AMPERE = "Ampere"
+    HOPPER = "Hopper"
+    BLACKWELL = "Blackwell"
+    MI200 = "MI200"
+    MI300 = "MI300"
+    MI350 = "MI350"
+
+    @property
+    def amd(self) -> bool:
+        """Whether it runs RCCL."""
+        return self in {Generation.MI200, Generation.MI300, Generation.MI350}
+
+
+class Link(StrEnum):
+    """How the GPUs of a node reach each other."""
+
+    NVSWITCH = "nvswitch"
+    NVLINK_MESH = "nvlink-mesh"
+    XGMI_MESH = "xgmi-mesh"
+    PCIE = "pcie"
+
+    @property
+    def mesh(self) -> bool:
+        """Whether every pair of GPUs has links of its own."""
+        return self in {Link.NVLINK_MESH, Link.XGMI_MESH}
+
+
+class Network(StrEnum):
+    """What joins the nodes. Titanium: Google's RoCE; EFA1: Elastic Fabric
+    Adapter of the p4 instances, EFA: later ones."""
+
+    INFINIBAND = "InfiniBand"
+    ROCE = "RoCE"
+    TITANIUM = "Titanium"
+    EFA = "EFA"
+    EFA1 = "EFA1"
+    TCPX = "TCPX"
+    TCPXO = "TCPXO"
+    SLINGSHOT = "Slingshot"
+    ETHERNET = "Ethernet"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A cluster of equal nodes, a node being what NVLink or xGMI joins (an NVL72 is one).
+
+    wire: GB/s of a GPU's links to the others of its node, all together, in one direction;
+    nic: GB/s of the wire of one NIC in one direction; peer: whether GPUs write to each other's
+    memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that
+    the program needs to launch a call, which overlaps the call (one process for many GPUs launches
+    one after another: some 4.3 µs a GPU); total: GPUs, where nodes are of several sizes.
+    """
+
+    generation: Generation
+    nodes: int
+    gpus: int
+    link: Link
+    wire: float
+    nics: int = 0
+    nic: float = 0.0
+    network: Network = Network.INFINIBAND
+    nvls: bool = False
+    peer: bool = True
+    floor: float = 0.0
+    total: int = 0
+
+    @property
+    def ranks(self) -> int:
+        """How many GPUs take part."""
+        return self.total or self.nodes * self.gpus
+
+    @property
+    def node_wire(self) -> float:
+        """GB/s of all NICs of a node in one direction."""
+        return self.nics * self.nic
+
+
+_GENERATIONS: Mapping[str, Generation] = MappingProxyType(
+    {
+        "V100": Generation.VOLTA, "A100": Generation.AMPERE, "A800": Generation.AMPERE,
+        "A6000": Generation.AMPERE, "A40": Generation.AMPERE, "L40": Generation.AMPERE,
+        "H20": Generation.HOPPER, "H100": Generation.HOPPER, "H200": Generation.HOPPER,
+        "H800": Generation.HOPPER, "GH200": Generation.HOPPER, "B200": Generation.BLACKWELL,
+        "B300": Generation.BLACKWELL, "GB200": Generation.BLACKWELL,
+        "GB300": Generation.BLACKWELL, "MI100": Generation.MI200, "MI2": Generation.MI200,
+        "MI30": Generation.MI300, "MI32": Generation.MI300, "MI35": Generation.MI350,
+    }
+)  # fmt: skip
+
+
+def generation_of(device: str, vendor: str, *, rccl: bool = False) -> Generation:
+    """The generation that a device's name says; without one, its vendor's usual. rccl: whether a
+    device of no vendor runs RCCL."""
+    name = device.upper()
+    known = [key for key in _GENERATIONS if key in name]
+    if known:
+        return _GENERATIONS[max(known, key=len)]
+    nvidia = "nvidia" in vendor.lower()
+    amd = "amd" in vendor.lower() or (rccl and not nvidia)
+    return Generation.MI300 if amd else Generation.HOPPER
+
+
+def of(topology: Topology, *, rccl: bool = False) -> Machine:
+    """The Machine that a cluster is.
+
+    The slowest node's links and NICs count for all, as they do for the library's rings; where nodes
+    are of several sizes, the largest says how deep they are.
+
+    Raises:
+        UserError: E463 for a cluster of one GPU, or of two vendors.
+    """
+    kinds = {generation_of(d.name, d.vendor, rccl=rccl) for d in topology.devices}
+    if len(topology) < 2 or len({kind.amd for kind in kinds}) > 1:
+        why = "one GPU" if len(topology) < 2 else "GPUs of two vendors"
+        raise fail(
+            "E463",
+            f"NCCL and RCCL have nothing to do on a cluster of {why}",
+            help="simulate a plan on it instead",
+        )
+    generation = min(kinds, key=list(Generation).index)
+    sizes = np.bincount(topology.dense_memory_domain())
+    wire, mesh = _node_links(topology)
+    nics, nic = _nics(topology)
+    link, gpus = _link(generation, mesh, wire), int(sizes.max())
+    return Machine(
+        generation, len(sizes), gpus, link, wire, nics, nic,
+        nvls=link is Link.NVSWITCH and gpus > 2
+        and generation in {Generation.HOPPER, Generation.BLACKWELL}, total=len(topology),
+    )  # fmt: skip
+
+
+def _link(generation: Generation, mesh: bool, wire: float) -> Link:
+    if wire <= 64 and not generation.amd:
+        return Link.PCIE
+    if generation.amd:
+        return Link.XGMI_MESH
+    return Link.NVLINK_MESH if mesh else Link.NVSWITCH
+
+
+def _node_links(t: Topology) -> tuple[float, bool]:
+    """GB/s that the slowest rank sends at within its node, and whether over links of pairs."""
+    capacity = np.zeros(len(t))
+    inside = t.node[t.link_src] == t.node[t.link_dst]
+    np.add.at(capacity, t.link_src[inside], t.links.capacity[inside])
+    in_mesh = t.mesh >= 0
+    if in_mesh.any():
+        size = np.bincount(t.mesh[in_mesh])
+        capacity[in_mesh] += (t.meshes.capacity * (size - 1))[t.mesh[in_mesh]]
+    port = t.port[Level.PORT]
+    ported = port >= 0
+    pairs = bool((capacity > 0).any())
+    if ported.any():
+        capacity[ported] = np.maximum(capacity[ported], t.shared.capacity[port[ported]])
+        pairs = False
+    reachable = capacity[capacity > 0]
+    # What only switches join (two sockets of PCIe) passes through the narrowest of them.
+    switches = t.shared.capacity[t.level == Level.SWITCH]
+    least = [float(part.min()) for part in (reachable, switches) if len(part)]
+    return (min(least) if least else 32.0), pairs
+
+
+def _nics(t: Topology) -> tuple[int, float]:
+    """The fewest NICs that a node has, and GB/s of the slowest."""
+    port, domain = t.port[Level.NIC], t.dense_memory_domain()
+    has = port >= 0
+    if not has.any():
+        return 0, 0.0
+    pairs = np.unique(np.stack([domain[has], port[has]]), axis=1)
+    return int(np.bincount(pairs[0])[np.unique(pairs[0])].min()), float(
+        t.shared.capacity[pairs[1]].min()
+    )

@@ -1,0 +1,85 @@
+"""model: what NCCL or RCCL would take for a collective, and by which algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hccc.ir.collective import OpType
+from hccc.predict.nccl.calibration import Table, calibration
+from hccc.predict.nccl.choose import Forced, choose
+from hccc.predict.nccl.machine import Machine
+from hccc.predict.nccl.time import F8, took
+from hccc.predict.nccl.tuning import Algorithm, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A call of `size` bytes (as nccl-tests counts them): µs, and what the library chose."""
+
+    size: int
+    time_us: float
+    algorithm: Algorithm
+    protocol: Protocol
+    channels: int
+
+
+def predict(
+    machine: Machine,
+    op: OpType,
+    sizes: Sequence[int],
+    forced: Forced = Forced(),  # noqa: B008
+    table: Table | None = None,
+) -> list[Prediction]:
+    """A Prediction for each size.
+
+    Raises:
+        UserError: E464 where there is no such algorithm or protocol.
+    """
+    wanted = np.array(sizes, np.float64)
+    choice = choose(machine, op, wanted, forced)
+    time = _monotone(machine, op, wanted, forced, table or calibration())
+    return [
+        Prediction(size, float(t), choice.options[k][0], choice.options[k][1], int(channels))
+        for size, t, k, channels in zip(sizes, time, choice.option, choice.channels, strict=True)
+    ]
+
+
+def _monotone(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
+    """µs at `sizes`: what powers of two take, linear in between, never more than a larger one, and
+    never less than on fewer nodes.
+
+    Between powers of two the library's channels come in steps, which makes a saw of the model; and
+    where what it chooses changes with the nodes, the model of one is faster than of the other.
+    """
+    low = int(np.floor(np.log2(np.maximum(sizes.min(initial=8), 1))))
+    high = int(np.ceil(np.log2(np.maximum(sizes.max(initial=8), 8)))) + 4
+    grid: F8 = np.exp2(np.arange(low, high + 1, dtype=np.float64))
+    time = _raw(m, op, grid, forced, table)
+    for nodes in _fewer(m.nodes):
+        fewer = replace(m, nodes=nodes, total=m.ranks * nodes // m.nodes)
+        time = np.maximum(time, _raw(fewer, op, grid, forced, table))
+    time = np.minimum.accumulate(time[::-1])[::-1]
+    return np.interp(sizes, grid, time)
+
+
+def _fewer(nodes: int) -> Iterator[int]:
+    """2, 3, 4, 6, 8, 12, …: numbers of nodes below `nodes`."""
+    power = 2
+    while power < nodes:
+        yield power
+        if power * 3 // 2 < nodes:
+            yield power * 3 // 2
+        power *= 2
+
+
+def _raw(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
+    choice = choose(m, op, sizes, forced)
+    time: F8 = np.zeros(len(sizes))
+    for k, (a, p) in enumerate(choice.options):
+        here = choice.option == k
+        if here.any():
+            time[here] = took(m, op, a, p, sizes[here], choice.channels[here], table)
+    return time

@@ -1,0 +1,216 @@
+"""time: what a call takes on machines, once algorithm, protocol and channels are known.
+
+A call takes its base, then steps: each an α and what a channel copies in it; it is no faster than
+what it moves over links and NICs. The shape is that of the algorithms, the figures are fitted
+(`calibration`). All by size are arrays over sizes in bytes, f8[s].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.ir.collective import OpType
+from hccc.predict.nccl.calibration import Table, kind, link_kind
+from hccc.predict.nccl.channels import graphs
+from hccc.predict.nccl.choose import chunk_of, steps
+from hccc.predict.nccl.machine import Link, Machine
+from hccc.predict.nccl.p2p import total
+from hccc.predict.nccl.tuning import Algorithm, Protocol
+
+F8 = NDArray[np.float64]
+I8 = NDArray[np.int64]
+GB = 1000.0  # bytes in a µs of one GB/s
+ONE_PASS = 4096  # bytes that the threads of a channel move at once in LL
+SHARPNESS = 16  # of the maximum of several limits
+# Of a wire's bytes, those that are data: LL has 4 of flag to 4 of data, LL128 8 to 120.
+PAYLOAD = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """Figures of one machine in one protocol. step, hop: µs within a node, between; channel: GB/s;
+    link: GB/s of a GPU; net: GB/s of a node's NICs."""
+
+    base: float
+    step: float
+    hop: float
+    channel: float
+    link: float
+    net: float
+
+
+def rates(m: Machine, p: Protocol, c: Table) -> Rates:
+    """The figures of `m` in protocol `p`."""
+    k, net = kind(m), str(m.network)
+    step, hop = c["step"][k], c["hop"][net] * (c["other"]["hop_AMD"] if m.generation.amd else 1)
+    if p is not Protocol.LL:
+        amd = "AMD" if m.generation.amd else ""
+        step, hop = step * c["step_factor"][p + amd], hop * c["hop_factor"][p]
+    channel = c[p.lower()][k]
+    delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
+    if p is not Protocol.SIMPLE:
+        delivered *= c["other"]["net_ll128"]
+    if p is Protocol.LL:
+        delivered = min(delivered, 2 * c["net_ll"].get(net, delivered))
+    link = m.wire * c["link"][link_kind(m)] * PAYLOAD[p]
+    if m.link is Link.PCIE and m.peer:
+        link *= 1.5
+    return Rates(c["base"][p], step, hop, channel, link, delivered * PAYLOAD[p])
+
+
+def most(*limits: F8) -> F8:
+    """The largest, rounded where they are near each other."""
+    top = np.maximum(np.maximum.reduce(limits), 1e-9)
+    result: F8 = top * sum((x / top) ** SHARPNESS for x in limits) ** (1 / SHARPNESS)
+    return result
+
+
+def copied(part: F8, p: Protocol, rate: float) -> F8:
+    """µs in which a channel moves `part` bytes; in LL, what its threads do at once is cheap."""
+    if p is Protocol.SIMPLE:
+        return part / (rate * GB)
+    return (np.minimum(part, ONE_PASS) / 4 + np.maximum(part - ONE_PASS, 0)) / (rate * GB)
+
+
+def took(
+    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+) -> F8:
+    """µs of calls of `sizes`."""
+    by = {
+        Algorithm.RING: _pipeline if op in {OpType.BROADCAST, OpType.REDUCE} else _ring,
+        Algorithm.TREE: _tree, Algorithm.NVLS: _nvls, Algorithm.NVLS_TREE: _nvls,
+        Algorithm.PAT: _pat, Algorithm.P2P: _p2p,
+    }  # fmt: skip
+    time = by[a](m, op, a, p, sizes, channels, c)
+    return most(time, np.full(len(sizes), m.floor))
+
+
+def _few(m: Machine, sizes: F8, c: Table) -> F8:
+    """Ranks without data of their own do not wait for it."""
+    least = c["other"]["few"]
+    return least + (1 - least) * np.minimum(1, sizes / (16 * m.ranks))
+
+
+def _far(m: Machine, c: Table) -> float:
+    """Hops of a tree cross more switches where there are more nodes."""
+    return 1 + c["other"]["far"] * log2(m.nodes)
+
+
+def _around(m: Machine) -> float:
+    return m.gpus / (m.gpus - 1) if m.nodes > 1 and m.gpus > 1 else 1.0
+
+
+def _ring(
+    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+) -> F8:
+    r, n, rounds = rates(m, p, c), m.ranks, steps(op, m.ranks)
+    crossing = rounds // (n - 1) * (m.nodes - 1) if m.nodes > 1 else 0
+    alpha = (rounds - crossing) * r.step + crossing * r.hop
+    faster = op is OpType.ALLREDUCE and p is Protocol.SIMPLE
+    rate = r.channel * (c["other"]["allreduce"] if faster else 1)
+    moved = sizes * rounds / n
+    limits = [rounds * copied(sizes / (n * channels), p, rate)]
+    if m.gpus > 1:
+        limits.append(moved / (r.link * _around(m) * GB))
+    if m.nodes > 1:
+        limits.append(moved / (r.net * GB))
+    return r.base + alpha * _few(m, sizes, c) + most(*limits)
+
+
+def _pipeline(
+    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+) -> F8:
+    """One after another, chunk by chunk: the last rank begins when its first chunk has come."""
+    r, n = rates(m, p, c), m.ranks
+    chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
+    # In LL every word goes on as it comes; in Simple, measured, a part of a chunk.
+    first = np.minimum(chunk, c["other"]["slice"] if p is Protocol.SIMPLE else ONE_PASS)
+    fill = (n - m.nodes) * r.step + (m.nodes - 1) * r.hop + (n - 1) * copied(first, p, r.channel)
+    rest = np.maximum(sizes / channels - chunk, 0) / (r.channel * GB)
+    limits = [copied(chunk, p, r.channel) + rest]
+    if m.gpus > 1:
+        limits.append(sizes / (r.link * _around(m) * GB))
+    if m.nodes > 1:
+        limits.append(sizes / (r.net * GB))
+    return r.base + fill + most(*limits)
+
+
+def _tree(
+    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+) -> F8:
+    r, deep = rates(m, p, c), log2(m.nodes)
+    chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
+    depth = 2 * (m.gpus - 1 + deep)
+    rate = r.channel * c["other"]["tree"]
+    # Chunks that are on their way at once: a chunk is divided where there are many.
+    alpha = 2 * ((m.gpus - 1) * r.step + deep * r.hop * _far(m, c))
+    fill = depth * copied(np.minimum(chunk, ONE_PASS * 4), p, rate)
+    limits = [sizes / (channels * rate * GB)]
+    if m.gpus > 1:
+        # Trees end at different GPUs: all of a chain but its end send both ways.
+        limits.append(2 * sizes * (1 - 1 / m.gpus) / (r.link * GB))
+    if m.nodes > 1:
+        limits.append(sizes * (1 if m.nodes == 2 else 2) / (r.net * GB))
+    return r.base + alpha * _few(m, sizes, c) + fill + most(*limits)
+
+
+def _nvls(
+    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+) -> F8:
+    r, v, gen = rates(m, p, c), c["nvls"], str(m.generation)
+    chunk = chunk_of(m, op, a, p, sizes, channels)
+    share = v[f"share_{gen}"] / (1 + 1 / min(m.gpus, 32))
+    if op is not OpType.ALLREDUCE:
+        share /= 2
+    slower = 1 + v[f"chunk_{gen}"] / chunk
+    limits = [sizes * slower / (m.wire * share * GB)]
+    first = np.minimum(chunk, sizes / (channels * min(m.gpus, 32)))
+    latency = v[f"latency_{gen}"] + v["fill"] * first / (r.channel * GB)
+    if m.nodes > 1:
+        latency = latency + 2 * log2(m.nodes) * r.hop * _far(m, c) * v["tree"]
+        limits.append(sizes * (1 if m.nodes == 2 else 2) / (r.net * GB))
+    return latency + most(*limits)
+
+
+def _pat(
+    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+) -> F8:
+    r, n = rates(m, p, c), m.ranks
+    moved = sizes * (n - 1) / n
+    return (
+        r.base
+        + log2(n) * r.hop * _far(m, c)
+        + most(moved / (r.net * GB), moved / (channels * r.channel * GB))
+    )
+
+
+def _p2p(
+    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+) -> F8:
+    """Sends and receives: to the next rank, to all, or at a root."""
+    r, n = rates(m, p, c), m.ranks
+    part = sizes if op is OpType.SENDRECV else sizes / n
+    peers = 1 if op is OpType.SENDRECV else n - 1
+    at_once = np.minimum(channels * peers, total(graphs(m)))
+    limits = [copied(part * peers / at_once, p, r.channel)]
+    inside = 1 if op is OpType.SENDRECV and m.gpus > 1 else min(peers, m.gpus - 1)
+    if inside:
+        pair = r.link / (m.gpus - 1) if m.link.mesh and op is OpType.SENDRECV else r.link
+        limits.append(part * inside / (pair * GB))
+    base = c["base"]["P2P"] + (c["other"]["p2p_steps"] * r.step if p is Protocol.LL else r.base)
+    base += c["other"]["p2p_near"] * max(0, inside - 1)
+    if m.nodes > 1:
+        base += rates(m, Protocol.LL, c).hop * c["other"]["p2p_hop"]
+        per_nic = max(1.0, m.gpus / max(m.nics, 1))
+        outside = 1 if op is OpType.SENDRECV else n - m.gpus
+        base += c["other"]["p2p_peer"] * (outside - 1)
+        mine = r.net / m.gpus * (1 if op is not OpType.SENDRECV else m.gpus / max(1, m.nics))
+        share = 1.0 if op is OpType.SENDRECV else c["other"]["alltoall"]
+        if op in {OpType.GATHER, OpType.SCATTER}:
+            mine *= per_nic
+        limits.append(part * outside / (mine * share * GB))
+    return base + most(*limits)

@@ -1,0 +1,67 @@
+"""hccc sim --baseline: what NCCL and RCCL take, as a table and as JSON, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.commandline import ROOT, Hccc
+
+CLUSTERS = ROOT / "examples" / "clusters"
+DGX, MI300X = CLUSTERS / "dgx-h100.cluster", CLUSTERS / "mi300x.cluster"
+NCCL = ("--baseline", "nccl", "--cluster", DGX)
+
+
+def results(hccc: Hccc, *argv: object) -> Any:
+    code, out, err = hccc("sim", *argv, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)["results"]
+
+
+def test_the_table_says_what_json_says(hccc: Hccc) -> None:
+    argv = (*NCCL, "--collective", "all_reduce", "-b", "1K", "-e", "1G", "-f", "32")
+    code, out, err = hccc("sim", *argv)
+    assert (code, err) == (0, "")
+    rows = [line.split() for line in out.splitlines() if not line.startswith("#")]
+    found = results(hccc, *argv)
+    assert [r["size"] for r in found] == [1 << k for k in (10, 15, 20, 25, 30)]
+    for row, r in zip(rows, found, strict=True):
+        speeds = [f"{r[name]:.2f}" for name in ("time", "algbw", "busbw")]
+        assert row == [str(r["size"]), *speeds, r["algorithm"], r["protocol"], str(r["channels"])]
+        assert r["busbw"] == pytest.approx(r["size"] / r["time"] / 1000 * 14 / 8)
+    assert [r["algorithm"] for r in found] == ["Ring", "Ring", "Ring", "NVLS", "NVLS"]
+
+
+def test_choices_can_be_forced(hccc: Hccc) -> None:
+    forced = ("--algorithm", "tree", "--protocol", "ll128", "--channels", "4")
+    argv = (*NCCL, "--collective", "AllReduce", *forced, "-b", "1M", "-e", "1M")
+    (row,) = results(hccc, *argv)
+    assert (row["algorithm"], row["protocol"], row["channels"]) == ("Tree", "LL128", 4)
+
+
+def test_rccl_runs_on_amd_and_nccl_does_not(hccc: Hccc) -> None:
+    argv = ("--collective", "allgather", "--cluster", MI300X, "-b", "1G", "-e", "1G")
+    (row,) = results(hccc, "--baseline", "rccl", *argv)
+    assert row["channels"] == 56
+    code, _, err = hccc("sim", "--baseline", "nccl", *argv)
+    assert code == 1
+    assert "E466" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [((*NCCL, "--collective", "allfoo"), "E465"), (NCCL, "E467"),
+     (("--baseline", "nccl", "--collective", "reduce"), "E467"),
+     ((CLUSTERS.parent / "ring_allreduce.rccl", *NCCL, "--collective", "reduce"), "E467"),
+     ((*NCCL, "--collective", "allgather", "--algorithm", "Tree"), "E464"),
+     ((*NCCL, "--collective", "reduce", "--window", "2"), "E416"),
+     ((*NCCL, "--collective", "reduce", "-b", "0"), "E415"),
+     (("--collective", "reduce"), "E416"), ((), "E467")],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(hccc: Hccc, argv: tuple[object, ...], code: str) -> None:
+    status, out, err = hccc("sim", *argv)
+    assert status != 0
+    assert out == ""
+    assert code in err

@@ -1,0 +1,91 @@
+"""model: times keep the laws of any machine, and agree with a few that were measured."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.ir.collective import PROGRAMMABLE, OpType
+from hccc.predict.nccl.choose import Forced
+from hccc.predict.nccl.machine import Machine
+from hccc.predict.nccl.model import predict
+from hccc.predict.nccl.tuning import Algorithm, Protocol
+from tests.predict.nccl.machines import A100, B200, H100, KINDS, MI300X, machines, of_nodes
+
+ops = st.sampled_from(PROGRAMMABLE)
+sizes = st.lists(st.integers(1, 1 << 36), min_size=2, max_size=20)
+
+
+def times(m: Machine, op: OpType, of: list[int], forced: Forced = Forced()) -> list[float]:  # noqa: B008
+    return [p.time_us for p in predict(m, op, of, forced)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(machines, ops, sizes)
+def test_more_bytes_take_no_less(m: Machine, op: OpType, of: list[int]) -> None:
+    found = times(m, op, sorted(of))
+    assert found[0] > 0
+    assert all(b >= a * (1 - 1e-9) for a, b in pairwise(found))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(KINDS), ops, sizes)
+def test_more_nodes_take_no_less(m: Machine, op: OpType, of: list[int]) -> None:
+    table = [times(of_nodes(m, nodes), op, of) for nodes in (2, 3, 4, 8, 16, 64, 512)]
+    for fewer, more in pairwise(table):
+        assert all(b >= a * (1 - 1e-9) for a, b in zip(fewer, more, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(machines, ops, sizes)
+def test_nothing_is_faster_than_the_wire(m: Machine, op: OpType, of: list[int]) -> None:
+    """What a GPU, or a node, must send in any algorithm: a switch may reduce."""
+    n, of = m.ranks, sorted(of)
+    share = {OpType.ALLREDUCE: 1.0, OpType.BROADCAST: 1.0, OpType.REDUCE: 1.0, OpType.SENDRECV: 1.0}
+    if m.nodes == 1:
+        least = [size * share.get(op, (n - 1) / n) / (m.wire * 1000) for size in of]
+    else:
+        outside = (m.nodes - 1) / m.nodes * (m.gpus if op is OpType.ALLTOALL else 1)
+        least = [size * share.get(op, outside) / (m.node_wire * 1000) for size in of]
+    assert all(t >= bound for t, bound in zip(times(m, op, of), least, strict=True))
+
+
+def test_fewer_channels_are_slower_when_they_are_what_limits() -> None:
+    found = [
+        times(H100, OpType.ALLGATHER, [1 << 30], Forced(Algorithm.RING, Protocol.SIMPLE, n))[0]
+        for n in (1, 4, 16)
+    ]
+    assert found[0] > 3 * found[1] > 9 * found[2]
+
+
+def test_ll_is_for_small_calls() -> None:
+    for m in (A100, H100, B200, MI300X):
+        small, large = (
+            [times(m, OpType.ALLGATHER, [size], Forced(Algorithm.RING, p))[0] for p in
+             (Protocol.LL, Protocol.SIMPLE)]
+            for size in (1 << 10, 1 << 30)
+        )  # fmt: skip
+        assert small[0] < small[1]
+        assert large[0] > large[1]
+
+
+@pytest.mark.parametrize(
+    ("machine", "op", "size", "busbw"),
+    [
+        (A100, OpType.ALLREDUCE, 8 << 30, 232), (H100, OpType.ALLREDUCE, 16 << 30, 480),
+        (H100, OpType.ALLGATHER, 16 << 30, 361), (B200, OpType.ALLREDUCE, 16 << 30, 843),
+        (MI300X, OpType.ALLREDUCE, 8 << 30, 316),
+        (of_nodes(A100, 2), OpType.ALLREDUCE, 4 << 30, 188),
+        (of_nodes(H100, 2), OpType.ALLREDUCE, 8 << 30, 485),
+    ],
+)  # fmt: skip
+def test_large_calls_reach_what_machines_reach(
+    machine: Machine, op: OpType, size: int, busbw: float
+) -> None:
+    """GB/s of published runs, within 15 %."""
+    n = machine.ranks
+    factor = (2 if op is OpType.ALLREDUCE else 1) * (n - 1) / n
+    assert size / times(machine, op, [size])[0] / 1000 * factor == pytest.approx(busbw, rel=0.15)
