@@ -139,13 +139,34 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
     generation = min(kinds, key=list(Generation).index)
     sizes = np.bincount(topology.dense_memory_domain())
     wire, mesh = _node_links(topology)
+    wire = _of_the_wire(wire, topology)
     nics, nic = _nics(topology)
+    name, nic = _network(topology, nic)
     link, gpus = _link(generation, mesh, wire), int(sizes.max())
     return Machine(
-        generation, len(sizes), gpus, link, wire, nics, nic,
+        generation, len(sizes), gpus, link, wire, nics, nic, name,
+        peer=all(device.peer for device in topology.devices),
         nvls=link is Link.NVSWITCH and gpus > 2
         and generation in {Generation.HOPPER, Generation.BLACKWELL}, total=len(topology),
     )  # fmt: skip
+
+
+def _of_the_wire(delivered: float, t: Topology) -> float:
+    """The wire's GB/s of links that deliver so much, of devices whose share of it is known."""
+    known = [d for d in t.devices if d.delivered > 0 and d.wire > 0]
+    if len(known) < len(t.devices):
+        return delivered
+    return min(min(delivered * d.wire / d.delivered, d.wire) for d in known)
+
+
+def _network(t: Topology, nic: float) -> tuple[Network, float]:
+    """What joins the nodes, InfiniBand where nothing says so; the wire's GB/s of a NIC."""
+    used = [t.networks[row] for row in np.unique(t.network).tolist()]
+    names = {known.value: known for known in Network}
+    name = next((names[one.name] for one in used if one.name in names), Network.INFINIBAND)
+    share = min(one.delivered for one in used)
+    most = [one.bandwidth for one in used if one.bandwidth > 0]
+    return name, min(nic / share, *most) if most else nic / share
 
 
 def _link(generation: Generation, mesh: bool, wire: float) -> Link:
