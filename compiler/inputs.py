@@ -163,7 +163,8 @@ def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proo
     """The Plan of MSCCL XML, which says what cluster it runs on, and what its FIFOs carry."""
     plan, carried = import_msccl(text, topology)
     if topology is not None:
-        plan = replace(plan, provenance=driver.provenance(Options(), "", topology))
+        made = replace(driver.provenance(Options(), "", topology), options={})  # none had a say
+        plan = replace(plan, provenance=made)
     return plan, (carried,)
 
 
