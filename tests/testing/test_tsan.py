@@ -82,14 +82,14 @@ def sanitized(
         [compiler, *flags, "-I.", str(PROGRAM), "-o", "program"], cwd=into / "kernels",
         check=True, capture_output=True, timeout=200,
     )  # fmt: skip
-    for _ in range(runs):
+    while True:
         done = subprocess.run(
             ["./program"], cwd=into / "kernels", capture_output=True, text=True, timeout=200,
             env=os.environ | {"TSAN_OPTIONS": "exitcode=66"},
         )  # fmt: skip
-        if done.returncode:
-            break
-    return done
+        runs -= 1
+        if done.returncode or runs <= 0:
+            return done
 
 
 def assert_no_race(plan: Plan, into: Path, late: bool = False) -> None:
