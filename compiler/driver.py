@@ -224,7 +224,9 @@ def _compile(
             warnings = redundant(verified)
     if topology is not None:
         plan = _tuned(plan, topology, hook)
-    plan = replace(plan, provenance=provenance(options, scheduler, topology))
+    cluster = None if topology is None else recorded(topology)
+    made = Provenance(__version__, options.as_text(), scheduler, cluster)
+    plan = replace(plan, provenance=made)
     return CompiledProgram(
         plan=plan, proofs=proofs, seconds=hook.seconds, warnings=warnings,
         scheduler=scheduler, program=verified, dag=tasks, pipeline=ordered, topology=topology,
@@ -319,12 +321,9 @@ def _blocks(ir: Primitives, settings: Settings) -> int | None:
     return None if most is None else max(1, most // ir.dag.program.channels)
 
 
-def provenance(options: Options, scheduler: str, topology: Topology | None) -> Provenance:
-    """What a Plan's file tells of how it was made: options, what ordered the tasks, the cluster."""
-    cluster = None
-    if topology is not None:
-        cluster = Cluster(source_name(topology.name), "\n".join(printer.lines(topology)) + "\n")
-    return Provenance(__version__, options.as_text(), scheduler, cluster)
+def recorded(topology: Topology) -> Cluster:
+    """A cluster as plan files have it."""
+    return Cluster(source_name(topology.name), "\n".join(printer.lines(topology)) + "\n")
 
 
 def _verified(program: Program) -> Proof:

@@ -88,7 +88,7 @@ def within_chunks(label: I4, preds: Csr, order: I4, chunk: I4) -> I4 | None:
 
     None where (block, chunk, primitive) do not fit one 64-bit number.
 
-    O(n log n + neighbours of its block for each primitive · log n + edges · edges of a primitive).
+    O(n log n + neighbours of its block for each primitive · log n + edges · most edges of one).
     """
     n_chunks, n = int(chunk.max(initial=0)) + 1, len(label)
     if (int(label[-1, BLOCK]) + 1) * n_chunks * n >= 1 << 63:

@@ -35,8 +35,10 @@ from hccc.jit.compiled import njit, prange
 COLUMNS = 64
 THREADS = 2  # each takes groups of columns, and needs a clock of its own
 CLOCK_BYTES = 1 << 30
-Way = Callable[[I4, I4], U1]
 EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
+
+
+Way = Callable[[I4, I4], U1]  # some answers for pairs
 
 
 def topological(tb_ptr: I8, preds: Csr) -> I4:
