@@ -231,7 +231,9 @@ def _compile(
         with hook.phase("Analysis"):
             warnings = redundant(verified)
     scheduler = made.settings.options.scheduler
-    plan = replace(plan, provenance=provenance(options, scheduler, topology))
+    cluster = None if topology is None else recorded(topology)
+    how = Provenance(__version__, options.as_text(), scheduler, cluster)
+    plan = replace(plan, provenance=how)
     return CompiledProgram(
         plan=plan, proofs=proofs, seconds=hook.seconds, warnings=warnings,
         scheduler=scheduler, program=verified, dag=tasks, pipeline=ordered, topology=topology,
@@ -356,12 +358,9 @@ def _named(settings: Settings) -> str:
     return f"{o.scheduler}, fuse {o.fuse}, {o.network_lowering}{few}"
 
 
-def provenance(options: Options, scheduler: str, topology: Topology | None) -> Provenance:
-    """What a Plan's file tells of how it was made: options, what ordered the tasks, the cluster."""
-    cluster = None
-    if topology is not None:
-        cluster = Cluster(source_name(topology.name), "\n".join(printer.lines(topology)) + "\n")
-    return Provenance(__version__, options.as_text(), scheduler, cluster)
+def recorded(topology: Topology) -> Cluster:
+    """A cluster as plan files have it."""
+    return Cluster(source_name(topology.name), "\n".join(printer.lines(topology)) + "\n")
 
 
 def _verified(program: Program) -> Proof:

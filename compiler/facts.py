@@ -85,7 +85,7 @@ def made_by(plan: Plan) -> str | None:
     options = [flag if value is True else f"{flag} {value}" for flag, value in given]
     on = f" for {made.cluster.name}" if made.cluster else ""
     scheduled = f", scheduled by {made.scheduler}" if made.scheduler else ""
-    return f"by hccc {made.version}{on}{scheduled}: {' '.join(options) or 'default options'}"
+    return f"by hccc {made.version}{on}{scheduled}: {' '.join(options) or 'imported'}"
 
 
 def compiled_facts(compiled: Compiled) -> Facts:

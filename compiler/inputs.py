@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeGuard
 
-from hccc import driver
+from hccc import __version__, driver
 from hccc.analysis.depth import depth
 from hccc.diagnostics import Source, fail
 from hccc.driver import Compiled, OnPass, OnPhase
@@ -26,6 +26,7 @@ from hccc.interruptible import interruptible
 from hccc.ir import plan_json
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
+from hccc.ir.provenance import Provenance
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.msccl import load as msccl
@@ -163,7 +164,8 @@ def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proo
     """The Plan of MSCCL XML, which says what cluster it runs on, and what its FIFOs carry."""
     plan, carried = import_msccl(text, topology)
     if topology is not None:
-        plan = replace(plan, provenance=driver.provenance(Options(), "", topology))
+        made = Provenance(__version__, cluster=driver.recorded(topology))  # no option had a say
+        plan = replace(plan, provenance=made)
     return plan, (carried,)
 
 

@@ -304,7 +304,11 @@ def _at_once(label: I4, a: I4, b: I4) -> U1:
 
 
 @njit
-def _by_climbing(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
+def by_climbing(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
+    """As `settle`, for pairs that it leaves open.
+
+    Compares about `limit` labels in all, and at least a few for each pair.
+    """
     climbed = np.empty(STEPS, np.int32)
     answer = np.empty(len(a), np.uint8)
     for q in range(len(a)):
@@ -314,10 +318,10 @@ def _by_climbing(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
     return answer
 
 
-def settle(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
+def settle(label: I4, a: I4, b: I4) -> U1:
     """NO, YES or UNKNOWN for every pair: is a[q] b[q], or does it happen before it?
 
-    Compares about `limit` labels in all while climbing, and at least a few for each pair.
+    O(n + pairs).
     """
     answer = _at_once(label, a, b)
     left = np.flatnonzero(answer == UNKNOWN)
@@ -326,8 +330,6 @@ def settle(label: I4, ptr: I8, pred: I4, a: I4, b: I4, limit: int) -> U1:
             shown = through(label, a[left], b[left])
             answer[left[shown]] = YES
             left = left[~shown]
-    if len(left):
-        answer[left] = _by_climbing(label, ptr, pred, a[left], b[left], limit)
     return answer
 
 

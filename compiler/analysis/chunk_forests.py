@@ -3,7 +3,8 @@
 `sync` leaves out every wait that others imply, so the path of a chunk is hard to see in what is
 left: it may lead through another chunk's primitive and back. Here the parent of a primitive is,
 where there is one, the nearest primitive *of its own chunk* that is known to come before (or after)
-it: of all blocks that its block has waited for so far, the last of its chunk that they had run.
+it: of all blocks that its block has waited for so far, or whom it waited for, the last of its chunk
+that they had run.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def _parents(label: I4, ptr: I8, pred: I4, chunk: I4, runs: I8, n_chunks: int) -
         if i == 0 or label[i - 1, BLOCK] != label[i, BLOCK]:
             count = 0
         for k in range(ptr[i], ptr[i + 1]):
-            count = _waited(block, front, count, label[pred[k], BLOCK], pred[k])
+            p = pred[k]
+            count = _waited(block, front, count, label[p, BLOCK], p)
+            for j in range(ptr[p], ptr[p + 1]):
+                count = _waited(block, front, count, label[pred[j], BLOCK], pred[j])
         z = last[chunk[i]]
         if z >= 0 and label[z, BLOCK] == label[i, BLOCK]:
             _offer(label, maker, taker, i, z)
@@ -84,7 +88,7 @@ def within_chunks(label: I4, preds: Csr, order: I4, chunk: I4) -> I4 | None:
 
     None where (block, chunk, primitive) do not fit one 64-bit number.
 
-    O(n log n + neighbours of its block for each primitive · log n + edges).
+    O(n log n + neighbours of its block for each primitive · log n + edges · most edges of one).
     """
     n_chunks, n = int(chunk.max(initial=0)) + 1, len(label)
     if (int(label[-1, BLOCK]) + 1) * n_chunks * n >= 1 << 63:

@@ -10,6 +10,8 @@ O(its blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTE
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +21,7 @@ from hccc.analysis.ancestry import (
     NONE,
     UNKNOWN,
     YES,
+    by_climbing,
     by_searching,
     labels,
     settle,
@@ -33,6 +36,9 @@ COLUMNS = 64
 THREADS = 2  # each takes groups of columns, and needs a clock of its own
 CLOCK_BYTES = 1 << 30
 EFFORT = 8  # `ancestry` may compare this fraction of what clocks for all would touch
+
+
+Way = Callable[[I4, I4], U1]  # some answers for pairs
 
 
 def topological(tb_ptr: I8, preds: Csr) -> I4:
@@ -170,19 +176,23 @@ def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -
     if len(order) < tb_ptr[-1]:  # a cycle: labels would mean nothing
         return _by_clock(tb_ptr, preds, order, a, b)
     label = labels(tb_ptr, preds, order)
-    answer = settle(label, preds.ptr, preds.index, a, b, 0)
-    left = np.flatnonzero(answer == UNKNOWN)
-    if len(left) and (other := within_chunks(label, preds, order, chunk)) is not None:
-        limit = _effort(tb_ptr)
-        answer[left] = settle(other, preds.ptr, preds.index, a[left], b[left], limit)
-        left = np.flatnonzero(answer == UNKNOWN)
-    if len(left):
-        detour = np.full(len(left), NONE, np.int64)
-        answer[left] = by_searching(label, preds.ptr, preds.index, a[left], b[left], detour)
-        left = np.flatnonzero(answer == UNKNOWN)
-    if len(left):
-        answer[left] = _by_clock(tb_ptr, preds, order, a[left], b[left])
+    answer = settle(label, a, b)
+    ways = _ways(label, preds, order, chunk, _effort(tb_ptr))
+    while len(left := np.flatnonzero(answer == UNKNOWN)):
+        way = next(ways, None) or partial(_by_clock, tb_ptr, preds, order)
+        answer[left] = way(a[left], b[left])
     return answer
+
+
+def _ways(label: I4, preds: Csr, order: I4, chunk: I4, limit: int) -> Iterator[Way]:
+    """What settles questions that labels leave open, and leaves some open: the cheapest first."""
+    other = within_chunks(label, preds, order, chunk)
+    forests = label if other is None else other
+    yield partial(settle, forests)
+    yield lambda a, b: by_climbing(forests, preds.ptr, preds.index, a, b, limit)
+    yield lambda a, b: by_searching(
+        label, preds.ptr, preds.index, a, b, np.full(len(a), NONE, np.int64)
+    )
 
 
 def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:

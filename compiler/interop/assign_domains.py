@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from hccc.diagnostics import fail
 from hccc.ir.plan import Plan
+from hccc.ir.plan_check import check_ranks
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Level, Topology
 
@@ -24,10 +24,7 @@ def assign_domains(plan: Plan, t: Topology) -> Plan:
     Raises:
         UserError E130: the cluster has not as many GPUs as the plan has ranks.
     """
-    if plan.n_ranks != len(t):
-        ranks = f"{plan.n_ranks} ranks, the cluster {len(t)} GPUs"
-        help = "give a cluster of as many GPUs as the schedule has ranks"
-        raise fail("E130", f"{plan.name} has {ranks}", help=help)
+    check_ranks(plan, t)
     domain = t.dense_memory_domain()
     transport = Transport.MIXED if domain.any() else Transport.STAGED
     gpus, nics = _of_each_node(t)

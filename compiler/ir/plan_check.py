@@ -23,6 +23,7 @@ from hccc.ir.micro_batch import COARSEST, FINEST
 from hccc.ir.names import IDENTIFIER, objection
 from hccc.ir.plan import MOST_BLOCKS, Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
+from hccc.ir.topology import Topology
 from hccc.ir.transport import OF_PLANS
 
 MAX_QUEUE_SLOTS = 1 << 16
@@ -50,6 +51,14 @@ def check(plan: Plan) -> None:
     _sizes(plan)
     _queues(plan)
     _flags(plan)
+
+
+def check_ranks(plan: Plan, topology: Topology) -> None:
+    """Raises E130 where a plan has not as many ranks as the cluster has GPUs."""
+    if plan.n_ranks != len(topology):
+        ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
+        help = "give a cluster of as many GPUs as there are ranks"
+        raise fail("E130", f"{plan.name} has {ranks}", help=help)
 
 
 def _require(good: bool | np.bool_, code: str, message: str) -> None:

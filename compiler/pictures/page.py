@@ -20,6 +20,7 @@ from hccc.inputs import recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.names import file_read
 from hccc.ir.plan import Plan
+from hccc.ir.plan_check import check_ranks
 from hccc.ir.topology import Topology, uniform
 from hccc.options import Options, check_integer
 from hccc.pictures import trace
@@ -33,7 +34,7 @@ from hccc.pictures.topology import topology
 from hccc.predict.explanation import explain
 from hccc.predict.simulation import NO_CLUSTER, no_cluster
 from hccc.sim import critical, usage
-from hccc.sim.machine import Machine, check_ranks, prepare
+from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 
 OnPhase = Callable[[str], None]

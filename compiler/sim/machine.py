@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, Csr, frozen, places, starts
 from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
+from hccc.ir.plan_check import check_ranks
 from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
@@ -63,14 +63,6 @@ class Machine:
         """Which resources are the network's: b1[R]."""
         links: B1 = self.resource >= 0
         return links
-
-
-def check_ranks(plan: Plan, topology: Topology) -> None:
-    """Raises E130 where a plan has not as many ranks as the cluster has GPUs."""
-    if plan.n_ranks != len(topology):
-        ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
-        help = "simulate on a cluster of as many GPUs as the program has ranks"
-        raise fail("E130", f"{plan.name} has {ranks}", help=help)
 
 
 def prepare(plan: Plan, topology: Topology) -> Machine:

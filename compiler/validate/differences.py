@@ -147,11 +147,12 @@ def _entry(found: Recording, wanted: Rows, plan: Plan) -> str | None:
     """What surrounds the kernels: the entry, the C header, the dispatcher."""
     if (row := _first(wanted["calls"], found.rows["calls"])) is not None:
         return _cells("calls", "the entry", wanted["calls"][row], found.rows["calls"][row])
-    beside = (("shape", "the C header's shape"), ("user_blocks", "the C header"))
-    own = (("buffers", "the buffers in windows"), ("domains", "memory domains"))
-    for name, what in (*own, *beside):
+    tables = [("buffers", "the buffers in windows"), ("domains", "memory domains")]
+    if len(found.rows["shape"]):  # the header may be missing
+        tables += [("shape", "the C header's shape"), ("user_blocks", "the C header")]
+    for name, what in tables:
         rows = found.rows[name]
-        if (len(rows) or (name, what) in own) and (row := _first(wanted[name], rows)) is not None:
+        if (row := _first(wanted[name], rows)) is not None:
             return _cells(name, what, wanted[name][row], rows[row])
     rows = found.rows["names"]
     if len(rows) and (row := _first(wanted["names"], rows)) is not None:

@@ -71,7 +71,8 @@ def test_searching_alone_agrees_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where the labels leave every question open."""
     open_ = ancestry.UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clocks, "settle", lambda _, p, q, a, b, x: np.full(len(a), open_))
+        patch.setattr(clocks, "settle", lambda _, a, b: np.full(len(a), open_))
+        patch.setattr(clocks, "by_climbing", lambda _, p, q, a, b, x: np.full(len(a), open_))
         patch.setattr(ancestry, "_edges_by_climbing", lambda _, p, q, x: np.full(len(q), open_))
         check(*case)
 
@@ -83,7 +84,8 @@ def test_clocks_alone_agree_with_networkx(case: tuple[I8, Csr]) -> None:
     open_ = ancestry.UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clocks, "by_searching", lambda _, p, q, a, b, x: np.full(len(a), open_))
-        patch.setattr(clocks, "settle", lambda _, p, q, a, b, x: np.full(len(a), open_))
+        patch.setattr(clocks, "settle", lambda _, a, b: np.full(len(a), open_))
+        patch.setattr(clocks, "by_climbing", lambda _, p, q, a, b, x: np.full(len(a), open_))
         patch.setattr(clocks, "settle_edges", lambda _, p, q, x: np.full(len(q), open_))
         check(*case)
 
@@ -106,7 +108,7 @@ def test_labels_never_claim_what_is_not_so() -> None:
         other = within_chunks(label, preds, run_order(tb_ptr, preds), kinds)
         assert other is not None
         for forests in (label, other):
-            told = ancestry.settle(forests, preds.ptr, preds.index, x, y, 0)
+            told = ancestry.settle(forests, x, y)
             assert (truth[told == ancestry.YES]).all()
             assert not truth[told == ancestry.NO].any()
             assert (told != ancestry.UNKNOWN).mean() > 0.5

@@ -15,6 +15,7 @@ from hccc import api
 from hccc.cli.main import cli
 from hccc.diagnostics import Source, UserError
 from hccc.driver import compile_program
+from hccc.facts import made_by
 from hccc.interop.assign_domains import assign_domains
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.interop.import_msccl import import_msccl
@@ -161,6 +162,7 @@ def test_what_is_written_knows_its_cluster(tmp_path: Path, uneven: Topology) -> 
     again = api.compile(tmp_path / "kernels")
     assert again.plan.memory_domain.tolist() == made.plan.memory_domain.tolist()
     assert api.simulate(again, 4096).results[0].time > 0
+    assert (made_by(again.plan) or "").endswith(": imported")  # no option had a say
 
 
 def test_a_plan_takes_no_cluster(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hccc.sim.choice import score
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.verify import verify
-from hccc.sim.choice import score
 from hccc.testing import correct_programs, topologies
 from tests.health_checks import EVERY_CHECK
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hccc.sim.choice import CLOSE, score
 
 from hccc import driver
 from hccc.lang.cluster.load import load
 from hccc.options import Options
-from hccc.sim.choice import CLOSE, score
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

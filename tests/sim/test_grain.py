@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hccc.sim.grain import with_grain
 
 from hccc import driver
 from hccc.diagnostics import Source
@@ -12,7 +13,6 @@ from hccc.ir.micro_batch import COARSEST, FINEST, GRAIN
 from hccc.ir.topology import Device, Rate, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.options import Options
-from hccc.sim.grain import with_grain
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 

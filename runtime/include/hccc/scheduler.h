@@ -57,7 +57,7 @@ struct hccc_idler {
 };
 
 static inline bool hccc_idle(hccc_idler& idler) {
-  const bool yields = idler.crowded || ++idler.idle >= 2000;
+  const bool yields = idler.crowded || ++idler.idle >= 100;
   if (yields)
     sched_yield();
   else
