@@ -22,6 +22,7 @@ from hccc.emit.compare import Sources
 from hccc.interruptible import interruptible
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.dag import Dag
 from hccc.ir.names import source_name
 from hccc.ir.pipeline import Pipeline
@@ -123,6 +124,8 @@ class Compiled:
     already; topology: the cluster it was made for, None without one. directory: the directory of
     kernels it was read from, sources: what was found there, validated: what its texts do; changes:
     what rescheduling an imported schedule did to it, before and after.
+    catalogue: of several plans, of which `plan` is that of the largest sizes; catalogue_proofs: what
+    was proved of each of them, in its order.
     """
 
     plan: Plan
@@ -140,6 +143,13 @@ class Compiled:
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     tuned: Tuned | None = None
     made_with: Options | None = None
+    catalogue: Catalogue | None = None
+    catalogue_proofs: tuple[tuple[Proof, ...], ...] = ()
+
+    @property
+    def library(self) -> Plan | Catalogue:
+        """What kernels are written of."""
+        return self.catalogue or self.plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
