@@ -124,8 +124,8 @@ class Compiled:
     already; topology: the cluster it was made for, None without one. directory: the directory of
     kernels it was read from, sources: what was found there, validated: what its texts do; changes:
     what rescheduling an imported schedule did to it, before and after.
-    catalogue: of several plans, of which `plan` is that of the largest sizes; catalogue_proofs: what
-    was proved of each of them, in its order.
+    catalogue: of several plans, of which `plan` is that of the largest sizes; catalogue_proofs:
+    what was proved of each of them, in its order.
     """
 
     plan: Plan

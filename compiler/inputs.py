@@ -197,7 +197,7 @@ def recorded_cluster(compiled: Compiled) -> Topology | None:
     Raises:
         UserError: E1xx what the file says is no cluster, or not one of so many ranks.
     """
-    made = compiled.plan.provenance
+    made = compiled.library.provenance or compiled.plan.provenance
     if compiled.topology is not None or made is None or made.cluster is None:
         return compiled.topology
     return parse_cluster(Source(made.cluster.name or "cluster", made.cluster.text))

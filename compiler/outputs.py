@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 
 from hccc.diagnostics import Note, UserError, fail
@@ -141,12 +140,11 @@ def write(
 
 def _unproved(compiled: Compiled) -> list[Plan]:
     """The plans that kernels are written of and that were not proved yet."""
-    catalogue, proofs = compiled.catalogue, compiled.catalogue_proofs
-    if catalogue is None:
-        each = [(compiled.plan, compiled.proofs)]
-    else:
-        each = list(zip_longest(catalogue.plans, proofs[: len(catalogue.plans)], fillvalue=()))
-    return [plan for plan, made in each if not {proof.name for proof in made} >= PROVED]
+    plans, proofs = directory.plans_of(compiled.library), compiled.catalogue_proofs
+    if compiled.catalogue is None:
+        proofs = (compiled.proofs,)
+    done = [{proof.name for proof in each} >= PROVED for each in proofs]
+    return [plan for k, plan in enumerate(plans) if not any(done[k : k + 1])]
 
 
 def _targets(names: Sequence[str]) -> list[Target]:
