@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from hccc import driver
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir import catalogue_json
@@ -13,6 +14,7 @@ from hccc.ir.catalogue import Catalogue, Range, assembled
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.options import Options
 from tests.emit import plans
 
 BORDER = 40_000  # bytes of a message, out of place; in place the other plan takes over at FIRST
@@ -27,6 +29,16 @@ def pair(ranks: int = 4, transport: Transport = Transport.DIRECT) -> tuple[Plan,
         plans.compiled(mesh, transport=transport, source="mesh.rccl"),
         plans.compiled(ring, transport=transport, source="ring.rccl"),
     )
+
+
+@cache
+def apart(lowering: str = "slots") -> Catalogue:
+    """Two algorithms over two memory domains of two ranks each, which a proxy joins."""
+    found = []
+    for program in (plans.mesh_allreduce(4, gpus=2), plans.ring_allreduce(4, gpus=2)):
+        options = Options(network_lowering=lowering)
+        found.append(driver.compile_program(program, options).plan)
+    return made("apart", (found[0], found[1]), list(both().ranges))
 
 
 @cache
