@@ -125,6 +125,8 @@ TABLE = (
          "Give the ranks that take part numbers that follow each other."),
     Code("E318", "A mixed plan touches memory of another memory domain as no network can.",
          "Compile it again from its source, for the cluster that it runs on."),
+    Code("E319", "The plans and ranges of a catalogue do not fit together.",
+         "Compile it again from its sources."),
     Code("E320", "An imported plan cannot be raised to a program, so it cannot be rescheduled.",
          "Use it as it is, without --reschedule."),
     Code("E400", "The command line cannot be understood.", "`hccc COMMAND --help`."),
