@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING
 
 from hccc import driver, inputs, outputs
 from hccc.diagnostics import Source, fail
-from hccc.driver import Compiled, OnPass, OnPhase
+from hccc.driver import Compiled
 from hccc.ir import plan_check
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.options import Options, check_integer
 from hccc.outputs import Written
+from hccc.pass_manager import Ir, OnPass, OnPhase
 from hccc.proofs.prove import check_plan
 
 # Simulating and drawing import SciPy and Matplotlib, which double the time it takes to start.
@@ -47,7 +48,7 @@ def _quiet(phase: str) -> None:
     pass
 
 
-def _unseen(name: str, ir: driver.Ir) -> None:
+def _unseen(name: str, ir: Ir) -> None:
     pass
 
 

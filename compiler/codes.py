@@ -129,6 +129,7 @@ TABLE = (
          "Compile it again from its sources."),
     Code("E320", "An imported plan cannot be raised to a program, so it cannot be rescheduled.",
          "Use it as it is, without --reschedule."),
+    Code("E321", "Several algorithms cannot be one library."),
     Code("E400", "The command line cannot be understood.", "`hccc COMMAND --help`."),
     Code("E401", "A file cannot be read."),
     Code("E402", "A file is not UTF-8 text."),

@@ -6,7 +6,7 @@ and tried by simulated calls, and what suits the sizes asked is kept (`tune/`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -141,11 +141,12 @@ def compile_library(
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
-    """Compiles several algorithms of one collective into one library, which takes the best of them
-    for each size. sources: texts or Programs; name: of the library; otherwise as `compile_program`.
+    """Compiles several algorithms of one collective into one library: each size takes the best.
+
+    sources: texts or Programs; name: of the library. Otherwise as `compile_program`.
 
     Raises:
-        UserError: also E320 where they are not of one collective, or nothing can tell which is
+        UserError: also E321 where they are not of one collective, or nothing can tell which is
             best.
     """
     hook = Hook(options or Options(), on_phase, on_pass)
@@ -238,10 +239,10 @@ def _check_alike(fronts: Sequence[_Front], options: Options, topology: Topology 
         if _work(other) != _work(first):
             message = f"{other.name} is {_told(other)}, and {first.name} {_told(first)}"
             help = "one library does one collective; give the others a directory each"
-            raise fail("E320", message, help=help)
+            raise fail("E321", message, help=help)
     if topology is None or options.tune == "off" or options.plans == 1:
         help = "give --cluster, and leave out --tune off and --plans 1"
-        raise fail("E320", "several algorithms: nothing says which is best for which size", help=help)
+        raise fail("E321", "several algorithms, and nothing to choose among them by", help=help)
 
 
 def _work(one: Program) -> tuple[object, ...]:
@@ -344,5 +345,3 @@ def _verified(program: Program) -> Proof:
         "chunks": c.n_chunks,
     }
     return Proof("program", f"the transfers perform {c.op.value}", detail)
-
-

@@ -18,7 +18,7 @@ from typing import TypeGuard
 from hccc import __version__, driver
 from hccc.analysis.depth import depth
 from hccc.diagnostics import Source, fail
-from hccc.driver import Compiled, OnPass, OnPhase
+from hccc.driver import Compiled
 from hccc.files.reading import HEAD, read_text
 from hccc.interop.import_msccl import import_msccl
 from hccc.interop.raise_program import raise_program
@@ -33,6 +33,7 @@ from hccc.lang.msccl import load as msccl
 from hccc.lang.transfer import load as transfer
 from hccc.library import shipped
 from hccc.options import Options
+from hccc.pass_manager import OnPass, OnPhase
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import check_plan
 

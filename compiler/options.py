@@ -95,7 +95,7 @@ class Options:
         4,
         1,
         16,
-        "Most plans of a directory, each for the message sizes at which it is best on the --cluster.",
+        "Most plans of a directory, each for the sizes at which it is best on the --cluster.",
     )
     sizes: str = field(
         default="1K..4G",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hccc.diagnostics import Note, UserError, fail
-from hccc.driver import Compiled, Ir, OnPhase
+from hccc.driver import Compiled
 from hccc.emit import directory
 from hccc.emit.compare import compare
 from hccc.emit.kernels import source
@@ -26,6 +26,7 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
+from hccc.pass_manager import Ir, OnPhase
 from hccc.proofs.prove import check_plan
 from hccc.validate.validate import validate, validate_directory
 from hccc.validate.validated import Validated

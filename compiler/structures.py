@@ -1,9 +1,9 @@
 """structures: which structures of a program are tried for a cluster: orders, ways over the network,
 fusions, and how many thread blocks a channel has.
 
-What an option fixes is not tried. Channels, windows and how calls are cut are of a structure's calls
-(`tune/setting`). How much is tried depends on the size of the program: each makes all passes from
-`schedule` on anew.
+What an option fixes is not tried. Channels, windows and how calls are cut are no structure's
+(`tune/setting`). How much is tried depends on the size of the program: each structure takes all
+passes from `schedule` on.
 """
 
 from __future__ import annotations
@@ -73,6 +73,5 @@ def _others(name: str, values: Sequence[str]) -> Axis:
 def named(settings: Settings) -> str:
     """A structure, for people."""
     o = settings.options
-    fused = {"auto": "fused as estimated", "none": "unfused", "full": "fused", "reduce": "fused reductions"}
     few = ", one block a channel" if settings.blocks == 1 else ""
-    return f"{o.scheduler}, {fused[o.fuse]}, {o.network_lowering}{few}"
+    return f"{o.scheduler}, fuse {o.fuse}, {o.network_lowering}{few}"

@@ -52,28 +52,31 @@ ALLOWED: dict[str, set[str]] = {
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
     "runtime": BELOW | {"dtypes", "files"},
     "validate": BELOW | {"dtypes", "emit", "interruptible", "runtime"},
+    "tune": BELOW | {"sim"},
     # What joins them.
+    "pass_manager": BELOW | {"options", "passes"},
+    "structures": BELOW | {"pass_manager", "passes"},
     "driver": BELOW
-    | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
-       "sim", "validate"},
+    | {"analysis", "emit", "interruptible", "lang", "options", "pass_manager", "proofs",
+       "structures", "tune", "validate"},
     "inputs": BELOW
-    | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
+    | {"analysis", "driver", "pass_manager", "emit", "files", "interop", "interruptible", "lang", "library",
        "options", "proofs"},
     "outputs": BELOW
-    | {"driver", "emit", "inputs", "interop", "interruptible", "proofs", "validate"},
+    | {"driver", "pass_manager", "emit", "inputs", "interop", "interruptible", "proofs", "validate"},
     "facts": BELOW | {"driver", "proofs", "validate"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
-    | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
+    | {"candidates", "driver", "pass_manager", "facts", "inputs", "interop", "interruptible", "library",
        "network", "options", "passes", "proofs", "sim", "synth", "text"},
     "pictures": BELOW
-    | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
+    | {"driver", "pass_manager", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
        "options", "predict", "render", "sim", "text"},
     "profile": BELOW | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
     "testing": BELOW
-    | {"driver", "dtypes", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
+    | {"driver", "pass_manager", "dtypes", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
     "api": BELOW
-    | {"driver", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
+    | {"driver", "pass_manager", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
        "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime",

@@ -29,7 +29,8 @@ def regrets(times: F8, blocks: I8) -> F8:
     with np.errstate(invalid="ignore"):
         found: F8 = np.log(times / least)
     found = np.where(np.isinf(least), 0.0, np.nan_to_num(found, nan=NEVER, posinf=NEVER))
-    return found + SMS * np.log2(blocks / blocks.min())[:, None]
+    more: F8 = np.log2(blocks / blocks.min())[:, None]
+    return found + SMS * more
 
 
 def one(regret: F8) -> int:
@@ -38,7 +39,7 @@ def one(regret: F8) -> int:
 
 
 def kernels(regret: F8, kernel: I8, most: int) -> list[int]:
-    """The kernels of a catalogue, at most `most`, the first the best alone; each of the others saves
+    """The kernels of a catalogue, at most `most`: the best alone, and others, each of which saves
     more than `KERNEL`. kernel: i8[candidates], numbered from 0.
 
     Greedy: the one that saves most comes next. O(most · size of regret).
@@ -61,7 +62,7 @@ def assigned(regret: F8, kernel: I8, chosen: list[int]) -> I8:
     """The candidate of each kind and size, of the chosen kernels only: i8[kinds, sizes]. Where the
     one of the last size is as good, it stays."""
     allowed = np.where(np.isin(kernel, chosen)[:, None], regret, NEVER)
-    found = allowed.argmin(1)
+    found: I8 = allowed.argmin(1)
     for kind in range(len(found)):
         for s in range(1, found.shape[1]):
             last = found[kind, s - 1]

@@ -48,9 +48,7 @@ class Timing:
             self._known[cut] = self._simulated(plan, size, window, batches, in_place)
         return self._known[cut]
 
-    def _simulated(
-        self, plan: Plan, size: int, window: int, batches: int, in_place: bool
-    ) -> float:
+    def _simulated(self, plan: Plan, size: int, window: int, batches: int, in_place: bool) -> float:
         instances = len(plan) * batches
         if instances > max(self.most, len(plan)):
             return math.inf

@@ -144,9 +144,7 @@ class Tuner:
         """f8[KINDS, candidates, sizes] µs. What is far from the best out of place is not simulated
         in place too, but taken to be as far from it there."""
         sizes = self.request.sizes
-        out = np.array(
-            [[self._time(c, size, None) for size in sizes] for c in candidates]
-        )
+        out = np.array([[self._time(c, size, None) for size in sizes] for c in candidates])
         near = out <= FAR * out.min(0)
         times = np.stack([out, out])
         for kind, in_place in enumerate(KINDS):

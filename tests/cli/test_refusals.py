@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hccc import driver, dtypes
+from hccc import driver, dtypes, pass_manager
 from hccc.cli import main as cli
 from hccc.cli import types
 from hccc.diagnostics import InternalError
