@@ -176,7 +176,9 @@ def explain(
 
     size = check_integer("size", size, 0, None)
     compiled, where = _simulated(algorithm, cluster, options, on_phase)
-    request = (call or Call()).settled(compiled.plan, where, size)
+    call = call or Call()
+    compiled = compiled.at(size, call.in_place)
+    request = call.settled(compiled.plan, where, size)
     return explanation.explain(compiled, where, request, options, on_phase)
 
 
@@ -208,7 +210,7 @@ def show(
     drawn = _drawn(subject, cluster, options, on_phase)
     if isinstance(drawn, Topology):
         return page.draw_cluster(drawn, what)
-    return page.Subject(drawn, _topology(cluster), size, on_phase).picture(what)
+    return page.Subject(drawn.at(size, False), _topology(cluster), size, on_phase).picture(what)
 
 
 def draw(
@@ -241,7 +243,7 @@ def draw(
     drawn = _drawn(subject, cluster, options, on_phase)
     if isinstance(drawn, Topology):
         return page.show_cluster(drawn, wanted)
-    return page.show(drawn, wanted, _topology(cluster), on_phase)
+    return page.show(drawn.at(size, False), wanted, _topology(cluster), on_phase)
 
 
 def write(

@@ -67,7 +67,14 @@ class Compiled:
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     tuned: Tuned | None = None
     catalogue: Catalogue | None = None
-    made_with: Options | None = None
+    made_with: Mapping[str, Options] = field(default_factory=dict)
+
+    def at(self, size: int, in_place: bool) -> Compiled:
+        """The same with the Plan that a call of `size` bytes runs."""
+        if self.catalogue is None or in_place not in self.catalogue.modes:
+            return self
+        plan = self.catalogue.plan_of(self.catalogue.pick(size, in_place))
+        return replace(self, plan=replace(plan, provenance=self.plan.provenance))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +219,8 @@ def _compile(
         plan=replace(plan, provenance=how), proofs=proofs, seconds=hook.seconds,
         warnings=warnings, scheduler=best.settings.options.scheduler,
         program=best.front.program, dag=best.front.dag, pipeline=ordered, topology=topology,
-        tuned=tuned, made_with=_made_with(best, plan), catalogue=catalogue,
+        tuned=tuned, made_with=_made_with(made, plan, tuned, catalogue),
+        catalogue=catalogue,
     )  # fmt: skip
 
 
@@ -270,7 +278,7 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
         def probe(choice: Settings, front: _Front = front, of: str = of) -> float:
             made.append(_lowered(front, choice, hook))
             with hook.phase("Tuning"):
-                return tuner.probe(of + named(choice), made[-1].plan)
+                return tuner.probe(of + named(choice, made[-1].plan), made[-1].plan)
 
         explore(start(front.settings, front.dag), axes(front.settings, front.dag), probe)
     with hook.phase("Tuning"):
@@ -311,12 +319,23 @@ def _proved(
     return proofs, warnings
 
 
-def _made_with(made: _Lowered, plan: Plan) -> Options:
-    """Options with which nothing is left open, and which make the same Plan again but for its
-    window and grain."""
-    options, blocks = made.settings.options, made.settings.blocks
-    most = options.max_sms if blocks is None else blocks * plan.channels
-    return replace(options, tune="off", channels=plan.channels, max_sms=most)
+def _made_with(
+    made: Sequence[_Lowered], plan: Plan, tuned: Tuned | None, library: Catalogue | None
+) -> dict[str, Options]:
+    """`Compiled.made_with` of the Plan, and of those of a catalogue."""
+    if tuned is None:
+        return {plan.name: _fixed(made[0].settings, plan.channels)}
+    one, kernels = tuned.kernel(tuned.one), tuned.kernels()
+    plans = {plan.name: one}
+    if library:
+        plans |= dict(zip((p.name for p in library.plans), kernels, strict=True))
+    return {name: _fixed(made[k].settings, channels) for name, (k, channels) in plans.items()}
+
+
+def _fixed(settings: Settings, channels: int) -> Options:
+    options, blocks = settings.options, settings.blocks
+    most = options.max_sms if blocks is None else blocks * channels
+    return replace(options, tune="off", channels=channels, max_sms=most)
 
 
 def _asked(settings: Settings) -> Request:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from hccc.ir.dag import Dag
+from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.pass_manager import Settings
 from hccc.passes.lower import chosen as chosen_transport
@@ -70,8 +71,12 @@ def _others(name: str, values: Sequence[str]) -> Axis:
     return choices
 
 
-def named(settings: Settings) -> str:
-    """A structure, for people."""
+def named(settings: Settings, plan: Plan) -> str:
+    """A structure and the Plan that it is, for people."""
     o = settings.options
-    few = ", one block a channel" if settings.blocks == 1 else ""
-    return f"{o.scheduler}, fuse {o.fuse}, {o.network_lowering}{few}"
+    words = [o.scheduler, f"fuse {o.fuse}"]
+    if plan.transport is Transport.MIXED:
+        words.append(o.network_lowering)
+    if settings.blocks == 1:
+        words.append("one block a channel")
+    return ", ".join(words)

@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
     "runtime": BELOW | {"dtypes", "files"},
     "validate": BELOW | {"dtypes", "emit", "interruptible", "runtime"},
-    "tune": BELOW | {"sim"},
+    "tune": BELOW | {"sim", "text"},
     # What joins them.
     "pass_manager": BELOW | {"options", "passes"},
     "structures": BELOW | {"pass_manager", "passes"},
@@ -60,23 +60,27 @@ ALLOWED: dict[str, set[str]] = {
     | {"analysis", "emit", "interruptible", "lang", "options", "pass_manager", "proofs",
        "structures", "tune", "validate"},
     "inputs": BELOW
-    | {"analysis", "driver", "pass_manager", "emit", "files", "interop", "interruptible", "lang", "library",
-       "options", "proofs"},
+    | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
+       "options", "pass_manager", "proofs"},
     "outputs": BELOW
-    | {"driver", "pass_manager", "emit", "inputs", "interop", "interruptible", "proofs", "validate"},
-    "facts": BELOW | {"driver", "proofs", "validate"},
+    | {"driver", "emit", "inputs", "interop", "interruptible", "pass_manager", "proofs",
+       "validate"},
+    "facts": BELOW | {"driver", "proofs", "tune", "validate"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
-    | {"candidates", "driver", "pass_manager", "facts", "inputs", "interop", "interruptible", "library",
-       "network", "options", "passes", "proofs", "sim", "synth", "text"},
+    | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
+       "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text"},
     "pictures": BELOW
-    | {"driver", "pass_manager", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
-       "options", "predict", "render", "sim", "text"},
-    "profile": BELOW | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
+    | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
+       "options", "pass_manager", "predict", "render", "sim", "text"},
+    "profile": BELOW
+    | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
     "testing": BELOW
-    | {"driver", "pass_manager", "dtypes", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
+    | {"driver", "dtypes", "emit", "interop", "lang", "options", "pass_manager", "passes",
+       "proofs", "runtime"},
     "api": BELOW
-    | {"driver", "pass_manager", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
+    | {"driver", "inputs", "options", "outputs", "pass_manager", "pictures", "predict",
+       "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
        "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime",

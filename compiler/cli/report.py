@@ -68,6 +68,22 @@ def summary(compiled: Compiled, output: str, written: Written) -> None:
         if value is not None:
             print(f"  {key:<14} {value:,}" if isinstance(value, int) else f"  {key:<14} {value}")
     changes(compiled)
+    _tuned(compiled)
+
+
+def _tuned(compiled: Compiled) -> None:
+    """What was chosen for which sizes, and what was weighed, on stdout."""
+    if compiled.tuned is None:
+        return
+    from hccc.tune import told
+
+    named = "chosen for"
+    for line in told.chosen(compiled.tuned):
+        print(f"  {named:<14} {line}")
+        named = ""
+    print("  least time in µs of a call of")
+    for line in told.weighed(compiled.tuned):
+        print(f"    {line}")
 
 
 def changes(compiled: Compiled) -> None:
