@@ -6,7 +6,7 @@ and tried by simulated calls, and what suits the sizes asked is kept (`tune/`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +50,10 @@ class Compiled:
     already; topology: the cluster it was made for, None without one. directory: the directory of
     kernels it was read from, sources: what was found there, validated: what its texts do; changes:
     what rescheduling an imported schedule did to it, before and after.
+    tuned: what was weighed; made_with: options that leave nothing open and make a plan again but
+    for its window and grain, by its name. catalogue: several plans, each for sizes of its own, and
+    `plan` the best alone for all (of one that was read, that of the largest sizes);
+    catalogue_proofs: what was proved of each of them, in its order.
     """
 
     plan: Plan
@@ -67,6 +71,7 @@ class Compiled:
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     tuned: Tuned | None = None
     catalogue: Catalogue | None = None
+    catalogue_proofs: tuple[tuple[Proof, ...], ...] = ()
     made_with: Mapping[str, Options] = field(default_factory=dict)
 
     def at(self, size: int, in_place: bool) -> Compiled:
@@ -75,6 +80,11 @@ class Compiled:
             return self
         plan = self.catalogue.plan_of(self.catalogue.pick(size, in_place))
         return replace(self, plan=replace(plan, provenance=self.plan.provenance))
+
+    @property
+    def library(self) -> Plan | Catalogue:
+        """What kernels are written of."""
+        return self.catalogue or self.plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,15 +222,18 @@ def _compile(
         library = _library(tuned, name or plan.name, how)
         catalogue = library if isinstance(library, Catalogue) else None
         plan = library if isinstance(library, Plan) else plan
-    proofs, warnings = _proved(made, chosen, tuned if catalogue else None, options, hook)
+    kernels = [k for k, _ in tuned.kernels()] if tuned and catalogue else []
+    proofs = _proofs(made, dict.fromkeys([chosen, *kernels]), options, hook)
+    with hook.phase("Analysis"):
+        warnings = redundant(best.front.program) if options.prove else ()
     ordered = best.irs["schedule"]
     assert isinstance(ordered, Pipeline)
     return CompiledProgram(
-        plan=replace(plan, provenance=how), proofs=proofs, seconds=hook.seconds,
+        plan=replace(plan, provenance=how), proofs=proofs[chosen], seconds=hook.seconds,
         warnings=warnings, scheduler=best.settings.options.scheduler,
         program=best.front.program, dag=best.front.dag, pipeline=ordered, topology=topology,
-        tuned=tuned, made_with=_made_with(made, plan, tuned, catalogue),
-        catalogue=catalogue,
+        tuned=tuned, made_with=_made_with(made, plan, tuned, catalogue), catalogue=catalogue,
+        catalogue_proofs=tuple(proofs[k] for k in kernels),
     )  # fmt: skip
 
 
@@ -301,22 +314,15 @@ def _library(tuned: Tuned, name: str, how: Provenance) -> Catalogue | Plan:
     return assembled(name, plans, ranges, how)
 
 
-def _proved(
-    made: Sequence[_Lowered], chosen: int, tuned: Tuned | None, options: Options, hook: Hook
-) -> tuple[tuple[Proof, ...], tuple[Problem, ...]]:
-    """Proofs of the chosen structure, and what is odd about its program. tuned: of a catalogue, all
-    of whose structures are proved; how many channels they have does not matter to proofs."""
-    used = {k for k, _ in tuned.kernels()} if tuned else set()
-    proofs: tuple[Proof, ...] = (_verified(made[chosen].front.program),)
-    warnings: tuple[Problem, ...] = ()
-    if options.prove:
-        with hook.phase("Proof"):
-            proofs += prove(made[chosen].plan)
-            for k in sorted(used - {chosen}):
-                prove(made[k].plan)
-        with hook.phase("Analysis"):
-            warnings = redundant(made[chosen].front.program)
-    return proofs, warnings
+def _proofs(
+    made: Sequence[_Lowered], used: Iterable[int], options: Options, hook: Hook
+) -> dict[int, tuple[Proof, ...]]:
+    """What is proved of each structure that is used. How many channels it has does not matter."""
+    found: dict[int, tuple[Proof, ...]] = {k: (_verified(made[k].front.program),) for k in used}
+    if not options.prove:
+        return found
+    with hook.phase("Proof"):
+        return {k: (*proofs, *prove(made[k].plan)) for k, proofs in found.items()}
 
 
 def _made_with(

@@ -23,7 +23,8 @@ from hccc.files.reading import HEAD, read_text
 from hccc.interop.import_msccl import import_msccl
 from hccc.interop.raise_program import raise_program
 from hccc.interruptible import interruptible
-from hccc.ir import plan_json
+from hccc.ir import catalogue_json, plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 from hccc.ir.provenance import Provenance
@@ -152,13 +153,34 @@ def load(
         plan, proofs = (
             _imported(text, topology)
             if kind is Kind.XML
-            else (plan_json.loads(text.text, text.name), ())
+            else (catalogue_json.loads(text.text, text.name), ())
         )
+    if isinstance(plan, Catalogue):
+        return _catalogue(plan, options, seconds, on_phase, kernels)
     if options.prove:
         with timed("Proof", seconds, on_phase):
             proofs += check_plan(plan)
     made_for = topology if kind is Kind.XML else None
     return Compiled(plan, proofs, seconds, topology=made_for, directory=kernels)
+
+
+def _catalogue(
+    catalogue: Catalogue,
+    options: Options,
+    seconds: dict[str, float],
+    on_phase: OnPhase,
+    kernels: Path | None,
+) -> Compiled:
+    """A catalogue that was read, each of its plans proved."""
+    each: tuple[tuple[Proof, ...], ...] = ()
+    if options.prove:
+        with timed("Proof", seconds, on_phase):
+            each = tuple(check_plan(plan) for plan in catalogue.plans)
+    last = catalogue.largest
+    return Compiled(
+        last, each[catalogue.last.plan] if each else (), seconds, directory=kernels,
+        catalogue=catalogue, catalogue_proofs=each,
+    )  # fmt: skip
 
 
 def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proof, ...]]:
@@ -176,7 +198,7 @@ def recorded_cluster(compiled: Compiled) -> Topology | None:
     Raises:
         UserError: E1xx what the file says is no cluster, or not one of so many ranks.
     """
-    made = compiled.plan.provenance
+    made = compiled.library.provenance or compiled.plan.provenance
     if compiled.topology is not None or made is None or made.cluster is None:
         return compiled.topology
     return parse_cluster(Source(made.cluster.name or "cluster", made.cluster.text))

@@ -91,10 +91,14 @@ class Catalogue:
         return all(plan.keeps_input for plan in self.plans)
 
     @property
+    def last(self) -> Range:
+        """The range of the largest sizes, out of place where that is served."""
+        return self.pick(MOST_BYTES, self.modes[0])
+
+    @property
     def largest(self) -> Plan:
-        """The plan of the largest sizes, with its launch choices; out of place where that is
-        served."""
-        return self.plan_of(self.pick(MOST_BYTES, self.modes[0]))
+        """The plan of the largest sizes, with its launch choices."""
+        return self.plan_of(self.last)
 
     def pick(self, size: int, in_place: bool) -> Range:
         """The range that has a message of `size` bytes. O(ranges).
