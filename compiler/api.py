@@ -15,7 +15,7 @@ a code, a message, the place in the text with its line and columns, notes and he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 Algorithm = str | Path | Source | Program
 Given = Algorithm | Plan | Compiled
 Cluster = Topology | str | Path
+Made = Callable[[Program], Topology]
 DEFAULT_SIZE = 64 << 20
 
 
@@ -53,23 +54,26 @@ def _unseen(name: str, ir: Ir) -> None:
 
 
 def compile(
-    algorithm: Algorithm,
+    algorithm: Algorithm | Sequence[Algorithm],
     options: Options | None = None,
     *,
-    cluster: Cluster | None = None,
+    cluster: Cluster | Made | None = None,
+    name: str = "",
     reschedule: bool = False,
     on_phase: OnPhase = _quiet,
     on_pass: OnPass = _unseen,
 ) -> Compiled:
-    """Compiles an algorithm into a proved Plan.
+    """Compiles an algorithm into a proved Plan; several into a library of the best for each size.
 
     Args:
         algorithm: a path (a program, a plan's JSON, MSCCL XML, or a directory of kernels; what it
             holds tells), the text of one (a `str` of more than one line, or a `Source`), or a
-            Program.
+            Program. Several: programs of one collective.
         options: how; those of the command line.
-        cluster: what to schedule for, or its file; None for what the program's header describes. Of
-            MSCCL XML it says what the memory domains are.
+        cluster: what to schedule for, its file, or what makes it of the program (`common_cluster`);
+            None for what the program's header describes, and nothing is chosen by time. Of MSCCL
+            XML it says what the memory domains are.
+        name: of a library of several algorithms, instead of the collective's.
         reschedule: raise MSCCL XML to a program, and schedule that.
         on_phase: is told the name of each phase as it begins.
         on_pass: is given the name of each pass and the IR that it returned.
@@ -77,7 +81,12 @@ def compile(
     Raises:
         UserError: anything wrong with the algorithm, the options or the cluster.
     """
-    topology = _topology(cluster)
+    topology = cluster if callable(cluster) else _topology(cluster)
+    if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
+        given = [one if isinstance(one, Program) else _source(one) for one in algorithm]
+        return inputs.load_library(
+            given, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
+        )
     if isinstance(algorithm, Program):
         if reschedule:
             raise fail("E416", "reschedule: a Program always is", help="it is for MSCCL XML")
@@ -94,7 +103,7 @@ def check(
     algorithm: Given,
     options: Options | None = None,
     *,
-    cluster: Cluster | None = None,
+    cluster: Cluster | Made | None = None,
     reschedule: bool = False,
     on_phase: OnPhase = _quiet,
     on_pass: OnPass = _unseen,
@@ -267,6 +276,12 @@ def write(
             nothing is written.
     """
     return outputs.write(compiled, Path(directory), targets, on_phase, validated=validate)
+
+
+def common_cluster(program: Program) -> Topology:
+    """Nodes of the most common kind of as many GPUs as the program's header has, by hccc's device
+    library: what `hccc ALGO -o DIR` compiles for without `--cluster`."""
+    return inputs.common_cluster(program)
 
 
 def load_cluster(cluster: str | Path | Source) -> Topology:

@@ -6,7 +6,7 @@ and tried by simulated calls, and what suits the sizes asked is kept (`tune/`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ from hccc.validate.validated import Unvalidated, Validated
 if TYPE_CHECKING:
     from hccc.tune.tune import Request, Tuned
 
+Where = Topology | Callable[[Program], Topology] | None
 _INVARIANTS = "`hccc.ir.program` says what holds of one"
 
 
@@ -102,7 +103,7 @@ class CompiledProgram(Compiled):
 def compile_file(
     path: Path | str,
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
@@ -115,7 +116,7 @@ def compile_file(
 def compile_text(
     source: Source,
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
@@ -131,14 +132,15 @@ def compile_text(
 def compile_program(
     program: Program,
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
     """Compiles a Program, whoever made it.
 
-    topology: the cluster to schedule for, None for what the program's header describes. on_phase:
+    topology: the cluster to schedule for, what makes it of the program, or None for what the
+    program's header describes. on_phase:
     is told each phase; on_pass: the name of each pass, and what it returned.
 
     Raises:
@@ -152,15 +154,16 @@ def compile_program(
 def compile_library(
     sources: Sequence[Source | Program],
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
-    name: str,
+    name: str = "",
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
     """Compiles several algorithms of one collective into one library: each size takes the best.
 
-    sources: texts or Programs; name: of the library. Otherwise as `compile_program`.
+    sources: texts or Programs; name: of the library, without one the collective's. Otherwise as
+    `compile_program`.
 
     Raises:
         UserError: also E321 where they are not of one collective, or nothing can tell which is
@@ -172,6 +175,7 @@ def compile_library(
             (s, s.name) if isinstance(s, Program) else (transfer.parse(s), Path(s.name).name)
             for s in sources
         ]
+    name = name or given[0][0].collective.op.value.lower()
     return _compile(given, options or Options(), topology, hook, name)
 
 
@@ -202,11 +206,12 @@ class _Lowered:
 def _compile(
     given: Sequence[tuple[Program, str]],
     options: Options,
-    topology: Topology | None,
+    where: Where,
     hook: Hook,
     name: str = "",
 ) -> CompiledProgram:
     """given: programs, and how plans call what they came from."""
+    topology = where(given[0][0]) if callable(where) else where
     fronts = [_front(one, Settings(options, topology, source_name(s)), hook) for one, s in given]
     if len(fronts) > 1:
         _check_alike(fronts, options, topology)

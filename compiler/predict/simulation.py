@@ -186,7 +186,8 @@ def simulate_sizes(
         notes |= {entry.name: entry.note for entry, _ in runs}
         last = runs[0][1]
     return Simulation(
-        compiled.plan, topology.name, sizes, call, tuple(rows), vs is not None, notes, missing,
+        title(compiled.library), compiled.plan, topology.name, sizes, call, tuple(rows),
+        vs is not None, notes, missing,
         _critical_lines(last) if last else (), compiled.program is None,
         estimates(entries[0].machine, launch=call.launch is None),
     )  # fmt: skip
@@ -273,6 +274,7 @@ class Simulation:
     the largest size, in words; loaded: whether the plan was compiled before; estimates: the figures
     that nobody measured and that times rest on, in words."""
 
+    title: str
     plan: Plan
     cluster: str
     sizes: Sizes | Sequence[int]
@@ -308,7 +310,7 @@ class Simulation:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"# {title(self.plan)}, simulated on {self.cluster}"
+        yield f"# {self.title}, simulated on {self.cluster}"
         if self.loaded and (made := made_by(self.plan)):
             yield f"# compiled {made}"
         if isinstance(s := self.sizes, Sizes):
