@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
     | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
-       "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text"},
+       "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text", "tune"},
     "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
        "options", "pass_manager", "predict", "render", "sim", "text"},

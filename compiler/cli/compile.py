@@ -126,7 +126,9 @@ def compile_command(
         facts |= validated_facts(written.validated)
         report.as_json(facts | {"seconds": {**compiled.seconds, **written.seconds}})
     else:
-        report.summary(compiled, str(output), written)
+        unasked = compiled.topology if how.cluster is None and compiled.tuned else None
+        said = f"{unasked.name}, as no --cluster says which" if unasked else ""
+        report.summary(compiled, str(output), written, said)
     if time_phases:
         report.phases({**compiled.seconds, **written.seconds})
 
