@@ -60,8 +60,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"analysis", "emit", "interruptible", "lang", "options", "pass_manager", "proofs",
        "structures", "tune", "validate"},
     "inputs": BELOW
-    | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
-       "options", "pass_manager", "proofs"},
+    | {"analysis", "driver", "emit", "files", "hardware", "interop", "interruptible", "lang",
+       "library", "options", "pass_manager", "proofs"},
     "outputs": BELOW
     | {"driver", "emit", "inputs", "interop", "interruptible", "pass_manager", "proofs",
        "validate"},
@@ -83,8 +83,8 @@ ALLOWED: dict[str, set[str]] = {
        "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
-       "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime",
-       "testing", "validate"},
+       "library", "network", "options", "outputs", "pass_manager", "pictures", "predict",
+       "profile", "runtime", "testing", "tune", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400
