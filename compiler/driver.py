@@ -216,9 +216,9 @@ def _compile(
 ) -> CompiledProgram:
     """given: programs, and how plans call what they came from."""
     topology = where(given[0][0]) if callable(where) else where
+    if len(given) > 1:
+        _check_alike([one for one, _ in given], options, topology)
     fronts = [_front(one, Settings(options, topology, source_name(s)), hook) for one, s in given]
-    if len(fronts) > 1:
-        _check_alike(fronts, options, topology)
     made, tuned = _structures(fronts, hook)
     chosen = tuned.candidates[tuned.one][0] if tuned else 0
     best, plan = made[chosen], made[chosen].plan
@@ -266,9 +266,9 @@ def _front(given: Program, settings: Settings, hook: Hook) -> _Front:
     return _Front(settings, verified, tasks)
 
 
-def _check_alike(fronts: Sequence[_Front], options: Options, topology: Topology | None) -> None:
+def _check_alike(given: Sequence[Program], options: Options, topology: Topology | None) -> None:
     """Whether several programs can be one library."""
-    first, *others = (front.program for front in fronts)
+    first, *others = given
     for other in others:
         if _work(other) != _work(first):
             message = f"{other.name} is {_told(other)}, and {first.name} {_told(first)}"
