@@ -49,7 +49,7 @@ def took(made: CompiledProgram, size: int, in_place: bool = False) -> float:
 def test_what_is_chosen_is_about_as_fast_as_each_thing_it_could_be(algorithm: str, on: str) -> None:
     made = compiled(algorithm, on)
     fixed = [
-        compiled(algorithm, on, network_lowering="put", scheduler="hpds", fuse=fuse, channels=n, tune="off")
+        compiled(algorithm, on, network_lowering="put", fuse=fuse, channels=n, tune="off")
         for fuse in ("none", "full")
         for n in (1, 4)
     ]  # fmt: skip

@@ -1,5 +1,7 @@
 """The message sizes that are tuned for."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,12 +15,13 @@ def test_a_range_has_its_ends_and_no_gap_above_a_step(a: int, b: int) -> None:
     small, large = sorted((a, b))
     sizes = parsed(f"{small}..{large}")
     assert (sizes[0], sizes[-1]) == (small, large)
-    assert all(x < y <= STEP * x for x, y in zip(sizes, sizes[1:], strict=False))
+    assert all(x < y <= STEP * x for x, y in pairwise(sizes))
 
 
 @pytest.mark.parametrize(
     ("text", "sizes"),
-    [("64K", (1 << 16,)), ("1k..8KiB", (1 << 10, 1 << 13)), ("8B..9", (8, 9)), ("2M..2M", (1 << 21,))],
+    [("64K", (1 << 16,)), ("1k..8KiB", (1 << 10, 1 << 13)), ("8B..9", (8, 9)),
+     ("2M..2M", (1 << 21,))],
 )  # fmt: skip
 def test_units(text: str, sizes: tuple[int, ...]) -> None:
     assert parsed(text) == sizes
