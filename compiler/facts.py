@@ -115,6 +115,10 @@ def compiled_facts(compiled: Compiled) -> Facts:
     if compiled.warnings:
         facts["warnings"] = [problem.as_json() for problem in compiled.warnings]
     facts |= provenance_facts(compiled.library)
+    if compiled.tuned:
+        from hccc.tune import told  # the simulator takes its time to load
+
+        facts["tuned"] = told.facts(compiled.tuned)
     return {**facts, "seconds": dict(compiled.seconds)}
 
 

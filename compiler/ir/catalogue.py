@@ -19,7 +19,7 @@ Invariants (`check`)
 5. Ranges say with which window plans run, never the plans: theirs are 0.
 6. It is no single plan run in one way: that is a Plan.
 
-Printed: versioned JSON, `ir/catalogue_json.py`.
+Printed: versioned JSON, `ir/catalogue_json.py`. Source: SyCCL §5.
 """
 
 from __future__ import annotations
