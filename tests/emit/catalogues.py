@@ -71,3 +71,16 @@ def written(compiled: Catalogue | Plan, place: Path, targets: tuple[Target, ...]
 def only(plan: Plan, in_place: bool) -> Plan:
     """The same plan, which serves one kind of call."""
     return replace(plan, in_place=in_place, out_of_place=not in_place)
+
+
+def bounded(catalogue: Catalogue, most: int) -> Catalogue:
+    """The same catalogue, whose last plan runs with a window of at most so many."""
+    last = replace(catalogue.plans[-1], max_window=most)
+    return replace(catalogue, plans=(*catalogue.plans[:-1], last))
+
+
+def unproved(plan: Plan) -> Plan:
+    """A plan that is wrong: its first primitive begins with another chunk than its own."""
+    slots = plan.src.slot.copy()
+    slots[0] = (slots[0] + 1) % plan.collective.n_chunks
+    return replace(plan, src=replace(plan.src, slot=slots))
