@@ -6,7 +6,7 @@ bound; all simulated.
 
 The shipped algorithms on every shipped cluster of their size. *Best*: the fastest of all structures
 (the product of all axes, not one after the other) with all Settings, for each size by itself, so a
-library of as many plans as sizes; left out with --quick. *Default*: as the header says (--tune off).
+library of as many plans as sizes; left out with --quick. *Default*: what --tune off makes.
 NCCL and RCCL: as they choose, without in-switch reduction, which no program can have; where their
 model knows the devices. Times of the others over hccc's (more is better for hccc), and hccc's over
 the best and over the bound: geometric mean or median, and the worst of all sizes.
@@ -145,7 +145,8 @@ def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
 
 def over(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
     """a / b at each size."""
-    return np.array(a) / np.array(b)
+    ratio: np.ndarray = np.array(a) / np.array(b)
+    return ratio
 
 
 def cells(one: Row) -> list[str]:

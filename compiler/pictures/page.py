@@ -254,7 +254,8 @@ class Subject:
         source = plan.source or "a program"
         on = f" for {_named(self.cluster)}" if self.cluster else ""
         return Page(
-            title=title(self.compiled.library), summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
+            title=title(self.compiled.library),
+            summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
             options=_options(plan), figures=_figures(self.compiled),
             proofs=_proofs(self.compiled),
             pictures=pictures, missing=missing, tables=tables, explanation=explanation,
