@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.ir.catalogue import Catalogue
     from hccc.outputs import Written
-    from hccc.proofs.proof import Proof
     from hccc.validate.validated import Validated
 
 
@@ -114,7 +113,7 @@ def proofs(compiled: Compiled) -> None:
     changes(compiled)
     rows = [(proof.name, proof.claim, figures(proof)) for proof in compiled.proofs]
     if compiled.catalogue is not None:
-        rows = _plans(compiled.catalogue, compiled.catalogue_proofs)
+        rows = list(_plans(compiled.catalogue, compiled))
     if compiled.program is None and (made := made_by(compiled.library)):
         how, _, options = made.partition(": ")
         rows.append(("made", how, options))
@@ -127,13 +126,11 @@ def proofs(compiled: Compiled) -> None:
         print(f"  {name:<9} {claim}\n  {'':<9} ({over})")
 
 
-def _plans(catalogue: Catalogue, proofs: Sequence[Sequence[Proof]]) -> list[tuple[str, str, str]]:
+def _plans(catalogue: Catalogue, compiled: Compiled) -> Iterator[tuple[str, str, str]]:
     """A row for each plan of a catalogue: what was proved, and which sizes it serves."""
-    rows = []
-    for k, (plan, made) in enumerate(zip(catalogue.plans, proofs, strict=True)):
+    for k, (plan, made) in enumerate(zip(catalogue.plans, compiled.catalogue_proofs, strict=True)):
         claim = f"{', '.join(proof.name for proof in made)}: {len(plan):,} primitives"
-        rows.append((plan.name, claim, f"{plan.source}; {spans(catalogue, k)}"))
-    return rows
+        yield plan.name, claim, f"{plan.source}; {spans(catalogue, k)}"
 
 
 def kernels(found: Validated) -> str:
