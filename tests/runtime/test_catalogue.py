@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hccc.emit.targets import CPU
-from hccc.ir.catalogue import Catalogue
+from hccc.ir.catalogue import Catalogue, Range
+from hccc.ir.micro_batch import GRAIN
 from hccc.ir.primitives import Transport
+from hccc.ir.program import Program
 from hccc.launch.measure import between
 from hccc.runtime.cpu import CpuCatalogue
 from hccc.runtime.measure import patterns, perf
@@ -19,7 +22,9 @@ from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.network import Wire
 from hccc.runtime.picks import picks_of
 from hccc.runtime.request import Request
-from tests.emit import catalogues
+from hccc.validate.validate import validate_directory
+from hccc.validate.validated import Validated
+from tests.emit import catalogues, plans
 from tests.emit.catalogues import BORDER, FIRST
 
 pytestmark = pytest.mark.slow  # kernels of two plans take seconds to compile
@@ -41,7 +46,8 @@ def wrong(group: CpuCatalogue, request: Request, seed: int) -> int:
     for rank, m in enumerate(memory):
         patterns.poison(m.slab)
         m.send[...] = patterns.inputs(p, rank)
-    group.launch([m.send for m in memory], [m.receive for m in memory], request)
+    sends = [m.send if m.sends else None for m in memory]
+    group.launch(sends, [m.receive if m.receives else None for m in memory], request)
     return perf.wrong_elements(p, memory)
 
 
@@ -71,6 +77,27 @@ def test_sizes_in_any_order(tmp_path: Path, transport: Transport) -> None:
     assert wrong(group, Request(FIRST // 4, "float32", "sum", in_place=True), 0) == 0
     assert flags_used(group, catalogue) == [True, True]
     launches(group, [0, 1, 3, *AROUND, 300_001], 12)
+
+
+OTHERS = [plans.broadcast(4), plans.ring_allgather(5), plans.alltoall(4)]
+
+
+@pytest.mark.parametrize("program", OTHERS, ids=lambda p: p.name)
+def test_other_collectives_and_transports(tmp_path: Path, program: Program) -> None:
+    """A direct plan and a staged one, whose windows its queues bound; validated as well."""
+    direct = plans.compiled(program)
+    staged = replace(plans.compiled(program, transport=Transport.STAGED), max_window=2)
+    ranges = [
+        Range(False, 0, 1, 0, GRAIN),
+        Range(False, BORDER, 0, 0, GRAIN),
+        Range(True, 0, 0, 3, GRAIN),
+        Range(True, BORDER, 1, 1, GRAIN),
+    ]
+    catalogue = catalogues.made("mixture", (direct, staged), ranges)
+    group = communicator(catalogue, tmp_path)
+    assert isinstance(validate_directory(tmp_path, catalogue), Validated)
+    per = 4 * catalogue.collective.most_blocks()
+    launches(group, [0, 1, BORDER // per - 1, BORDER // per, BORDER // per + 1, 30_001], 4)
 
 
 def test_dtypes_and_reductions_are_built_as_asked(tmp_path: Path) -> None:
