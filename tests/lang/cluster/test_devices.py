@@ -31,7 +31,7 @@ def test_a_device_is_enough(name: str, size: int) -> None:
     assert check(t) == [] and apart(t) is None and len(t) == 2 * size
     assert same(t, cluster("\n".join(lines(t))))
     assert t.devices[0].name == name
-    assert t.launch[0].tolist() == [t.devices[0].launch, 0, 0]
+    assert t.launch[0].tolist() == [t.devices[0].launch, 0, 0, 0]
 
 
 def test_links_are_those_of_the_device() -> None:
@@ -85,7 +85,7 @@ def test_what_the_file_says_goes_first() -> None:
     define node1 = 2 * 2\ndefine bandwidth = {port => [((0,1) -> (450, 1, 0.5))]}
     define nic = [((0,1) -> 50)]""")
     assert rates(t, Level.PORT) == [450] * 4 and rates(t, Level.NIC) == [50] * 2
-    assert t.launch[0].tolist() == [2.5, 1, 0]
+    assert t.launch[0].tolist() == [2.5, 1, 0, 0]
     assert sorted(set(t.shared.alpha.tolist())) == [0.5, 9]
     assert not {"delivered", "alpha_simple"} & set(t.devices[0].estimates)
 

@@ -154,7 +154,7 @@ def test_launches_belong_to_nodes() -> None:
     define node1 = 2 * 1\ndefine launch = 40\ndefine nic = [(0) -> 5]
     define node3 = 1\ndefine launch = {wake => 0}\ndefine nic = [(0) -> 5]
     """
-    assert cluster(text).launch.tolist() == [[40, 0.5, 7]] * 2 + [[0, 0.5, 0]]
+    assert cluster(text).launch.tolist() == [[40, 0.5, 7, 0]] * 2 + [[0, 0.5, 0, 0]]
     assert "define launch = {base => 40, entry => 0.5, wake => 7}" in printed(cluster(text))
     plain = cluster("define node1 = 1\ndefine launch = 43.5")
     assert "define launch = 43.5" in printed(plain)
