@@ -57,7 +57,8 @@ class Device:
     that a collective of NCCL or RCCL has besides steps; launch: µs of a launch in a stream, graph:
     in a graph; blocks: the thread blocks that fill its links; read: the part of the time of a copy
     that its read takes; cache: what its memory delivers by what a call touches of it, by ascending
-    size (`Cached`); estimates: names of figures.
+    size (`Cached`); step: µs of a step over no link, its waits and posts; estimates: names of
+    figures.
     """
 
     vendor: str = "any"
@@ -83,6 +84,7 @@ class Device:
     blocks: int = 0
     read: float = 0.5
     cache: tuple[Cached, ...] = ()
+    step: float = 0.0
     estimates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

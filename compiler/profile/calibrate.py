@@ -125,9 +125,11 @@ def measure(
 
 
 def _burst(case: Case) -> None:
-    """A launch that warms up, and some that count."""
+    """A launch that warms up, and some that count: more on several cores, one of which may be busy
+    at any time."""
     first = case.session.run(1)
-    for _ in range(int(np.clip(BURST_S / max(first, 1e-9), 1, 10))):
+    least = 3 if case.work.cores > 1 else 1
+    for _ in range(int(np.clip(BURST_S / max(first, 1e-9), least, 10))):
         case.samples.append(case.session.run(1) * 1e6)
 
 
@@ -173,7 +175,7 @@ def _per_byte(found: Found, cases: Sequence[Case], touched: Sequence[int], read:
 
 def together(found: Found, many: Sequence[Case]) -> tuple[Cached, ...]:
     """`found.cache` with what all cores copy together, at least what one does and at most as many
-    times that as there are cores: of each size, the launch on several cores that is next to it."""
+    times that as there are cores: of each size, the fastest launch on several cores next to it."""
     several = [case for case in many if case.work.cores > 1]
     levels = np.log([max(case.work.touched, 1) for case in several])
     made = []
@@ -181,8 +183,8 @@ def together(found: Found, many: Sequence[Case]) -> tuple[Cached, ...]:
         all = 0.0
         if several:
             case = several[int(np.argmin(np.abs(levels - np.log(size))))]
-            took = max(case.time - found.overhead(case.work), 1e-9)
-            copies = case.work.copied(found.read) / took * 1e-3
+            took = max(min(case.samples) - found.overhead(case.work), 1e-9)
+            copies = float(case.work.copied(found.read)) / took * 1e-3
             all = min(max(copies, block), block * case.work.cores)
         made.append(Cached(size, block, all))
     return tuple(made)

@@ -67,9 +67,11 @@ def text(p: Profile) -> str:
     name = " ".join(told.split()).lstrip(" ._+-")[:64] or p.device
     f = p.found
     speeds = f"reduce => {_digits(f.reduce)}, block => {_digits(f.block)}"
-    cache = ", ".join(f"({_size(x.size)} -> {_rates(x)})" for x in f.cache)
-    if cache:
-        speeds += f", read => {_digits(f.read)},\n                 cache => [{cache}]"
+    if f.cache:
+        cache = ", ".join(f"({_size(x.size)} -> {_rates(x)})" for x in f.cache)
+        speeds += f", read => {_digits(f.read)}, step => {_digits(f.alpha)},\n"
+        speeds += "\n".join(wrap(f"cache => [{cache}]", 98, initial_indent=4 * " ",
+                                 subsequent_indent=14 * " "))  # fmt: skip
     link, kind = (p.total, "mesh") if p.cores else (p.total / p.ranks, "port")
     rate = f"({_digits(max(link, f.block))}, 1, {_digits(f.alpha)})"
     lines = [
@@ -98,7 +100,8 @@ def _comments(p: Profile) -> Iterator[str]:
     )
     yield (
         f"α {_digits(f.alpha)} µs: what one more primitive takes in launches of {16 * p.ranks} "
-        f"bytes a rank, which all numbers here together explain within {p.error_small:.0%}."
+        f"bytes a rank, over a link or (step) not, which all numbers here together explain within "
+        f"{p.error_small:.0%}."
     )
     none = ", here none" if f.reduce >= FASTEST else ""
     yield (

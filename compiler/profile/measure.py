@@ -40,6 +40,7 @@ from hccc.runtime.request import Request
 OF_HOST = tuple(1 << bits for bits in (19, 20, 21, 22, 23, 25, 27, 29, 30))
 OF_GPU = (16 << 20, 48 << 20, 128 << 20)
 TOUCHED_PER_S = 128 << 20
+CROWD = 4  # channels of the launch that has many thread blocks, on a host
 VENDORS = {"cpu": "cpu", "cuda": "nvidia", "hip": "amd"}
 OnPhase = Callable[[str], None]
 
@@ -67,9 +68,12 @@ def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda 
     name, tools, cores, units = _machine(device)
     small, touched = 16 * ranks, _touched(cores, seconds)
     few_bytes = 4 * ranks * small  # touched by small launches, scratch memory too
-    with _built(device, ranks, max(1, units // ranks), on_phase) as (built, crowd):
+    channels = CROWD if cores else max(1, units // ranks)
+    with _built(device, ranks, channels, on_phase) as (built, crowd):
         pool = Pool(ranks, touched[-1] // ranks)
         kinds = cases(built, cores, small, touched, pool)
+        if cores:
+            kinds.insert(0, case(*crowd, small, 1, pool))
         size = size_of(crowd[0], crowd[1], touched[-1])
         everyone = [] if cores else [case(*crowd, size, cores, pool)]
         on_phase(f"Measuring {device}")

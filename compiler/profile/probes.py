@@ -128,7 +128,7 @@ def work(probe: Probe, plan: Plan, size: int, cores: int) -> Work:
     read, written, combined = k * chunk, d * chunk, (k - 1) * chunk
     touched = int(bytes_touched(plan, size, in_place=probe.in_place).sum())
     if cores:
-        steps, blocks = len(k) * batches, int(plan.n_tb.sum())
+        steps, blocks = len(k) * batches * plan.channels, int(plan.n_tb.sum()) * plan.channels
         return Work(touched, cores, blocks, steps, read.sum(), written.sum(), combined.sum())
     # Micro-batch m of a primitive follows m - 1 of it and m of the one before.
     steps = probe.depth(plan.n_ranks) + batches - 1

@@ -146,14 +146,16 @@ def _queues(operands: Operands) -> Csr:
 
 def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
     """What thread blocks use: resources of each primitive, how often, and its α (µs), of several
-    routes the slowest; what a proxy carries has a route too, but is not among them."""
+    routes the slowest, of none its device's `step`; what a proxy carries has a route too, but is
+    not among them."""
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
     own = ~apart(plan, t, src, dst)
     row, src, dst = row[own], src[own], dst[own]
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
     check_reached(t, paths.bandwidth[at], src, dst)
-    alpha = np.zeros(len(plan))
+    alpha = np.array([device.step for device in t.devices])[t.device[rank]]
+    alpha[row] = 0.0
     np.maximum.at(alpha, row, paths.alpha[at])
     used = paths.uses.take(at)
     owner = row[used.owner()].astype(np.int64)

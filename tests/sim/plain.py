@@ -162,6 +162,8 @@ def primitives(
                 alpha = max(alpha, way.alpha)
                 uses += way.uses
         device = t.devices[t.device[rank]]
+        if all(network.far(u, v) for u, v in crossings):
+            alpha = device.step
         node = int(t.node[rank])
         core, cores = 0, int(t.cores[node])
         if np.count_nonzero(t.node == node) * round(block) <= t.launch[node][3]:

@@ -38,7 +38,7 @@ LINKS = ("nvswitch", "nvlink", "mesh", "xgmi", "pcie")
 NAMES = ("vendor", "name", "arch", "generation")
 RATES = ("reduce", *BLOCK_RATES, "hbm", "wire", "delivered")
 COUNTS = ("sms", "blocks")
-TIMES = (*ALPHAS, *BASES, "launch", "graph")
+TIMES = (*ALPHAS, *BASES, "launch", "graph", "step")
 OF_DEVICES = (*NAMES, *RATES, *COUNTS, "link", "peer", "nvls", "alpha", *TIMES,
               "read", "cache", "estimates")  # fmt: skip
 OF_NETWORKS = ("name", "bandwidth", "nics", "delivered", "alpha", *ALPHAS, "proxy", "estimates")
@@ -148,7 +148,7 @@ def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
             found[key] = rate(value, key)
         elif key in COUNTS:
             found[key] = integer(value, f"`{key}`", 1, MOST_COUNT)
-        elif key in ("launch", "graph"):
+        elif key in ("launch", "graph", "step"):
             found[key] = latency(value, f"`{key}`")
         elif key in readers:
             found[key] = readers[key](value, key)

@@ -28,6 +28,7 @@ def device(d: Device) -> str:
     pairs += [] if d.peer else ["peer => no"]
     pairs += ["nvls => yes"] if d.nvls else []
     pairs += [f"read => {number(d.read)}"] if d.read != supposed.read else []
+    pairs += [f"step => {number(d.step)}"] if d.step else []
     pairs += [f"cache => [{', '.join(map(_cached, d.cache))}]"] if d.cache else []
     return f"define device = {{{', '.join([*pairs, _estimates(d.estimates)])}}}"
 
