@@ -1,18 +1,19 @@
 """How well the simulator predicts the CPU backend: six algorithms, 64 KiB to 64 MiB, measured beside
-predicted on this machine's own profile (`hccc profile`): how many are within 30 %, the median error,
-and the correlation of their ranks.
+predicted on this machine's own profile (`hccc profile`): how many are within 30 %, the median
+error, and the correlation of their ranks.
 
-    python benchmarks/cpu_prediction.py [--seconds 10] [--workers 1] [--json]
+    python benchmarks/cpu_prediction.py [--seconds 10] [--workers 1] [--profile FILE] [--json]
 
 Launches of all algorithms and sizes take turns, out of place, float32; the lower decile counts, as
 in the profile, whose rates are from copies and reductions, none of an algorithm that is predicted.
 What is measured on several cores needs all of them: on a machine that is busy `--workers 1` is
 fairer; `--profile FILE` takes a profile of a quiet moment.
 
-What the model leaves out. A cache is known by what a call touches in all, so an algorithm that comes
-back to bytes soon finds them faster than predicted, one that comes late slower, where the call is
-about as large as a cache (256 KiB to 1 MiB here). A reduction of several sources in a core's cache is
-slower than copies of as many bytes (64 KiB). Waking a core takes 15 to 60 µs, as long as it has slept.
+What the model leaves out. A cache is known by what a call touches in all: an algorithm that comes
+back to bytes soon finds them faster than predicted, one that comes late slower, where a call is
+about as large as a cache (on 2 cores with 2 MiB each: 256 KiB; with the last cache, shared with
+other machines: 4 and 8 MiB). A reduction of several sources in a core's cache is slower than copies
+of as many bytes (64 KiB). Waking a core takes 15 to 60 µs, as long as it has slept.
 """
 
 from __future__ import annotations
@@ -180,8 +181,8 @@ def main() -> None:
     node, rows = compare(chosen.seconds, chosen.workers, given)
     told = correlations(rows)
     if chosen.json:
-        facts = {"rows": [asdict(r) for r in rows], "agreement": agreement(rows)}
-        facts |= {"cluster": "\n".join(lines(node)), "correlation": told}
+        facts: dict[str, object] = {"rows": [asdict(r) for r in rows], "correlation": told}
+        facts |= {"agreement": agreement(rows), "cluster": "\n".join(lines(node))}
         print(json.dumps(facts, indent=2))
         return
     _print(node, rows)

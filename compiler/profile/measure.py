@@ -37,7 +37,7 @@ from hccc.runtime.request import Request
 
 # Bytes that large launches touch, of all ranks together: from a core's cache to more than any has,
 # and beyond the caches of a GPU.
-OF_HOST = tuple(1 << bits for bits in (19, 20, 21, 22, 23, 25, 27, 29, 30))
+OF_HOST = tuple(1 << bits for bits in (19, 20, 21, 22, 23, 25, 26, 27, 29, 30))
 OF_GPU = (16 << 20, 48 << 20, 128 << 20)
 TOUCHED_PER_S = 128 << 20
 CROWD = 4  # channels of the launch that has many thread blocks, on a host
