@@ -1,4 +1,4 @@
-"""How well the simulator predicts the CPU backend: six algorithms, 64 KiB to 64 MiB, measured beside
+"""How well the simulator predicts the CPU backend: six algorithms, 64 KiB to 64 MiB, measured and
 predicted on this machine's own profile (`hccc profile`): how many are within 30 %, the median
 error, and the correlation of their ranks.
 

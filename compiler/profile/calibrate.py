@@ -31,7 +31,8 @@ FEWEST = 8  # samples of each case, however long they take
 BURST_S = 1e-3  # launches of a case that follow each other, so that caches are warm as in use
 FASTEST = 1e6  # GB/s of what no launch shows to take time
 ROUNDS, PASSES = 20, 3  # of the robust fit
-READS = tuple(i / 50 for i in range(5, 41))  # parts of a copy that a read may be
+READS = tuple(i / 10 for i in range(1, 9))  # parts of a copy that a read may be, and how far from
+NEAR = (-0.04, -0.02, 0.0, 0.02, 0.04)  # the last one found the next are looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def fit(few: Sequence[Case], many: Sequence[Case], touched: Sequence[int] = ()) 
     """
     many = [case for case in many if case.work.cores <= 1]
     found = Found(0, 0, 0, 0, FASTEST, FASTEST)
-    for _ in range(PASSES):
+    for again in range(PASSES):
         fixed = _least(
             [(1, w.cores > 1, w.blocks / w.cores, w.steps / w.cores) for w in _works(few)],
             [case.time - found.bytes(case.work) for case in few],
@@ -149,7 +150,8 @@ def fit(few: Sequence[Case], many: Sequence[Case], touched: Sequence[int] = ()) 
         launch, wake, entry, alpha = fixed
         found = replace(found, launch=launch, wake=wake, entry=entry, alpha=alpha)
         if touched:
-            tried = [_per_byte(found, many, touched, read) for read in READS]
+            reads = [found.read + more for more in NEAR] if again else READS
+            tried = [_per_byte(found, many, touched, read) for read in reads]
             found = min(tried, key=lambda one: one.errors(many).mean())
         else:
             found = _per_byte(found, many, (), 0.5)
