@@ -156,6 +156,8 @@ def test_launches_belong_to_nodes() -> None:
     """
     assert cluster(text).launch.tolist() == [[40, 0.5, 7, 0]] * 2 + [[0, 0.5, 0, 0]]
     assert "define launch = {base => 40, entry => 0.5, wake => 7}" in printed(cluster(text))
+    small = cluster("define node1 = 1\ndefine launch = {base => 3, small => 4 MiB}")
+    assert small.launch.tolist() == [[3, 0, 0, 4 << 20]] and same(small, cluster(printed(small)))
     plain = cluster("define node1 = 1\ndefine launch = 43.5")
     assert "define launch = 43.5" in printed(plain)
     assert not cluster("define node1 = 1").launch.any()
