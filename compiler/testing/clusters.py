@@ -84,10 +84,9 @@ def _devices(draw: st.DrawFn) -> str:
 def _caches(draw: st.DrawFn) -> str:
     """What memory delivers for some sizes, of a thread block and perhaps of all."""
     sizes = draw(st.lists(st.integers(1, 1 << 30), min_size=1, max_size=3, unique=True))
-    rates = st.floats(1, 1e3)
-    if draw(st.booleans()):
-        rates = st.tuples(rates, rates)
-    return ", ".join(f"({size} -> {draw(rates)})" for size in sorted(sizes))
+    rate, two = st.floats(1, 1e3), draw(st.booleans())
+    rates = [f"({draw(rate)}, {draw(rate)})" if two else draw(rate) for _ in sizes]
+    return ", ".join(f"({s} -> {r})" for s, r in zip(sorted(sizes), rates, strict=True))
 
 
 @st.composite

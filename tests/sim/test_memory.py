@@ -20,12 +20,18 @@ from hccc.sim.simulate import Request, Run, simulate
 from hccc.testing.clusters import cluster
 
 MIB = 1 << 20
-EXCHANGE = 'ResCCLAlgo(nRanks={n}, AlgoName="x", OpType="SendRecv"):\n'
-EXCHANGE += "    for r in range(nRanks):\n        transfer(r, (r + 1) % nRanks, 0, r, recv)\n"
-STAR = 'ResCCLAlgo(nRanks={n}, AlgoName="x", OpType="Reduce", nChunks=1):\n'
-STAR += "    for r in range(1, nRanks):\n        transfer(r, 0, r, 0, rrc)\n"
-NODE = "define node1 = {n}\ndefine device = {{vendor => cpu, name => CPU, block => 5{more}}}\n"
-NODE += "define bandwidth = {{mesh => [((0..{last}) -> (1000, 1, 0))]}}\n"
+EXCHANGE = """ResCCLAlgo(nRanks={n}, AlgoName="x", OpType="SendRecv"):
+    for r in range(nRanks):
+        transfer(r, (r + 1) % nRanks, 0, r, recv)
+"""
+STAR = """ResCCLAlgo(nRanks={n}, AlgoName="x", OpType="Reduce", nChunks=1):
+    for r in range(1, nRanks):
+        transfer(r, 0, r, 0, rrc)
+"""
+NODE = """define node1 = {n}
+define device = {{vendor => cpu, name => CPU, block => 5{more}}}
+define bandwidth = {{mesh => [((0..{last}) -> (1000, 1, 0))]}}
+"""
 
 
 def plan_of(text: str, n: int, *, channels: int = 1, fuse: str = "none") -> Plan:

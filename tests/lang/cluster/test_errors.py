@@ -73,7 +73,7 @@ WRONG = {
     "launch of a year": (NODE + "define launch = 1e13", "E132:3:17", "more than 1,000,000"),
     "small launch in µs": (NODE + "define launch = {small => 4us}", "E138:3:27", "unit of size"),
     "more than a copy": (NODE + "define device = {read => 1.5}", "E132:3:26", "not a part of 1"),
-    "cache of one size": (NODE + "define device = {cache => 1 MiB}", "E035:3:27", "expected a list"),
+    "cache of one size": (NODE + "define device = {cache => 1 MiB}", "E035:3:27", "a list"),
     "cache of no size": (NODE + "define device = {cache => []}", "E132:3:27", "0 sizes"),
     "cache without rates": (NODE + "define device = {cache => [1 MiB]}", "E035:3:28", "MiB ->"),
     "cache of zero": (NODE + "define device = {cache => [(1 MiB -> 0)]}", "E133:3:38", "is zero"),
