@@ -72,8 +72,7 @@ def _devices(draw: st.DrawFn) -> str:
     rates = st.dictionaries(st.sampled_from(BLOCK_RATES), st.floats(1, 1e3))
     given = "".join(f", {key} => {value}" for key, value in draw(rates).items())
     if draw(st.booleans()):
-        read, step = draw(st.floats(0.1, 0.9)), draw(st.floats(0, 9))
-        given += f", read => {read}, step => {step}, cache => [{draw(_caches())}]"
+        given += f", read => {draw(st.floats(0.1, 0.9))}, cache => [{draw(_caches())}]"
     known = draw(st.sampled_from(["A100", "H100", "MI300X"]))
     vendor = draw(st.sampled_from(["nvidia", "amd"]))
     own = f"{{vendor => {vendor}, reduce => {draw(st.floats(1, 1e4))}{given}}}"
