@@ -35,7 +35,20 @@ def launch(plan: Plan, t: Topology, cores: I8) -> float:
     base, entry, wake, _ = t.launch.T
     each = np.where(cores > 0, there / at_work, most)
     took = base + entry * each + np.where(at_work > 1, wake, 0.0)
-    return float(np.where(there > 0, took, 0.0).max())
+    return float(np.where(there > 0, took, 0.0).max()) + meeting(plan, t)
+
+
+def meeting(plan: Plan, t: Topology) -> float:
+    """µs in which ranks tell their neighbours that they have begun and that they have ended: two
+    flags, one way each, where the devices' launch is known and has not been measured with it."""
+    known = np.array([device.launch > 0 for device in t.devices])[t.device]
+    if not known.any() or (t.cores > 0).any():
+        return 0.0
+    memory, network = plan.connections()
+    alphas = [device.alpha.ll for device in t.devices] if memory else []
+    if network:
+        alphas += [net.alpha.ll for net in t.networks]
+    return 2.0 * max(alphas, default=0.0)
 
 
 def core_of(plan: Plan, t: Topology, cores: I8) -> I4:
