@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     "facts": BELOW | {"driver", "proofs", "validate"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
-    | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
+    | {"candidates", "driver", "facts", "hardware", "inputs", "interop", "interruptible", "library",
        "network", "options", "passes", "proofs", "sim", "synth", "text"},
     "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
