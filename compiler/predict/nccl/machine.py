@@ -17,6 +17,7 @@ from hccc.ir.device import Device
 from hccc.ir.topology import Level, Topology
 
 FASTEST_PCIE = 64  # GB/s of a link without a name that is taken for PCI Express
+WIRES = (0.125, 1.25, 3.125, 5, 6.25, 12.5, 25, 50, 100)  # GB/s of NICs as they are sold
 SOCKET = 4  # GPUs; more are on two sockets, between which PCIe goes by way of the host
 TRAY = 4  # GPUs of a node of a rack
 
@@ -191,10 +192,16 @@ def _reduces(d: Device) -> bool:
 
 def _of_the_wire(delivered: float, t: Topology) -> float:
     """The wire's GB/s of links that deliver so much, of devices whose share of it is known."""
-    known = [d for d in t.devices if d.delivered > 0 and d.wire > 0]
-    if len(known) < len(t.devices):
+    shares = []
+    for d in t.devices:
+        known = hardware.device(d.name)
+        if d.delivered <= 0 and known and known.word("link") != "pcie":
+            d = known.device
+        if d.delivered > 0 and d.wire > 0:
+            shares.append((d.wire / d.delivered, d.wire))
+    if len(shares) < len(t.devices):
         return delivered
-    return min(min(delivered * d.wire / d.delivered, d.wire) for d in known)
+    return min(min(delivered * share, wire) for share, wire in shares)
 
 
 def _wire(t: Topology) -> float:
@@ -204,13 +211,13 @@ def _wire(t: Topology) -> float:
 
 def _network(t: Topology, generation: Generation, nic: float) -> tuple[Network, float]:
     """What joins the nodes, the usual of the device where nothing says so; the wire's GB/s of a
-    NIC."""
+    NIC, whose rate may be given by hand, as it is sold."""
     used = [t.networks[row] for row in np.unique(t.network).tolist()]
     names = {known.value: known for known in Network}
     name = next((names[one.name] for one in used if one.name in names), _usual(t))
     if name is Network.EFA and generation in {Generation.VOLTA, Generation.AMPERE}:
         name = Network.EFA1
-    share = min(one.delivered for one in used)
+    share = 1.0 if nic in WIRES else min(one.delivered for one in used)
     most = [one.bandwidth for one in used if one.bandwidth > 0]
     return name, min(nic / share, *most) if most else nic / share
 
