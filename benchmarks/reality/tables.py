@@ -95,7 +95,7 @@ def tables() -> tuple[Table, ...]:
                     rows[:, 0].astype(np.int64),
                     rows[:, 1],
                     id in entry["fit"],
-                    r["use"] == "context",
+                    r["use"] == "context" or entry.get("guess", False),
                     r["source"],
                     r["note"] or "",
                 )

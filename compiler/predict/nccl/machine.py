@@ -18,6 +18,7 @@ from hccc.ir.topology import Level, Topology
 
 FASTEST_PCIE = 64  # GB/s of a link without a name that is taken for PCI Express
 WIRES = (0.125, 1.25, 3.125, 5, 6.25, 12.5, 25, 50, 100)  # GB/s of NICs as they are sold
+GRACE = ("GH200", "GB200", "GB300")
 SOCKET = 4  # GPUs; more are on two sockets, between which PCIe goes by way of the host
 TRAY = 4  # GPUs of a node of a rack
 
@@ -76,7 +77,8 @@ class Machine:
     nic: GB/s of the wire of one NIC in one direction; peer: whether GPUs write to each other's
     memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that
     the program needs to launch a call, which overlaps the call (one process for many GPUs launches
-    one after another: some 4.3 µs a GPU); total: GPUs, where nodes are of several sizes.
+    one after another: some 4.3 µs a GPU); total: GPUs, where nodes are of several sizes; grace:
+    whether the GPUs hang off a Grace CPU.
     """
 
     generation: Generation
@@ -91,6 +93,7 @@ class Machine:
     peer: bool = True
     floor: float = 0.0
     total: int = 0
+    grace: bool = False
 
     @property
     def ranks(self) -> int:
@@ -149,7 +152,11 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
     domain = _domains(topology)
     sizes = np.bincount(domain)
     wire, mesh = _node_links(topology)
-    wire = _of_the_wire(wire, topology) if sizes.max() > 1 else _wire(topology) or wire
+    wire = (
+        _of_the_wire(wire, topology, int(sizes.max()))
+        if sizes.max() > 1
+        else _wire(topology) or wire
+    )
     nics, nic = _nics(topology, domain)
     name, nic = _network(topology, generation, nic)
     link, gpus = _link(topology, generation, mesh, wire), int(sizes.max())
@@ -159,6 +166,7 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
         and (link is not Link.PCIE or gpus <= SOCKET),
         nvls=link is Link.NVSWITCH and gpus > 2 and all(map(_reduces, topology.devices)),
         floor=float(topology.launch[:, 0].max()), total=len(topology),
+        grace=any(known in d.name.upper() for d in topology.devices for known in GRACE),
     )  # fmt: skip
 
 
@@ -190,18 +198,20 @@ def _reduces(d: Device) -> bool:
     return d.nvls or (usual and not d.link)
 
 
-def _of_the_wire(delivered: float, t: Topology) -> float:
+def _of_the_wire(delivered: float, t: Topology, gpus: int) -> float:
     """The wire's GB/s of links that deliver so much, of devices whose share of it is known."""
-    shares = []
+    found = []
     for d in t.devices:
         known = hardware.device(d.name)
         if d.delivered <= 0 and known and known.word("link") != "pcie":
             d = known.device
-        if d.delivered > 0 and d.wire > 0:
-            shares.append((d.wire / d.delivered, d.wire))
-    if len(shares) < len(t.devices):
-        return delivered
-    return min(min(delivered * share, wire) for share, wire in shares)
+        if d.delivered <= 0 or d.wire <= 0:
+            return delivered
+        most = d.wire
+        if known and d.link == "xgmi":  # a link of its own to each of the others
+            most *= min(1, (gpus - 1) / known.number("links"))
+        found.append(min(delivered * d.wire / d.delivered, most))
+    return min(found)
 
 
 def _wire(t: Topology) -> float:
