@@ -60,7 +60,8 @@ def _monotone(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -
     choice = choose(m, op, grid, forced)
     time: F8 = np.zeros(len(grid))
     for k in np.unique(choice.option):
-        only = Forced(*choice.options[k], forced.channels)
+        algorithm, protocol = choice.options[k]
+        only = Forced(algorithm, protocol, forced.channels)
         own = _raw(m, op, grid, only, table)
         for nodes in _fewer(m.nodes):
             fewer = replace(m, nodes=nodes, total=m.ranks * nodes // m.nodes)

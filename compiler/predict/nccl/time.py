@@ -117,12 +117,15 @@ def _ring(
     limits = [rounds * copied(sizes / (n * channels), p, rate)]
     if m.gpus > 1:
         limits.append(moved / (r.link * _around(m) * GB))
+    fill = np.zeros(len(sizes))
     if m.nodes > 1:
-        limits.append(moved / (r.net * GB))
-    if m.nodes > 1 and p is Protocol.SIMPLE:
-        # A slice crosses by as much of the NICs as its channel has, before it goes on.
-        alpha = alpha + crossing * np.minimum(sizes / n, channels * SLICE) / (r.net * GB)
-    return r.base + alpha * _few(m, sizes, c) + most(*limits)
+        # Rings, unlike trees, send as much in LL128 as in Simple.
+        net = r.net / (c["other"]["net_ll128"] if p is Protocol.LL128 else 1)
+        limits.append(moved / (net * GB))
+        if p is Protocol.SIMPLE:
+            # A slice crosses by as much of the NICs as its channel has, before it goes on.
+            fill = crossing * np.minimum(sizes / n, channels * SLICE) / (net * GB)
+    return r.base + alpha * _few(m, sizes, c) + fill + most(*limits)
 
 
 def _pipeline(
@@ -148,7 +151,7 @@ def _tree(
 ) -> F8:
     r, deep = rates(m, p, c), log2(m.nodes)
     chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
-    rate = r.channel * c["other"]["tree"]
+    rate = r.channel * c["other"]["tree_ll128" if p is Protocol.LL128 else "tree"]
     # A step of a tree is to one of a ring as in the library's own table.
     known, k = STEP["PCI" if m.link is Link.PCIE else "NVLINK"], PROTOCOLS.index(p)
     step = r.step * known[Algorithm.TREE][k] / known[Algorithm.RING][k]
