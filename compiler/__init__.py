@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from hccc.api import (
         check,
+        common_cluster,
         compile,
         draw,
         explain,
@@ -42,7 +43,17 @@ if TYPE_CHECKING:
 
 _HOME = {
     **dict.fromkeys(
-        ("check", "compile", "draw", "explain", "load_cluster", "show", "simulate", "write"),
+        (
+            "check",
+            "common_cluster",
+            "compile",
+            "draw",
+            "explain",
+            "load_cluster",
+            "show",
+            "simulate",
+            "write",
+        ),
         "hccc.api",
     ),
     **dict.fromkeys(("Problem", "Source", "UserError"), "hccc.diagnostics"),
@@ -63,8 +74,8 @@ _HOME = {
 __all__ = [
     "Call", "Compiled", "Explanation", "Options", "Picture", "Plan", "Problem", "Program",
     "Proof", "Simulation", "Sizes", "Source", "Topology", "Transport", "UserError", "Written",
-    "__version__", "check", "compile", "draw", "explain", "load_cluster", "show", "simulate",
-    "write",
+    "__version__", "check", "common_cluster", "compile", "draw", "explain", "load_cluster", "show",
+    "simulate", "write",
 ]  # fmt: skip
 
 

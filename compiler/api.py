@@ -15,20 +15,21 @@ a code, a message, the place in the text with its line and columns, notes and he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hccc import driver, inputs, outputs
 from hccc.diagnostics import Source, fail
-from hccc.driver import Compiled, OnPass, OnPhase
+from hccc.driver import Compiled
 from hccc.ir import plan_check
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.options import Options, check_integer
 from hccc.outputs import Written
+from hccc.pass_manager import Ir, OnPass, OnPhase
 from hccc.proofs.prove import check_plan
 
 # Simulating and drawing import SciPy and Matplotlib, which double the time it takes to start.
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 Algorithm = str | Path | Source | Program
 Given = Algorithm | Plan | Compiled
 Cluster = Topology | str | Path
+Made = Callable[[Program], Topology]
 DEFAULT_SIZE = 64 << 20
 
 
@@ -47,28 +49,31 @@ def _quiet(phase: str) -> None:
     pass
 
 
-def _unseen(name: str, ir: driver.Ir) -> None:
+def _unseen(name: str, ir: Ir) -> None:
     pass
 
 
 def compile(
-    algorithm: Algorithm,
+    algorithm: Algorithm | Sequence[Algorithm],
     options: Options | None = None,
     *,
-    cluster: Cluster | None = None,
+    cluster: Cluster | Made | None = None,
+    name: str = "",
     reschedule: bool = False,
     on_phase: OnPhase = _quiet,
     on_pass: OnPass = _unseen,
 ) -> Compiled:
-    """Compiles an algorithm into a proved Plan.
+    """Compiles an algorithm into a proved Plan; several into a library of the best for each size.
 
     Args:
         algorithm: a path (a program, a plan's JSON, MSCCL XML, or a directory of kernels; what it
             holds tells), the text of one (a `str` of more than one line, or a `Source`), or a
-            Program.
+            Program. Several: programs of one collective.
         options: how; those of the command line.
-        cluster: what to schedule for, or its file; None for what the program's header describes. Of
-            MSCCL XML it says what the memory domains are.
+        cluster: what to schedule for, its file, or what makes it of the program (`common_cluster`);
+            None for what the program's header describes, and nothing is chosen by time. Of MSCCL
+            XML it says what the memory domains are.
+        name: of a library of several algorithms, instead of the collective's.
         reschedule: raise MSCCL XML to a program, and schedule that.
         on_phase: is told the name of each phase as it begins.
         on_pass: is given the name of each pass and the IR that it returned.
@@ -76,7 +81,12 @@ def compile(
     Raises:
         UserError: anything wrong with the algorithm, the options or the cluster.
     """
-    topology = _topology(cluster)
+    topology = cluster if callable(cluster) else _topology(cluster)
+    if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
+        given = [one if isinstance(one, Program) else _source(one) for one in algorithm]
+        return inputs.load_library(
+            given, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
+        )
     if isinstance(algorithm, Program):
         if reschedule:
             raise fail("E416", "reschedule: a Program always is", help="it is for MSCCL XML")
@@ -93,7 +103,7 @@ def check(
     algorithm: Given,
     options: Options | None = None,
     *,
-    cluster: Cluster | None = None,
+    cluster: Cluster | Made | None = None,
     reschedule: bool = False,
     on_phase: OnPhase = _quiet,
     on_pass: OnPass = _unseen,
@@ -175,7 +185,9 @@ def explain(
 
     size = check_integer("size", size, 0, None)
     compiled, where = _simulated(algorithm, cluster, options, on_phase)
-    request = (call or Call()).settled(compiled.plan, where, size)
+    call = call or Call()
+    compiled = compiled.at(size, call.in_place)
+    request = call.settled(compiled.plan, where, size)
     return explanation.explain(compiled, where, request, options, on_phase)
 
 
@@ -207,7 +219,7 @@ def show(
     drawn = _drawn(subject, cluster, options, on_phase)
     if isinstance(drawn, Topology):
         return page.draw_cluster(drawn, what)
-    return page.Subject(drawn, _topology(cluster), size, on_phase).picture(what)
+    return page.Subject(drawn.at(size, False), _topology(cluster), size, on_phase).picture(what)
 
 
 def draw(
@@ -240,7 +252,7 @@ def draw(
     drawn = _drawn(subject, cluster, options, on_phase)
     if isinstance(drawn, Topology):
         return page.show_cluster(drawn, wanted)
-    return page.show(drawn, wanted, _topology(cluster), on_phase)
+    return page.show(drawn.at(size, False), wanted, _topology(cluster), on_phase)
 
 
 def write(
@@ -264,6 +276,12 @@ def write(
             nothing is written.
     """
     return outputs.write(compiled, Path(directory), targets, on_phase, validated=validate)
+
+
+def common_cluster(program: Program) -> Topology:
+    """Nodes of the most common kind of as many GPUs as the program's header has, by hccc's device
+    library: what `hccc ALGO -o DIR` compiles for without `--cluster`."""
+    return inputs.common_cluster(program)
 
 
 def load_cluster(cluster: str | Path | Source) -> Topology:

@@ -1,117 +1,45 @@
-"""driver: drives a Program through all passes to a proved Plan.
+"""driver: drives Programs through all passes to a proved Plan, or to a Catalogue of several.
 
-`PASSES` is the order; between any two passes stands one hook (`_Hook`) that times them, checks the
-invariants of what they return (`--verify-each`), and hands it to who wants to look
-(`--print-after`). Phases are those of ResCCL Fig. 10a (Parsing, Analysis, Scheduling, Lowering),
-Proof, and Tuning: simulated calls that choose a scheduler and a micro-batch for a cluster.
+The passes are in `pass_manager`. For a cluster, structures of each program (`structures`) are made
+and tried by simulated calls, and what suits the sizes asked is kept (`tune/`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hccc import __version__
 from hccc.analysis.redundant import redundant
-from hccc.diagnostics import InternalError, Problem, Source, UserError, fail
+from hccc.diagnostics import Problem, Source, fail
 from hccc.emit.compare import Sources
 from hccc.interruptible import interruptible
-from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
-from hccc.ir.blocks import Blocks
+from hccc.ir import program
+from hccc.ir.catalogue import Catalogue, Range, assembled
 from hccc.ir.dag import Dag
+from hccc.ir.micro_batch import GRAIN
 from hccc.ir.names import source_name
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
-from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
 from hccc.ir.provenance import Cluster, Provenance
 from hccc.ir.topology import Topology
-from hccc.ir.transport import Transport
 from hccc.lang.cluster import printer
 from hccc.lang.transfer import load as transfer
 from hccc.options import Options
-from hccc.passes.allocate import allocate
-from hccc.passes.check_reachable import check_reachable
-from hccc.passes.depend import depend
-from hccc.passes.fuse import fuse
-from hccc.passes.hpds import hpds
-from hccc.passes.limit_window import limit_window
-from hccc.passes.list_schedule import list_schedule
-from hccc.passes.lower import chosen as chosen_transport
-from hccc.passes.lower import lower
-from hccc.passes.place import place
-from hccc.passes.round_robin import round_robin
-from hccc.passes.sync import sync
-from hccc.passes.verify import verify
+from hccc.pass_manager import BACK, FRONT, Hook, Ir, OnPass, OnPhase, Settings
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import prove
+from hccc.structures import axes, named, start
 from hccc.validate.validated import Unvalidated, Validated
 
 if TYPE_CHECKING:
     from hccc.tune.tune import Request, Tuned
 
-SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
-# What is tried of an option that is left open, for a cluster; the first without one.
-SCHEDULERS_TRIED = ("hpds", "list")
-NETWORK_TRIED = ("put", "slots")
-FUSION_TRIED = ("auto", "full", "none")
-MOST_TRIED = 1 << 13  # transfers, of which everything is tried
-MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are
+Where = Topology | Callable[[Program], Topology] | None
 _INVARIANTS = "`hccc.ir.program` says what holds of one"
-PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")  # of every compilation
-OnPhase = Callable[[str], None]
-Ir = Program | Dag | Pipeline | Primitives | Blocks | Plan
-OnPass = Callable[[str, Ir], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the passes of one compilation are given besides the IR. source: how the Plan calls what
-    it came from; topology: None for what the program's header describes; blocks: most thread blocks
-    of a rank and channel, None for as many as its connections need."""
-
-    options: Options
-    topology: Topology | None
-    source: str
-    blocks: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One pass. phase: one of PHASES; run: the IR before it to the IR after it."""
-
-    name: str
-    phase: str
-    run: Callable[[Any, Settings], Ir]
-
-
-PASSES = (
-    # What is wrong with a program is told before anything is made of it.
-    Pass("verify", "Analysis", lambda ir, s: verify(ir)),
-    Pass("check_reachable", "Analysis", lambda ir, s: check_reachable(ir, s.topology)),
-    # What must come before what: the only order that later passes have to keep.
-    Pass("depend", "Analysis", lambda ir, s: depend(ir, s.topology)),
-    # One total order of all tasks, in sub-pipelines without a link used twice.
-    Pass("schedule", "Scheduling", lambda ir, s: SCHEDULERS[s.options.scheduler](ir)),
-    # Tasks to primitives, which `fuse` may merge as long as they have no place in memory.
-    Pass(
-        "lower",
-        "Lowering",
-        lambda ir, s: lower(ir, s.options.transport, s.options.network_lowering),
-    ),
-    Pass("fuse", "Lowering", lambda ir, s: fuse(ir, s.options.fuse)),
-    Pass("place", "Lowering", lambda ir, s: place(ir)),
-    # Thread blocks last: which primitives share one decides which waits are needed.
-    Pass("allocate", "Lowering", lambda ir, s: allocate(ir, s.options.allocator, s.blocks)),
-    Pass("sync", "Lowering", lambda ir, s: sync(ir, s.source, s.options.slots)),
-    # What blocks and waits came out as says which windows queues can carry.
-    Pass("limit_window", "Lowering", lambda ir, s: limit_window(ir)),
-)
-_SCHEDULE = next(i for i, p in enumerate(PASSES) if p.name == "schedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +51,10 @@ class Compiled:
     already; topology: the cluster it was made for, None without one. directory: the directory of
     kernels it was read from, sources: what was found there, validated: what its texts do; changes:
     what rescheduling an imported schedule did to it, before and after.
+    tuned: what was weighed; made_with: options that leave nothing open and make a plan again but
+    for its window and grain, by its name. catalogue: several plans, each for sizes of its own, and
+    `plan` the best alone for all (of one that was read, that of the largest sizes);
+    catalogue_proofs: what was proved of each of them, in its order.
     """
 
     plan: Plan
@@ -139,7 +71,21 @@ class Compiled:
     validated: Validated | Unvalidated | None = None
     changes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     tuned: Tuned | None = None
-    made_with: Options | None = None
+    catalogue: Catalogue | None = None
+    catalogue_proofs: tuple[tuple[Proof, ...], ...] = ()
+    made_with: Mapping[str, Options] = field(default_factory=dict)
+
+    def at(self, size: int, in_place: bool) -> Compiled:
+        """The same with the Plan that a call of `size` bytes runs."""
+        if self.catalogue is None or in_place not in self.catalogue.modes:
+            return self
+        plan = self.catalogue.plan_of(self.catalogue.pick(size, in_place))
+        return replace(self, plan=replace(plan, provenance=self.plan.provenance))
+
+    @property
+    def library(self) -> Plan | Catalogue:
+        """What kernels are written of."""
+        return self.catalogue or self.plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +103,7 @@ class CompiledProgram(Compiled):
 def compile_file(
     path: Path | str,
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
@@ -170,105 +116,83 @@ def compile_file(
 def compile_text(
     source: Source,
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
     """Compiles a program's text; otherwise as `compile_program`."""
-    hook = _Hook(options or Options(), on_phase, on_pass)
+    hook = Hook(options or Options(), on_phase, on_pass)
     with hook.phase("Parsing"):
         parsed = transfer.parse(source)
-    return _compile(parsed, Path(source.name).name, options or Options(), topology, hook)
+    return _compile([(parsed, Path(source.name).name)], options or Options(), topology, hook)
 
 
 @interruptible
 def compile_program(
     program: Program,
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
     on_phase: OnPhase = lambda _: None,
     on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
     """Compiles a Program, whoever made it.
 
-    topology: the cluster to schedule for, None for what the program's header describes. on_phase:
+    topology: the cluster to schedule for, what makes it of the program, or None for what the
+    program's header describes. on_phase:
     is told each phase; on_pass: the name of each pass, and what it returned.
 
     Raises:
         UserError: the program is wrong, does not fit the cluster, or a proof fails.
     """
-    hook = _Hook(options or Options(), on_phase, on_pass)
-    return _compile(program, program.name, options or Options(), topology, hook)
+    hook = Hook(options or Options(), on_phase, on_pass)
+    return _compile([(program, program.name)], options or Options(), topology, hook)
 
 
-def _compile(
-    given: Program, source: str, options: Options, topology: Topology | None, hook: _Hook
+@interruptible
+def compile_library(
+    sources: Sequence[Source | Program],
+    options: Options | None = None,
+    topology: Where = None,
+    *,
+    name: str = "",
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
 ) -> CompiledProgram:
-    settings = Settings(options, topology, source_name(source))
-    if problems := program.check(given):  # what no language made may be anything
-        raise fail("E206", f"this is no Program: {'; '.join(problems)}", help=_INVARIANTS)
-    program_in = replace(
-        given,
-        channels=options.channels or given.channels,
-        warps=options.warps or given.warps,
-    )
-    front = hook.run_all(PASSES[:_SCHEDULE], program_in, settings)
-    verified, tasks = front["verify"], front["depend"]
-    assert isinstance(verified, Program)
-    assert isinstance(tasks, Dag)
-    made, tuned = _scheduled(tasks, settings, hook)
-    back = made.irs
-    plan, ordered = back["limit_window"], back["schedule"]
-    assert isinstance(plan, Plan)
-    assert isinstance(ordered, Pipeline)
-    proofs: tuple[Proof, ...] = (_verified(verified),)
-    warnings: tuple[Problem, ...] = ()
-    if options.prove:
-        with hook.phase("Proof"):
-            proofs += prove(plan)
-        with hook.phase("Analysis"):
-            warnings = redundant(verified)
-    scheduler = made.settings.options.scheduler
-    cluster = None if topology is None else recorded(topology)
-    how = Provenance(__version__, options.as_text(), scheduler, cluster)
-    plan = replace(plan, provenance=how)
-    return CompiledProgram(
-        plan=plan, proofs=proofs, seconds=hook.seconds, warnings=warnings,
-        scheduler=scheduler, program=verified, dag=tasks, pipeline=ordered, topology=topology,
-        tuned=tuned, made_with=_made_with(made),
-    )  # fmt: skip
+    """Compiles several algorithms of one collective into one library: each size takes the best.
+
+    sources: texts or Programs; name: of the library, without one the collective's. Otherwise as
+    `compile_program`.
+
+    Raises:
+        UserError: also E321 where they are not of one collective, or nothing can tell which is
+            best.
+    """
+    hook = Hook(options or Options(), on_phase, on_pass)
+    with hook.phase("Parsing"):
+        given = [
+            (s, s.name) if isinstance(s, Program) else (transfer.parse(s), Path(s.name).name)
+            for s in sources
+        ]
+    name = name or given[0][0].collective.op.value.lower()
+    return _compile(given, options or Options(), topology, hook, name)
 
 
-def _scheduled(tasks: Dag, settings: Settings, hook: _Hook) -> tuple[_Lowered, Tuned | None]:
-    """What every pass from `schedule` on returned, with what suits the cluster best for the sizes
-    asked; and what was weighed."""
-    start, axes = _start(settings, tasks), _axes(settings, tasks)
-    if settings.topology is None or settings.options.tune == "off":
-        return _lowered(tasks, start, hook), None
-    from hccc.tune.explore import explore  # the simulator takes its time to load
-    from hccc.tune.tune import Tuner
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """A program before any choice."""
 
-    tuner, made = Tuner(settings.topology, _asked(settings)), list[_Lowered]()
-
-    def probe(choice: Settings) -> float:
-        made.append(_lowered(tasks, choice, hook))
-        with hook.phase("Tuning"):
-            return tuner.probe(_named(choice), made[-1].plan)
-
-    explore(start, axes, probe)
-    with hook.phase("Tuning"):
-        tuned = tuner.finish()
-        best = tuned.one()
-    chosen, _ = tuned.candidates[best]
-    return made[chosen].run_as(tuned.plan(best)), tuned
+    settings: Settings
+    program: Program
+    dag: Dag
 
 
 @dataclass(frozen=True, slots=True)
 class _Lowered:
     """What every pass from `schedule` on returned with these settings; its Plan."""
 
+    front: _Front
     settings: Settings
     irs: dict[str, Ir]
 
@@ -278,64 +202,151 @@ class _Lowered:
         assert isinstance(plan, Plan)
         return plan
 
-    def run_as(self, plan: Plan) -> _Lowered:
-        """The same, with another Plan of the same structure."""
-        return replace(self, irs={**self.irs, "limit_window": plan})
+
+def _compile(
+    given: Sequence[tuple[Program, str]],
+    options: Options,
+    where: Where,
+    hook: Hook,
+    name: str = "",
+) -> CompiledProgram:
+    """given: programs, and how plans call what they came from."""
+    topology = where(given[0][0]) if callable(where) else where
+    fronts = [_front(one, Settings(options, topology, source_name(s)), hook) for one, s in given]
+    if len(fronts) > 1:
+        _check_alike(fronts, options, topology)
+    made, tuned = _structures(fronts, hook)
+    chosen = tuned.candidates[tuned.one][0] if tuned else 0
+    best, plan = made[chosen], made[chosen].plan
+    if tuned:
+        plan = tuned.plan(tuned.one)
+    cluster = None if topology is None else recorded(topology)
+    how = Provenance(__version__, options.as_text(), best.settings.options.scheduler, cluster)
+    catalogue = None
+    if tuned and options.plans > 1:
+        library = _library(tuned, name or plan.name, how)
+        catalogue = library if isinstance(library, Catalogue) else None
+        plan = library if isinstance(library, Plan) else plan
+    kernels = [k for k, _ in tuned.kernels()] if tuned and catalogue else []
+    proofs = _proofs(made, dict.fromkeys([chosen, *kernels]), options, hook)
+    with hook.phase("Analysis"):
+        warnings = redundant(best.front.program) if options.prove else ()
+    ordered = best.irs["schedule"]
+    assert isinstance(ordered, Pipeline)
+    return CompiledProgram(
+        plan=replace(plan, provenance=how), proofs=proofs[chosen], seconds=hook.seconds,
+        warnings=warnings, scheduler=best.settings.options.scheduler,
+        program=best.front.program, dag=best.front.dag, pipeline=ordered, topology=topology,
+        tuned=tuned, made_with=_made_with(made, plan, tuned, catalogue), catalogue=catalogue,
+        catalogue_proofs=tuple(proofs[k] for k in kernels),
+    )  # fmt: skip
 
 
-def _lowered(tasks: Dag, settings: Settings, hook: _Hook) -> _Lowered:
-    return _Lowered(settings, hook.run_all(PASSES[_SCHEDULE:], tasks, settings))
+def _front(given: Program, settings: Settings, hook: Hook) -> _Front:
+    if problems := program.check(given):  # what no language made may be anything
+        raise fail("E206", f"this is no Program: {'; '.join(problems)}", help=_INVARIANTS)
+    options = settings.options
+    changed = replace(
+        given,
+        channels=options.channels or given.channels,
+        warps=options.warps or given.warps,
+    )
+    irs = hook.run_all(FRONT, changed, settings)
+    verified, tasks = irs["verify"], irs["depend"]
+    assert isinstance(verified, Program)
+    assert isinstance(tasks, Dag)
+    return _Front(settings, verified, tasks)
 
 
-def _made_with(made: _Lowered) -> Options:
-    """Options with which nothing is left open, and which make the same Plan again but for its
-    window and grain."""
-    options, channels = made.settings.options, made.plan.channels
-    blocks = made.settings.blocks
+def _check_alike(fronts: Sequence[_Front], options: Options, topology: Topology | None) -> None:
+    """Whether several programs can be one library."""
+    first, *others = (front.program for front in fronts)
+    for other in others:
+        if _work(other) != _work(first):
+            message = f"{other.name} is {_told(other)}, and {first.name} {_told(first)}"
+            help = "one library does one collective; give the others a directory each"
+            raise fail("E321", message, help=help)
+    if topology is None or options.tune == "off" or options.plans == 1:
+        help = "give --cluster, and leave out --tune off and --plans 1"
+        raise fail("E321", "several algorithms, and nothing to choose among them by", help=help)
+
+
+def _work(one: Program) -> tuple[object, ...]:
+    c = one.collective
+    return c.op, c.n_ranks, c.root, c.most_blocks(), one.gpus_per_node
+
+
+def _told(one: Program) -> str:
+    c = one.collective
+    return f"{c.op.value} of {c.n_ranks} ranks, {one.gpus_per_node} in a node, root {c.root}"
+
+
+def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], Tuned | None]:
+    """The structures that were made, and what was weighed; a single one where nothing is chosen."""
+    settings = fronts[0].settings
+    if settings.topology is None or settings.options.tune == "off":
+        return [_lowered(fronts[0], start(settings, fronts[0].dag), hook)], None
+    from hccc.tune.explore import explore  # the simulator takes its time to load
+    from hccc.tune.tune import Tuner
+
+    tuner, made = Tuner(settings.topology, _asked(settings)), list[_Lowered]()
+    for front in fronts:
+        of = f"{front.program.name}: " if len(fronts) > 1 else ""
+
+        def probe(choice: Settings, front: _Front = front, of: str = of) -> float:
+            made.append(_lowered(front, choice, hook))
+            with hook.phase("Tuning"):
+                return tuner.probe(of + named(choice, made[-1].plan), made[-1].plan)
+
+        explore(start(front.settings, front.dag), axes(front.settings, front.dag), probe)
+    with hook.phase("Tuning"):
+        return made, tuner.finish()
+
+
+def _lowered(front: _Front, settings: Settings, hook: Hook) -> _Lowered:
+    return _Lowered(front, settings, hook.run_all(BACK, front.dag, settings))
+
+
+def _library(tuned: Tuned, name: str, how: Provenance) -> Catalogue | Plan:
+    """What serves each size best of what was weighed."""
+    kernels = tuned.kernels()
+    plans = [replace(tuned.plans[k], channels=channels, grain=GRAIN) for k, channels in kernels]
+    ranges = []
+    for in_place, begin, candidate in tuned.ranges:
+        setting = tuned.candidates[candidate][1]
+        kernel = kernels.index(tuned.kernel(candidate))
+        ranges.append(Range(in_place, begin, kernel, setting.window, setting.grain))
+    return assembled(name, plans, ranges, how)
+
+
+def _proofs(
+    made: Sequence[_Lowered], used: Iterable[int], options: Options, hook: Hook
+) -> dict[int, tuple[Proof, ...]]:
+    """What is proved of each structure that is used. How many channels it has does not matter."""
+    found: dict[int, tuple[Proof, ...]] = {k: (_verified(made[k].front.program),) for k in used}
+    if not options.prove:
+        return found
+    with hook.phase("Proof"):
+        return {k: (*proofs, *prove(made[k].plan)) for k, proofs in found.items()}
+
+
+def _made_with(
+    made: Sequence[_Lowered], plan: Plan, tuned: Tuned | None, library: Catalogue | None
+) -> dict[str, Options]:
+    """`Compiled.made_with` of the Plan, and of those of a catalogue."""
+    if tuned is None:
+        return {plan.name: _fixed(made[0].settings, plan.channels)}
+    one, kernels = tuned.kernel(tuned.one), tuned.kernels()
+    plans = {plan.name: one}
+    if library:
+        plans |= dict(zip((p.name for p in library.plans), kernels, strict=True))
+    return {name: _fixed(made[k].settings, channels) for name, (k, channels) in plans.items()}
+
+
+def _fixed(settings: Settings, channels: int) -> Options:
+    options, blocks = settings.options, settings.blocks
     most = options.max_sms if blocks is None else blocks * channels
     return replace(options, tune="off", channels=channels, max_sms=most)
-
-
-def _start(settings: Settings, tasks: Dag) -> Settings:
-    """What stands where nothing is tried."""
-    options = settings.options
-    if options.scheduler == "auto":
-        options = replace(options, scheduler=SCHEDULERS_TRIED[0])
-    most = None
-    if options.max_sms is not None and (settings.topology is None or options.tune == "off"):
-        most = max(1, options.max_sms // tasks.program.channels)
-    if settings.topology is not None and options.network_lowering == "auto":
-        options = replace(options, network_lowering=NETWORK_TRIED[0])
-    return replace(settings, options=options, blocks=most)
-
-
-def _axes(settings: Settings, tasks: Dag) -> list[Callable[[Settings], Sequence[Settings]]]:
-    """What else to try of each option that is left open, where it does not take long.
-
-    The estimate that `lower` and `fuse` choose by without a cluster does not know that proxies work
-    on their own.
-    """
-    options = settings.options
-    mixed = chosen_transport(tasks, options.transport) is Transport.MIXED
-    several = len(tasks) <= MOST_TRIED
-
-    def other(name: str, values: Sequence[str]) -> Callable[[Settings], Sequence[Settings]]:
-        def choices(best: Settings) -> Sequence[Settings]:
-            change: Any = replace
-            return [replace(best, options=change(best.options, **{name: v})) for v in values]
-
-        return choices
-
-    axes = []
-    if options.network_lowering == "auto" and mixed and several:
-        axes.append(other("network_lowering", NETWORK_TRIED[1:]))
-    if options.scheduler == "auto" and len(tasks) <= MOST_SCHEDULED:
-        axes.append(other("scheduler", SCHEDULERS_TRIED[1:]))
-    if options.fuse == "auto" and several:
-        axes.append(other("fuse", FUSION_TRIED[1:]))
-    if several:
-        axes.append(lambda best: [replace(best, blocks=1)])
-    return axes
 
 
 def _asked(settings: Settings) -> Request:
@@ -347,15 +358,8 @@ def _asked(settings: Settings) -> Request:
     assert settings.topology is not None
     return Request(
         parsed(options.sizes), options.max_sms or most_blocks(settings.topology), options.channels,
-        options.tune,
+        options.plans, options.tune,
     )  # fmt: skip
-
-
-def _named(settings: Settings) -> str:
-    """A structure, for people."""
-    o = settings.options
-    few = ", one block" if settings.blocks == 1 else ""
-    return f"{o.scheduler}, fuse {o.fuse}, {o.network_lowering}{few}"
 
 
 def recorded(topology: Topology) -> Cluster:
@@ -371,54 +375,3 @@ def _verified(program: Program) -> Proof:
         "chunks": c.n_chunks,
     }
     return Proof("program", f"the transfers perform {c.op.value}", detail)
-
-
-class _Hook:
-    """What stands between passes: times them, checks and shows what they return."""
-
-    def __init__(self, options: Options, on_phase: OnPhase, on_pass: OnPass) -> None:
-        self.seconds: dict[str, float] = {}
-        self._verify_each = options.verify_each
-        self._on_phase, self._on_pass = on_phase, on_pass
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Times what is done in it."""
-        self._on_phase(name)
-        begin = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
-
-    def run_all(self, passes: Sequence[Pass], ir: Ir, settings: Settings) -> dict[str, Ir]:
-        """Runs `passes` one after the other; what each of them returned."""
-        returned: dict[str, Ir] = {}
-        for one in passes:
-            with self.phase(one.phase):
-                ir = returned[one.name] = one.run(ir, settings)
-            if self._verify_each:
-                _check(one.name, ir)
-            self._on_pass(one.name, ir)
-        return returned
-
-
-def _check(name: str, ir: Ir) -> None:
-    """`--verify-each`: the pass that returned `ir` has a bug when it breaks an invariant."""
-    problems: list[str] = []
-    match ir:
-        case Program():
-            problems = program.check(ir)
-        case Dag():
-            problems = [*topology.check(ir.topology), *dag.check(ir)]
-        case Pipeline():
-            problems = pipeline.check(ir)
-        case Primitives():
-            problems = primitives.check(ir)
-        case Blocks():
-            problems = blocks.check(ir)
-        case Plan():
-            try:
-                plan_check.check(ir)
-            except UserError as error:
-                problems = [error.problem.message]
-    if problems:
-        raise InternalError(f"{name}: {type(ir).__name__}: {'; '.join(problems)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from hccc.ir.transport import Transport
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
+    from hccc.ir.catalogue import Catalogue
     from hccc.ir.plan import Plan
     from hccc.proofs.proof import Proof
     from hccc.validate.validated import Unvalidated, Validated
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 Facts = dict[str, object]
 
 
-def title(plan: Plan) -> str:
+def title(plan: Plan | Catalogue) -> str:
     """`ring: Allreduce over 8 ranks`."""
     c = plan.collective
     root = f", root {c.root}" if c.rooted else ""
@@ -61,9 +62,9 @@ def _network_facts(plan: Plan) -> Facts:
     }
 
 
-def provenance_facts(plan: Plan) -> Facts:
-    """How the Plan was made; nothing where its file does not tell."""
-    made = plan.provenance
+def provenance_facts(library: Plan | Catalogue) -> Facts:
+    """How a plan or a catalogue was made; nothing where its file does not tell."""
+    made = library.provenance
     if made is None:
         return {}
     return {
@@ -76,9 +77,9 @@ def provenance_facts(plan: Plan) -> Facts:
     }
 
 
-def made_by(plan: Plan) -> str | None:
-    """How the Plan was made, in a line; None where its file does not tell."""
-    made = plan.provenance
+def made_by(library: Plan | Catalogue) -> str | None:
+    """How a plan or a catalogue was made, in a line; None where its file does not tell."""
+    made = library.provenance
     if made is None:
         return None
     given = ((f"--{name.replace('_', '-')}", value) for name, value in made.options.items())
@@ -96,9 +97,8 @@ def compiled_facts(compiled: Compiled) -> Facts:
     if compiled.pipeline is not None:
         facts["sub_pipelines"] = compiled.pipeline.n_sub
         facts["scheduler"] = compiled.scheduler
-    facts["proofs"] = [
-        {"name": p.name, "claim": p.claim, "detail": p.detail} for p in compiled.proofs
-    ]
+    facts["proofs"] = proofs_facts(compiled.proofs)
+    facts |= catalogue_facts(compiled)
     if compiled.directory:
         facts["plan"] = str(file_read(compiled.directory))
     if compiled.sources:
@@ -114,8 +114,58 @@ def compiled_facts(compiled: Compiled) -> Facts:
         }
     if compiled.warnings:
         facts["warnings"] = [problem.as_json() for problem in compiled.warnings]
-    facts |= provenance_facts(compiled.plan)
+    facts |= provenance_facts(compiled.library)
+    if compiled.tuned:
+        from hccc.tune import told  # the simulator takes its time to load
+
+        facts["tuned"] = told.facts(compiled.tuned)
     return {**facts, "seconds": dict(compiled.seconds)}
+
+
+def catalogue_facts(compiled: Compiled) -> Facts:
+    """The plans of a catalogue, what was proved of each, and the sizes that each serves (bytes, end
+    null for any above); nothing of a single plan."""
+    catalogue = compiled.catalogue
+    if catalogue is None:
+        return {}
+    proofs = compiled.catalogue_proofs or ((),) * len(catalogue.plans)
+    return {
+        "name": catalogue.name,
+        "catalogue": {
+            "ranges": [
+                {
+                    "in_place": one.in_place,
+                    "begin": one.begin,
+                    "end": catalogue.end(one),
+                    "plan": catalogue.plans[one.plan].name,
+                    "window": one.window,
+                    "grain": one.grain,
+                }
+                for one in catalogue.ranges
+            ],
+            "plans": [
+                {**plan_facts(plan), "source": plan.source, "proofs": proofs_facts(made)}
+                for plan, made in zip(catalogue.plans, proofs, strict=True)
+            ],
+        },
+    }
+
+
+def spans(catalogue: Catalogue, plan: int) -> str:
+    """The sizes that a plan serves: `out of place 0 to 65,535 bytes; in place from 4,096`."""
+    found = []
+    for one in catalogue.ranges:
+        if one.plan == plan:
+            kind, end = "in place" if one.in_place else "out of place", catalogue.end(one)
+            to = f"from {one.begin:,} bytes" if one.begin else "all sizes"
+            sizes = to if end is None else f"{one.begin:,} to {end - 1:,} bytes"
+            found.append(f"{kind} {sizes}")
+    return "; ".join(found)
+
+
+def proofs_facts(proofs: Sequence[Proof]) -> list[Facts]:
+    """What was proved, and over what."""
+    return [{"name": p.name, "claim": p.claim, "detail": p.detail} for p in proofs]
 
 
 def validated_facts(found: Validated | Unvalidated | None) -> Facts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -18,14 +18,18 @@ from typing import TypeGuard
 from hccc import __version__, driver
 from hccc.analysis.depth import depth
 from hccc.diagnostics import Source, fail
-from hccc.driver import Compiled, OnPass, OnPhase
+from hccc.driver import Compiled, Where
 from hccc.files.reading import HEAD, read_text
+from hccc.hardware import common as hardware
+from hccc.hardware.common import common_device
 from hccc.interop.import_msccl import import_msccl
 from hccc.interop.raise_program import raise_program
 from hccc.interruptible import interruptible
-from hccc.ir import plan_json
-from hccc.ir.names import PLAN_FILE
+from hccc.ir import catalogue_json, plan_json
+from hccc.ir.catalogue import Catalogue
+from hccc.ir.names import IDENTIFIER, PLAN_FILE, objection
 from hccc.ir.plan import Plan
+from hccc.ir.program import Program
 from hccc.ir.provenance import Provenance
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
@@ -33,6 +37,7 @@ from hccc.lang.msccl import load as msccl
 from hccc.lang.transfer import load as transfer
 from hccc.library import shipped
 from hccc.options import Options
+from hccc.pass_manager import OnPass, OnPhase
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import check_plan
 
@@ -118,11 +123,21 @@ def parse_cluster(source: Source) -> Topology:
     return cluster.parse(source)
 
 
+def common_cluster(program: Program) -> Topology:
+    """Nodes of the most common kind of as many GPUs as the program's header has, by hccc's device
+    library: for a program that no cluster is given for."""
+    c = program.collective
+    nodes, gpus = max(1, c.n_ranks // program.gpus_per_node), program.gpus_per_node
+    device = common_device(gpus).name
+    name = f"{gpus} {device}" if nodes == 1 else f"{nodes} nodes of {gpus} {device}"
+    return parse_cluster(Source(name, hardware.common_cluster(nodes, gpus)))
+
+
 @interruptible
 def load(
     given: Path | Source,
     options: Options | None = None,
-    topology: Topology | None = None,
+    topology: Where = None,
     *,
     reschedule: bool = False,
     on_phase: OnPhase = lambda _: None,
@@ -130,7 +145,8 @@ def load(
 ) -> Compiled:
     """Reads what is given, whatever it is, and compiles it if it is not compiled yet.
 
-    topology: the cluster that a program is compiled for, or that MSCCL XML runs on.
+    topology: the cluster that a program is compiled for, or what makes it of the program; or the
+    one that MSCCL XML runs on.
     reschedule: raises MSCCL XML to a program and compiles that.
 
     Raises:
@@ -146,18 +162,74 @@ def load(
         raise fail("E416", f"{text.name} is a cluster, and no algorithm", help=help)
     if kind not in (Kind.PLAN, Kind.XML):
         return driver.compile_text(text, options, topology, on_phase=on_phase, on_pass=on_pass)
+    site = None if callable(topology) else topology
     seconds: dict[str, float] = {}
     with timed("Parsing", seconds, on_phase):
         plan, proofs = (
-            _imported(text, topology)
+            _imported(text, site)
             if kind is Kind.XML
-            else (plan_json.loads(text.text, text.name), ())
+            else (catalogue_json.loads(text.text, text.name), ())
         )
+    if isinstance(plan, Catalogue):
+        return _catalogue(plan, options, seconds, on_phase, kernels)
     if options.prove:
         with timed("Proof", seconds, on_phase):
             proofs += check_plan(plan)
-    made_for = topology if kind is Kind.XML else None
+    made_for = site if kind is Kind.XML else None
     return Compiled(plan, proofs, seconds, topology=made_for, directory=kernels)
+
+
+def _catalogue(
+    catalogue: Catalogue,
+    options: Options,
+    seconds: dict[str, float],
+    on_phase: OnPhase,
+    kernels: Path | None,
+) -> Compiled:
+    """A catalogue that was read, each of its plans proved."""
+    each: tuple[tuple[Proof, ...], ...] = ()
+    if options.prove:
+        with timed("Proof", seconds, on_phase):
+            each = tuple(check_plan(plan) for plan in catalogue.plans)
+    last = catalogue.largest
+    return Compiled(
+        last, each[catalogue.last.plan] if each else (), seconds, directory=kernels,
+        catalogue=catalogue, catalogue_proofs=each,
+    )  # fmt: skip
+
+
+@interruptible
+def load_library(
+    given: Sequence[Path | Source | Program],
+    options: Options | None = None,
+    topology: Where = None,
+    *,
+    name: str = "",
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
+) -> Compiled:
+    """Reads several programs of one collective, and compiles them into one library (`driver`).
+
+    name: of the library; without one, the collective's.
+
+    Raises:
+        UserError: E321 for what is no program; anything wrong with one.
+    """
+    if name and (not IDENTIFIER.fullmatch(name) or objection(name)):
+        raise fail("E410", f"--name {name!r} is not a name that C functions can have")
+    sources: list[Source | Program] = []
+    for one in given:
+        text = one if isinstance(one, Program) else opened(one)
+        if isinstance(text, Path) or (
+            isinstance(text, Source) and kind_of(text.text, text.name) is not Kind.PROGRAM
+        ):
+            where = text if isinstance(text, Path) else text.name
+            help = "only programs are compiled together"
+            raise fail("E321", f"{where} is no program", help=help)
+        sources.append(text)
+    return driver.compile_library(
+        sources, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
+    )
 
 
 def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proof, ...]]:
@@ -175,7 +247,7 @@ def recorded_cluster(compiled: Compiled) -> Topology | None:
     Raises:
         UserError: E1xx what the file says is no cluster, or not one of so many ranks.
     """
-    made = compiled.plan.provenance
+    made = compiled.library.provenance or compiled.plan.provenance
     if compiled.topology is not None or made is None or made.cluster is None:
         return compiled.topology
     return parse_cluster(Source(made.cluster.name or "cluster", made.cluster.text))
@@ -198,7 +270,7 @@ def _plan_file(path: Path) -> Path:
 
 
 def _rescheduled(
-    text: Source, options: Options, topology: Topology | None, on_phase: OnPhase, on_pass: OnPass
+    text: Source, options: Options, topology: Where, on_phase: OnPhase, on_pass: OnPass
 ) -> Compiled:
     """MSCCL XML, proved as it is, raised to a program, compiled like any other."""
     if kind_of(text.text, text.name) is not Kind.XML:

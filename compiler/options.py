@@ -91,6 +91,12 @@ class Options:
         "How thoroughly to choose what is left open for a --cluster, by simulated time; (off) as "
         "the program's header says.",
     )
+    plans: int = _number(
+        4,
+        1,
+        16,
+        "Most plans of a directory, each for the sizes at which it is best on the --cluster.",
+    )
     sizes: str = field(
         default="1K..4G",
         metadata={"help": "Message sizes to choose for: a range in bytes, or one size."},

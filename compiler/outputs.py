@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hccc.diagnostics import Note, UserError, fail
-from hccc.driver import Compiled, Ir, OnPhase
+from hccc.driver import Compiled
 from hccc.emit import directory
 from hccc.emit.compare import compare
 from hccc.emit.kernels import source
@@ -19,13 +19,15 @@ from hccc.emit.targets import TARGETS, Target
 from hccc.inputs import timed
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.interruptible import interruptible
-from hccc.ir import blocks, dag, pipeline, plan_json, primitives, program
+from hccc.ir import blocks, catalogue_json, dag, pipeline, plan_json, primitives, program
 from hccc.ir.blocks import Blocks
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
 from hccc.ir.program import Program
+from hccc.pass_manager import Ir, OnPhase
 from hccc.proofs.prove import check_plan
 from hccc.validate.validate import validate, validate_directory
 from hccc.validate.validated import Validated
@@ -80,7 +82,7 @@ OUTPUTS: Mapping[str, Lines] = {
     "program": _before_the_plan("program"),
     "dag": _before_the_plan("dag"),
     "pipeline": _before_the_plan("pipeline"),
-    "plan": lambda compiled, xml: lines(compiled.plan),
+    "plan": lambda compiled, xml: _text(interruptible(catalogue_json.dumps)(compiled.library)),
     "cpu": _kernels(source.cpu),
     "cuda": _kernels(source.cuda),
     "hip": _kernels(source.hip),
@@ -120,20 +122,30 @@ def write(
             are not validated.
     """
     seconds: dict[str, float] = {}
-    if not {proof.name for proof in compiled.proofs} >= PROVED:
+    if unproved := _unproved(compiled):
         with timed("Proof", seconds, on_phase):
-            check_plan(compiled.plan)
+            for plan in unproved:
+                check_plan(plan)
     with timed("Emission", seconds, on_phase):
         chosen = _targets(targets)
-        files = kernels(compiled.plan, chosen)
+        files = kernels(compiled.library, chosen)
     found = None
     if validated:
         with timed("Validation", seconds, on_phase):
             texts = {name: text.encode() for name, text in files.items()}
-            found = validate(texts, compiled.plan, chosen)
+            found = validate(texts, compiled.library, chosen)
     with timed("Writing", seconds, on_phase):
         directory.write(output, files)
     return Written({name: len(text.encode()) for name, text in files.items()}, seconds, found)
+
+
+def _unproved(compiled: Compiled) -> list[Plan]:
+    """The plans that kernels are written of and that were not proved yet."""
+    plans, proofs = directory.plans_of(compiled.library), compiled.catalogue_proofs
+    if compiled.catalogue is None:
+        proofs = (compiled.proofs,)
+    done = [{proof.name for proof in each} >= PROVED for each in proofs]
+    return [plan for k, plan in enumerate(plans) if not any(done[k : k + 1])]
 
 
 def _targets(names: Sequence[str]) -> list[Target]:
@@ -146,9 +158,9 @@ def _targets(names: Sequence[str]) -> list[Target]:
 
 
 @interruptible
-def kernels(plan: Plan, targets: Sequence[Target]) -> dict[str, str]:
-    """All files of the directory of kernels of `plan`, by name."""
-    return directory.files(plan, targets, plan_json.dumps(plan))
+def kernels(compiled: Plan | Catalogue, targets: Sequence[Target]) -> dict[str, str]:
+    """All files of the directory of kernels of what was compiled, by name."""
+    return directory.files(compiled, targets, catalogue_json.dumps(compiled))
 
 
 def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled:
@@ -165,20 +177,20 @@ def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled
     seconds = dict(compiled.seconds)
     try:
         with timed("Emission", seconds, on_phase):
-            sources = interruptible(compare)(compiled.directory, compiled.plan)
+            sources = interruptible(compare)(compiled.directory, compiled.library)
     except UserError as error:
         if error.problem.code == "E428":
-            raise _also_validated(error, compiled.directory, compiled.plan) from None
+            raise _also_validated(error, compiled.directory, compiled.library) from None
         raise
     with timed("Validation", seconds, on_phase):
-        validated = validate_directory(compiled.directory, compiled.plan)
+        validated = validate_directory(compiled.directory, compiled.library)
     return replace(compiled, sources=sources, validated=validated, seconds=seconds)
 
 
-def _also_validated(error: UserError, place: Path, plan: Plan) -> UserError:
+def _also_validated(error: UserError, place: Path, compiled: Plan | Catalogue) -> UserError:
     """The error of a directory that differs, with a note of what its texts do."""
     try:
-        match validate_directory(place, plan):
+        match validate_directory(place, compiled):
             case Validated(targets):
                 told = f"what its kernels do ({', '.join(targets)}) is what the plan says"
             case found:

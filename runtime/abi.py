@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 2  # HCCC_ABI
+ABI = 3  # HCCC_ABI
 
 
 class Window(ctypes.Structure):
@@ -40,12 +40,13 @@ class Comm(ctypes.Structure):
         ("n_ranks", ctypes.c_int),
         ("ranks", ctypes.c_void_p),
         ("fault", ctypes.c_void_p),
+        ("flags_at", ctypes.c_longlong),
     )
 
     @classmethod
-    def of(cls, n_ranks: int, ranks: int, fault: int) -> Comm:
+    def of(cls, n_ranks: int, ranks: int, fault: int, flags_at: int = 0) -> Comm:
         """HCCC_COMM_INIT, and where the tables are."""
-        return cls(ctypes.sizeof(cls), ABI, ctypes.sizeof(Rank), n_ranks, ranks, fault)
+        return cls(ctypes.sizeof(cls), ABI, ctypes.sizeof(Rank), n_ranks, ranks, fault, flags_at)
 
 
 class Transfer(ctypes.Structure):
@@ -140,6 +141,7 @@ class Params(ctypes.Structure):
         ("local", ctypes.c_void_p),
         ("one", Local),
         ("fault", ctypes.c_void_p),
+        ("flags_at", ctypes.c_longlong),
         ("count", ctypes.c_longlong),
         ("part", ctypes.c_longlong),
         ("timeout", ctypes.c_ulonglong),

@@ -150,14 +150,43 @@ def build_library(
     `include`: directories with the hccc headers where the source's own has none; `flags` come
     after the usual ones. Raises UserError E412 to E414.
     """
+    return _compiled(source, variant, ".so", [*FLAGS, *flags], include)
+
+
+def build_several(
+    dispatch: Path, sources: Sequence[Path], variant: Variant, *, include: Sequence[Path] = ()
+) -> Path:
+    """The shared library of several kernels and of `dispatch`, which picks among them.
+
+    Each is compiled by itself, a few at a time. Raises UserError E412 to E414.
+    """
+    flags = [flag for flag in FLAGS if flag != "-shared"]
+    with ThreadPoolExecutor(max(1, min(len(sources), os.cpu_count() or 1))) as pool:
+        made = pool.map(lambda s: _compiled(s, variant, ".o", [*flags, "-c"], include), sources)
+        objects = [str(path) for path in made]
+    built = f"-DHCCC_BUILT(ENTRY)=ENTRY({variant.dtype}, {variant.op})"
+    return _compiled(dispatch, variant, ".so", [*FLAGS, built], include, objects)
+
+
+def _compiled(
+    source: Path,
+    variant: Variant,
+    suffix: str,
+    flags: Sequence[str],
+    include: Sequence[Path],
+    linked: Sequence[str] = (),
+) -> Path:
+    """What the compiler makes of `source` with `flags`; `linked`: objects that go into it."""
     source = source.resolve()
     compiler = find_compiler()
-    options = [*FLAGS, *variant.defines(), *flags]
+    options = [*flags, *variant.defines()]
     searched = [source.parent, *(path.resolve() for path in include)]
-    words = [source.name, compiler, compiler_version(compiler), processor(compiler), *options]
+    words = [
+        source.name, compiler, compiler_version(compiler), processor(compiler), *options, *linked,
+    ]  # fmt: skip
     name = stem_of(source, digest_of(searched, words), f"{variant.dtype}-{variant.op}")
     search = [f"-I{path}" for path in searched]
-    return kept(source, name, ".so", [compiler, *options, *search, str(source)])
+    return kept(source, name, suffix, [compiler, *options, *search, str(source), *linked])
 
 
 def build_plain(source: Path, flags: Sequence[str] = ()) -> Path:

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.diagnostics import InternalError, fail
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Rank, all_memory
-from hccc.runtime.build import Variant, build_all, build_library
+from hccc.runtime.build import Variant, build_all, build_library, build_several
 from hccc.runtime.fault import Fault, LaunchError, WaitKind
 from hccc.runtime.layout import FLAG_STRIDE, Shape
 from hccc.runtime.network import Network, Proxy
+from hccc.runtime.picks import picks_of
 from hccc.runtime.request import INT, Request, check_aliases, check_buffers, check_shape, check_size
 
 OK, TIMEOUT, BAD_ARGUMENT, NO_MEMORY = range(4)
@@ -58,7 +60,7 @@ class CpuCommunicator:
         self.collective = collective
         self._include = tuple(include)
         self._functions: dict[Variant, Any] = {}
-        self.flags = [aligned_zeros(shape.flag_bytes) for _ in range(shape.ranks)]
+        self.flags = [aligned_zeros(self.flag_bytes) for _ in range(shape.ranks)]
         self._scratch = [aligned_zeros(0) for _ in range(shape.ranks)]
         self._fault = FaultRecord()
         self._window = all_memory()
@@ -67,10 +69,24 @@ class CpuCommunicator:
         self._tables = self._make_tables()
         self._proxy = Proxy(network, self._tables[-1]) if network else None
 
+    @property
+    def flag_bytes(self) -> int:
+        """Bytes of one rank's flags."""
+        return self.shape.flag_bytes
+
+    def shape_of(self, request: Request) -> Shape:
+        """The shape of what a launch runs."""
+        return self.shape
+
     def build(self, requests: Sequence[Request]) -> None:
         """Compiles what several launches will need, at once."""
-        variants = sorted({r.variant(self.collective) for r in requests}, key=repr)
+        self._build(sorted({r.variant(self.collective) for r in requests}, key=repr))
+
+    def _build(self, variants: Sequence[Variant]) -> None:
         build_all(self.source, variants, include=self._include)
+
+    def _library(self, variant: Variant) -> Path:
+        return build_library(self.source, variant, include=self._include)
 
     def launch(
         self,
@@ -84,7 +100,7 @@ class CpuCommunicator:
         Raises UserError E41x (build), E422 and E423 (buffers), E454 (too large), E455 (no room
         for its thread blocks), LaunchError E420 (deadline, now or in an earlier launch: `reset`).
         """
-        check_size(self.shape, request)
+        check_size(self.shape_of(request), request)
         check_buffers(self.collective, request, inputs, outputs)
         send, receive = _addresses(inputs), _addresses(outputs)
         check_aliases(self.collective, request, send, receive)
@@ -105,7 +121,7 @@ class CpuCommunicator:
 
     def _function(self, variant: Variant) -> Any:
         if variant not in self._functions:
-            path = build_library(self.source, variant, include=self._include)
+            path = self._library(variant)
             symbol = f"{self.name}_cpu_{variant.dtype}_{variant.op}"
             self._functions[variant] = _load(path, symbol)
         return self._functions[variant]
@@ -126,7 +142,8 @@ class CpuCommunicator:
 
     def _reserve(self, request: Request) -> None:
         """Scratch for a launch; the tables stay where they are, since the proxy reads one."""
-        need = self.shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
+        shape = self.shape_of(request)
+        need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
         if self._scratch[0].nbytes >= need:
             return
         self._scratch = [aligned_zeros(need) for _ in range(self.shape.ranks)]
@@ -176,6 +193,46 @@ class CpuCommunicator:
         if status == NO_MEMORY:
             raise fail("E455", "no memory or threads for this many thread blocks")
         raise InternalError(f"{self.name}: launch returned status {status}")
+
+
+class CpuCatalogue(CpuCommunicator):
+    """All ranks of a catalogue: the entry of its library picks the plan of every launch.
+
+    `source` is the generated `<name>_cpu_dispatch.cpp`; flags are those of all plans, scratch the
+    most of any launch yet. Otherwise as `CpuCommunicator`.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        catalogue: Catalogue,
+        *,
+        include: Sequence[Path] = (),
+        network: Network | None = None,
+    ) -> None:
+        self._picks = picks_of(catalogue)
+        for shape in self._picks.shapes:
+            check_shape(shape)
+        self._kernels = [source.parent / f"{plan.name}_cpu.cpp" for plan in catalogue.plans]
+        first = self._picks.shapes[0]
+        name, collective = catalogue.name, catalogue.collective
+        super().__init__(source, name, first, collective, include=include, network=network)
+
+    @property
+    def flag_bytes(self) -> int:
+        """Bytes of one rank's flags, those of all plans."""
+        return self._picks.flag_bytes
+
+    def shape_of(self, request: Request) -> Shape:
+        """The shape of the plan that a launch takes."""
+        return self._picks.shape_of(request)
+
+    def _build(self, variants: Sequence[Variant]) -> None:
+        for variant in variants:
+            self._library(variant)
+
+    def _library(self, variant: Variant) -> Path:
+        return build_several(self.source, self._kernels, variant, include=self._include)
 
 
 def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[int]:

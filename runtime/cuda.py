@@ -22,11 +22,13 @@ import numpy as np
 
 from hccc.diagnostics import Note, UserError, fail
 from hccc.files.libraries import stem_of
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import FaultRecord, Local, Params, Rank, Window, all_memory
 from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
 from hccc.runtime.fault import Fault, LaunchError
 from hccc.runtime.layout import FLAG_STRIDE, Shape
+from hccc.runtime.picks import picks_of
 from hccc.runtime.request import (
     INT,
     Request,
@@ -130,6 +132,17 @@ def _check_grid(device: Device, kernel: Any, blocks: int, threads: int) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a launch runs: the kernels' source, their shape, threads of a block, and bytes from a
+    rank's flags to those that they count in."""
+
+    source: Path
+    shape: Shape
+    threads: int
+    flags_at: int = 0
+
+
 class CudaCommunicator:
     """All ranks of one generated collective on the current GPU, with scratch and flags.
 
@@ -153,15 +166,28 @@ class CudaCommunicator:
         self.source = source.resolve()
         self.shape = shape
         self.collective = collective
-        self.threads = 32 * warps
+        self._alone = Unit(self.source, shape, 32 * warps)
         self.device = find_device()
         self._searched = (self.source.parent, *(path.resolve() for path in include))
-        self._kernels: dict[Variant, Any] = {}
-        self._flags = self._zeros(shape.ranks * shape.flag_bytes)
+        self._kernels: dict[tuple[Path, Variant], Any] = {}
+        self._flags = self._zeros(shape.ranks * self.flag_bytes)
         self._scratch = self._zeros(0)
         self._fault = self._zeros(ctypes.sizeof(FaultRecord))
         self._windows = self._upload((Window * 1)(all_memory()))
         self._ranks: Any = None
+
+    @property
+    def flag_bytes(self) -> int:
+        """Bytes of one rank's flags."""
+        return self.shape.flag_bytes
+
+    def unit_of(self, request: Request) -> Unit:
+        """What a launch runs."""
+        return self._alone
+
+    def window_of(self, request: Request) -> int:
+        """The window that a launch has, 0 for all micro-batches."""
+        return request.window
 
     def _zeros(self, size: int) -> Any:
         # CuPy's allocator aligns to 512 bytes.
@@ -177,51 +203,51 @@ class CudaCommunicator:
         UserError E414 (build), E422 and E423 (buffers), E432 (does not fit), E454 (too large),
         LaunchError E420 (deadline, now or in an earlier launch: `reset`).
         """
-        check_size(self.shape, request)
+        unit = self.unit_of(request)
+        check_size(unit.shape, request)
         check_buffers(self.collective, request, inputs, outputs)
         send, receive = _addresses(inputs), _addresses(outputs)
         check_aliases(self.collective, request, send, receive)
-        kernel = self._kernel(request.variant(self.collective))
-        table = self._table(request)
+        kernel = self._kernel(unit, request.variant(self.collective))
+        table = self._table(unit, request)
         local = self._locals(send, receive)
-        seconds = self._run(kernel, self._params(table, local, request))
+        seconds = self._run(unit, kernel, self._params(unit, table, local, request))
         self._check_fault(request)
         return seconds
 
-    def _run(self, kernel: Any, params: Any) -> float:
+    def _run(self, unit: Unit, kernel: Any, params: Any) -> float:
         events = self.device.cupy.cuda.Event
         start, stop = events(), events()
-        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
+        grid = (unit.shape.blocks * unit.shape.channels, unit.shape.ranks)
         start.record()
         # Not RawKernel's own cooperative flag: with it CuPy compiles relocatable code and links
         # a library that wheels do not bring, which only grid-wide barriers would need.
         launch = kernel.kernel
-        launch(grid, (self.threads,), (params,), enable_cooperative_groups=True)
+        launch(grid, (unit.threads,), (params,), enable_cooperative_groups=True)
         stop.record()
         stop.synchronize()
         return float(self.device.cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
 
-    def _kernel(self, variant: Variant) -> Any:
-        if variant not in self._kernels:
-            kernel = self._load(variant)
-            blocks = self.shape.blocks * self.shape.channels * self.shape.ranks
-            _check_grid(self.device, kernel, blocks, self.threads)
-            self._kernels[variant] = kernel
-        return self._kernels[variant]
+    def _kernel(self, unit: Unit, variant: Variant) -> Any:
+        if (unit.source, variant) not in self._kernels:
+            kernel = self._load(unit.source, variant)
+            _check_grid(self.device, kernel, unit.shape.launch_blocks, unit.threads)
+            self._kernels[unit.source, variant] = kernel
+        return self._kernels[unit.source, variant]
 
     def options(self, variant: Variant) -> list[str]:
         """The compiler's options for a variant."""
         scope = f"-DHCCC_SYSTEM_SCOPE={self.system_scope}"
         return [*variant.defines(), scope, *(f"-I{path}" for path in self._searched)]
 
-    def _load(self, variant: Variant) -> Any:
+    def _load(self, source: Path, variant: Variant) -> Any:
         options = self.options(variant)
         module = self.device.cupy.RawModule
-        command = compile_command(self.device, self.source, options)
+        command = compile_command(self.device, source, options)
         if command:
-            path = build_binary(self.source, command, self._searched)
+            path = build_binary(source, command, self._searched)
             return module(path=str(path)).get_function(KERNEL)
-        code = self.source.read_text(encoding="utf-8")
+        code = source.read_text(encoding="utf-8")
         options = ["-std=c++17", *options]
         made = module(code=code, options=tuple(options))
         try:
@@ -230,7 +256,7 @@ class CudaCommunicator:
             return kernel
         except self.device.cupy.cuda.compiler.CompileException as error:
             lines = "\n".join(str(error).splitlines()[:12])
-            raise fail("E414", f"NVRTC failed on {self.source}", notes=[Note(lines)]) from error
+            raise fail("E414", f"NVRTC failed on {source}", notes=[Note(lines)]) from error
 
     def reset(self) -> None:
         """Forgets a fault: counters of all ranks begin at zero again. No launch may be running."""
@@ -244,15 +270,15 @@ class CudaCommunicator:
         """hccc_local[n_ranks] in device memory; it must live as long as the launch."""
         return self._upload((Local * self.shape.ranks)(*map(Local, send, receive)))
 
-    def _table(self, request: Request) -> Any:
+    def _table(self, unit: Unit, request: Request) -> Any:
         """The rank table in device memory: hccc_rank[n_ranks]; made anew when scratch is."""
-        ranks, shape = range(self.shape.ranks), self.shape
+        ranks, shape = range(self.shape.ranks), unit.shape
         need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
         if self._ranks is None or self._scratch.nbytes < need * shape.ranks:
             self._scratch = self._zeros(need * shape.ranks)
             rows = [
                 Rank(
-                    self._flags.data.ptr + r * shape.flag_bytes,
+                    self._flags.data.ptr + r * self.flag_bytes,
                     self._scratch.data.ptr + r * need,
                     self._windows.data.ptr, 1, 0,
                 )
@@ -261,21 +287,22 @@ class CudaCommunicator:
             self._ranks = self._upload((Rank * shape.ranks)(*rows))
         return self._ranks
 
-    def _params(self, table: Any, local: Any, request: Request) -> Any:
+    def _params(self, unit: Unit, table: Any, local: Any, request: Request) -> Any:
         """hccc_params as CuPy passes a structure by value: an array of one structured element."""
-        sizes = self.shape.sizes(request.count, request.itemsize, request.micro_batch)
+        sizes = unit.shape.sizes(request.count, request.itemsize, request.micro_batch)
         ticks = HIP_TICKS if self.device.hip else CUDA_TICKS
         params = Params(
             ranks=table.data.ptr,
             local=local.data.ptr,
             fault=self._fault.data.ptr,
+            flags_at=unit.flags_at,
             count=request.count,
             part=sizes.part,
             timeout=ticks_of(request.timeout, ticks),
             join_timeout=ticks_of(request.join_timeout, ticks),
             micro=sizes.micro,
             batches=sizes.batches,
-            window=min(request.window or max(sizes.batches, 1), INT),
+            window=min(self.window_of(request) or max(sizes.batches, 1), INT),
             first_rank=0,
             in_place=request.in_place,
         )
@@ -285,6 +312,40 @@ class CudaCommunicator:
         record = FaultRecord.from_buffer_copy(self.device.cupy.asnumpy(self._fault).tobytes())
         if record.claimed:
             raise LaunchError(Fault.of(record), request.timeout)
+
+
+class CudaCatalogue(CudaCommunicator):
+    """All ranks of a catalogue, whose plan for the size of a launch is picked here.
+
+    `place` has the generated `<name>_1.cu` and so on (on ROCm `.hip`: `suffix`). Flags are those of
+    all plans, scratch the most of any launch yet. Otherwise as `CudaCommunicator`.
+    """
+
+    def __init__(
+        self, place: Path, suffix: str, catalogue: Catalogue, *, include: Sequence[Path] = ()
+    ) -> None:
+        self._picks = picks_of(catalogue)
+        for shape in self._picks.shapes:
+            check_shape(shape)
+        self._sources = [place.resolve() / f"{plan.name}{suffix}" for plan in catalogue.plans]
+        first, warps = self._picks.shapes[0], catalogue.plans[0].warps
+        super().__init__(self._sources[0], first, catalogue.collective, warps, include=include)
+
+    @property
+    def flag_bytes(self) -> int:
+        """Bytes of one rank's flags, those of all plans."""
+        return self._picks.flag_bytes
+
+    def unit_of(self, request: Request) -> Unit:
+        """The plan that a launch takes."""
+        plan = self._picks.range_of(request).plan
+        threads = 32 * self._picks.catalogue.plans[plan].warps
+        shape, at = self._picks.shape_of(request), self._picks.flags_at(plan)
+        return Unit(self._sources[plan], shape, threads, at)
+
+    def window_of(self, request: Request) -> int:
+        """The window that a launch has: what its range says where it names none."""
+        return self._picks.window_of(request)
 
 
 def _structured(structure: type[ctypes.Structure]) -> np.dtype[np.void]:

@@ -52,28 +52,35 @@ ALLOWED: dict[str, set[str]] = {
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
     "runtime": BELOW | {"dtypes", "files"},
     "validate": BELOW | {"dtypes", "emit", "interruptible", "runtime"},
+    "tune": BELOW | {"sim", "text"},
     # What joins them.
+    "pass_manager": BELOW | {"options", "passes"},
+    "structures": BELOW | {"pass_manager", "passes"},
     "driver": BELOW
-    | {"analysis", "candidates", "emit", "interruptible", "lang", "options", "passes", "proofs",
-       "sim", "validate"},
+    | {"analysis", "emit", "interruptible", "lang", "options", "pass_manager", "proofs",
+       "structures", "tune", "validate"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
-       "options", "proofs"},
+       "options", "pass_manager", "proofs"},
     "outputs": BELOW
-    | {"driver", "emit", "inputs", "interop", "interruptible", "proofs", "validate"},
-    "facts": BELOW | {"driver", "proofs", "validate"},
+    | {"driver", "emit", "inputs", "interop", "interruptible", "pass_manager", "proofs",
+       "validate"},
+    "facts": BELOW | {"driver", "proofs", "tune", "validate"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
     | {"candidates", "driver", "facts", "hardware", "inputs", "interop", "interruptible", "library",
-       "network", "options", "passes", "proofs", "sim", "synth", "text"},
+       "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text"},
     "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
-       "options", "predict", "render", "sim", "text"},
-    "profile": BELOW | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
+       "options", "pass_manager", "predict", "render", "sim", "text"},
+    "profile": BELOW
+    | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
     "testing": BELOW
-    | {"driver", "dtypes", "emit", "interop", "lang", "options", "passes", "proofs", "runtime"},
+    | {"driver", "dtypes", "emit", "interop", "lang", "options", "pass_manager", "passes",
+       "proofs", "runtime"},
     "api": BELOW
-    | {"driver", "inputs", "options", "outputs", "pictures", "predict", "proofs"},
+    | {"driver", "inputs", "options", "outputs", "pass_manager", "pictures", "predict",
+       "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
        "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime",

@@ -124,7 +124,7 @@ class GpuKernel(CudaCommunicator):
         """Launches behind a long copy, an event between every two. Forgets a lost launch."""
         cuda = self.device.cupy.cuda
         local = self._locals([a.data.ptr for a in inputs], [a.data.ptr for a in outputs])
-        launch = self._launcher(self._table(request), local, request)
+        launch = self._launcher(self._table(self.unit_of(request), request), local, request)
         events = [cuda.Event() for _ in range(n + 1)]
         # The host needs longer to launch a small collective than the GPU to run it: let it get
         # ahead, so that events are apart by the kernels alone.
@@ -141,14 +141,15 @@ class GpuKernel(CudaCommunicator):
 
     def _launcher(self, table: Any, local: Any, request: Request) -> Callable[[], None]:
         """Queues one launch."""
-        kernel = self._kernel(request.variant(self.collective)).kernel
-        params = self._params(table, local, request)
-        grid = (self.shape.blocks * self.shape.channels, self.shape.ranks)
-        return lambda: kernel(grid, (self.threads,), (params,), enable_cooperative_groups=True)
+        unit = self.unit_of(request)
+        kernel = self._kernel(unit, request.variant(self.collective)).kernel
+        params = self._params(unit, table, local, request)
+        grid = (unit.shape.blocks * unit.shape.channels, unit.shape.ranks)
+        return lambda: kernel(grid, (unit.threads,), (params,), enable_cooperative_groups=True)
 
     def resources(self, request: Request) -> str:
         """Registers and memory of a thread block."""
-        k = self._kernel(request.variant(self.collective))
+        k = self._kernel(self.unit_of(request), request.variant(self.collective))
         return (
             f"{k.num_regs} registers and {k.local_size_bytes} bytes of local memory a thread, "
             f"{k.shared_size_bytes} bytes of shared memory a block"

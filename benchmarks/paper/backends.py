@@ -137,7 +137,7 @@ class Bench:
     def _compiled(self, case: Case) -> Iterator[tuple[str, Backend]]:
         t = cluster.load(self.cluster_file(case.cluster))
         program = _program(case, t)
-        options = Options("hpds", transport=Transport.STAGED, fuse="none")
+        options = Options("hpds", transport=Transport.STAGED, fuse="none", tune="off")
         compiled = driver.compile_program(program, options, t)
         for one in baselines.alternatives(compiled, t, options):
             name = "ResCCL" if one.name == "hccc" else one.name

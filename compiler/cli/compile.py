@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,14 +15,14 @@ from hccc.cli.options import (
     CALLS,
     PROTOCOLS,
     Chosen,
-    algorithm_argument,
     chosen,
     compile_options,
     given,
     load,
+    load_library,
     refuse,
 )
-from hccc.cli.types import File, Words
+from hccc.cli.types import AlgorithmFile, File, Words
 from hccc.diagnostics import fail
 from hccc.ir.transport import Transport
 from hccc.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
@@ -29,12 +30,13 @@ from hccc.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.interop.export_msccl import XmlOptions
+    from hccc.pass_manager import OnPhase
 
 STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport staged"
 
 
 @click.command(name="compile", short_help="Compile ALGO into a directory of kernels.")
-@algorithm_argument
+@click.argument("algorithms", type=AlgorithmFile(), metavar="ALGO...", nargs=-1, required=True)
 @click.option(
     "-o",
     "--output",
@@ -58,6 +60,7 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
 @click.option(
     "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
 )
+@click.option("--name", default="", help="Of the library, where several ALGO are given.")
 @click.option(
     "--report",
     "page",
@@ -72,13 +75,14 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
 )
 @compile_options
 def compile_command(
-    algorithm: Path,
+    algorithms: tuple[Path, ...],
     output: Path | None,
     target: tuple[str, ...],
     emit: str | None,
     dialect: str,
     protocol: str,
     calls: str,
+    name: str,
     page: Path | None,
     validate: bool,
     as_json: bool,
@@ -87,7 +91,10 @@ def compile_command(
 ) -> None:
     """Compile ALGO (.rccl, a plan's .json, or MSCCL XML) into a directory of kernels.
 
-    The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it.
+    The directory builds with cmake where hccc is not installed, and `hccc run DIR` runs it. Several
+    programs of one collective become one library, which takes the best for each message size.
+    Without --cluster, programs are compiled for the most common node of as many GPUs as their
+    header has.
     """
     if output is None and emit is None:
         help = "`hccc x.rccl -o kernels/`, `hccc x.rccl --emit=plan`"
@@ -95,11 +102,11 @@ def compile_command(
     if emit is None and str(output) == "-":
         raise fail("E415", "-o -: kernels are a directory, which stdout is not", help="-o DIR")
     _check_unused(emit)
-    _check_places(algorithm, output, emit, page, options["cluster"])
+    _check_places(algorithms, output, emit, page, options["cluster"])
     asked = chosen(options, prove=emit not in BEFORE_THE_PLAN or page is not None)
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
     with report.progress() as on_phase:
-        compiled = load(algorithm, how, how.load_cluster(), on_phase)
+        compiled = _compiled(algorithms, how, name, on_phase, common=emit is None)
         from hccc import api
         from hccc.outputs import Written
 
@@ -122,6 +129,20 @@ def compile_command(
         report.summary(compiled, str(output), written)
     if time_phases:
         report.phases({**compiled.seconds, **written.seconds})
+
+
+def _compiled(
+    algorithms: Sequence[Path], how: Chosen, name: str, on_phase: OnPhase, *, common: bool
+) -> Compiled:
+    """What was given, compiled. common: where there is no cluster, for the most common node."""
+    from hccc.inputs import common_cluster
+
+    site = how.load_cluster() or (common_cluster if common else None)
+    if len(algorithms) > 1:
+        refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
+        return load_library(algorithms, how, site, name, on_phase)
+    refuse(["name"] * bool(name), "it is of several algorithms", "leave it out")
+    return load(algorithms[0], how, site, on_phase)
 
 
 def _for_msccl(how: Chosen) -> Chosen:
@@ -147,14 +168,19 @@ def _check_unused(emit: str | None) -> None:
 
 
 def _check_places(
-    algorithm: Path, output: Path | None, emit: str | None, page: Path | None, cluster: Path | None
+    algorithms: Sequence[Path],
+    output: Path | None,
+    emit: str | None,
+    page: Path | None,
+    cluster: Path | None,
 ) -> None:
     """What can be known of the files to write before any work."""
     from hccc.files.writing import check_place
     from hccc.ir.names import file_read
 
+    read = [file_read(one) for one in algorithms]
     if emit and output is not None and str(output) != "-":
-        check_place(output, file_read(algorithm), cluster)
+        check_place(output, *read, cluster)
     if page is None:
         return
     if page.suffix.lower() != ".html":
@@ -163,7 +189,7 @@ def _check_places(
     if place == page.resolve():
         raise fail("E415", f"-o and --report are both {page}", help="give two names")
     if emit or place != page.resolve().parent or page.exists():
-        check_place(page, file_read(algorithm), cluster)  # else it is written after its directory
+        check_place(page, *read, cluster)  # else it is written after its directory
 
 
 def _emit(

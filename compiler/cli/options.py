@@ -7,7 +7,7 @@ need it, so that `hccc --help` answers at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ from hccc.ir.transport import Transport
 from hccc.options import PASSES, Options, selectable
 
 if TYPE_CHECKING:
-    from hccc.driver import Compiled
+    from hccc.driver import Compiled, Where
     from hccc.ir.topology import Topology
     from hccc.predict.simulation import Call
 
@@ -173,7 +173,9 @@ def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
     Raises:
         UserError: E415 where stdin would be read twice.
     """
-    if "-" == str(options["cluster"]) == str(click.get_current_context().params["algorithm"]):
+    given_to = click.get_current_context().params
+    algorithms = given_to["algorithms"] if "algorithms" in given_to else [given_to["algorithm"]]
+    if [str(options["cluster"]), *map(str, algorithms)].count("-") > 1:
         raise fail("E415", "`-` is given twice, and stdin is read once", help="give a file")
     own = {f.name: options[f.name] for f in selectable()}
     own["transport"] = Transport[own["transport"].upper()]
@@ -198,7 +200,7 @@ def refuse(names: Iterable[str], why: str, help: str) -> None:
 def load(
     algorithm: Path | Source,
     how: Chosen,
-    topology: Topology | None,
+    topology: Where,
     on_phase: Callable[[str], None],
     *,
     simulated: bool = False,
@@ -207,14 +209,8 @@ def load(
     """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate;
     checked: a directory's files are compared, too."""
     on_phase("Starting")
-    from hccc import api, inputs, outputs
+    from hccc import api, inputs
     from hccc.cli import report
-
-    def on_pass(name: str, ir: Any) -> None:
-        if name == how.print_after:
-            click.echo(f"# after {name}", err=True)
-            for line in outputs.lines(ir):
-                click.echo(line, err=True)
 
     opened = algorithm if isinstance(algorithm, Source) else inputs.opened(algorithm)
     if inputs.is_compiled(opened) and not how.reschedule:
@@ -225,10 +221,42 @@ def load(
         refuse(unused, f"{place} is compiled already", help)
     compiled = (api.check if checked else api.compile)(
         opened, how.options, cluster=topology,
-        reschedule=how.reschedule, on_phase=on_phase, on_pass=on_pass,
+        reschedule=how.reschedule, on_phase=on_phase, on_pass=_printer(how),
     )  # fmt: skip
     report.warnings(compiled.warnings)
     return compiled
+
+
+def load_library(
+    algorithms: Sequence[Path],
+    how: Chosen,
+    site: Where,
+    name: str,
+    on_phase: Callable[[str], None],
+) -> Compiled:
+    """Reads several programs and makes one library of them."""
+    from hccc import api
+    from hccc.cli import report
+
+    compiled = api.compile(
+        algorithms, how.options, cluster=site, name=name,
+        on_phase=on_phase, on_pass=_printer(how),
+    )  # fmt: skip
+    report.warnings(compiled.warnings)
+    return compiled
+
+
+def _printer(how: Chosen) -> Callable[[str, Any], None]:
+    """What prints what the pass returns that `--print-after` names."""
+    from hccc import outputs
+
+    def on_pass(name: str, ir: Any) -> None:
+        if name == how.print_after:
+            click.echo(f"# after {name}", err=True)
+            for line in outputs.lines(ir):
+                click.echo(line, err=True)
+
+    return on_pass
 
 
 def load_simulated(

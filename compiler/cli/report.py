@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hccc import __version__
 from hccc.diagnostics import Problem
-from hccc.facts import compiled_facts, figures, made_by, title
+from hccc.facts import compiled_facts, figures, made_by, spans, title
 from hccc.validate.validated import Unvalidated
 
 if TYPE_CHECKING:
     from hccc.driver import Compiled
+    from hccc.ir.catalogue import Catalogue
     from hccc.outputs import Written
+    from hccc.proofs.proof import Proof
     from hccc.validate.validated import Validated
 
 
@@ -68,6 +70,22 @@ def summary(compiled: Compiled, output: str, written: Written) -> None:
         if value is not None:
             print(f"  {key:<14} {value:,}" if isinstance(value, int) else f"  {key:<14} {value}")
     changes(compiled)
+    _tuned(compiled)
+
+
+def _tuned(compiled: Compiled) -> None:
+    """What was chosen for which sizes, and what was weighed, on stdout."""
+    if compiled.tuned is None:
+        return
+    from hccc.tune import told
+
+    named = "chosen for"
+    for line in told.chosen(compiled.tuned):
+        print(f"  {named:<14} {line}")
+        named = ""
+    print("  least time in µs of a call of")
+    for line in told.weighed(compiled.tuned):
+        print(f"    {line}")
 
 
 def changes(compiled: Compiled) -> None:
@@ -79,10 +97,12 @@ def changes(compiled: Compiled) -> None:
 def proofs(compiled: Compiled) -> None:
     """What was proved and over how much, on stdout."""
     of = f" (proofs of {compiled.directory / 'plan.json'})" if compiled.directory else ""
-    print(f"{title(compiled.plan)}{of}")
+    print(f"{title(compiled.library)}{of}")
     changes(compiled)
     rows = [(proof.name, proof.claim, figures(proof)) for proof in compiled.proofs]
-    if compiled.program is None and (made := made_by(compiled.plan)):
+    if compiled.catalogue is not None:
+        rows = _plans(compiled.catalogue, compiled.catalogue_proofs)
+    if compiled.program is None and (made := made_by(compiled.library)):
         how, _, options = made.partition(": ")
         rows.append(("made", how, options))
     if compiled.sources:
@@ -92,6 +112,15 @@ def proofs(compiled: Compiled) -> None:
         rows.append(("kernels", *_told(compiled.validated)))
     for name, claim, over in rows:
         print(f"  {name:<9} {claim}\n  {'':<9} ({over})")
+
+
+def _plans(catalogue: Catalogue, proofs: Sequence[Sequence[Proof]]) -> list[tuple[str, str, str]]:
+    """A row for each plan of a catalogue: what was proved, and which sizes it serves."""
+    rows = []
+    for k, (plan, made) in enumerate(zip(catalogue.plans, proofs, strict=True)):
+        claim = f"{', '.join(proof.name for proof in made)}: {len(plan):,} primitives"
+        rows.append((plan.name, claim, f"{plan.source}; {spans(catalogue, k)}"))
+    return rows
 
 
 def kernels(found: Validated) -> str:

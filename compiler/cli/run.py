@@ -52,7 +52,8 @@ from hccc.dtypes import ALIASES, NAMES, OPS
 def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
     """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
 
-    Prints the table of nccl-tests. Exits with 1 if any element is wrong.
+    Prints the table of nccl-tests, for a directory of several plans with the plan that each row
+    is of. Exits with 1 if any element is wrong.
     """
     how = chosen(options)
     with report.progress() as on_phase:
@@ -63,8 +64,9 @@ def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> No
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
     with report.progress() as on_phase:
         rows = measure(compiled, wanted, on_phase)
-    speed = wanted.network_of(compiled.plan)
-    table = Table(compiled.plan, wanted.device, wanted.schedule(compiled.plan), as_json, speed)
+    library = compiled.library
+    speed = wanted.network_of(library)
+    table = Table(library, wanted.device, wanted.schedule(library), as_json, speed)
     for row in rows:
         table.add(row)
     table.finish()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from hccc.cli import report
 from hccc.dtypes import NCCL_NAMES
-from hccc.facts import title
+from hccc.facts import spans, title
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing
 from hccc.runtime.network import Network
@@ -24,7 +25,7 @@ class Table:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Plan | Catalogue,
         device: str,
         schedule: Schedule,
         as_json: bool,
@@ -46,7 +47,7 @@ class Table:
         """One more row."""
         self._rows.append(row)
         if not self._as_json:
-            print(line(row), flush=True)
+            print(line(row) + self._picked(row), flush=True)
 
     def finish(self) -> None:
         """The footer; or everything, as JSON."""
@@ -56,6 +57,22 @@ class Table:
         print(f"# {'Out of bounds values':<20} : {self.wrong} {'FAILED' if self.wrong else 'OK'}")
         print(f"# {'Avg bus bandwidth':<20} : {self._average():g} ")
         print("#")
+
+    def _picked(self, row: Row) -> str:
+        """Which plans of a catalogue a row is of, out of place and in place."""
+        names = [name for name in self._plans(row) if name]
+        return f"  {'/'.join(dict.fromkeys(names))}" if names else ""
+
+    def _plans(self, row: Row) -> tuple[str | None, str | None]:
+        """The plan of a catalogue that each half of a row is of."""
+        if isinstance(self._plan, Plan):
+            return None, None
+        of = self._plan
+        out, inside = (
+            of.plans[of.pick(row.size, in_place).plan].name if half else None
+            for in_place, half in ((False, row.out_of_place), (True, row.in_place))
+        )
+        return out, inside
 
     def _average(self) -> float:
         halves = [half.busbw for row in self._rows for half in row.halves]
@@ -69,13 +86,23 @@ class Table:
         return [
             f"# {title(self._plan)}, on {self._device}",
             *([f"# {_said(self._network)}"] if self._network else []),
+            *self._spans(),
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
             f"iters: {s.launches} validation: {int(s.check)}",
             "#",
             f"{blank}           out-of-place                       in-place          ",
-            name.format("size", "count", "type", "redop", "root") + _HALF.format(*_COLUMNS) * 2,
+            name.format("size", "count", "type", "redop", "root")
+            + _HALF.format(*_COLUMNS) * 2
+            + ("" if isinstance(self._plan, Plan) else "  plan"),
             name.format("(B)", "(elements)", "", "", "") + _HALF.format(*_UNITS) * 2,
         ]
+
+    def _spans(self) -> list[str]:
+        """Of a catalogue which plan is for which sizes."""
+        if isinstance(self._plan, Plan):
+            return []
+        of = self._plan
+        return [f"# {plan.name} ({plan.source}): {spans(of, k)}" for k, plan in enumerate(of.plans)]
 
     def _json(self) -> dict[str, object]:
         s = self._schedule
@@ -94,7 +121,7 @@ class Table:
                 "iterations": s.launches,
                 "validation": int(s.check),
             },
-            "results": [_row_json(row) for row in self._rows],
+            "results": [_row_json(row, self._plans(row)) for row in self._rows],
             "out_of_bounds": {"count": self.wrong, "okay": self.wrong == 0},
             "average_bus_bandwidth": {"bandwidth": self._average(), "okay": "unchecked"},
         }
@@ -123,22 +150,23 @@ def _fit(value: float, width: int) -> str:
     return f"{value:.{1 if width >= 7 else 0}e}"
 
 
-def _row_json(row: Row) -> dict[str, object]:
+def _row_json(row: Row, plans: tuple[str | None, str | None]) -> dict[str, object]:
     return {
         "size": row.size,
         "count": row.count,
         "type": NCCL_NAMES[row.dtype],
         "redop": row.redop,
         "root": row.root,
-        "out_of_place": _half_json(row.out_of_place),
-        "in_place": _half_json(row.in_place),
+        "out_of_place": _half_json(row.out_of_place, plans[0]),
+        "in_place": _half_json(row.in_place, plans[1]),
     }
 
 
-def _half_json(half: Timing | None) -> dict[str, object] | None:
+def _half_json(half: Timing | None, plan: str | None) -> dict[str, object] | None:
     if half is None:
         return None
     return {
+        **({"plan": plan} if plan else {}),
         "time": half.time,
         "alg_bw": half.algbw,
         "bus_bw": half.busbw,

@@ -1,4 +1,4 @@
-"""directory: Plan → files → a directory that builds on its own.
+"""directory: Plan or Catalogue → files → a directory that builds on its own.
 
 Nothing is ever left half written: a new directory is made beside its place and renamed into it; in
 one that is there, each file that differs is replaced by renaming, the others keep their times, so
@@ -24,42 +24,63 @@ from hccc.emit.targets import TARGETS, Target
 from hccc.files.libraries import built_of
 from hccc.files.lock import locked
 from hccc.files.writing import Write, beside, named_errors, remove_leftovers, replace_all
+from hccc.ir.catalogue import MOST_PLANS, Catalogue, plan_name
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
 from hccc.render import render
 
 README = "README.md"
-_PLAN_BEGINS = b'{\n"hccc_plan"'  # see ir/plan_json.py
+_BEGINS = (b'{\n"hccc_plan"', b'{\n"hccc_catalogue"')  # see ir/plan_json.py, catalogue_json.py
 _NAME = re.compile(rb'^"name": "([A-Za-z_][A-Za-z0-9_]*)"', re.MULTILINE)
+_OF_CATALOGUES = "catalogue.h"
 _HEAD = 1 << 12  # bytes in which a plan says its name, and sources whose they are
 _HELP = "give -o a directory that can be written"
 
 
-def files(plan: Plan, targets: Sequence[Target] = TARGETS, plan_json: str = "") -> dict[str, str]:
-    """File name (relative, `/`) → text, for everything in the directory of `plan`.
+def files(
+    compiled: Plan | Catalogue, targets: Sequence[Target] = TARGETS, plan_json: str = ""
+) -> dict[str, str]:
+    """File name (relative, `/`) → text, for everything in the directory of what was compiled.
 
-    plan_json: what `plan.json` holds, `plan_json.dumps(plan)`.
+    plan_json: what `plan.json` holds, `catalogue_json.dumps(compiled)`.
     """
-    view = library(plan, targets)
+    view = library(compiled, targets)
     made = {
         PLAN_FILE: plan_json,
         "CMakeLists.txt": render("cmake.jinja", view),
         README: render("readme.jinja", view),
-        f"{view.name}.h": render("header.jinja", view),
+    } | entries(compiled, targets, targets)
+    emitted = [texts(plan, targets) for plan in plans_of(compiled)]
+    for one, sources in zip(view.entries, zip(*emitted, strict=True), strict=True):
+        made |= zip(one.sources, sources, strict=True)
+    return made | {
+        f"hccc/{name}": body for name, body in headers(catalogue=isinstance(compiled, Catalogue))
     }
-    for entries, source in zip(view.entries, texts(plan, targets), strict=True):
-        target = entries.target
-        made[f"{view.name}{target.suffix}"] = source
-        dispatch = render("dispatch.jinja", DispatchView(view, entries))
-        made[f"{view.name}_{target.name}_dispatch.cpp"] = dispatch
-    return made | {f"hccc/{name}": body for name, body in headers()}
 
 
-def headers() -> Iterator[tuple[str, str]]:
-    """Name and text of each device header, which every directory gets a copy of."""
+def entries(
+    compiled: Plan | Catalogue, targets: Sequence[Target], dispatched: Sequence[Target]
+) -> dict[str, str]:
+    """File name → text: the C header, of `targets`, and the dispatchers of those `dispatched`."""
+    view = library(compiled, targets)
+    made = {f"{view.name}.h": render("header.jinja", view)}
+    for one in view.entries:
+        if one.target in dispatched:
+            name = f"{view.name}_{one.target.name}_dispatch.cpp"
+            made[name] = render("dispatch.jinja", DispatchView(view, one))
+    return made
+
+
+def plans_of(compiled: Plan | Catalogue) -> tuple[Plan, ...]:
+    """The plans that kernels are written of."""
+    return (compiled,) if isinstance(compiled, Plan) else compiled.plans
+
+
+def headers(*, catalogue: bool = False) -> Iterator[tuple[str, str]]:
+    """Name and text of each header that a directory, of a catalogue or not, gets a copy of."""
     found = resources("hccc.runtime") / "include" / "hccc"
     for header in sorted(found.iterdir(), key=lambda f: f.name):
-        if header.name.endswith(".h"):
+        if header.name.endswith(".h") and (catalogue or header.name != _OF_CATALOGUES):
             yield header.name, header.read_text(encoding="utf-8")
 
 
@@ -106,7 +127,7 @@ def _no_directory(place: Path) -> UserError:
 def _check_ours(place: Path, made: Mapping[str, str]) -> None:
     """Raises unless hccc made the directory and its files can be replaced."""
     plan = place / PLAN_FILE
-    if not plan.is_file() or _head(plan, len(_PLAN_BEGINS)) != _PLAN_BEGINS:
+    if not plan.is_file() or not _head(plan, _HEAD).startswith(_BEGINS):
         help = "give -o a new or empty directory, or one that hccc made"
         raise fail("E430", f"{place}: has files in it, but no {PLAN_FILE} of hccc's", help=help)
     for name in made:
@@ -185,19 +206,27 @@ def _no_longer(place: Path, made: Mapping[str, str]) -> list[Path]:
     name = found[1].decode()
     titles = {f"{name}.h": f"{name}.h"}  # file name → what its first line says that it is
     for target in TARGETS:
-        titles[f"{name}{target.suffix}"] = name
+        for plan in (name, *(plan_name(name, k) for k in range(MOST_PLANS))):
+            titles[f"{plan}{target.suffix}"] = plan
         titles[f"{name}_{target.name}_dispatch.cpp"] = f"{name}_{target.name}"
     left = {place / name: title for name, title in titles.items() if name not in made}
     gone = [path for path, title in left.items() if _says_ours(path, title)]
+    header = place / "hccc" / _OF_CATALOGUES
+    if f"hccc/{header.name}" not in made and _begins_as(header, header.name):
+        gone.append(header)
     return [library for source in gone for library in built_of(source)] + gone
 
 
 def _says_ours(path: Path, title: str) -> bool:
     """Whether its first lines say that hccc generated it, and as what."""
+    return _begins_as(path, title) and b"Generated by hccc " in _head(path, _HEAD)
+
+
+def _begins_as(path: Path, title: str) -> bool:
+    """Whether it is a file whose first comment begins with the title."""
     if path.is_symlink() or not path.is_file():
         return False
-    head = _head(path, _HEAD)
-    return head[3:].startswith(f"{title}: ".encode()) and b"Generated by hccc " in head
+    return _head(path, _HEAD)[3:].startswith(f"{title}: ".encode())
 
 
 def _head(path: Path, size: int) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = "build"
-SUFFIXES = (".so", ".bin")
+SUFFIXES = (".so", ".bin", ".o")
 HASH = 20  # hexadecimal digits of each
 
 

@@ -76,7 +76,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "accumulate": plan.accumulate,
     }  # fmt: skip
     if plan.provenance is not None:
-        header["provenance"] = _provenance_fields(plan.provenance)
+        header["provenance"] = provenance_fields(plan.provenance)
     for key, value in header.items():
         yield f"{json.dumps(key)}: {json.dumps(value)}"
     for column in _COLUMNS:
@@ -87,7 +87,8 @@ def _fields(plan: Plan) -> Iterator[str]:
         yield f'"{table}": {{\n{inner}\n}}'
 
 
-def _provenance_fields(made: Provenance) -> dict[str, object]:
+def provenance_fields(made: Provenance) -> dict[str, object]:
+    """How something was made, as its file has it."""
     cluster = made.cluster
     return {
         "hccc": made.version,
@@ -97,7 +98,8 @@ def _provenance_fields(made: Provenance) -> dict[str, object]:
     }
 
 
-def _provenance(data: Any) -> Provenance:
+def provenance_of(data: Any) -> Provenance:
+    """How something was made, of data that fits the schema."""
     cluster = data["cluster"] and Cluster(data["cluster"]["name"], data["cluster"]["text"])
     return Provenance(data["hccc"], data["options"], data["scheduler"], cluster)
 
@@ -134,7 +136,11 @@ def loads(text: str, name: str = "plan") -> Plan:
         UserError: E406 not JSON, E407 not what the schema says, E31x not a sound Plan
             (`plan_check.check`). The message names the field.
     """
-    data = _json(text, name)
+    return loaded(parsed(text, name), name)
+
+
+def loaded(data: object, name: str) -> Plan:
+    """The Plan in what `parsed` returned, or in a part of it. Raises as `loads`, but no E406."""
     _validate(data, name)
     try:
         plan = _plan(data)
@@ -154,7 +160,12 @@ def _accumulates_so(plan: Plan, data: Any) -> None:
         raise fail("E310", message, help="compile it again from its source")
 
 
-def _json(text: str, name: str) -> object:
+def parsed(text: str, name: str) -> object:
+    """JSON in `text`, no key twice, no number that JSON does not have.
+
+    Raises:
+        UserError: E404 it is too long, E406 it is not JSON.
+    """
     if len(text) > MAX_BYTES:
         raise fail("E404", f"{name}: more than the {MAX_BYTES} characters a plan may have")
     try:
@@ -297,6 +308,6 @@ def _plan(data: Any) -> Plan:
         keeps_input=data["keeps_input"],
         window=data.get("window", 0),
         grain=data.get("grain", GRAIN),
-        provenance=_provenance(data["provenance"]) if "provenance" in data else None,
+        provenance=provenance_of(data["provenance"]) if "provenance" in data else None,
         **parts,
     )

@@ -20,13 +20,15 @@ from hccc.diagnostics import fail
 from hccc.driver import Compiled
 from hccc.emit import directory
 from hccc.emit.compare import compare_kernels
+from hccc.emit.directory import plans_of
 from hccc.emit.targets import TARGETS, Target
 from hccc.interruptible import interruptible
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.outputs import kernels
-from hccc.runtime.cpu import CpuCommunicator
-from hccc.runtime.cuda import CudaCommunicator
+from hccc.runtime.cpu import CpuCatalogue, CpuCommunicator
+from hccc.runtime.cuda import CudaCatalogue, CudaCommunicator
 from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.perf import Bind, Memory, Row, Schedule
@@ -62,7 +64,7 @@ class RunOptions:
             message = f"-b {self.minbytes:,} is more than -e {self.maxbytes:,}"
             raise fail("E415", message, help="a smaller -b, or a larger -e")
 
-    def schedule(self, plan: Plan) -> Schedule:
+    def schedule(self, plan: Plan | Catalogue) -> Schedule:
         """What to measure at each type and reduction."""
         factor = None if self.stepbytes else self.stepfactor
         return Schedule(
@@ -71,20 +73,23 @@ class RunOptions:
             plan.keeps_input,
         )  # fmt: skip
 
-    def network_of(self, plan: Plan) -> Network | None:
+    def network_of(self, plan: Plan | Catalogue) -> Network | None:
         """What is between the ranks of `plan`, as asked for, and where it needs one.
 
         Raises:
             UserError: E436 there can be none.
         """
+        if isinstance(plan, Catalogue):
+            found = [self.network_of(one) for one in plan.plans]
+            return found[0] if all(found) else None
         if self.network is None:
             return between(plan) if plan.transport is Transport.MIXED and self.cpu else None
         if not self.cpu:
             help = "leave --network out: there, ranks reach each other's memory"
             raise fail("E436", f"--network: all ranks are on one device, {self.device}", help=help)
-        found = between(plan, Wire(*self.network))
-        if len(set(found.domain)) > 1 and plan.transport is not Transport.DIRECT:
-            return found
+        wired = between(plan, Wire(*self.network))
+        if len(set(wired.domain)) > 1 and plan.transport is not Transport.DIRECT:
+            return wired
         crossing = plan.transport is Transport.DIRECT and plan.gpus_per_node < plan.n_ranks
         why = "reads memory of other nodes" if crossing else "has all ranks in one memory domain"
         nodes = "a program with GPUPerNode=..., or --cluster"
@@ -111,25 +116,18 @@ def measure(
     Raises:
         UserError: the kernels cannot be built or launched, or a launch stood still.
     """
-    plan = compiled.plan
-    schedule = options.schedule(plan)
-    most = plan.largest_window
-    if not options.window:
-        options = replace(options, window=plan.default_window)
-    if most and options.window > most:
-        message = f"{plan.name} can run with --window 1 to {most} only"
-        raise fail("E426", message, help="its queues have no room for more")
-    network = options.network_of(plan)
-    sizes = _bounded(plan, schedule, options)
+    plan, library = compiled.plan, compiled.library
+    schedule = options.schedule(library)
+    options = _windowed(library, options)
+    network = options.network_of(library)
+    sizes = _bounded(library, schedule, options)
     ops = _operations(plan, options)
     variants = [(dtype, op) for dtype in options.dtypes for op in ops]
     with ExitStack() as stack:
         place = stack.enter_context(_kernels(compiled, _devices(options)))
         on_phase("Building kernels")
         binds = [
-            _binder(
-                communicator(device, _source(place, plan, device), plan, network), options, variants
-            )
+            _binder(launcher(device, place, library, network), options, variants)
             for device in _devices(options)
         ]
         kept = stack.pop_all()  # until the last row
@@ -143,6 +141,19 @@ def measure(
                     yield one_row(plan.collective, dtype, op, size, schedule, *bound)
 
     return rows()
+
+
+def _windowed(library: Plan | Catalogue, options: RunOptions) -> RunOptions:
+    """The options, with the plan's window where they name none; that of a catalogue its entry
+    knows. Raises UserError E426 for one that no plan can run with."""
+    for plan in plans_of(library):
+        most = plan.largest_window
+        if most and options.window > most:
+            message = f"{plan.name} can run with --window 1 to {most} only"
+            raise fail("E426", message, help="its queues have no room for more")
+    if options.window or isinstance(library, Catalogue):
+        return options
+    return replace(options, window=library.default_window)
 
 
 def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
@@ -159,10 +170,6 @@ def _devices(options: RunOptions) -> list[str]:
     """The device to measure; a GPU's every bit is compared with the CPU's."""
     compare = options.device != "cpu" and options.checks
     return [options.device, "cpu"] if compare else [options.device]
-
-
-def _source(place: Path, plan: Plan, device: str) -> Path:
-    return place / f"{plan.name}{_target(device).suffix}"
 
 
 def _binder(
@@ -188,6 +195,23 @@ def between(plan: Plan, wire: Wire | None = None) -> Network:
     return network_of(plan.memory_domain, nic, wire or Wire())
 
 
+def launcher(
+    device: str, place: Path, library: Plan | Catalogue, network: Network | None = None
+) -> CpuCommunicator | CudaCommunicator:
+    """All ranks of a plan or a catalogue, whose directory of kernels is `place`, on a device.
+
+    Raises:
+        UserError: E425 the device is none of this machine's.
+    """
+    suffix = _target(device).suffix
+    if isinstance(library, Plan):
+        return communicator(device, place / f"{library.name}{suffix}", library, network)
+    if device == "cpu":
+        dispatch = place / f"{library.name}_cpu_dispatch.cpp"
+        return CpuCatalogue(dispatch, library, network=network)
+    return _of_device(device, CudaCatalogue(place, suffix, library))
+
+
 def communicator(
     device: str, source: Path, plan: Plan, network: Network | None = None
 ) -> CpuCommunicator | CudaCommunicator:
@@ -195,7 +219,10 @@ def communicator(
     shape = shape_of(plan)
     if device == "cpu":
         return CpuCommunicator(source, plan.name, shape, plan.collective, network=network)
-    gpu = CudaCommunicator(source, shape, plan.collective, plan.warps)
+    return _of_device(device, CudaCommunicator(source, shape, plan.collective, plan.warps))
+
+
+def _of_device(device: str, gpu: CudaCommunicator) -> CudaCommunicator:
     if gpu.device.hip != (device == "hip"):
         found = "ROCm" if gpu.device.hip else "CUDA"
         raise fail("E425", f"--device {device}, but the CuPy installed here is for {found}")
@@ -211,7 +238,7 @@ def bound(
     return HostSession(built, request, memory)
 
 
-def _bounded(plan: Plan, schedule: Schedule, options: RunOptions) -> list[int]:
+def _bounded(plan: Plan | Catalogue, schedule: Schedule, options: RunOptions) -> list[int]:
     """The sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:
@@ -243,20 +270,22 @@ def _kernels(compiled: Compiled, devices: Sequence[str]) -> Iterator[Path]:
     targets = [_target(device) for device in devices]
     if compiled.directory:
         for target in targets:
-            compare_kernels(compiled.directory, compiled.plan, target)
+            compare_kernels(compiled.directory, compiled.library, target)
         yield compiled.directory
         return
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
         place = Path(temporary) / "kernels"
-        directory.write(place, kernels(compiled.plan, targets))
+        directory.write(place, kernels(compiled.library, targets))
         yield place
 
 
-def _fits(plan: Plan, size: int, options: RunOptions) -> None:
+def _fits(plan: Plan | Catalogue, size: int, options: RunOptions) -> None:
     """Refuses a size that would not fit into memory, before anything is allocated."""
     itemsize = min(DTYPES[dtype].itemsize for dtype in options.dtypes)
     count = perf.count_of(plan.collective, size, itemsize)
-    scratch = shape_of(plan).scratch_bytes(count, itemsize, options.micro_batch)
+    scratch = max(
+        shape_of(one).scratch_bytes(count, itemsize, options.micro_batch) for one in plans_of(plan)
+    )
     # Both buffers and the scratch of every rank; while comparing, as much again for a few ranks.
     ranks = plan.n_ranks + 1 + min(plan.n_ranks, psutil.cpu_count() or 1)
     need, free = ranks * (2 * size + scratch), psutil.virtual_memory().available

@@ -129,7 +129,7 @@ def _same_algorithm(
     compiled: Compiled, topology: Topology, options: Options
 ) -> Iterator[Alternative]:
     program = cache(lambda: compiled.program or raise_program(compiled.plan))
-    options = compiled.made_with or replace(options, tune="off")
+    options = compiled.made_with.get(compiled.plan.name) or replace(options, tune="off")
     header = replace(options, scheduler="round-robin", channels=None, warps=None, max_sms=None)
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
     baselines = (

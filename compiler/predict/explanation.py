@@ -50,7 +50,10 @@ def explain(
     changes: list[what_if.Outcome] | None = None
     if len(run.end) <= MOST_INSTANCES:
         changes = what_if.outcomes(
-            run, compiled.program, compiled.made_with or options or Options(), on_phase
+            run,
+            compiled.program,
+            compiled.made_with.get(compiled.plan.name) or options or Options(),
+            on_phase,
         )
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)

@@ -13,6 +13,7 @@ from hccc.driver import Compiled
 from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.inputs import Kind, kind_of, recorded_cluster
 from hccc.interruptible import interruptible
+from hccc.ir.catalogue import Range
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.library import shipped
@@ -176,17 +177,38 @@ def simulate_sizes(
     rows: list[tuple[Figures, ...]] = []
     notes: dict[str, str] = {}
     last: Run | None = None
+    machines = _Machines(compiled, topology, entries[0].machine)
     for size in each:
         on_phase(f"Simulating {size:,} bytes")
-        runs = list(_runs(entries, call, size, missing))
+        ours = replace(entries[0], machine=machines.at(size, call.in_place))
+        runs = list(_runs([ours, *entries[1:]], call, size, missing))
         rows.append(tuple(_figures(entry.name, run) for entry, run in runs))
         notes |= {entry.name: entry.note for entry, _ in runs}
         last = runs[0][1]
     return Simulation(
-        compiled.plan, topology.name, sizes, call, tuple(rows), vs is not None, notes, missing,
+        title(compiled.library), compiled.plan, topology.name, sizes, call, tuple(rows),
+        vs is not None, notes, missing,
         _critical_lines(last) if last else (), compiled.program is None,
         estimates(entries[0].machine, launch=call.launch is None),
     )  # fmt: skip
+
+
+class _Machines:
+    """The machine of each plan of a catalogue, or of the only one, made once."""
+
+    def __init__(self, compiled: Compiled, topology: Topology, only: Machine) -> None:
+        self._compiled, self._topology, self._only = compiled, topology, only
+        self._made: dict[Range, Machine] = {}
+
+    def at(self, size: int, in_place: bool) -> Machine:
+        """The one that runs a call of `size` bytes."""
+        library = self._compiled.catalogue
+        if library is None or in_place not in library.modes:
+            return self._only
+        one = library.pick(size, in_place)
+        if one not in self._made:
+            self._made[one] = prepare(library.plan_of(one), self._topology)
+        return self._made[one]
 
 
 def checked_sizes(sizes: Sequence[int]) -> list[int]:
@@ -242,6 +264,7 @@ class Figures:
     links: list[usage.Links]
     blocks: usage.Blocks
     critical_path: dict[str, float]
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +274,7 @@ class Simulation:
     the largest size, in words; loaded: whether the plan was compiled before; estimates: the figures
     that nobody measured and that times rest on, in words."""
 
+    title: str
     plan: Plan
     cluster: str
     sizes: Sizes | Sequence[int]
@@ -286,7 +310,7 @@ class Simulation:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        yield f"# {title(self.plan)}, simulated on {self.cluster}"
+        yield f"# {self.title}, simulated on {self.cluster}"
         if self.loaded and (made := made_by(self.plan)):
             yield f"# compiled {made}"
         if isinstance(s := self.sizes, Sizes):
@@ -296,6 +320,7 @@ class Simulation:
         yield "#"
         yield from _versus(self.rows) if self.vs else _rows(self.rows)
         yield "#"
+        yield from _plans(self.results)
         if self.vs:
             yield from (f"# {name}: {note}" for name, note in self.notes.items())
             yield from (f"# {name}: none, {why}" for name, why in self.missing.items())
@@ -306,8 +331,17 @@ def _figures(name: str, run: Run) -> Figures:
     path = critical.breakdown(run, critical.critical_path(run))
     return Figures(
         name, run.size, run.time, run.algbw, run.busbw, round(run.payload), run.batches,
-        usage.utilisation(run), usage.links(run), usage.blocks(run), path,
+        usage.utilisation(run), usage.links(run), usage.blocks(run), path, run.machine.plan.name,
     )  # fmt: skip
+
+
+def _plans(results: Sequence[Figures]) -> Iterator[str]:
+    """Which plan each size runs, where there are several."""
+    names = [figures.plan for figures in results]
+    if len(set(names)) > 1:
+        first = [k for k, name in enumerate(names) if not k or names[k - 1] != name]
+        told = ", ".join(f"{names[k]} from {words.size(results[k].size)}" for k in first)
+        yield f"# plans: {told}"
 
 
 _HEAD = (

@@ -21,6 +21,7 @@ from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
 from hccc.options import NETWORK_LOWERINGS, Options
+from hccc.pass_manager import SCHEDULERS
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.sim.costs import PROTOCOLS
@@ -160,7 +161,7 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
     choices: list[tuple[str, str, Sequence[object]]] = [
         ("channels", "--channels", [n for n in more_or_fewer if 1 <= n <= MAX_CHANNELS]),
         ("fuse", "--fuse", LEVELS),
-        ("scheduler", "--scheduler", tuple(driver.SCHEDULERS)),
+        ("scheduler", "--scheduler", tuple(SCHEDULERS)),
         ("allocator", "--allocator", ALLOCATORS),
         *_transports(run, options),
     ]

@@ -1,8 +1,9 @@
 """choose: which few of many candidates serve all sizes almost as well as the best of each.
 
-Times are a matrix: candidates × sizes. One candidate for all sizes is the one with the least mean
-of log(time / best); a catalogue divides the sizes into ranges, as few as keep every size within
-`CLOSE` of its best.
+A candidate is a kernel (one structure with so many channels) and how its calls are cut. Times are
+f8[kinds, candidates, sizes] µs, kinds: calls out of place and in place; inf where it cannot run.
+What counts is the regret, log(time / least time of that kind and size), to which `SMS` is added for
+each doubling of a candidate's thread blocks: a hair less time is not worth twice the SMs.
 """
 
 from __future__ import annotations
@@ -12,59 +13,63 @@ import numpy as np
 from hccc.ir.arrays import I8
 from hccc.ir.topology import F8
 
-CLOSE = 0.02  # of the best time: no range is begun for less
+SMS = 0.003  # log of time, for twice the thread blocks
+KERNEL = 0.01  # what one kernel more in a catalogue must save, mean and worst together
+WORST = 0.25  # weight of the worst size beside the mean of all
+SAME = 0.004  # what another way to cut calls must save
+NEVER = 1e6  # regret of what cannot run
 
 
-def one(times: F8) -> int:
-    """The candidate for all sizes. times: f8[candidates, sizes] µs. O(size of times)."""
-    return int(_regret(times).mean(1).argmin())
+def regrets(times: F8, blocks: I8) -> F8:
+    """The regret of each candidate: f8[kinds, candidates, sizes].
 
-
-def ranges(times: F8, most: int) -> I8:
-    """The candidate for each size: i8[sizes], in at most `most` runs, as few as are close.
-
-    times: f8[candidates, sizes] µs. Each range costs as much as `CLOSE` at every size would, so a
-    range must save more than that. O(candidates · sizes² · most).
+    blocks: i8[candidates], thread blocks of a rank. Kinds that nobody serves have no regret.
     """
-    regret = _regret(times)
-    n = regret.shape[1]
-    sums = np.concatenate([np.zeros((len(regret), 1)), regret.cumsum(1)], 1)
-    cost, best = _runs(sums)
-    least = np.full((most + 1, n + 1), np.inf)
-    least[0, 0] = 0.0
-    cut = np.zeros((most + 1, n + 1), np.int64)
-    for k in range(1, most + 1):
-        for end in range(1, n + 1):
-            total = least[k - 1, :end] + cost[:end, end]
-            cut[k, end] = total.argmin()
-            least[k, end] = total[cut[k, end]]
-    k = int((least[1:, n] + np.log1p(CLOSE) * np.arange(1, most + 1)).argmin()) + 1
-    return _assigned(cut, best, k, n)
-
-
-def _regret(times: F8) -> F8:
-    """log(time / best of its size): f8[candidates, sizes], large where it cannot run."""
+    least = times.min(1, keepdims=True)
     with np.errstate(invalid="ignore"):
-        found: F8 = np.log(times / times.min(0))
-    return np.nan_to_num(found, nan=1e6, posinf=1e6)
+        found: F8 = np.log(times / least)
+    found = np.where(np.isinf(least), 0.0, np.nan_to_num(found, nan=NEVER, posinf=NEVER))
+    more: F8 = np.log2(blocks / blocks.min())[:, None]
+    return found + SMS * more
 
 
-def _runs(sums: F8) -> tuple[F8, I8]:
-    """The least sum of regrets over sizes [begin, end), and whose: f8, i8 [n + 1, n + 1]."""
-    n = sums.shape[1]
-    cost, best = np.zeros((n, n)), np.zeros((n, n), np.int64)
-    for end in range(1, n):
-        over = sums[:, end, None] - sums[:, :end]
-        best[:end, end] = over.argmin(0)
-        cost[:end, end] = over.min(0)
-    return cost, best
+def one(regret: F8) -> int:
+    """The candidate for all sizes: the least mean regret. O(size of regret)."""
+    return int(regret.mean((0, 2)).argmin())
 
 
-def _assigned(cut: I8, best: I8, k: int, n: int) -> I8:
-    """The candidates of k ranges over n sizes, traced back from the last."""
-    found, end = np.zeros(n, np.int64), n
-    while end:
-        begin = int(cut[k, end])
-        found[begin:end] = best[begin, end]
-        end, k = begin, k - 1
+def kernels(regret: F8, kernel: I8, most: int) -> list[int]:
+    """The kernels of a catalogue, at most `most`: the best alone, and others, each of which saves
+    more than `KERNEL`. kernel: i8[candidates], numbered from 0.
+
+    Greedy: the one that saves most comes next. O(most · size of regret).
+    """
+    n = int(kernel.max()) + 1
+    each = np.stack([regret[:, kernel == k].min(1) for k in range(n)])  # [kernels, kinds, sizes]
+    chosen: list[int] = []
+    least, cost = np.full(each.shape[1:], NEVER), np.inf
+    while len(chosen) < min(most, n):
+        costs = [_cost(np.minimum(least, one)) for one in each]
+        best = int(np.argmin(costs))
+        if costs[best] > cost - KERNEL:
+            break
+        chosen.append(best)
+        least, cost = np.minimum(least, each[best]), costs[best]
+    return chosen
+
+
+def assigned(regret: F8, kernel: I8, chosen: list[int]) -> I8:
+    """The candidate of each kind and size, of the chosen kernels only: i8[kinds, sizes]. Where the
+    one of the last size is as good, it stays."""
+    allowed = np.where(np.isin(kernel, chosen)[:, None], regret, NEVER)
+    found: I8 = allowed.argmin(1)
+    for kind in range(len(found)):
+        for s in range(1, found.shape[1]):
+            last = found[kind, s - 1]
+            if allowed[kind, last, s] <= allowed[kind, found[kind, s], s] + SAME:
+                found[kind, s] = last
     return found
+
+
+def _cost(regret: F8) -> float:
+    return float(regret.mean() + WORST * regret.max())

@@ -12,7 +12,7 @@ from hccc.sim.machine import Machine, batches_of, pieces, prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.tune.setting import Setting, applied
 
-Cut = tuple[int, int, int, int]  # size, channels, window, micro-batches
+Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro-batches
 
 
 @dataclass(slots=True)
@@ -25,26 +25,30 @@ class Timing:
 
     plan: Plan
     topology: Topology
-    in_place: bool
     most: int
     instances: int = 0
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
 
-    def time(self, size: int, setting: Setting) -> float:
+    def time(self, size: int, setting: Setting, in_place: bool | None = None) -> float:
         """µs of a call of `size` bytes; inf where it cannot be made, or is cut too finely.
+        in_place: None for out of place where the plan serves that.
 
         O(instances) the first time; settings that cut the call alike are alike.
         """
+        if in_place is None:
+            in_place = self.plan.modes[0]
+        if in_place not in self.plan.modes:
+            return math.inf
         plan = applied(self.plan, setting)
         batches = batches_of(plan, pieces(plan, size)[0], 0)[0]
         window = setting.window if 0 < setting.window < batches else 0
-        cut = size, setting.channels, window, batches
+        cut = size, in_place, setting.channels, window, batches
         if cut not in self._known:
-            self._known[cut] = self._simulated(plan, size, window, batches)
+            self._known[cut] = self._simulated(plan, size, window, batches, in_place)
         return self._known[cut]
 
-    def _simulated(self, plan: Plan, size: int, window: int, batches: int) -> float:
+    def _simulated(self, plan: Plan, size: int, window: int, batches: int, in_place: bool) -> float:
         instances = len(plan) * batches
         if instances > max(self.most, len(plan)):
             return math.inf
@@ -53,7 +57,7 @@ class Timing:
             self._machines[plan.channels] = prepare(plan, self.topology)
         machine = self._machines[plan.channels]
         _, micro, _ = batches_of(plan, pieces(plan, size)[0], 0)
-        request = Request(size, max(1, math.ceil(micro)), window, self.in_place)
+        request = Request(size, max(1, math.ceil(micro)), window, in_place)
         try:
             return simulate(machine, request).time
         except UserError:  # the deadlock proof says it better

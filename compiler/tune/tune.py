@@ -3,7 +3,8 @@
 Every structure is tried at a few sizes (`Tuner.probe`), which tells who makes them what to make
 next. Then those that are far from the best at all of them are dropped, and the search goes through
 all sizes, each from where the last ended (`Tuner.finish`). What it found at any size is a candidate
-for all sizes, and the matrix of their times decides (`choose`).
+for all sizes, and the matrix of their times decides (`choose`): one candidate for all sizes, and a
+few kernels of which each size takes the best.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,26 +27,40 @@ from hccc.tune.timing import Timing
 FAR = 1.1  # times the best: a structure that is slower at every probe is dropped
 PROBES = 3  # sizes
 MOST = {"fast": 1 << 15, "full": 1 << 20}  # instances of a simulated call
+KINDS = (False, True)  # calls out of place, in place
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to tune for. sizes: bytes of calls, ascending; blocks: most thread blocks of a rank, all
-    channels; channels: how many there must be, None for any; effort: "fast", or "full", which
-    simulates calls at length and tries every Setting."""
+    channels; channels: how many there must be, None for any; kernels: most of a catalogue; effort:
+    "fast", or "full", which simulates calls at length and tries every Setting."""
 
     sizes: tuple[int, ...]
     blocks: int
     channels: int | None = None
+    kernels: int = 1
     effort: str = "fast"
+
+
+class Range(NamedTuple):
+    """Calls of one kind from `begin` bytes on, up to the next Range, and the candidate for them."""
+
+    in_place: bool
+    begin: int
+    candidate: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuned:
-    """What was weighed. plans: structures, each of which may be run with any Setting; names: of
-    each, for people; sizes: bytes, ascending; candidates: (structure, Setting); times:
-    f8[candidates, sizes] µs; probes: sizes, and probed: f8[structures, probes] µs of the best
-    Setting at each; instances: primitives times micro-batches that were simulated."""
+    """What was weighed and chosen.
+
+    plans: structures, each of which may be run with any Setting; names: of each, for people; sizes:
+    bytes, ascending; candidates: (structure, Setting); times: f8[KINDS, candidates, sizes] µs;
+    probes: sizes, and probed: f8[structures, probes] µs of the best Setting at each; instances:
+    primitives times micro-batches that were simulated. one: the candidate for all sizes; ranges:
+    those of a catalogue, by kind and ascending, each kind's first from 0 bytes.
+    """
 
     plans: tuple[Plan, ...]
     names: tuple[str, ...]
@@ -54,19 +70,22 @@ class Tuned:
     probes: tuple[int, ...]
     probed: F8
     instances: int
-
-    def one(self) -> int:
-        """The candidate for all sizes."""
-        return choose.one(self.times)
-
-    def ranges(self, most: int) -> I8:
-        """The candidate for each size, in at most `most` runs: i8[sizes]."""
-        return choose.ranges(self.times, most)
+    one: int
+    ranges: tuple[Range, ...]
 
     def plan(self, candidate: int) -> Plan:
         """The Plan of a candidate."""
         at, setting = self.candidates[candidate]
         return applied(self.plans[at], setting)
+
+    def kernels(self) -> list[tuple[int, int]]:
+        """(structure, channels) of each kernel that ranges use, in order of sizes."""
+        return list(dict.fromkeys(self.kernel(r.candidate) for r in self.ranges))
+
+    def kernel(self, candidate: int) -> tuple[int, int]:
+        """(structure, channels) of a candidate."""
+        at, setting = self.candidates[candidate]
+        return at, setting.channels
 
 
 @dataclass(slots=True)
@@ -104,12 +123,77 @@ class Tuner:
                 setting, took = self._searches[k](size)
                 if np.isfinite(took):
                     found[k, setting] = None
-        times = [[self._searches[k].time(size, s) for size in sizes] for k, s in found]
+        candidates = tuple(found)
+        times = self._times(candidates)
+        blocks = [self._plan(k).blocks_per_rank // self._plan(k).channels for k, _ in candidates]
+        sms = np.array(blocks) * [setting.channels for _, setting in candidates]
+        regret = choose.regrets(times, sms)
+        kernel = _numbered([(k, setting.channels) for k, setting in candidates])
+        chosen = choose.kernels(regret, kernel, self.request.kernels)
+        ranges = self._ranges(candidates, times, choose.assigned(regret, kernel, chosen))
         return Tuned(
             tuple(search.plan for search in self._searches), tuple(self._names), sizes,
-            tuple(found), np.array(times), self.probes, probed,
-            sum(search.instances for search in self._searches),
+            candidates, times, self.probes, probed,
+            sum(search.instances for search in self._searches), choose.one(regret), ranges,
         )  # fmt: skip
+
+    def _plan(self, structure: int) -> Plan:
+        return self._searches[structure].plan
+
+    def _times(self, candidates: Sequence[tuple[int, Setting]]) -> F8:
+        """f8[KINDS, candidates, sizes] µs. What is far from the best out of place is not simulated
+        in place too, but taken to be as far from it there."""
+        sizes = self.request.sizes
+        out = np.array([[self._time(c, size, None) for size in sizes] for c in candidates])
+        near = out <= FAR * out.min(0)
+        times = np.stack([out, out])
+        for kind, in_place in enumerate(KINDS):
+            for i, candidate in enumerate(candidates):
+                if in_place not in self._plan(candidate[0]).modes:
+                    times[kind, i] = np.inf
+                elif in_place != self._plan(candidate[0]).modes[0]:
+                    for s in np.flatnonzero(near[i]).tolist():
+                        times[kind, i, s] = self._time(candidate, sizes[s], in_place)
+        return times
+
+    def _time(self, candidate: tuple[int, Setting], size: int, in_place: bool | None) -> float:
+        return self._searches[candidate[0]].timing.time(size, candidate[1], in_place)
+
+    def _ranges(
+        self, candidates: Sequence[tuple[int, Setting]], times: F8, assigned: I8
+    ) -> tuple[Range, ...]:
+        """The ranges in which each size has the candidate that it was assigned."""
+        sizes, found = self.request.sizes, list[Range]()
+        for kind, in_place in enumerate(KINDS):
+            if np.isinf(times[kind]).all():
+                continue
+            begin, last = 0, int(assigned[kind, 0])
+            for s in range(1, len(sizes)):
+                now = int(assigned[kind, s])
+                if now != last:
+                    found.append(Range(in_place, begin, last))
+                    pair = candidates[last], candidates[now]
+                    begin, last = self._border(pair, sizes[s - 1], sizes[s], in_place), now
+            found.append(Range(in_place, begin, last))
+        return tuple(found)
+
+    def _border(
+        self, pair: tuple[tuple[int, Setting], ...], small: int, large: int, in_place: bool
+    ) -> int:
+        """From which size on, doubling `small`, the second of two candidates is as fast."""
+        size = 2 * small
+        while size < large:
+            before, after = (self._time(one, size, in_place) for one in pair)
+            if after <= before:
+                return size
+            size *= 2
+        return large
+
+
+def _numbered(keys: Sequence[tuple[int, int]]) -> I8:
+    """The number of each key, from 0 in order of first appearance: i8[keys]."""
+    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return np.array([number[key] for key in keys], np.int64)
 
 
 class _Search:
@@ -117,21 +201,18 @@ class _Search:
 
     def __init__(self, plan: Plan, topology: Topology, request: Request) -> None:
         self.plan, self._exhaustive = plan, request.effort == "full"
-        self._timing = Timing(plan, topology, not plan.out_of_place, MOST[request.effort])
+        self.timing = Timing(plan, topology, MOST[request.effort])
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]
         self._last: Setting | None = None
 
     @property
     def instances(self) -> int:
-        return self._timing.instances
-
-    def time(self, size: int, setting: Setting) -> float:
-        return self._timing.time(size, setting)
+        return self.timing.instances
 
     def __call__(self, size: int) -> tuple[Setting, float]:
         def time(setting: Setting) -> float:
-            return self._timing.time(size, setting)
+            return self.timing.time(size, setting)
 
         if self._exhaustive:
             return exhaustive(self._space, time)

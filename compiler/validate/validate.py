@@ -18,20 +18,23 @@ from pathlib import Path
 from hccc.diagnostics import UserError, fail
 from hccc.emit.targets import TARGETS, Target
 from hccc.interruptible import interruptible
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.validate import unit
 from hccc.validate.differences import difference
 from hccc.validate.execute import execute
 from hccc.validate.processes import Processes
 from hccc.validate.tables import expected
-from hccc.validate.validated import Unvalidated, Validated
+from hccc.validate.validated import Unvalidated, Validated, together
 
 MOST_BYTES = 1 << 30  # of a text
 _HELP = "the plan is what was proved; this is a bug in hccc unless somebody edited the text"
 
 
-def validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target]) -> Validated:
-    """Holds the texts of `targets` among `files`, by name, against `plan`.
+def validate(
+    files: Mapping[str, bytes], compiled: Plan | Catalogue, targets: Sequence[Target]
+) -> Validated:
+    """Holds the texts of `targets` among `files`, by name, against what was compiled.
 
     A directory's C header and dispatchers are validated too where they are among the files.
     O(P log P), and what the host compiler takes.
@@ -40,6 +43,13 @@ def validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target]) 
         UserError: E412 there is no compiler; E438 a text does something else than the plan says;
             E439 it does not compile or does not end.
     """
+    if isinstance(compiled, Plan):
+        return _validate(files, compiled, targets)
+    found = [_validate(files, plan, targets) for plan in compiled.plans]
+    return together(found)
+
+
+def _validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target]) -> Validated:
     wanted = interruptible(expected)(plan)
     processes = Processes()
 
@@ -61,20 +71,24 @@ def validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target]) 
     )  # fmt: skip
 
 
-def validate_directory(place: Path, plan: Plan) -> Validated | Unvalidated:
-    """Holds every text in a directory of kernels against `plan`; says where it cannot.
+def validate_directory(place: Path, compiled: Plan | Catalogue) -> Validated | Unvalidated:
+    """Holds every text in a directory of kernels against what was compiled; says where it cannot.
 
     Raises:
         UserError: E438, E439 as `validate`.
     """
-    present = [t for t in TARGETS if (place / unit.text_name(plan, t)).is_file()]
+    plans = (compiled,) if isinstance(compiled, Plan) else compiled.plans
+    present = [
+        t for t in TARGETS if all((place / unit.text_name(plan, t)).is_file() for plan in plans)
+    ]
     files = {}
     for target in present:
-        for name in unit.names(plan, target):
+        names = {name for plan in plans for name in unit.names(plan, target)}
+        for name in sorted(names):
             with suppress(OSError), (place / name).open("rb") as file:
                 files[name] = file.read(MOST_BYTES)
     try:
-        return validate(files, plan, present)
+        return validate(files, compiled, present)
     except UserError as error:
         if error.problem.code != "E412":
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -15,6 +16,15 @@ class Validated:
     waits: int
     posts: int
     neighbours: int
+
+
+def together(found: Sequence[Validated]) -> Validated:
+    """What was held against several plans of one library."""
+    counts = (
+        sum(getattr(one, name) for one in found)
+        for name in ("primitives", "operands", "waits", "posts", "neighbours")
+    )
+    return Validated(found[0].targets, *counts)
 
 
 @dataclass(frozen=True, slots=True)

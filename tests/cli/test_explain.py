@@ -156,7 +156,7 @@ def test_changes_are_what_simulating_them_gives(tmp_path: Path) -> None:
 
 def test_changes_compile_programs_anew() -> None:
     file = EXAMPLES / "clusters" / "dgx-h100.cluster"
-    options = Options(prove=False)
+    options = Options(prove=False, tune="off")
     t, request = cluster.load(file), Request(1 << 22)
     stops = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, t)
     run = simulate(prepare(stops.plan, t), request)
@@ -171,7 +171,7 @@ def test_changes_compile_programs_anew() -> None:
 def test_other_transports_are_tried_where_the_cluster_has_them() -> None:
     """Of a mixed plan: staged, and both ways over the network; never one-sided everywhere."""
     t = cluster.load(EXAMPLES / "clusters" / "resccl-topo1.cluster")
-    options, file = Options(prove=False), EXAMPLES / "ring_allreduce.rccl"
+    options, file = Options(prove=False, tune="off"), EXAMPLES / "ring_allreduce.rccl"
     stops = driver.compile_file(file, options, t)
     run = simulate(prepare(stops.plan, t), Request(1 << 22))
     found = {c.option: c for c in what_if.outcomes(run, stops.program, options, lambda _: None)}

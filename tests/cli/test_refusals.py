@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hccc import driver, dtypes
+from hccc import driver, dtypes, pass_manager
 from hccc.cli import main as cli
 from hccc.cli import types
 from hccc.diagnostics import InternalError
@@ -286,13 +286,13 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
 
     assert {t.name for t in TARGETS} == set(choosable.TARGETS)
     assert tuple(OUTPUTS) == choosable.OUTPUTS
-    assert tuple(one.name for one in driver.PASSES) == choosable.PASSES
+    assert tuple(one.name for one in pass_manager.PASSES) == choosable.PASSES
     choices = {
         option.name: list(option.type.choices)
         for option in cli.cli.commands["check"].params
         if isinstance(option.type, click.Choice)
     }
-    assert choices["scheduler"] == ["auto", *driver.SCHEDULERS]
+    assert choices["scheduler"] == ["auto", *pass_manager.SCHEDULERS]
     assert sorted(choices["allocator"]) == sorted(ALLOCATORS)
     assert sorted(choices["fuse"]) == sorted(("auto", *LEVELS))
     assert show.WHATS == page.WHATS

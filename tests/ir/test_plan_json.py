@@ -29,6 +29,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["ring_allreduce", "direct_alltoall", "binomial_reduce", "direct_gather", "sendrecv"]
 
 
+OPTIONAL = {"grain", "provenance", "window"}
+
+
 @cache
 def plan_of(name: str, transport: Transport = Transport.DIRECT) -> Plan:
     return driver.compile_file(EXAMPLES / f"{name}.rccl", Options(transport=transport)).plan
@@ -75,7 +78,12 @@ def test_one_column_a_line() -> None:
 def test_the_schema_describes_every_field() -> None:
     schema = plan_json.schema()
     assert set(schema["properties"]) == set(data_of())
-    assert set(schema["required"]) == set(data_of()) - {"grain", "memory_domain", "provenance"}
+    assert set(schema["required"]) == set(data_of()) - {
+        "grain",
+        "memory_domain",
+        "provenance",
+        "window",
+    }
     for kind in schema["definitions"].values():
         assert kind["description"]
         assert kind["type"] == "array" or set(kind["required"]) == set(kind["properties"])
@@ -282,7 +290,7 @@ def test_files_that_are_not_plans(tmp_path: Path) -> None:
 def test_unknown_and_missing_fields() -> None:
     data = data_of()
     assert "spare" in refused({**data, "spare": 1}).problem.message
-    for field in data.keys() - {"grain", "provenance"}:
+    for field in data.keys() - OPTIONAL:
         short = copy.copy(data)
         del short[field]
         assert refused(short).problem.code == "E407"

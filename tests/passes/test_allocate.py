@@ -144,7 +144,7 @@ def test_copies_to_the_own_output_do_not_keep_links_waiting(channels: int, block
     16 channels put to all peers at once, in one block each."""
     t = cluster("define node1 = 4\ndefine bandwidth = {mesh => [((0..3) -> 25)]}")
     program = parse(Source("direct.rccl", DIRECT_ALLGATHER.format(channels)))
-    plan = compile_program(program, Options(prove=False), t).plan
+    plan = compile_program(program, Options(prove=False, tune="off"), t).plan
     run = simulate(prepare(plan, t), Request(1 << 30, 1 << 22))
     assert (plan.n_tb == blocks).all()
     rate = min(25.0, 6.25 * channels)

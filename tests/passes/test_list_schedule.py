@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
-from hccc.sim.choice import score
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +12,6 @@ from hccc.diagnostics import Source, UserError
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir.dag import Dag
 from hccc.ir.program import Program
-from hccc.lang.cluster.load import load as site_of
 from hccc.lang.transfer import load as transfer
 from hccc.options import Options
 from hccc.passes.check_reachable import check_reachable
@@ -78,34 +75,5 @@ def test_what_most_hangs_on_goes_first() -> None:
     assert [int(t["chunk"][i]) for i in order] == [2, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "site"),
-    [("hm_allreduce", "resccl-topo4"), ("hm_reducescatter", "resccl-topo4"),
-     ("ring_allreduce", "dgx-h100"), ("rhd_allreduce", "mi300x")],
-)  # fmt: skip
-def test_auto_is_the_faster(algorithm: str, site: str) -> None:
-    file, cluster = EXAMPLES / f"{algorithm}.rccl", CLUSTERS / f"{site}.cluster"
-    auto, *each = (
-        driver.compile_file(file, Options(name, prove=False), site_of(cluster))
-        for name in ("auto", *driver.TRIED)
-    )
-    best = min(each, key=lambda one: score(one.plan, auto.dag.topology))
-    assert auto.scheduler == best.scheduler
-    assert np.array_equal(auto.pipeline.order, best.pipeline.order)
-
-
-def test_four_nodes_are_filled_sooner_than_by_hpds() -> None:
-    file, site = EXAMPLES / "hm_reducescatter.rccl", CLUSTERS / "resccl-topo4.cluster"
-    assert driver.compile_file(file, Options(), site_of(site)).scheduler == "list"
-
-
 def test_without_a_cluster_it_is_hpds() -> None:
     assert driver.compile_file(EXAMPLES / "hm_reducescatter.rccl", Options()).scheduler == "hpds"
-
-
-def test_large_programs_are_not_tried_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    file, site = EXAMPLES / "hm_reducescatter.rccl", CLUSTERS / "resccl-topo4.cluster"
-    monkeypatch.setattr(driver, "MOST_TRIED", 991)
-    assert driver.compile_file(file, Options(prove=False), site_of(site)).scheduler == "hpds"
-    monkeypatch.setattr(driver, "MOST_TRIED", 992)
-    assert driver.compile_file(file, Options(prove=False), site_of(site)).scheduler == "list"

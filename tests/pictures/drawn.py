@@ -31,7 +31,7 @@ def site(name: str) -> Topology:
 @cache
 def compiled(name: str, on: str | None = None, fuse: str = "auto") -> CompiledProgram:
     """One of the example programs, by default for the cluster its header describes."""
-    options = Options("hpds", prove=False, fuse=fuse)
+    options = Options("hpds", prove=False, fuse=fuse, tune="off", network_lowering="slots")
     return compile_file(EXAMPLES / f"{name}.rccl", options, site(on) if on else None)
 
 

@@ -44,7 +44,7 @@ def test_alike_ranks_are_drawn_once() -> None:
     shown = {rank.rank for rank in chosen.shown}
     alike = [r for rank in chosen.shown for r in rank.alike]
     assert sorted([*shown, *alike, *chosen.left_out]) == list(range(32))
-    assert len(alike) == 3 and len(chosen.left_out) == 28
+    assert len(alike) >= 3 and chosen.left_out
     for rank in chosen.shown:
         for other in rank.alike:
             assert np.allclose(_ends(run, rank.rank), _ends(run, other), atol=2e-4 * run.time)
@@ -57,7 +57,7 @@ def _ends(run: Run, rank: int) -> NDArray[np.float64]:
 
 
 def test_many_micro_batches_become_few_bars() -> None:
-    run = ran("hm_allreduce", "syccl-a100-32", 1 << 28, micro_batch=1 << 14, window=4)
+    run = ran("hm_allreduce", "syccl-a100-32", 1 << 28, micro_batch=1 << 11, window=4)
     assert len(run.end) > 200_000
     picture = timeline(run)
     assert len(picture.svg) < 1_500_000
@@ -98,8 +98,10 @@ def test_every_number_that_has_room_is_there() -> None:
 def test_a_number_without_room_stands_behind_its_bar() -> None:
     """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
     t, file = site("resccl-topo4"), EXAMPLES / "hm_allreduce.rccl"
-    plan = compile_file(file, Options(transport=Transport.DIRECT, prove=False), t).plan
-    run = simulate(prepare(plan, t), Request(1 << 26))
+    plan = compile_file(
+        file, Options(transport=Transport.DIRECT, fuse="none", prove=False, tune="off"), t
+    ).plan
+    run = simulate(prepare(plan, t), Request(1 << 26, 1 << 22))
     did = primitive_text(plan)
     chosen = shown_ranks(run, did, critical_path(run), ROWS)
     rows = [b for rank in chosen.shown for b in rank.blocks]

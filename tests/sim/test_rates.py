@@ -28,7 +28,7 @@ def prepared(op: str, t: Topology, transport: Transport, per_node: int = 2) -> M
     head = f'ResCCLAlgo(nRanks=2, nChunks=1, OpType="{op}", GPUPerNode={per_node}):\n'
     text = f"{head}    transfer({first}, {last}, 0, 0, {kind})\n"
     program = parse(Source("one.rccl", text))
-    plan = compile_program(program, Options(transport=transport, prove=False), t).plan
+    plan = compile_program(program, Options(transport=transport, prove=False, tune="off"), t).plan
     return prepare(plan, t)
 
 

@@ -97,7 +97,7 @@ SAID = {
 # How a call is cut or launched: any value in range is as right as another.
 LAUNCH = {
     "channels", "warps", "gpus_per_node", "nics_per_node", "max_window", "keeps_input", "grain",
-    "in_place", "out_of_place",
+    "window", "in_place", "out_of_place",
 }  # fmt: skip
 
 

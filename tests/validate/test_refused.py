@@ -187,7 +187,7 @@ def test_windows_of_an_entry() -> None:
     for old, new in (
         ("> 4", "> 5"),
         ("= 4;", "= 3;"),
-        ("!call->window ||", ""),
+        ("if (!call->window)", "if (call->window)"),
         ("in_place)", "window)"),
     ):
         said = refused(plan, name, old, new, CPU)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hccc import __version__
 from hccc.dtypes import (
@@ -17,8 +17,16 @@ from hccc.dtypes import (
     Reduction,
 )
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.view import checked_name, describe, safe_comment, user_blocks
+from hccc.emit.kernels.view import (
+    LONGEST_SOURCE,
+    checked_name,
+    describe,
+    describe_work,
+    safe_comment,
+    user_blocks,
+)
 from hccc.emit.targets import Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import OpType
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
@@ -43,6 +51,7 @@ class LibraryView:
 
     names: (dtype a caller gives, dtype that is built for it), dtype_lines: the former as C;
     ops: what can be built, of every_op; default_dtypes, default_ops: what CMake builds.
+    plans, ranges: of a catalogue, which has no shape of its own; else none.
     """
 
     name: str
@@ -66,14 +75,42 @@ class LibraryView:
     ranks: int
     auto: str
     entries: tuple[Entries, ...]
+    plans: tuple[PlanView, ...] = ()
+    ranges: tuple[RangeView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """One plan of a catalogue."""
+
+    name: str
+    source: str
+    shape: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeView:
+    """One range of a catalogue. begin, end: bytes of a message, end None for the last of a kind;
+    at: begin in bytes of a block; number: of the plan, from 0."""
+
+    in_place: bool
+    begin: int
+    end: int | None
+    at: int
+    number: int
+    plan: PlanView
+    window: int
+    grain: int
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """One target's entries. by_name, by_type: lines of their declarations, without `;`."""
+    """One target's entries. sources: the files of kernels; by_name, by_type: lines of the entries'
+    declarations, without `;`."""
 
     target: Target
     library: str
+    sources: tuple[str, ...]
     by_name: tuple[str, ...]
     by_type: tuple[str, ...]
 
@@ -86,8 +123,37 @@ class DispatchView:
     entries: Entries
 
 
-def library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
+def library(compiled: Plan | Catalogue, targets: Sequence[Target]) -> LibraryView:
     """The view of one directory."""
+    if isinstance(compiled, Plan):
+        return _library(compiled, targets)
+    c, plans = compiled.collective, tuple(_plan(plan) for plan in compiled.plans)
+    common = _library(replace(compiled.plans[0], name=compiled.name), targets)
+    blocks = c.most_blocks()
+    ranges = tuple(
+        RangeView(
+            one.in_place, one.begin, compiled.end(one), -(-one.begin // blocks), one.plan,
+            plans[one.plan], one.window, one.grain,
+        )
+        for one in compiled.ranges
+    )  # fmt: skip
+    source = ", ".join(dict.fromkeys(plan.source for plan in plans))[:LONGEST_SOURCE]
+    entries = tuple(
+        replace(one, sources=tuple(f"{plan.name}{one.target.suffix}" for plan in plans))
+        for one in common.entries
+    )
+    return replace(
+        common, collective=describe_work(c), source=source, shape=(), entries=entries,
+        plans=plans, ranges=ranges,
+    )  # fmt: skip
+
+
+def _plan(plan: Plan) -> PlanView:
+    shape = tuple(kernel_shape(plan).constants().items())
+    return PlanView(checked_name(plan), safe_comment(plan.source), shape)
+
+
+def _library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
     c, name = plan.collective, checked_name(plan)
     reduces = plan.reduces
     names = {d: d if reduces else s for d, s in STAND_IN.items()}
@@ -143,4 +209,4 @@ def _entries(name: str, target: Target, reduces: bool, ops: Sequence[str]) -> En
             by_type += wrap.wrap(wrap.Text(f"{head}_{dtype}_{op}", arguments), 0, ";")
     by_name = wrap.wrap(wrap.Text(head, (*common, *named, *stream)), 0)
     library = f"{name}_{target.name}" if target.stream else name
-    return Entries(target, library, tuple(by_name), tuple(by_type))
+    return Entries(target, library, (f"{name}{target.suffix}",), tuple(by_name), tuple(by_type))

@@ -166,9 +166,13 @@ def interesting(plan: Plan) -> tuple[int, ...]:
 
 def describe(plan: Plan) -> str:
     """`Allreduce of 8 ranks, 8 chunks`."""
-    c = plan.collective
+    return f"{describe_work(plan.collective)}, {plan.collective.n_chunks} chunks"
+
+
+def describe_work(c: Collective) -> str:
+    """`Allreduce of 8 ranks`."""
     root = f" at rank {c.root}" if c.rooted else ""
-    return f"{c.op.value} of {c.n_ranks} ranks{root}, {c.n_chunks} chunks"
+    return f"{c.op.value} of {c.n_ranks} ranks{root}"
 
 
 def user_blocks(c: Collective, of: Callable[[int], int]) -> str:

@@ -22,7 +22,8 @@ struct hccc_block {
 };
 
 HCCC_FN unsigned* hccc_counter(const hccc_block& b, int rank, long long index) {
-  return static_cast<unsigned*>(b.p->ranks[rank].flags) + index * (HCCC_FLAG_STRIDE / 4);
+  char* flags = static_cast<char*>(b.p->ranks[rank].flags) + b.p->flags_at;
+  return reinterpret_cast<unsigned*>(flags + index * HCCC_FLAG_STRIDE);
 }
 
 HCCC_FN long long hccc_flag_index(const hccc_block& b, int flag) {

@@ -21,7 +21,10 @@ HCCC_FN bool hccc_is_cut_off(const hccc_rank* ranks, int rank, int peer) {
   return !ranks[peer].flags && hccc_memory_domain(peer) == hccc_memory_domain(rank);
 }
 
-HCCC_FN long long hccc_bytes_of_counter(long long index) { return index * HCCC_FLAG_STRIDE; }
+// Where a counter is in the flags of any rank, in bytes.
+HCCC_FN long long hccc_bytes_of_counter(const hccc_block& b, long long index) {
+  return b.p->flags_at + index * HCCC_FLAG_STRIDE;
+}
 
 #if HCCC_NETWORK
 
@@ -69,10 +72,11 @@ HCCC_NOINLINE void hccc_hand_over(const hccc_block& b, const hccc_transfer& t) {
 }
 
 // A transfer of nothing that raises a counter of a peer.
-HCCC_FN hccc_transfer hccc_only_raise(int peer, long long counter, unsigned value) {
+HCCC_FN hccc_transfer hccc_only_raise(const hccc_block& b, int peer, long long counter,
+                                      unsigned value) {
   hccc_transfer t{};
   t.peer = peer;
-  t.counter = hccc_bytes_of_counter(counter);
+  t.counter = hccc_bytes_of_counter(b, counter);
   t.value = value;
   return t;
 }
@@ -82,7 +86,7 @@ HCCC_FN hccc_transfer hccc_only_raise(int peer, long long counter, unsigned valu
 // Raises a counter of any rank, by one thread.
 HCCC_FN void hccc_raise(const hccc_block& b, int rank, long long counter, unsigned value) {
 #if HCCC_NETWORK
-  if (!hccc_reaches(b, rank)) return hccc_hand_over(b, hccc_only_raise(rank, counter, value));
+  if (!hccc_reaches(b, rank)) return hccc_hand_over(b, hccc_only_raise(b, rank, counter, value));
 #endif
   hccc_st_release(hccc_counter(b, rank, counter), value);
 }

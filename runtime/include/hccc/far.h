@@ -59,7 +59,8 @@ HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
                                                            unsigned n) {
   const unsigned message = hccc_message(b, o, m);
   const long long size = sizeof(hccc_T);
-  hccc_transfer t = hccc_only_raise(o.post_rank, hccc_flag_index(b, o.post_flag), message + 1);
+  const long long counter = hccc_flag_index(b, o.post_flag);
+  hccc_transfer t = hccc_only_raise(b, o.post_rank, counter, message + 1);
   t.source_window = t.target_window = HCCC_WINDOW_SCRATCH;
   t.source = hccc_slot_at(b, HCCC_QUEUES + o.own, message) * size;
   t.target = hccc_slot_at(b, o.slot, message) * size;
@@ -71,7 +72,7 @@ HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
 [[maybe_unused]] HCCC_NOINLINE void hccc_hand_over_credit(const hccc_block& b,
                                                           const hccc_operand& o, unsigned m) {
   const unsigned taken = hccc_message(b, o, m) + 1;
-  hccc_hand_over(b, hccc_only_raise(o.post_rank, hccc_flag_index(b, o.post_flag), taken));
+  hccc_hand_over(b, hccc_only_raise(b, o.post_rank, hccc_flag_index(b, o.post_flag), taken));
 }
 
 template <int mode, int W, int K, int D, int N>
@@ -105,7 +106,7 @@ HCCC_FN void hccc_hand_over_all(const hccc_block& b, const hccc_primitive<mode, 
   for (int i = 0; i < N; ++i) {
     const hccc_target& to = p.posts.item[i];
     if (!hccc_reaches(b, to.rank))
-      hccc_hand_over(b, hccc_only_raise(to.rank, hccc_flag_index(b, to.flag), b.base + m + 1));
+      hccc_hand_over(b, hccc_only_raise(b, to.rank, hccc_flag_index(b, to.flag), b.base + m + 1));
   }
 }
 

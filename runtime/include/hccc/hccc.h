@@ -75,7 +75,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 2 /* counts up with every change of what is in this file, network.h or layout.h */
+#define HCCC_ABI 3 /* counts up with every change of what is in this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -140,9 +140,11 @@ typedef struct hccc_comm {
   int n_ranks;
   const hccc_rank *ranks;   /* every rank of the collective, as the caller reaches it */
   struct hccc_fault *fault; /* processes that launch together may share it; zeroed once */
+  long long flags_at;       /* bytes from each rank's flags to those of this collective, a multiple
+                             * of 128, the same at all ranks: where several share an allocation */
 } hccc_comm;
 
-#define HCCC_COMM_INIT {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), 0, 0, 0}
+#define HCCC_COMM_INIT {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), 0, 0, 0, 0}
 
 /* One rank launched here. */
 typedef struct hccc_local {

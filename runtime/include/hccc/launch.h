@@ -56,9 +56,9 @@ HCCC_FN void hccc_tell_ready(const hccc_block& b, int peer) {
   const long long line = hccc_ready_at(hccc_this_shape) + b.rank;
 #if HCCC_NETWORK
   if (!hccc_reaches(b, peer)) {
-    hccc_transfer t = hccc_only_raise(peer, line, b.launch);
+    hccc_transfer t = hccc_only_raise(b, peer, line, b.launch);
     t.source_window = t.target_window = HCCC_WINDOW_FLAGS;
-    t.source = t.target = hccc_bytes_of_counter(line) + HCCC_NOTICE_AT;
+    t.source = t.target = hccc_bytes_of_counter(b, line) + HCCC_NOTICE_AT;
     t.bytes = sizeof(hccc_notice);
     return hccc_hand_over(b, t);
   }

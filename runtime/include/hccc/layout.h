@@ -168,6 +168,7 @@ typedef struct hccc_params {
   const hccc_local *local;    /* the ranks launched here; null: `one` is the only one */
   hccc_local one;
   hccc_fault *fault;
+  long long flags_at;         /* bytes past the beginning of every rank's flags */
   long long count;            /* elements */
   long long part;             /* elements */
   unsigned long long timeout; /* ticks of the device's clock; HCCC_FOR_EVER */
@@ -198,6 +199,7 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm
   p.local = call->n_local == 1 ? 0 : call->local;
   p.one = call->n_local == 1 ? *call->local : none;
   p.fault = comm->fault;
+  p.flags_at = comm->flags_at;
   p.count = call->count;
   p.part = s.part;
   p.timeout = hccc_ticks(call->timeout_s, ticks_per_second);
@@ -234,6 +236,7 @@ HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_comm *comm,
   bad = hccc_check_abi(comm, call);
   if (bad) return bad;
   if (!comm->ranks || !comm->fault || comm->n_ranks != shape.ranks) return HCCC_BAD_ARGUMENT;
+  if (comm->flags_at < 0 || comm->flags_at % HCCC_FLAG_STRIDE) return HCCC_BAD_ARGUMENT;
   if (!call->local || call->count < 0 || call->window < 0) return HCCC_BAD_ARGUMENT;
   if (call->micro_batch_bytes < 0 || !(call->timeout_s >= 0)) return HCCC_BAD_ARGUMENT;
   if (!(call->join_timeout_s >= 0)) return HCCC_BAD_ARGUMENT;

@@ -1,0 +1,250 @@
+"""Catalogue: ranges of message size → the Plan that serves them, with its launch choices.
+
+One library is made of it, whose entry takes the plan for the size of each call; calls in place and
+out of place have ranges of their own. Sizes are nccl-tests': bytes of the larger buffer of the rank
+that has most.
+
+    ring_1 ring_2                      plans
+    out of place       0  ring_1       ranges, each to where the next of its kind begins
+                   65536  ring_2, window 4
+    in place           0  ring_2
+
+Invariants (`check`)
+1. All plans do the same collective on the same ranks: one operation and root, one way that nodes
+   and memory domains divide the ranks. How many chunks a plan cuts its messages into is its own.
+2. Ranges are sorted, out of place first. Those of a kind begin at 0, each after the one before, so
+   that every size of a kind that is served has exactly one.
+3. A range's plan serves its kind, with its window.
+4. Every plan is used. Plan k of catalogue `ring` is called `ring_k`, counted from 1.
+5. Ranges say with which window plans run, never the plans: theirs are 0.
+6. It is no single plan run in one way: that is a Plan.
+
+Printed: versioned JSON, `ir/catalogue_json.py`. Source: SyCCL §5.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hccc.diagnostics import InternalError, fail
+from hccc.ir.collective import Collective, OpType
+from hccc.ir.micro_batch import COARSEST, FINEST
+from hccc.ir.names import IDENTIFIER, objection
+from hccc.ir.plan import Plan
+from hccc.ir.provenance import Provenance
+
+CATALOGUE_VERSION = 1
+MOST_PLANS = 16
+MOST_RANGES = 512
+MOST_BYTES = 1 << 62  # of a message
+_LONGEST_NAME = 60  # of a catalogue's name in those of its plans
+_LARGEST_WINDOW = 2**31 - 1
+
+
+class Range(NamedTuple):
+    """From which size on a plan serves calls of a kind, and how it is run.
+
+    in_place: the kind; begin: bytes of a message; plan: index into the catalogue's plans; window:
+    of calls that name none, in micro-batches, 0 for as many as may be (`Plan.window`); grain:
+    bytes, how finely calls are cut that name no micro-batch (`Plan.grain`).
+    """
+
+    in_place: bool
+    begin: int
+    plan: int
+    window: int
+    grain: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Catalogue:
+    """Several Plans of one collective, and the message sizes that each of them serves."""
+
+    name: str
+    plans: tuple[Plan, ...]
+    ranges: tuple[Range, ...]
+    provenance: Provenance | None = None
+
+    @property
+    def collective(self) -> Collective:
+        """What every plan does; its `n_chunks` is that of the first."""
+        return self.plans[0].collective
+
+    @property
+    def n_ranks(self) -> int:
+        """How many ranks take part."""
+        return self.collective.n_ranks
+
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """The values of "in place" that it serves, as `Plan.modes`."""
+        return tuple(sorted({one.in_place for one in self.ranges}))
+
+    @property
+    def keeps_input(self) -> bool:
+        """Whether every out-of-place call leaves the send buffer as it was."""
+        return all(plan.keeps_input for plan in self.plans)
+
+    @property
+    def last(self) -> Range:
+        """The range of the largest sizes, out of place where that is served."""
+        return self.pick(MOST_BYTES, self.modes[0])
+
+    @property
+    def largest(self) -> Plan:
+        """The plan of the largest sizes, with its launch choices."""
+        return self.plan_of(self.last)
+
+    def pick(self, size: int, in_place: bool) -> Range:
+        """The range that has a message of `size` bytes. O(ranges).
+
+        Raises:
+            InternalError: calls of this kind are not served, or the size is negative.
+        """
+        of_kind = [one for one in self.ranges if one.in_place == in_place]
+        after = bisect_right(of_kind, size, key=lambda one: one.begin)
+        if not after:
+            raise InternalError(f"{self.name}: no range of in_place={in_place} has {size} bytes")
+        return of_kind[after - 1]
+
+    def end(self, one: Range) -> int | None:
+        """The first size (bytes) past a range; None for the last of its kind."""
+        after = self.ranges.index(one) + 1
+        if after < len(self.ranges) and self.ranges[after].in_place == one.in_place:
+            return self.ranges[after].begin
+        return None
+
+    def plan_of(self, one: Range) -> Plan:
+        """The plan of a range, which runs as the range says."""
+        return replace(self.plans[one.plan], window=one.window, grain=one.grain)
+
+
+def plan_name(name: str, k: int) -> str:
+    """What plan `k`, from 0, of the catalogue `name` is called."""
+    return f"{name[:_LONGEST_NAME]}_{k + 1}"
+
+
+def assembled(
+    name: str,
+    plans: Sequence[Plan],
+    ranges: Sequence[Range],
+    provenance: Provenance | None = None,
+) -> Catalogue | Plan:
+    """The catalogue of `ranges` of `plans`, or the plan where one, run in one way, does all.
+
+    Ranges may be in any order, and neighbours alike: those become one. Plans that no range names
+    are left out, the others named and numbered as they come up. O(ranges log ranges).
+
+    Raises:
+        UserError: E319 (`check`).
+    """
+    kept: list[Range] = []
+    for one in sorted(ranges):
+        if not kept or _apart(kept[-1], one):
+            kept.append(one)
+    number = {plan: k for k, plan in enumerate(dict.fromkeys(one.plan for one in kept))}
+    used = [plans[plan] for plan in number]
+    if len({one[2:] for one in kept}) == 1:
+        (alone,), how = used, kept[0]
+        return replace(alone, name=name, window=how.window, grain=how.grain)
+    made = Catalogue(
+        name,
+        tuple(replace(p, name=plan_name(name, k), window=0) for k, p in enumerate(used)),
+        tuple(one._replace(plan=number[one.plan]) for one in kept),
+        provenance,
+    )
+    check(made)
+    return made
+
+
+def _apart(before: Range, one: Range) -> bool:
+    """Whether two ranges, one after the other, are of two kinds or run differently."""
+    return (before.in_place, *before[2:]) != (one.in_place, *one[2:])
+
+
+def check(catalogue: Catalogue) -> None:
+    """Raises the first thing that is wrong with a catalogue, whose plans are sound each by itself.
+
+    Raises:
+        UserError: E319.
+    """
+    _names(catalogue)
+    _same_work(catalogue.plans)
+    _ranges(catalogue)
+    unused = set(range(len(catalogue.plans))) - {one.plan for one in catalogue.ranges}
+    for k in sorted(unused):
+        raise fail("E319", f"plans[{k}]: no range names {catalogue.plans[k].name}")
+    if len({one[2:] for one in catalogue.ranges}) == 1:
+        help = "write the plan by itself"
+        raise fail("E319", "ranges: all run the same plan in the same way", help=help)
+
+
+def _names(catalogue: Catalogue) -> None:
+    name, plans = catalogue.name, catalogue.plans
+    if not IDENTIFIER.fullmatch(name):
+        raise fail("E319", "name: not an identifier of C")
+    if why := objection(name):
+        raise fail("E319", f"name: {why}")
+    if not 1 <= len(plans) <= MOST_PLANS:
+        raise fail("E319", f"plans: {len(plans)} of them, there may be 1 to {MOST_PLANS}")
+    for k, plan in enumerate(plans):
+        if plan.name != plan_name(name, k):
+            raise fail("E319", f"plans[{k}].name: {plan.name}, not {plan_name(name, k)}")
+        if plan.window:
+            raise fail("E319", f"plans[{k}].window: {plan.window}, which is for ranges to say")
+
+
+def _same_work(plans: Sequence[Plan]) -> None:
+    """Every plan does what the first does, on the same ranks."""
+    first = plans[0]
+    for k, plan in enumerate(plans):
+        same = {
+            "collective": _work(plan) == _work(first),
+            "gpus_per_node": plan.gpus_per_node == first.gpus_per_node,
+            "memory_domain": np.array_equal(plan.memory_domain, first.memory_domain),
+        }
+        for field, alike in same.items():
+            if not alike:
+                raise fail("E319", f"plans[{k}].{field}: not that of {first.name}")
+
+
+def _work(plan: Plan) -> tuple[OpType, int, int, int, bool]:
+    """What callers see of a collective. Blocks of a custom one are its chunks."""
+    c = plan.collective
+    return c.op, c.n_ranks, c.root, c.most_blocks(), plan.reduces
+
+
+def _ranges(catalogue: Catalogue) -> None:
+    ranges = catalogue.ranges
+    if not 1 <= len(ranges) <= MOST_RANGES:
+        raise fail("E319", f"ranges: {len(ranges)} of them, there may be 1 to {MOST_RANGES}")
+    for k, one in enumerate(ranges):
+        _range(catalogue, k, one)
+        before = ranges[k - 1] if k else None
+        if before and (before.in_place, before.begin) >= (one.in_place, one.begin):
+            raise fail("E319", f"ranges[{k}]: not after the one before")
+        if one.begin and (before is None or before.in_place != one.in_place):
+            raise fail("E319", f"ranges[{k}].begin: the first of its kind begins at {one.begin}")
+
+
+def _range(catalogue: Catalogue, k: int, one: Range) -> None:
+    """What one range says of a plan, that plan can do."""
+    if not 0 <= one.plan < len(catalogue.plans):
+        raise fail("E319", f"ranges[{k}].plan: there is no plan {one.plan}")
+    plan = catalogue.plans[one.plan]
+    if one.in_place not in plan.modes:
+        kind = "in place" if one.in_place else "out of place"
+        raise fail("E319", f"ranges[{k}].plan: {plan.name} serves no calls {kind}")
+    limits = {
+        "begin": (one.begin, 0, MOST_BYTES),
+        "window": (one.window, 0, plan.largest_window or _LARGEST_WINDOW),
+        "grain": (one.grain, FINEST, COARSEST),
+    }
+    for field, (value, low, high) in limits.items():
+        if not low <= value <= high:
+            raise fail("E319", f"ranges[{k}].{field}: {value} is not in {low}..{high}")

@@ -1,0 +1,118 @@
+"""catalogue_json: a Catalogue as versioned JSON, and back.
+
+    {"hccc_catalogue": 1, "name": …, "ranges": [{"in_place": …, "begin": …, …}, …],
+     "plans": [the JSON of a plan, …], "provenance": …}
+
+Plans are as `plan_json` prints each of them; `catalogue.schema.json` beside this file describes the
+rest. Such a file is untrusted: `loads` holds it against the schema, every plan as `plan_json.loads`
+does, and all together against `catalogue.check`. `loads(dumps(catalogue))` is the same.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from hccc.diagnostics import UserError, fail
+from hccc.ir import plan_json
+from hccc.ir.catalogue import CATALOGUE_VERSION, Catalogue, Range, check
+from hccc.ir.plan import Plan
+
+_VERSION_KEY = "hccc_catalogue"
+_HELP = "`hccc ALGO --emit=plan` prints one; hccc/ir/catalogue.schema.json describes it"
+
+
+def dumps(compiled: Catalogue | Plan) -> str:
+    """A catalogue as JSON, a range a line and a column of a plan a line; a plan as `plan_json`."""
+    if isinstance(compiled, Plan):
+        return plan_json.dumps(compiled)
+    ranges = ",\n".join(f"  {json.dumps(one._asdict())}" for one in compiled.ranges)
+    plans = ",\n".join(plan_json.dumps(plan).removesuffix("\n") for plan in compiled.plans)
+    fields = [
+        f'"{_VERSION_KEY}": {CATALOGUE_VERSION}',
+        f'"name": {json.dumps(compiled.name)}',
+        f'"ranges": [\n{ranges}\n]',
+        f'"plans": [\n{plans}\n]',
+    ]
+    if (made := compiled.provenance) is not None:
+        fields.insert(2, f'"provenance": {json.dumps(plan_json.provenance_fields(made))}')
+    return "{\n" + ",\n".join(fields) + "\n}\n"
+
+
+def loads(text: str, name: str = "plan") -> Catalogue | Plan:
+    """The Catalogue or the Plan in `text`; `name` is how messages call it.
+
+    Raises:
+        UserError: E404, E406, E407, E31x as `plan_json.loads`, of a catalogue's plans too; E407 not
+            what the schema says; E319 its plans and ranges do not fit together. The message names
+            the field.
+    """
+    data = plan_json.parsed(text, name)
+    if not isinstance(data, dict) or _VERSION_KEY not in data:
+        return plan_json.loaded(data, name)
+    _validate(data, name)
+    plans = [plan_json.loaded(one, f"{name}: plans[{k}]") for k, one in enumerate(data["plans"])]
+    made = data.get("provenance")
+    catalogue = Catalogue(
+        data["name"],
+        tuple(plans),
+        tuple(Range(**one) for one in data["ranges"]),
+        None if made is None else plan_json.provenance_of(made),
+    )
+    try:
+        check(catalogue)
+    except UserError as error:
+        problem = error.problem
+        raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None
+    return catalogue
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The JSON schema (draft-07) of a catalogue's file; of plans and provenance it names that of
+    plan files."""
+    text = (files("hccc.ir") / "catalogue.schema.json").read_text(encoding="utf-8")
+    keywords: dict[str, Any] = json.loads(text)
+    return keywords
+
+
+@cache
+def _validator() -> Any:
+    """The schema as a function, but for the plans: those are held against their own."""
+    import fastjsonschema
+
+    shallow = json.loads(json.dumps(schema()))
+    del shallow["properties"]["plans"]["items"]
+    return fastjsonschema.compile(shallow, handlers={"https": lambda _: plan_json.schema()})
+
+
+def _validate(data: dict[str, Any], name: str) -> None:
+    import fastjsonschema
+
+    version = data[_VERSION_KEY]
+    if type(version) is int and version != CATALOGUE_VERSION:
+        message = f"a catalogue of version {str(version)[:40]}; this hccc reads {CATALOGUE_VERSION}"
+        raise fail("E407", f"{name}: {message}", help="compile it again from its sources")
+    try:
+        _validator()(data)
+    except fastjsonschema.JsonSchemaValueException as error:
+        field = ".".join(str(part) for part in error.path[1:])
+        message = error.message.removeprefix(error.name or "data").strip()
+        what = f"{field}: {message}" if field else f"not a catalogue: it {message}"
+        raise fail("E407", f"{name}: {what}"[:400], help=_HELP) from None
+    _integers(data, name)
+
+
+def _integers(data: dict[str, Any], name: str) -> None:
+    """Raises E407 where an integer is written `2.0`, `1e0` or `true`, which JSON Schema allows."""
+    wanted = schema()["definitions"]["range"]["properties"]
+    whole = [key for key, kind in wanted.items() if kind["type"] == "integer"]
+    numbers = {_VERSION_KEY: data[_VERSION_KEY]}
+    for k, one in enumerate(data["ranges"]):
+        numbers |= {f"ranges[{k}].{key}": one[key] for key in whole}
+    for field, value in numbers.items():
+        if type(value) is not int:
+            message = f"{field}: {json.dumps(value)[:40]} is not an integer"
+            raise fail("E407", f"{name}: {message}", help=_HELP)

@@ -1,0 +1,82 @@
+"""structures: which structures of a program are tried for a cluster: orders, ways over the network,
+fusions, and how many thread blocks a channel has.
+
+What an option fixes is not tried. Channels, windows and how calls are cut are no structure's
+(`tune/setting`). How much is tried depends on the size of the program: each structure takes all
+passes from `schedule` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hccc.ir.dag import Dag
+from hccc.ir.plan import Plan
+from hccc.ir.transport import Transport
+from hccc.pass_manager import Settings
+from hccc.passes.lower import chosen as chosen_transport
+
+# Of an option that is left open; the first stands where nothing is tried.
+SCHEDULERS_TRIED = ("hpds", "list")
+NETWORK_TRIED = ("put", "slots")
+FUSION_TRIED = ("auto", "full", "none")
+MOST_TRIED = 1 << 13  # transfers, of which everything is tried
+MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are
+
+Axis = Callable[[Settings], Sequence[Settings]]  # other choices, given the best so far
+
+
+def start(settings: Settings, tasks: Dag) -> Settings:
+    """What stands where nothing is tried."""
+    options = settings.options
+    if options.scheduler == "auto":
+        options = replace(options, scheduler=SCHEDULERS_TRIED[0])
+    most = None
+    if options.max_sms is not None and (settings.topology is None or options.tune == "off"):
+        most = max(1, options.max_sms // tasks.program.channels)
+    if settings.topology is not None and options.network_lowering == "auto":
+        options = replace(options, network_lowering=NETWORK_TRIED[0])
+    return replace(settings, options=options, blocks=most)
+
+
+def axes(settings: Settings, tasks: Dag) -> list[Axis]:
+    """What else to try of each option that is left open, where it does not take long.
+
+    The estimate that `lower` and `fuse` choose by without a cluster does not know that proxies work
+    on their own.
+    """
+    options = settings.options
+    mixed = chosen_transport(tasks, options.transport) is Transport.MIXED
+    several = len(tasks) <= MOST_TRIED
+    found = list[Axis]()
+    if options.network_lowering == "auto" and mixed and several:
+        found.append(_others("network_lowering", NETWORK_TRIED[1:]))
+    if options.scheduler == "auto" and len(tasks) <= MOST_SCHEDULED:
+        found.append(_others("scheduler", SCHEDULERS_TRIED[1:]))
+    if options.fuse == "auto" and several:
+        found.append(_others("fuse", FUSION_TRIED[1:]))
+    if several:
+        found.append(lambda best: [replace(best, blocks=1)])
+    return found
+
+
+def _others(name: str, values: Sequence[str]) -> Axis:
+    change: Any = replace
+
+    def choices(best: Settings) -> Sequence[Settings]:
+        return [replace(best, options=change(best.options, **{name: value})) for value in values]
+
+    return choices
+
+
+def named(settings: Settings, plan: Plan) -> str:
+    """A structure and the Plan that it is, for people."""
+    o = settings.options
+    words = [o.scheduler, f"fuse {o.fuse}"]
+    if plan.transport is Transport.MIXED:
+        words.append(o.network_lowering)
+    if settings.blocks == 1:
+        words.append("one block a channel")
+    return ", ".join(words)
