@@ -119,6 +119,11 @@ _GENERATIONS: Mapping[str, Generation] = MappingProxyType(
 )  # fmt: skip
 
 
+def is_known(device: Device) -> bool:
+    """Whether a device's name says its generation."""
+    return any(key in device.name.upper() for key in _GENERATIONS)
+
+
 def generation_of(device: str, vendor: str, *, rccl: bool = False) -> Generation:
     """The generation that a device's name says; without one, its vendor's usual. rccl: whether a
     device of no vendor runs RCCL."""
