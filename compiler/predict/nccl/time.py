@@ -26,6 +26,7 @@ I8 = NDArray[np.int64]
 GB = 1000.0  # bytes in a µs of one GB/s
 ONE_PASS = 4096  # bytes that the threads of a channel move at once in LL
 SLICE = 1 << 20  # bytes of a channel that go on at once in Simple: 2 of 8 steps (device.h)
+ASKED = 2048  # bytes of data, twice as many on the wire, that a network sends without asking
 SHARPNESS = 16  # of the maximum of several limits
 # Of a wire's bytes, those that are data: LL has 4 of flag to 4 of data, LL128 8 to 120.
 PAYLOAD = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
@@ -96,6 +97,12 @@ def _few(m: Machine, sizes: F8, c: Table) -> F8:
     return least + (1 - least) * np.minimum(1, sizes / (16 * m.ranks))
 
 
+def _asked(m: Machine, p: Protocol, part: F8, c: Table) -> F8:
+    """µs more of a hop of `part` bytes in LL, where the network asks before it sends as many."""
+    more = c["rendezvous"].get(m.network, 0.0) if p is Protocol.LL else 0.0
+    return np.where(part > ASKED, more, 0.0)
+
+
 def _far(m: Machine, c: Table) -> float:
     """Hops of a tree cross more switches where there are more nodes."""
     return 1 + c["other"]["far"] * log2(m.nodes)
@@ -110,7 +117,8 @@ def _ring(
 ) -> F8:
     r, n, rounds = rates(m, p, c), m.ranks, steps(op, m.ranks)
     crossing = rounds // (n - 1) * (m.nodes - 1) if m.nodes > 1 else 0
-    alpha = (rounds - crossing) * r.step + crossing * r.hop
+    hop = r.hop + _asked(m, p, sizes / (n * channels), c)
+    alpha = (rounds - crossing) * r.step + crossing * hop
     faster = op is OpType.ALLREDUCE and p is Protocol.SIMPLE
     rate = r.channel * (c["other"]["allreduce"] if faster else 1)
     moved = sizes * rounds / n
@@ -155,7 +163,8 @@ def _tree(
     # A step of a tree is to one of a ring as in the library's own table.
     known, k = STEP["PCI" if m.link is Link.PCIE else "NVLINK"], PROTOCOLS.index(p)
     step = r.step * known[Algorithm.TREE][k] / known[Algorithm.RING][k]
-    alpha = 2 * ((m.gpus - 1) * step + deep * r.hop * _far(m, c))
+    hop = r.hop + _asked(m, p, sizes / channels, c)
+    alpha = 2 * ((m.gpus - 1) * step + deep * hop * _far(m, c))
     # In Simple a chunk goes on when all of it has come, in LL and LL128 each word.
     first = chunk if p is Protocol.SIMPLE else np.minimum(chunk, ONE_PASS)
     fill = 2 * (m.gpus - 1 + deep) * copied(first, p, rate)
