@@ -19,6 +19,7 @@ from hccc.ir.topology import Level, Topology
 FASTEST_PCIE = 64  # GB/s of a link without a name that is taken for PCI Express
 WIRES = (0.125, 1.25, 3.125, 5, 6.25, 12.5, 25, 50, 100)  # GB/s of NICs as they are sold
 GRACE = ("GH200", "GB200", "GB300")
+OF_TCPXO = 8  # NICs of A3 Mega; A3 High, which has TCPX, has four
 SOCKET = 4  # GPUs; more are on two sockets, between which PCIe goes by way of the host
 TRAY = 4  # GPUs of a node of a rack
 
@@ -55,12 +56,10 @@ class Link(StrEnum):
 
 
 class Network(StrEnum):
-    """What joins the nodes. Titanium: Google's RoCE; EFA1: Elastic Fabric
-    Adapter of the p4 instances, EFA: later ones."""
+    """What joins the nodes. EFA1: Elastic Fabric Adapter of the p4 instances, EFA: later ones."""
 
     INFINIBAND = "InfiniBand"
     ROCE = "RoCE"
-    TITANIUM = "Titanium"
     EFA = "EFA"
     EFA1 = "EFA1"
     TCPX = "TCPX"
@@ -163,7 +162,7 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
         else _wire(topology) or wire
     )
     nics, nic = _nics(topology, domain)
-    name, nic = _network(topology, generation, nic)
+    name, nic = _network(topology, generation, nics, nic)
     link, gpus = _link(topology, generation, mesh, wire), int(sizes.max())
     return Machine(
         generation, len(sizes), gpus, link, wire, nics, nic, name,
@@ -224,7 +223,7 @@ def _wire(t: Topology) -> float:
     return min(device.wire for device in t.devices)
 
 
-def _network(t: Topology, generation: Generation, nic: float) -> tuple[Network, float]:
+def _network(t: Topology, generation: Generation, nics: int, nic: float) -> tuple[Network, float]:
     """What joins the nodes, the usual of the device where nothing says so; the wire's GB/s of a
     NIC, whose rate may be given by hand, as it is sold."""
     used = [t.networks[row] for row in np.unique(t.network).tolist()]
@@ -232,6 +231,8 @@ def _network(t: Topology, generation: Generation, nic: float) -> tuple[Network, 
     name = next((names[one.name] for one in used if one.name in names), _usual(t))
     if name is Network.EFA and generation in {Generation.VOLTA, Generation.AMPERE}:
         name = Network.EFA1
+    if name is Network.TCPX and nics >= OF_TCPXO:
+        name = Network.TCPXO
     share = 1.0 if nic in WIRES else min(one.delivered for one in used)
     most = [one.bandwidth for one in used if one.bandwidth > 0]
     return name, min(nic / share, *most) if most else nic / share

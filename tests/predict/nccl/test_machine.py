@@ -74,7 +74,8 @@ def test_trays_of_a_rack_are_one_domain() -> None:
      ("define device = H100\ndefine network = {name => EFA, nics => 32, bandwidth => 100Gbps}",
       Network.EFA, 32, 12.5),
      ("define device = H100\ndefine network = TCPX", Network.TCPX, 4, 25),
-     ("define device = H200\ndefine network = Titanium", Network.TITANIUM, 8, 50),
+     ("define device = H100\ndefine network = {name => TCPX, nics => 8}", Network.TCPXO, 8, 25),
+     ("define device = H200\ndefine network = Titanium", Network.ROCE, 8, 50),
      ("define device = GH200", Network.SLINGSHOT, 8, 25),
      ("define device = A100", Network.INFINIBAND, 8, 25)],
 )  # fmt: skip
