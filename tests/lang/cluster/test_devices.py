@@ -97,7 +97,7 @@ def test_what_the_file_says_goes_first() -> None:
         ("RoCE", 8, 45, 14),
         ("EFA", 8, 42, 29),
         ("TCPX", 4, 17.75, 58),
-        ("Titanium", 8, 41, 34),
+        ("EFA1", 4, 10.5, 76),
     ],
 )
 def test_networks(name: str, nics: int, rate: float, alpha: float) -> None:
