@@ -122,7 +122,12 @@ def check(
             raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
         compiled = Compiled(algorithm) if isinstance(algorithm, Plan) else algorithm
         on_phase("Proof")
-        compiled = replace(compiled, proofs=check_plan(compiled.plan))
+        each = (
+            tuple(check_plan(plan) for plan in compiled.catalogue.plans)
+            if compiled.catalogue
+            else ()
+        )
+        compiled = replace(compiled, proofs=check_plan(compiled.plan), catalogue_proofs=each)
     else:
         proved = replace(options or Options(), prove=True)
         compiled = compile(

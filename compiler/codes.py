@@ -33,6 +33,7 @@ _GROUPS = {  # the first that a code begins with
     "E30": "Proofs over a plan",
     "E3": "Plans",
     "E4": "Files, options, tools and launches",
+    "W4": "Warnings about a call on a cluster",
     "E5": "Files and runtimes of others",
 }
 
@@ -197,6 +198,11 @@ TABLE = (
     Code("E465", "A word names no collective."),
     Code("E466", "The library asked for does not run on the cluster's devices."),
     Code("E467", "A prediction is asked for of nothing, of two things, or without what it needs."),
+    Code("W401", "Thread blocks set the pace of a call, where more would not.",
+         "More --channels, or let hccc choose."),
+    Code("W402", "A plan was compiled for another cluster.", "Compile it again for this one."),
+    Code("W403", "The header's nChannels gives way to what is faster on the cluster.",
+         "--channels keeps it."),
     Code("E501", "A file is not XML, or uses entities or a DTD."),
     Code("E502", "An XML file is not an MSCCL algorithm."),
     Code("E511", "An MSCCL algorithm describes no collective that hccc knows."),

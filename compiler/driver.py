@@ -82,6 +82,10 @@ class Compiled:
         plan = self.catalogue.plan_of(self.catalogue.pick(size, in_place))
         return replace(self, plan=replace(plan, provenance=self.plan.provenance))
 
+    def plan_names(self) -> list[str]:
+        """Of all plans."""
+        return [one.name for one in (self.catalogue.plans if self.catalogue else [self.plan])]
+
     @property
     def library(self) -> Plan | Catalogue:
         """What kernels are written of."""
@@ -212,9 +216,9 @@ def _compile(
 ) -> CompiledProgram:
     """given: programs, and how plans call what they came from."""
     topology = where(given[0][0]) if callable(where) else where
+    if len(given) > 1:
+        _check_alike([one for one, _ in given], options, topology)
     fronts = [_front(one, Settings(options, topology, source_name(s)), hook) for one, s in given]
-    if len(fronts) > 1:
-        _check_alike(fronts, options, topology)
     made, tuned = _structures(fronts, hook)
     chosen = tuned.candidates[tuned.one][0] if tuned else 0
     best, plan = made[chosen], made[chosen].plan
@@ -227,10 +231,14 @@ def _compile(
         library = _library(tuned, name or plan.name, how)
         catalogue = library if isinstance(library, Catalogue) else None
         plan = library if isinstance(library, Plan) else plan
+    if tuned and catalogue is None and options.plans == 1:
+        tuned = tuned.alone()
     kernels = [k for k, _ in tuned.kernels()] if tuned and catalogue else []
     proofs = _proofs(made, dict.fromkeys([chosen, *kernels]), options, hook)
     with hook.phase("Analysis"):
         warnings = redundant(best.front.program) if options.prove else ()
+    if tuned:
+        warnings += _given_way(fronts, tuned, options)
     ordered = best.irs["schedule"]
     assert isinstance(ordered, Pipeline)
     return CompiledProgram(
@@ -258,9 +266,9 @@ def _front(given: Program, settings: Settings, hook: Hook) -> _Front:
     return _Front(settings, verified, tasks)
 
 
-def _check_alike(fronts: Sequence[_Front], options: Options, topology: Topology | None) -> None:
+def _check_alike(given: Sequence[Program], options: Options, topology: Topology | None) -> None:
     """Whether several programs can be one library."""
-    first, *others = (front.program for front in fronts)
+    first, *others = given
     for other in others:
         if _work(other) != _work(first):
             message = f"{other.name} is {_told(other)}, and {first.name} {_told(first)}"
@@ -328,6 +336,17 @@ def _proofs(
         return found
     with hook.phase("Proof"):
         return {k: (*proofs, *prove(made[k].plan)) for k, proofs in found.items()}
+
+
+def _given_way(fronts: Sequence[_Front], tuned: Tuned, options: Options) -> tuple[Problem, ...]:
+    """W403, where headers ask for several channels, and others are faster."""
+    asked = max(front.program.channels for front in fronts)
+    now = sorted({channels for _, channels in tuned.kernels()})
+    if options.channels or asked == 1 or now == [asked]:
+        return ()
+    text = f"the header's nChannels={asked} gives way to {' and '.join(map(str, now))}"
+    help = f"for --cluster hccc chooses what is fastest; --channels {asked} keeps it"
+    return (Problem("W403", text, help=help, severity="warning"),)
 
 
 def _made_with(

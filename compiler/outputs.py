@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from hccc.diagnostics import Note, UserError, fail
 from hccc.driver import Compiled
@@ -16,7 +19,9 @@ from hccc.emit.compare import compare
 from hccc.emit.kernels import source
 from hccc.emit.mscclpp import execution_plan
 from hccc.emit.targets import TARGETS, Target
+from hccc.files.writing import named_errors, replace_all
 from hccc.inputs import timed
+from hccc.interop.export_library import export_library
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.interruptible import interruptible
 from hccc.ir import blocks, catalogue_json, dag, pipeline, plan_json, primitives, program
@@ -146,6 +151,29 @@ def _unproved(compiled: Compiled) -> list[Plan]:
         proofs = (compiled.proofs,)
     done = [{proof.name for proof in each} >= PROVED for each in proofs]
     return [plan for k, plan in enumerate(plans) if not any(done[k : k + 1])]
+
+
+def write_xml(compiled: Compiled, output: Path, options: XmlOptions) -> list[str]:
+    """Writes MSCCL XML of every plan into the directory `output`; the names of the files.
+
+    What an earlier call wrote there of the same library, and this one does not, is removed.
+
+    Raises:
+        UserError: E431 it cannot be written; what `export_library` raises.
+    """
+    library = compiled.library
+    made = export_library(library, options)
+    with named_errors(output, "give -o a directory that can be written"):
+        output.mkdir(exist_ok=True)
+        ours = re.compile(rf"{re.escape(library.name)}(_\d+)*(_in_place|_out_of_place)?\.xml")
+        found = [path for path in output.iterdir() if ours.fullmatch(path.name)]
+        writes = {output / name: partial(_put, text) for name, text in made.items()}
+        replace_all(writes, [path for path in found if path.name not in made])
+    return list(made)
+
+
+def _put(text: str, file: TextIO) -> None:
+    file.write(text)
 
 
 def _targets(names: Sequence[str]) -> list[Target]:

@@ -60,8 +60,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"analysis", "emit", "interruptible", "lang", "options", "pass_manager", "proofs",
        "structures", "tune", "validate"},
     "inputs": BELOW
-    | {"analysis", "driver", "emit", "files", "interop", "interruptible", "lang", "library",
-       "options", "pass_manager", "proofs"},
+    | {"analysis", "driver", "emit", "files", "hardware", "interop", "interruptible", "lang",
+       "library", "options", "pass_manager", "proofs"},
     "outputs": BELOW
     | {"driver", "emit", "inputs", "interop", "interruptible", "pass_manager", "proofs",
        "validate"},
@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
     | {"candidates", "driver", "facts", "hardware", "inputs", "interop", "interruptible", "library",
-       "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text"},
+       "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text", "tune"},
     "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
        "options", "pass_manager", "predict", "render", "sim", "text"},
@@ -83,8 +83,8 @@ ALLOWED: dict[str, set[str]] = {
        "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
-       "library", "network", "options", "outputs", "pictures", "predict", "profile", "runtime",
-       "testing", "validate"},
+       "library", "network", "options", "outputs", "pass_manager", "pictures", "predict",
+       "profile", "runtime", "testing", "tune", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

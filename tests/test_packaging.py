@@ -72,6 +72,7 @@ def test_data_files_are_there(wheel: set[str]) -> None:
     for name in (
         "py.typed",
         "lang/transfer/transfer.lark",
+        "ir/catalogue.schema.json",
         "ir/plan.schema.json",
         "templates/kernel.jinja",
         "library/algorithms/hm_allreduce.rccl",

@@ -41,7 +41,8 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
     "-o",
     "--output",
     type=File(),
-    help="Directory to write; with --emit the file, `-` for stdout.",
+    help="Directory to write; with --emit the file, `-` for stdout. A directory of msccl-xml has "
+    "a file for each plan and its sizes.",
 )
 @click.option("--target", type=Words(TARGETS), default="all", help="Any of cuda,hip,cpu, or all.")
 @click.option("--emit", type=click.Choice(OUTPUTS), help="Print this instead of writing kernels.")
@@ -126,7 +127,9 @@ def compile_command(
         facts |= validated_facts(written.validated)
         report.as_json(facts | {"seconds": {**compiled.seconds, **written.seconds}})
     else:
-        report.summary(compiled, str(output), written)
+        unasked = compiled.topology if how.cluster is None and compiled.tuned else None
+        said = f"{unasked.name}, as no --cluster says which" if unasked else ""
+        report.summary(compiled, str(output), written, said)
     if time_phases:
         report.phases({**compiled.seconds, **written.seconds})
 
@@ -179,7 +182,12 @@ def _check_places(
     from hccc.ir.names import file_read
 
     read = [file_read(one) for one in algorithms]
-    if emit and output is not None and str(output) != "-":
+    if (
+        emit
+        and output is not None
+        and str(output) != "-"
+        and not (emit == "msccl-xml" and _is_directory(output))
+    ):
         check_place(output, *read, cluster)
     if page is None:
         return
@@ -199,11 +207,22 @@ def _emit(
     from hccc.files.writing import write_whole
     from hccc.interop.export_msccl import XmlOptions
 
-    options = XmlOptions(*xml)
-    if output is None or str(output) == "-":
+    dialect, protocol, in_place = xml
+    options = XmlOptions(dialect, protocol, in_place)
+    if name == "msccl-xml" and output is not None and _is_directory(output):
+        from hccc.outputs import write_xml
+
+        for file in write_xml(compiled, output, options):
+            print(output / file)
+    elif output is None or str(output) == "-":
         _print(compiled, name, options, sys.stdout)
     else:
         write_whole(output, lambda file: _print(compiled, name, options, file))
+
+
+def _is_directory(output: Path) -> bool:
+    """Whether a directory of XML files is meant: one, or what has no suffix and is nothing yet."""
+    return output.is_dir() or not (output.suffix or output.exists() or str(output) == "-")
 
 
 def _print(compiled: Compiled, name: str, options: XmlOptions, file: TextIO) -> None:

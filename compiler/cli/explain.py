@@ -44,5 +44,6 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
         report.as_json(explanation.facts())
     else:
         print(explanation.text())
+        report.warnings(explanation.warnings)
     if time_phases:
         report.phases(compiled.seconds)

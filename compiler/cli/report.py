@@ -43,34 +43,47 @@ def as_json(facts: Mapping[str, object]) -> None:
     print(dumps(facts))
 
 
-def summary(compiled: Compiled, output: str, written: Written) -> None:
-    """What a compilation made, on stdout."""
+def summary(compiled: Compiled, output: str, written: Written, chosen_for: str = "") -> None:
+    """What a compilation made, on stdout. chosen_for: the cluster, where nobody gave one."""
+    seconds = {**compiled.seconds, **written.seconds}
+    rows: dict[str, int | str | None] = {"cluster": chosen_for or None}
+    rows |= _one_plan(compiled) if compiled.catalogue is None else _several(compiled.catalogue)
+    rows |= {
+        "proved": ", ".join(proof.name for proof in compiled.proofs),
+        "validated": kernels(written.validated) if written.validated else None,
+        "written": f"{len(written.files)} files, {sum(written.files.values()):,} bytes",
+        "seconds": ", ".join(f"{phase.lower()} {s:.2f}" for phase, s in seconds.items()),
+    }
+    print(f"{title(compiled.library)} → {output}")
+    for key, value in rows.items():
+        if value is not None:
+            print(f"  {key:<14} {value:,}" if isinstance(value, int) else f"  {key:<14} {value}")
+    changes(compiled)
+    _tuned(compiled)
+
+
+def _one_plan(compiled: Compiled) -> dict[str, int | str | None]:
     f = compiled_facts(compiled)
     between = None
     if "network_connections" in f:
         between = f"{f['memory_connections']:,} memory, {f['network_connections']:,} network"
-    subs = f"{f['sub_pipelines']:,} ({f['scheduler']})" if "sub_pipelines" in f else None
     each = f" in {f['channels']} channels" if f["channels"] != 1 else ""
-    seconds = {**compiled.seconds, **written.seconds}
-    rows = {
-        "transfers": f.get("transfers"),
+    subs = f"{f['sub_pipelines']:,} ({f['scheduler']})" if compiled.pipeline else None
+    return {
+        "transfers": len(compiled.program) if compiled.program else None,
         "sub-pipelines": subs,
         "thread blocks": f"{f['thread_blocks_per_rank']} per rank{each}",
         "primitives": f"{f['primitives']:,}, {f['transport']}",
         "connections": between,
         "flags": f"{f['flags_per_rank']} per rank and channel",
         "scratch": f"{f['scratch_chunks_per_rank']} chunks per rank",
-        "proved": ", ".join(proof.name for proof in compiled.proofs),
-        "validated": written.validated and kernels(written.validated),
-        "written": f"{len(written.files)} files, {sum(written.files.values()):,} bytes",
-        "seconds": ", ".join(f"{phase.lower()} {s:.2f}" for phase, s in seconds.items()),
     }
-    print(f"{title(compiled.plan)} → {output}")
-    for key, value in rows.items():
-        if value is not None:
-            print(f"  {key:<14} {value:,}" if isinstance(value, int) else f"  {key:<14} {value}")
-    changes(compiled)
-    _tuned(compiled)
+
+
+def _several(catalogue: Catalogue) -> dict[str, int | str | None]:
+    plans = catalogue.plans
+    told = (f"{p.name}: {len(p):,} primitives, {p.transport.name.lower()}" for p in plans)
+    return {"plans": f"{len(plans)}, {'; '.join(told)}"}
 
 
 def _tuned(compiled: Compiled) -> None:
@@ -80,10 +93,10 @@ def _tuned(compiled: Compiled) -> None:
     from hccc.tune import told
 
     named = "chosen for"
-    for line in told.chosen(compiled.tuned):
+    for line in told.chosen(compiled.tuned, compiled.plan_names()):
         print(f"  {named:<14} {line}")
         named = ""
-    print("  least time in µs of a call of")
+    print("  weighed        least time in µs of a call")
     for line in told.weighed(compiled.tuned):
         print(f"    {line}")
 

@@ -91,6 +91,7 @@ def sim(
         report.as_json(simulation.facts())
     else:
         print(simulation.text())
+        report.warnings(simulation.warnings)
     if time_phases:
         report.phases(compiled.seconds)
 

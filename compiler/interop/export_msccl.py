@@ -15,11 +15,13 @@ from hccc.proofs.fifo import fifo
 
 @dataclass(frozen=True, slots=True)
 class XmlOptions:
-    """How to write MSCCL XML. `in_place`: which calls it serves, None for both."""
+    """How to write MSCCL XML. `in_place`: which calls it serves, None for both; min_bytes,
+    max_bytes: the sizes that the caller wants it used for, None for any."""
 
     dialect: str = "executor"
     protocol: str = "Simple"
     in_place: bool | None = True
+    min_bytes: int = 0
     max_bytes: int | None = None
 
 
@@ -30,10 +32,15 @@ def export_msccl(plan: Plan, options: XmlOptions) -> str:
     What is written is read back and run through `fifo`: the window belongs to the steps that the
     runtime will execute, not to the plan they were made from.
     """
-    draft = _xml(plan, options, None)
-    algo = parse(Source(f"{plan.name}.xml", draft))
-    carried = fifo(to_plan(algo), algo.protocol, algo.chunks_per_loop)
-    return draft if carried.largest is None else _xml(plan, options, carried.largest)
+    largest = carried(plan, options)
+    return _xml(plan, options, largest)
+
+
+@interruptible
+def carried(plan: Plan, options: XmlOptions) -> int | None:
+    """The largest size (bytes) whose messages the runtime's FIFOs hold; None for any."""
+    algo = parse(Source(f"{plan.name}.xml", _xml(plan, options, None)))
+    return fifo(to_plan(algo), algo.protocol, algo.chunks_per_loop).largest
 
 
 def _xml(plan: Plan, options: XmlOptions, largest: int | None) -> str:
@@ -43,5 +50,6 @@ def _xml(plan: Plan, options: XmlOptions, largest: int | None) -> str:
         options.in_place,
         protocol=options.protocol,
         largest=largest,
+        min_bytes=options.min_bytes,
         max_bytes=options.max_bytes,
     )

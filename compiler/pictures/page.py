@@ -18,6 +18,7 @@ from hccc.facts import compiled_facts, figures, title
 from hccc.files.writing import Write, check_place, write_whole
 from hccc.inputs import recorded_cluster
 from hccc.interruptible import interruptible
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import file_read
 from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
@@ -200,7 +201,10 @@ class Subject:
     def run(self, size: int = 0) -> Run:
         """The simulated call, by default of the size asked for."""
         if size and size != self.size:
-            return simulate(self.machine(), self._request(size))
+            machine, made = self.machine(), self.compiled.at(size, in_place=False)
+            if made is not self.compiled:
+                machine = prepare(made.plan, machine.topology)
+            return simulate(machine, self._request(size))
         if self._run is None:
             self._run = simulate(self.machine(), self._request(self.size))
         return self._run
@@ -233,7 +237,7 @@ class Subject:
         """The report; with `pictures`, of those only."""
         plan = self.compiled.plan
         missing: list[tuple[str, str]] = []
-        tables: list[Table] = []
+        tables = _plans(self.compiled.catalogue)
         explanation = ""
         if not pictures:
             possible = [w for w in WHATS if w in ("topology", "timeline") or self.compiled.dag]
@@ -243,13 +247,15 @@ class Subject:
                 missing.append(("timeline", f"{NO_CLUSTER[:1].upper()}{NO_CLUSTER[1:]}."))
             pictures = [self.picture(what) for what in possible]
             if self.cluster is not None:
-                more, tables = self._predicted()
+                more, predicted = self._predicted()
+                tables = [*tables, *predicted]
                 pictures = [*pictures, *more]
                 explanation = self._explanation(self.cluster)
         source = plan.source or "a program"
         on = f" for {_named(self.cluster)}" if self.cluster else ""
         return Page(
-            title=title(plan), summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
+            title=title(self.compiled.library),
+            summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
             options=_options(plan), figures=_figures(self.compiled),
             proofs=_proofs(self.compiled),
             pictures=pictures, missing=missing, tables=tables, explanation=explanation,
@@ -294,6 +300,23 @@ class Subject:
             if size == self.size:
                 raise
             return None
+
+
+def _plans(catalogue: Catalogue | None) -> list[Table]:
+    """Which plan serves which sizes, where there are several."""
+    if catalogue is None:
+        return []
+    head = ("calls", "from", "plan", "of", "channels", "thread blocks", "window", "grain")
+    cells = []
+    for one in catalogue.ranges:
+        plan = catalogue.plans[one.plan]
+        cells.append((
+            "in place" if one.in_place else "out of place", words.size(one.begin), plan.name,
+            _clean(plan.source), f"{plan.channels}", f"{plan.blocks_per_rank}",
+            f"{one.window}" if one.window else "all", words.size(one.grain),
+        ))  # fmt: skip
+    note = "Figures, proofs, timeline and explanation are those of one of them."
+    return [Table("Plans by size", head, cells, note)]
 
 
 def _row(run: Run) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from hccc import text as words
+from hccc.diagnostics import Problem
 from hccc.driver import Compiled
 from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.interruptible import interruptible
@@ -14,6 +15,7 @@ from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
 from hccc.options import Options
 from hccc.predict import what_if
+from hccc.predict.advice import advice
 from hccc.predict.gap import Gap, gap
 from hccc.sim import critical
 from hccc.sim.estimates import estimates
@@ -22,6 +24,8 @@ from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import Bound, limits
 from hccc.text import microseconds as us
 from hccc.text import percent
+from hccc.tune import told
+from hccc.tune.tune import Tuned
 
 HELPS = 0.02  # of the time: less is not worth a line
 MOST_INSTANCES = 1 << 22  # beyond that about thirty more runs would take minutes
@@ -60,14 +64,16 @@ def explain(
     loaded = compiled.program is None
     guessed = estimates(machine, launch=request.costs.launch is None)
     return Explanation(
-        compiled.plan, topology.name, taken, changes, len(path), breakdown, loaded, guessed
-    )
+        compiled.plan, topology.name, taken, changes, len(path), breakdown, loaded, guessed,
+        advice(compiled, topology, run), compiled.tuned, tuple(compiled.plan_names()),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
     """All that there is to say. changes: None where there are too many instances for them;
-    estimates: the figures that nobody measured and that the time rests on, in words."""
+    estimates: the figures that nobody measured and that the time rests on, in words; tuned: what
+    was weighed for all sizes, plans: the names of those it came to."""
 
     plan: Plan
     cluster: str
@@ -77,6 +83,9 @@ class Explanation:
     path: dict[str, float]
     loaded: bool = False
     estimates: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    tuned: Tuned | None = None
+    plans: tuple[str, ...] = ()
 
     def facts(self) -> Facts:
         """Everything, for JSON."""
@@ -101,6 +110,8 @@ class Explanation:
             "bottleneck": asdict(self.gap.bottleneck) if self.gap.bottleneck else None,
             "parts": self.gap.parts,
             "critical_path": {"steps": self.steps, **self.path},
+            "warnings": [problem.as_json() for problem in self.warnings],
+            **({"tuned": told.facts(self.tuned)} if self.tuned else {}),
             "what_if": None if self.changes is None else [asdict(c) for c in self.changes],
         }  # fmt: skip
 
@@ -130,6 +141,15 @@ class Explanation:
         yield from self._critical()
         yield ""
         yield from self._help()
+        if self.tuned:
+            yield ""
+            yield from self._weighed(self.tuned)
+
+    def _weighed(self, tuned: Tuned) -> Iterator[str]:
+        yield "  chosen"
+        yield from (f"    {line}" for line in told.chosen(tuned, self.plans))
+        yield "  weighed: least time in µs of a call"
+        yield from (f"    {line}" for line in told.weighed(tuned))
 
     def _parts(self) -> Iterator[str]:
         yield f"  {'where the time goes':<20}{'µs':>12}{'%':>7}"

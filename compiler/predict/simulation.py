@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from hccc.candidates import Candidate, evaluate
-from hccc.diagnostics import Source, UserError, fail
+from hccc.diagnostics import Problem, Source, UserError, fail
 from hccc.driver import Compiled
 from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.inputs import Kind, kind_of, recorded_cluster
@@ -19,6 +19,7 @@ from hccc.ir.topology import Topology
 from hccc.library import shipped
 from hccc.options import Options, check_integer
 from hccc.predict import baselines
+from hccc.predict.advice import advice
 from hccc.predict.figures import Figures, critical_lines, figures_of, plans, table, versus
 from hccc.predict.nccl.rows import Library, Row, library_of, machine_for
 from hccc.predict.nccl.rows import rows as rows_of
@@ -198,6 +199,7 @@ def simulate_sizes(
         vs is not None, notes | beside.notes, missing,
         critical_lines(last) if last else (), compiled.program is None,
         estimates(entries[0].machine, launch=call.launch is None),
+        advice(compiled, topology, last) if last else (),
         beside.rows or (None,) * len(each),
     )  # fmt: skip
 
@@ -317,6 +319,7 @@ class Simulation:
     critical_path: tuple[str, ...]
     loaded: bool = False
     estimates: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
     library: tuple[Row | None, ...] = ()
 
     @property
@@ -334,6 +337,7 @@ class Simulation:
             **provenance_facts(self.plan),
             "cluster": self.cluster,
             "estimates": self.estimates,
+            "warnings": [problem.as_json() for problem in self.warnings],
             "call": asdict(self.call),
             "results": [{**row[0], **({"vs": row[1:]} if self.vs else {})} for row in rows],
             **({"notes": self.notes, "missing": self.missing} if self.vs else {}),

@@ -9,7 +9,7 @@ from hccc.diagnostics import fail
 STEP = 8  # from one size to the next that is tried
 MOST = 1 << 50
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-_SIZE = re.compile(r"(\d{1,15})([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,16})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
 def parsed(text: str) -> tuple[int, ...]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hccc.diagnostics import UserError
+from hccc.ir.micro_batch import COARSEST
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.tune.setting import Setting, applied
 
+COARSE = 4
 Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro-batches
 
 
@@ -19,7 +21,8 @@ Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro
 class Timing:
     """What calls of `plan` take on `topology`.
 
-    most: instances (primitives times micro-batches) of a simulated call; finer ones take for ever.
+    most: instances (primitives times micro-batches) of a simulated call, and COARSE times as many
+    of one that cannot be cut more coarsely; finer ones take for ever.
     instances: how many were simulated so far.
     """
 
@@ -50,7 +53,8 @@ class Timing:
 
     def _simulated(self, plan: Plan, size: int, window: int, batches: int, in_place: bool) -> float:
         instances = len(plan) * batches
-        if instances > max(self.most, len(plan)):
+        coarse = batches_of(replace(plan, grain=COARSEST), pieces(plan, size)[0], 0)[0]
+        if instances > max(COARSE * self.most if batches == coarse else self.most, len(plan)):
             return math.inf
         self.instances += instances
         if plan.channels not in self._machines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -34,8 +34,12 @@ def facts(tuned: Tuned) -> dict[str, object]:
     }
 
 
-def chosen(tuned: Tuned) -> Iterator[str]:
-    """The ranges of calls out of place (in place, where only those are served), a line each."""
+def chosen(tuned: Tuned, names: Sequence[str]) -> Iterator[str]:
+    """The ranges of calls out of place (in place, where only those are served), a line each.
+
+    names: of the kernels (`Tuned.kernels`); one where there is one plan, which needs no telling.
+    """
+    kernels = tuned.kernels()
     kind = tuned.ranges[0].in_place
     of_kind = [one for one in tuned.ranges if one.in_place == kind]
     for one in of_kind:
@@ -43,7 +47,9 @@ def chosen(tuned: Tuned) -> Iterator[str]:
         blocks = tuned.plan(one.candidate).blocks_per_rank
         window = f", window {setting.window}" if setting.window else ""
         cut = f"{setting.channels} channels{window}, grain {words.size(setting.grain)}"
-        yield f"from {words.size(one.begin):<8} {blocks:>3} SMs: {tuned.names[structure]}; {cut}"
+        name = f"{names[kernels.index(tuned.kernel(one.candidate))]}, " if len(names) > 1 else ""
+        told = f"{name}{blocks} SMs: {tuned.names[structure]}; {cut}"
+        yield f"{f'from {words.size(one.begin)}':<13} {told}"
 
 
 def weighed(tuned: Tuned) -> Iterator[str]:
@@ -51,7 +57,7 @@ def weighed(tuned: Tuned) -> Iterator[str]:
     first."""
     width = max(map(len, tuned.names))
     sizes = "".join(f"{words.size(size):>12}" for size in tuned.probes)
-    yield f"{'weighed':<{width}}{sizes}"
+    yield f"{'':<{width}}{sizes}"
     for k in np.log(tuned.probed).mean(1).argsort(kind="stable").tolist():
         times = "".join(f"{time:>12,.1f}" for time in tuned.probed[k])
         yield f"{tuned.names[k]:<{width}}{times}"

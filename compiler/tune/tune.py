@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -77,6 +77,11 @@ class Tuned:
         """The Plan of a candidate."""
         at, setting = self.candidates[candidate]
         return applied(self.plans[at], setting)
+
+    def alone(self) -> Tuned:
+        """The same with the one candidate for all sizes."""
+        kinds = dict.fromkeys(one.in_place for one in self.ranges)
+        return replace(self, ranges=tuple(Range(kind, 0, self.one) for kind in kinds))
 
     def kernels(self) -> list[tuple[int, int]]:
         """(structure, channels) of each kernel that ranges use, in order of sizes."""

@@ -65,7 +65,7 @@ def execute(
     with tempfile.TemporaryDirectory(prefix="hccc-") as folder:
         place = Path(folder)
         unit.lay_out(place, files, plan, target)
-        _compile(run, compiler, place, unit.text_name(plan, target))
+        compile_unit(run, compiler, place, unit.text_name(plan, target))
         seconds = RUN_S + 2 * plan.channels * len(plan) // PER_SECOND
         recording.prepare(place / "record", plan, wanted, seconds)
         command = [str(place / "run"), str(place / "record")]
@@ -76,7 +76,7 @@ def execute(
         return found
 
 
-def _compile(run: Run, compiler: str, place: Path, name: str) -> None:
+def compile_unit(run: Run, compiler: str, place: Path, name: str) -> None:
     """Makes `run` of the unit in `place`. Raises UserError E439."""
     with (
         as_file(resources("hccc.validate") / "include") as recording_headers,

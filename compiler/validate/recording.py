@@ -87,7 +87,7 @@ def read(path: Path, wanted: Rows) -> Recording:
     counts = head[len(WORDS) :].reshape(-1, 4)[:, 3]
     layout, _ = _layout(wanted)
     rows = {
-        name: _table(path, layout[k], int(counts[k])) for k, name in enumerate(COLUMNS)
+        name: table(path, layout[k], int(counts[k])) for k, name in enumerate(COLUMNS)
     }  # fmt: skip
     known = words["outcome"] in iter(Outcome)
     names = list(COLUMNS)
@@ -100,7 +100,8 @@ def read(path: Path, wanted: Rows) -> Recording:
     )
 
 
-def _table(path: Path, layout: I8, count: int) -> I4:
+def table(path: Path, layout: I8, count: int) -> I4:
+    """The rows of one table, where `layout` says, at most as many as it has room for."""
     at, width, most, _ = layout.tolist()
     rows = min(max(count, 0), most)
     return np.fromfile(path, np.int32, rows * width, offset=4 * at).reshape(rows, width)

@@ -6,7 +6,7 @@ comes from `emit/`: it is `emit/` that is held against the Plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -82,10 +82,10 @@ def expected(plan: Plan) -> dict[str, I4]:
         "constants": _constants(plan),
         "buffers": _buffers(plan),
         "domains": _domains(plan),
-        "shape": np.array([[*kernel_shape(plan).constants().values(), 1]], np.int32),
-        "user_blocks": _user_blocks(plan),
+        "shape": shapes([plan]),
+        "user_blocks": user_blocks(plan),
         "calls": _calls(plan),
-        "names": _names(plan),
+        "names": names(plan, serves=plan.out_of_place, alone=True),
     }
 
 
@@ -173,7 +173,7 @@ def _neighbours(plan: Plan) -> I4:
 
 def _buffers(plan: Plan) -> I4:
     """What windows must hold; texts whose buffers need none say nothing of it, which is 1."""
-    found = _user_blocks(plan)
+    found = user_blocks(plan)
     if not plan.touches_peers():
         found[:, 1:] = 1
     return found
@@ -186,7 +186,8 @@ def _domains(plan: Plan) -> I4:
     return _rows(np.arange(plan.n_ranks), plan.memory_domain)
 
 
-def _user_blocks(plan: Plan) -> I4:
+def user_blocks(plan: Plan) -> I4:
+    """Blocks in the buffers of every rank: (rank, input, output)."""
     ranks, c = range(plan.n_ranks), plan.collective
     blocks = ([c.input_blocks(r) for r in ranks], [c.output_blocks(r) for r in ranks])
     return _rows(list(ranks), *blocks)
@@ -226,7 +227,15 @@ def queries(plan: Plan) -> list[tuple[str | None, str | None]]:
     return [(d, o) for d in (*STAND_IN, "float", "", None) for o in (*OPS, "mean", "", None)]
 
 
-def _names(plan: Plan) -> I4:
+def shapes(plans: Sequence[Plan]) -> I4:
+    """The constants of the header's shapes, a plan a row, and that sizes follow from them."""
+    rows = [[*kernel_shape(plan).constants().values(), 1] for plan in plans]
+    return np.array(rows, np.int32)
+
+
+def names(plan: Plan, *, serves: bool, alone: bool) -> I4:
+    """What the dispatcher makes of every query, a call out of place. serves: whether those are
+    served; alone: of one plan, whose other entries are not there to refuse it."""
     place = {pair: LAUNCHED + k for k, pair in enumerate(entries(plan))}
     left_out = entries(plan)[-1]
     rows = []
@@ -237,7 +246,7 @@ def _names(plan: Plan) -> I4:
             rows.append((BAD_ARGUMENT, 0, 1))
         elif built not in place or built == left_out:
             rows.append((NOT_BUILT, 0, 1))
-        elif built == ENTRY and not plan.out_of_place:
+        elif (built == ENTRY or not alone) and not serves:
             rows.append((BAD_ARGUMENT, 0, 1))
         else:
             rows.append((place[built], 1, 1))

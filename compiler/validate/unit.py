@@ -49,7 +49,7 @@ def _lines(files: Mapping[str, bytes], plan: Plan, target: Target) -> Iterator[s
     built = [f"E({d}, {o})" for d, o in entries(plan)]
     yield f"#define HCCC_ENTRIES(E) {' '.join(built[1:])}"
     yield f"#define HCCC_MOST_ENTRIES(E) {' '.join(built[:-1])}"
-    asked = (f"{{{_string(d)}, {_string(o)}}}" for d, o in queries(plan))
+    asked = (f"{{{string(d)}, {string(o)}}}" for d, o in queries(plan))
     yield f"#define HCCC_QUERIES {', '.join(asked)}"
     if header in files:
         yield f'#include "{header}"'
@@ -58,5 +58,6 @@ def _lines(files: Mapping[str, bytes], plan: Plan, target: Target) -> Iterator[s
     yield '#include "hccc/record_text.h"'
 
 
-def _string(word: str | None) -> str:
+def string(word: str | None) -> str:
+    """C: a string, or null."""
     return "nullptr" if word is None else f'"{word}"'

@@ -22,6 +22,7 @@ from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.validate import unit
 from hccc.validate.differences import difference
+from hccc.validate.entry import files_of, validate_entry
 from hccc.validate.execute import execute
 from hccc.validate.processes import Processes
 from hccc.validate.tables import expected
@@ -46,6 +47,8 @@ def validate(
     if isinstance(compiled, Plan):
         return _validate(files, compiled, targets)
     found = [_validate(files, plan, targets) for plan in compiled.plans]
+    for target in targets:
+        validate_entry(files, compiled, target)
     return together(found)
 
 
@@ -84,6 +87,7 @@ def validate_directory(place: Path, compiled: Plan | Catalogue) -> Validated | U
     files = {}
     for target in present:
         names = {name for plan in plans for name in unit.names(plan, target)}
+        names.update(files_of(compiled.name, target))
         for name in sorted(names):
             with suppress(OSError), (place / name).open("rb") as file:
                 files[name] = file.read(MOST_BYTES)

@@ -198,6 +198,8 @@ def test_devices_that_cannot(world: World, device: dict[str, int], status: int) 
         ({"size": 80}, BAD_ABI),
         ({"local_size": 16}, BAD_ABI),
         ({"n_ranks": 3}, BAD_ARGUMENT),
+        ({"flags_at": 64}, BAD_ARGUMENT),
+        ({"flags_at": -128}, BAD_ARGUMENT),
         ({"ranks": None}, BAD_ARGUMENT),
         ({"fault": None}, BAD_ARGUMENT),
         ({"local": None}, BAD_ARGUMENT),

@@ -87,6 +87,7 @@ def dumps(
     *,
     protocol: str = "Simple",
     largest: int | None = None,
+    min_bytes: int = 0,
     max_bytes: int | None = None,
     op: str = "sum",
 ) -> str:
@@ -94,7 +95,7 @@ def dumps(
 
     in_place: the calls it is for; None for both ("executor" only). largest: bytes of the whole
     buffer that the protocol's FIFOs carry (`passes/fifo` of the exported steps), None for any.
-    max_bytes: the most the caller wants it used for. op: the reduction it is wanted for.
+    min_bytes, max_bytes: the sizes that the caller wants it used for. op: the reduction.
 
     Raises:
         UserError E520, E521, E525: the plan's shape (`msccl_steps`); E522: the collective or
@@ -109,7 +110,7 @@ def dumps(
     for rank, blocks in enumerate(ranks):
         _limits(plan, d, rank, blocks)
     used = max(scratch_chunks(plan, r, in_place) for r in range(plan.n_ranks))
-    window = _window(d, largest, max_bytes, bool(used))
+    window = _window(d, largest, (min_bytes, max_bytes), bool(used))
     lines = _lines(plan, d, in_place, protocol, window, ranks, (found.of, found.count))
     return "\n".join(lines) + "\n"
 
@@ -199,15 +200,16 @@ def _limits(plan: Plan, d: Dialect, rank: int, blocks: list[Block]) -> None:
 
 
 def _window(
-    d: Dialect, largest: int | None, max_bytes: int | None, scratch: bool
+    d: Dialect, largest: int | None, wanted: tuple[int, int | None], scratch: bool
 ) -> tuple[int, int]:
     """minBytes and maxBytes."""
+    least, max_bytes = wanted
     if max_bytes is None and scratch and not d.end_inclusive:
         max_bytes = WITH_SCRATCH - 1
     ends = [end for end in (largest, max_bytes) if end is not None]
     if d.end_inclusive:
-        return 0, min(ends, default=0)
-    return 0, min(ends, default=UNBOUNDED) + 1
+        return least, min(ends, default=0)
+    return least, min(ends, default=UNBOUNDED) + 1
 
 
 def _lines(

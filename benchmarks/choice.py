@@ -1,0 +1,237 @@
+"""What hccc chooses for a cluster, beside the best there is, its own default, NCCL or RCCL, and the
+bound; all simulated.
+
+    python benchmarks/choice.py [--ranks 8] [--clusters NAME...] [--algorithms NAME...]
+                                [--sizes 1K..4G] [--quick] [--json]
+
+The shipped algorithms on every shipped cluster of their size. *Best*: the fastest of all structures
+(the product of all axes, not one after the other) with all Settings, for each size by itself, so a
+library of as many plans as sizes; left out with --quick. *Default*: what --tune off makes.
+NCCL and RCCL: as they choose, without in-switch reduction, which no program can have; where their
+model knows the devices. Times of the others over hccc's (more is better for hccc), and hccc's over
+the best and over the bound: geometric mean or median, and the worst of all sizes.
+
+Then, of a node, libraries of several algorithms beside NCCL, at every size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from programs import EXAMPLES
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from hccc import driver
+from hccc.diagnostics import Source, UserError
+from hccc.driver import CompiledProgram
+from hccc.ir.topology import Topology
+from hccc.lang.cluster import load as cluster
+from hccc.lang.transfer import load as transfer
+from hccc.options import Options
+from hccc.predict.nccl import machine as library
+from hccc.predict.nccl.model import predict
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.synth.bound import limits
+from hccc.tune.search import exhaustive
+from hccc.tune.setting import most_blocks, space
+from hccc.tune.sizes import parsed
+from hccc.tune.timing import Timing
+
+MOST = 1 << 17  # primitives times micro-batches of a call of the search
+STEP = 4  # from one size to the next: those between that were tuned for are among them
+LIBRARIES = {
+    "allreduce": ("ring_allreduce", "rhd_allreduce", "direct_allreduce"),
+    "allgather": ("ring_allgather", "direct_allgather"),
+    "reducescatter": ("ring_reducescatter", "direct_reducescatter"),
+}
+NODES = ("dgx-h100", "mi300x")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One algorithm on one cluster: µs at each size; best, nccl: None where there is none."""
+
+    algorithm: str
+    cluster: str
+    sizes: tuple[int, ...]
+    chosen: tuple[float, ...]
+    default: tuple[float, ...]
+    bound: tuple[float, ...]
+    best: tuple[float, ...] | None
+    nccl: tuple[float, ...] | None
+
+
+@cache
+def site(name: str) -> Topology:
+    """A cluster that ships."""
+    return cluster.load(EXAMPLES / "clusters" / f"{name}.cluster")
+
+
+def cases(ranks: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """(algorithm, cluster) of as many ranks."""
+    for file in sorted(EXAMPLES.glob("*.rccl")):
+        n = transfer.load(file).collective.n_ranks
+        for other in sorted((EXAMPLES / "clusters").glob("*.cluster")):
+            if n in ranks and site(other.stem).n_ranks == n:
+                yield file.stem, other.stem
+
+
+def took(made: CompiledProgram, t: Topology, size: int) -> float:
+    """µs of a call as the library runs it."""
+    plan = made.at(size, False).plan
+    return simulate(prepare(plan, t), Request(size, in_place=not plan.out_of_place)).time
+
+
+def best(file: Path, t: Topology, sizes: Sequence[int]) -> list[float]:
+    """µs of the fastest of everything that could be chosen, at each size."""
+    least = [float("inf")] * len(sizes)
+    blocks = most_blocks(t)
+    several = len(set(t.memory_domain.tolist())) > 1
+    ways = ("put", "slots") if several else ("put",)
+    for order, way, fuse, few in product(
+        ("hpds", "list"), ways, ("auto", "none", "reduce", "full"), (False, True)
+    ):
+        options = Options(
+            order, network_lowering=way, fuse=fuse, tune="off", channels=1,
+            max_sms=1 if few else None, prove=False,
+        )  # fmt: skip
+        plan = driver.compile_file(file, options, t).plan
+        timing, settings = Timing(plan, t, MOST), space(plan, blocks)
+        for k, size in enumerate(sizes):
+            least[k] = min(least[k], exhaustive(settings, partial(timing.time, size))[1])
+    return least
+
+
+def nccl(op: str, t: Topology, sizes: Sequence[int]) -> tuple[float, ...] | None:
+    """µs of what NCCL, or on AMD RCCL, chooses without in-switch reduction; None where it is not
+    known."""
+    try:
+        machine = replace(library.of(t), nvls=False)
+        collective = transfer.load(EXAMPLES / f"{op}.rccl").collective
+        found = predict(machine, collective.op, sizes)
+    except UserError:
+        return None
+    return tuple(one.time_us for one in found)
+
+
+def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
+    """One case."""
+    algorithm, name = case
+    t, file = site(name), EXAMPLES / f"{algorithm}.rccl"
+    made = driver.compile_file(file, Options(prove=False), t)
+    plain = driver.compile_file(file, Options(prove=False, tune="off"), t)
+    c = made.program.collective
+    least = limits(t, c.op, c.root)
+    return Row(
+        algorithm, name, sizes,
+        tuple(took(made, t, size) for size in sizes),
+        tuple(took(plain, t, size) for size in sizes),
+        tuple(least.at(size).time for size in sizes),
+        None if quick else tuple(best(file, t, sizes)),
+        nccl(algorithm, t, sizes),
+    )  # fmt: skip
+
+
+def over(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
+    """a / b at each size."""
+    ratio: np.ndarray = np.array(a) / np.array(b)
+    return ratio
+
+
+def cells(one: Row) -> list[str]:
+    """Median (best) or geometric mean, and worst, of the ratios."""
+    shown = []
+    if one.best is None:
+        shown += ["", ""]
+    else:
+        ratio = over(one.chosen, one.best)
+        shown += [f"{np.median(ratio):.3f}", f"{ratio.max():.3f}"]
+    for other in (one.default, one.nccl):
+        if other is None:
+            shown += ["", ""]
+            continue
+        ratio = over(other, one.chosen)
+        shown += [f"{np.exp(np.log(ratio).mean()):.2f}", f"{ratio.min():.2f}"]
+    ratio = over(one.chosen, one.bound)
+    return [*shown, f"{np.exp(np.log(ratio).mean()):.2f}", f"{ratio.min():.2f}"]
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """A line for each case."""
+    found = Table("algorithm", "cluster", title="Chosen for the cluster, 1 KiB to 4 GiB, simulated")
+    for name in ("over best: median", "worst", "default over it", "least", "NCCL over it", "least",
+                 "over bound", "least"):  # fmt: skip
+        found.add_column(name, justify="right")
+    for one in rows:
+        found.add_row(one.algorithm, one.cluster, *cells(one))
+    return found
+
+
+def libraries(sizes: tuple[int, ...]) -> Table:
+    """Several algorithms beside NCCL on one node, size by size."""
+    found = Table("bytes", title="Libraries of several algorithms on one node, us")
+    columns: list[list[str]] = []
+    for name, (what, algorithms) in product(NODES, LIBRARIES.items()):
+        t = site(name)
+        sources = [
+            Source(f"{a}.rccl", (EXAMPLES / f"{a}.rccl").read_text(encoding="utf-8"))
+            for a in algorithms
+        ]
+        made = driver.compile_library(sources, Options(prove=False), t)
+        machine = library.of(t)
+        op = made.program.collective.op
+        plain = predict(replace(machine, nvls=False), op, sizes)
+        nvls = predict(machine, op, sizes)
+        for heading in (f"{name} {what}: hccc", "NCCL", "NVLS"):
+            found.add_column(heading, justify="right")
+        columns.append([f"{took(made, t, size):,.1f}" for size in sizes])
+        columns.append([f"{one.time_us:,.1f}" for one in plain])
+        columns.append([f"{one.time_us:,.1f}" if machine.nvls else "" for one in nvls])
+    for size, cell in zip(sizes, zip(*columns, strict=True), strict=True):
+        found.add_row(f"{size:,}", *cell)
+    return found
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--clusters", nargs="+")
+    parser.add_argument("--algorithms", nargs="+")
+    parser.add_argument("--sizes", default="1K..4G")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    first, last = parsed(given.sizes)[0], parsed(given.sizes)[-1]
+    sizes = tuple(s for k in range(32) if (s := first * STEP**k) <= last)
+    wanted = [
+        (a, c)
+        for a, c in cases(given.ranks)
+        if a in (given.algorithms or [a]) and c in (given.clusters or [c])
+    ]
+    with ProcessPoolExecutor(given.workers) as pool:
+        found = pool.map(partial(row, sizes=sizes, quick=given.quick), wanted)
+        rows = list(track(found, total=len(wanted), console=Console(stderr=True)))
+    if given.json:
+        print(json.dumps([asdict(one) for one in rows]))
+        return
+    console = Console(width=160)
+    console.print(table(rows))
+    if not given.algorithms:
+        console.print(libraries(sizes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""advice: warnings about a call on a cluster, each with what to do about it.
+
+W401: thread blocks set the pace, and how many would not. W402: the plan is for another cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hccc.diagnostics import Problem
+from hccc.driver import Compiled, recorded
+from hccc.ir.limits import MAX_CHANNELS
+from hccc.ir.topology import Topology
+from hccc.sim.critical import breakdown, critical_path
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Run, simulate
+from hccc.text import size, time
+from hccc.tune.setting import most_blocks
+
+MOST_OF_IT = 0.5  # of the critical path
+WORTH = 0.9  # of the time: more channels must save a tenth
+ENOUGH = 1.05  # times the least
+MOST_INSTANCES = 1 << 20  # of a call that is simulated again
+
+
+def advice(compiled: Compiled, topology: Topology, run: Run) -> tuple[Problem, ...]:
+    """Warnings W401 and W402 about a simulated call. Simulates it a few times more where thread
+    blocks set its pace."""
+    found = [_other_cluster(compiled, topology), _few_blocks(compiled, run)]
+    return tuple(problem for problem in found if problem)
+
+
+def _other_cluster(compiled: Compiled, topology: Topology) -> Problem | None:
+    made = compiled.plan.provenance
+    if compiled.program is not None or made is None or made.cluster is None:
+        return None
+    if made.cluster.text == recorded(topology).text:
+        return None
+    message = f"{compiled.library.name} is compiled for {made.cluster.name}, not {topology.name}"
+    help = "what is best there need not be here: compile it again with this --cluster"
+    return Problem("W402", message, help=help, severity="warning")
+
+
+def _few_blocks(compiled: Compiled, run: Run) -> Problem | None:
+    path = breakdown(run, critical_path(run))
+    share = path.get("thread block", 0.0) / max(sum(path.values()), 1e-9)
+    plan = run.machine.plan
+    if share < MOST_OF_IT or len(run.end) > MOST_INSTANCES:
+        return None
+    times = _with_more(run)
+    least = min(times.values())
+    if least > WORTH * run.time:
+        return None
+    channels = next(n for n, took in times.items() if took <= ENOUGH * least)
+    blocks = plan.blocks_per_rank // plan.channels * channels
+    message = (
+        f"thread blocks are {share:.0%} of the critical path of {size(run.size)}: "
+        f"{plan.blocks_per_rank} of a rank take {time(run.time)}, "
+        f"{blocks} would {time(times[channels])}"
+    )
+    again = "compile it again with " if compiled.program is None else ""
+    help = f"{again}--channels {channels}, or without --channels, --max-sms and --tune off"
+    return Problem("W401", message, help=help, severity="warning")
+
+
+def _with_more(run: Run) -> dict[int, float]:
+    """µs with more channels, doubled as often as SMs allow, by their number."""
+    plan, t = run.machine.plan, run.machine.topology
+    each = max(1, plan.blocks_per_rank // plan.channels)
+    most, channels = min(MAX_CHANNELS, most_blocks(t) // each), 2 * plan.channels
+    times = {plan.channels: run.time}
+    while channels < 2 * most:
+        n = min(channels, most)
+        more = prepare(replace(plan, channels=n), t)
+        times[n] = simulate(more, replace(run.request, micro_batch=0)).time
+        channels *= 2
+    return times

@@ -1,0 +1,96 @@
+"""A library of several plans as MSCCL XML: a runtime takes the plan that the library would."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc import driver, outputs
+from hccc.diagnostics import Source, UserError
+from hccc.driver import CompiledProgram
+from hccc.interop.export_library import export_library
+from hccc.interop.export_msccl import XmlOptions
+from hccc.interop.import_msccl import import_msccl
+from hccc.ir.transport import Transport
+from hccc.lang.cluster.load import load
+from hccc.options import Options
+from hccc.proofs.prove import check_plan
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@cache
+def library() -> CompiledProgram:
+    """Two algorithms, each of which is the faster at some sizes."""
+    sources = [
+        Source(f"{name}.rccl", (EXAMPLES / f"{name}.rccl").read_text(encoding="utf-8"))
+        for name in ("ring_allreduce", "rhd_allreduce")
+    ]
+    options = Options(transport=Transport.STAGED, allocator="connection")
+    site = load(EXAMPLES / "clusters" / "dgx-h100.cluster")
+    made = driver.compile_library(sources, options, site)
+    assert made.catalogue and len(made.catalogue.plans) > 1
+    return made
+
+
+@cache
+def windows(dialect: str, in_place: bool) -> dict[str, tuple[int, int]]:
+    """minBytes and maxBytes of each file."""
+    options = XmlOptions(dialect, in_place=in_place)
+    found = {}
+    for name, text in export_library(library().library, options).items():
+        least, most = re.findall(r'm(?:in|ax)Bytes="(\d+)"', text.splitlines()[0])
+        found[name] = int(least), int(most)
+    return found
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@settings(deadline=None)
+@given(size=st.one_of(st.integers(0, 1 << 20), st.integers(0, 1 << 39)))
+def test_a_runtime_takes_what_the_library_would(in_place: bool, size: int) -> None:
+    """Both runtimes' rules: up to maxBytes, 0 being none, and below maxBytes."""
+    catalogue = library().catalogue
+    assert catalogue
+    wanted = catalogue.plans[catalogue.pick(size, in_place).plan].name
+    executor = windows("executor", in_place).items()
+    msccl = windows("msccl", in_place).items()
+    for taken in (
+        [name for name, (least, most) in executor if least <= size and (size <= most or not most)],
+        [name for name, (least, most) in msccl if least <= size < most],
+    ):
+        assert len(taken) == 1 and re.fullmatch(rf"{wanted}(_\d)?\.xml", taken[0])
+
+
+def test_every_file_is_a_plan_that_does_the_same() -> None:
+    for name, text in export_library(library().library, XmlOptions(in_place=None)).items():
+        plan, _ = import_msccl(Source(name, text))
+        assert check_plan(plan)
+        assert plan.modes == ((False,) if "out_of_place" in name else (True,))
+
+
+def test_files_that_are_no_longer_written_go(tmp_path: Path) -> None:
+    place = tmp_path / "xml"
+    names = outputs.write_xml(library(), place, XmlOptions())
+    (place / "allreduce_9.xml").write_text("<algo/>")
+    (place / "other.xml").write_text("<algo/>")
+    assert outputs.write_xml(library(), place, XmlOptions()) == names
+    assert {path.name for path in place.iterdir()} == {*names, "other.xml"}
+
+
+def test_one_plan_is_one_file(tmp_path: Path) -> None:
+    made = driver.compile_file(
+        EXAMPLES / "ring_allreduce.rccl", Options(transport=Transport.STAGED)
+    )
+    assert outputs.write_xml(made, tmp_path, XmlOptions()) == ["ring_allreduce.xml"]
+
+
+def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError) as caught:
+        outputs.write_xml(library(), tmp_path / "file", XmlOptions())
+    assert caught.value.problem.code == "E431"

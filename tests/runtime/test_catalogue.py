@@ -1,0 +1,116 @@
+"""Catalogues on the CPU: sizes on both sides of a border, in any order, in and out of place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hccc.emit.targets import CPU
+from hccc.ir.catalogue import Catalogue
+from hccc.ir.primitives import Transport
+from hccc.launch.measure import between
+from hccc.runtime.cpu import CpuCatalogue
+from hccc.runtime.measure import patterns, perf
+from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.network import Wire
+from hccc.runtime.picks import picks_of
+from hccc.runtime.request import Request
+from tests.emit import catalogues
+from tests.emit.catalogues import BORDER, FIRST
+
+pytestmark = pytest.mark.slow  # kernels of two plans take seconds to compile
+AROUND = [b // 4 + off for b in (FIRST, BORDER, 4 * BORDER) for off in (-1, 0, 1)]
+
+
+def communicator(catalogue: Catalogue, place: Path, wire: Wire | None = None) -> CpuCatalogue:
+    catalogues.written(catalogue, place, (CPU,))
+    network = None if wire is None else between(catalogue.plans[0], wire)
+    source = place / f"{catalogue.name}_cpu_dispatch.cpp"
+    return CpuCatalogue(source, catalogue, network=network)
+
+
+def wrong(group: CpuCatalogue, request: Request, seed: int) -> int:
+    """Elements of all ranks' buffers, and of what lies around them, that one launch gets wrong."""
+    p = Pattern(group.collective, request.dtype, request.op, request.count, seed)
+    ranks = range(group.collective.n_ranks)
+    memory = [perf.allocate(p, rank, request.in_place) for rank in ranks]
+    for rank, m in enumerate(memory):
+        patterns.poison(m.slab)
+        m.send[...] = patterns.inputs(p, rank)
+    group.launch([m.send for m in memory], [m.receive for m in memory], request)
+    return perf.wrong_elements(p, memory)
+
+
+def launches(group: CpuCatalogue, counts: Sequence[int], rounds: int) -> None:
+    """Sizes in any order, and both kinds of call, in one communicator: flags go on."""
+    rng = np.random.default_rng(3)
+    for seed in range(rounds):
+        for count in rng.permutation(counts):
+            in_place = bool(rng.integers(2))
+            assert wrong(group, Request(int(count), "float32", "sum", in_place), seed) == 0
+
+
+def flags_used(group: CpuCatalogue, catalogue: Catalogue) -> list[bool]:
+    """Whether anything was counted in the flags of each plan."""
+    picks = picks_of(catalogue)
+    at = [picks.flags_at(k) for k in range(len(catalogue.plans) + 1)]
+    assert len(group.flags[0]) == at[-1]
+    return [bool(group.flags[0][a:b].any()) for a, b in itertools.pairwise(at)]
+
+
+@pytest.mark.parametrize("transport", [Transport.DIRECT, Transport.STAGED])
+def test_sizes_in_any_order(tmp_path: Path, transport: Transport) -> None:
+    catalogue = catalogues.both(4, transport)
+    group = communicator(catalogue, tmp_path)
+    assert wrong(group, Request(FIRST // 4 - 1, "float32", "sum", in_place=True), 0) == 0
+    assert flags_used(group, catalogue) == [True, False]
+    assert wrong(group, Request(FIRST // 4, "float32", "sum", in_place=True), 0) == 0
+    assert flags_used(group, catalogue) == [True, True]
+    launches(group, [0, 1, 3, *AROUND, 300_001], 12)
+
+
+def test_dtypes_and_reductions_are_built_as_asked(tmp_path: Path) -> None:
+    group = communicator(catalogues.both(), tmp_path)
+    requests = [Request(0, "int8", "max"), Request(0, "float64", "avg")]
+    group.build(requests)
+    built = {path.name for path in (tmp_path / "build").iterdir()}
+    assert len(built) == 6 and sum(name.endswith(".so") for name in built) == 2
+    for request in requests:
+        for size in (FIRST, BORDER):
+            count = size // request.itemsize
+            assert wrong(group, Request(count, request.dtype, request.op), 1) == 0
+    assert {path.name for path in (tmp_path / "build").iterdir()} == built
+
+
+def test_windows_and_micro_batches_that_are_named(tmp_path: Path) -> None:
+    group = communicator(catalogues.both(), tmp_path)
+    for window, micro_batch in ((1, 0), (0, 4096), (3, 1 << 20)):
+        for count in AROUND:
+            request = Request(count, "float32", micro_batch=micro_batch, window=window)
+            assert wrong(group, request, window) == 0
+
+
+@pytest.mark.parametrize("lowering", ["slots", "put"])
+def test_a_proxy_between_domains(tmp_path: Path, lowering: str) -> None:
+    """What it raises are flags of the plan that runs."""
+    catalogue = catalogues.apart(lowering)
+    assert {plan.transport for plan in catalogue.plans} == {Transport.MIXED}
+    for wire in (Wire(), Wire(latency=20.0, late=True)):
+        group = communicator(catalogue, tmp_path / "k", wire)
+        launches(group, [0, 5, *AROUND], 3)
+        assert flags_used(group, catalogue) == [True, True]
+
+
+def test_a_lost_launch_of_one_plan_ends_those_of_all(tmp_path: Path) -> None:
+    group = communicator(catalogues.both(), tmp_path)
+    assert wrong(group, Request(10, "float32"), 0) == 0
+    group._fault.claimed = 1
+    for count in (10, BORDER):
+        with pytest.raises(Exception, match="E420"):
+            wrong(group, Request(count, "float32"), 0)
+    group.reset()
+    launches(group, AROUND, 2)

@@ -1,0 +1,192 @@
+"""What the driver chooses for a cluster, and what it leaves to who compiles."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hccc import driver, inputs
+from hccc.diagnostics import Source, UserError
+from hccc.driver import CompiledProgram
+from hccc.ir.topology import Topology
+from hccc.lang.cluster.load import load
+from hccc.options import Options
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.tune.setting import most_blocks
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RING, RHD = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "rhd_allreduce.rccl"
+SIZES = (1 << 12, 1 << 20, 1 << 28)
+
+
+@cache
+def site(name: str) -> Topology:
+    return load(EXAMPLES / "clusters" / f"{name}.cluster")
+
+
+@cache
+def compiled(algorithm: str, on: str = "dgx-h100", **options: object) -> CompiledProgram:
+    chosen = Options(prove=False, **options)  # type: ignore[arg-type]
+    return driver.compile_file(EXAMPLES / f"{algorithm}.rccl", chosen, site(on))
+
+
+def took(made: CompiledProgram, size: int, in_place: bool = False) -> float:
+    """µs of a call, as the library runs it."""
+    assert made.topology
+    plan = made.at(size, in_place).plan
+    return simulate(prepare(plan, made.topology), Request(size, in_place=in_place)).time
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "on"),
+    [("ring_allreduce", "dgx-h100"), ("direct_alltoall", "mi300x"),
+     ("ring_reducescatter", "resccl-topo1")],
+)  # fmt: skip
+def test_what_is_chosen_is_about_as_fast_as_each_thing_it_could_be(algorithm: str, on: str) -> None:
+    made = compiled(algorithm, on)
+    fixed = [
+        compiled(algorithm, on, network_lowering="put", fuse=fuse, channels=n, tune="off")
+        for fuse in ("none", "full")
+        for n in (1, 4)
+    ]  # fmt: skip
+    for size in SIZES:
+        each = [
+            took(one, size) for one in fixed if one.plan.blocks_per_rank <= most_blocks(site(on))
+        ]
+        assert took(made, size) <= 1.05 * min(each)
+
+
+def test_a_ring_fills_the_links_though_its_header_has_one_channel() -> None:
+    """The same program with one channel takes 20 times longer."""
+    one = compiled("ring_allreduce", tune="off")
+    best = compiled("ring_allreduce")
+    assert one.plan.channels == 1
+    assert took(best, 1 << 30) < took(one, 1 << 30) / 15
+
+
+@pytest.mark.parametrize("most", [4, 12, 33])
+def test_the_budget_of_sms_holds_for_every_plan(most: int) -> None:
+    made = compiled("ring_allreduce", max_sms=most)
+    plans = made.catalogue.plans if made.catalogue else (made.plan,)
+    assert all(plan.blocks_per_rank <= most for plan in (*plans, made.plan))
+    assert made.made_with[made.plan.name].channels == made.plan.channels
+
+
+def test_what_is_given_is_not_chosen() -> None:
+    made = compiled("ring_allreduce", channels=5, fuse="none", scheduler="list")
+    plans = made.catalogue.plans if made.catalogue else (made.plan,)
+    assert {plan.channels for plan in plans} == {5}
+    assert made.scheduler == "list" and made.tuned
+    assert all("fuse none" in name and "list" in name for name in made.tuned.names)
+
+
+def test_off_leaves_everything_to_the_header() -> None:
+    made = compiled("ring_allreduce", tune="off")
+    assert (made.tuned, made.catalogue, made.plan.window) == (None, None, 0)
+    unasked = driver.compile_file(RING, Options(prove=False))
+    assert (unasked.tuned, unasked.plan.channels) == (None, 1)
+
+
+def test_one_plan_where_one_is_asked_for() -> None:
+    made = compiled("ring_allreduce", plans=1)
+    assert made.catalogue is None and made.tuned and len(made.tuned.ranges) == 2
+    assert made.plan.window == made.tuned.candidates[made.tuned.one][1].window
+
+
+def test_only_the_sizes_asked_for_count() -> None:
+    small, large = (compiled("ring_allreduce", sizes=s, plans=1) for s in ("1K..4K", "1G"))
+    assert took(small, 1 << 11) <= took(large, 1 << 11)
+    assert took(large, 1 << 30) <= took(small, 1 << 30)
+    assert large.tuned and large.tuned.sizes == (1 << 30,)
+
+
+def test_ranges_are_whole_and_each_size_has_about_its_best() -> None:
+    made = compiled("hm_allreduce", "resccl-topo4")
+    tuned = made.tuned
+    assert tuned
+    for kind in (False, True):
+        begins = [one.begin for one in tuned.ranges if one.in_place == kind]
+        assert begins[0] == 0 and begins == sorted(set(begins))
+    best = tuned.times.min(1)
+    for s, size in enumerate(tuned.sizes):
+        assert took(made, size) == pytest.approx(best[0, s], rel=0.1)
+    assert np.isfinite(best).all()
+
+
+def test_the_same_is_chosen_every_time() -> None:
+    one, two = (
+        driver.compile_file(RING, Options(prove=False), site("dgx-h100")).tuned for _ in range(2)
+    )
+    assert one and two
+    assert (one.candidates, one.ranges, one.one) == (two.candidates, two.ranges, two.one)
+
+
+@cache
+def library(*names: str, on: str = "dgx-h100") -> CompiledProgram:
+    sources = [
+        Source(f"{name}.rccl", (EXAMPLES / f"{name}.rccl").read_text(encoding="utf-8"))
+        for name in names
+    ]
+    return driver.compile_library(sources, Options(prove=False), site(on))
+
+
+def test_a_library_takes_the_best_algorithm_for_each_size() -> None:
+    """Halving and doubling has few steps, the ring is faster from some size on."""
+    made = library("ring_allreduce", "rhd_allreduce")
+    assert made.catalogue and made.catalogue.name == "allreduce"
+    sources = [plan.source for plan in made.catalogue.plans]
+    assert set(sources) == {"rhd_allreduce.rccl", "ring_allreduce.rccl"}
+    assert made.at(1 << 10, False).plan.source == "rhd_allreduce.rccl"
+    assert made.at(1 << 30, False).plan.source == "ring_allreduce.rccl"
+    for size in SIZES:
+        alone = min(took(compiled("ring_allreduce"), size), took(compiled("rhd_allreduce"), size))
+        assert took(made, size) <= 1.03 * alone
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "said"),
+    [(("ring_allreduce", "ring_allgather"), {}, "ring_allgather is Allgather of 8 ranks"),
+     (("ring_allreduce", "hm_allreduce"), {}, "of 32 ranks"),
+     (("ring_allreduce", "rhd_allreduce"), {"tune": "off"}, "nothing to choose"),
+     (("ring_allreduce", "rhd_allreduce"), {"plans": 1}, "nothing to choose")],
+)  # fmt: skip
+def test_what_is_no_library(names: tuple[str, ...], options: dict[str, object], said: str) -> None:
+    sources = [
+        Source(f"{name}.rccl", (EXAMPLES / f"{name}.rccl").read_text(encoding="utf-8"))
+        for name in names
+    ]
+    with pytest.raises(UserError) as caught:
+        driver.compile_library(sources, Options(**options), inputs.common_cluster)  # type: ignore[arg-type]
+    assert caught.value.problem.code == "E321" and said in caught.value.problem.message
+
+
+def test_without_a_cluster_it_is_the_most_common_node() -> None:
+    made = driver.compile_file(EXAMPLES / "hm_allreduce.rccl", Options(prove=False, sizes="1M"),
+                               inputs.common_cluster)  # fmt: skip
+    assert made.topology and made.topology.name == "4 nodes of 8 H100"
+    assert made.plan.provenance and made.plan.provenance.cluster
+    assert made.tuned
+
+
+def test_large_programs_are_tried_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = Options(prove=False, sizes="1M")
+    monkeypatch.setattr("hccc.structures.MOST_TRIED", 100)
+    some = driver.compile_file(RING, options, site("dgx-h100")).tuned
+    monkeypatch.setattr("hccc.structures.MOST_SCHEDULED", 100)
+    one = driver.compile_file(RING, options, site("dgx-h100")).tuned
+    assert some and one
+    assert (len(some.names), len(one.names)) == (2, 1)
+
+
+def test_a_header_that_gives_way_is_told() -> None:
+    text = RING.read_text(encoding="utf-8").replace("nChannels=1", "nChannels=2")
+    made = driver.compile_text(Source("a.rccl", text), Options(), site("dgx-h100"))
+    assert "W403" in [problem.code for problem in made.warnings]
+    for kept in (Options(channels=2), Options(tune="off")):
+        again = driver.compile_text(Source("a.rccl", text), kept, site("dgx-h100"))
+        assert "W403" not in [problem.code for problem in again.warnings]
+        assert again.plan.channels == 2

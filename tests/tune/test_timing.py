@@ -1,0 +1,82 @@
+"""What calls of one structure take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hccc import driver
+from hccc.ir.limits import MAX_CHANNELS
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
+from hccc.lang.cluster.load import load
+from hccc.options import Options
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+from hccc.tune.setting import Setting, applied, most_blocks, space
+from hccc.tune.timing import Timing
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@cache
+def site() -> Topology:
+    return load(EXAMPLES / "clusters" / "dgx-h100.cluster")
+
+
+@cache
+def ring() -> Plan:
+    options = Options(prove=False, tune="off")
+    return driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, site()).plan
+
+
+@pytest.mark.parametrize(
+    ("size", "setting"),
+    [(1 << 12, Setting(4, 0, 1 << 12)), (1 << 24, Setting(8, 1, 1 << 16)),
+     (1 << 27, Setting(16, 2, 1 << 20))],
+)  # fmt: skip
+@pytest.mark.parametrize("in_place", [False, True])
+def test_it_is_what_the_simulator_says(size: int, setting: Setting, in_place: bool) -> None:
+    """Of a call that names neither micro-batch nor window."""
+    plan = applied(ring(), setting)
+    took = simulate(prepare(plan, site()), Request(size, in_place=in_place)).time
+    assert Timing(ring(), site(), 1 << 20).time(size, setting, in_place) == pytest.approx(took)
+
+
+def test_calls_that_are_cut_alike_are_simulated_once() -> None:
+    timing = Timing(ring(), site(), 1 << 20)
+    timing.time(1 << 10, Setting(4, 0, 1 << 10))
+    once = timing.instances
+    for grain in (1 << 12, 1 << 20):  # one micro-batch, however coarse
+        timing.time(1 << 10, Setting(4, 0, grain))
+    assert timing.instances == once > 0
+    timing.time(1 << 10, Setting(8, 0, 1 << 10))
+    assert timing.instances == 2 * once
+
+
+def test_what_is_not_served_or_too_fine_takes_for_ever() -> None:
+    only_out = replace(ring(), in_place=False)
+    setting = Setting(1, 0, 1 << 10)
+    assert Timing(only_out, site(), 1 << 20).time(1 << 20, setting, True) == float("inf")
+    assert Timing(ring(), site(), 1).time(1 << 30, setting) == float("inf")
+
+
+def test_the_space_stays_within_the_blocks_and_the_window() -> None:
+    each = int(ring().n_tb.max())
+    found = space(ring(), 33)
+    assert found.channels[-1] == 33 // each and list(found.channels) == sorted(set(found.channels))
+    assert space(ring(), 1).channels == (1,)  # each channel has its blocks
+    assert space(ring(), 1 << 20).channels[-1] == MAX_CHANNELS
+    assert space(ring(), 33, 5).channels == (5,)
+    narrow = replace(ring(), max_window=3)
+    assert set(space(narrow, 33).windows) == {1, 2, 3}
+    assert 0 in found.windows
+
+
+def test_a_quarter_of_the_sms_is_hcccs() -> None:
+    assert most_blocks(site()) == 132 // 4
+    unknown = replace(site(), devices=tuple(replace(d, sms=0) for d in site().devices))
+    assert most_blocks(unknown) == 32
