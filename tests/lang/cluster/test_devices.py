@@ -108,7 +108,13 @@ def test_what_the_file_says_goes_first() -> None:
 
 @pytest.mark.parametrize(
     ("name", "nics", "rate", "alpha"),
-    [("InfiniBand", 8, 47, 14), ("RoCE", 8, 45, 14), ("EFA", 8, 42, 29), ("TCPX", 8, 17.75, 58)],
+    [
+        ("InfiniBand", 8, 47, 14),
+        ("RoCE", 8, 45, 14),
+        ("EFA", 8, 42, 29),
+        ("TCPX", 4, 17.75, 58),
+        ("EFA1", 4, 10.5, 76),
+    ],
 )
 def test_networks(name: str, nics: int, rate: float, alpha: float) -> None:
     t = cluster(f"define network = {name}\ndefine device = H100\ndefine node1 = 2 * 8")
