@@ -143,7 +143,7 @@ def simulate(
     call: Call | None = None,
     *,
     cluster: Cluster | None = None,
-    vs: bool = False,
+    vs: bool | str = False,
     options: Options | None = None,
     on_phase: OnPhase = _quiet,
 ) -> Simulation:
@@ -154,13 +154,15 @@ def simulate(
         sizes: bytes of each call, as nccl-tests counts them; one, several, or a range of them.
         call: window, micro-batch, protocol and what else a call may choose.
         cluster: None for the one that it was compiled for.
-        vs: also NCCL's rings and trees, and the algorithm as MSCCL would run it.
+        vs: also what the library of the cluster's devices would take (True; or "nccl", "rccl"),
+            NCCL's rings and trees, and the algorithm as MSCCL would run it.
         options: how to compile what is not compiled yet, and the baselines.
         on_phase: is told the name of each phase as it begins.
 
     Raises:
         UserError: E424 without a cluster; whatever cannot be simulated.
     """
+    from hccc.predict.nccl.rows import Library
     from hccc.predict.simulation import Call, Sizes, simulate_sizes
 
     if isinstance(sizes, Sequence | Sizes) and not isinstance(sizes, str):
@@ -169,7 +171,8 @@ def simulate(
         each = [check_integer("size", sizes, 0, None)]
     compiled, where = _simulated(algorithm, cluster, options, on_phase)
     baselines = options or Options() if vs else None
-    return simulate_sizes(compiled, where, each, call or Call(), baselines, on_phase)
+    library = Library(vs) if isinstance(vs, str) and vs != "auto" else None
+    return simulate_sizes(compiled, where, each, call or Call(), baselines, library, on_phase)
 
 
 def explain(

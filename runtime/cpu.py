@@ -27,6 +27,10 @@ from hccc.runtime.request import INT, Request, check_aliases, check_buffers, che
 OK, TIMEOUT, BAD_ARGUMENT, NO_MEMORY = range(4)
 
 
+# Bytes of all ranks' blocks up to which one core runs a launch: hccc_small_launch of the header.
+SMALL_LAUNCH = 4 << 20
+
+
 def aligned_zeros(size: int) -> NDArray[np.uint8]:
     """Zeroed bytes that begin on a flag boundary; pages are touched only when used."""
     memory = np.zeros(size + FLAG_STRIDE, np.uint8)

@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "facts": BELOW | {"driver", "proofs", "tune", "validate"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
-    | {"candidates", "driver", "facts", "inputs", "interop", "interruptible", "library",
+    | {"candidates", "driver", "facts", "hardware", "inputs", "interop", "interruptible", "library",
        "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text", "tune"},
     "pictures": BELOW
     | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",

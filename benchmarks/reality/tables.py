@@ -9,12 +9,15 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from clusters import text
 from numpy.typing import NDArray
 
+from hccc.diagnostics import Source
+from hccc.inputs import parse_cluster
 from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table as Calibration
 from hccc.predict.nccl.choose import Forced
-from hccc.predict.nccl.machine import Generation, Link, Machine, Network
+from hccc.predict.nccl.machine import Machine, of
 from hccc.predict.nccl.model import Prediction, predict
 from hccc.predict.nccl.tuning import Algorithm, Protocol
 
@@ -24,11 +27,14 @@ CLASSES = ((64 << 10, "<= 64 KB"), (4 << 20, "<= 4 MB"), (1 << 62, "above"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Measurements of one collective on one machine: size in bytes and µs, f8[rows]."""
+    """Measurements of one collective on one machine: size in bytes and µs, f8[rows]. cluster: the
+    machine in the cluster language, nodes: how many; it is `machine` that is read from it."""
 
     id: str
     name: str
-    machine: Machine
+    cluster: str
+    nodes: int
+    library: str
     op: OpType
     forced: Forced
     sizes: NDArray[np.int64]
@@ -37,6 +43,11 @@ class Table:
     context: bool
     source: str
     note: str
+
+    @property
+    def machine(self) -> Machine:
+        """What NCCL or RCCL sees of the cluster."""
+        return _machine(self.cluster, self.library)
 
     def predicted(self, calibration: Calibration | None = None) -> list[Prediction]:
         """The model's, for each size."""
@@ -58,6 +69,11 @@ def _op(name: str) -> OpType:
 
 
 @cache
+def _machine(cluster: str, library: str) -> Machine:
+    return of(parse_cluster(Source("cluster", cluster)), rccl=library.startswith("RCCL"))
+
+
+@cache
 def tables() -> tuple[Table, ...]:
     """Every table that a machine of machines.toml has."""
     records = {r["id"]: r for r in json.loads((HERE / "measured.json").read_text("utf-8"))}
@@ -65,25 +81,21 @@ def tables() -> tuple[Table, ...]:
     for entry in tomllib.loads((HERE / "machines.toml").read_text("utf-8"))["machine"]:
         for id, nodes in entry["tables"].items():
             r = records[id]
-            machine = Machine(
-                Generation(entry["generation"]), nodes, entry["gpus"], Link(entry["link"]),
-                entry["wire"], entry.get("nics", 0), entry.get("nic", 0.0),
-                Network(entry.get("network", "InfiniBand")), entry.get("nvls", False),
-                entry.get("peer", True), entry.get("floor", 0.0),
-            )  # fmt: skip
             least = entry.get("from", {}).get(id, 0)
             rows = np.array([row[:2] for row in r["rows"] if row[0] >= least], np.float64)
             result.append(
                 Table(
                     id,
                     entry["name"],
-                    machine,
+                    text(entry, nodes),
+                    nodes,
+                    r["library"],
                     _op(r["collective"]),
                     _forced(r),
                     rows[:, 0].astype(np.int64),
                     rows[:, 1],
                     id in entry["fit"],
-                    r["use"] == "context",
+                    r["use"] == "context" or entry.get("guess", False),
                     r["source"],
                     r["note"] or "",
                 )

@@ -32,8 +32,11 @@ ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
 @size_options("1K", "4G")
 @click.option(
     "--vs",
-    is_flag=True,
-    help="Beside NCCL's rings and trees, MSCCL, and others.",
+    is_flag=False,
+    flag_value="auto",
+    type=click.Choice(("auto", "nccl", "rccl")),
+    help="Beside the library of the cluster's devices (auto), or one of them, as it would choose, "
+    "and NCCL's rings and trees, MSCCL, and others.",
 )
 @click.option(
     "--baseline",
@@ -54,7 +57,7 @@ def sim(
     minbytes: int,
     maxbytes: int,
     stepfactor: float,
-    vs: bool,
+    vs: str | None,
     as_json: bool,
     time_phases: bool,
     **options: Any,
@@ -82,7 +85,7 @@ def sim(
 
         simulation = api.simulate(
             compiled, Sizes(minbytes, maxbytes, stepfactor), call(options),
-            cluster=topology, vs=vs, options=how.options, on_phase=on_phase,
+            cluster=topology, vs=vs or False, options=how.options, on_phase=on_phase,
         )  # fmt: skip
     if as_json:
         report.as_json(simulation.facts())
@@ -102,7 +105,7 @@ def _baseline(
     options: dict[str, Any],
 ) -> None:
     """What a library takes. Raises UserError for what it does not have."""
-    own = {"protocol", "channels", "cluster"}
+    own = {"protocol", "channels", "cluster", "launch"}
     unused = {*CALL, *(f.name for f in selectable()), "reschedule", "print_after", "vs"} - own
     refuse(given(*unused), "a library is predicted", "leave it out")
     if algorithm is not None:
@@ -111,8 +114,9 @@ def _baseline(
         missing = "--collective NAME" if not options["collective"] else "--cluster FILE"
         raise fail("E467", f"--baseline needs {missing}", help=f"add {missing}")
     from hccc.inputs import load_cluster
-    from hccc.predict.nccl.calls import Library, calls, collective_named
+    from hccc.predict.nccl.calls import calls, collective_named
     from hccc.predict.nccl.choose import Forced
+    from hccc.predict.nccl.rows import Library
     from hccc.predict.nccl.tuning import Algorithm, Protocol
     from hccc.predict.simulation import Sizes
 
@@ -125,6 +129,7 @@ def _baseline(
     predicted = calls(
         Library(options["baseline"]), collective_named(options["collective"]),
         load_cluster(options["cluster"]), Sizes(minbytes, maxbytes, stepfactor), forced,
+        options["launch"],
     )  # fmt: skip
     if as_json:
         report.as_json(predicted.facts())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from typing import Any
 from hccc.ir.device import ByProtocol, Device, Network
 
 Value = float | str | bool
-SAID_OF_DEVICES = ("vendor", "arch", "generation", "link", "nvls")
+SAID_OF_DEVICES = ("vendor", "arch", "generation", "link", "nvls", "peer")
 MEASURED = ("reduce", "block", "store", "load", "proxy", "hbm", "wire", "delivered",
             "launch", "graph")  # fmt: skip
 
@@ -40,11 +40,13 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """All figures of one device, network or bus. names: how else it is called."""
+    """All figures of one device, network or bus. names: how else it is called; older: the network
+    that devices of a generation have instead."""
 
     name: str
     names: tuple[str, ...]
     figures: Mapping[str, Figure]
+    older: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, figure: str) -> float:
         """One figure that is a number."""
@@ -113,7 +115,8 @@ def library(file: str) -> Mapping[str, Hardware]:
     found: dict[str, Hardware] = {}
     for name, table in tomllib.loads(text).items():
         below = found[table["like"]] if "like" in table else None
-        found[name] = Hardware(name, tuple(table.get("names", ())), _figures(table, below))
+        names, older = tuple(table.get("names", ())), dict(table.get("older", {}))
+        found[name] = Hardware(name, names, _figures(table, below), older)
     return MappingProxyType(found)
 
 
@@ -124,7 +127,7 @@ def _figures(table: Mapping[str, Any], below: Hardware | None) -> Mapping[str, F
         said = f"as {below.name}"
         figures = {key: Figure(f.value, said, True) for key, f in below.figures.items()}
     for key, given in table.items():
-        if key in ("like", "source", "names"):
+        if key in ("like", "source", "names", "older"):
             continue
         if not isinstance(given, dict):
             figures[key] = Figure(given, table["source"])

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 
 class ByProtocol(NamedTuple):
     """µs under NCCL's protocols."""
@@ -16,6 +18,15 @@ class ByProtocol(NamedTuple):
     ll: float
     ll128: float
     simple: float
+
+
+class Cached(NamedTuple):
+    """What memory delivers while all that a call touches there is `size` bytes: block, GB/s that
+    one thread block copies; all, GB/s that all together copy, 0 for no limit."""
+
+    size: int
+    block: float
+    all: float = 0.0
 
 
 # µs where a cluster is silent: of an NVLink (NDv2 in the topologies that TE-CCL released) and of
@@ -44,7 +55,10 @@ class Device:
     each way, delivered: what thread blocks get of them; peer: whether GPUs address each other's
     memory over PCIe; nvls: whether the switch reduces; alpha: µs of a step over a link; base: µs
     that a collective of NCCL or RCCL has besides steps; launch: µs of a launch in a stream, graph:
-    in a graph; blocks: the thread blocks that fill its links; estimates: names of figures.
+    in a graph; blocks: the thread blocks that fill its links; read: the part of the time of a copy
+    that its read takes; cache: what its memory delivers by what a call touches of it, by ascending
+    size (`Cached`); step: µs of a step over no link, its waits and posts; estimates: names of
+    figures.
     """
 
     vendor: str = "any"
@@ -68,6 +82,9 @@ class Device:
     launch: float = 0.0
     graph: float = 0.0
     blocks: int = 0
+    read: float = 0.5
+    cache: tuple[Cached, ...] = ()
+    step: float = 0.0
     estimates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,6 +95,17 @@ class Device:
     def block_rates(self) -> tuple[float, float, float, float]:
         """GB/s of a thread block, in the order of `BLOCK_RATES`."""
         return self.block, self.store, self.load, self.proxy
+
+    def copies(self, touched: float) -> Cached:
+        """What its memory delivers to a call that touches so many bytes: between two sizes of
+        `cache` in proportion, of logarithms; `block`, without a limit, where there is no `cache`.
+        """
+        if not self.cache:
+            return Cached(int(touched), self.block)
+        sizes, block, all = np.log(np.maximum(np.array(self.cache, np.float64), 1e-9)).T
+        at = np.log(max(touched, 1.0))
+        rates = [float(np.exp(np.interp(at, sizes, rate))) for rate in (block, all)]
+        return Cached(int(touched), rates[0], rates[1] if self.cache[0].all else 0.0)
 
 
 @dataclass(frozen=True, slots=True)

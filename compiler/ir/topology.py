@@ -69,11 +69,13 @@ class Rate(NamedTuple):
 
 class Launch(NamedTuple):
     """What a launch takes before its primitives, in µs. base: in any case; entry: for each thread
-    block, of those that run on one core; wake: where several cores run them."""
+    block, of those that run on one core; wake: where several cores run them. small: bytes of the
+    blocks of a node's ranks up to which one core runs all."""
 
     base: float = 0.0
     entry: float = 0.0
     wake: float = 0.0
+    small: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +123,7 @@ class Topology:
     crossbar, node, leaf and spine a rank is on (-1: none); memory_domain: i4[n], ranks of one
     number address each other's memory; side_a, side_b: the ranks at either side of each SWITCH
     group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread blocks of a node that run
-    at once, more take turns (0: no limit); launch: f8[N, 3] what a launch takes at each node
+    at once, more take turns (0: no limit); launch: f8[N, 4] what a launch takes at each node
     (`Launch`); network: i4[N] what joins each node to others, a row of `networks`; name: what
     people call it, its file as a rule, which is no property of it (`same` does not ask).
     """
@@ -240,7 +242,8 @@ def uniform(
         level=np.full(n_nics, Level.NIC), shared=_repeated(nic, n_nics),
         port=port, domain=domain, memory_domain=node,
         side_a=Csr(np.zeros(1, np.int64), none), side_b=Csr(np.zeros(1, np.int64), none),
-        chunk=chunk, cores=np.zeros(n_nodes, np.int32), launch=np.zeros((n_nodes, 3)),
+        chunk=chunk, cores=np.zeros(n_nodes, np.int32),
+        launch=np.zeros((n_nodes, len(Launch._fields))),
         networks=(Network(),), network=np.zeros(n_nodes, np.int32),
     )  # fmt: skip
 
@@ -287,8 +290,9 @@ def _problems(t: Topology) -> Iterator[str]:
         yield "networks are not one, that is there, for each node"
     if len(t.cores) != t.n_nodes or (t.cores < 0).any():
         yield "cores are not one count, 0 or more, for each node"
-    if t.launch.shape != (t.n_nodes, 3) or not (np.isfinite(t.launch) & (t.launch >= 0)).all():
-        yield "launches are not three times in µs, 0 or more, for each node"
+    shape = t.n_nodes, len(Launch._fields)
+    if t.launch.shape != shape or not (np.isfinite(t.launch) & (t.launch >= 0)).all():
+        yield "launches are not three times in µs and a size, 0 or more, for each node"
     if (t.mesh >= len(t.meshes)).any() or (t.device >= len(t.devices)).any():
         yield "a rank is in a mesh, or of a device, that is not there"
     first = np.searchsorted(t.node, t.memory_domain)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import log2
 
 import numpy as np
 
@@ -47,12 +48,14 @@ from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 from hccc.proofs.deadlock import deadlock
 from hccc.proofs.prove import prove
+from hccc.sim.machine import pieces
 from hccc.sim.simulate import Request
 from hccc.synth.builtin.ring import OPS, count_of, ring
 from hccc.synth.builtin.tree import tree
 
 NCCL_SLOTS = 8  # NCCL_STEPS (NCCL src/include/device.h)
 NCCL_SLOT = 512 << 10  # bytes: NCCL's 4 MiB a connection in 8 steps
+NCCL_LEAST = 32 << 10  # bytes: of what a slot is filled with (prims_simple.h, enqueue.cc)
 MSCCL_SLOTS = 2  # MSCCL's Simple: 8 steps, 4 a message
 MSCCL_SLOT = 1 << 20  # bytes: the chunk of every backend that ResCCL §5 measured
 DECODE = 0.125  # µs a step: 0.1 to 0.15, about 110 instructions a warp (kernel-protocol §11)
@@ -89,21 +92,54 @@ def alternatives(compiled: Compiled, topology: Topology, options: Options) -> li
 
 def _nccl(plan: Plan, topology: Topology, options: Options) -> Iterator[Alternative]:
     c = plan.collective
-    adapt = partial(_slot_by_slot, slot=NCCL_SLOT)
 
+    @cache
     def rings() -> Plan:
         program = ring(topology, c.op, c.root)
         return _as_nccl(program, topology, _ring_channel(program), options)
 
+    @cache
     def trees() -> Plan:
         program = tree(topology)
         return _as_nccl(program, topology, _tree_channel(program), options)
 
     if c.op in OPS:
-        yield Alternative("NCCL ring", "NCCL's rings for this cluster", cache(rings), adapt)
+        adapt = partial(_in_slots, plan=rings, slot=_ring_slot)
+        yield Alternative("NCCL ring", "NCCL's rings for this cluster", rings, adapt)
     if c.op is OpType.ALLREDUCE:
         note = "NCCL's double binary trees for this cluster"
-        yield Alternative("NCCL tree", note, cache(trees), adapt)
+        adapt = partial(_in_slots, plan=trees, slot=partial(_tree_slot, depth=_depth(topology)))
+        yield Alternative("NCCL tree", note, trees, adapt)
+
+
+def _in_slots(request: Request, plan: Callable[[], Plan], slot: Callable[[float], int]) -> Request:
+    """The call with NCCL's slots, which depend on what a channel has of a chunk."""
+    if request.micro_batch:
+        return _slot_by_slot(request, request.micro_batch)
+    whole = plan()
+    block, _ = pieces(whole, request.size)
+    part = block / (whole.collective.chunks_per_block * whole.channels)
+    return _slot_by_slot(request, slot(part))
+
+
+def _ring_slot(part: float) -> int:
+    """Bytes: a chunk is two slices, of 32 KiB at least (NCCL src/device/prims_simple.h)."""
+    return int(min(max(part / 2, NCCL_LEAST), NCCL_SLOT))
+
+
+def _tree_slot(part: float, depth: int) -> int:
+    """Bytes: halved until there are enough chunks to fill the tree (NCCL 2.18 src/enqueue.cc:
+    computeColl; later ones take whole slots, which is slower)."""
+    slot = NCCL_SLOT
+    for chunks, least in ((8 * depth, 128 << 10), (4 * depth, 64 << 10), (depth, NCCL_LEAST)):
+        while part // slot < chunks and slot > least:
+            slot //= 2
+    return slot
+
+
+def _depth(t: Topology) -> int:
+    """Of NCCL's tree (src/graph/connect.cc)."""
+    return len(t) // t.n_nodes - 1 + int(log2(t.n_nodes))
 
 
 def _ring_channel(program: Program) -> I4:

@@ -193,7 +193,10 @@ def _why(least: Bound) -> str:
 def _reasons(g: Gap) -> dict[str, str]:
     """What each part is, in figures."""
     b, cut = g.bottleneck, g.bound.cut
-    reasons = {"bound": "no schedule takes less", "launch": "before the first step"}
+    reasons = {
+        "bound": "no schedule takes less",
+        "launch": "of kernels, and of ranks that meet their neighbours",
+    }
     if b is None or cut is None:
         return reasons
     few = f"{b.flight:.1f} transfers at a time, whose {b.movers} move {b.offered:.1f} GB/s at most"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from hccc import text as words
 from hccc.candidates import Candidate, evaluate
 from hccc.diagnostics import Problem, Source, UserError, fail
 from hccc.driver import Compiled
@@ -14,13 +13,16 @@ from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.inputs import Kind, kind_of, recorded_cluster
 from hccc.interruptible import interruptible
 from hccc.ir.catalogue import Range
+from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.library import shipped
 from hccc.options import Options, check_integer
 from hccc.predict import baselines
 from hccc.predict.advice import advice
-from hccc.sim import critical, usage
+from hccc.predict.figures import Figures, critical_lines, figures_of, plans, table, versus
+from hccc.predict.nccl.rows import Library, Row, library_of, machine_for
+from hccc.predict.nccl.rows import rows as rows_of
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import Machine, prepare
@@ -120,6 +122,8 @@ class Sizes:
         return sizes
 
 
+AS_IT_IS = "as it would choose, by a model that is held to published measurements"
+UNKNOWN = "the cluster does not say what its devices are, as `define device = H100` does"
 NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
 
@@ -166,9 +170,11 @@ def simulate_sizes(
     sizes: Sizes | Sequence[int],
     call: Call,
     vs: Options | None = None,
+    library: Library | None = None,
     on_phase: OnPhase = lambda _: None,
 ) -> Simulation:
-    """Simulates a call of each size. vs: also the baselines, compiled with these options.
+    """Simulates a call of each size. vs: also the baselines, compiled with these options, and what
+    `library` would take, None for that of the cluster's devices.
 
     Raises:
         UserError: what cannot be simulated, or too many sizes.
@@ -176,23 +182,65 @@ def simulate_sizes(
     each = sizes.all() if isinstance(sizes, Sizes) else checked_sizes(sizes)
     entries, missing = _baselines(compiled, topology, vs, on_phase)
     rows: list[tuple[Figures, ...]] = []
+    beside = _library(compiled.plan, topology, each, call, library) if vs else _Beside()
     notes: dict[str, str] = {}
+    missing |= beside.missing
     last: Run | None = None
     machines = _Machines(compiled, topology, entries[0].machine)
     for size in each:
         on_phase(f"Simulating {size:,} bytes")
         ours = replace(entries[0], machine=machines.at(size, call.in_place))
         runs = list(_runs([ours, *entries[1:]], call, size, missing))
-        rows.append(tuple(_figures(entry.name, run) for entry, run in runs))
+        rows.append(tuple(figures_of(entry.name, run) for entry, run in runs))
         notes |= {entry.name: entry.note for entry, _ in runs}
         last = runs[0][1]
     return Simulation(
         title(compiled.library), compiled.plan, topology.name, sizes, call, tuple(rows),
-        vs is not None, notes, missing,
-        _critical_lines(last) if last else (), compiled.program is None,
+        vs is not None, notes | beside.notes, missing,
+        critical_lines(last) if last else (), compiled.program is None,
         estimates(entries[0].machine, launch=call.launch is None),
         advice(compiled, topology, last) if last else (),
+        beside.rows or (None,) * len(each),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """A library's row of each size, what it is, and why there is none."""
+
+    rows: tuple[Row | None, ...] = ()
+    notes: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def _library(
+    plan: Plan, topology: Topology, sizes: Sequence[int], call: Call, asked: Library | None
+) -> _Beside:
+    """What a library would take. Raises UserError E466 for one that is asked for and does not run
+    there."""
+    library = asked or library_of(topology)
+    if plan.collective.op is OpType.CUSTOM:
+        return _Beside()
+    if library is None:
+        return _Beside(missing={"NCCL": UNKNOWN})
+    try:
+        machine = machine_for(library, topology)
+        more = _launch(topology, call) - max(device.launch for device in topology.devices)
+        made = rows_of(
+            replace(machine, floor=0.0), plan.collective.op, [s or 1 for s in sizes],
+            more=max(0.0, more),
+        )  # fmt: skip
+    except UserError as error:
+        if asked:
+            raise
+        return _Beside(missing={library.upper(): error.problem.message})
+    found = tuple(r if size else None for r, size in zip(made, sizes, strict=True))
+    return _Beside(found, {library.upper(): AS_IT_IS})
+
+
+def _launch(topology: Topology, call: Call) -> float:
+    """µs of a launch; of the usual one, what a library takes has its own."""
+    return float(topology.launch[:, 0].max()) if call.launch is None else call.launch
 
 
 class _Machines:
@@ -252,29 +300,12 @@ def _runs(
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """One line: what a Run came to. Shares are 0 to 1."""
-
-    name: str
-    size: int
-    time: float
-    algbw: float
-    busbw: float
-    micro_batch: int
-    micro_batches: int
-    utilisation: float
-    links: list[usage.Links]
-    blocks: usage.Blocks
-    critical_path: dict[str, float]
-    plan: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Simulation:
     """What calls of several sizes take. rows: of each size the Figures of hccc, then (vs) of the
     baselines; notes: what each is; missing: why some could not be simulated; critical_path: of
     the largest size, in words; loaded: whether the plan was compiled before; estimates: the figures
-    that nobody measured and that times rest on, in words."""
+    that nobody measured and that times rest on, in words; library: what NCCL or RCCL would take for
+    each size."""
 
     title: str
     plan: Plan
@@ -289,6 +320,7 @@ class Simulation:
     loaded: bool = False
     estimates: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    library: tuple[Row | None, ...] = ()
 
     @property
     def results(self) -> tuple[Figures, ...]:
@@ -298,6 +330,8 @@ class Simulation:
     def facts(self) -> Facts:
         """Everything, for JSON."""
         rows = [[asdict(figures) for figures in row] for row in self.rows]
+        for row, chosen in zip(rows, self.library, strict=True):
+            row[1:1] = [{"name": chosen.library.upper(), **asdict(chosen)}] if chosen else []
         return {
             **plan_facts(self.plan),
             **provenance_facts(self.plan),
@@ -322,97 +356,10 @@ class Simulation:
         if self.estimates:
             yield f"# estimates: {'; '.join(self.estimates)}"
         yield "#"
-        yield from _versus(self.rows) if self.vs else _rows(self.rows)
+        yield from versus(self.rows, self.library) if self.vs else table(self.rows)
         yield "#"
-        yield from _plans(self.results)
+        yield from plans(self.results)
         if self.vs:
             yield from (f"# {name}: {note}" for name, note in self.notes.items())
             yield from (f"# {name}: none, {why}" for name, why in self.missing.items())
         yield from self.critical_path
-
-
-def _figures(name: str, run: Run) -> Figures:
-    path = critical.breakdown(run, critical.critical_path(run))
-    return Figures(
-        name, run.size, run.time, run.algbw, run.busbw, round(run.payload), run.batches,
-        usage.utilisation(run), usage.links(run), usage.blocks(run), path, run.machine.plan.name,
-    )  # fmt: skip
-
-
-def _plans(results: Sequence[Figures]) -> Iterator[str]:
-    """Which plan each size runs, where there are several."""
-    names = [figures.plan for figures in results]
-    if len(set(names)) > 1:
-        first = [k for k, name in enumerate(names) if not k or names[k - 1] != name]
-        told = ", ".join(f"{names[k]} from {words.size(results[k].size)}" for k in first)
-        yield f"# plans: {told}"
-
-
-_HEAD = (
-    ("size", "time", "algbw", "busbw", "micro-batch", "links", "busiest", "", "blocks", "busy",
-     "idle", "most"),
-    ("(B)", "(us)", "(GB/s)", "(GB/s)", "(B)", "(%)", "(%)", "", "/rank", "(%)", "(%)", "idle (%)"),
-)  # fmt: skip
-_LINE = "{:>13}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>7} {:<7} {:>6}  {:>6}  {:>6}  {:>8}"
-
-
-def _rows(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
-    for head in _HEAD:
-        yield ("#" + _LINE.format(*head)[1:]).rstrip()
-    for (f,) in rows:
-        top = f.links[0] if f.links else usage.Links("none", 0, 0.0, 0.0, "")
-        cells = (
-            f.size,
-            _us(f.time),
-            f"{f.algbw:.2f}",
-            f"{f.busbw:.2f}",
-            f.micro_batch,
-        )
-        shares = (_share(f.utilisation), _share(top.most), top.kind)
-        b = f.blocks
-        idle = (b.per_rank, _share(b.busy), _share(b.idle), _share(b.most_idle))
-        yield _LINE.format(*cells, *shares, *idle)
-
-
-_VERSUS = "{:>13}  {:<12}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}"
-_VERSUS_HEAD = (
-    ("size", "as", "time", "algbw", "busbw", "micro-batch", "links", "blocks", "idle", "most",
-     "of hccc's"),
-    ("(B)", "", "(us)", "(GB/s)", "(GB/s)", "(B)", "(%)", "/rank", "(%)", "idle (%)", "time"),
-)  # fmt: skip
-
-
-def _versus(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
-    """For every size a line each: time, bandwidth, how many times hccc's time it takes."""
-    for head in _VERSUS_HEAD:
-        yield ("#" + _VERSUS.format(*head)[1:]).rstrip()
-    for row in rows:
-        for f in row:
-            cells = (
-                f.name,
-                _us(f.time),
-                f"{f.algbw:.2f}",
-                f"{f.busbw:.2f}",
-                f.micro_batch,
-            )
-            shares = (_share(f.utilisation), f.blocks.per_rank)
-            idle = (_share(f.blocks.idle), _share(f.blocks.most_idle))
-            times = f.time / row[0].time if row[0].time else 1.0
-            size = f.size if f is row[0] else ""
-            yield _VERSUS.format(size, *cells, *shares, *idle, f"{times:.2f}×")
-
-
-def _critical_lines(run: Run) -> tuple[str, ...]:
-    path = critical.critical_path(run)
-    parts = critical.shares(critical.breakdown(run, path))
-    shares = ", ".join(f"{p.name} {_share(p.share)} %" for p in parts if p.counts)
-    head = f"# critical path of {run.size:,} bytes: {words.count(len(path), 'step')}"
-    return (f"{head}; {shares}" if shares else head,)
-
-
-def _share(share: float) -> str:
-    return words.plain(100 * share, 1)
-
-
-def _us(time: float) -> str:
-    return words.plain(time, 2 if time < 1e6 else 0)

@@ -101,7 +101,9 @@ def _hardware(run: Run) -> Iterator[Change]:
     if (t.cores > 0).any():
         yield on("twice the cores", replace(t, cores=2 * t.cores))
     links, meshes, shared = map(_prompt, (t.links, t.meshes, t.shared))
-    yield on("no latency (α = 0)", replace(t, links=links, meshes=meshes, shared=shared))
+    none = tuple(replace(device, step=0.0) for device in t.devices)
+    prompt = replace(t, links=links, meshes=meshes, shared=shared, devices=none)
+    yield on("no latency (α = 0)", prompt)
 
 
 def _doubled(t: Topology, kind: int) -> Topology:
@@ -114,7 +116,9 @@ def _doubled(t: Topology, kind: int) -> Topology:
 
 
 def _faster_blocks(device: Device) -> Device:
-    return replace(device, **{name: 2 * getattr(device, name) for name in BLOCK_RATES})
+    cache = tuple(level._replace(block=2 * level.block) for level in device.cache)
+    twice = {name: 2 * getattr(device, name) for name in BLOCK_RATES}
+    return replace(device, cache=cache, **twice)
 
 
 def _faster(rates: Rates, times: np.ndarray) -> Rates:

@@ -20,14 +20,15 @@ import numpy as np
 from hccc import __version__
 from hccc.diagnostics import Source, fail
 from hccc.files.writing import check_place, named_errors, replace_all
+from hccc.ir.device import Cached
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.profile.calibrate import FASTEST, Found
 from hccc.profile.probes import DTYPE
+from hccc.runtime.cpu import SMALL_LAUNCH
 
 FIRST_LINE = "# Measured by `hccc profile`"
 CHUNK = 256 << 10  # bytes of a micro-batch that costs are for
-SIZES = (8 << 20, 24 << 20, 64 << 20)  # bytes of all ranks' buffers: more than a core's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,11 @@ def text(p: Profile) -> str:
     name = " ".join(told.split()).lstrip(" ._+-")[:64] or p.device
     f = p.found
     speeds = f"reduce => {_digits(f.reduce)}, block => {_digits(f.block)}"
+    if f.cache:
+        cache = ", ".join(f"({_size(x.size)} -> {_rates(x)})" for x in f.cache)
+        speeds += f", read => {_digits(f.read)}, step => {_digits(f.alpha)},\n"
+        speeds += "\n".join(wrap(f"cache => [{cache}]", 98, initial_indent=4 * " ",
+                                 subsequent_indent=14 * " "))  # fmt: skip
     link, kind = (p.total, "mesh") if p.cores else (p.total / p.ranks, "port")
     rate = f"({_digits(max(link, f.block))}, 1, {_digits(f.alpha)})"
     lines = [
@@ -74,7 +80,7 @@ def text(p: Profile) -> str:
         "define nodenum = 1",
         f"define node1 = {p.ranks}",
         *([f"define cores = {p.cores}"] if p.cores else []),
-        f"define launch = {_launch(f)}",
+        f"define launch = {_launch(p)}",
         f'define device = {{vendor => "{p.vendor}", name => "{name}", {speeds}}}',
         f"define bandwidth = {{{kind} => [((0..{p.ranks - 1}) -> {rate})]}}",
     ]
@@ -94,34 +100,49 @@ def _comments(p: Profile) -> Iterator[str]:
     )
     yield (
         f"α {_digits(f.alpha)} µs: what one more primitive takes in launches of {16 * p.ranks} "
-        f"bytes a rank, which all numbers here together explain within {p.error_small:.0%}."
+        f"bytes a rank, over a link or (step) not, which all numbers here together explain within "
+        f"{p.error_small:.0%}."
     )
-    least, most = (size // p.ranks / 2**20 for size in (SIZES[0], SIZES[-1]))
     none = ", here none" if f.reduce >= FASTEST else ""
     yield (
-        f"block, reduce: what copies and reductions of {least:g} to {most:g} MiB a rank take "
-        f"besides, explained within {p.error_large:.0%}; reduce is what one source more adds to "
-        f"its copy{none}. What caches hold is faster."
+        f"block, reduce: what large copies and reductions take besides, explained within "
+        f"{p.error_large:.0%}; reduce is what one source more adds to its copy{none}."
     )
-    link = "and so does one link" if p.cores else "of which the port of each has its part"
-    yield (
-        f"links: all ranks at once copy {_digits(p.total)} GB/s, {link}, but no less than one "
-        "thread block."
-    )
+    if f.cache:
+        yield (
+            "cache: GB/s of one core and of all by what a launch touches of memory, in all ranks' "
+            "buffers together; read: the part of a copy that its read takes. Links have no limit "
+            "of their own: they are given what all cores copy at best."
+        )
+    else:
+        yield (
+            f"links: all ranks at once copy {_digits(p.total)} GB/s, of which the port of each has "
+            "its part, but no less than one thread block."
+        )
     cores = f", on all cores {_digits(f.wake)} µs" if p.cores > 1 else ""
     yield (
         f"A launch itself takes {_digits(f.launch)} µs, {_digits(f.entry)} µs for each thread "
         f"block{cores}: base, entry and wake of `launch` (`hccc sim --launch 0` leaves them out)."
     )
     if p.cores > 1:
-        yield "Launches of up to 4 MiB in all run on one core: they are as if cores were 1."
+        yield f"Launches of up to {_size(SMALL_LAUNCH)} in all (small) run on one core."
     yield "Links to other machines (NICs, switches) cannot be measured on one: none are here."
 
 
-def _launch(f: Found) -> str:
-    return (
-        f"{{base => {_digits(f.launch)}, entry => {_digits(f.entry)}, wake => {_digits(f.wake)}}}"
-    )
+def _launch(p: Profile) -> str:
+    f = p.found
+    small = f", small => {_size(SMALL_LAUNCH)}" if p.cores > 1 else ""
+    times = f"base => {_digits(f.launch)}, entry => {_digits(f.entry)}, wake => {_digits(f.wake)}"
+    return f"{{{times}{small}}}"
+
+
+def _rates(x: Cached) -> str:
+    return f"({_digits(x.block)}, {_digits(x.all)})" if x.all else _digits(x.block)
+
+
+def _size(size: int) -> str:
+    """`512 KiB`, `2 MiB`."""
+    return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size >> 10} KiB"
 
 
 def _digits(value: float) -> str:
@@ -134,6 +155,7 @@ def summary(p: Profile) -> str:
     rows = {
         "α": f"{_digits(f.alpha)} µs a primitive and micro-batch",
         "block": f"{_digits(f.block)} GB/s; all ranks at once {_digits(p.total)} GB/s",
+        **_cached(f),
         "reduce": "nothing besides its copy"
         if f.reduce >= FASTEST
         else f"{_digits(f.reduce)} GB/s a source more",
@@ -143,6 +165,13 @@ def summary(p: Profile) -> str:
         "explained": f"small launches within {p.error_small:.0%}, large {p.error_large:.0%}",
     }
     return "\n".join(f"  {key:<9} {value}" for key, value in rows.items())
+
+
+def _cached(f: Found) -> dict[str, str]:
+    """What is faster in caches."""
+    if not f.cache:
+        return {}
+    return {"caches": ", ".join(f"{_size(x.size)} {_digits(x.block)} GB/s" for x in f.cache)}
 
 
 def place(output: Path, device: str, devices: Sequence[str]) -> Path:

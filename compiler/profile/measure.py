@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,13 +28,19 @@ from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.launch.measure import communicator
 from hccc.profile import calibrate
-from hccc.profile.cluster_file import SIZES, Profile
-from hccc.profile.probes import DTYPE, EXCHANGE, PROBES, Built, Pool, Probe, case, cases
+from hccc.profile.cluster_file import Profile
+from hccc.profile.probes import DTYPE, EXCHANGE, PROBES, Built, Pool, Probe, case, cases, size_of
 from hccc.runtime.build import compiler_version, find_compiler
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import find_device
 from hccc.runtime.request import Request
 
+# Bytes that large launches touch, of all ranks together: from a core's cache to more than any has,
+# and beyond the caches of a GPU.
+OF_HOST = tuple(1 << bits for bits in (19, 20, 21, 22, 23, 25, 26, 27, 29, 30))
+OF_GPU = (16 << 20, 48 << 20, 128 << 20)
+TOUCHED_PER_S = 128 << 20
+CROWD = 4  # channels of the launch that has many thread blocks, on a host
 VENDORS = {"cpu": "cpu", "cuda": "nvidia", "hip": "amd"}
 OnPhase = Callable[[str], None]
 
@@ -60,27 +66,46 @@ def check_devices(options: ProfileOptions) -> tuple[str, ...]:
 def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda _: None) -> Profile:
     """Measures one device with so many ranks, launching for so many seconds."""
     name, tools, cores, units = _machine(device)
-    small, sizes = 16 * ranks, [size // ranks for size in SIZES]
-    with _built(device, ranks, max(1, units // ranks), on_phase) as (built, crowd):
-        pool = Pool(ranks, sizes[-1])
-        kinds = cases(built, cores, small, sizes, pool)
-        everyone = case(*crowd, sizes[-1], cores, pool)
+    small, touched = 16 * ranks, _touched(cores, seconds)
+    few_bytes = 4 * ranks * small  # touched by small launches, scratch memory too
+    channels = CROWD if cores else max(1, units // ranks)
+    with _built(device, ranks, channels, on_phase) as (built, crowd):
+        pool = Pool(ranks, touched[-1] // ranks)
+        kinds = cases(built, cores, small, touched, pool)
+        if cores:
+            kinds.insert(0, case(*crowd, small, 1, pool))
+        size = size_of(crowd[0], crowd[1], touched[-1])
+        everyone = [] if cores else [case(*crowd, size, cores, pool)]
         on_phase(f"Measuring {device}")
         rounds = calibrate.measure(
-            [*kinds, everyone], seconds, lambda n: on_phase(f"Measuring {device}: {n} rounds")
+            [*kinds, *everyone], seconds, lambda n: on_phase(f"Measuring {device}: {n} rounds")
         )
-    found = calibrate.fit(kinds, small)
-    few = [kind for kind in kinds if kind.work.size <= small]
-    many = [kind for kind in kinds if kind.work.size > small]
-    kinds.append(everyone)
+    few = [kind for kind in kinds if kind.work.touched <= few_bytes]
+    many = [kind for kind in kinds if kind.work.touched > few_bytes]
+    found = calibrate.fit(few, many, touched if cores else ())
+    if everyone:
+        total = ranks * size / everyone[0].time * 1e-3
+    else:
+        found = replace(found, cache=calibrate.together(found, many))
+        total = max(level.all or level.block for level in found.cache)
+    kinds += everyone
     return Profile(
         device=device, vendor=VENDORS[device], name=name, tools=tools, ranks=ranks, cores=cores,
-        found=found, total=ranks * everyone.work.size / everyone.time * 1e-3,
+        found=found, total=total,
         kinds=len(kinds), rounds=rounds, launches=sum(len(kind.samples) for kind in kinds),
         spread=float(np.median([kind.spread for kind in kinds])),
         error_small=found.error(few), error_large=found.error(many), seconds=seconds,
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )  # fmt: skip
+
+
+def _touched(cores: int, seconds: float) -> list[int]:
+    """Bytes that large launches touch: of a host as many sizes as there is time and memory for."""
+    if not cores:
+        return list(OF_GPU)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    most = min(seconds * TOUCHED_PER_S, memory / 4)
+    return [size for size in OF_HOST if size <= max(most, OF_HOST[1])]
 
 
 @contextmanager

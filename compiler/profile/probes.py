@@ -14,6 +14,7 @@ from hccc.diagnostics import Source
 from hccc.driver import compile_text
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
+from hccc.ir.touched import bytes_touched
 from hccc.launch import measure as bench
 from hccc.options import Options
 from hccc.profile.calibrate import Case, Work
@@ -25,6 +26,7 @@ from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.request import Request
 
 DTYPE, ITEM = "float32", 4
+PART = 128  # bytes: sizes of buffers are multiples
 Built = CpuCommunicator | CudaCommunicator
 
 
@@ -85,8 +87,8 @@ class Pool:
     """Memory that kinds of launches share, so that none finds its own cold for lack of use."""
 
     def __init__(self, ranks: int, size: int) -> None:
-        """Room for buffers of up to `size` bytes, two at each rank."""
-        room = 2 * size + (1 << 14)  # guards between them, and the beginning of a page
+        """Room for buffers of up to `size` bytes in all at each rank."""
+        room = size + (1 << 14)  # guards between them, and the beginning of a page
         self._bytes = [aligned_zeros(room) for _ in range(ranks)]
         for memory in self._bytes:
             memory.fill(0)  # touched
@@ -99,6 +101,12 @@ class Pool:
             replace(m, slab=memory[: m.slab.nbytes].view(m.slab.dtype))
             for m, memory in zip(layout, self._bytes, strict=True)
         ]
+
+
+def size_of(probe: Probe, plan: Plan, touched: int) -> int:
+    """Bytes of a rank's buffer in a launch that touches so many in all, at most."""
+    of_one = int(bytes_touched(plan, 1 << 20, in_place=probe.in_place).sum()) / (1 << 20)
+    return max(int(touched / of_one) // PART * PART, PART)
 
 
 def case(probe: Probe, plan: Plan, built: Built, size: int, cores: int, pool: Pool) -> Case:
@@ -117,33 +125,39 @@ def work(probe: Probe, plan: Plan, size: int, cores: int) -> Work:
     k, d = plan.src.counts()[moves], plan.dst.counts()[moves]
     batches = shape_of(plan).sizes(size // ITEM, ITEM).batches
     chunk = size / plan.collective.chunks_per_block
-    moved, combined = (k + d) / 2 * chunk, (k - 1) * chunk
+    read, written, combined = k * chunk, d * chunk, (k - 1) * chunk
+    touched = int(bytes_touched(plan, size, in_place=probe.in_place).sum())
     if cores:
-        steps = len(moved) * batches
-        return Work(size, cores, int(plan.n_tb.sum()), steps, moved.sum(), combined.sum())
+        steps, blocks = len(k) * batches * plan.channels, int(plan.n_tb.sum()) * plan.channels
+        return Work(touched, cores, blocks, steps, read.sum(), written.sum(), combined.sum())
     # Micro-batch m of a primitive follows m - 1 of it and m of the one before.
     steps = probe.depth(plan.n_ranks) + batches - 1
     each = steps / batches / plan.channels
-    return Work(size, 1, 0, steps, float(np.mean(moved)) * each, float(np.mean(combined)) * each)
+    chain = (float(np.mean(part)) * each for part in (read, written, combined))
+    return Work(touched, 1, 0, steps, *chain)
 
 
 def cases(
     built: Sequence[tuple[Probe, Plan, Built]],
     cores: int,
     small: int,
-    sizes: Sequence[int],
+    touched: Sequence[int],
     pool: Pool,
 ) -> list[Case]:
-    """All kinds of launches that the costs are found from; `cores` of the host, 0: a GPU.
+    """All kinds of launches that the costs are found from, by what they touch: what one leaves in a
+    cache the next finds there. small: bytes of a rank's buffer; cores: of the host, 0: a GPU.
 
-    On one core all are told apart; on all cores only independent copies are, for chains leave
-    cores idle. Of a GPU's large launches only chains of one kind are told apart.
+    On all cores only independent copies are launched, for chains leave cores idle. Of large
+    launches only chains of one kind are told apart.
     """
-    made = []
-    for probe, plan, communicator in built:
-        for size in (small, *sizes):
-            if cores or probe.alike or size == small:
+    made = [case(*each, small, min(cores, 1), pool) for each in built]
+    for many in touched:
+        for probe, plan, communicator in built:
+            if probe.alike:
+                size = size_of(probe, plan, many)
                 made.append(case(probe, plan, communicator, size, min(cores, 1), pool))
-            if cores > 1 and probe is EXCHANGE:
-                made.append(case(probe, plan, communicator, size, cores, pool))
-    return made
+    if cores > 1:
+        probe, plan, communicator = next(each for each in built if each[0] is EXCHANGE)
+        sizes = [small, *(size_of(probe, plan, many) for many in touched)]
+        made += [case(probe, plan, communicator, size, cores, pool) for size in sizes]
+    return sorted(made, key=lambda kind: kind.work.touched)

@@ -16,7 +16,7 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.jit.compiled import njit
 from hccc.network.resource_names import KINDS, kinds
-from hccc.sim.simulate import Run
+from hccc.sim.simulate import Run, memory_in
 
 LEAST = 5e-4  # of the path
 
@@ -169,7 +169,8 @@ def _pace(run: Run, p: I8) -> tuple[F8, I4]:
     """µs a byte of each primitive takes alone, and the kind of what sets that (none: a block)."""
     m = run.machine
     slow = m.weight / run.request.costs.efficiency / (m.capacity[m.uses.index] * BYTES_PER_US)
-    pace, kind = m.move.copy(), np.full(len(m.move), len(KINDS))
+    faster = memory_in(m, run.request).faster[m.plan.rank_of()]
+    pace, kind = m.move / faster, np.full(len(m.move), len(KINDS))
     owner = m.uses.owner()
     np.maximum.at(pace, owner, slow)
     sets = np.flatnonzero(slow >= pace[owner])

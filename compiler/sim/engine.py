@@ -151,6 +151,8 @@ def _move(s: State, b: int, now: float) -> None:
         s.resource[s.use[k]].carried += amount * s.weight[k]
     if here.core >= 0:
         join(s, b, here.core, here.core_weight, now)
+    if here.memory >= 0:
+        join(s, b, here.memory, here.memory_weight, now)
 
 
 @njit(allocates=False)

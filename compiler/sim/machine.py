@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, Csr, frozen, places, starts
+from hccc.ir.arrays import B1, I4, I8, Csr, frozen, starts
 from hccc.ir.micro_batch import default_micro_batch
 from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
 from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
+from hccc.sim.cores import core_of, launch
+from hccc.sim.memory import memory_of
 from hccc.sim.rates import block_rates
 from hccc.sim.transfers import (
     Transfers,
@@ -36,9 +38,12 @@ class Machine:
     gives: Csr[P] of queues, once a message; uses: Csr[P] of resources, weight: f8 how often the
     bytes that its thread block moves cross each (all channels together); alpha: f8[P] µs; move,
     combine: f8[P] µs per byte of a thread block (0: only a proxy moves any) and of a reduction;
-    core: i4[P] the resource that stands for the core it runs on, or -1; resource: i8[R] numbers as
-    in `routes`, then a -1 for each core; capacity: f8[R] GB/s, 1 of a core; launch: µs that the
-    cluster says a launch of the plan takes; transfers: what proxies do.
+    copied: f8[P] copies that a thread block makes of a byte, a read or a write a part of one; core,
+    memory: i4[P] the resources that stand for the core it runs on, and for its rank's memory, or
+    -1; resource: i8[R] numbers as in `routes`, then a -1 for each core and memory; capacity: f8[R]
+    GB/s, 1 of a core, infinite of a memory (`sim/memory.py`); launch: µs that the cluster says a
+    launch of the plan takes; core and launch are those of calls that are not small
+    (`sim/cores.py`); transfers: what proxies do.
     """
 
     plan: Plan
@@ -52,7 +57,9 @@ class Machine:
     alpha: F8
     move: F8
     combine: F8
+    copied: F8
     core: I4
+    memory: I4
     resource: I8
     capacity: F8
     launch: float
@@ -81,21 +88,34 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     uses, weight, alpha, near = _uses(plan, topology, rank)
     carried, far = transfers(plan, topology)
     resource, capacity, (first, second) = _joined(near, far)
-    cores, base = int(topology.cores.sum()), starts(plan.n_flags)
+    read = np.array([x.read for x in topology.devices])[device]
+    copied = k * read + d * (1 - read)
+    cores, base = topology.cores.astype(np.int64), starts(plan.n_flags)
+    core, memory, memories = _apart(plan, topology, cores, len(resource))
+    capacity = np.concatenate([capacity, np.ones(cores.sum()), np.full(memories, np.inf)])
     return Machine(
         plan, topology,
         waits=Csr(plan.waits.ptr, base[rank[plan.waits.owner()]] + plan.waits.index),
         posts=_posts(plan, topology),
         takes=_queues(plan.src), gives=_queues(plan.dst),
         uses=Csr(uses.ptr, first[uses.index]), weight=weight, alpha=alpha,
-        move=frozen(np.where(d > 0, (k + d) / 2 / block, 0.0), np.float64),
+        move=frozen(np.where(d > 0, copied / block, 0.0), np.float64),
         combine=frozen(np.maximum(k - 1, 0) / reduce, np.float64),
-        core=frozen(_cores(plan, topology, len(resource)), np.int32),
-        resource=frozen(np.concatenate([resource, np.full(cores, -1)]), np.int64),
-        capacity=frozen(np.concatenate([capacity, np.ones(cores)]), np.float64),
-        launch=_launch(plan, topology),
+        copied=frozen(copied, np.float64),
+        core=frozen(core, np.int32), memory=frozen(memory, np.int32),
+        resource=frozen(np.concatenate([resource, np.full(cores.sum() + memories, -1)]), np.int64),
+        capacity=frozen(capacity, np.float64),
+        launch=launch(plan, topology, cores),
         transfers=replace(carried, uses=Csr(far.uses.ptr, second[far.uses.index])),
     )  # fmt: skip
+
+
+def _apart(plan: Plan, t: Topology, cores: I8, first: int) -> tuple[I4, I4, int]:
+    """(core and memory of each primitive, as resources from `first` on; how many memories)."""
+    core, (memory, count) = core_of(plan, t, cores), memory_of(t)
+    mine = memory[plan.rank_of()]
+    beyond = first + int(cores.sum())
+    return np.where(core >= 0, first + core, -1), np.where(mine >= 0, beyond + mine, -1), count
 
 
 def _posts(plan: Plan, t: Topology) -> Csr:
@@ -117,39 +137,6 @@ def _joined(near: Routes, far: Routes) -> tuple[I8, F8, tuple[I8, I8]]:
     return resource, capacity, (first, second)
 
 
-def _launch(plan: Plan, t: Topology) -> float:
-    """µs of a launch: of the node where it takes longest, since all begin at once.
-
-    Cores share the thread blocks of their node; without, each GPU starts its own.
-    """
-    blocks = plan.n_tb.astype(np.int64) * plan.channels
-    there, cores = np.bincount(t.node, blocks, t.n_nodes), t.cores.astype(np.int64)
-    most = np.zeros(t.n_nodes)
-    np.maximum.at(most, t.node, blocks)
-    at_work = np.clip(cores, 1, np.maximum(there, 1))
-    base, entry, wake = t.launch.T
-    each = np.where(cores > 0, there / at_work, most)
-    took = base + entry * each + np.where(at_work > 1, wake, 0.0)
-    return float(np.where(there > 0, took, 0.0).max())
-
-
-def _cores(plan: Plan, t: Topology, first: int) -> I4:
-    """The resource of the core that runs each primitive, or -1 where cores are no limit.
-
-    A node deals its thread blocks out in equal runs, rank by rank (`runtime/include/hccc/team.h`);
-    those that share a core run in turn.
-    """
-    widest = max(int(plan.n_tb.max(initial=1)), 1)
-    rank = plan.block_rank()
-    within = places(plan.n_tb)
-    node, size = t.node[rank], np.bincount(t.node, minlength=t.n_nodes)
-    place = (rank - t.first_rank[node]) * widest + within
-    core = place * t.cores[node] // (size[node] * widest)
-    base = first + np.cumsum(t.cores) - t.cores
-    block: I4 = np.where(t.cores[node] > 0, base[node] + core, -1)
-    return block[plan.block_of()]
-
-
 def _queues(operands: Operands) -> Csr:
     """The queue of every message a primitive takes or gives."""
     queue = operands.buffer == Buffer.QUEUE
@@ -159,14 +146,16 @@ def _queues(operands: Operands) -> Csr:
 
 def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
     """What thread blocks use: resources of each primitive, how often, and its α (µs), of several
-    routes the slowest; what a proxy carries has a route too, but is not among them."""
+    routes the slowest, of none its device's `step`; what a proxy carries has a route too, but is
+    not among them."""
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
     own = ~apart(plan, t, src, dst)
     row, src, dst = row[own], src[own], dst[own]
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))
     check_reached(t, paths.bandwidth[at], src, dst)
-    alpha = np.zeros(len(plan))
+    alpha = np.array([device.step for device in t.devices])[t.device[rank]]
+    alpha[row] = 0.0
     np.maximum.at(alpha, row, paths.alpha[at])
     used = paths.uses.take(at)
     owner = row[used.owner()].astype(np.int64)

@@ -15,8 +15,10 @@ from hccc.ir.arrays import B1, I4, I8, frozen, starts
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.sim import engine, state
+from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
 from hccc.sim.costs import SIMPLE, Costs
 from hccc.sim.machine import Machine, batches_of, pieces
+from hccc.sim.memory import Memory, delivered, memory_of
 from hccc.sim.state import State
 
 MOST_INSTANCES = 1 << 27  # 32 bytes each
@@ -161,7 +163,28 @@ def _last_arrival(machine: Machine, carriage: state.Table) -> float:
 def launch_of(machine: Machine, request: Request) -> float:
     """µs before the first primitive: as the call says, else as the cluster does."""
     given = request.costs.launch
-    return machine.launch if given is None else given
+    if given is not None:
+        return given
+    plan, t = machine.plan, machine.topology
+    if not t.launch[:, SMALL].any():
+        return machine.launch
+    return launch(plan, t, cores_at_work(t, pieces(plan, request.size)[0]))
+
+
+def _core(machine: Machine, request: Request) -> I4:
+    """The core of each primitive in this call, as a resource, or -1."""
+    plan, t = machine.plan, machine.topology
+    if not t.launch[:, SMALL].any():
+        return machine.core
+    core = core_of(plan, t, cores_at_work(t, pieces(plan, request.size)[0]))
+    first = len(machine.resource) - memory_of(t)[1] - int(t.cores.sum())
+    return np.where(core >= 0, first + core, -1).astype(np.int32)
+
+
+def memory_in(machine: Machine, request: Request) -> Memory:
+    """What the memories of the cluster deliver in this call."""
+    block, _ = pieces(machine.plan, request.size)
+    return delivered(machine.plan, machine.topology, block, in_place=request.in_place)
 
 
 def _moves(machine: Machine, request: Request) -> B1:
@@ -188,19 +211,23 @@ def _state(
     plan, costs, carried = machine.plan, request.costs, machine.transfers
     n_blocks, n_pairs = len(plan.tb_ptr) - 1, len(carried.src)
     most: I8 = np.ones(n_blocks + 2 * n_pairs, np.int64)
-    np.maximum.at(most, plan.block_of(), machine.uses.counts() + (machine.core >= 0))
+    np.maximum.at(most, plan.block_of(), machine.uses.counts() + (machine.core >= 0)
+                  + (machine.memory >= 0))  # fmt: skip
     most[n_blocks : n_blocks + n_pairs] = carried.uses.counts()
     unit = np.where(machine.links, BYTES_PER_US, 1.0)
+    memory = memory_in(machine, request)
+    capacity = machine.capacity * unit
+    capacity[len(capacity) - len(memory.capacity) :] = memory.capacity
     contention = np.where(machine.links, costs.contention, 0.0)
     n_lines = int(plan.n_flags.sum()) + 2 * len(plan.queues)
     flows = state.flows(most)
     width = max(len(flows), 2 * len(most), len(machine.capacity)) + 1
     route = frozen(np.full(len(carried.uses.index), plan.channels / costs.efficiency), np.float64)
     return State(
-        _primitives(machine, request, micro, last),
+        _primitives(machine, request, memory, (micro, last)),
         machine.waits.index, machine.posts.index, machine.takes.index, machine.gives.index,
         machine.uses.index, frozen(machine.weight / costs.efficiency, np.float64),
-        state.blocks(plan.tb_ptr, most), state.resources(machine.capacity * unit, contention),
+        state.blocks(plan.tb_ptr, most), state.resources(capacity, contention),
         flows, _queues(machine), np.zeros(int(plan.n_flags.sum()), np.int32),
         np.full(n_lines, -1, np.int32), np.zeros(len(plan) * nest[0], state.INSTANCE),
         np.zeros((state.HEAP + 1, width), np.int32), np.zeros(state.HEAP + 1, np.int32),
@@ -240,7 +267,9 @@ def _pairs(machine: Machine, request: Request, batches: int) -> state.Table:
     return rows
 
 
-def _primitives(machine: Machine, request: Request, micro: float, last: float) -> state.Table:
+def _primitives(
+    machine: Machine, request: Request, memory: Memory, sizes: tuple[float, float]
+) -> state.Table:
     """The primitives of one call; one row more, for where the lists end."""
     plan, costs = machine.plan, request.costs
     moves = _moves(machine, request)
@@ -251,10 +280,13 @@ def _primitives(machine: Machine, request: Request, micro: float, last: float) -
         rows[name] = csr.ptr
     rows["hand"] = machine.transfers.ptr
     works = moves & (machine.move > 0)
-    for suffix, size in (("", micro), ("_last", last)):
+    for suffix, size in zip(("", "_last"), sizes, strict=True):
         rows[f"amount{suffix}"][:-1] = np.where(works, size, 0.0)
         rows[f"fixed{suffix}"][:-1] = np.where(moves, alpha + machine.combine * size, 0.0)
-    rows["cap"][:-1] = 1 / np.where(machine.move > 0, machine.move, 1.0)
-    rows["core"][:-1] = machine.core
-    rows["core_weight"][:-1] = machine.move * plan.channels
+    move = machine.move / memory.faster[plan.rank_of()]
+    rows["cap"][:-1] = 1 / np.where(move > 0, move, 1.0)
+    rows["core"][:-1] = _core(machine, request)
+    rows["core_weight"][:-1] = move * plan.channels
+    rows["memory"][:-1] = machine.memory
+    rows["memory_weight"][:-1] = machine.copied * plan.channels
     return rows

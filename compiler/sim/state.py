@@ -22,12 +22,14 @@ SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 
 # Of a primitive: where its rows of the lists begin (row p + 1: where they end); fixed µs of a whole
 # and of the last micro-batch before bytes move; bytes; bytes/µs its block moves at most; the
-# resource of its node's cores or -1, and cores per byte/µs.
+# resource of its node's cores or -1, and cores per byte/µs; that of its memory or -1, and what it
+# loads that by.
 PRIMITIVE = np.dtype(
     [
         ("wait", "i8"), ("post", "i8"), ("take", "i8"), ("give", "i8"), ("use", "i8"),
         ("hand", "i8"), ("fixed", "f8"), ("fixed_last", "f8"), ("amount", "f8"),
-        ("amount_last", "f8"), ("cap", "f8"), ("core_weight", "f8"), ("core", "i4"),
+        ("amount_last", "f8"), ("cap", "f8"), ("core_weight", "f8"), ("memory_weight", "f8"),
+        ("core", "i4"), ("memory", "i4"),
     ],
     align=True,
 )  # fmt: skip

@@ -54,10 +54,14 @@ def _nics(draw: st.DrawFn, size: int) -> tuple[int, str]:
 
 
 def _launches() -> st.SearchStrategy[str]:
-    """A time, or some of the three that there are."""
+    """A time, or some of the three that there are, and a size."""
     us = st.floats(0, 1e4).map(str)
-    some = st.dictionaries(st.sampled_from(["base", "entry", "wake"]), us).map(
-        lambda given: f"{{{', '.join(f'{key} => {value}' for key, value in given.items())}}}"
+    size = st.integers(1, 1 << 22).map(str)
+    small = st.fixed_dictionaries({}, optional={"small": size})
+    some = (
+        st.tuples(st.dictionaries(st.sampled_from(["base", "entry", "wake"]), us), small)
+        .map(lambda both: both[0] | both[1])
+        .map(lambda given: f"{{{', '.join(f'{key} => {value}' for key, value in given.items())}}}")
     )
     return us | some
 
@@ -67,10 +71,21 @@ def _devices(draw: st.DrawFn) -> str:
     """A device of the library, one with other figures, or one by hand."""
     rates = st.dictionaries(st.sampled_from(BLOCK_RATES), st.floats(1, 1e3))
     given = "".join(f", {key} => {value}" for key, value in draw(rates).items())
+    if draw(st.booleans()):
+        given += f", read => {draw(st.floats(0.1, 0.9))}, cache => [{draw(_caches())}]"
     known = draw(st.sampled_from(["A100", "H100", "MI300X"]))
     vendor = draw(st.sampled_from(["nvidia", "amd"]))
     own = f"{{vendor => {vendor}, reduce => {draw(st.floats(1, 1e4))}{given}}}"
     return draw(st.sampled_from([own, known, f"{{name => {known}{given}}}"]))
+
+
+@st.composite
+def _caches(draw: st.DrawFn) -> str:
+    """What memory delivers for some sizes, of a thread block and perhaps of all."""
+    sizes = draw(st.lists(st.integers(1, 1 << 30), min_size=1, max_size=3, unique=True))
+    rate, two = st.floats(1, 1e3), draw(st.booleans())
+    rates = [f"({draw(rate)}, {draw(rate)})" if two else draw(rate) for _ in sizes]
+    return ", ".join(f"({s} -> {r})" for s, r in zip(sorted(sizes), rates, strict=True))
 
 
 @st.composite

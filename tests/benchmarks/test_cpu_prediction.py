@@ -44,5 +44,11 @@ def test_correlations_by_counting(script: ModuleType, pairs: list[tuple[int, int
 def test_prediction_keeps_the_order(script: ModuleType) -> None:
     """On one core, which others disturb least; far below what a quiet machine reaches."""
     _, rows = script.compare(2.0, 1)
-    assert len(rows) == 18
+    assert len(rows) == 42
     assert script.correlations(rows)["all"][0] > 0.8, rows
+    assert script.agreement(rows)[0] > 0.5, rows
+
+
+def test_agreement_by_counting(script: ModuleType) -> None:
+    rows = [script.Row("a", 1, 10.0, x) for x in (13.0, 13.1, 7.7, 7.6, 10.0)]
+    assert script.agreement(rows) == (pytest.approx(0.6), pytest.approx(0.24, rel=0.3))

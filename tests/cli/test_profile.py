@@ -5,23 +5,30 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import UserError
-from hccc.ir.topology import check
+from hccc.diagnostics import Source, UserError
+from hccc.ir.device import Cached
+from hccc.ir.topology import check, same
+from hccc.lang.cluster import load as cluster
 from hccc.lang.cluster.load import load
+from hccc.lang.cluster.printer import lines
 from hccc.profile import cluster_file as profile_file
 from hccc.profile.calibrate import Found
+from hccc.runtime.cpu import SMALL_LAUNCH
 from tests.cli.commandline import ROOT, Hccc
 
 QUICK = ["--ranks", "4", "--time", "0.01"]
 MADE = profile_file.Profile(
     "cpu", "cpu", "A (R) CPU @ 3 GHz", "a compiler", 8, 2,
-    Found(4.0, 90.0, 0.02, 0.03, 7.0, 150.0), 11.0, 25, 9, 999, 0.1, 0.01, 0.2, 1.0, "today",
+    Found(4.0, 90.0, 0.02, 0.03, 7.0, 150.0, 0.3,
+          (Cached(1 << 20, 40.0, 70.0), Cached(1 << 30, 7.0, 13.0))),
+    70.0, 25, 9, 999, 0.1, 0.01, 0.2, 1.0, "today",
 )  # fmt: skip
 
 
@@ -94,8 +101,24 @@ def test_text_and_cluster_agree() -> None:
     t = MADE.topology
     assert t.devices[0].name == "A CPU 3 GHz"
     assert (t.devices[0].block, t.devices[0].reduce, t.cores.tolist()) == (7, 150, [2])
-    assert t.meshes[0] == (11, 1, 0.03)
-    assert t.launch.tolist() == [[4, 0.02, 90]]
+    assert t.meshes[0] == (70, 1, 0.03)
+    assert t.launch.tolist() == [[4, 0.02, 90, SMALL_LAUNCH]]
+    d = t.devices[0]
+    assert (d.read, d.step, d.cache) == (0.3, 0.03, MADE.found.cache)
+    assert same(t, cluster.parse(Source("again.cluster", "\n".join(lines(t)))))
+
+
+def test_a_gpu_has_ports_and_no_caches() -> None:
+    t = replace(MADE, cores=0, total=80.0, found=replace(MADE.found, cache=())).topology
+    d = t.devices[0]
+    assert (d.read, d.step, d.cache, t.cores.tolist()) == (0.5, 0, (), [0])
+    assert t.shared.bandwidth.tolist() == [10] * 8 and t.launch.tolist() == [[4, 0.02, 90, 0]]
+
+
+def test_small_launches_are_those_of_the_runtime() -> None:
+    header = (ROOT / "runtime" / "include" / "hccc" / "cpu_runtime.h").read_text()
+    said = re.search(r"hccc_small_launch = (\d+) << (\d+);", header)
+    assert said and int(said[1]) << int(said[2]) == SMALL_LAUNCH
 
 
 @pytest.mark.parametrize("name", ["", "@#!", "x" * 200, 'a"} define', "Größe 5", "\n"])

@@ -6,6 +6,7 @@ of their own in tests/network).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -64,9 +65,11 @@ class Primitive:
     gives: list[int]
     alpha: float
     cap: float  # bytes/µs of its thread block
+    copied: float  # what it loads its memory by
     gamma: float  # µs a byte
     uses: Counter[int]  # resource: times
     core: int  # the resource of its node's cores, 0 or less: none
+    memory: int  # the resource of its memory, 0: none
     active: bool
     works: bool  # its thread block moves bytes itself
     hands: list[Transfer]  # what it hands to proxies
@@ -137,8 +140,10 @@ class Network:
         return found + [Transfer(rank, r, False, ("flag", r, f)) for r, f in flags]
 
 
-def primitives(plan: Plan, network: Network, costs: Costs, in_place: bool) -> list[Primitive]:
-    """Every primitive."""
+def primitives(
+    plan: Plan, network: Network, costs: Costs, in_place: bool, block: float
+) -> list[Primitive]:
+    """Every primitive. block: bytes."""
     skipped = Guard.OUT_OF_PLACE if in_place else Guard.IN_PLACE
     t, capacity = network.t, network.capacity
     found = []
@@ -157,18 +162,24 @@ def primitives(plan: Plan, network: Network, costs: Costs, in_place: bool) -> li
                 alpha = max(alpha, way.alpha)
                 uses += way.uses
         device = t.devices[t.device[rank]]
+        if all(network.far(u, v) for u, v in crossings):
+            alpha = device.step
         node = int(t.node[rank])
-        core = 0
+        core, cores = 0, int(t.cores[node])
+        if np.count_nonzero(t.node == node) * round(block) <= t.launch[node][3]:
+            cores = min(cores, 1)
         if t.cores[node]:  # each core has an equal run of its node's blocks, rank by rank
             mates = np.flatnonzero(t.node == node)
             widest = int(plan.n_tb.max())
             tb = int(plan.block_of()[i] - plan.n_tb[:rank].sum())
             place = int(np.flatnonzero(mates == rank)[0]) * widest + tb
-            core = -1 - (1000 * node + place * int(t.cores[node]) // (len(mates) * widest))
+            core = -1 - (1000 * node + place * cores // (len(mates) * widest))
             capacity[core] = 1.0
         posts = _posts(plan, i)
         hands = network.transfers(rank, sources, targets, posts)
         k, d = len(sources), len(targets) - sum(not x.counts for x in hands)
+        memory, faster = _memory(network, rank, block, in_place)
+        copied = k * device.read + d * (1 - device.read)
         found.append(
             Primitive(
                 rank,
@@ -177,16 +188,40 @@ def primitives(plan: Plan, network: Network, costs: Costs, in_place: bool) -> li
                 [q for q, b in sources if b == Buffer.QUEUE],
                 gives,
                 alpha * costs.latency + costs.step + costs.interpret,
-                _rate(network, rank, sources, targets) * 1000 / ((k + d) / 2),
+                _rate(network, rank, sources, targets) * 1000 * faster / copied,
+                copied,
                 (k - 1) / (device.reduce * 1000),
                 uses,
                 core,
+                memory,
                 bool(plan.guard[i] != skipped),
                 d > 0,
                 hands,
             )
         )
     return found
+
+
+def _memory(network: Network, rank: int, block: float, in_place: bool) -> tuple[int, float]:
+    """The resource of the memory of a rank, and how much faster than their device blocks copy."""
+    t, plan, c = network.t, network.plan, network.plan.collective
+    device, node = t.devices[t.device[rank]], int(t.node[rank])
+    if not device.cache:
+        return 0, 1.0
+    mates = np.flatnonzero(t.node == node).tolist() if t.cores[node] else [rank]
+    touched = 0.0
+    for r in mates:
+        both = c.input_blocks(r), c.output_blocks(r)
+        slots = plan.scratch_slots[r] + (plan.stage_slots[r] if in_place else 0)
+        touched += ((max if in_place else sum)(both) + slots / c.chunks_per_block) * block
+    at, rates = math.log(max(touched, 1)), [math.log(x.block) for x in device.cache]
+    sizes = [math.log(x.size) for x in device.cache]
+    name = -(10**9) - mates[0]
+    network.capacity[name] = math.inf
+    if device.cache[0].all:
+        alls = [math.log(x.all) for x in device.cache]
+        network.capacity[name] = 1000 * math.exp(np.interp(at, sizes, alls))
+    return name, math.exp(np.interp(at, sizes, rates)) / device.block
 
 
 def _rate(
@@ -261,7 +296,8 @@ def times(
     primitive, micro-batch) → which comes first. Nothing else says so.
     """
     network = Network(plan, t)
-    prims = primitives(plan, network, costs, in_place)
+    whole = (payload * (batches - 1) + last) * plan.channels * plan.collective.chunks_per_block
+    prims = primitives(plan, network, costs, in_place, whole)
     ways = {(x.src, x.dst): network.way(x.src, x.dst) for p in prims for x in p.hands}
     capacity, world, now, ends = network.capacity, World(), 0.0, {}
     blocks = [
@@ -318,6 +354,8 @@ def times(
                 load = {r: w * plan.channels / costs.efficiency for r, w in p.uses.items()}
                 if p.core:
                     load[p.core] = plan.channels / p.cap
+                if p.memory:
+                    load[p.memory] = plan.channels * p.copied
                 flows[n] = (Counter(load), p.cap)
             elif p.core:  # what the runtime adds takes a core too
                 flows[n] = (Counter({p.core: float(plan.channels)}), 1.0)

@@ -15,10 +15,22 @@ from hccc.ir.device import (
     GUESSED,
     GUESSED_OF_NETWORKS,
     ByProtocol,
+    Cached,
     Device,
     Network,
 )
-from hccc.lang.cluster.shapes import integer, latency, mapping, name, rate, shape
+from hccc.lang.cluster.shapes import (
+    arrow,
+    entries,
+    integer,
+    latency,
+    mapping,
+    name,
+    rate,
+    shape,
+    size,
+    unwrapped,
+)
 from hccc.lang.cluster.text import Group, Measure, Num, Value, Word
 from hccc.lang.mistakes import Mistake, clip, did_you_mean
 
@@ -26,10 +38,13 @@ LINKS = ("nvswitch", "nvlink", "mesh", "xgmi", "pcie")
 NAMES = ("vendor", "name", "arch", "generation")
 RATES = ("reduce", *BLOCK_RATES, "hbm", "wire", "delivered")
 COUNTS = ("sms", "blocks")
-TIMES = (*ALPHAS, *BASES, "launch", "graph")
-OF_DEVICES = (*NAMES, *RATES, *COUNTS, "link", "peer", "nvls", "alpha", *TIMES, "estimates")
+TIMES = (*ALPHAS, *BASES, "launch", "graph", "step")
+OF_DEVICES = (*NAMES, *RATES, *COUNTS, "link", "peer", "nvls", "alpha", *TIMES,
+              "read", "cache", "estimates")  # fmt: skip
 OF_NETWORKS = ("name", "bandwidth", "nics", "delivered", "alpha", *ALPHAS, "proxy", "estimates")
 MOST_COUNT = 1 << 20
+MOST_SIZES = 64  # of a cache
+A_CACHE = "(2 MiB -> (45, 90))"
 UNKNOWN = Device(estimates=GUESSED)
 UNKNOWN_NETWORK = Network(estimates=GUESSED_OF_NETWORKS)
 Of = TypeVar("Of", Device, Network)
@@ -124,7 +139,7 @@ def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if "block" in given:
         found |= dict.fromkeys(BLOCK_RATES, rate(given["block"], "block"))
-    readers = {"link": _link, "peer": _yes, "nvls": _yes}
+    readers = {"link": _link, "peer": _yes, "nvls": _yes, "read": _share, "cache": _cache}
     for key, value in given.items():
         if key in NAMES:
             what = "a device" if key == "name" else f"a {key}" if key == "vendor" else f"`{key}`"
@@ -133,7 +148,7 @@ def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
             found[key] = rate(value, key)
         elif key in COUNTS:
             found[key] = integer(value, f"`{key}`", 1, MOST_COUNT)
-        elif key in ("launch", "graph"):
+        elif key in ("launch", "graph", "step"):
             found[key] = latency(value, f"`{key}`")
         elif key in readers:
             found[key] = readers[key](value, key)
@@ -197,7 +212,7 @@ def read_network(value: Value, old: Joined | None) -> Joined:
     if "bandwidth" in given:
         changes["bandwidth"] = rate(given["bandwidth"], "bandwidth")
     if "delivered" in given:
-        changes["delivered"] = _share(given["delivered"])
+        changes["delivered"] = _share(given["delivered"], "delivered")
     if "proxy" in given:
         changes["proxy"] = latency(given["proxy"], "`proxy`")
     changes["alpha"] = network.alpha._replace(**_times(given, "alpha", ALPHAS))
@@ -213,10 +228,29 @@ def of_library(found: Hardware) -> Joined:
     return Joined(found.network, found)
 
 
-def _share(value: Value) -> float:
+def _share(value: Value, key: str) -> float:
     """A part of 1: `0.94`."""
     if isinstance(value, Measure) or not isinstance(value, Num):
-        raise Mistake("E035", f"`delivered` is a part of 1, not {shape(value)}", value.at)
+        raise Mistake("E035", f"`{key}` is a part of 1, not {shape(value)}", value.at)
     if not 0 < value.value <= 1:
-        raise Mistake("E132", f"`delivered` is {value.value:g}, not a part of 1", value.at)
+        raise Mistake("E132", f"`{key}` is {value.value:g}, not a part of 1", value.at)
     return value.value
+
+
+def _cache(value: Value, key: str) -> tuple[Cached, ...]:
+    """`[(2 MiB -> (45, 90)), (1 GiB -> (7, 12))]`: ascending sizes, two rates at all or at none."""
+    found: list[Cached] = []
+    for entry in entries(value):
+        given = arrow(entry, "->", A_CACHE)
+        touched = size(unwrapped(given.left))
+        rates = given.right.items if isinstance(given.right, Group) else (given.right,)
+        if not 1 <= len(rates) <= 2 or (found and bool(found[0].all) != (len(rates) == 2)):
+            help = f"write `{A_CACHE}`: of one thread block, and, at every size or at none, of all"
+            raise Mistake("E035", f"`{key}` has one or two rates for a size", entry.at, help)
+        if found and touched <= found[-1].size:
+            raise Mistake("E134", f"the sizes of `{key}` are not in ascending order", entry.at)
+        found.append(Cached(touched, *(rate(each, "a rate") for each in rates)))
+    if not 1 <= len(found) <= MOST_SIZES:
+        message = f"`{key}` has {len(found)} sizes, not 1 to {MOST_SIZES}"
+        raise Mistake("E132", message, value.at)
+    return tuple(found)

@@ -16,6 +16,7 @@ from hccc.lang.mistakes import Mistake
 TWICE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
 ONCE = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
 CUBE = 8  # GPUs of such a node
+EIGHT = 8  # GPUs of a node that `nics` of a network is of
 IN_NODE = ("direct", "mesh", "switch", "port")
 
 
@@ -84,6 +85,7 @@ def _join(kind: Kind, reached: bool) -> None:
         kind.joined = of_library(usual) if usual else None
     if kind.joined is None:
         return
+    kind.joined = _as_old_as(kind.joined, hardware)
     known: set[str] = set()
     if "nic" not in kind.made and (nics := _count(kind, kind.joined)):
         kind.joined = _wired(kind, kind.joined)
@@ -95,11 +97,22 @@ def _join(kind: Kind, reached: bool) -> None:
     kind.joined = kind.joined.without(known)
 
 
+def _as_old_as(joined: Joined, device: Hardware | None) -> Joined:
+    """The network, of which the file has the name only, that such devices are joined by."""
+    named = joined.hardware
+    if device is None or named is None or joined != of_library(named):
+        return joined
+    older = named.older.get(device.word("generation"))
+    return of_library(load.networks()[older]) if older else joined
+
+
 def _count(kind: Kind, joined: Joined) -> int:
-    """How many NICs a node has: as the file says, as nodes of its device usually have, or one for
-    each GPU."""
+    """How many NICs a node has: as the file says, as nodes with this network, or of its device,
+    usually have, or one for each GPU."""
     if joined.nics is not None:
         return joined.nics
+    if joined.hardware is not None and "nics" in joined.hardware.figures:
+        return max(1, kind.size * int(joined.hardware.number("nics")) // EIGHT)
     if (hardware := kind.chosen.hardware) is None:
         return kind.size
     gpus, nics = (int(hardware.number(f"node_{what}")) for what in ("gpus", "nics"))

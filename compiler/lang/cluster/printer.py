@@ -13,7 +13,7 @@ import numpy as np
 
 from hccc.ir.device import Network
 from hccc.ir.ranks import named_runs
-from hccc.ir.topology import Level, Topology
+from hccc.ir.topology import Launch, Level, Topology
 from hccc.lang.cluster.printer_device import device, network
 from hccc.lang.cluster.printer_internode import between
 from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate
@@ -89,10 +89,12 @@ def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
 
 
 def _launch(t: Topology, node: int) -> str:
-    base, *rest = map(number, t.launch[node].tolist())
-    if rest == ["0", "0"]:
-        return base
-    return f"{{base => {base}, entry => {rest[0]}, wake => {rest[1]}}}"
+    launch = Launch(*t.launch[node].tolist())
+    if launch == Launch(launch.base):
+        return number(launch.base)
+    keys = Launch._fields if launch.small else Launch._fields[:-1]
+    parts = [f"{key} => {number(getattr(launch, key))}" for key in keys]
+    return f"{{{', '.join(parts)}}}"
 
 
 def _direct(t: Topology, node: int, links: range) -> Iterator[str]:

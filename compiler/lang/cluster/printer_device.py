@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hccc.ir.device import BLOCK_RATES, ByProtocol, Device, Network
+from hccc.ir.device import BLOCK_RATES, ByProtocol, Cached, Device, Network
 from hccc.lang.cluster.printer_text import number
 
 WORDS = ("arch", "generation", "link")
@@ -27,6 +27,9 @@ def device(d: Device) -> str:
     pairs += _times("base", d.base, supposed.base)
     pairs += [] if d.peer else ["peer => no"]
     pairs += ["nvls => yes"] if d.nvls else []
+    pairs += [f"read => {number(d.read)}"] if d.read != supposed.read else []
+    pairs += [f"step => {number(d.step)}"] if d.step else []
+    pairs += [f"cache => [{', '.join(map(_cached, d.cache))}]"] if d.cache else []
     return f"define device = {{{', '.join([*pairs, _estimates(d.estimates)])}}}"
 
 
@@ -38,6 +41,11 @@ def network(n: Network) -> str:
     pairs += _times("alpha", n.alpha, Network().alpha)
     pairs += [f"proxy => {number(n.proxy)}"] if n.proxy else []
     return f"define network = {{{', '.join([*pairs, 'nics => 0', _estimates(n.estimates)])}}}"
+
+
+def _cached(c: Cached) -> str:
+    rates = f"({number(c.block)}, {number(c.all)})" if c.all else number(c.block)
+    return f"({c.size} -> {rates})"
 
 
 def _times(what: str, times: ByProtocol, supposed: ByProtocol) -> Iterator[str]:

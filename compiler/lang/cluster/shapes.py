@@ -112,11 +112,12 @@ def size(value: Value) -> int:
 
 
 def launch_times(value: Value) -> dict[str, float]:
-    """`43`, what any launch takes, or `{base => 43, entry => 0.1, wake => 90}`: µs."""
+    """`43`, what any launch takes, or `{base => 43, entry => 0.1, wake => 90}`: µs; and
+    `small => 4 MiB`: bytes."""
     if isinstance(value, Num | Measure):
         return {"base": latency(value, "a launch")}
-    given = mapping(value, ("base", "entry", "wake"), "launch")
-    return {key: latency(x, f"`{key}`") for key, x in given.items()}
+    given = mapping(value, ("base", "entry", "wake", "small"), "launch")
+    return {k: size(x) if k == "small" else latency(x, f"`{k}`") for k, x in given.items()}
 
 
 def name(value: Value, what: str) -> str:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict, dataclass, replace
 
 from hccc.diagnostics import fail
 from hccc.facts import Facts
-from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
+from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import Forced
-from hccc.predict.nccl.machine import Machine, of
-from hccc.predict.nccl.model import Prediction, predict
+from hccc.predict.nccl.machine import Machine
+from hccc.predict.nccl.rows import Library, Row, machine_for, rows
 from hccc.predict.simulation import Sizes
-
-
-class Library(StrEnum):
-    """Whose collectives."""
-
-    NCCL = "nccl"
-    RCCL = "rccl"
 
 
 def collective_named(name: str) -> OpType:
@@ -31,19 +23,6 @@ def collective_named(name: str) -> OpType:
             return op
     known = ", ".join(op.value.lower() for op in PROGRAMMABLE)
     raise fail("E465", f"{name!r} is no collective", help=f"there are {known}")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One size: time in µs, algbw and busbw in GB/s (nccl-tests' definitions), what was chosen."""
-
-    size: int
-    time: float
-    algbw: float
-    busbw: float
-    algorithm: str
-    protocol: str
-    channels: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +72,23 @@ _HEAD = (
 _LINE = "{:>13}  {:>11}  {:>7}  {:>7}  {:>9}  {:>8}  {:>8}"
 
 
-def calls(library: Library, op: OpType, topology: Topology, sizes: Sizes, forced: Forced) -> Calls:
-    """What `library` takes on the cluster.
+def calls(
+    library: Library,
+    op: OpType,
+    topology: Topology,
+    sizes: Sizes,
+    forced: Forced,
+    launch: float | None = None,
+) -> Calls:
+    """What `library` takes on the cluster. launch: µs that the program needs for a call, which is
+    the least that it takes; None as the cluster says.
 
     Raises:
         UserError: E463 for a cluster that the model is not for, E464 for an algorithm that is not
             there, E466 for a library of another vendor's devices.
     """
-    machine = of(topology, rccl=library is Library.RCCL)
-    if machine.generation.amd != (library is Library.RCCL):
-        other = Library.NCCL if library is Library.RCCL else Library.RCCL
-        raise fail(
-            "E466",
-            f"{library.upper()} does not run on {topology.devices[0].name}",
-            help=f"--baseline {other}",
-        )
-    each = sizes.all()
-    if each[0] < 1:
-        raise fail("E415", "a call of 0 bytes takes a library no time", help="a larger -b")
-    whole = Collective(op, machine.ranks, block_count(op, machine.ranks))
-    rows = (_row(p, whole.bus_factor()) for p in predict(machine, op, each, forced))
-    return Calls(library, op, machine, topology.name, sizes, tuple(rows))
-
-
-def _row(p: Prediction, factor: float) -> Row:
-    algbw = p.size / p.time_us / 1000
-    return Row(p.size, p.time_us, algbw, algbw * factor, p.algorithm, p.protocol, p.channels)
+    machine = machine_for(library, topology)
+    if launch is not None:
+        machine = replace(machine, floor=launch)
+    found = rows(machine, op, sizes.all(), forced)
+    return Calls(library, op, machine, topology.name, sizes, found)

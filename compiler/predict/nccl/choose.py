@@ -27,6 +27,8 @@ from hccc.predict.nccl.tuning import (
     MAX_RING_LL128,
     MAX_TREE,
     MAX_TREE_LL128,
+    NET_LATENCY,
+    NET_LATENCY_NEW,
     NET_OVERHEAD,
     NVLS_CHUNK,
     NVLS_EFFICIENCY,
@@ -187,8 +189,9 @@ def _bandwidth(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol) -> 
         graph = g.tree if a is Algorithm.TREE else g.ring
         count = graph.channels
         bus = count * (graph.intra if m.nodes <= 2 else graph.inter)
-        # Between nodes the row is the CPU's: that of AMD's.
-        latest = MAX_LL[gen if m.nodes == 1 else Generation.AMPERE][of]
+        # Between nodes the row is the CPU's: the second that of AMD's, the first of others.
+        cpu = Generation.VOLTA if m.grace else Generation.AMPERE
+        latest = MAX_LL[gen if m.nodes == 1 else cpu][of]
         if a is Algorithm.RING and p is Protocol.LL:
             bus = min(latest, bus / 2)
         elif a is Algorithm.RING and p is Protocol.LL128:
@@ -214,6 +217,7 @@ def _latency(m: Machine, op: OpType, a: Algorithm, p: Protocol) -> float:
     base, intra = BASE[a][k], STEP[hw][a][k]
     inter = STEP["NET"][Algorithm.TREE if m.gpus == 1 else a][k]
     log_nodes, n = int(log2(m.nodes)), m.ranks
+    inter += _reported(m) * (2 if p is Protocol.SIMPLE else 1)
     if a is Algorithm.RING:
         if op in {OpType.REDUCE, OpType.BROADCAST}:
             return base + STEP[hw if m.nodes == 1 else "NET"][a][k]
@@ -228,6 +232,13 @@ def _latency(m: Machine, op: OpType, a: Algorithm, p: Protocol) -> float:
     if a is Algorithm.NVLS_TREE:
         return base + intra + 2 * log_nodes * inter
     return base + log_nodes * inter / 3.5 + n * 2.8
+
+
+def _reported(m: Machine) -> float:
+    """µs of the network, as its plugin says."""
+    if m.network is Network.EFA and m.generation is Generation.BLACKWELL:
+        return NET_LATENCY_NEW
+    return NET_LATENCY.get(m.network, 0)
 
 
 def _p2p(m: Machine, g: Graphs, op: OpType, sizes: F8, forced: Forced) -> Choice:

@@ -8,9 +8,20 @@ from enum import StrEnum
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hccc.diagnostics import fail
+from hccc.hardware import load as hardware
+from hccc.ir.arrays import I4
+from hccc.ir.device import Device
 from hccc.ir.topology import Level, Topology
+
+FASTEST_PCIE = 64  # GB/s of a link without a name that is taken for PCI Express
+WIRES = (0.125, 1.25, 3.125, 5, 6.25, 12.5, 25, 50, 100)  # GB/s of NICs as they are sold
+GRACE = ("GH200", "GB200", "GB300")
+OF_TCPXO = 8  # NICs of A3 Mega; A3 High, which has TCPX, has four
+SOCKET = 4  # GPUs; more are on two sockets, between which PCIe goes by way of the host
+TRAY = 4  # GPUs of a node of a rack
 
 
 class Generation(StrEnum):
@@ -45,12 +56,10 @@ class Link(StrEnum):
 
 
 class Network(StrEnum):
-    """What joins the nodes. Titanium: Google's RoCE; EFA1: Elastic Fabric
-    Adapter of the p4 instances, EFA: later ones."""
+    """What joins the nodes. EFA1: Elastic Fabric Adapter of the p4 instances, EFA: later ones."""
 
     INFINIBAND = "InfiniBand"
     ROCE = "RoCE"
-    TITANIUM = "Titanium"
     EFA = "EFA"
     EFA1 = "EFA1"
     TCPX = "TCPX"
@@ -67,7 +76,8 @@ class Machine:
     nic: GB/s of the wire of one NIC in one direction; peer: whether GPUs write to each other's
     memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that
     the program needs to launch a call, which overlaps the call (one process for many GPUs launches
-    one after another: some 4.3 µs a GPU); total: GPUs, where nodes are of several sizes.
+    one after another: some 4.3 µs a GPU); total: GPUs, where nodes are of several sizes; grace:
+    whether the GPUs hang off a Grace CPU.
     """
 
     generation: Generation
@@ -82,6 +92,7 @@ class Machine:
     peer: bool = True
     floor: float = 0.0
     total: int = 0
+    grace: bool = False
 
     @property
     def ranks(self) -> int:
@@ -107,6 +118,11 @@ _GENERATIONS: Mapping[str, Generation] = MappingProxyType(
 )  # fmt: skip
 
 
+def is_known(device: Device) -> bool:
+    """Whether a device's name says its generation."""
+    return any(key in device.name.upper() for key in _GENERATIONS)
+
+
 def generation_of(device: str, vendor: str, *, rccl: bool = False) -> Generation:
     """The generation that a device's name says; without one, its vendor's usual. rccl: whether a
     device of no vendor runs RCCL."""
@@ -123,7 +139,7 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
     """The Machine that a cluster is.
 
     The slowest node's links and NICs count for all, as they do for the library's rings; where nodes
-    are of several sizes, the largest says how deep they are.
+    are of several sizes, the largest says how deep they are. The launch of the cluster is a floor.
 
     Raises:
         UserError: E463 for a cluster of one GPU, or of two vendors.
@@ -137,61 +153,112 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
             help="simulate a plan on it instead",
         )
     generation = min(kinds, key=list(Generation).index)
-    sizes = np.bincount(topology.dense_memory_domain())
+    domain = _domains(topology)
+    sizes = np.bincount(domain)
     wire, mesh = _node_links(topology)
-    wire = _of_the_wire(wire, topology)
-    nics, nic = _nics(topology)
-    name, nic = _network(topology, nic)
-    link, gpus = _link(generation, mesh, wire), int(sizes.max())
+    wire = (
+        _of_the_wire(wire, topology, int(sizes.max()))
+        if sizes.max() > 1
+        else _wire(topology) or wire
+    )
+    nics, nic = _nics(topology, domain)
+    name, nic = _network(topology, generation, nics, nic)
+    link, gpus = _link(topology, generation, mesh, wire), int(sizes.max())
     return Machine(
         generation, len(sizes), gpus, link, wire, nics, nic, name,
-        peer=all(device.peer for device in topology.devices),
-        nvls=link is Link.NVSWITCH and gpus > 2
-        and generation in {Generation.HOPPER, Generation.BLACKWELL}, total=len(topology),
+        peer=all(device.peer for device in topology.devices)
+        and (link is not Link.PCIE or gpus <= SOCKET),
+        nvls=link is Link.NVSWITCH and gpus > 2 and all(map(_reduces, topology.devices)),
+        floor=float(topology.launch[:, 0].max()), total=len(topology),
+        grace=any(known in d.name.upper() for d in topology.devices for known in GRACE),
     )  # fmt: skip
 
 
-def _of_the_wire(delivered: float, t: Topology) -> float:
+def _domains(t: Topology) -> I4:
+    """The domain of each GPU, numbered from 0, that NVLink or xGMI joins: i4[n].
+
+    Nodes of 2 to 4 GPUs that are sold by the rack (GB200 NVL72) are its trays, in as few racks
+    alike as hold them, unless the cluster says which nodes are a domain.
+    """
+    domain = t.dense_memory_domain()
+    known = [hardware.device(d.name) for d in t.devices]
+    rack = min((int(x.number("node_gpus")) for x in known if x), default=0)
+    size = np.bincount(domain)
+    if None in known or rack <= 2 * TRAY or len(size) < t.n_nodes or not _trays(size):
+        return domain
+    racks = -(-len(t) // rack)
+    trays = -(-len(size) // racks)
+    return (domain // trays).astype(np.int32)
+
+
+def _trays(size: NDArray[np.int64]) -> bool:
+    return bool(((size >= 2) & (size <= TRAY)).all())
+
+
+def _reduces(d: Device) -> bool:
+    """Whether a switch reduces for the device: as it says, or, of one described by hand without
+    links, as its generation usually has it."""
+    usual = generation_of(d.name, d.vendor) in {Generation.HOPPER, Generation.BLACKWELL}
+    return d.nvls or (usual and not d.link)
+
+
+def _of_the_wire(delivered: float, t: Topology, gpus: int) -> float:
     """The wire's GB/s of links that deliver so much, of devices whose share of it is known."""
-    known = [d for d in t.devices if d.delivered > 0 and d.wire > 0]
-    if len(known) < len(t.devices):
-        return delivered
-    return min(min(delivered * d.wire / d.delivered, d.wire) for d in known)
+    found = []
+    for d in t.devices:
+        known = hardware.device(d.name)
+        if d.delivered <= 0 and known and known.word("link") != "pcie":
+            d = known.device
+        if d.delivered <= 0 or d.wire <= 0:
+            return delivered
+        most = d.wire
+        if known and d.link == "xgmi":  # a link of its own to each of the others
+            most *= min(1, (gpus - 1) / known.number("links"))
+        found.append(min(delivered * d.wire / d.delivered, most))
+    return min(found)
 
 
-def _network(t: Topology, nic: float) -> tuple[Network, float]:
-    """What joins the nodes, InfiniBand where nothing says so; the wire's GB/s of a NIC."""
+def _wire(t: Topology) -> float:
+    """The wire's GB/s of the links that devices have, used or not; 0 where nobody says."""
+    return min(device.wire for device in t.devices)
+
+
+def _network(t: Topology, generation: Generation, nics: int, nic: float) -> tuple[Network, float]:
+    """What joins the nodes, the usual of the device where nothing says so; the wire's GB/s of a
+    NIC, whose rate may be given by hand, as it is sold."""
     used = [t.networks[row] for row in np.unique(t.network).tolist()]
     names = {known.value: known for known in Network}
-    name = next((names[one.name] for one in used if one.name in names), Network.INFINIBAND)
-    share = min(one.delivered for one in used)
+    name = next((names[one.name] for one in used if one.name in names), _usual(t))
+    if name is Network.EFA and generation in {Generation.VOLTA, Generation.AMPERE}:
+        name = Network.EFA1
+    if name is Network.TCPX and nics >= OF_TCPXO:
+        name = Network.TCPXO
+    share = 1.0 if nic in WIRES else min(one.delivered for one in used)
     most = [one.bandwidth for one in used if one.bandwidth > 0]
     return name, min(nic / share, *most) if most else nic / share
 
 
-def _link(generation: Generation, mesh: bool, wire: float) -> Link:
-    if wire <= 64 and not generation.amd:
-        return Link.PCIE
+def _usual(t: Topology) -> Network:
+    known = [hardware.device(d.name) for d in t.devices]
+    return Network(known[0].word("node_network")) if known[0] else Network.INFINIBAND
+
+
+def _link(t: Topology, generation: Generation, mesh: bool, wire: float) -> Link:
+    said = {device.link for device in t.devices}
     if generation.amd:
         return Link.XGMI_MESH
+    if said == {"pcie"} or (wire <= FASTEST_PCIE and said.isdisjoint({"mesh", "nvlink"})):
+        return Link.PCIE
     return Link.NVLINK_MESH if mesh else Link.NVSWITCH
 
 
 def _node_links(t: Topology) -> tuple[float, bool]:
     """GB/s that the slowest rank sends at within its node, and whether over links of pairs."""
-    capacity = np.zeros(len(t))
-    inside = t.node[t.link_src] == t.node[t.link_dst]
-    np.add.at(capacity, t.link_src[inside], t.links.capacity[inside])
-    in_mesh = t.mesh >= 0
-    if in_mesh.any():
-        size = np.bincount(t.mesh[in_mesh])
-        capacity[in_mesh] += (t.meshes.capacity * (size - 1))[t.mesh[in_mesh]]
-    port = t.port[Level.PORT]
-    ported = port >= 0
-    pairs = bool((capacity > 0).any())
-    if ported.any():
-        capacity[ported] = np.maximum(capacity[ported], t.shared.capacity[port[ported]])
-        pairs = False
+    direct, port = _of_pairs(t), np.zeros(len(t))
+    ported = t.port[Level.PORT] >= 0
+    port[ported] = t.shared.capacity[t.port[Level.PORT][ported]]
+    capacity = np.maximum(direct, port)
+    pairs = bool((direct > 0).any() and (direct >= port).all())
     reachable = capacity[capacity > 0]
     # What only switches join (two sockets of PCIe) passes through the narrowest of them.
     switches = t.shared.capacity[t.level == Level.SWITCH]
@@ -199,13 +266,24 @@ def _node_links(t: Topology) -> tuple[float, bool]:
     return (min(least) if least else 32.0), pairs
 
 
-def _nics(t: Topology) -> tuple[int, float]:
-    """The fewest NICs that a node has, and GB/s of the slowest."""
-    port, domain = t.port[Level.NIC], t.dense_memory_domain()
+def _of_pairs(t: Topology) -> NDArray[np.float64]:
+    """GB/s of each rank's links to single others of its node: f8[n]."""
+    capacity = np.zeros(len(t))
+    inside = t.node[t.link_src] == t.node[t.link_dst]
+    np.add.at(capacity, t.link_src[inside], t.links.capacity[inside])
+    in_mesh = t.mesh >= 0
+    if in_mesh.any():
+        size = np.bincount(t.mesh[in_mesh])
+        capacity[in_mesh] += (t.meshes.capacity * (size - 1))[t.mesh[in_mesh]]
+    return capacity
+
+
+def _nics(t: Topology, domain: I4) -> tuple[int, float]:
+    """The fewest NICs that a domain has, and GB/s of the slowest."""
+    port = t.port[Level.NIC]
     has = port >= 0
     if not has.any():
         return 0, 0.0
-    pairs = np.unique(np.stack([domain[has], port[has]]), axis=1)
-    return int(np.bincount(pairs[0])[np.unique(pairs[0])].min()), float(
-        t.shared.capacity[pairs[1]].min()
-    )
+    on, groups = np.unique(np.stack([domain[has], port[has]]), axis=1)
+    count = np.bincount(on, weights=t.shared.parallel[groups])
+    return int(count[np.unique(on)].min()), float(t.shared.bandwidth[groups].min())

@@ -48,20 +48,26 @@ def predict(
 
 
 def _monotone(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
-    """µs at `sizes`: what powers of two take, linear in between, never more than a larger one, and
-    never less than on fewer nodes.
+    """µs at `sizes`: what powers of two take, linear in between; of one algorithm and protocol
+    never more than a larger one, and never less than on fewer nodes.
 
-    Between powers of two the library's channels come in steps, which makes a saw of the model; and
-    where what it chooses changes with the nodes, the model of one is faster than of the other.
+    Between powers of two the library's channels come in steps, which makes a saw of the model. A
+    library that changes its protocol too late takes longer for less, as was measured.
     """
     low = int(np.floor(np.log2(np.maximum(sizes.min(initial=8), 1))))
     high = int(np.ceil(np.log2(np.maximum(sizes.max(initial=8), 8)))) + 4
     grid: F8 = np.exp2(np.arange(low, high + 1, dtype=np.float64))
-    time = _raw(m, op, grid, forced, table)
-    for nodes in _fewer(m.nodes):
-        fewer = replace(m, nodes=nodes, total=m.ranks * nodes // m.nodes)
-        time = np.maximum(time, _raw(fewer, op, grid, forced, table))
-    time = np.minimum.accumulate(time[::-1])[::-1]
+    choice = choose(m, op, grid, forced)
+    time: F8 = np.zeros(len(grid))
+    for k in np.unique(choice.option):
+        algorithm, protocol = choice.options[k]
+        only = Forced(algorithm, protocol, forced.channels)
+        own = _raw(m, op, grid, only, table)
+        for nodes in _fewer(m.nodes):
+            fewer = replace(m, nodes=nodes, total=m.ranks * nodes // m.nodes)
+            own = np.maximum(own, _raw(fewer, op, grid, only, table))
+        own = np.minimum.accumulate(own[::-1])[::-1]
+        time[choice.option == k] = own[choice.option == k]
     return np.interp(sizes, grid, time)
 
 

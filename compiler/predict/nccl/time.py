@@ -19,12 +19,14 @@ from hccc.predict.nccl.channels import graphs
 from hccc.predict.nccl.choose import chunk_of, steps
 from hccc.predict.nccl.machine import Link, Machine
 from hccc.predict.nccl.p2p import total
-from hccc.predict.nccl.tuning import Algorithm, Protocol
+from hccc.predict.nccl.tuning import PROTOCOLS, STEP, Algorithm, Protocol
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
 GB = 1000.0  # bytes in a µs of one GB/s
 ONE_PASS = 4096  # bytes that the threads of a channel move at once in LL
+SLICE = 1 << 20  # bytes of a channel that go on at once in Simple: 2 of 8 steps (device.h)
+ASKED = 2048  # bytes of data, twice as many on the wire, that a network sends without asking
 SHARPNESS = 16  # of the maximum of several limits
 # Of a wire's bytes, those that are data: LL has 4 of flag to 4 of data, LL128 8 to 120.
 PAYLOAD = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
@@ -49,7 +51,7 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
     step, hop = c["step"][k], c["hop"][net] * (c["other"]["hop_AMD"] if m.generation.amd else 1)
     if p is not Protocol.LL:
         amd = "AMD" if m.generation.amd else ""
-        step, hop = step * c["step_factor"][p + amd], hop * c["hop_factor"][p]
+        step, hop = step * c["step_factor"][p + amd], hop + c["hop_more"][p + amd]
     channel = c[p.lower()][k]
     delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
     if p is not Protocol.SIMPLE:
@@ -95,6 +97,12 @@ def _few(m: Machine, sizes: F8, c: Table) -> F8:
     return least + (1 - least) * np.minimum(1, sizes / (16 * m.ranks))
 
 
+def _asked(m: Machine, p: Protocol, part: F8, c: Table) -> F8:
+    """µs more of a hop of `part` bytes in LL, where the network asks before it sends as many."""
+    more = c["rendezvous"].get(m.network, 0.0) if p is Protocol.LL else 0.0
+    return np.where(part > ASKED, more, 0.0)
+
+
 def _far(m: Machine, c: Table) -> float:
     """Hops of a tree cross more switches where there are more nodes."""
     return 1 + c["other"]["far"] * log2(m.nodes)
@@ -109,16 +117,23 @@ def _ring(
 ) -> F8:
     r, n, rounds = rates(m, p, c), m.ranks, steps(op, m.ranks)
     crossing = rounds // (n - 1) * (m.nodes - 1) if m.nodes > 1 else 0
-    alpha = (rounds - crossing) * r.step + crossing * r.hop
+    hop = r.hop + _asked(m, p, sizes / (n * channels), c)
+    alpha = (rounds - crossing) * r.step + crossing * hop
     faster = op is OpType.ALLREDUCE and p is Protocol.SIMPLE
     rate = r.channel * (c["other"]["allreduce"] if faster else 1)
     moved = sizes * rounds / n
     limits = [rounds * copied(sizes / (n * channels), p, rate)]
     if m.gpus > 1:
         limits.append(moved / (r.link * _around(m) * GB))
+    fill = np.zeros(len(sizes))
     if m.nodes > 1:
-        limits.append(moved / (r.net * GB))
-    return r.base + alpha * _few(m, sizes, c) + most(*limits)
+        # Rings, unlike trees, send as much in LL128 as in Simple.
+        net = r.net / (c["other"]["net_ll128"] if p is Protocol.LL128 else 1)
+        limits.append(moved / (net * GB))
+        if p is Protocol.SIMPLE:
+            # A slice crosses by as much of the NICs as its channel has, before it goes on.
+            fill = crossing * np.minimum(sizes / n, channels * SLICE) / (net * GB)
+    return r.base + alpha * _few(m, sizes, c) + fill + most(*limits)
 
 
 def _pipeline(
@@ -144,17 +159,26 @@ def _tree(
 ) -> F8:
     r, deep = rates(m, p, c), log2(m.nodes)
     chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
-    depth = 2 * (m.gpus - 1 + deep)
-    rate = r.channel * c["other"]["tree"]
-    # Chunks that are on their way at once: a chunk is divided where there are many.
-    alpha = 2 * ((m.gpus - 1) * r.step + deep * r.hop * _far(m, c))
-    fill = depth * copied(np.minimum(chunk, ONE_PASS * 4), p, rate)
-    limits = [sizes / (channels * rate * GB)]
+    rate = r.channel * c["other"]["tree_ll128" if p is Protocol.LL128 else "tree"]
+    # A step of a tree is to one of a ring as in the library's own table.
+    known, k = STEP["PCI" if m.link is Link.PCIE else "NVLINK"], PROTOCOLS.index(p)
+    step = r.step * known[Algorithm.TREE][k] / known[Algorithm.RING][k]
+    hop = r.hop + _asked(m, p, sizes / channels, c)
+    alpha = 2 * ((m.gpus - 1) * step + deep * hop * _far(m, c))
+    # In Simple a chunk goes on when all of it has come, in LL and LL128 each word.
+    first = chunk if p is Protocol.SIMPLE else np.minimum(chunk, ONE_PASS)
+    fill = 2 * (m.gpus - 1 + deep) * copied(first, p, rate)
+    rest = np.maximum(sizes - first * channels, 0)
+    limits = [rest / (channels * rate * GB)]
     if m.gpus > 1:
         # Trees end at different GPUs: all of a chain but its end send both ways.
-        limits.append(2 * sizes * (1 - 1 / m.gpus) / (r.link * GB))
+        limits.append(2 * rest * (1 - 1 / m.gpus) / (r.link * GB))
     if m.nodes > 1:
-        limits.append(sizes * (1 if m.nodes == 2 else 2) / (r.net * GB))
+        # In LL, messages are what is limited, and a node's tree has as many of them both ways.
+        crossing = 1 if m.nodes == 2 or p is Protocol.LL else 2
+        slower = np.maximum(channels / (r.net * GB) - 1 / (rate * GB), 0)
+        fill = fill + 2 * deep * slower * first
+        limits.append(crossing * rest / (r.net * GB))
     return r.base + alpha * _few(m, sizes, c) + fill + most(*limits)
 
 
@@ -171,7 +195,8 @@ def _nvls(
     first = np.minimum(chunk, sizes / (channels * min(m.gpus, 32)))
     latency = v[f"latency_{gen}"] + v["fill"] * first / (r.channel * GB)
     if m.nodes > 1:
-        latency = latency + 2 * log2(m.nodes) * r.hop * _far(m, c) * v["tree"]
+        hop = rates(m, Protocol.LL, c).hop * v["tree"]
+        latency = latency + 2 * log2(m.nodes) * hop * _far(m, c)
         limits.append(sizes * (1 if m.nodes == 2 else 2) / (r.net * GB))
     return latency + most(*limits)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-from hccc.predict.nccl.machine import Generation
+from hccc.predict.nccl.machine import Generation, Network
 
 Triple = tuple[float, float, float]  # by LL, LL128, Simple; or for one node, two, more
 
@@ -73,6 +73,12 @@ MAX_NVLS_TREE: Mapping[Generation, Triple] = MappingProxyType(
     {V: (26.5, 18.5, 10), A: (24, 23.6, 17.8), H: (0, 57.7, 45.5), B: (0, 96, 80)}
 )
 NVLS_EFFICIENCY: Mapping[Generation, float] = MappingProxyType({V: 0, A: 0, H: 0.85, B: 0.74})
+# What a network's plugin says that it takes (ncclNetProperties.latency), µs: aws-ofi-nccl
+# src/platform-aws.c (p5en and later: 35); of Slingshot, what its machines' choices look like.
+NET_LATENCY: Mapping[Network, float] = MappingProxyType(
+    {Network.SLINGSHOT: 5, Network.EFA: 75, Network.EFA1: 75}
+)
+NET_LATENCY_NEW = 35  # EFA of Blackwell's instances
 NET_OVERHEAD = 2.0  # tuning.cc:225-233, of AMD's CPUs; 1 of Intel's
 TREE_CORRECTION = (  # tuning.cc:620-630, by log2(bytes / 64)
     (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1),

@@ -31,7 +31,7 @@ def test_a_device_is_enough(name: str, size: int) -> None:
     assert check(t) == [] and apart(t) is None and len(t) == 2 * size
     assert same(t, cluster("\n".join(lines(t))))
     assert t.devices[0].name == name
-    assert t.launch[0].tolist() == [t.devices[0].launch, 0, 0]
+    assert t.launch[0].tolist() == [t.devices[0].launch, 0, 0, 0]
 
 
 def test_links_are_those_of_the_device() -> None:
@@ -67,6 +67,22 @@ def test_pcie_with_and_without_peer_access() -> None:
     assert rates(own, Level.PORT) == [9] * 4
 
 
+def test_caches_belong_to_devices() -> None:
+    """Units, one rate or two; between sizes in proportion of logarithms; printed and read again."""
+    more = "read => 0.3, step => 20ns, cache => [(1 MiB -> (40, 80 GB/s)), (4 MiB -> (10, 20))]"
+    t = cluster(f"define node1 = 2\ndefine device = {{name => H100, {more}}}")
+    d = t.devices[0]
+    assert (d.read, d.step, d.cache) == (0.3, 0.02, ((1 << 20, 40, 80), (4 << 20, 10, 20)))
+    for touched, block in ((1, 40), (1 << 20, 40), (2 << 20, 20), (4 << 20, 10), (1 << 40, 10)):
+        assert d.copies(touched) == pytest.approx((touched, block, 2 * block))
+    assert same(t, cluster("\n".join(lines(t))))
+    alone = cluster("define node1 = 1\ndefine device = {cache => [(1 MiB -> 40)]}")
+    assert alone.devices[0].copies(9) == pytest.approx((9, 40, 0))
+    assert same(alone, cluster("\n".join(lines(alone))))
+    plain = cluster("define node1 = 1\ndefine device = H100").devices[0]
+    assert plain.copies(9) == (9, plain.block, 0) and (plain.read, plain.step) == (0.5, 0)
+
+
 def test_every_figure_can_be_another() -> None:
     t = cluster("define node1 = 2\ndefine device = {name => H100, block => 30}")
     assert t.devices[0].block_rates == (30,) * 4 and t.devices[0].sms == 132
@@ -85,14 +101,20 @@ def test_what_the_file_says_goes_first() -> None:
     define node1 = 2 * 2\ndefine bandwidth = {port => [((0,1) -> (450, 1, 0.5))]}
     define nic = [((0,1) -> 50)]""")
     assert rates(t, Level.PORT) == [450] * 4 and rates(t, Level.NIC) == [50] * 2
-    assert t.launch[0].tolist() == [2.5, 1, 0]
+    assert t.launch[0].tolist() == [2.5, 1, 0, 0]
     assert sorted(set(t.shared.alpha.tolist())) == [0.5, 9]
     assert not {"delivered", "alpha_simple"} & set(t.devices[0].estimates)
 
 
 @pytest.mark.parametrize(
     ("name", "nics", "rate", "alpha"),
-    [("InfiniBand", 8, 47, 14), ("RoCE", 8, 45, 14), ("EFA", 8, 42, 29), ("TCPX", 8, 17.75, 58)],
+    [
+        ("InfiniBand", 8, 47, 14),
+        ("RoCE", 8, 45, 14),
+        ("EFA", 8, 42, 29),
+        ("TCPX", 4, 17.75, 58),
+        ("EFA1", 4, 10.5, 76),
+    ],
 )
 def test_networks(name: str, nics: int, rate: float, alpha: float) -> None:
     t = cluster(f"define network = {name}\ndefine device = H100\ndefine node1 = 2 * 8")

@@ -71,6 +71,21 @@ WRONG = {
     "launch by a name": (NODE + "define launch = soon", "E035:3:17", "launch"),
     "unknown part of a launch": (NODE + "define launch = {entri => 1}", "E138:3:18", "no `entri`"),
     "launch of a year": (NODE + "define launch = 1e13", "E132:3:17", "more than 1,000,000"),
+    "small launch in µs": (NODE + "define launch = {small => 4us}", "E138:3:27", "unit of size"),
+    "more than a copy": (NODE + "define device = {read => 1.5}", "E132:3:26", "not a part of 1"),
+    "cache of one size": (NODE + "define device = {cache => 1 MiB}", "E035:3:27", "a list"),
+    "cache of no size": (NODE + "define device = {cache => []}", "E132:3:27", "0 sizes"),
+    "cache without rates": (NODE + "define device = {cache => [1 MiB]}", "E035:3:28", "MiB ->"),
+    "cache of zero": (NODE + "define device = {cache => [(1 MiB -> 0)]}", "E133:3:38", "is zero"),
+    "cache of three rates": (
+        NODE + "define device = {cache => [(1 MiB -> (1, 2, 3))]}", "E035:3:28", "one or two rates"
+    ),
+    "cache now of all, now of one": (
+        NODE + "define device = {cache => [(1 -> (1, 2)), (2 -> 1)]}", "E035:3:43", "one or two"
+    ),
+    "cache out of order": (
+        NODE + "define device = {cache => [(2 -> 9), (1 -> 10)]}", "E134:3:38", "ascending"
+    ),
     "half a core": (NODE + "define cores = 1.5", "E035:3:16", "whole number"),
     "impossible id": (
         "define node1 = 2\ndefine bandwidth = {direct => [((0,2) -> (1,1))]}", "E132:2:36",

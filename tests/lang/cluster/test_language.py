@@ -154,8 +154,10 @@ def test_launches_belong_to_nodes() -> None:
     define node1 = 2 * 1\ndefine launch = 40\ndefine nic = [(0) -> 5]
     define node3 = 1\ndefine launch = {wake => 0}\ndefine nic = [(0) -> 5]
     """
-    assert cluster(text).launch.tolist() == [[40, 0.5, 7]] * 2 + [[0, 0.5, 0]]
+    assert cluster(text).launch.tolist() == [[40, 0.5, 7, 0]] * 2 + [[0, 0.5, 0, 0]]
     assert "define launch = {base => 40, entry => 0.5, wake => 7}" in printed(cluster(text))
+    small = cluster("define node1 = 1\ndefine launch = {base => 3, small => 4 MiB}")
+    assert small.launch.tolist() == [[3, 0, 0, 4 << 20]] and same(small, cluster(printed(small)))
     plain = cluster("define node1 = 1\ndefine launch = 43.5")
     assert "define launch = 43.5" in printed(plain)
     assert not cluster("define node1 = 1").launch.any()

@@ -6,7 +6,7 @@ import pytest
 
 from hccc.diagnostics import Source, UserError
 from hccc.inputs import parse_cluster
-from hccc.predict.nccl.machine import Generation, Link, generation_of, of
+from hccc.predict.nccl.machine import Generation, Link, Machine, Network, generation_of, of
 
 PORTS = """
 define nodenum = 2
@@ -51,3 +51,57 @@ def test_one_gpu_is_refused() -> None:
 )  # fmt: skip
 def test_generations_by_name(name: str, vendor: str, generation: Generation) -> None:
     assert generation_of(name, vendor) is generation
+
+
+def seen(text: str) -> Machine:
+    return of(parse_cluster(Source("seen", text)))
+
+
+def test_trays_of_a_rack_are_one_domain() -> None:
+    rack = seen("define device = GB200\ndefine node1 = 18 * 4")
+    assert (rack.nodes, rack.gpus, rack.nics, rack.nvls) == (1, 72, 72, True) and rack.grace
+    two = seen("define device = GB300\ndefine node1 = 32 * 4")
+    assert (two.nodes, two.gpus, two.nics) == (2, 64, 64)
+    apart = seen("define device = GB300\ndefine node1 = 2 * 1")
+    assert (apart.nodes, apart.gpus, apart.link) == (2, 1, Link.NVSWITCH)
+    assert seen("define device = H100\ndefine node1 = 2 * 4").nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "network", "nics", "nic"),
+    [("define device = A100\ndefine network = EFA", Network.EFA1, 4, 12.5),
+     ("define device = H100\ndefine network = EFA", Network.EFA, 8, 50),
+     ("define device = H100\ndefine network = {name => EFA, nics => 32, bandwidth => 100Gbps}",
+      Network.EFA, 32, 12.5),
+     ("define device = H100\ndefine network = TCPX", Network.TCPX, 4, 25),
+     ("define device = H100\ndefine network = {name => TCPX, nics => 8}", Network.TCPXO, 8, 25),
+     ("define device = H200\ndefine network = Titanium", Network.ROCE, 8, 50),
+     ("define device = GH200", Network.SLINGSHOT, 8, 25),
+     ("define device = A100", Network.INFINIBAND, 8, 25)],
+)  # fmt: skip
+def test_networks(text: str, network: Network, nics: int, nic: float) -> None:
+    m = seen(text + "\ndefine node1 = 2 * 8")
+    assert (m.network, m.nics) == (network, nics)
+    assert m.nic == pytest.approx(nic)
+
+
+def test_rates_of_links_and_nics_by_hand_may_be_the_wires() -> None:
+    text = """define device = {{vendor => nvidia, name => "H100"}}
+    define node1 = 2 * 8
+    define bandwidth = {{port => [((0..7) -> ({},1))]}}
+    define nic = [((0..7) -> ({},8))]"""
+    for port, nic in ((450, 50), (365, 50)):
+        m = seen(text.format(port, nic))
+        assert (m.nic, m.nics, m.nvls) == (50, 8, True)
+        assert m.wire == pytest.approx(450)
+
+
+def test_what_the_cluster_says_of_switches_launches_and_sockets() -> None:
+    assert not seen("define device = {name => H100, nvls => no}\ndefine node1 = 8").nvls
+    assert seen("define device = A100\ndefine launch = 34us\ndefine node1 = 8").floor == 34
+    pcie = "define device = {{name => A800, link => pcie}}\ndefine node1 = {}"
+    assert [seen(pcie.format(n)).peer for n in (2, 4, 8)] == [True, True, False]
+    bridge = seen("define device = {name => A40, link => mesh, wire => 56, delivered => 45}\n"
+                  "define node1 = 2")  # fmt: skip
+    assert bridge.link is Link.NVLINK_MESH
+    assert bridge.wire == pytest.approx(56)

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hccc.diagnostics import UserError
 from hccc.ir.collective import PROGRAMMABLE, OpType
-from hccc.predict.nccl.choose import Forced
+from hccc.predict.nccl.choose import ALGORITHMS, Forced
 from hccc.predict.nccl.machine import Machine
 from hccc.predict.nccl.model import predict
 from hccc.predict.nccl.tuning import Algorithm, Protocol
 from tests.predict.nccl.machines import A100, B200, H100, KINDS, MI300X, machines, of_nodes
 
 ops = st.sampled_from(PROGRAMMABLE)
+FIRST = {op: algorithms[0] for op, algorithms in ALGORITHMS.items()}
 sizes = st.lists(st.integers(1, 1 << 36), min_size=2, max_size=20)
 
 
@@ -24,9 +26,15 @@ def times(m: Machine, op: OpType, of: list[int], forced: Forced = Forced()) -> l
 
 
 @settings(max_examples=40, deadline=None)
-@given(machines, ops, sizes)
-def test_more_bytes_take_no_less(m: Machine, op: OpType, of: list[int]) -> None:
-    found = times(m, op, sorted(of))
+@given(machines, ops, sizes, st.sampled_from(Protocol))
+def test_more_bytes_take_no_less(m: Machine, op: OpType, of: list[int], protocol: Protocol) -> None:
+    """Of one protocol. Where a library changes it, less time for more bytes is what was measured:
+    2 nodes of GH200 take 921 µs for 1 MB and 129 µs for 2 MB."""
+    try:
+        found = times(m, op, sorted(of), Forced(FIRST.get(op), protocol))
+    except UserError as error:
+        assert error.problem.code == "E464"
+        return
     assert found[0] > 0
     assert all(b >= a * (1 - 1e-9) for a, b in pairwise(found))
 
@@ -34,7 +42,9 @@ def test_more_bytes_take_no_less(m: Machine, op: OpType, of: list[int]) -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.sampled_from(KINDS), ops, sizes)
 def test_more_nodes_take_no_less(m: Machine, op: OpType, of: list[int]) -> None:
-    table = [times(of_nodes(m, nodes), op, of) for nodes in (2, 3, 4, 8, 16, 64, 512)]
+    """In Simple; what a library chooses may change with the nodes, for the better."""
+    forced = Forced(FIRST.get(op), Protocol.SIMPLE)
+    table = [times(of_nodes(m, nodes), op, of, forced) for nodes in (2, 3, 4, 8, 16, 64, 512)]
     for fewer, more in pairwise(table):
         assert all(b >= a * (1 - 1e-9) for a, b in zip(fewer, more, strict=True))
 

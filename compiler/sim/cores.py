@@ -1,0 +1,68 @@
+"""cores: which cores of each node run the thread blocks of a call, and what its launch takes.
+
+Nodes without `cores` run all blocks at once. Small calls have one core: waking another takes longer
+than they do (`small` of a cluster's launch, `hccc_small_launch` of the runtime).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hccc.ir.arrays import I4, I8, places
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Launch, Topology
+
+SMALL = Launch._fields.index("small")
+
+
+def cores_at_work(t: Topology, block: float) -> I8:
+    """Cores of each node that a call of ranks' blocks of so many bytes has: i8[N], 0: no limit."""
+    small = np.bincount(t.node, minlength=t.n_nodes) * block <= t.launch[:, SMALL]
+    return np.where(small, np.minimum(t.cores, 1), t.cores).astype(np.int64)
+
+
+def launch(plan: Plan, t: Topology, cores: I8) -> float:
+    """µs of a launch: of the node where it takes longest, since all begin at once.
+
+    cores: i8[N], those at work. They share the thread blocks of their node; without, each GPU
+    starts its own.
+    """
+    blocks = plan.n_tb.astype(np.int64) * plan.channels
+    there = np.bincount(t.node, blocks, t.n_nodes)
+    most = np.zeros(t.n_nodes)
+    np.maximum.at(most, t.node, blocks)
+    at_work = np.clip(cores, 1, np.maximum(there, 1))
+    base, entry, wake, _ = t.launch.T
+    each = np.where(cores > 0, there / at_work, most)
+    took = base + entry * each + np.where(at_work > 1, wake, 0.0)
+    return float(np.where(there > 0, took, 0.0).max()) + meeting(plan, t)
+
+
+def meeting(plan: Plan, t: Topology) -> float:
+    """µs in which ranks tell their neighbours that they have begun and that they have ended: two
+    flags, one way each, where the devices' launch is known and has not been measured with it."""
+    known = np.array([device.launch > 0 for device in t.devices])[t.device]
+    if not known.any() or (t.cores > 0).any():
+        return 0.0
+    memory, network = plan.connections()
+    alphas = [device.alpha.ll for device in t.devices] if memory else []
+    if network:
+        alphas += [net.alpha.ll for net in t.networks]
+    return 2.0 * max(alphas, default=0.0)
+
+
+def core_of(plan: Plan, t: Topology, cores: I8) -> I4:
+    """The core that runs each primitive, numbered over all nodes' cores, or -1 where cores are no
+    limit: i4[P]. cores: i8[N], those at work, the first of their node.
+
+    A node deals its thread blocks out in equal runs, rank by rank (`runtime/include/hccc/team.h`);
+    those that share a core run in turn.
+    """
+    widest = max(int(plan.n_tb.max(initial=1)), 1)
+    rank = plan.block_rank()
+    node, size = t.node[rank], np.bincount(t.node, minlength=t.n_nodes)
+    place = (rank - t.first_rank[node]) * widest + places(plan.n_tb)
+    core = place * cores[node] // (size[node] * widest)
+    first = np.cumsum(t.cores, dtype=np.int64) - t.cores
+    block: I4 = np.where(cores[node] > 0, first[node] + core, -1).astype(np.int32)
+    return block[plan.block_of()]

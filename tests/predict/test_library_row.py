@@ -1,0 +1,55 @@
+"""`--vs`: what the library of a cluster's devices would take, beside a plan."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hccc import driver
+from hccc.diagnostics import Source, UserError
+from hccc.inputs import parse_cluster
+from hccc.options import Options
+from hccc.predict.nccl.rows import Library
+from hccc.predict.simulation import Call, Simulation, simulate_sizes
+
+PAIR = """
+ResCCLAlgo(nRanks=2, nChannels=1, OpType="Allgather", GPUPerNode=2):
+    transfer(0, 1, 0, 0, recv)
+    transfer(1, 0, 0, 1, recv)
+"""
+LINKS = "\ndefine node1 = 2\ndefine bandwidth = {mesh => [((0,1) -> 40)]}"
+OPTIONS = Options(tune="off")
+
+
+def beside(device: str, library: Library | None = None, call: Call = Call()) -> Simulation:  # noqa: B008
+    topology = parse_cluster(Source("pair", f"define device = {device}{LINKS}"))
+    compiled = driver.compile_text(Source("pair.rccl", PAIR), OPTIONS, topology)
+    return simulate_sizes(compiled, topology, [0, 1 << 20], call, OPTIONS, library)
+
+
+def test_the_library_of_the_devices_has_a_row_of_each_size() -> None:
+    found = beside("H100")
+    nothing, row = found.library
+    assert nothing is None and row is not None
+    assert row.size == 1 << 20 and row.library is Library.NCCL
+    told = json.loads(json.dumps(found.facts()))["results"][1]["vs"]
+    assert [other["name"] for other in told[:2]] == ["NCCL", "NCCL ring"]
+    assert row.choice in found.text() and "NCCL" in found.notes
+
+
+def test_a_launch_is_the_same_for_both() -> None:
+    usual, late = beside("H100"), beside("H100", call=Call(launch=42.5))
+    assert late.results[1].time - usual.results[1].time == pytest.approx(40)
+    early, row = usual.library[1], late.library[1]
+    assert early is not None and row is not None
+    assert row.time - early.time == pytest.approx(40)
+
+
+def test_devices_that_nobody_knows_have_none_unless_it_is_asked_for() -> None:
+    found = beside("{vendor => other, name => X1}")
+    assert found.library == (None, None) and "define device" in found.missing["NCCL"]
+    assert beside("{vendor => other, name => X1}", Library.NCCL).library[1] is not None
+    with pytest.raises(UserError) as error:
+        beside("H100", Library.RCCL)
+    assert error.value.problem.code == "E466"
