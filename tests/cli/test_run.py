@@ -67,7 +67,7 @@ def test_all_types_and_reductions(hccc: Hccc) -> None:
 
 def test_a_directory_runs_without_being_generated_again(hccc: Hccc, tmp_path: Path) -> None:
     kernels = tmp_path / "k"
-    assert hccc(RING, "-o", kernels)[0] == 0
+    assert hccc(RING, "--tune=off", "-o", kernels)[0] == 0
     assert hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)[0] == 0
     libraries = list((kernels / "build").iterdir())
     assert len(libraries) == 1
@@ -85,7 +85,7 @@ def edited(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("file", ["ring_allreduce_cpu.cpp", "hccc/layout.h"])
 def test_edited_kernels_are_not_run(hccc: Hccc, tmp_path: Path, file: str) -> None:
     kernels = tmp_path / "k"
-    assert hccc(RING, "-o", kernels, "--target=cpu")[0] == 0
+    assert hccc(RING, "--tune=off", "-o", kernels, "--target=cpu")[0] == 0
     with (kernels / file).open("a") as text:
         text.write("// mine\n")
     code, stdout, stderr = hccc("run", kernels, "-b", "4K", "-e", "4K", *SHORT)
@@ -97,7 +97,7 @@ def test_edited_kernels_are_not_run(hccc: Hccc, tmp_path: Path, file: str) -> No
 def test_wrong_elements_fail(hccc: Hccc, tmp_path: Path) -> None:
     """Kernels that add the wrong neighbour's chunk: counted, and exit code 1."""
     kernels = tmp_path / "k"
-    assert hccc(RING, "-o", kernels, "--target=cpu")[0] == 0
+    assert hccc(RING, "--tune=off", "-o", kernels, "--target=cpu")[0] == 0
     source = kernels / "ring_allreduce_cpu.cpp"
     text = source.read_text()
     assert "hccc_input(b, peer0, peer0)" in text
@@ -112,7 +112,7 @@ def test_wrong_elements_fail(hccc: Hccc, tmp_path: Path) -> None:
 def test_a_hang_ends_at_its_deadline(hccc: Hccc, tmp_path: Path) -> None:
     """Kernels that never raise one flag: an error that names the rank that waited."""
     kernels = tmp_path / "k"
-    assert hccc(RING, "-o", kernels, "--target=cpu")[0] == 0
+    assert hccc(RING, "--tune=off", "-o", kernels, "--target=cpu")[0] == 0
     source = kernels / "ring_allreduce_cpu.cpp"
     text = source.read_text()
     assert "hccc_posts(hccc_post(peer1, 0))" in text

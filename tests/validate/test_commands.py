@@ -18,23 +18,24 @@ from tests.cli.commandline import Hccc, hccc
 
 __all__ = ["hccc"]
 RING = Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl"
+ALONE = "--tune=off"  # one plan
 CLAIM = "the text of 3 targets does what the plan says: 104 primitives, 272 operands"
 
 
 def test_check_says_what_was_validated(hccc: Hccc, tmp_path: Path) -> None:
-    code, out, err = hccc(RING, "-o", tmp_path / "k", "--validate")
+    code, out, err = hccc(RING, ALONE, "-o", tmp_path / "k", "--validate")
     assert (code, err) == (0, "") and f"validated      {CLAIM}" in out
     code, out, err = hccc("check", tmp_path / "k")
     assert (code, err) == (0, "") and f"kernels   {CLAIM}" in out
     facts = json.loads(hccc("check", tmp_path / "k", "--json")[1])
     assert facts["validated"]["targets"] == ["cpu", "cuda", "hip"]
     assert facts["validated"]["waits"] == 96
-    facts = json.loads(hccc(RING, "-o", tmp_path / "k", "--validate", "--json")[1])
+    facts = json.loads(hccc(RING, ALONE, "-o", tmp_path / "k", "--validate", "--json")[1])
     assert facts["validated"]["operands"] == 272
 
 
 def test_an_edited_text_gets_both_answers(hccc: Hccc, tmp_path: Path) -> None:
-    hccc(RING, "-o", tmp_path / "k")
+    hccc(RING, ALONE, "-o", tmp_path / "k")
     text = tmp_path / "k" / "ring_allreduce.hip"
     body = text.read_text()
     text.write_text(body + "\n// by hand\n")
@@ -57,19 +58,19 @@ def test_nothing_is_written_that_is_not_right(
         return {name: text.replace("rank + 1", "rank + 2") for name, text in made.items()}
 
     monkeypatch.setattr(outputs, "kernels", wrong)
-    code, _, told = hccc(RING, "-o", tmp_path / "k", "--validate")
+    code, _, told = hccc(RING, ALONE, "-o", tmp_path / "k", "--validate")
     assert code == 1 and "E438" in told and "a bug in hccc" in told
     assert not (tmp_path / "k").exists()
 
 
 def test_without_a_compiler(hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hccc(RING, "-o", tmp_path / "k", "--target=cpu,hip")
+    hccc(RING, ALONE, "-o", tmp_path / "k", "--target=cpu,hip")
     monkeypatch.setenv("CXX", "no-such-compiler")
     code, out, _ = hccc("check", tmp_path / "k")
     assert code == 0
     assert "kernels   not run, only compared: no C++ compiler found ($CXX is `no-such-" in out
     assert out.endswith("(for cpu, hip)\n")
-    code, _, told = hccc(RING, "-o", tmp_path / "other", "--validate")
+    code, _, told = hccc(RING, ALONE, "-o", tmp_path / "other", "--validate")
     assert code == 1 and "E412" in told and not (tmp_path / "other").exists()
     (tmp_path / "k" / "ring_allreduce.hip").write_text("")
     assert "what its kernels do is not known" in hccc("check", tmp_path / "k")[2]
