@@ -63,8 +63,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"analysis", "driver", "emit", "files", "hardware", "interop", "interruptible", "lang",
        "library", "options", "pass_manager", "proofs"},
     "outputs": BELOW
-    | {"driver", "emit", "inputs", "interop", "interruptible", "pass_manager", "proofs",
-       "validate"},
+    | {"driver", "emit", "files", "inputs", "interop", "interruptible", "pass_manager",
+       "proofs", "validate"},
     "facts": BELOW | {"driver", "proofs", "tune", "validate"},
     "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
     "predict": BELOW
