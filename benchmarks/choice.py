@@ -2,7 +2,7 @@
 bound; all simulated.
 
     python benchmarks/choice.py [--ranks 8] [--clusters NAME...] [--algorithms NAME...]
-                                [--sizes 1K..4G] [--quick] [--json]
+                                [--sizes 1K..4G] [--step 4] [--quick] [--json]
 
 The shipped algorithms on every shipped cluster of their size. *Best*: the fastest of all structures
 (the product of all axes, not one after the other) with all Settings, for each size by itself, so a
@@ -210,12 +210,13 @@ def main() -> None:
     parser.add_argument("--clusters", nargs="+")
     parser.add_argument("--algorithms", nargs="+")
     parser.add_argument("--sizes", default="1K..4G")
+    parser.add_argument("--step", type=int, default=STEP, help="from one size to the next")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     first, last = parsed(given.sizes)[0], parsed(given.sizes)[-1]
-    sizes = tuple(s for k in range(32) if (s := first * STEP**k) <= last)
+    sizes = tuple(s for k in range(32) if (s := first * given.step**k) <= last)
     wanted = [
         (a, c)
         for a, c in cases(given.ranks)

@@ -224,7 +224,7 @@ def show(
     """
     from hccc.pictures import page
 
-    drawn = _drawn(subject, cluster, options, on_phase)
+    drawn, size = _drawn(subject, cluster, options, on_phase), check_integer("size", size, 0, None)
     if isinstance(drawn, Topology):
         return page.draw_cluster(drawn, what)
     return page.Subject(drawn.at(size, False), _topology(cluster), size, on_phase).picture(what)
@@ -257,7 +257,7 @@ def draw(
     paths = [None if path is None else Path(path) for path in (output, trace)]
     wanted = page.ShowOptions(paths[0], what, size, paths[1])
     wanted.check(*_files(subject), *_files(cluster))
-    drawn = _drawn(subject, cluster, options, on_phase)
+    drawn, size = _drawn(subject, cluster, options, on_phase), check_integer("size", size, 0, None)
     if isinstance(drawn, Topology):
         return page.show_cluster(drawn, wanted)
     return page.show(drawn.at(size, False), wanted, _topology(cluster), on_phase)

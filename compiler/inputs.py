@@ -191,7 +191,7 @@ def _catalogue(
     if options.prove:
         with timed("Proof", seconds, on_phase):
             each = tuple(check_plan(plan) for plan in catalogue.plans)
-    last = catalogue.largest
+    last = replace(catalogue.largest, provenance=catalogue.provenance)
     return Compiled(
         last, each[catalogue.last.plan] if each else (), seconds, directory=kernels,
         catalogue=catalogue, catalogue_proofs=each,

@@ -35,7 +35,7 @@ def launch(plan: Plan, t: Topology, cores: I8) -> float:
     base, entry, wake, _ = t.launch.T
     each = np.where(cores > 0, there / at_work, most)
     took = base + entry * each + np.where(at_work > 1, wake, 0.0)
-    return float(np.where(there > 0, took, 0.0).max()) + meeting(plan, t)
+    return float(np.where(there > 0, took, 0.0).max())
 
 
 def meeting(plan: Plan, t: Topology) -> float:

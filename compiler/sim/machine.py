@@ -17,7 +17,7 @@ from hccc.ir.plan_check import check_ranks
 from hccc.ir.primitives import Buffer, Operands, crossing
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.routes import Routes, routes
-from hccc.sim.cores import core_of, launch
+from hccc.sim.cores import core_of, launch, meeting
 from hccc.sim.memory import memory_of
 from hccc.sim.rates import block_rates
 from hccc.sim.transfers import (
@@ -42,8 +42,8 @@ class Machine:
     memory: i4[P] the resources that stand for the core it runs on, and for its rank's memory, or
     -1; resource: i8[R] numbers as in `routes`, then a -1 for each core and memory; capacity: f8[R]
     GB/s, 1 of a core, infinite of a memory (`sim/memory.py`); launch: µs that the cluster says a
-    launch of the plan takes; core and launch are those of calls that are not small
-    (`sim/cores.py`); transfers: what proxies do.
+    launch of the plan takes; core and launch are those of calls that are not small; meeting: µs of
+    ranks that meet (`sim/cores.py`); transfers: what proxies do.
     """
 
     plan: Plan
@@ -63,6 +63,7 @@ class Machine:
     resource: I8
     capacity: F8
     launch: float
+    meeting: float
     transfers: Transfers
 
     @property
@@ -105,7 +106,7 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
         core=frozen(core, np.int32), memory=frozen(memory, np.int32),
         resource=frozen(np.concatenate([resource, np.full(cores.sum() + memories, -1)]), np.int64),
         capacity=frozen(capacity, np.float64),
-        launch=launch(plan, topology, cores),
+        launch=launch(plan, topology, cores), meeting=meeting(plan, topology),
         transfers=replace(carried, uses=Csr(far.uses.ptr, second[far.uses.index])),
     )  # fmt: skip
 

@@ -161,14 +161,14 @@ def _last_arrival(machine: Machine, carriage: state.Table) -> float:
 
 
 def launch_of(machine: Machine, request: Request) -> float:
-    """µs before the first primitive: as the call says, else as the cluster does."""
+    """µs of a launch, as the call says, else as the cluster does, and of ranks that meet."""
     given = request.costs.launch
     if given is not None:
-        return given
+        return given + machine.meeting
     plan, t = machine.plan, machine.topology
     if not t.launch[:, SMALL].any():
-        return machine.launch
-    return launch(plan, t, cores_at_work(t, pieces(plan, request.size)[0]))
+        return machine.launch + machine.meeting
+    return machine.meeting + launch(plan, t, cores_at_work(t, pieces(plan, request.size)[0]))
 
 
 def _core(machine: Machine, request: Request) -> I4:

@@ -112,7 +112,7 @@ def test_the_launcher_takes_what_was_built_ahead(
     request = Request(0, "float32")
     kernel.build(request)
     (built,) = (tmp_path / "k" / "build").iterdir()
-    kernel._kernel(request.variant(plan.collective))
+    kernel._kernel(kernel.unit_of(request), request.variant(plan.collective))
     assert loaded == [built] == list((tmp_path / "k" / "build").iterdir())
     assert built.read_bytes()[:4] == b"\x7fELF"
 

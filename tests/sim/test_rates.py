@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from hccc.diagnostics import Source
@@ -11,6 +13,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.topology import Rate, Topology, uniform
 from hccc.lang.transfer.load import parse
 from hccc.options import Options
+from hccc.sim.costs import Costs
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, simulate
@@ -99,3 +102,19 @@ def test_a_ring_on_eight_h100_is_as_fast_as_on_machines() -> None:
     plan = compile_program(parse(Source("ring.rccl", text)), Options(prove=False), t).plan
     busbw = simulate(prepare(plan, t), Request(1 << 30, 1 << 21)).busbw
     assert 355 < busbw < 365
+
+
+@pytest.mark.parametrize(("nodes", "flag"), [("define nodenum = 1\ndefine node1 = 2", 0.63), (
+    "define nodenum = 2\ndefine node1 = 2 * 1\ndefine nic = [((0) -> (50,1))]", 5.0)])  # fmt: skip
+def test_ranks_meet_before_and_after(nodes: str, flag: float) -> None:
+    """Two flags, one way each, besides the launch, which a call may name itself."""
+    t = cluster(f"{nodes}\ndefine device = H100\ndefine network = InfiniBand\n")
+    machine = prepared("Broadcast", t, Transport.AUTO, per_node=2 // t.n_nodes)
+    assert machine.meeting == pytest.approx(2 * flag)
+    early, late = (simulate(machine, Request(8, costs=Costs(launch=us))).time for us in (0.0, 40.0))
+    assert late - early == pytest.approx(40.0)
+    unknown = replace(t, devices=tuple(replace(d, launch=0.0) for d in t.devices))
+    alone = prepared("Broadcast", unknown, Transport.AUTO, per_node=2 // t.n_nodes)
+    assert alone.meeting == 0.0
+    took = simulate(alone, Request(8, costs=Costs(launch=0.0))).time
+    assert early - took == pytest.approx(2 * flag)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from hccc import driver
+from hccc import driver, pass_manager
 from hccc.diagnostics import InternalError, UserError
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.primitives import Transport
@@ -248,7 +248,7 @@ def caught(m: Mutant, monkeypatch: pytest.MonkeyPatch, programs: list[Program]) 
         sync = importlib.import_module("hccc.passes.sync")
         monkeypatch.setattr(sync, "implied_edges", implied_edges(m, module))
     else:
-        monkeypatch.setattr(driver, m.module, getattr(module, m.module))
+        monkeypatch.setattr(pass_manager, m.module, getattr(module, m.module))
     for program in programs:
         for way in WAYS:
             try:

@@ -143,6 +143,7 @@ def test_examples_take_the_steps_and_bytes_they_state(path: Path) -> None:
         "hm_reducescatter": 31 / 32,
         "ring_allreduce": 14 / 8,
         "rhd_allreduce": 14 / 8,
+        "direct_allreduce": 14 / 8,
         "binomial_broadcast": 3,
         "binomial_reduce": 3,
         "sendrecv": 1,
