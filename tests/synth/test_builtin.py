@@ -69,7 +69,7 @@ def test_circuits_visit_everyone_over_ways_that_exist(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "count", "gbps"),
     [
-        ("resccl-topo1", 4, 25), ("resccl-topo4", 4, 25), ("mi300x", 7, 45), ("dgx-h100", 1, 365),
+        ("resccl-topo1", 4, 25), ("resccl-topo4", 4, 25), ("mi300x", 7, 45), ("dgx-h100", 1, 367),
         ("heteccl-h20-4+8", 4, 50), ("heteccl-h20-4x2+8-fault-4-4", 3, 50),
         ("heteccl-fig10", 1, 8), ("syccl-h800-64", 8, 180 / 7), ("heteccl-v100-8x2+4", 4, 8),
     ],

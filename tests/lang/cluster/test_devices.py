@@ -36,7 +36,7 @@ def test_a_device_is_enough(name: str, size: int) -> None:
 
 def test_links_are_those_of_the_device() -> None:
     h100 = cluster("define node1 = 8\ndefine device = H100")
-    assert rates(h100, Level.PORT) == [365] * 8 and not rates(h100, Level.NIC)
+    assert rates(h100, Level.PORT) == [367] * 8 and not rates(h100, Level.NIC)
     assert set(h100.shared.alpha.tolist()) == {3.4}
     mi300x = cluster("define node1 = 8\ndefine device = MI300X")
     assert mi300x.meshes[0] == (45, 1, 2.1)
