@@ -90,7 +90,7 @@ def test_rates_of_links_and_nics_by_hand_may_be_the_wires() -> None:
     define node1 = 2 * 8
     define bandwidth = {{port => [((0..7) -> ({},1))]}}
     define nic = [((0..7) -> ({},8))]"""
-    for port, nic in ((450, 50), (365, 50)):
+    for port, nic in ((450, 50), (367, 50)):
         m = seen(text.format(port, nic))
         assert (m.nic, m.nics, m.nvls) == (50, 8, True)
         assert m.wire == pytest.approx(450)
