@@ -205,7 +205,7 @@ def libraries(sizes: tuple[int, ...]) -> Table:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--clusters", nargs="+")
     parser.add_argument("--algorithms", nargs="+")

@@ -16,7 +16,7 @@ from hccc.ir.topology import F8
 SMS = 0.003  # log of time, for twice the thread blocks
 KERNEL = 0.01  # what one kernel more in a catalogue must save, mean and worst together
 WORST = 0.25  # weight of the worst size beside the mean of all
-SAME = 0.004  # what another way to cut calls must save
+SAME = 0.01  # what another way to cut calls must save
 NEVER = 1e6  # regret of what cannot run
 
 
