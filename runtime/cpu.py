@@ -190,9 +190,13 @@ class CpuCommunicator:
             thread.join()
         return max(found)
 
+    def plan_of(self, request: Request) -> str:
+        """The name of the plan that a launch takes, empty where there is one."""
+        return ""
+
     def _raise(self, status: int, request: Request) -> None:
         if status == TIMEOUT:
-            raise LaunchError(Fault.of(self._fault), request.timeout)
+            raise LaunchError(Fault.of(self._fault), request.timeout, self.plan_of(request))
         self.reset()
         if status == NO_MEMORY:
             raise fail("E455", "no memory or threads for this many thread blocks")
@@ -230,6 +234,10 @@ class CpuCatalogue(CpuCommunicator):
     def shape_of(self, request: Request) -> Shape:
         """The shape of the plan that a launch takes."""
         return self._picks.shape_of(request)
+
+    def plan_of(self, request: Request) -> str:
+        """The name of the plan that a launch takes."""
+        return self._picks.plan_of(request)
 
     def _build(self, variants: Sequence[Variant]) -> None:
         for variant in variants:

@@ -308,10 +308,14 @@ class CudaCommunicator:
         )
         return np.frombuffer(bytearray(bytes(params)), _structured(Params))
 
+    def plan_of(self, request: Request) -> str:
+        """The name of the plan that a launch takes, empty where there is one."""
+        return ""
+
     def _check_fault(self, request: Request) -> None:
         record = FaultRecord.from_buffer_copy(self.device.cupy.asnumpy(self._fault).tobytes())
         if record.claimed:
-            raise LaunchError(Fault.of(record), request.timeout)
+            raise LaunchError(Fault.of(record), request.timeout, self.plan_of(request))
 
 
 class CudaCatalogue(CudaCommunicator):
@@ -335,6 +339,10 @@ class CudaCatalogue(CudaCommunicator):
     def flag_bytes(self) -> int:
         """Bytes of one rank's flags, those of all plans."""
         return self._picks.flag_bytes
+
+    def plan_of(self, request: Request) -> str:
+        """The name of the plan that a launch takes."""
+        return self._picks.plan_of(request)
 
     def unit_of(self, request: Request) -> Unit:
         """The plan that a launch takes."""

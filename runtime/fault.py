@@ -87,17 +87,21 @@ class Fault:
 
 
 class LaunchError(UserError):
-    """A launch passed its deadline. `fault` says where; the buffers' contents are undefined."""
+    """A launch passed its deadline. `fault` says where; plan: which of a catalogue's, empty where
+    there is one. The buffers' contents are undefined."""
 
-    def __init__(self, fault: Fault, timeout: float) -> None:
+    def __init__(self, fault: Fault, timeout: float, plan: str = "") -> None:
         problem = Problem(
             "E420",
-            f"no progress for {timeout:g} s: {fault}",
+            f"no progress for {timeout:g} s{f' in {plan}' if plan else ''}: {fault}",
             help="raise the timeout if the machine is only slow",
         )
         super().__init__(problem)
         self.fault = fault
         self.timeout = timeout
+        self.plan = plan
 
-    def __reduce__(self) -> tuple[type[LaunchError], tuple[Fault, float]]:  # type: ignore[override]
-        return (LaunchError, (self.fault, self.timeout))
+    def __reduce__(  # type: ignore[override]
+        self,
+    ) -> tuple[type[LaunchError], tuple[Fault, float, str]]:
+        return (LaunchError, (self.fault, self.timeout, self.plan))

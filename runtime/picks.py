@@ -33,6 +33,10 @@ class Picks:
         blocks = self.catalogue.collective.most_blocks()
         return self.catalogue.pick(request.count * request.itemsize * blocks, request.in_place)
 
+    def plan_of(self, request: Request) -> str:
+        """The name of the plan that a launch takes."""
+        return self.catalogue.plans[self.range_of(request).plan].name
+
     def shape_of(self, request: Request) -> Shape:
         """The shape of the plan that a launch takes, cut as finely as its range says."""
         found = self.range_of(request)

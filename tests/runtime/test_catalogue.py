@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.launch.measure import between
 from hccc.runtime.cpu import CpuCatalogue
+from hccc.runtime.fault import LaunchError
 from hccc.runtime.measure import patterns, perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.network import Wire
@@ -77,6 +79,24 @@ def test_sizes_in_any_order(tmp_path: Path, transport: Transport) -> None:
     assert wrong(group, Request(FIRST // 4, "float32", "sum", in_place=True), 0) == 0
     assert flags_used(group, catalogue) == [True, True]
     launches(group, [0, 1, 3, *AROUND, 300_001], 12)
+
+
+def test_a_hang_names_the_plan(tmp_path: Path) -> None:
+    """Of two plans the second does not raise a flag: calls of its sizes hang, those of the first
+    run before and after."""
+    catalogue = catalogues.both()
+    group = communicator(catalogue, tmp_path)
+    second = tmp_path / f"{catalogue.plans[1].name}{CPU.suffix}"
+    text = second.read_text(encoding="utf-8")
+    edited = re.sub(r"hccc_posts\(hccc_post\([^;]*?\)\)\)", "hccc_posts())", text, count=1)
+    assert edited != text
+    second.write_text(edited, encoding="utf-8")
+    assert wrong(group, Request(FIRST // 4 - 1, "float32", "sum", in_place=True), 0) == 0
+    with pytest.raises(LaunchError) as caught:
+        wrong(group, Request(BORDER, "float32", "sum", timeout=0.5), 0)
+    assert f"in {catalogue.plans[1].name}: " in str(caught.value)
+    group.reset()
+    assert wrong(group, Request(FIRST // 4 - 1, "float32", "sum", in_place=True), 1) == 0
 
 
 OTHERS = [plans.broadcast(4), plans.ring_allgather(5), plans.alltoall(4)]
