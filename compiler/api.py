@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Algorithm = str | Path | Source | Program
 Given = Algorithm | Plan | Compiled
 Cluster = Topology | str | Path
-Made = Callable[[Program], Topology]
+Made = Callable[[Program], Topology | None]
 DEFAULT_SIZE = 64 << 20
 
 

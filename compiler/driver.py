@@ -32,13 +32,13 @@ from hccc.options import Options
 from hccc.pass_manager import BACK, FRONT, Hook, Ir, OnPass, OnPhase, Settings
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import prove
-from hccc.structures import axes, named, start
+from hccc.structures import MOST_TRIED, axes, named, start
 from hccc.validate.validated import Unvalidated, Validated
 
 if TYPE_CHECKING:
     from hccc.tune.tune import Request, Tuned
 
-Where = Topology | Callable[[Program], Topology] | None
+Where = Topology | Callable[[Program], Topology | None] | None
 _INVARIANTS = "`hccc.ir.program` says what holds of one"
 
 
@@ -297,7 +297,8 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
     from hccc.tune.explore import explore  # the simulator takes its time to load
     from hccc.tune.tune import Tuner
 
-    tuner, made = Tuner(settings.topology, _asked(settings)), list[_Lowered]()
+    large = max(len(front.dag) for front in fronts) > MOST_TRIED
+    tuner, made = Tuner(settings.topology, _asked(settings, large)), list[_Lowered]()
     for front in fronts:
         of = f"{front.program.name}: " if len(fronts) > 1 else ""
 
@@ -368,16 +369,18 @@ def _fixed(settings: Settings, channels: int) -> Options:
     return replace(options, tune="off", channels=channels, max_sms=most)
 
 
-def _asked(settings: Settings) -> Request:
+def _asked(settings: Settings, large: bool) -> Request:
+    """large: calls take long to simulate, so few sizes are tried."""
     from hccc.tune.setting import most_blocks
     from hccc.tune.sizes import parsed
-    from hccc.tune.tune import Request
+    from hccc.tune.tune import Request, spread
 
     options = settings.options
     assert settings.topology is not None
+    sizes = parsed(options.sizes)
     return Request(
-        parsed(options.sizes), options.max_sms or most_blocks(settings.topology), options.channels,
-        options.plans, options.tune,
+        spread(sizes) if large else sizes, options.max_sms or most_blocks(settings.topology),
+        options.channels, options.plans, options.tune,
     )  # fmt: skip
 
 

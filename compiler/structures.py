@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hccc.ir.dag import Dag
@@ -23,7 +24,7 @@ SCHEDULERS_TRIED = ("hpds", "list")
 NETWORK_TRIED = ("put", "slots")
 FUSION_TRIED = ("auto", "full", "none")
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
-MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are
+MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are, and what no cluster is given for
 
 Axis = Callable[[Settings], Sequence[Settings]]  # other choices, given the best so far
 
@@ -58,8 +59,16 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
     if options.fuse == "auto" and several:
         found.append(_others("fuse", FUSION_TRIED[1:]))
     if several:
-        found.append(lambda best: [replace(best, blocks=1)])
+        found.append(partial(_one_block, options.fuse))
     return found
+
+
+def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
+    """One block a channel, and unfused as well: what suits several blocks may not suit one."""
+    few = replace(best, blocks=1)
+    if fuse != "auto" or best.options.fuse == "none":
+        return [few]
+    return [few, replace(few, options=replace(few.options, fuse="none"))]
 
 
 def _others(name: str, values: Sequence[str]) -> Axis:

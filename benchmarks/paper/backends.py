@@ -142,7 +142,8 @@ class Bench:
         for one in baselines.alternatives(compiled, t, options):
             name = "ResCCL" if one.name == "hccc" else one.name
             yield name, Backend(prepare(one.plan(), t), one.adapt, one.free)
-        plan = driver.compile_program(program, Options(transport=Transport.AUTO), t).plan
+        sizes = f"{self.setting.sizes[0]}..{self.setting.sizes[-1]}"
+        plan = driver.compile_program(program, Options(sizes=sizes, plans=1), t).plan
         yield "hccc", Backend(prepare(plan, t), lambda request: request, True, chooses=True)
 
 

@@ -28,8 +28,10 @@ from hccc.ir.transport import Transport
 from hccc.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 
 if TYPE_CHECKING:
-    from hccc.driver import Compiled
+    from hccc.driver import Compiled, Where
     from hccc.interop.export_msccl import XmlOptions
+    from hccc.ir.program import Program
+    from hccc.ir.topology import Topology
     from hccc.pass_manager import OnPhase
 
 STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport staged"
@@ -127,8 +129,7 @@ def compile_command(
         facts |= validated_facts(written.validated)
         report.as_json(facts | {"seconds": {**compiled.seconds, **written.seconds}})
     else:
-        unasked = compiled.topology if how.cluster is None and compiled.tuned else None
-        said = f"{unasked.name}, as no --cluster says which" if unasked else ""
+        said = _unasked(compiled) if how.cluster is None and how.options.tune != "off" else ""
         report.summary(compiled, str(output), written, said)
     if time_phases:
         report.phases({**compiled.seconds, **written.seconds})
@@ -138,14 +139,31 @@ def _compiled(
     algorithms: Sequence[Path], how: Chosen, name: str, on_phase: OnPhase, *, common: bool
 ) -> Compiled:
     """What was given, compiled. common: where there is no cluster, for the most common node."""
-    from hccc.inputs import common_cluster
-
-    site = how.load_cluster() or (common_cluster if common else None)
+    site: Where = how.load_cluster()
+    if site is None and common and how.options.tune != "off":
+        site = _common_cluster
     if len(algorithms) > 1:
         refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
         return load_library(algorithms, how, site, name, on_phase)
     refuse(["name"] * bool(name), "it is of several algorithms", "leave it out")
     return load(algorithms[0], how, site, on_phase)
+
+
+def _common_cluster(program: Program) -> Topology | None:
+    """`common_cluster`; None for what takes long to simulate, unless somebody asks for it."""
+    from hccc.inputs import common_cluster
+    from hccc.structures import MOST_SCHEDULED
+
+    return common_cluster(program) if len(program) <= MOST_SCHEDULED else None
+
+
+def _unasked(compiled: Compiled) -> str:
+    """The cluster that a program was compiled for though nobody gave one."""
+    if compiled.topology and compiled.tuned:
+        return f"{compiled.topology.name}, as no --cluster says which"
+    if compiled.program is None:
+        return ""
+    return "none: so many transfers are tuned only for a --cluster"
 
 
 def _for_msccl(how: Chosen) -> Chosen:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from hccc.diagnostics import UserError
@@ -21,8 +23,8 @@ Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro
 class Timing:
     """What calls of `plan` take on `topology`.
 
-    most: instances (primitives times micro-batches) of a simulated call, and COARSE times as many
-    of one that cannot be cut more coarsely; finer ones take for ever.
+    most: instances (primitives times micro-batches) of a simulated call, or one of each primitive;
+    COARSE times as many of one that cannot be cut more coarsely; finer ones take for ever.
     instances: how many were simulated so far.
     """
 
@@ -30,6 +32,7 @@ class Timing:
     topology: Topology
     most: int
     instances: int = 0
+    _end: float = math.inf  # of instances: no further call is simulated
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
 
@@ -48,13 +51,23 @@ class Timing:
         window = setting.window if 0 < setting.window < batches else 0
         cut = size, in_place, setting.channels, window, batches
         if cut not in self._known:
+            if self.instances >= self._end:
+                return math.inf
             self._known[cut] = self._simulated(plan, size, window, batches, in_place)
         return self._known[cut]
+
+    @contextmanager
+    def limited(self, instances: float) -> Iterator[None]:
+        """Within, calls that are not known take inf once so many instances were simulated."""
+        self._end = self.instances + instances
+        yield
+        self._end = math.inf
 
     def _simulated(self, plan: Plan, size: int, window: int, batches: int, in_place: bool) -> float:
         instances = len(plan) * batches
         coarse = batches_of(replace(plan, grain=COARSEST), pieces(plan, size)[0], 0)[0]
-        if instances > max(COARSE * self.most if batches == coarse else self.most, len(plan)):
+        most = max(self.most, len(plan)) * (COARSE if batches == coarse else 1)
+        if instances > most:
             return math.inf
         self.instances += instances
         if plan.channels not in self._machines:

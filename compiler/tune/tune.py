@@ -20,13 +20,15 @@ from hccc.ir.arrays import I8
 from hccc.ir.plan import Plan
 from hccc.ir.topology import F8, Topology
 from hccc.tune import choose
+from hccc.tune.alike import digest
 from hccc.tune.search import descend, exhaustive
 from hccc.tune.setting import Setting, Space, applied, space
 from hccc.tune.timing import Timing
 
 FAR = 1.1  # times the best: a structure that is slower at every probe is dropped
 PROBES = 3  # sizes
-MOST = {"fast": 1 << 15, "full": 1 << 20}  # instances of a simulated call
+MOST = {"fast": 1 << 14, "full": 1 << 20}  # instances of a simulated call
+SEARCHED = {"fast": 1 << 21, "full": math.inf}  # instances of one size's search
 KINDS = (False, True)  # calls out of place, in place
 
 
@@ -101,18 +103,23 @@ class Tuner:
     request: Request
     _names: list[str] = field(default_factory=list)
     _searches: list[_Search] = field(default_factory=list)
+    _by_digest: dict[bytes, _Search] = field(default_factory=dict)
     _probed: list[list[float]] = field(default_factory=list)
 
     @property
     def probes(self) -> tuple[int, ...]:
         """The sizes at which every structure is tried."""
-        sizes = self.request.sizes
-        return tuple(sizes[round(i)] for i in np.unique(np.linspace(0, len(sizes) - 1, PROBES)))
+        return spread(self.request.sizes)
 
     def probe(self, name: str, plan: Plan) -> float:
         """Tries a structure; the mean of log(µs) of the best at each probe, inf where it hangs."""
-        search = _Search(plan, self.topology, self.request)
-        found = [search(size)[1] for size in self.probes]
+        search = self._by_digest.setdefault(
+            digest(plan), _Search(plan, self.topology, self.request)
+        )
+        if search in self._searches:  # what nobody can tell from an earlier one
+            found = self._probed[self._searches.index(search)]
+        else:
+            found = [search(size)[1] for size in self.probes]
         self._names.append(name)
         self._searches.append(search)
         self._probed.append(found)
@@ -121,9 +128,11 @@ class Tuner:
     def finish(self) -> Tuned:
         """Weighs what was tried for all sizes."""
         probed, sizes = np.array(self._probed), self.request.sizes
-        kept = np.flatnonzero((probed <= FAR * probed.min(0)).any(1)).tolist()
+        near = (probed <= FAR * probed.min(0)).any(1)
         found: dict[tuple[int, Setting], None] = {}
-        for k in kept:
+        for k in np.flatnonzero(near).tolist():
+            if self._searches.index(self._searches[k]) < k:
+                continue
             for size in sizes:
                 setting, took = self._searches[k](size)
                 if np.isfinite(took):
@@ -139,7 +148,7 @@ class Tuner:
         return Tuned(
             tuple(search.plan for search in self._searches), tuple(self._names), sizes,
             candidates, times, self.probes, probed,
-            sum(search.instances for search in self._searches), choose.one(regret), ranges,
+            sum(search.instances for search in set(self._searches)), choose.one(regret), ranges,
         )  # fmt: skip
 
     def _plan(self, structure: int) -> Plan:
@@ -195,6 +204,11 @@ class Tuner:
         return large
 
 
+def spread(sizes: Sequence[int]) -> tuple[int, ...]:
+    """At most PROBES of `sizes`, the first and the last among them."""
+    return tuple(sizes[round(i)] for i in np.unique(np.linspace(0, len(sizes) - 1, PROBES)))
+
+
 def _numbered(keys: Sequence[tuple[int, int]]) -> I8:
     """The number of each key, from 0 in order of first appearance: i8[keys]."""
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
@@ -205,7 +219,7 @@ class _Search:
     """The best Setting of one structure, size after size, each begun where the last ended."""
 
     def __init__(self, plan: Plan, topology: Topology, request: Request) -> None:
-        self.plan, self._exhaustive = plan, request.effort == "full"
+        self.plan, self._effort = plan, request.effort
         self.timing = Timing(plan, topology, MOST[request.effort])
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]
@@ -219,9 +233,10 @@ class _Search:
         def time(setting: Setting) -> float:
             return self.timing.time(size, setting)
 
-        if self._exhaustive:
+        if self._effort == "full":
             return exhaustive(self._space, time)
         starts: Sequence[Setting] = [*([self._last] if self._last else []), *self._starts]
-        found = min((descend(self._space, time, s) for s in starts), key=lambda pair: pair[1])
+        with self.timing.limited(SEARCHED[self._effort]):
+            found = min((descend(self._space, time, s) for s in starts), key=lambda pair: pair[1])
         self._last = found[0]
         return found

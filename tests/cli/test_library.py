@@ -57,6 +57,18 @@ def test_every_command_knows_its_plans(hccc: Hccc, tmp_path: Path) -> None:
     assert "best_2" in (tmp_path / "t.svg").read_text(encoding="utf-8")
 
 
+def test_large_programs_without_a_cluster_are_as_their_header_says(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hccc.structures.MOST_SCHEDULED", 100)
+    code, out, _ = hccc(RING, "-o", tmp_path / "a", "--target", "cpu")
+    assert code == 0 and "cluster        none: " in out and "weighed" not in out
+    assert "thread blocks  3 per rank\n" in out
+    for more in (("--tune", "off"), ("--cluster", DGX)):
+        code, out, _ = hccc(RING, "-o", tmp_path / more[0], "--target", "cpu", *more)
+        assert code == 0 and "  cluster  " not in out
+
+
 def test_without_a_cluster_a_line_says_which(hccc: Hccc, tmp_path: Path) -> None:
     code, out, err = hccc(RING, "-o", tmp_path / "k", "--target", "cpu")
     assert (code, err) == (0, "")

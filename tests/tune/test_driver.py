@@ -190,3 +190,13 @@ def test_a_header_that_gives_way_is_told() -> None:
         again = driver.compile_text(Source("a.rccl", text), kept, site("dgx-h100"))
         assert "W403" not in [problem.code for problem in again.warnings]
         assert again.plan.channels == 2
+
+
+def test_alike_structures_are_searched_once() -> None:
+    """All orders of halving and doubling come to the same primitives."""
+    tuned = compiled("rhd_allreduce", sizes="1M").tuned
+    assert tuned and len(tuned.names) > 2
+    by_name = dict(zip(tuned.names, tuned.probed.tolist(), strict=True))
+    assert by_name["list, fuse auto"] == by_name["hpds, fuse auto"]
+    structures = {structure for structure, _ in tuned.candidates}
+    assert not {tuned.names[k] for k in structures} >= {"list, fuse auto", "hpds, fuse auto"}

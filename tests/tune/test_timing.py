@@ -64,6 +64,17 @@ def test_what_is_not_served_or_too_fine_takes_for_ever() -> None:
     assert Timing(ring(), site(), 1).time(1 << 30, setting) == float("inf")
 
 
+def test_a_limited_search_knows_what_it_knew() -> None:
+    timing = Timing(ring(), site(), 1 << 20)
+    settings = [Setting(channels, 0, 1 << 12) for channels in (1, 2, 4)]
+    known = timing.time(1 << 12, settings[0])
+    with timing.limited(1):
+        assert timing.time(1 << 12, settings[1]) < float("inf")  # begun within the limit
+        assert timing.time(1 << 12, settings[2]) == float("inf")
+        assert timing.time(1 << 12, settings[0]) == known
+    assert timing.time(1 << 12, settings[2]) < float("inf")
+
+
 def test_the_space_stays_within_the_blocks_and_the_window() -> None:
     each = int(ring().n_tb.max())
     found = space(ring(), 33)
