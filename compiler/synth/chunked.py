@@ -1,0 +1,90 @@
+"""chunked: a Topology as chunks a step: how many each link and shared group carries at once.
+
+HeteCCL §4.1: a *step* is the time that one chunk takes over the slowest kind of link, and every
+other link carries as many chunks in it as its time goes into that (Eq. 1). All that a transfer
+uses (its link, ports, NICs, uplinks: `network/routes`) is a resource here, so that C(u, v) and
+the shared groups C_g are one thing.
+
+Eq. 1 rounds up, which says of a link of 180 GB/s beside one of 50 that it carries 200. `fine`
+rounds down instead, with a step so much longer that no resource loses more than FINE of its rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import I4, I8, frozen
+from hccc.ir.topology import F8, US_PER_MB, Topology
+from hccc.network.routes import routes
+
+FINE = 0.03  # of a rate may be lost by rounding
+LONGEST = 64  # times the step of Eq. 1
+EXACT = 1e-9  # below this a quotient is rounding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunked:
+    """A Topology of n ranks, whose resources carry whole chunks.
+
+    node: i4[n], from 0, ranks that need no NIC for each other; use: i4[n · n, L] the resources of
+    u → v in row u · n + v, -1 beyond them, and -2 first where there is no route; capacity: i8[R]
+    chunks a step; network: b1[R] whether transfers between nodes use it; rate: GB/s of one chunk
+    a step.
+    """
+
+    node: I4
+    use: I4
+    capacity: I8
+    network: np.ndarray
+    rate: float
+
+    @property
+    def n(self) -> int:
+        """How many ranks there are."""
+        return len(self.node)
+
+    def step(self, chunk: int) -> float:
+        """µs of a step of chunks of so many bytes."""
+        return chunk / (self.rate * US_PER_MB)
+
+
+def chunked(t: Topology, *, fine: bool = False) -> Chunked:
+    """`t` in chunks a step: by Eq. 1, or `fine`. O(ranks² · longest route) time and memory."""
+    n = len(t)
+    src, dst = (a.ravel().astype(np.int32) for a in np.divmod(np.arange(n * n), n))
+    apart = np.flatnonzero(src != dst)
+    found = routes(t, src[apart], dst[apart])
+    use = _table(found.uses.ptr, found.uses.index, apart, n)
+    use[apart[found.bandwidth <= 0], 0] = -2
+    node = t.dense_memory_domain()
+    far = np.flatnonzero((node[src] != node[dst]) & (use[:, 0] >= 0))
+    network = np.zeros(len(found.capacity), np.bool_)
+    network[np.unique(use[far][use[far] >= 0])] = True
+    slowest = float(found.capacity.min(initial=np.inf))
+    scale = _scale(found.capacity / slowest) if fine else 1
+    quotient = found.capacity / slowest * scale
+    whole = np.floor(quotient + EXACT) if fine else np.ceil(quotient - EXACT)
+    return Chunked(
+        frozen(node, np.int32), frozen(use, np.int32), frozen(whole, np.int64),
+        frozen(network, np.bool_), slowest / scale,
+    )  # fmt: skip
+
+
+def _scale(quotient: F8) -> int:
+    """How much longer than the slowest link's a step must be."""
+    for scale in range(1, LONGEST):
+        scaled = quotient * scale
+        if (np.floor(scaled + EXACT) >= scaled * (1 - FINE)).all():
+            return scale
+    return LONGEST
+
+
+def _table(ptr: I8, index: I4, rows: I8, n: int) -> I4:
+    """Rows of `index` as a table, -1 where one has fewer."""
+    counts = np.diff(ptr)
+    table = np.full((n * n, max(1, int(counts.max(initial=0)))), -1, np.int32)
+    place = np.arange(len(index)) - np.repeat(ptr[:-1], counts)
+    table[np.repeat(rows, counts), place] = index
+    return table
