@@ -6,7 +6,7 @@ import re
 
 from hccc.diagnostics import fail
 
-STEP = 8  # from one size to the next that is tried
+STEP = 16  # from one size to the next that is tried
 MOST = 1 << 50
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZE = re.compile(r"(\d{1,16})([KMGT]?)(?:i?B)?", re.IGNORECASE)

@@ -10,8 +10,10 @@ few kernels of which each size takes the best.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from hccc.tune.timing import Timing
 
 FAR = 1.1  # times the best: a structure that is slower at every probe is dropped
 PROBES = 3  # sizes
+BETWEEN = 4  # times a size: one for which only cuts are searched
 MOST = {"fast": 1 << 14, "full": 1 << 20}  # instances of a simulated call
 SEARCHED = {"fast": 1 << 21, "full": math.inf}  # instances of one size's search
 KINDS = (False, True)  # calls out of place, in place
@@ -138,26 +141,52 @@ class Tuner:
                 if np.isfinite(took):
                     found[k, setting] = None
         candidates = tuple(found)
-        times = self._times(candidates)
-        blocks = [self._plan(k).blocks_per_rank // self._plan(k).channels for k, _ in candidates]
-        sms = np.array(blocks) * [setting.channels for _, setting in candidates]
-        regret = choose.regrets(times, sms)
-        kernel = _numbered([(k, setting.channels) for k, setting in candidates])
-        chosen = choose.kernels(regret, kernel, self.request.kernels)
-        ranges = self._ranges(candidates, times, choose.assigned(regret, kernel, chosen))
+        kernel, regret = _kernels(candidates), self._regret(candidates, self._times(found, sizes))
+        few = choose.kernels(regret, _numbered(kernel), self.request.kernels)
+        one, chosen = candidates[choose.one(regret)], [list(dict.fromkeys(kernel))[k] for k in few]
+        sizes, more = self._between(chosen, one[1])
+        kept = [c for c, k in zip(candidates, kernel, strict=True) if k in chosen or c == one]
+        candidates = tuple(dict.fromkeys([*kept, *more]))
+        kernel, times = _kernels(candidates), self._times(candidates, sizes)
+        regret = self._regret(candidates, times)
+        few = [list(dict.fromkeys(kernel)).index(k) for k in chosen]
+        assigned = choose.assigned(regret, _numbered(kernel), few)
+        ranges = self._ranges(sizes, candidates, times, assigned)
         return Tuned(
             tuple(search.plan for search in self._searches), tuple(self._names), sizes,
             candidates, times, self.probes, probed,
-            sum(search.instances for search in set(self._searches)), choose.one(regret), ranges,
+            sum(search.instances for search in set(self._searches)), candidates.index(one), ranges,
         )  # fmt: skip
 
     def _plan(self, structure: int) -> Plan:
         return self._searches[structure].plan
 
-    def _times(self, candidates: Sequence[tuple[int, Setting]]) -> F8:
+    def _between(
+        self, kernels: Sequence[tuple[int, int]], start: Setting
+    ) -> tuple[tuple[int, ...], list[tuple[int, Setting]]]:
+        """All sizes and those between, and what suits each with the kernels chosen: how calls are
+        cut costs no kernel."""
+        asked, found = self.request.sizes, list[tuple[int, Setting]]()
+        if max(len(search.plan) for search in self._searches) > MOST[self.request.effort]:
+            return asked, found
+        between = {BETWEEN * size for size, end in pairwise(asked) if BETWEEN * size < end}
+        sizes = tuple(sorted({*asked, *between}))
+        for k, channels in kernels:
+            last = start._replace(channels=channels)
+            for size in sizes:
+                last, took = self._searches[k].cut(size, last)
+                if np.isfinite(took):
+                    found.append((k, last))
+        return sizes, found
+
+    def _regret(self, candidates: Sequence[tuple[int, Setting]], times: F8) -> F8:
+        blocks = [self._plan(k).blocks_per_rank // self._plan(k).channels for k, _ in candidates]
+        sms = np.array(blocks) * [setting.channels for _, setting in candidates]
+        return choose.regrets(times, sms)
+
+    def _times(self, candidates: Iterable[tuple[int, Setting]], sizes: tuple[int, ...]) -> F8:
         """f8[KINDS, candidates, sizes] µs. What is far from the best out of place is not simulated
         in place too, but taken to be as far from it there."""
-        sizes = self.request.sizes
         out = np.array([[self._time(c, size, None) for size in sizes] for c in candidates])
         near = out <= FAR * out.min(0)
         times = np.stack([out, out])
@@ -174,10 +203,14 @@ class Tuner:
         return self._searches[candidate[0]].timing.time(size, candidate[1], in_place)
 
     def _ranges(
-        self, candidates: Sequence[tuple[int, Setting]], times: F8, assigned: I8
+        self,
+        sizes: tuple[int, ...],
+        candidates: Sequence[tuple[int, Setting]],
+        times: F8,
+        assigned: I8,
     ) -> tuple[Range, ...]:
         """The ranges in which each size has the candidate that it was assigned."""
-        sizes, found = self.request.sizes, list[Range]()
+        found = list[Range]()
         for kind, in_place in enumerate(KINDS):
             if np.isinf(times[kind]).all():
                 continue
@@ -202,6 +235,11 @@ class Tuner:
                 return size
             size *= 2
         return large
+
+
+def _kernels(candidates: Iterable[tuple[int, Setting]]) -> list[tuple[int, int]]:
+    """(structure, channels) of each."""
+    return [(k, setting.channels) for k, setting in candidates]
 
 
 def spread(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -229,10 +267,15 @@ class _Search:
     def instances(self) -> int:
         return self.timing.instances
 
-    def __call__(self, size: int) -> tuple[Setting, float]:
-        def time(setting: Setting) -> float:
-            return self.timing.time(size, setting)
+    def cut(self, size: int, start: Setting) -> tuple[Setting, float]:
+        """The best with the channels of `start`."""
+        space = self._space._replace(channels=(start.channels,))
+        time = partial(self.timing.time, size)
+        with self.timing.limited(SEARCHED[self._effort]):
+            return descend(space, time, start)
 
+    def __call__(self, size: int) -> tuple[Setting, float]:
+        time = partial(self.timing.time, size)
         if self._effort == "full":
             return exhaustive(self._space, time)
         starts: Sequence[Setting] = [*([self._last] if self._last else []), *self._starts]
