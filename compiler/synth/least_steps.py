@@ -39,13 +39,13 @@ def least_steps(c: Chunked, demand: Demand) -> int:
     if hops == NEVER:
         raise _unreachable(c, demand, need)
     most = max(hops, _doublings(demand, need)) if demand.exclusive else hops
-    inside = _sides(c)
+    inside, linked = _sides(c), linked_ranks(c)
     held, wanted = (_among(table, inside) for table in (demand.pre, need))
     crosses = (held == 0) & (wanted > 0)
+    supply = _among(crosses.T, demand.pre.T)
     for i in np.flatnonzero(crosses.any(axis=0)):
         widths = np.sort(wanted[crosses[:, i], i])
-        supply = np.count_nonzero(demand.pre[crosses[:, i]], axis=0)
-        most = max(most, _cut(c, inside[i], widths, supply))
+        most = max(most, _cut(c, _entering(c, linked, inside[i]), widths, supply[i]))
     return most
 
 
@@ -74,7 +74,7 @@ def _unreachable(c: Chunked, demand: Demand, need: B1) -> Exception:
     owner = int(np.flatnonzero(demand.pre[chunk])[0]) if demand.pre[chunk].any() else None
     source = "which no rank has" if owner is None else f"which rank {owner} has"
     return fail(
-        "E454",
+        "E135",
         f"rank {rank} cannot get chunk {chunk}, {source}: no links lead there",
         help="give the cluster links to that rank, or leave the rank out",
     )
@@ -94,15 +94,25 @@ def _sides(c: Chunked) -> B1:
 
 
 def _among(table: B1, inside: B1) -> I8:
-    """How many ranks of each set a chunk has in `table`: i8[chunks, sets]."""
+    """How many columns each row of one table has set in common with each of the other."""
     return np.rint(table.astype(np.float32) @ inside.T.astype(np.float32)).astype(np.int64)
 
 
-def _cut(c: Chunked, inside: B1, widths: I8, supply: I8) -> int:
-    """Steps of one cut. widths: how many want each chunk that crosses, ascending; supply: how many
-    of these each rank begins with."""
-    cap, need = _crossing(c.use, c.capacity, inside, np.empty(0, np.int64)), len(widths)
-    first = min(cap, _crossing(c.use, c.capacity, inside, supply))
+def _entering(c: Chunked, linked: B1, inside: B1) -> I8:
+    """Those rows of `c.use` whose transfers enter a set."""
+    u, v = np.flatnonzero(~inside), np.flatnonzero(inside)
+    i, j = np.nonzero(linked[np.ix_(u, v)])
+    return u[i] * c.n + v[j]
+
+
+def _cut(c: Chunked, pairs: I8, widths: I8, supply: I8) -> int:
+    """Steps of one cut that `pairs` cross, rows of `c.use`. widths: how many want each chunk that
+    crosses, ascending; supply: how many of these each rank begins with."""
+    use, need = c.use[pairs], len(widths)
+    cap = int(_cover(use, c.capacity))
+    sender = (len(c.capacity) + pairs // c.n).astype(np.int32)
+    limited = np.column_stack([use, sender])
+    first = min(cap, int(_cover(limited, np.append(c.capacity, supply))))
     last = int(np.searchsorted(np.cumsum(widths), cap, side="right"))
     if need <= min(first, last):
         return 1
@@ -110,53 +120,48 @@ def _cut(c: Chunked, inside: B1, widths: I8, supply: I8) -> int:
 
 
 @njit
-def _crossing(use: I4, capacity: I8, inside: B1, supply: I8) -> int:
-    """At most so many transfers a step enter `inside`: resources that all of them use, chosen
-    greedily, and their capacities. With `supply`, i8[ranks], a rank sends at most so many."""
-    n, resources, width = len(inside), len(capacity), use.shape[1]
-    weight = np.zeros(resources + n, np.int64)
-    weight[:resources] = capacity
-    weight[resources : resources + len(supply)] = supply
-    outside, within = np.flatnonzero(~inside), np.flatnonzero(inside)
-    columns = width + (1 if len(supply) else 0)
-    pairs = np.full((len(outside) * len(within), columns), -1, np.int32)
-    count, gain = 0, np.zeros(resources + n, np.int64)
-    for u in outside:
-        for v in within:
-            if use[u * n + v, 0] == -2:
-                continue
-            pairs[count, :width] = use[u * n + v]
-            if len(supply):
-                pairs[count, width] = resources + u
-            for r in pairs[count]:
-                if r >= 0:
-                    gain[r] += 1
-            count += 1
-    covered = np.zeros(count, np.int64)
-    chosen = np.zeros(resources + n, np.bool_)
-    left = count
+def _cover(pairs: I4, weight: I8) -> int:
+    """At most so many transfers a step: the capacities, `weight`, of resources of which every row
+    of `pairs` uses one, chosen greedily; those are left out again that others make needless."""
+    resources, width = len(weight), pairs.shape[1]
+    gain = np.zeros(resources, np.int64)
+    for i in range(len(pairs)):
+        for j in range(width):
+            if pairs[i, j] >= 0:
+                gain[pairs[i, j]] += 1
+    covered = np.zeros(len(pairs), np.int64)
+    chosen = np.zeros(resources, np.bool_)
+    left, total = len(pairs), 0
     while left:
         best = -1
-        for r in range(resources + n):
+        for r in range(resources):
             if gain[r] and (best < 0 or weight[r] * gain[best] < weight[best] * gain[r]):
                 best = r
         chosen[best] = True
-        for i in range(count):
-            if not (pairs[i] == best).any():
+        total += weight[best]
+        for i in range(len(pairs)):
+            if not _has(pairs, i, best):
                 continue
             if not covered[i]:
                 left -= 1
-                for r in pairs[i]:
-                    if r >= 0:
-                        gain[r] -= 1
+                for j in range(width):
+                    if pairs[i, j] >= 0:
+                        gain[pairs[i, j]] -= 1
             covered[i] += 1
-    total = 0
-    for r in np.argsort(-weight):
-        if not chosen[r]:
-            continue
-        uses = np.array([(pairs[i] == r).any() for i in range(count)])
-        if (covered[:count][uses] > 1).all():
-            covered[uses] -= 1
-        else:
-            total += weight[r]
+    for r in range(resources):
+        needless = chosen[r]
+        for i in range(len(pairs)):
+            needless = needless and (covered[i] > 1 or not _has(pairs, i, r))
+        if needless:
+            total -= weight[r]
+            for i in range(len(pairs)):
+                covered[i] -= _has(pairs, i, r)
     return total
+
+
+@njit
+def _has(pairs: I4, i: int, resource: int) -> bool:
+    for j in range(pairs.shape[1]):  # noqa: SIM110 (as compiled loops are written)
+        if pairs[i, j] == resource:
+            return True
+    return False

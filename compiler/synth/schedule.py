@@ -69,8 +69,8 @@ class Schedule:
 class Violation(NamedTuple):
     """What a schedule does that cannot be. step: -1 where the end is meant; equation: of HeteCCL
     (2 it does not have what it sends, 4 and 5 too much at once, 6 it gets a chunk again, 8 it sends
-    a chunk twice at once where that is excluded), or 0 for a chunk that is missing in the end; resource, chunk, rank: -1 where they are not meant; excess:
-    chunks too many."""
+    a chunk twice at once where that is excluded), or 0 for a chunk that is missing in the end;
+    resource, chunk, rank: -1 where they are not meant; excess: chunks too many."""
 
     step: int
     equation: int

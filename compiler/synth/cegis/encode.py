@@ -59,9 +59,7 @@ class _Sends:
 
     def schedule(self, values: I8) -> Schedule:
         chosen = values[self.variable] > 0
-        return Schedule(
-            self.chunk[chosen], self.src[chosen], self.dst[chosen], self.step[chosen]
-        )
+        return Schedule(self.chunk[chosen], self.src[chosen], self.dst[chosen], self.step[chosen])
 
 
 class _Table:
@@ -87,7 +85,7 @@ class _Table:
         has = np.where(can, 0, ZERO)
         has[self.demand.pre] = ONE
         open_ = has == 0
-        has[open_] = self.new(np.count_nonzero(open_))
+        has[open_] = self.new(int(np.count_nonzero(open_)))
         last = has[:, :, -1]
         last[need & (last >= 0)] = ONE
         return has

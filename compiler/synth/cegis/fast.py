@@ -24,6 +24,7 @@ def run(search: Search) -> None:
     for steps in range(search.bound, search.best.steps):
         if _size(search, steps) > LARGEST:
             return
+        verdict = Verdict.UNKNOWN
         until = search.left / 2 if steps + 1 < search.best.steps else 0.0
         for frozen in _depths(search, steps):
             prefix = fill(search.c, search.demand, before(search.best, frozen), frozen)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse import csr_array  # type: ignore[import-untyped]
+from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from hccc.ir.arrays import B1, I4, I8
 from hccc.synth.chunked import Chunked
@@ -40,7 +40,8 @@ class Hubs:
     def most_out(self, c: Chunked) -> I8:
         """Copies that each rank can send in a step: i8[ranks]."""
         capacity = np.append(c.capacity, c.capacity.max(initial=1))
-        return capacity[self.out].min(axis=1)
+        most: I8 = capacity[self.out].min(axis=1)
+        return most
 
 
 def hubs(c: Chunked) -> Hubs | None:

@@ -8,9 +8,12 @@ ONE, constants that presolving found: they leave no trace in the model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hccc.ir.arrays import I4, I8, frozen
 from hccc.ir.topology import F8
@@ -76,11 +79,9 @@ class Rows:
 
     def model(self, upper: I8) -> Model:
         """All of it, without what always holds."""
-        none = [np.zeros(0, np.int64)] * 3
-        parts = zip(*self.parts, strict=True) if self.parts else none
-        row, variable, coefficient = (np.concatenate([*p]) if self.parts else p for p in parts)
-        ends = zip(*self.bounds, strict=True)
-        low, high = (np.concatenate([*p]) for p in ends) if self.bounds else (np.zeros(0),) * 2
+        row, variable, coefficient = _columns(self.parts, 3)
+        low, high = _columns(self.bounds, 2)
+        row, variable = row.astype(np.int64), variable.astype(np.int64)
         one = variable == ONE
         constant = np.bincount(row[one], coefficient[one], self.count)
         low, high = low - constant, high - constant
@@ -100,3 +101,8 @@ class Rows:
             frozen(coefficient[order], np.int32), frozen(low[kept], np.float64),
             frozen(high[kept], np.float64),
         )  # fmt: skip
+
+
+def _columns(parts: Sequence[tuple[NDArray[Any], ...]], count: int) -> list[NDArray[Any]]:
+    """Each column of all parts, one after the other."""
+    return [np.concatenate([np.zeros(0), *(part[i] for part in parts)]) for i in range(count)]

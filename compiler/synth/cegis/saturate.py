@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc.ir.arrays import I8
 from hccc.synth.chunked import Chunked
 from hccc.synth.least_steps import linked_ranks
 from hccc.synth.schedule import Demand, Schedule
@@ -19,7 +20,7 @@ def saturate(c: Chunked, demand: Demand) -> Schedule:
     row = c.use[src * c.n + dst]
     room = np.where(row >= 0, c.capacity[row], np.iinfo(np.int64).max).min(axis=1)
     has = demand.pre.copy()
-    parts = []
+    parts: list[tuple[I8, I8, I8, I8]] = []
     while (demand.post & ~has).any():
         possible = has[:, src] & ~has[:, dst]
         chunk, link = np.nonzero(possible & (np.cumsum(possible, axis=0) <= room))

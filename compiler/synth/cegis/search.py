@@ -88,19 +88,19 @@ class Search:
         """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long."""
         begin = time.monotonic()
         rest = remaining(self.demand, prefix)
-        variables, answer = 0, Answer(Verdict.NONE)
+        variables, answer, made = 0, Answer(Verdict.NONE), None
         if frozen + least_steps(self.c, rest) <= steps:
             self.on_phase(f"{steps} steps, {frozen} of them frozen")
             encoding = encode(rest, steps - frozen)
             variables = encoding.model.variables
             answer = solve(encoding.model, self.solver, min(seconds, self.left), self.seed)
+            if answer.values is not None:
+                made = joined(prefix, encoding.decode(answer.values), frozen)
         self.trace.append(
             Iteration(steps, found, checkpoint, frozen, len(prefix), kept, variables,
                       answer.verdict, time.monotonic() - begin)
         )  # fmt: skip
-        if answer.values is None:
-            return answer.verdict, None
-        return answer.verdict, joined(prefix, encoding.decode(answer.values), frozen)
+        return answer.verdict, made
 
 
 def remaining(demand: Demand, prefix: Schedule) -> Demand:

@@ -53,8 +53,13 @@ def solve(model: Model, solver: str, seconds: float, seed: int = 0) -> Answer:
 
 
 def _highs(model: Model, seconds: float, seed: int) -> Answer:
-    from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array
+    """`seed` changes nothing: SciPy passes none on."""
+    from scipy.optimize import (  # type: ignore[import-untyped]
+        Bounds,
+        LinearConstraint,
+        milp,
+    )
+    from scipy.sparse import csr_array  # type: ignore[import-untyped]
 
     shape = (len(model), model.variables)
     matrix = csr_array((model.coefficient.astype(float), model.index, model.ptr), shape=shape)
@@ -69,7 +74,7 @@ def _highs(model: Model, seconds: float, seed: int) -> Answer:
 
 
 def _z3(model: Model, seconds: float, seed: int) -> Answer:
-    import z3
+    import z3  # type: ignore[import-untyped]
 
     begin = time.monotonic()
     context = z3.Context()
