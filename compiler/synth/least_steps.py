@@ -109,7 +109,7 @@ def _cut(c: Chunked, pairs: I8, widths: I8, supply: I8) -> int:
     """Steps of one cut that `pairs` cross, rows of `c.use`. widths: how many want each chunk that
     crosses, ascending; supply: how many of these each rank begins with."""
     use, need = c.use[pairs], len(widths)
-    cap = int(_cover(use, c.capacity))
+    cap = int(_cover(use, c.capacity.copy()))
     sender = (len(c.capacity) + pairs // c.n).astype(np.int32)
     limited = np.column_stack([use, sender])
     first = min(cap, int(_cover(limited, np.append(c.capacity, supply))))
@@ -148,8 +148,8 @@ def _cover(pairs: I4, weight: I8) -> int:
                     if pairs[i, j] >= 0:
                         gain[pairs[i, j]] -= 1
             covered[i] += 1
-    for r in range(resources):
-        needless = chosen[r]
+    for r in np.flatnonzero(chosen):
+        needless = True
         for i in range(len(pairs)):
             needless = needless and (covered[i] > 1 or not _has(pairs, i, r))
         if needless:

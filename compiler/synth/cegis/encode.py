@@ -9,8 +9,8 @@ and there are as many of one as of the other for every k, M and t. Schedules of 
 Eager, all of Eq. 2-6 holds in the Model. Lazy, Eq. 4-6 hold only for what is `kept`: the
 resources, and the receivers of a chunk, that a counterexample named.
 
-Variables that no schedule of so many steps uses are left out: before a chunk can be there, after
-it can get anywhere in time, at ranks that have it.
+Variables that no schedule of so many steps (one or more) uses are left out: before a chunk can be
+there, after it can get anywhere in time, at ranks that have it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Table:
         open_ = has == 0
         has[open_] = self.new(int(np.count_nonzero(open_)))
         last = has[:, :, -1]
-        last[need & (last >= 0)] = ONE
+        last[need] = ONE
         return has
 
     def received(self) -> B1:

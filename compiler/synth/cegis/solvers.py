@@ -6,8 +6,11 @@ it 10 to 140 times as long. HiGHS, through SciPy, gets an integer program withou
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -63,14 +66,30 @@ def _highs(model: Model, seconds: float, seed: int) -> Answer:
 
     shape = (len(model), model.variables)
     matrix = csr_array((model.coefficient.astype(float), model.index, model.ptr), shape=shape)
-    found = interruptible(milp)(
-        np.zeros(model.variables), integrality=np.ones(model.variables),
-        bounds=Bounds(0, model.upper), constraints=LinearConstraint(matrix, model.low, model.high),
-        options={"time_limit": seconds},
-    )  # fmt: skip
+    with _no_output():
+        found = interruptible(milp)(
+            np.zeros(model.variables), integrality=np.ones(model.variables),
+            bounds=Bounds(0, model.upper), options={"time_limit": seconds},
+            constraints=LinearConstraint(matrix, model.low, model.high),
+        )  # fmt: skip
     if found.x is not None:
         return Answer(Verdict.FOUND, np.rint(found.x).astype(np.int64))
     return Answer(Verdict.NONE if found.status == 2 else Verdict.UNKNOWN)
+
+
+@contextmanager
+def _no_output() -> Iterator[None]:
+    """HiGHS prints a line of its own now and then, whatever it is told: it goes nowhere, not into
+    a program that is written to standard output."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _z3(model: Model, seconds: float, seed: int) -> Answer:
