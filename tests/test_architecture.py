@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "passes": BELOW | {"analysis", "jit", "network"},
     "proofs": BELOW | {"analysis", "interruptible", "jit"},
     "sim": BELOW | {"jit", "network"},
-    "synth": BELOW | {"jit", "network", "sim"},
+    "synth": BELOW | {"interruptible", "jit", "network", "sim"},
     "emit": BELOW | {"dtypes", "files", "render"},
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
     "runtime": BELOW | {"dtypes", "files"},

@@ -45,6 +45,12 @@ class Chunked:
         """How many ranks there are."""
         return len(self.node)
 
+    def reversed(self) -> Chunked:
+        """The same with every link turned round."""
+        turned = self.use.reshape(self.n, self.n, -1).transpose(1, 0, 2).reshape(self.use.shape)
+        use = frozen(turned, np.int32)
+        return Chunked(self.node, use, self.capacity, self.network, self.rate)
+
     def step(self, chunk: int) -> float:
         """µs of a step of chunks of so many bytes."""
         return chunk / (self.rate * US_PER_MB)

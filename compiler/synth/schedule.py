@@ -18,21 +18,24 @@ from hccc.synth.chunked import Chunked
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """pre, post: b1[chunks, ranks] who has each chunk, and who must have it."""
+    """pre, post: b1[chunks, ranks] who has each chunk, and who must have it; exclusive: no rank
+    sends a chunk to two ranks in one step. Backwards that is HeteCCL's Eq. 8: no two sums are
+    written to one place at once."""
 
     pre: B1
     post: B1
+    exclusive: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pre", frozen(self.pre, np.bool_))
         object.__setattr__(self, "post", frozen(self.post, np.bool_))
 
 
-def gather_all(owner: I4, n: int) -> Demand:
+def gather_all(owner: I4, n: int, *, exclusive: bool = False) -> Demand:
     """Everybody must have every chunk. owner: i4[chunks] the rank that has it."""
     pre = np.zeros((len(owner), n), np.bool_)
     pre[np.arange(len(owner)), owner] = True
-    return Demand(pre, np.ones_like(pre))
+    return Demand(pre, np.ones_like(pre), exclusive)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +56,10 @@ class Schedule:
     def __len__(self) -> int:
         return len(self.chunk)
 
+    def reversed(self) -> Schedule:
+        """Last step first, from receivers to senders: of copies, sums."""
+        return Schedule(self.chunk, self.dst, self.src, self.steps - 1 - self.step)
+
     @property
     def steps(self) -> int:
         """N_step."""
@@ -61,9 +68,9 @@ class Schedule:
 
 class Violation(NamedTuple):
     """What a schedule does that cannot be. step: -1 where the end is meant; equation: of HeteCCL
-    (2 it does not have what it sends, 4 and 5 too much at once, 6 it gets a chunk again), or 0 for
-    a chunk that is missing in the end; resource, chunk, rank: -1 where they are not meant; excess:
-    chunks too many."""
+    (2 it does not have what it sends, 4 and 5 too much at once, 6 it gets a chunk again, 8 it sends
+    a chunk twice at once where that is excluded), or 0 for a chunk that is missing in the end;
+    resource, chunk, rank: -1 where they are not meant; excess: chunks too many."""
 
     step: int
     equation: int
@@ -79,6 +86,8 @@ def violations(s: Schedule, c: Chunked, demand: Demand) -> list[Violation]:
     O(transfers · longest route + chunks · ranks) and sorting.
     """
     found = [*_capacity(s, c), *_causality(s, demand), *_repeated(s, demand)]
+    if demand.exclusive:
+        found += _twice(s, demand)
     has = demand.pre.copy()
     has[s.chunk, s.dst] = True
     missing = np.argwhere(demand.post & ~has)
@@ -119,3 +128,15 @@ def _repeated(s: Schedule, demand: Demand) -> list[Violation]:
     first[np.unique(key, return_index=True)[1]] = True
     again = np.flatnonzero(~first | demand.pre[s.chunk, s.dst])
     return [Violation(int(s.step[i]), 6, chunk=int(s.chunk[i]), rank=int(s.dst[i])) for i in again]
+
+
+def _twice(s: Schedule, demand: Demand) -> list[Violation]:
+    """Who sends a chunk to several ranks in one step."""
+    chunks, n = demand.pre.shape
+    key = (s.step.astype(np.int64) * chunks + s.chunk) * n + s.src
+    keys, count = np.unique(key, return_counts=True)
+    return [
+        Violation(int(k // n // chunks), 8, chunk=int(k // n % chunks), rank=int(k % n),
+                  excess=int(e) - 1)
+        for k, e in zip(keys[count > 1], count[count > 1], strict=True)
+    ]  # fmt: skip

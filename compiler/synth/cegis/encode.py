@@ -1,0 +1,244 @@
+"""encode: "a schedule of so many steps" as a Model, in one of two encodings.
+
+`full` has HeteCCL's variables (Eq. 2-3): Send(k, u, v, t) for every link and Has(k, v, t). `agg`
+has those inside nodes only. Between nodes, where every pair of ranks that one switch joins uses
+what u needs to send and what v needs to receive and nothing else, which sender serves which
+receiver does not matter: out(k, u, M, t) copies of k leave rank u for node M, in(k, v, t) arrive,
+and there are as many of one as of the other for every k, M and t. Schedules of both are the same.
+
+Eager, all of Eq. 2-6 holds in the Model. Lazy, Eq. 4-6 hold only for what is `kept`: the
+resources, and the receivers of a chunk, that a counterexample named.
+
+Variables that no schedule of so many steps (one or more) uses are left out: before a chunk can be
+there, after it can get anywhere in time, at ranks that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.arrays import B1, I4, I8
+from hccc.synth.cegis.hubs import Hubs
+from hccc.synth.cegis.model import ONE, ZERO, Model, Rows
+from hccc.synth.chunked import Chunked
+from hccc.synth.least_steps import NEVER, distance, linked_ranks
+from hccc.synth.schedule import Demand, Schedule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """Constraints that counterexamples gave. resources: b1[R]; receivers: b1[chunks, ranks]."""
+
+    resources: B1
+    receivers: B1
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.resources) + np.count_nonzero(self.receivers))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoding:
+    """A Model and the Schedule that values for it mean."""
+
+    model: Model
+    decode: Callable[[I8], Schedule]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sends:
+    """Send: i8[m] chunk, src, dst, step, and the variable of each."""
+
+    chunk: I8
+    src: I8
+    dst: I8
+    step: I8
+    variable: I8
+
+    def schedule(self, values: I8) -> Schedule:
+        chosen = values[self.variable] > 0
+        return Schedule(self.chunk[chosen], self.src[chosen], self.dst[chosen], self.step[chosen])
+
+
+class _Table:
+    """When each chunk can be at each rank, and the variables that follow."""
+
+    def __init__(self, c: Chunked, demand: Demand, steps: int) -> None:
+        self.c, self.demand, self.steps = c, demand, steps
+        need = demand.post & ~demand.pre
+        self.since = distance(c, demand.pre)
+        turned = distance(c.reversed(), need)
+        self.until = np.where(turned == NEVER, -1, steps - turned)  # to serve anybody, by then
+        self.variables = 0
+        self.has = self._has(need)
+
+    def new(self, count: int) -> I8:
+        self.variables += count
+        return np.arange(self.variables - count, self.variables)
+
+    def _has(self, need: B1) -> I8:
+        """i8[chunks, ranks, steps + 1]: at the beginning of a step."""
+        t = np.arange(self.steps + 1)
+        can = self.since[:, :, None] <= t
+        has = np.where(can, 0, ZERO)
+        has[self.demand.pre] = ONE
+        open_ = has == 0
+        has[open_] = self.new(int(np.count_nonzero(open_)))
+        last = has[:, :, -1]
+        last[need] = ONE
+        return has
+
+    def received(self) -> B1:
+        """b1[chunks, ranks, steps]: whether a chunk may come to a rank in a step."""
+        t = np.arange(self.steps)
+        timely = (self.since[:, :, None] <= t + 1) & (t < self.until[:, :, None])
+        return timely & ~self.demand.pre[:, :, None]
+
+    def sent(self) -> B1:
+        """b1[chunks, ranks, steps]: whether a rank may have a chunk to send."""
+        return self.since[:, :, None] <= np.arange(self.steps)
+
+    def sends(self, linked: B1) -> _Sends:
+        """Variables for every link of `linked`."""
+        src, dst = np.nonzero(linked)
+        possible = self.sent()[:, src] & self.received()[:, dst]
+        chunk, link, step = np.nonzero(possible)
+        return _Sends(chunk, src[link], dst[link], step, self.new(len(chunk)))
+
+
+def full(c: Chunked, demand: Demand, steps: int, kept: Kept | None = None) -> Encoding:
+    """Per link; lazy if `kept` is given."""
+    table, rows = _Table(c, demand, steps), Rows()
+    sends = table.sends(linked_ranks(c))
+    rows.at_most(sends.variable, table.has[sends.chunk, sends.src, sends.step])
+    if kept is None:
+        _arrivals(table, rows, [(sends.chunk, sends.dst, sends.step, sends.variable)])
+    else:
+        _lazy_arrivals(table, rows, sends, kept)
+    row = c.use[sends.src * c.n + sends.dst]
+    _capacities(c, rows, steps, [_uses(row, sends.step, sends.variable)], kept)
+    if demand.exclusive:
+        _exclusive(table, rows, [(sends.chunk, sends.src, sends.step, sends.variable)])
+    upper = np.ones(table.variables, np.int64)
+    return Encoding(rows.model(upper), sends.schedule)
+
+
+def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> Encoding:
+    """Per link inside nodes, per rank between them."""
+    table, rows = _Table(c, demand, steps), Rows()
+    near = table.sends(linked_ranks(c) & (c.node[:, None] == c.node))
+    rows.at_most(near.variable, table.has[near.chunk, near.src, near.step])
+    received, sent = table.received(), table.sent()
+    cells = len(hubs.port)
+    of_cell = np.zeros((cells, c.n), np.bool_)
+    joined = hubs.cell >= 0
+    of_cell[hubs.cell[joined], np.flatnonzero(joined)] = True
+    wanted = np.stack([received[:, members].any(axis=1) for members in of_cell], axis=1)
+    chunk, rank, step = np.nonzero(received & joined[None, :, None])
+    arrive = table.new(len(chunk))
+    u, cell = np.nonzero(hubs.joins(c.node))
+    k, way, t = np.nonzero(sent[:, u] & wanted[:, cell])
+    leave = table.new(len(k))
+    u, cell = u[way], cell[way]
+    copies = np.minimum(hubs.most_out(c)[u], np.count_nonzero(of_cell, axis=1)[cell])
+    upper = np.ones(table.variables, np.int64)
+    upper[leave] = copies
+    rows.at_most(leave[copies == 1], table.has[k, u, t][copies == 1])
+    for many in np.unique(copies[copies > 1]):
+        these = copies == many
+        rows.at_most(leave[these], table.has[k, u, t][these], int(many))
+    key = (chunk * cells + hubs.cell[rank]) * steps + step
+    keys, at = np.unique(np.append(key, (k * cells + cell) * steps + t), return_inverse=True)
+    balance = (at[: len(key)], arrive, 1), (at[len(key) :], leave, -1)
+    rows.add(0, 0, len(keys), *balance)
+    _arrivals(table, rows, [(near.chunk, near.dst, near.step, near.variable),
+                            (chunk, rank, step, arrive)])  # fmt: skip
+    row = c.use[near.src * c.n + near.dst]
+    uses = [
+        _uses(row, near.step, near.variable),
+        _uses(hubs.out[u], t, leave),
+        _uses(hubs.into[rank], step, arrive),
+    ]
+    _capacities(c, rows, steps, uses, None)
+    if demand.exclusive:
+        _exclusive(table, rows, [(near.chunk, near.src, near.step, near.variable),
+                                 (k, u, t, leave)])  # fmt: skip
+
+    def decode(values: I8) -> Schedule:
+        inside = near.schedule(values)
+        senders = np.repeat(np.arange(len(leave)), values[leave])
+        receivers = np.flatnonzero(values[arrive] > 0)
+        # As many of one as of the other for each chunk, cell and step: both in that order.
+        senders = senders[np.argsort(at[len(key) :][senders], kind="stable")]
+        receivers = receivers[np.argsort(at[: len(key)][receivers], kind="stable")]
+        return Schedule(
+            np.append(inside.chunk, k[senders]), np.append(inside.src, u[senders]),
+            np.append(inside.dst, rank[receivers]), np.append(inside.step, t[senders]),
+        )  # fmt: skip
+
+    return Encoding(rows.model(upper), decode)
+
+
+_Terms = tuple[I8, I8, I8, I8]  # chunk, rank, step, variable
+
+
+def _arrivals(table: _Table, rows: Rows, arriving: list[_Terms]) -> None:
+    """Eq. 3 and Eq. 6: who has a chunk had it, or receives it, and not both."""
+    chunk, rank = np.nonzero(~table.demand.pre)
+    has = table.has[chunk, rank]
+    steps = table.steps
+    where = np.full(table.demand.pre.shape, -1)
+    where[chunk, rank] = np.arange(len(chunk))
+    cells = np.arange(len(chunk) * steps)
+    terms = [(where[k, v] * steps + t, x, -1) for k, v, t, x in arriving]
+    after, before = (cells, has[:, 1:].ravel(), 1), (cells, has[:, :-1].ravel(), -1)
+    rows.add(0, 0, len(cells), after, before, *terms)
+
+
+def _lazy_arrivals(table: _Table, rows: Rows, sends: _Sends, kept: Kept) -> None:
+    """Eq. 2 and Eq. 3; Eq. 6 for receivers that are kept."""
+    chunk, rank = np.nonzero(~table.demand.pre)
+    steps = table.steps
+    where = np.full(table.demand.pre.shape, -1)
+    where[chunk, rank] = np.arange(len(chunk))
+    cells = np.arange(len(chunk) * steps)
+    has = table.has[chunk, rank]
+    after, before = has[:, 1:].ravel(), has[:, :-1].ravel()
+    at = where[sends.chunk, sends.dst] * steps + sends.step
+    rows.at_most(sends.variable, table.has[sends.chunk, sends.dst, sends.step + 1])
+    each = np.arange(len(at))
+    had = table.has[sends.chunk, sends.dst, sends.step]
+    rows.add(-np.inf, 1, len(at), (each, sends.variable, 1), (each, had, 1))
+    rows.at_most(before, after)
+    rows.add(-np.inf, 0, len(cells), (cells, after, 1), (cells, before, -1),
+             (at, sends.variable, -1))  # fmt: skip
+    once = kept.receivers[sends.chunk, sends.dst]
+    keys, row = np.unique(at[once] // steps, return_inverse=True)
+    rows.add(-np.inf, 1, len(keys), (row, sends.variable[once], 1))
+
+
+def _uses(row: I4, step: I8, variable: I8) -> tuple[I8, I8, I8]:
+    """Resource, step, variable of each use."""
+    owner, column = np.nonzero(row >= 0)
+    return row[owner, column].astype(np.int64), step[owner], variable[owner]
+
+
+def _capacities(
+    c: Chunked, rows: Rows, steps: int, uses: list[tuple[I8, I8, I8]], kept: Kept | None
+) -> None:
+    """Eq. 4 and Eq. 5."""
+    resource, step, variable = (np.concatenate(part) for part in zip(*uses, strict=True))
+    if kept is not None:
+        these = kept.resources[resource]
+        resource, step, variable = resource[these], step[these], variable[these]
+    keys, row = np.unique(resource * steps + step, return_inverse=True)
+    rows.capacity(row, variable, c.capacity[keys // steps])
+
+
+def _exclusive(table: _Table, rows: Rows, leaving: list[_Terms]) -> None:
+    """Eq. 8: a rank sends a chunk once a step."""
+    k, u, t, variable = (np.concatenate(part) for part in zip(*leaving, strict=True))
+    keys, row = np.unique((k * table.c.n + u) * table.steps + t, return_inverse=True)
+    rows.capacity(row, variable, np.ones(len(keys), np.int64))

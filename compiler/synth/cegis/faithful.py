@@ -1,0 +1,87 @@
+"""faithful: HeteCCL's Algorithm 1 (App. H), counterexample-guided and with a frozen prefix.
+
+    candidate := saturate                                   GREEDYHEURISTIC
+    until VERIFY finds nothing wrong with the candidate:
+        checkpoint := the earliest step with a violation
+        keep, for good, the constraints violated there      the counterexamples
+        prefix := the steps before it, spare capacity filled    REVISEFULL
+        candidate := prefix, and what Z3 makes of the rest under the kept constraints
+
+The model has Eq. 2-3, and of Eq. 4-6 what is kept. A counterexample names a resource, and rules
+out too many transfers over it at every step; or a rank that gets a chunk twice.
+
+Beyond the paper, which says only "failure": if nothing continues a prefix it is frozen half as
+deep, never deeper again for so many steps; if there is nothing without a prefix no schedule has so
+few steps, since all that is kept is necessary, and the search goes on with one step more. So it
+ends, with the fewest steps, given time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hccc.synth.cegis.encode import Kept, full
+from hccc.synth.cegis.fill import fill
+from hccc.synth.cegis.saturate import saturate
+from hccc.synth.cegis.search import Search, before
+from hccc.synth.cegis.solvers import Verdict
+from hccc.synth.schedule import Schedule, Violation, violations
+
+SHARE = 0.5  # of the time left, for each number of steps: a proof that there is none may be long
+
+
+def run(search: Search) -> None:
+    """Searches until nothing is wrong, or time is up."""
+    c, demand = search.c, search.demand
+    kept = Kept(np.zeros(len(c.capacity), np.bool_), np.zeros(demand.pre.shape, np.bool_))
+    candidate = saturate(c, demand)
+    proven = True
+    for steps in range(search.bound, search.best.steps + 1):
+        verdict, made = _of_steps(search, candidate, steps, kept)
+        if made is not None:
+            search.accept(made)
+            return
+        proven = proven and verdict is Verdict.NONE
+        if proven:
+            search.bound = steps + 1
+        if search.left <= 0:
+            return
+
+
+def _of_steps(
+    search: Search, candidate: Schedule, steps: int, kept: Kept
+) -> tuple[Verdict, Schedule | None]:
+    """A valid schedule of at most `steps` steps, or why there is none."""
+    c, demand = search.c, search.demand
+    deepest = steps
+    budget = search.left * SHARE
+    until = search.left - budget if steps < search.best.steps else 0.0
+    while True:
+        wrong = violations(candidate, c, demand)
+        if not wrong:
+            return Verdict.FOUND, candidate
+        checkpoint = wrong[0].step
+        _keep(kept, wrong, checkpoint)
+        frozen = min(checkpoint, deepest)
+        while True:
+            prefix = fill(c, demand, before(candidate, frozen), frozen)
+            verdict, made = search.attempt(
+                steps, prefix, frozen, lambda rest, left: full(c, rest, left, kept),
+                search.left - until, found=len(wrong), checkpoint=checkpoint, kept=len(kept),
+            )  # fmt: skip
+            if made is not None:
+                candidate = made
+                break
+            if verdict is Verdict.UNKNOWN or not frozen:
+                return verdict, None
+            deepest = frozen = frozen // 2
+
+
+def _keep(kept: Kept, wrong: list[Violation], checkpoint: int) -> None:
+    """Adds the constraints that are violated at the checkpoint."""
+    for violation in wrong:
+        if violation.step == checkpoint:
+            if violation.equation == 6:
+                kept.receivers[violation.chunk, violation.rank] = True
+            elif violation.resource >= 0:
+                kept.resources[violation.resource] = True

@@ -1,0 +1,133 @@
+"""search: what a search for a schedule has found so far, and its record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hccc.synth.cegis.encode import Encoding, aggregated, full
+from hccc.synth.cegis.hubs import Hubs, hubs
+from hccc.synth.cegis.solvers import Answer, Verdict, solve
+from hccc.synth.chunked import Chunked
+from hccc.synth.least_steps import least_steps
+from hccc.synth.schedule import Demand, Schedule, violations
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One call of the solver, or what made it needless.
+
+    steps: asked for; violations, checkpoint: of the candidate before, and their earliest step
+    (None where there is none); frozen: steps of the prefix, and frozen_transfers in them; kept:
+    constraints from counterexamples; variables: of the model, 0 where no solver was asked since
+    `least_steps` of what is left says no; seconds: it took.
+    """
+
+    steps: int
+    violations: int
+    checkpoint: int | None
+    frozen: int
+    frozen_transfers: int
+    kept: int
+    variables: int
+    verdict: Verdict
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The best valid schedule, a lower bound of N_step, and how the search went."""
+
+    schedule: Schedule
+    bound: int
+    trace: tuple[Iteration, ...] = ()
+
+    @property
+    def gap(self) -> int:
+        """Steps beyond the bound; 0: no schedule takes fewer."""
+        return self.schedule.steps - self.bound
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """A demand on a cluster, the best schedule and the bound so far, and until when to look."""
+
+    c: Chunked
+    demand: Demand
+    best: Schedule
+    bound: int
+    solver: str
+    seed: int
+    deadline: float
+    on_phase: Callable[[str], None]
+    trace: list[Iteration] = field(default_factory=list)
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self.deadline - time.monotonic()
+
+    def outcome(self) -> Outcome:
+        """What there is."""
+        return Outcome(self.best, self.bound, tuple(self.trace))
+
+    def accept(self, s: Schedule) -> None:
+        """`s` is better, or as good and of the solver; refuses what is not valid."""
+        wrong = violations(s, self.c, self.demand)
+        if wrong:
+            raise AssertionError(f"a schedule that should be valid is not: {wrong[0]}")
+        self.best = s
+
+    def attempt(
+        self, steps: int, prefix: Schedule, frozen: int, encode: Callable[[Demand, int], Encoding],
+        seconds: float, *, found: int = 0, checkpoint: int | None = None, kept: int = 0,
+    ) -> tuple[Verdict, Schedule | None]:  # fmt: skip
+        """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long."""
+        begin = time.monotonic()
+        rest = remaining(self.demand, prefix)
+        variables, answer, made = 0, Answer(Verdict.NONE), None
+        if frozen + least_steps(self.c, rest) <= steps:
+            self.on_phase(f"{steps} steps, {frozen} of them frozen")
+            encoding = encode(rest, steps - frozen)
+            variables = encoding.model.variables
+            answer = solve(encoding.model, self.solver, min(seconds, self.left), self.seed)
+            if answer.values is not None:
+                made = joined(prefix, encoding.decode(answer.values), frozen)
+        self.trace.append(
+            Iteration(steps, found, checkpoint, frozen, len(prefix), kept, variables,
+                      answer.verdict, time.monotonic() - begin)
+        )  # fmt: skip
+        return answer.verdict, made
+
+
+def remaining(demand: Demand, prefix: Schedule) -> Demand:
+    """What is left to do after `prefix`."""
+    has = demand.pre.copy()
+    has[prefix.chunk, prefix.dst] = True
+    return Demand(has, demand.post, demand.exclusive)
+
+
+def before(s: Schedule, step: int) -> Schedule:
+    """The transfers of `s` before `step`."""
+    early = s.step < step
+    return Schedule(s.chunk[early], s.src[early], s.dst[early], s.step[early])
+
+
+def joined(prefix: Schedule, rest: Schedule, at: int) -> Schedule:
+    """`prefix`, then `rest` from step `at`."""
+    return Schedule(
+        np.append(prefix.chunk, rest.chunk), np.append(prefix.src, rest.src),
+        np.append(prefix.dst, rest.dst), np.append(prefix.step, rest.step + at),
+    )  # fmt: skip
+
+
+def smallest_encoding(c: Chunked) -> Callable[[Demand, int], Encoding]:
+    """`agg` where switches allow it, else `full`."""
+    found: Hubs | None = hubs(c)
+    if found is None:
+        return lambda demand, steps: full(c, demand, steps)
+    joining = found
+    return lambda demand, steps: aggregated(c, demand, steps, joining)

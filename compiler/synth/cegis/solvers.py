@@ -1,0 +1,163 @@
+"""solvers: values for a Model, from Z3 or from HiGHS, within a time limit.
+
+Z3 gets clauses and cardinality constraints over Booleans; sums over integers or bit-vectors take
+it 10 to 140 times as long. HiGHS, through SciPy, gets an integer program without an objective.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from hccc.interruptible import interruptible
+from hccc.ir.arrays import I8
+from hccc.synth.cegis.model import Model
+
+
+class Verdict(Enum):
+    """What a solver says of a Model."""
+
+    FOUND = "found"
+    NONE = "none exists"
+    UNKNOWN = "out of time"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """values: i8[variables] where some were found."""
+
+    verdict: Verdict
+    values: I8 | None = None
+
+
+def solve(model: Model, solver: str, seconds: float, seed: int = 0) -> Answer:
+    """Values that satisfy `model`, by "z3" or "highs".
+
+    Raises:
+        KeyboardInterrupt: at once, though the solver is busy.
+    """
+    if seconds <= 0:
+        return Answer(Verdict.UNKNOWN)
+    lengths = np.diff(model.ptr)
+    impossible = (lengths == 0) & ((model.low > 0) | (model.high < 0))
+    if impossible.any():
+        return Answer(Verdict.NONE)
+    if not len(model):
+        return Answer(Verdict.FOUND, np.zeros(model.variables, np.int64))
+    return SOLVERS[solver](model, seconds, seed)
+
+
+def _highs(model: Model, seconds: float, seed: int) -> Answer:
+    """`seed` changes nothing: SciPy passes none on."""
+    from scipy.optimize import (  # type: ignore[import-untyped]
+        Bounds,
+        LinearConstraint,
+        milp,
+    )
+    from scipy.sparse import csr_array  # type: ignore[import-untyped]
+
+    shape = (len(model), model.variables)
+    matrix = csr_array((model.coefficient.astype(float), model.index, model.ptr), shape=shape)
+    with _no_output():
+        found = interruptible(milp)(
+            np.zeros(model.variables), integrality=np.ones(model.variables),
+            bounds=Bounds(0, model.upper), options={"time_limit": seconds},
+            constraints=LinearConstraint(matrix, model.low, model.high),
+        )  # fmt: skip
+    if found.x is not None:
+        return Answer(Verdict.FOUND, np.rint(found.x).astype(np.int64))
+    return Answer(Verdict.NONE if found.status == 2 else Verdict.UNKNOWN)
+
+
+@contextmanager
+def _no_output() -> Iterator[None]:
+    """HiGHS prints a line of its own now and then, whatever it is told: it goes nowhere, not into
+    a program that is written to standard output."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _z3(model: Model, seconds: float, seed: int) -> Answer:
+    import z3  # type: ignore[import-untyped]
+
+    begin = time.monotonic()
+    context = z3.Context()
+    solver = z3.Solver(ctx=context)
+    interruptible(solver.from_string)("\n".join(_script(model)))
+    solver.set("random_seed", seed)
+    solver.set("timeout", max(1, int((seconds - (time.monotonic() - begin)) * 1000)))
+    try:
+        verdict = interruptible(solver.check)()
+    except BaseException:
+        context.interrupt()
+        raise
+    if verdict == z3.unknown:
+        return Answer(Verdict.UNKNOWN)
+    if verdict == z3.unsat:
+        return Answer(Verdict.NONE)
+    true = np.zeros(int(model.upper.sum()), np.int64)
+    found: Any = solver.model()
+    for name in found:
+        if z3.is_true(found[name]):
+            true[int(name.name()[1:])] = 1
+    return Answer(Verdict.FOUND, np.add.reduceat(true, _first(model)))
+
+
+def _first(model: Model) -> I8:
+    """The first of the Booleans, as many as its upper bound, that each variable is to Z3."""
+    return np.cumsum(model.upper) - model.upper
+
+
+def _script(model: Model) -> Iterator[str]:
+    """`model` in SMT-LIB 2."""
+    booleans = int(model.upper.sum())
+    yield from (f"(declare-const x{i} Bool)" for i in range(booleans))
+    first = _first(model).tolist()
+    upper = model.upper.tolist()
+    index, coefficient = model.index.tolist(), model.coefficient.tolist()
+    ptr = model.ptr.tolist()
+    rows = zip(ptr, ptr[1:], model.low.tolist(), model.high.tolist(), strict=False)
+    for begin, end, low, high in rows:
+        terms: list[tuple[int, str]] = []
+        for j in range(begin, end):
+            a, x = coefficient[j], index[j]
+            terms.extend((a, f"x{i}") for i in range(first[x], first[x] + upper[x]))
+        if high != np.inf:
+            yield f"(assert {_at_most(terms, int(high))})"
+        if low != -np.inf:
+            yield f"(assert {_at_most([(-a, x) for a, x in terms], -int(low))})"
+
+
+def _at_most(terms: list[tuple[int, str]], bound: int) -> str:
+    """Σ <= bound, with a negated Boolean for each negative coefficient: -x is (not x) - 1."""
+    bound -= sum(a for a, _ in terms if a < 0)
+    literals = [x if a > 0 else f"(not {x})" for a, x in terms]
+    sizes = [abs(a) for a, _ in terms]
+    total = sum(sizes)
+    if total <= bound:
+        return "true"
+    if bound < 0:
+        return "false"
+    if set(sizes) == {1} and bound == total - 1:  # not all of them: a clause
+        return "(or " + " ".join(x if a < 0 else f"(not {x})" for a, x in terms) + ")"
+    if set(sizes) == {1}:
+        return f"((_ at-most {bound}) {' '.join(literals)})"
+    return f"((_ pble {bound} {' '.join(map(str, sizes))}) {' '.join(literals)})"
+
+
+SOLVERS: dict[str, Callable[[Model, float, int], Answer]] = {"highs": _highs, "z3": _z3}

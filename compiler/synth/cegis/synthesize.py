@@ -1,0 +1,84 @@
+"""synthesize: schedules of few steps, by solver (HeteCCL §5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hccc.synth.cegis import faithful, fast
+from hccc.synth.cegis.fill import fill
+from hccc.synth.cegis.search import Outcome, Search
+from hccc.synth.chunked import Chunked
+from hccc.synth.least_steps import least_steps
+from hccc.synth.schedule import Demand, Schedule, gather_all
+
+Mode = Literal["faithful", "fast"]
+Solver = Literal["z3", "highs"]
+EMPTY = Schedule(*np.zeros((4, 0), np.int32))
+
+
+def _quiet(phase: str) -> None:
+    """Tells nobody."""
+
+
+def synthesize(
+    c: Chunked, demand: Demand, *, mode: Mode = "fast", solver: Solver | None = None,
+    time_limit: float = 60.0, seed: int = 0, start: Schedule | None = None,
+    on_phase: Callable[[str], None] = _quiet,
+) -> Outcome:  # fmt: skip
+    """The best valid schedule found in `time_limit` seconds, or until Ctrl-C.
+
+    mode: "faithful" is HeteCCL's Algorithm 1, "fast" repairs `start`; solver: as in the paper, or
+    HiGHS for "fast"; start: a valid schedule, returned if nothing better is found.
+
+    Raises:
+        UserError: some rank cannot be reached by what it needs.
+    """
+    bound = least_steps(c, demand)
+    best = fill(c, demand, EMPTY) if start is None else start
+    chosen = solver or ("z3" if mode == "faithful" else "highs")
+    search = Search(c, demand, best, bound, chosen, seed, time.monotonic() + time_limit, on_phase)
+    try:
+        (faithful if mode == "faithful" else fast).run(search)
+    except KeyboardInterrupt:
+        on_phase("interrupted: the best so far")
+    return search.outcome()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllReduce:
+    """A ReduceScatter and then an Allgather, of the same roots. `gather.schedule` and
+    `reduce.schedule` are of copies: `sums` is the latter as it runs."""
+
+    reduce: Outcome
+    gather: Outcome
+
+    @property
+    def sums(self) -> Schedule:
+        """Who adds which chunk to whom."""
+        return self.reduce.schedule.reversed()
+
+
+def allreduce(
+    c: Chunked, chunks: int, *, mode: Mode = "fast", solver: Solver | None = None,
+    time_limit: float = 60.0, seed: int = 0, on_phase: Callable[[str], None] = _quiet,
+) -> AllReduce:  # fmt: skip
+    """HeteCCL App. I: chunk k is reduced at rank k mod n (Eq. 7), by an Allgather backwards over
+    links turned round in which no rank adds two things to one place in a step (Eq. 8)."""
+    owner = np.arange(chunks) % c.n
+    begin = time.monotonic()
+    gather = synthesize(
+        c, gather_all(owner, c.n), mode=mode, solver=solver, time_limit=time_limit / 2,
+        seed=seed, on_phase=on_phase,
+    )  # fmt: skip
+    left = time_limit - (time.monotonic() - begin)
+    backwards = gather_all(owner, c.n, exclusive=True)
+    reduced = synthesize(
+        c.reversed(), backwards, mode=mode, solver=solver, time_limit=left, seed=seed,
+        on_phase=on_phase,
+    )  # fmt: skip
+    return AllReduce(reduced, gather)

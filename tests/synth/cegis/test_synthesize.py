@@ -1,0 +1,148 @@
+"""synthesize: the bound where it is reached, valid schedules always, and both modes alike."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.synth.cegis import allreduce, synthesize
+from hccc.synth.cegis.fill import fill
+from hccc.synth.cegis.saturate import saturate
+from hccc.synth.cegis.search import before
+from hccc.synth.cegis.solvers import Verdict
+from hccc.synth.cegis.synthesize import EMPTY, Mode, Solver
+from hccc.synth.least_steps import least_steps
+from hccc.synth.schedule import violations
+from tests.health_checks import EVERY_CHECK
+from tests.synth.chunked_clusters import clusters, demands, example, gather
+
+SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=20)
+MODES: list[tuple[Mode, Solver]] = [("fast", "highs"), ("fast", "z3"), ("faithful", "z3")]
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "mode"),
+    [
+        ("4+8", 1, "faithful"), ("4x3", 1, "faithful"), ("4x2+8", 1, "faithful"),
+        ("8x2+4", 1, "fast"), ("4x3", 2, "fast"),
+        pytest.param("8x2+4", 1, "faithful", marks=SLOW),
+        pytest.param("4x2+8", 2, "faithful", marks=SLOW),
+        pytest.param("8x2+4", 2, "fast", marks=SLOW),
+        pytest.param("4x2+8x2", 1, "faithful", marks=SLOW),
+    ],
+)  # fmt: skip
+def test_the_bound_is_reached(name: str, chunks: int, mode: Mode) -> None:
+    c = example(f"heteccl-h20-{name}")
+    demand = gather(c, chunks)
+    found = synthesize(c, demand, mode=mode, time_limit=60)
+    assert violations(found.schedule, c, demand) == []
+    assert found.schedule.steps == found.bound == least_steps(c, demand)
+
+
+def test_the_record_of_the_iterations() -> None:
+    """Each keeps more than the one before, and freezes no more than is valid."""
+    c = example("heteccl-h20-4+8")
+    demand = gather(c)
+    said: list[str] = []
+    trace = synthesize(c, demand, mode="faithful", on_phase=said.append).trace
+    wrong = violations(saturate(c, demand), c, demand)
+    assert (trace[0].violations, trace[0].checkpoint, trace[0].frozen) == (len(wrong), 0, 0)
+    kept = [one.kept for one in trace]
+    assert kept == sorted(set(kept))
+    assert all(one.checkpoint is not None and one.frozen <= one.checkpoint for one in trace)
+    assert trace[-1].verdict is Verdict.FOUND
+    assert said[0] == "3 steps, 0 of them frozen"
+    assert len(said) == sum(one.variables > 0 for one in trace)
+
+
+def test_a_prefix_that_nothing_continues_is_given_up() -> None:
+    """A schedule that begins with idle steps: frozen, they leave too few."""
+    c = example("heteccl-h20-8x2+4")
+    demand = gather(c)
+    lazy = fill(c, demand, EMPTY)
+    assert lazy.steps > least_steps(c, demand)
+    found = synthesize(c, demand, start=lazy)
+    assert found.gap == 0
+    assert violations(found.schedule, c, demand) == []
+
+
+@pytest.mark.parametrize(("mode", "solver"), MODES)
+@given(data=st.data())
+@SETTINGS
+def test_what_comes_out_is_valid_and_shortest(
+    mode: Mode, solver: Solver, data: st.DataObject
+) -> None:
+    c = data.draw(clusters())
+    demand = data.draw(demands(c))
+    found = synthesize(c, demand, mode=mode, solver=solver, time_limit=5)
+    assert violations(found.schedule, c, demand) == []
+    assert least_steps(c, demand) <= found.bound <= found.schedule.steps
+    if all(one.verdict is not Verdict.UNKNOWN for one in found.trace):
+        assert found.gap == 0
+
+
+@given(st.data())
+@SETTINGS
+def test_filled_steps_stay_valid(data: st.DataObject) -> None:
+    c = data.draw(clusters())
+    demand = data.draw(demands(c))
+    whole = fill(c, demand, EMPTY)
+    assert violations(whole, c, demand) == []
+    part = fill(c, demand, before(whole, 1), 1)
+    assert violations(fill(c, demand, part), c, demand) == []
+    for left in fill(c, demand, before(whole, 1)), whole:
+        assert left.steps >= least_steps(c, demand)
+
+
+def test_out_of_time_the_given_schedule_is_returned() -> None:
+    c = example("heteccl-h20-8x2+4")
+    demand = gather(c)
+    for mode, solver in MODES:
+        start = fill(c, demand, EMPTY)
+        found = synthesize(c, demand, mode=mode, solver=solver, time_limit=0, start=start)
+        assert found.schedule is start
+        assert found.gap == start.steps - 5
+
+
+@pytest.mark.parametrize(("mode", "solver"), MODES)
+def test_interrupted_the_best_so_far_is_returned(mode: Mode, solver: Solver) -> None:
+    c = example("heteccl-h20-8x2+4")
+    demand = gather(c, 2)
+    start = fill(c, demand, EMPTY)
+    said: list[str] = []
+
+    def on_phase(phase: str) -> None:
+        said.append(phase)
+        if len(said) == 1:
+            threading.Timer(0.2, _thread.interrupt_main).start()
+
+    found = synthesize(
+        c, demand, mode=mode, solver=solver, time_limit=3, start=start, on_phase=on_phase
+    )
+    assert found.schedule is start
+    assert said[-1] == "interrupted: the best so far"
+
+
+@pytest.mark.parametrize("mode", ["fast", "faithful"])
+def test_allreduce_adds_one_thing_at_a_time_to_one_place(mode: Mode) -> None:
+    c = example("heteccl-h20-4x3")
+    made = allreduce(c, c.n, mode=mode)
+    gathered, backwards = gather(c), gather(c, exclusive=True)
+    assert violations(made.gather.schedule, c, gathered) == []
+    assert violations(made.reduce.schedule, c.reversed(), backwards) == []
+    sums = made.sums
+    places = list(zip(sums.step, sums.chunk, sums.dst, strict=True))
+    assert len(set(places)) == len(places)
+    assert sums.steps == made.reduce.schedule.steps >= made.reduce.bound
+
+
+def test_a_violation_of_eq_8_is_found() -> None:
+    c = example("heteccl-h20-4x3")
+    several = fill(c, gather(c), EMPTY)
+    wrong = violations(several, c, gather(c, exclusive=True))
+    assert {violation.equation for violation in wrong} == {8}
