@@ -299,13 +299,15 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
 
     large = max(len(front.dag) for front in fronts) > MOST_TRIED
     tuner, made = Tuner(settings.topology, _asked(settings, large)), list[_Lowered]()
+    names = [front.program.name for front in fronts]
     for front in fronts:
-        of = f"{front.program.name}: " if len(fronts) > 1 else ""
+        own = names.count(front.program.name) == 1
+        of = f"{front.program.name if own else front.settings.source}: " if len(fronts) > 1 else ""
 
         def probe(choice: Settings, front: _Front = front, of: str = of) -> float:
-            made.append(_lowered(front, choice, hook))
+            made.append(_within(front, choice, hook))
             with hook.phase("Tuning"):
-                return tuner.probe(of + named(choice, made[-1].plan), made[-1].plan)
+                return tuner.probe(of + named(made[-1].settings, made[-1].plan), made[-1].plan)
 
         explore(start(front.settings, front.dag), axes(front.settings, front.dag), probe)
     with hook.phase("Tuning"):
@@ -314,6 +316,17 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
 
 def _lowered(front: _Front, settings: Settings, hook: Hook) -> _Lowered:
     return _Lowered(front, settings, hook.run_all(BACK, front.dag, settings))
+
+
+def _within(front: _Front, settings: Settings, hook: Hook) -> _Lowered:
+    """As `_lowered`, with as few blocks a channel as `--max-sms` demands."""
+    made, options = _lowered(front, settings, hook), settings.options
+    if options.max_sms is None:
+        return made
+    most = options.max_sms // (options.channels or 1)
+    if made.plan.blocks_per_rank <= most * made.plan.channels:
+        return made
+    return _lowered(front, replace(settings, blocks=most), hook)
 
 
 def _library(tuned: Tuned, name: str, how: Provenance) -> Catalogue | Plan:
