@@ -391,6 +391,9 @@ def _asked(settings: Settings, large: bool) -> Request:
     options = settings.options
     assert settings.topology is not None
     sizes = parsed(options.sizes)
+    if options.channels and options.max_sms and options.channels > options.max_sms:
+        message = f"--channels {options.channels}: each has a thread block, and --max-sms is less"
+        raise fail("E410", message, help="fewer --channels, or more --max-sms")
     return Request(
         spread(sizes) if large else sizes, options.max_sms or most_blocks(settings.topology),
         options.channels, options.plans, options.tune,

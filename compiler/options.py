@@ -113,13 +113,10 @@ class Options:
                 _check_choice(name, value, choices, type(option.default))
             if (limits := option.metadata.get("range")) and value is not None:
                 check_integer(f"--{name}", value, *limits)
+            if isinstance(option.default, str) and not isinstance(value, str):
+                raise fail("E410", f"--{name} {value!r} is not text")
         if self.slots & (self.slots - 1):
             raise fail("E410", f"--slots {self.slots} is not a power of two")
-        if self.channels and self.max_sms and self.channels > self.max_sms:
-            message = f"--channels {self.channels}: each has a thread block, and --max-sms is less"
-            raise fail("E410", message, help="fewer --channels, or more --max-sms")
-        if not isinstance(self.sizes, str):
-            raise fail("E410", f"--sizes {self.sizes!r} is not text, such as 1K..4G")
 
     def as_text(self) -> dict[str, str | int | bool]:
         """What was chosen, by name, as plan files and pages have it; what was not is left out."""

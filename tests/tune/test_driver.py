@@ -82,7 +82,7 @@ def test_channels_and_the_budget_of_sms_hold_together() -> None:
     made = compiled("ring_allreduce", max_sms=5, channels=2)
     assert made.plan.channels == 2 and made.plan.blocks_per_rank <= 5
     with pytest.raises(UserError, match="--channels 6"):
-        Options(max_sms=5, channels=6)
+        compiled("ring_allreduce", max_sms=5, channels=6)
 
 
 def test_calls_too_long_to_simulate_have_no_time_and_are_refused_alone() -> None:
