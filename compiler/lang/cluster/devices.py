@@ -89,8 +89,8 @@ def read_device(value: Value, old: Chosen) -> Chosen:
     """`H100`, or `{name => H100, …}` with other figures; with `vendor`, or a name that the library
     does not have, figures that are not given are those of `old`. Raises `Mistake`."""
     if isinstance(value, Word):
-        return Chosen(_known(value, load.device(value.text), load.devices(), "device").device,
-                      load.device(value.text))  # fmt: skip
+        hardware = _known(value, load.device(value.text), load.devices(), "device")
+        return Chosen(hardware.device, hardware)
     given = mapping(value, OF_DEVICES, "device")
     found = load.device(name(given["name"], "a device")) if "name" in given else None
     if found is not None and "vendor" not in given:
@@ -200,13 +200,15 @@ def _yes(value: Value, key: str) -> bool:
 def read_network(value: Value, old: Joined | None) -> Joined:
     """`InfiniBand`, or `{name => InfiniBand, …}` with other figures. Raises `Mistake`."""
     if isinstance(value, Word):
-        return of_library(_known(value, load.network(value.text), load.networks(), "network"))
+        hardware = _known(value, load.network(value.text), load.networks(), "network")
+        return _as_fast(of_library(hardware), value.text)
     given = mapping(value, OF_NETWORKS, "network")
-    found = load.network(name(given["name"], "a network")) if "name" in given else None
-    joined = of_library(found) if found else old or Joined()
+    called = name(given["name"], "a network") if "name" in given else ""
+    found = load.network(called) if called else None
+    joined = _as_fast(of_library(found), called) if found else old or Joined()
     network = joined.network
     if "name" in given and found is None:
-        network = replace(network, name=name(given["name"], "a network"))
+        network = replace(network, name=called)
         joined = replace(joined, hardware=None)
     changes: dict[str, Any] = {"estimates": _estimates(given, network.estimates)}
     if "bandwidth" in given:
@@ -221,6 +223,13 @@ def read_network(value: Value, old: Joined | None) -> Joined:
         joined, network=replace(network, **changes), nics=nics,
         given=joined.given or "bandwidth" in given, fixed=joined.fixed or "estimates" in given,
     )  # fmt: skip
+
+
+def _as_fast(joined: Joined, called: str) -> Joined:
+    """The network with NICs as fast as its name says, `InfiniBand HDR`."""
+    if (speed := load.speed(called)) is None:
+        return joined
+    return replace(joined, network=replace(joined.network, bandwidth=speed), given=True)
 
 
 def of_library(found: Hardware) -> Joined:
