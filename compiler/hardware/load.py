@@ -124,6 +124,14 @@ def pcie(generation: str, *, peer: bool) -> Hardware:
     return library("pcie.toml")[generation if peer else f"{generation}-host"]
 
 
+def nic_limit(device: Hardware, gpus: int, nics: int) -> float:
+    """GB/s that each of a node's NICs has at most: what the PCI Express that it is on takes, and
+    that of all GPUs, unless they hang off a Grace CPU."""
+    bus = max(pcie(device.word("pcie"), peer=True).number("wire"), device.number("node_nic"))
+    grace = device.name.startswith(("GB", "GH"))
+    return bus if grace else min(bus, bus * gpus / nics)
+
+
 def devices() -> Mapping[str, Hardware]:
     """All devices, by name."""
     return library("devices.toml")

@@ -43,6 +43,8 @@ OF_DEVICES = (*NAMES, *RATES, *COUNTS, "link", "peer", "nvls", "alpha", *TIMES,
               "read", "cache", "estimates")  # fmt: skip
 OF_NETWORKS = ("name", "bandwidth", "nics", "delivered", "alpha", *ALPHAS, "proxy", "estimates")
 MOST_COUNT = 1 << 20
+CARDS_LINKED_AS = "A100"  # whose NVLink has the latencies of a bridge
+OF_A_BRIDGE = 0.8  # that thread blocks get, as of NVLink of V100
 MOST_SIZES = 64  # of a cache
 A_CACHE = "(2 MiB -> (45, 90))"
 UNKNOWN = Device(estimates=GUESSED)
@@ -98,7 +100,7 @@ def read_device(value: Value, old: Chosen) -> Chosen:
         del given["name"]
     elif "name" in given:
         old = replace(old, hardware=None)
-    old = _over_pcie(old, given)
+    old = _bridged(_over_pcie(old, given), given)
     figures = _figures(given)
     if "alpha" in figures or "base" in figures:
         for what in ("alpha", "base"):
@@ -132,6 +134,26 @@ def _over_pcie(old: Chosen, given: Mapping[str, Value]) -> Chosen:
     device = replace(old.device, wire=figures["wire"], delivered=figures["delivered"],
                      alpha=bus.by_protocol("alpha"), estimates=kept + guessed)  # fmt: skip
     return replace(old, device=device)
+
+
+def _bridged(old: Chosen, given: Mapping[str, Value]) -> Chosen:
+    """The card with an NVLink bridge to another, where the file asks for that."""
+    hardware = old.hardware
+    if hardware is None or "link" not in given or hardware.word("link") != "pcie":
+        return old
+    if (link := _word(given["link"], LINKS, "link")) == "pcie":
+        return old
+    if link not in ("mesh", "nvlink") or ("bridge" not in hardware.figures and "wire" not in given):
+        help = f"{hardware.name} is on PCI Express; `wire` and `delivered` describe links of it"
+        raise Mistake("E138", f"{hardware.name} has no `{link}`", given["link"].at, help)
+    linked = load.devices()[CARDS_LINKED_AS]
+    figures: dict[str, Any] = {"alpha": linked.by_protocol("alpha")}
+    if "bridge" in hardware.figures:
+        wire = hardware.number("bridge")
+        figures |= {"wire": wire, "delivered": OF_A_BRIDGE * wire}
+    gone = {"wire", *ALPHAS}
+    kept = tuple(name for name in old.device.estimates if name not in gone)
+    return replace(old, device=replace(old.device, **figures, estimates=(*kept, "delivered")))
 
 
 def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
