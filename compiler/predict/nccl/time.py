@@ -17,7 +17,7 @@ from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table, kind, link_kind
 from hccc.predict.nccl.channels import graphs
 from hccc.predict.nccl.choose import chunk_of, steps
-from hccc.predict.nccl.machine import Link, Machine
+from hccc.predict.nccl.machine import Link, Machine, Network
 from hccc.predict.nccl.p2p import total
 from hccc.predict.nccl.tuning import PROTOCOLS, STEP, Algorithm, Protocol
 
@@ -54,6 +54,9 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
         step, hop = step * c["step_factor"][p + amd], hop + c["hop_more"][p + amd]
     channel = c[p.lower()][k]
     delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
+    if m.network is Network.ETHERNET:
+        # The host copies what sockets send: a fast NIC is not filled.
+        delivered /= 1 + m.nic / c["other"]["sockets"]
     if p is not Protocol.SIMPLE:
         delivered *= c["other"]["net_ll128"]
     if p is Protocol.LL:
