@@ -116,3 +116,18 @@ def test_sockets_are_no_faster_than_rdma_over_the_same_nic(
             for n in (network, Network.ETHERNET)
         )
         assert all(slow >= fast for slow, fast in zip(sockets, rdma, strict=True))
+
+
+def test_a_forced_tree_is_no_faster_than_links() -> None:
+    """Of two H800, whose chunks are as large as the call."""
+    h800 = replace(H100, gpus=2, wire=200, nvls=False)
+    for size in (8 << 20, 16 << 20, 32 << 20):
+        (time,) = times(h800, OpType.ALLREDUCE, [size], Forced(Algorithm.TREE, Protocol.SIMPLE))
+        assert time >= size / 200_000
+
+
+def test_sends_in_ll_do_not_pay_for_a_channels_messages() -> None:
+    """An AlltoAll of 512 ranks is no 50 times faster in twice the bytes."""
+    m = replace(MI300X, nodes=32, gpus=16, nics=8, nic=25, network=Network.SLINGSHOT)
+    small, large = times(m, OpType.ALLTOALL, [4 << 20, 32 << 20])
+    assert small < 2 * large
