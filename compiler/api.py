@@ -82,7 +82,13 @@ def compile(
         UserError: anything wrong with the algorithm, the options or the cluster.
     """
     topology = cluster if callable(cluster) else _topology(cluster)
+    several = isinstance(algorithm, Sequence) and not isinstance(algorithm, str)
+    if name and not several:
+        raise fail("E416", "name has no effect: it is of several algorithms", help="leave it out")
     if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
+        if reschedule or not algorithm:
+            what = "reschedule: Programs always are" if reschedule else "no algorithm is given"
+            raise fail("E416", what, help="one program or more, of one collective")
         given = [one if isinstance(one, Program) else _source(one) for one in algorithm]
         return inputs.load_library(
             given, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
@@ -302,9 +308,12 @@ def load_cluster(cluster: str | Path | Source) -> Topology:
     return inputs.load_cluster(given) if isinstance(given, Path) else inputs.parse_cluster(given)
 
 
-def _source(given: str | Path | Source) -> Path | Source:
+def _source(given: object) -> Path | Source:
     if given == "":
         raise fail("E401", "an empty path is no file")
+    if not isinstance(given, str | Path | Source):
+        kind = type(given).__name__
+        raise fail("E410", f"neither a path nor a text: {kind}", help="give a path or a text")
     if isinstance(given, str) and "\n" in given:
         return Source("<text>", given)
     return given if isinstance(given, Source) else Path(given)

@@ -144,8 +144,7 @@ def compile_program(
     """Compiles a Program, whoever made it.
 
     topology: the cluster to schedule for, what makes it of the program, or None for what the
-    program's header describes. on_phase:
-    is told each phase; on_pass: the name of each pass, and what it returned.
+    program's header describes. on_phase: is told each phase; on_pass: each pass, what it returned.
 
     Raises:
         UserError: the program is wrong, does not fit the cluster, or a proof fails.
@@ -270,23 +269,13 @@ def _check_alike(given: Sequence[Program], options: Options, topology: Topology 
     """Whether several programs can be one library."""
     first, *others = given
     for other in others:
-        if _work(other) != _work(first):
-            message = f"{other.name} is {_told(other)}, and {first.name} {_told(first)}"
+        if program.work(other) != program.work(first):
+            message = f"{program.does(other)}, and {program.does(first)}"
             help = "one library does one collective; give the others a directory each"
             raise fail("E321", message, help=help)
     if topology is None or options.tune == "off" or options.plans == 1:
         help = "give --cluster, and leave out --tune off and --plans 1"
         raise fail("E321", "several algorithms, and nothing to choose among them by", help=help)
-
-
-def _work(one: Program) -> tuple[object, ...]:
-    c = one.collective
-    return c.op, c.n_ranks, c.root, c.most_blocks(), one.gpus_per_node
-
-
-def _told(one: Program) -> str:
-    c = one.collective
-    return f"{c.op.value} of {c.n_ranks} ranks, {one.gpus_per_node} in a node, root {c.root}"
 
 
 def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], Tuned | None]:
@@ -299,13 +288,15 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
 
     large = max(len(front.dag) for front in fronts) > MOST_TRIED
     tuner, made = Tuner(settings.topology, _asked(settings, large)), list[_Lowered]()
+    names = [front.program.name for front in fronts]
     for front in fronts:
-        of = f"{front.program.name}: " if len(fronts) > 1 else ""
+        own = names.count(front.program.name) == 1
+        of = f"{front.program.name if own else front.settings.source}: " if len(fronts) > 1 else ""
 
         def probe(choice: Settings, front: _Front = front, of: str = of) -> float:
-            made.append(_lowered(front, choice, hook))
+            made.append(_within(front, choice, hook))
             with hook.phase("Tuning"):
-                return tuner.probe(of + named(choice, made[-1].plan), made[-1].plan)
+                return tuner.probe(of + named(made[-1].settings, made[-1].plan), made[-1].plan)
 
         explore(start(front.settings, front.dag), axes(front.settings, front.dag), probe)
     with hook.phase("Tuning"):
@@ -314,6 +305,14 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
 
 def _lowered(front: _Front, settings: Settings, hook: Hook) -> _Lowered:
     return _Lowered(front, settings, hook.run_all(BACK, front.dag, settings))
+
+
+def _within(front: _Front, settings: Settings, hook: Hook) -> _Lowered:
+    """As `_lowered`, with as few blocks a channel as `--max-sms` demands."""
+    made, options = _lowered(front, settings, hook), settings.options
+    most = (options.max_sms or made.plan.blocks_per_rank) // (options.channels or 1)
+    fits = made.plan.blocks_per_rank <= most * made.plan.channels
+    return made if fits else _lowered(front, replace(settings, blocks=most), hook)
 
 
 def _library(tuned: Tuned, name: str, how: Provenance) -> Catalogue | Plan:
@@ -378,6 +377,8 @@ def _asked(settings: Settings, large: bool) -> Request:
     options = settings.options
     assert settings.topology is not None
     sizes = parsed(options.sizes)
+    if options.channels and options.max_sms and options.channels > options.max_sms:
+        raise fail("E410", f"--channels {options.channels}: each has a block; --max-sms is less")
     return Request(
         spread(sizes) if large else sizes, options.max_sms or most_blocks(settings.topology),
         options.channels, options.plans, options.tune,

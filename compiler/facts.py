@@ -152,15 +152,30 @@ def catalogue_facts(compiled: Compiled) -> Facts:
 
 
 def spans(catalogue: Catalogue, plan: int) -> str:
-    """The sizes that a plan serves: `out of place 0 to 65,535 bytes; in place from 4,096`."""
-    found = []
+    """The sizes that a plan serves: `out of place 0 to 65,535 bytes; in place from 4,096 bytes`;
+    those of both kinds without a word on the kind."""
+    kinds = {kind: _sizes(catalogue, plan, kind) for kind in (False, True)}
+    if kinds[False] == kinds[True]:
+        return "; ".join(kinds[False])
+    names = {False: "out of place", True: "in place"}
+    return "; ".join(f"{names[kind]} {sizes}" for kind, found in kinds.items() for sizes in found)
+
+
+def _sizes(catalogue: Catalogue, plan: int, in_place: bool) -> list[str]:
+    """Ranges that meet are one: how calls are cut in each is not told."""
+    found = list[tuple[int, int | None]]()
     for one in catalogue.ranges:
-        if one.plan == plan:
-            kind, end = "in place" if one.in_place else "out of place", catalogue.end(one)
-            to = f"from {one.begin:,} bytes" if one.begin else "all sizes"
-            sizes = to if end is None else f"{one.begin:,} to {end - 1:,} bytes"
-            found.append(f"{kind} {sizes}")
-    return "; ".join(found)
+        if (one.plan, one.in_place) == (plan, in_place):
+            meets = found and found[-1][1] == one.begin
+            begin = found.pop()[0] if meets else one.begin
+            found.append((begin, catalogue.end(one)))
+    return [_span(begin, end) for begin, end in found]
+
+
+def _span(begin: int, end: int | None) -> str:
+    if end is None:
+        return f"from {begin:,} bytes" if begin else "all sizes"
+    return f"{begin:,} to {end - 1:,} bytes"
 
 
 def proofs_facts(proofs: Sequence[Proof]) -> list[Facts]:

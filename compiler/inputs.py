@@ -215,7 +215,7 @@ def load_library(
     Raises:
         UserError: E321 for what is no program; anything wrong with one.
     """
-    if name and (not IDENTIFIER.fullmatch(name) or objection(name)):
+    if name and not (IDENTIFIER.fullmatch(str(name)) and not objection(name)):
         raise fail("E410", f"--name {name!r} is not a name that C functions can have")
     sources: list[Source | Program] = []
     for one in given:

@@ -113,6 +113,8 @@ class Options:
                 _check_choice(name, value, choices, type(option.default))
             if (limits := option.metadata.get("range")) and value is not None:
                 check_integer(f"--{name}", value, *limits)
+            if isinstance(option.default, str) and not isinstance(value, str):
+                raise fail("E410", f"--{name} {value!r} is not text")
         if self.slots & (self.slots - 1):
             raise fail("E410", f"--slots {self.slots} is not a power of two")
 

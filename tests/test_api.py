@@ -182,6 +182,12 @@ def made(**changes: Any) -> hccc.Program:
         (lambda: hccc.compile(made(), reschedule=True), "E416"),
         (lambda: hccc.check(hccc.compile(RING), cluster="nowhere"), "E416"),
         (lambda: hccc.compile(DGX), "E416"),
+        (lambda: hccc.compile(RING, name="ring"), "E416"),
+        (lambda: hccc.compile([], cluster=DGX), "E416"),
+        (lambda: hccc.compile([RING, RING], cluster=DGX, reschedule=True), "E416"),
+        (lambda: hccc.compile([RING, RING], cluster=DGX, name=5), "E410"),  # type: ignore[arg-type]
+        (lambda: hccc.compile([RING, 5], cluster=DGX), "E410"),  # type: ignore[list-item]
+        (lambda: Options(sizes=5), "E410"),  # type: ignore[arg-type]
         (lambda: hccc.Call(window=-1), "E410"),
         (lambda: hccc.Call(micro_batch=-1), "E410"),
         (lambda: hccc.Call(protocol="XX"), "E410"),

@@ -84,7 +84,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
        "library", "network", "options", "outputs", "pass_manager", "pictures", "predict",
-       "profile", "runtime", "testing", "tune", "validate"},
+       "profile", "runtime", "structures", "testing", "tune", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -23,9 +23,10 @@ from hccc.predict.nccl.calibration import calibration
 FILE = Path(__file__).parents[2] / "compiler/predict/nccl/calibration.toml"
 PULL = 0.1
 # Not fitted: what few tables say anything of, and estimates; nor is [link], the device library's.
-FIXED = {"far", "allreduce", "congestion", "slice", "p2p_near"}
+FIXED = {"far", "allreduce", "congestion", "slice", "p2p_near", "sockets"}
 ESTIMATED = {
     ("hop", "RoCE"),
+    ("hop", "Ethernet"),
     ("base", "P2P"),
     ("simple", "Ampere"),
     ("simple", "AMD"),

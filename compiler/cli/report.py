@@ -122,8 +122,9 @@ def proofs(compiled: Compiled) -> None:
         rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))
     if compiled.validated:
         rows.append(("kernels", *_told(compiled.validated)))
+    width = max(9, *(len(name) for name, _, _ in rows))
     for name, claim, over in rows:
-        print(f"  {name:<9} {claim}\n  {'':<9} ({over})")
+        print(f"  {name:<{width}} {claim}\n  {'':<{width}} ({over})")
 
 
 def _plans(catalogue: Catalogue, compiled: Compiled) -> Iterator[tuple[str, str, str]]:

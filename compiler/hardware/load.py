@@ -1,14 +1,15 @@
 """The library of devices and networks: each figure with its source, or marked as an estimate.
 
 The figures are in the TOML files beside this module (`devices.toml` says what each is). Names are
-looked up regardless of case, spaces and dashes, and by the names that drivers print.
+looked up regardless of case, spaces and dashes, by the names that drivers print, and without words
+that say nothing of links (`NVIDIA A100-SXM4-80GB`).
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -21,6 +22,16 @@ Value = float | str | bool
 SAID_OF_DEVICES = ("vendor", "arch", "generation", "link", "nvls", "peer")
 MEASURED = ("reduce", "block", "store", "load", "proxy", "hbm", "wire", "delivered",
             "launch", "graph")  # fmt: skip
+
+# Words of a name that leave the device or network what it is: vendors, series, forms, systems.
+SAYS_NOTHING = re.compile(
+    r"nvidia|amd|tesla|instinct|quadro|geforce|hgx|dgx|gpu|tensor|core|sxm\d?|oam|hbm\d?e?|ac|oem|nvl\d+"
+    r"|grace|hopper|blackwell|superchip|aws|amazon|gcp|google|hpe|cray|mellanox|network|fabric|gpudirect"
+)
+SIZE = re.compile(r"\b\d+ ?gi?b\b")
+SPEED = re.compile(r"\b(\d+) ?(?:g|gb?e|gbps|gbit|gb?/s|gbit/s)\b")
+SPEEDS = {"fdr": 6.8, "edr": 12.5, "hdr100": 12.5, "hdr": 25, "hdr200": 25, "ndr200": 25, "ndr": 50,
+          "ndr400": 50, "xdr": 100, "xdr800": 100}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +96,40 @@ class Hardware:
 
 def device(name: str) -> Hardware | None:
     """A device by any of its names."""
-    return _named("devices.toml").get(_plain(name))
+    known = _named("devices.toml")
+    return known.get(_plain(name)) or known.get(_without(name, SIZE))
 
 
 def network(name: str) -> Hardware | None:
-    """A network by any of its names."""
-    return _named("networks.toml").get(_plain(name))
+    """A network by any of its names, which may say how fast it is (`InfiniBand NDR`, `100GbE`)."""
+    known = _named("networks.toml")
+    rest = _without(name, SPEED, SPEEDS)
+    if not rest and "gbe" in name.casefold():
+        rest = "ethernet"
+    elif not rest and speed(name) and not SPEED.search(_words(name)):
+        rest = "infiniband"
+    return known.get(_plain(name)) or known.get(rest)
+
+
+def speed(name: str) -> float | None:
+    """GB/s of a NIC, where the name of a network says it: 50 of `InfiniBand NDR`."""
+    words = _words(name)
+    if said := SPEED.search(words):
+        return int(said[1]) / 8
+    return next((SPEEDS[word] for word in words.split() if word in SPEEDS), None)
 
 
 def pcie(generation: str, *, peer: bool) -> Hardware:
     """PCI Express x16 (`gen4`), with or without peer access of GPUs."""
     return library("pcie.toml")[generation if peer else f"{generation}-host"]
+
+
+def nic_limit(device: Hardware, gpus: int, nics: int) -> float:
+    """GB/s that each of a node's NICs has at most: what the PCI Express that it is on takes, and
+    that of all GPUs, unless they hang off a Grace CPU."""
+    bus = max(pcie(device.word("pcie"), peer=True).number("wire"), device.number("node_nic"))
+    grace = device.name.startswith(("GB", "GH"))
+    return bus if grace else min(bus, bus * gpus / nics)
 
 
 def devices() -> Mapping[str, Hardware]:
@@ -145,4 +179,15 @@ def _named(file: str) -> Mapping[str, Hardware]:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[ _-]+", "", name).casefold()
+    return _words(name).replace(" ", "")
+
+
+def _words(name: str) -> str:
+    """In small letters, words apart by one space."""
+    return re.sub(r"[ _()-]+", " ", name).strip().casefold()
+
+
+def _without(name: str, figure: re.Pattern[str], words: Iterable[str] = ()) -> str:
+    """A plain name without what says nothing, without `figure`, and without `words`."""
+    rest = figure.sub(" ", _words(name)).split()
+    return "".join(w for w in rest if not SAYS_NOTHING.fullmatch(w) and w not in words)

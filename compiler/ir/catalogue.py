@@ -42,7 +42,8 @@ CATALOGUE_VERSION = 1
 MOST_PLANS = 16
 MOST_RANGES = 512
 MOST_BYTES = 1 << 62  # of a message
-_LONGEST_NAME = 60  # of a catalogue's name in those of its plans
+_LONGEST_NAME = 60  # of a catalogue that its plans' names have whole
+_CUT_NAME = 57  # what they have of a longer one: none is called as the catalogue is
 _LARGEST_WINDOW = 2**31 - 1
 
 
@@ -126,7 +127,8 @@ class Catalogue:
 
 def plan_name(name: str, k: int) -> str:
     """What plan `k`, from 0, of the catalogue `name` is called."""
-    return f"{name[:_LONGEST_NAME]}_{k + 1}"
+    stem = name if len(name) <= _LONGEST_NAME else name[:_CUT_NAME]
+    return f"{stem}_{k + 1}"
 
 
 def assembled(

@@ -25,6 +25,7 @@ from hccc.files.reading import read_text
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import GRAIN
+from hccc.ir.names import source_name
 from hccc.ir.plan import PLAN_VERSION, Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Operands, Queues, Transport
@@ -99,9 +100,17 @@ def provenance_fields(made: Provenance) -> dict[str, object]:
 
 
 def provenance_of(data: Any) -> Provenance:
-    """How something was made, of data that fits the schema."""
-    cluster = data["cluster"] and Cluster(data["cluster"]["name"], data["cluster"]["text"])
-    return Provenance(data["hccc"], data["options"], data["scheduler"], cluster)
+    """How something was made, of data that fits the schema. Reports print it: each text but the
+    cluster's becomes one printable line."""
+    cluster = data["cluster"]
+    options = {
+        source_name(name): source_name(value) if isinstance(value, str) else value
+        for name, value in data["options"].items()
+    }
+    return Provenance(
+        source_name(data["hccc"]), options, source_name(data["scheduler"]),
+        cluster and Cluster(source_name(cluster["name"]), cluster["text"]),
+    )  # fmt: skip
 
 
 def _line(key: str, column: I8) -> str:

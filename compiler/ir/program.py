@@ -167,3 +167,16 @@ def _table_problems(p: Program) -> Iterator[str]:
         yield f"a transfer reduces, but {c.op.value} does not"
     if (t["step"][1:] < t["step"][:-1]).any():
         yield "the transfers are not sorted by step"
+
+
+def work(program: Program) -> tuple[object, ...]:
+    """What callers see of it: programs alike in that can be one library."""
+    c = program.collective
+    return c.op, c.n_ranks, c.root, c.most_blocks(), program.gpus_per_node
+
+
+def does(program: Program) -> str:
+    """The same for people, with its name."""
+    c, each = program.collective, program.gpus_per_node
+    did = f"{c.op.value} of {c.n_ranks} ranks, {each} in a node, root {c.root}"
+    return f"{program.name} is {did}"

@@ -7,7 +7,7 @@ import re
 from hccc.diagnostics import fail
 
 STEP = 16  # from one size to the next that is tried
-MOST = 1 << 50
+MOST = 1 << 40  # more than any device holds
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZE = re.compile(r"(\d{1,16})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -38,5 +38,5 @@ def _bytes(part: str, text: str) -> int:
 
 
 def _wrong(text: str) -> Exception:
-    help = "a size such as 64M, or a range such as 1K..4G, from 1 byte to 1,024 TiB"
+    help = "a size such as 64M, or a range such as 1K..4G, from 1 byte to 1 TiB"
     return fail("E410", f"--sizes {text!r} is no size and no range of sizes", help=help)

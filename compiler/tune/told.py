@@ -56,10 +56,11 @@ def weighed(tuned: Tuned) -> Iterator[str]:
     """The structures and the least time that each takes at some sizes, a line each; the fastest
     first."""
     width = max(map(len, tuned.names))
-    sizes = "".join(f"{words.size(size):>12}" for size in tuned.probes)
+    sizes = "".join(f"  {words.size(size):>10}" for size in tuned.probes)
     yield f"{'':<{width}}{sizes}"
     for k in np.log(tuned.probed).mean(1).argsort(kind="stable").tolist():
-        times = "".join(f"{time:>12,.1f}" for time in tuned.probed[k])
+        told = [f"{time:,.1f}" if np.isfinite(time) else "-" for time in tuned.probed[k]]
+        times = "".join(f"  {time:>10}" for time in told)
         yield f"{tuned.names[k]:<{width}}{times}"
 
 
@@ -73,4 +74,8 @@ def _times(tuned: Tuned, one: Range) -> tuple[list[int], list[float]]:
 
 
 def _at(sizes: tuple[int, ...] | list[int], times: np.ndarray | list[float]) -> list[object]:
-    return [{"size": size, "time": float(time)} for size, time in zip(sizes, times, strict=True)]
+    """Sizes with the time of each; null where a call is cut too often to be simulated."""
+    return [
+        {"size": size, "time": float(time) if np.isfinite(time) else None}
+        for size, time in zip(sizes, times, strict=True)
+    ]

@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hccc.diagnostics import fail
 from hccc.ir.arrays import I8
 from hccc.ir.plan import Plan
 from hccc.ir.topology import F8, Topology
+from hccc.text import size as size_text
 from hccc.tune import choose
 from hccc.tune.alike import digest
 from hccc.tune.search import descend, exhaustive
@@ -140,6 +142,9 @@ class Tuner:
                 setting, took = self._searches[k](size)
                 if np.isfinite(took):
                     found[k, setting] = None
+        if not found:
+            message = f"no call of {size_text(sizes[0])} can be simulated: it is cut too often"
+            raise fail("E410", message, help="smaller --sizes, more --channels, or --tune off")
         candidates = tuple(found)
         kernel, regret = _kernels(candidates), self._regret(candidates, self._times(found, sizes))
         few = choose.kernels(regret, _numbered(kernel), self.request.kernels)

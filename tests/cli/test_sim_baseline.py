@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,3 +66,25 @@ def test_what_makes_no_sense_is_refused(hccc: Hccc, argv: tuple[object, ...], co
     assert status != 0
     assert out == ""
     assert code in err
+
+
+@pytest.mark.parametrize(
+    ("site", "collective", "said"),
+    [("define device = H20\ndefine node1 = 8", "allreduce", "H20: delivered bandwidth"),
+     ("define device = V100\ndefine node1 = 8", "allgather",
+      "V100: steps and channels as of Ampere"),
+     ("define device = H100\ndefine network = Ethernet\ndefine node1 = 2 * 8", "allreduce",
+      "Ethernet: latency, delivered bandwidth of fast NICs"),
+     ("define device = H100\ndefine node1 = 2 * 8", "allreduce", None)],
+)  # fmt: skip
+def test_estimates_are_named(
+    hccc: Hccc, tmp_path: Path, site: str, collective: str, said: str | None
+) -> None:
+    path = tmp_path / "site.cluster"
+    path.write_text(site)
+    argv = ("--baseline", "nccl", "--cluster", path, "--collective", collective, "-b", "1M")
+    code, out, _ = hccc("sim", *argv)
+    assert code == 0
+    assert (f"\n# estimates: {said}\n" in out) if said else ("# estimates" not in out)
+    code, out, _ = hccc("sim", *argv, "--json")
+    assert json.loads(out)["estimates"] == ([said] if said else [])

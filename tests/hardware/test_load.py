@@ -102,3 +102,35 @@ def test_block_rates_not_given_are_the_first() -> None:
     assert Device(block=7.0, load=3.0).block_rates == (7.0, 7.0, 3.0, 7.0)
     assert len(BLOCK_RATES) == len(Device().block_rates)
     assert Network().delivered == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("H100 80GB", "H100"), ("H100_SXM5_80GB", "H100"), ("HGX H100", "H100"),
+     ("NVIDIA A100-SXM4-40GB", "A100"), ("A100 80 GB", "A100"), ("Tesla V100-SXM2-32GB", "V100"),
+     ("A100 80GB PCIe", "A100-PCIe"), ("NVIDIA H100 PCIe", "H100-PCIe"), ("h100-nvl", "H100-NVL"),
+     ("AMD Instinct MI300X OAM", "MI300X"), ("NVIDIA GH200 480GB", "GH200"),
+     ("GB200 NVL72", "GB200"), ("NVIDIA RTX A6000", "A6000"), ("MI250", "MI250X"), ("80GB", None),
+     ("NVIDIA", None), ("T4", None)],
+)  # fmt: skip
+def test_words_that_say_nothing_of_links(name: str, known: str | None) -> None:
+    found = load.device(name)
+    assert (found and found.name) == known
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "speed"),
+    [("RoCE v2", "RoCE", None), ("RoCEv2", "RoCE", None), ("ib", "InfiniBand", None),
+     ("InfiniBand NDR", "InfiniBand", 50), ("HDR", "InfiniBand", 25), ("HDR200", "InfiniBand", 25),
+     ("InfiniBand 200G", "InfiniBand", 25), ("GPUDirect-TCPX", "TCPX", None),
+     ("HPE Slingshot 11", "Slingshot", None), ("AWS EFA", "EFA", None), ("EFAv2", "EFA", None),
+     ("10GbE", "Ethernet", 1.25), ("100 Gb/s Ethernet", "Ethernet", 12.5),
+     ("TCP/IP", "Ethernet", None),
+     ("200G", None, 25), ("RDMA", None, None)],
+)  # fmt: skip
+def test_networks_may_say_how_fast_they_are(
+    name: str, known: str | None, speed: float | None
+) -> None:
+    found = load.network(name)
+    assert (found and found.name) == known
+    assert load.speed(name) == speed

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hccc.diagnostics import InternalError, UserError
-from hccc.ir.catalogue import MOST_BYTES, MOST_PLANS, Catalogue, Range, assembled, check
+from hccc.ir.catalogue import MOST_BYTES, MOST_PLANS, Catalogue, Range, assembled, check, plan_name
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -103,7 +103,16 @@ def test_a_kind_that_is_not_served_has_no_range() -> None:
 
 def test_names_of_plans_are_names_even_where_that_of_the_catalogue_is_long() -> None:
     found = made("c" * 63, PAIR, list(both().ranges))
-    assert [len(plan.name) for plan in found.plans] == [62, 62]
+    assert [len(plan.name) for plan in found.plans] == [59, 59]
+
+
+@pytest.mark.parametrize("stem", range(50, 63))
+def test_no_plan_is_called_as_its_catalogue(stem: int) -> None:
+    """Their C functions would be the same."""
+    for k in (0, 9, MOST_PLANS - 1):
+        name = f"{'c' * stem}_{k + 1}"
+        assert name not in {plan_name(name, k) for k in range(MOST_PLANS)}
+        assert len(plan_name(name, k)) <= 64
 
 
 def _ranges(change: Callable[[list[Range]], object]) -> Callable[[Catalogue], Catalogue]:

@@ -106,6 +106,18 @@ def test_a_plan_tells_how_it_was_made() -> None:
     assert old.provenance is None and "provenance" not in plan_json.dumps(old)
 
 
+def test_provenance_is_printable_whatever_the_file_has() -> None:
+    """Reports print it: terminals must not be told what to do."""
+    wrong = "\x1b[2J\n"
+    made = plan_json.provenance_of({
+        "hccc": wrong, "options": {wrong: wrong, "slots": 2}, "scheduler": wrong,
+        "cluster": {"name": wrong, "text": "define nodenum = 1\n"},
+    })  # fmt: skip
+    assert made.cluster and made.options["slots"] == 2
+    texts = [made.version, made.scheduler, made.cluster.name, *map(str, made.options.items())]
+    assert all(text.isprintable() and "x1b" not in text for text in texts)
+
+
 def test_plans_without_a_grain_have_the_usual_one() -> None:
     data = data_of()
     assert data.pop("grain") == GRAIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hccc.lang.cluster.load import load
 from hccc.options import Options
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
+from hccc.tune import told
 from hccc.tune.setting import most_blocks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -68,12 +70,39 @@ def test_a_ring_fills_the_links_though_its_header_has_one_channel() -> None:
     assert took(best, 1 << 30) < took(one, 1 << 30) / 15
 
 
-@pytest.mark.parametrize("most", [4, 12, 33])
+@pytest.mark.parametrize("most", [1, 2, 4, 12, 33])
 def test_the_budget_of_sms_holds_for_every_plan(most: int) -> None:
     made = compiled("ring_allreduce", max_sms=most)
     plans = made.catalogue.plans if made.catalogue else (made.plan,)
     assert all(plan.blocks_per_rank <= most for plan in (*plans, made.plan))
     assert made.made_with[made.plan.name].channels == made.plan.channels
+
+
+def test_channels_and_the_budget_of_sms_hold_together() -> None:
+    made = compiled("ring_allreduce", max_sms=5, channels=2)
+    assert made.plan.channels == 2 and made.plan.blocks_per_rank <= 5
+    with pytest.raises(UserError, match="--channels 6"):
+        compiled("ring_allreduce", max_sms=5, channels=6)
+
+
+def test_calls_too_long_to_simulate_have_no_time_and_are_refused_alone() -> None:
+    made = compiled("ring_allreduce", channels=1, sizes="1K..1T")
+    assert made.tuned
+    assert not np.isfinite(made.tuned.probed[:, -1]).any()
+    json.dumps(told.facts(made.tuned), allow_nan=False)
+    assert all(line.endswith("  -") for line in list(told.weighed(made.tuned))[1:])
+    with pytest.raises(UserError, match="cut too often"):
+        compiled("ring_allreduce", channels=1, sizes="1T")
+
+
+def test_algorithms_of_one_name_are_told_apart_by_file() -> None:
+    text = RING.read_text()
+    names = ["a/one.rccl", "a/two.rccl"]
+    made = driver.compile_library(
+        [Source(name, text) for name in names], Options(prove=False, sizes="1M"), site("dgx-h100")
+    )
+    assert made.tuned
+    assert {name.partition(":")[0] for name in made.tuned.names} == {"one.rccl", "two.rccl"}
 
 
 def test_what_is_given_is_not_chosen() -> None:

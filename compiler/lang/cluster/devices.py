@@ -43,6 +43,8 @@ OF_DEVICES = (*NAMES, *RATES, *COUNTS, "link", "peer", "nvls", "alpha", *TIMES,
               "read", "cache", "estimates")  # fmt: skip
 OF_NETWORKS = ("name", "bandwidth", "nics", "delivered", "alpha", *ALPHAS, "proxy", "estimates")
 MOST_COUNT = 1 << 20
+CARDS_LINKED_AS = "A100"  # whose NVLink has the latencies of a bridge
+OF_A_BRIDGE = 0.8  # that thread blocks get, as of NVLink of V100
 MOST_SIZES = 64  # of a cache
 A_CACHE = "(2 MiB -> (45, 90))"
 UNKNOWN = Device(estimates=GUESSED)
@@ -89,8 +91,8 @@ def read_device(value: Value, old: Chosen) -> Chosen:
     """`H100`, or `{name => H100, …}` with other figures; with `vendor`, or a name that the library
     does not have, figures that are not given are those of `old`. Raises `Mistake`."""
     if isinstance(value, Word):
-        return Chosen(_known(value, load.device(value.text), load.devices(), "device").device,
-                      load.device(value.text))  # fmt: skip
+        hardware = _known(value, load.device(value.text), load.devices(), "device")
+        return Chosen(hardware.device, hardware)
     given = mapping(value, OF_DEVICES, "device")
     found = load.device(name(given["name"], "a device")) if "name" in given else None
     if found is not None and "vendor" not in given:
@@ -98,7 +100,7 @@ def read_device(value: Value, old: Chosen) -> Chosen:
         del given["name"]
     elif "name" in given:
         old = replace(old, hardware=None)
-    old = _over_pcie(old, given)
+    old = _bridged(_over_pcie(old, given), given)
     figures = _figures(given)
     if "alpha" in figures or "base" in figures:
         for what in ("alpha", "base"):
@@ -132,6 +134,26 @@ def _over_pcie(old: Chosen, given: Mapping[str, Value]) -> Chosen:
     device = replace(old.device, wire=figures["wire"], delivered=figures["delivered"],
                      alpha=bus.by_protocol("alpha"), estimates=kept + guessed)  # fmt: skip
     return replace(old, device=device)
+
+
+def _bridged(old: Chosen, given: Mapping[str, Value]) -> Chosen:
+    """The card with an NVLink bridge to another, where the file asks for that."""
+    hardware = old.hardware
+    if hardware is None or "link" not in given or hardware.word("link") != "pcie":
+        return old
+    if (link := _word(given["link"], LINKS, "link")) == "pcie":
+        return old
+    if link not in ("mesh", "nvlink") or ("bridge" not in hardware.figures and "wire" not in given):
+        help = f"{hardware.name} is on PCI Express; `wire` and `delivered` describe links of it"
+        raise Mistake("E138", f"{hardware.name} has no `{link}`", given["link"].at, help)
+    linked = load.devices()[CARDS_LINKED_AS]
+    figures: dict[str, Any] = {"alpha": linked.by_protocol("alpha")}
+    if "bridge" in hardware.figures:
+        wire = hardware.number("bridge")
+        figures |= {"wire": wire, "delivered": OF_A_BRIDGE * wire}
+    gone = {"wire", *ALPHAS}
+    kept = tuple(name for name in old.device.estimates if name not in gone)
+    return replace(old, device=replace(old.device, **figures, estimates=(*kept, "delivered")))
 
 
 def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
@@ -200,13 +222,15 @@ def _yes(value: Value, key: str) -> bool:
 def read_network(value: Value, old: Joined | None) -> Joined:
     """`InfiniBand`, or `{name => InfiniBand, …}` with other figures. Raises `Mistake`."""
     if isinstance(value, Word):
-        return of_library(_known(value, load.network(value.text), load.networks(), "network"))
+        hardware = _known(value, load.network(value.text), load.networks(), "network")
+        return _as_fast(of_library(hardware), value.text)
     given = mapping(value, OF_NETWORKS, "network")
-    found = load.network(name(given["name"], "a network")) if "name" in given else None
-    joined = of_library(found) if found else old or Joined()
+    called = name(given["name"], "a network") if "name" in given else ""
+    found = load.network(called) if called else None
+    joined = _as_fast(of_library(found), called) if found else old or Joined()
     network = joined.network
     if "name" in given and found is None:
-        network = replace(network, name=name(given["name"], "a network"))
+        network = replace(network, name=called)
         joined = replace(joined, hardware=None)
     changes: dict[str, Any] = {"estimates": _estimates(given, network.estimates)}
     if "bandwidth" in given:
@@ -221,6 +245,13 @@ def read_network(value: Value, old: Joined | None) -> Joined:
         joined, network=replace(network, **changes), nics=nics,
         given=joined.given or "bandwidth" in given, fixed=joined.fixed or "estimates" in given,
     )  # fmt: skip
+
+
+def _as_fast(joined: Joined, called: str) -> Joined:
+    """The network with NICs as fast as its name says, `InfiniBand HDR`."""
+    if (speed := load.speed(called)) is None:
+        return joined
+    return replace(joined, network=replace(joined.network, bandwidth=speed), given=True)
 
 
 def of_library(found: Hardware) -> Joined:

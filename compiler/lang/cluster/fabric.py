@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hccc.hardware import load
@@ -52,6 +53,8 @@ def _links(kind: Kind) -> dict[str, list[Made]]:
     everyone = list(range(kind.size))
     if device.link == "nvlink" and kind.size == CUBE:
         return _cube(kind, hardware)
+    if hardware.word("link") == "pcie" != device.link and kind.size > 2:
+        return _pairs(kind, hardware)
     if device.link == "xgmi":
         links = int(hardware.number("links"))
         return _mesh(kind, device.delivered / max(links, kind.size - 1))
@@ -68,11 +71,24 @@ def _cube(kind: Kind, hardware: Hardware) -> dict[str, list[Made]]:
     """A hybrid cube mesh; between GPUs without a link, PCI Express."""
     rate = kind.device.delivered / hardware.number("links")
     pairs = [(pair, count) for count, of in ((2, TWICE), (1, ONCE)) for pair in of]
+    bus = load.pcie(hardware.word("pcie"), peer=True)
+    return _linked(kind, pairs, rate, bus)
+
+
+def _pairs(kind: Kind, hardware: Hardware) -> dict[str, list[Made]]:
+    """Cards with NVLink bridges, each to one other; between others, PCI Express."""
+    pairs = [((gpu, gpu + 1), 1) for gpu in range(0, kind.size - 1, 2)]
+    return _linked(kind, pairs, kind.device.delivered, hardware)
+
+
+def _linked(
+    kind: Kind, pairs: Sequence[tuple[tuple[int, int], int]], rate: float, bus: Hardware
+) -> dict[str, list[Made]]:
+    """Links of pairs, so many of each, and PCI Express between all."""
     links: list[Made] = []
     for (u, v), count in pairs:
         speed = Speed(rate, count, None, kind.at)
         links += [([u], [v], speed), ([v], [u], speed)]
-    bus = load.pcie(hardware.word("pcie"), peer=True)
     port = Speed(bus.number("delivered"), 1, bus.number("alpha_simple"), kind.at)
     return {"direct": links, "port": [(list(range(kind.size)), [], port)]}
 
@@ -88,7 +104,7 @@ def _join(kind: Kind, reached: bool) -> None:
     kind.joined = _as_old_as(kind.joined, hardware)
     known: set[str] = set()
     if "nic" not in kind.made and (nics := _count(kind, kind.joined)):
-        kind.joined = _wired(kind, kind.joined)
+        kind.joined = _on_the_bus(kind, _wired(kind, kind.joined), nics)
         kind.made["nic"] = _nics(kind, kind.joined, nics)
     else:
         known.add("delivered")
@@ -131,6 +147,15 @@ def _wired(kind: Kind, joined: Joined) -> Joined:
         help = "`define network = {name => ..., bandwidth => 50}`, or `define nic`"
         raise Mistake("E034", "this network has NICs, and nothing says how fast", kind.at, help)
     return joined
+
+
+def _on_the_bus(kind: Kind, joined: Joined, nics: int) -> Joined:
+    """NICs no faster than the PCI Express that they are on."""
+    if (hardware := kind.chosen.hardware) is None:
+        return joined
+    most = load.nic_limit(hardware, kind.size, nics)
+    bandwidth = min(joined.network.bandwidth, most)
+    return replace(joined, network=replace(joined.network, bandwidth=bandwidth))
 
 
 def _nics(kind: Kind, joined: Joined, nics: int) -> list[Made]:

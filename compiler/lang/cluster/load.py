@@ -59,12 +59,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from hccc.diagnostics import Source
+from hccc.hardware.load import device, devices
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
-from hccc.lang.cluster.kinds import Site
+from hccc.lang.cluster.devices import UNKNOWN
+from hccc.lang.cluster.kinds import Kind, Site
 from hccc.lang.cluster.site import read_site
 from hccc.lang.cluster.text import parse_defines
-from hccc.lang.mistakes import Mistake
+from hccc.lang.mistakes import Mistake, clip, did_you_mean
 from hccc.library import shipped
 from hccc.network.graph import apart
 
@@ -97,7 +99,20 @@ def _check_reach(t: Topology, site: Site) -> None:
     lost = v if u == 0 else u
     where, start = (f"GPU {t.local[x]} of node{t.node[x] + 1}" for x in (lost, 0))
     way = f"cannot be reached from {start}" if u == 0 else f"cannot reach {start}"
-    help = "`define nic`, or `define internode` and `interbandwidth`, join nodes"
-    inside = t.node[u] == t.node[v]
-    at = site.kind(int(t.node[lost])).at
-    raise Mistake("E135", f"{where} {way}", at, None if inside else help)
+    kind = site.kind(int(t.node[lost]))
+    help: str | None = "`define nic`, or `define internode` and `interbandwidth`, join nodes"
+    if t.node[u] == t.node[v]:
+        help = _unknown(kind)
+    raise Mistake("E135", f"{where} {way}", kind.at, help)
+
+
+def _unknown(kind: Kind) -> str | None:
+    """That a node has no links because the library does not know its device."""
+    called = kind.device.name
+    if kind.chosen.hardware is not None or called == UNKNOWN.name:
+        return None
+    if device(called) is not None:
+        return f"`define device = {{name => {clip(called)}}}`, without `vendor`, has its links"
+    near = did_you_mean(called, list(devices()))
+    known = f" (did you mean `{near[0]}`?)" if near else ""
+    return f"hccc knows no device `{clip(called)}`{known}: `define bandwidth` gives it links"

@@ -23,7 +23,8 @@ MAX_DIGITS = 32
 # In GB/s and µs, exactly, so that `700 ns` is the same float as `0.7`.
 RATES = {"GB/s": Fraction(1), "MB/s": Fraction(1, 1000), "TB/s": Fraction(1000),
          "Gbps": Fraction(1, 8), "Mbps": Fraction(1, 8000), "Tbps": Fraction(125),
-         "Gbit/s": Fraction(1, 8), "Tbit/s": Fraction(125)}  # fmt: skip
+         "Gbit/s": Fraction(1, 8), "Tbit/s": Fraction(125), "Gb/s": Fraction(1, 8),
+         "Mb/s": Fraction(1, 8000), "Tb/s": Fraction(125)}  # fmt: skip
 TIMES = {"us": Fraction(1), "µs": Fraction(1), "μs": Fraction(1), "ns": Fraction(1, 1000),
          "ms": Fraction(1000)}  # fmt: skip
 SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20,
@@ -33,7 +34,7 @@ TOKEN = re.compile(
     rf"""(?P<skip>[ \t\f\r\n]+|\#[^\n]*)
       | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?=(?:{_UNIT})?(?![A-Za-z0-9_])))
       | (?P<unit>[A-Za-z]+/s(?![A-Za-z0-9_])|[µμ]s(?![A-Za-z0-9_]))
-      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*(?:-[A-Za-z0-9_]+)*)
       | (?P<string>"[^"\n]*"|'[^'\n]*')
       | (?P<op>>->|->|=>|\.\.|[=*,()\[\]{{}}])""",
     re.VERBOSE,
@@ -237,14 +238,24 @@ def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake
         help = "for example `define nodenum = 2`"
         return Mistake("E030", f"a cluster is a list of `define`s, not {found}", place(token), help)
     if "_DEFINE" in accepts and token.type == "NAME":
-        return Mistake("E030", f"every statement begins with `define`, not {found}", place(token))
+        message = f"every statement begins with `define`, not {found}"
+        return Mistake("E030", message, place(token), _in_quotes(before, token, accepts))
     wanted = [word for kind, word in SAID.items() if kind in accepts - A_VALUE]
     if accepts >= A_VALUE:
         wanted.insert(0, "a value")
     elif "NAME" in accepts:
         wanted.insert(0, "a name")
     said = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if wanted[1:] else wanted)
-    return Mistake("E030", f"expected {said or 'nothing more'}, found {found}", place(token))
+    message = f"expected {said or 'nothing more'}, found {found}"
+    return Mistake("E030", message, place(token), _in_quotes(before, token, accepts))
+
+
+def _in_quotes(before: Token, token: Token, accepts: set[str]) -> str | None:
+    """How to write a name of several words, as `H100 SXM5` is one."""
+    words = before.type == "NAME" and token.type in ("NAME", "NUMBER")
+    if not words or token.line != before.line or accepts & {"_ASSIGN", "_FAT"}:
+        return None
+    return f'a name of several words is in quotes: `"{clip(before)} ..."`'
 
 
 @cache

@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from hccc.diagnostics import fail
 from hccc.facts import Facts
 from hccc.ir.collective import PROGRAMMABLE, OpType
+from hccc.ir.device import Device
 from hccc.ir.topology import Topology
-from hccc.predict.nccl.choose import Forced
-from hccc.predict.nccl.machine import Machine
+from hccc.predict.nccl.choose import P2P_OPS, Forced
+from hccc.predict.nccl.machine import Generation, Machine, Network, is_known
 from hccc.predict.nccl.rows import Library, Row, machine_for, rows
 from hccc.predict.simulation import Sizes
+from hccc.sim.estimates import SAID
 
 
 def collective_named(name: str) -> OpType:
@@ -27,7 +29,8 @@ def collective_named(name: str) -> OpType:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A library's calls of one collective on a cluster."""
+    """A library's calls of one collective on a cluster. estimates: the figures that nobody measured
+    and that the times rest on, in words."""
 
     library: Library
     op: OpType
@@ -35,6 +38,7 @@ class Calls:
     cluster: str
     sizes: Sizes
     rows: tuple[Row, ...]
+    estimates: tuple[str, ...] = ()
 
     def facts(self) -> Facts:
         """Everything, for JSON."""
@@ -45,6 +49,7 @@ class Calls:
             "nodes": self.machine.nodes,
             "generation": str(self.machine.generation),
             "cluster": self.cluster,
+            "estimates": self.estimates,
             "results": [asdict(row) for row in self.rows],
         }
 
@@ -57,6 +62,8 @@ class Calls:
         what = f"{self.op.value} over {m.ranks} ranks"
         yield f"# {self.library.upper()} {what}, predicted on {self.cluster} ({m.generation})"
         yield f"# minBytes {s.smallest} maxBytes {s.largest} step: {s.factor:g}(factor)"
+        if self.estimates:
+            yield f"# estimates: {'; '.join(self.estimates)}"
         yield "#"
         for head in _HEAD:
             yield ("#" + _LINE.format(*head)[1:]).rstrip()
@@ -91,4 +98,32 @@ def calls(
     if launch is not None:
         machine = replace(machine, floor=launch)
     found = rows(machine, op, sizes.all(), forced)
-    return Calls(library, op, machine, topology.name, sizes, found)
+    guessed = estimates(topology, machine, op, launch=launch is None and _binds(machine, found))
+    return Calls(library, op, machine, topology.name, sizes, found, guessed)
+
+
+def _binds(m: Machine, found: tuple[Row, ...]) -> bool:
+    """Whether a call takes about as long as its launch."""
+    return min(row.time for row in found) < 1.5 * m.floor
+
+
+def estimates(t: Topology, m: Machine, op: OpType, *, launch: bool) -> tuple[str, ...]:
+    """What of a prediction no published measurement holds: `H20: delivered bandwidth`."""
+    found = dict.fromkeys(said for d in t.devices if (said := _of_device(d, m, launch)))
+    if m.nodes > 1 and m.network is Network.ETHERNET:
+        found["Ethernet: latency, delivered bandwidth of fast NICs"] = None
+    if m.nodes > 1 and m.network is Network.TCPX and op is not OpType.ALLGATHER:
+        found["TCPX: latency, of AllGather only"] = None
+    if op in P2P_OPS - {OpType.SENDRECV} and m.gpus > 2:
+        found["sends: time of each further rank of a node"] = None
+    return tuple(found)
+
+
+def _of_device(device: Device, m: Machine, launch: bool) -> str:
+    named = {"delivered": m.gpus > 1, "launch": launch}
+    said = [SAID[name] for name, used in named.items() if used and name in device.estimates]
+    if not is_known(device):
+        said.append(f"taken for a device of {m.generation}")
+    elif m.generation is Generation.VOLTA:
+        said.append("steps and channels as of Ampere")
+    return f"{device.name}: {', '.join(said)}" if said else ""

@@ -92,7 +92,7 @@ def choose(m: Machine, op: OpType, sizes: F8, forced: Forced) -> Choice:
         return _p2p(m, g, op, sizes, forced)
     possible = [
         (a, p)
-        for a, p in _possible(m, op, g, forced.protocol)
+        for a, p in _possible(m, op, g, forced)
         if forced.algorithm in (None, a) and forced.protocol in (None, p)
     ]
     if not possible:
@@ -113,17 +113,19 @@ def choose(m: Machine, op: OpType, sizes: F8, forced: Forced) -> Choice:
 
 def _impossible(m: Machine, op: OpType, forced: Forced) -> Exception:
     asked = " with ".join(str(x) for x in (forced.algorithm, forced.protocol) if x)
-    there = ", ".join(f"{a} {p}" for a, p in _possible(m, op, graphs(m), None))
+    there = ", ".join(f"{a} {p}" for a, p in _possible(m, op, graphs(m), Forced()))
     return fail("E464", f"{op} on this cluster has no {asked}", help=f"there is {there or 'P2P'}")
 
 
 def _possible(
-    m: Machine, op: OpType, g: Graphs, forced: Protocol | None
+    m: Machine, op: OpType, g: Graphs, forced: Forced
 ) -> Iterator[tuple[Algorithm, Protocol]]:
     """tuning.cc: what is enabled, LL128 also where a user asks for it."""
     if op in P2P_OPS:
         return
     for a in ALGORITHMS[op]:
+        if a is not Algorithm.RING and _tcpx(m) and forced.algorithm is not a:
+            continue
         nvls = a in {Algorithm.NVLS, Algorithm.NVLS_TREE}
         if nvls and (g.nvls is None or (a is Algorithm.NVLS) != (m.nodes == 1)):
             continue
@@ -133,12 +135,18 @@ def _possible(
             continue
         for p in PROTOCOLS:
             simple = nvls or a is Algorithm.PAT
-            tcpx = m.network is Network.TCPX and m.nodes > 1 and forced is not p
+            tcpx = _tcpx(m) and forced.protocol is not p
             if p is not Protocol.SIMPLE and (simple or tcpx):
-                continue  # of TCPX: its instructions set NCCL_PROTO=Simple
-            if p is Protocol.LL128 and not (_ll128(m) or forced is p):
+                continue
+            if p is Protocol.LL128 and not (_ll128(m) or forced.protocol is p):
                 continue
             yield a, p
+
+
+def _tcpx(m: Machine) -> bool:
+    """Whether nodes are joined by TCPX, whose instructions set NCCL_ALGO=Ring, NCCL_PROTO=Simple
+    and NCCL_NVLS_ENABLE=0 (Google Cloud, A3 High)."""
+    return m.network is Network.TCPX and m.nodes > 1
 
 
 def _ll128(m: Machine) -> bool:
@@ -248,7 +256,7 @@ def _p2p(m: Machine, g: Graphs, op: OpType, sizes: F8, forced: Forced) -> Choice
     channels = p2p.channels(m, g, op, part)
     if forced.channels:
         channels[:] = forced.channels
-    ll = p2p.takes_ll(m, part, channels)
+    ll = p2p.takes_ll(m, part, channels) & (not _tcpx(m))
     if forced.protocol is not None:
         ll[:] = forced.protocol is Protocol.LL
     options = ((Algorithm.P2P, Protocol.SIMPLE), (Algorithm.P2P, Protocol.LL))

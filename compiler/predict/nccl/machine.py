@@ -155,15 +155,13 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
     generation = min(kinds, key=list(Generation).index)
     domain = _domains(topology)
     sizes = np.bincount(domain)
-    wire, mesh = _node_links(topology)
-    wire = (
-        _of_the_wire(wire, topology, int(sizes.max()))
-        if sizes.max() > 1
-        else _wire(topology) or wire
-    )
+    (wire, mesh), gpus = _node_links(topology), int(sizes.max())
+    wire = wire if gpus > 1 else _wire(topology) or wire
+    link = _link(topology, generation, mesh, wire)
+    wire = _of_the_wire(wire, topology, gpus, link) if gpus > 1 else wire
     nics, nic = _nics(topology, domain)
     name, nic = _network(topology, generation, nics, nic)
-    link, gpus = _link(topology, generation, mesh, wire), int(sizes.max())
+    nic = min([nic, *_buses(topology, int(sizes.min()), nics)])
     return Machine(
         generation, len(sizes), gpus, link, wire, nics, nic, name,
         peer=all(device.peer for device in topology.devices)
@@ -202,11 +200,15 @@ def _reduces(d: Device) -> bool:
     return d.nvls or (usual and not d.link)
 
 
-def _of_the_wire(delivered: float, t: Topology, gpus: int) -> float:
+def _of_the_wire(delivered: float, t: Topology, gpus: int, link: Link) -> float:
     """The wire's GB/s of links that deliver so much, of devices whose share of it is known."""
     found = []
     for d in t.devices:
         known = hardware.device(d.name)
+        if d.link == "pcie" and link is Link.NVLINK_MESH:
+            return delivered  # a bridge that the file describes
+        if known and d.link != "pcie" and link is Link.PCIE:
+            d = known.device
         if d.delivered <= 0 and known and known.word("link") != "pcie":
             d = known.device
         if d.delivered <= 0 or d.wire <= 0:
@@ -216,6 +218,12 @@ def _of_the_wire(delivered: float, t: Topology, gpus: int) -> float:
             most *= min(1, (gpus - 1) / known.number("links"))
         found.append(min(delivered * d.wire / d.delivered, most))
     return min(found)
+
+
+def _buses(t: Topology, gpus: int, nics: int) -> list[float]:
+    """GB/s that a NIC of each device's node can have at most."""
+    known = [hardware.device(d.name) for d in t.devices]
+    return [hardware.nic_limit(x, gpus, max(1, nics)) for x in known if x]
 
 
 def _wire(t: Topology) -> float:
@@ -247,6 +255,10 @@ def _link(t: Topology, generation: Generation, mesh: bool, wire: float) -> Link:
     said = {device.link for device in t.devices}
     if generation.amd:
         return Link.XGMI_MESH
+    cards = [x for d in t.devices if (x := hardware.device(d.name)) and x.word("link") == "pcie"]
+    if cards and len(t) > t.n_nodes:
+        bridged = mesh and (said != {"pcie"} or wire > max(x.number("wire") for x in cards))
+        return Link.NVLINK_MESH if bridged else Link.PCIE
     if said == {"pcie"} or (wire <= FASTEST_PCIE and said.isdisjoint({"mesh", "nvlink"})):
         return Link.PCIE
     return Link.NVLINK_MESH if mesh else Link.NVSWITCH
@@ -255,6 +267,8 @@ def _link(t: Topology, generation: Generation, mesh: bool, wire: float) -> Link:
 def _node_links(t: Topology) -> tuple[float, bool]:
     """GB/s that the slowest rank sends at within its node, and whether over links of pairs."""
     direct, port = _of_pairs(t), np.zeros(len(t))
+    if not _joined_by_pairs(t):
+        direct[:] = 0  # rings go from pair to pair by what else there is
     ported = t.port[Level.PORT] >= 0
     port[ported] = t.shared.capacity[t.port[Level.PORT][ported]]
     capacity = np.maximum(direct, port)
@@ -264,6 +278,23 @@ def _node_links(t: Topology) -> tuple[float, bool]:
     switches = t.shared.capacity[t.level == Level.SWITCH]
     least = [float(part.min()) for part in (reachable, switches) if len(part)]
     return (min(least) if least else 32.0), pairs
+
+
+def _joined_by_pairs(t: Topology) -> bool:
+    """Whether links of pairs alone lead from each GPU to all others of its node."""
+    part = np.arange(len(t))
+    inside = t.node[t.link_src] == t.node[t.link_dst]
+    a, b = t.link_src[inside], t.link_dst[inside]
+    for mesh in range(int(t.mesh.max(initial=-1)) + 1):
+        part[t.mesh == mesh] = part[t.mesh == mesh].min()
+    for _ in range(len(t)):
+        before = part.copy()
+        least = np.minimum(part[a], part[b])
+        np.minimum.at(part, a, least)
+        np.minimum.at(part, b, least)
+        if (part == before).all():
+            break
+    return len(np.unique(part)) == t.n_nodes
 
 
 def _of_pairs(t: Topology) -> NDArray[np.float64]:

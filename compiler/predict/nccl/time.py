@@ -17,7 +17,7 @@ from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table, kind, link_kind
 from hccc.predict.nccl.channels import graphs
 from hccc.predict.nccl.choose import chunk_of, steps
-from hccc.predict.nccl.machine import Link, Machine
+from hccc.predict.nccl.machine import Link, Machine, Network
 from hccc.predict.nccl.p2p import total
 from hccc.predict.nccl.tuning import PROTOCOLS, STEP, Algorithm, Protocol
 
@@ -54,6 +54,9 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
         step, hop = step * c["step_factor"][p + amd], hop + c["hop_more"][p + amd]
     channel = c[p.lower()][k]
     delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
+    if m.network is Network.ETHERNET:
+        # The host copies what sockets send: a fast NIC is not filled.
+        delivered /= 1 + m.nic / c["other"]["sockets"]
     if p is not Protocol.SIMPLE:
         delivered *= c["other"]["net_ll128"]
     if p is Protocol.LL:
@@ -169,17 +172,19 @@ def _tree(
     first = chunk if p is Protocol.SIMPLE else np.minimum(chunk, ONE_PASS)
     fill = 2 * (m.gpus - 1 + deep) * copied(first, p, rate)
     rest = np.maximum(sizes - first * channels, 0)
-    limits = [rest / (channels * rate * GB)]
+    limits, least = [rest / (channels * rate * GB)], np.zeros(len(sizes))
     if m.gpus > 1:
         # Trees end at different GPUs: all of a chain but its end send both ways.
-        limits.append(2 * rest * (1 - 1 / m.gpus) / (r.link * GB))
+        both = 2 * (1 - 1 / m.gpus) / (r.link * GB)
+        limits.append(rest * both)
+        least = sizes * both
     if m.nodes > 1:
         # In LL, messages are what is limited, and a node's tree has as many of them both ways.
         crossing = 1 if m.nodes == 2 or p is Protocol.LL else 2
         slower = np.maximum(channels / (r.net * GB) - 1 / (rate * GB), 0)
         fill = fill + 2 * deep * slower * first
         limits.append(crossing * rest / (r.net * GB))
-    return r.base + alpha * _few(m, sizes, c) + fill + most(*limits)
+    return np.maximum(r.base + alpha * _few(m, sizes, c) + fill + most(*limits), least)
 
 
 def _nvls(
@@ -233,7 +238,10 @@ def _p2p(
         per_nic = max(1.0, m.gpus / max(m.nics, 1))
         outside = 1 if op is OpType.SENDRECV else n - m.gpus
         base += c["other"]["p2p_peer"] * (outside - 1)
-        mine = r.net / m.gpus * (1 if op is not OpType.SENDRECV else m.gpus / max(1, m.nics))
+        net = r.net
+        if p is Protocol.LL:  # no more than a message to each: `net_ll` is of those of a channel
+            net = rates(m, Protocol.LL128, c).net * PAYLOAD[p] / PAYLOAD[Protocol.LL128]
+        mine = net / m.gpus * (1 if op is not OpType.SENDRECV else m.gpus / max(1, m.nics))
         share = 1.0 if op is OpType.SENDRECV else c["other"]["alltoall"]
         if op in {OpType.GATHER, OpType.SCATTER}:
             mine *= per_nic

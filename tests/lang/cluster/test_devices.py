@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.diagnostics import Source, UserError
 from hccc.hardware import load
+from hccc.inputs import parse_cluster
 from hccc.ir.device import ALPHAS, BLOCK_RATES, GUESSED, Network
 from hccc.ir.topology import Level, Topology, check, same
 from hccc.lang.cluster.devices import OF_DEVICES, OF_NETWORKS
@@ -210,3 +211,32 @@ def test_every_key_is_on_the_page() -> None:
         assert set(keys) <= {name for row in rows for name in row.strip().split(", ")}
     assert all(name in devices for name in load.devices())
     assert all(name in networks for name in load.networks())
+
+
+def _refused(text: str) -> str:
+    with pytest.raises(UserError) as error:
+        parse_cluster(Source("refused", text))
+    return f"{error.value.problem.code} {error.value.problem.help}"
+
+
+def test_names_as_people_write_them() -> None:
+    text = 'define device = {{name => {}}}\ndefine network = "{}"\ndefine node1 = 2 * 8\n'
+    t = parse_cluster(Source("names", text.format("A100-SXM4-80GB", "InfiniBand HDR")))
+    assert (t.devices[0].name, t.networks[0].name, t.networks[0].bandwidth) == (
+        "A100",
+        "InfiniBand",
+        25,
+    )
+    t = parse_cluster(Source("names", text.format("h100-sxm", "RoCE v2")))
+    assert (t.devices[0].name, t.networks[0].name, t.networks[0].bandwidth) == ("H100", "RoCE", 50)
+    assert "in quotes" in _refused("define device = H100 SXM5\ndefine node1 = 8")
+    assert "in quotes" in _refused("define device = A100 80GB\ndefine node1 = 8")
+    assert _refused("define nodenum 2").endswith("None")
+
+
+def test_a_device_that_the_library_does_not_have_has_no_links() -> None:
+    assert "did you mean `MI300X`" in _refused('define device = "MI300A"\ndefine node1 = 4')
+    help = _refused("define device = {name => MI300A}\ndefine node1 = 4")
+    assert "E135" in help and "did you mean `MI300X`" in help
+    help = _refused("define device = {vendor => nvidia, name => H100}\ndefine node1 = 8")
+    assert "without `vendor`" in help

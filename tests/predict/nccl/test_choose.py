@@ -123,3 +123,13 @@ def test_ll128_needs_nics_that_write_to_gpus() -> None:
         choice = choose(m, OpType.ALLGATHER, sizes, NOTHING)
         assert (Protocol.LL128 in {choice.options[i][1] for i in choice.option}) is used
         assert chosen(m, OpType.ALLREDUCE, K, Forced(protocol=Protocol.LL128))[1] is Protocol.LL128
+
+
+def test_tcpx_has_rings_in_simple_only() -> None:
+    """Its instructions set NCCL_ALGO=Ring, NCCL_PROTO=Simple, NCCL_NVLS_ENABLE=0."""
+    m = Machine(H100.generation, 2, 8, H100.link, 450, 4, 25, Network.TCPX, nvls=True)
+    for size in (8, M, 1024 * M):
+        assert chosen(m, OpType.ALLREDUCE, size)[:2] == (Algorithm.RING, Protocol.SIMPLE)
+        assert chosen(m, OpType.ALLTOALL, size)[1] is Protocol.SIMPLE
+    assert chosen(m, OpType.ALLREDUCE, K, Forced(Algorithm.TREE))[0] is Algorithm.TREE
+    assert chosen(m, OpType.ALLREDUCE, K, Forced(protocol=Protocol.LL))[1] is Protocol.LL

@@ -105,3 +105,32 @@ def test_what_the_cluster_says_of_switches_launches_and_sockets() -> None:
                   "define node1 = 2")  # fmt: skip
     assert bridge.link is Link.NVLINK_MESH
     assert bridge.wire == pytest.approx(56)
+
+
+def test_a_nic_is_no_faster_than_its_bus() -> None:
+    text = "define device = {}\ndefine network = {{name => IB, nics => {}, bandwidth => {}Gbps}}\n"
+    for device, nics, rate, most in (
+        ("A100", 8, 400, 31.5), ("A100", 8, 200, 25), ("V100", 4, 200, 15.75),
+        ("H100", 8, 800, 63), ("H100", 32, 400, 15.75), ("GB300", 8, 800, 100),
+    ):  # fmt: skip
+        m = seen(text.format(device, nics, rate) + "define node1 = 2 * 8")
+        assert m.nic == pytest.approx(most)
+    by_hand = "define device = A100\ndefine node1 = 2 * 8\ndefine nic = [((0..7) -> (50,8))]"
+    assert seen(by_hand).nic == 31.5
+
+
+def test_cards_with_bridges() -> None:
+    """Of two, the bridge is the link; rings of more go from pair to pair over PCI Express."""
+    text = "define device = {{name => {}, link => {}}}\ndefine node1 = {}"
+    for link in ("nvlink", "mesh"):
+        pair, four = (seen(text.format("A100-PCIe", link, gpus)) for gpus in (2, 4))
+        assert (pair.link, four.link) == (Link.NVLINK_MESH, Link.PCIE)
+        assert pair.wire == pytest.approx(300)
+        assert four.wire == pytest.approx(31.5)
+    by_hand = "define device = {}\ndefine node1 = 2\ndefine bandwidth = {{direct => {}}}"
+    both = "[((0,1) -> (25,12)), ((1,0) -> (25,12))]"
+    pair = seen(by_hand.format("H100-PCIe", both))
+    assert (pair.link, pair.wire) == (Link.NVLINK_MESH, 300)
+    with pytest.raises(UserError) as error:
+        seen(text.format("L40S", "nvlink", 2))
+    assert error.value.problem.code == "E138"

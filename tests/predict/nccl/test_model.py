@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from hccc.diagnostics import UserError
 from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.predict.nccl.choose import ALGORITHMS, Forced
-from hccc.predict.nccl.machine import Machine
+from hccc.predict.nccl.machine import Machine, Network
 from hccc.predict.nccl.model import predict
 from hccc.predict.nccl.tuning import Algorithm, Protocol
 from tests.predict.nccl.machines import A100, B200, H100, KINDS, MI300X, machines, of_nodes
@@ -99,3 +100,34 @@ def test_large_calls_reach_what_machines_reach(
     n = machine.ranks
     factor = (2 if op is OpType.ALLREDUCE else 1) * (n - 1) / n
     assert size / times(machine, op, [size])[0] / 1000 * factor == pytest.approx(busbw, rel=0.15)
+
+
+@pytest.mark.parametrize("nic", [1.25, 3.125, 12.5, 25, 50])
+@pytest.mark.parametrize("network", [Network.INFINIBAND, Network.ROCE, Network.SLINGSHOT])
+@pytest.mark.parametrize("m", [A100, H100, MI300X])
+def test_sockets_are_no_faster_than_rdma_over_the_same_nic(
+    m: Machine, network: Network, nic: float
+) -> None:
+    of = [1 << k for k in range(3, 34, 3)]
+    for op in PROGRAMMABLE:
+        forced = Forced(FIRST.get(op), Protocol.SIMPLE)
+        rdma, sockets = (
+            times(replace(m, nodes=4, nic=nic, network=n), op, of, forced)
+            for n in (network, Network.ETHERNET)
+        )
+        assert all(slow >= fast for slow, fast in zip(sockets, rdma, strict=True))
+
+
+def test_a_forced_tree_is_no_faster_than_links() -> None:
+    """Of two H800, whose chunks are as large as the call."""
+    h800 = replace(H100, gpus=2, wire=200, nvls=False)
+    for size in (8 << 20, 16 << 20, 32 << 20):
+        (time,) = times(h800, OpType.ALLREDUCE, [size], Forced(Algorithm.TREE, Protocol.SIMPLE))
+        assert time >= size / 200_000
+
+
+def test_sends_in_ll_do_not_pay_for_a_channels_messages() -> None:
+    """An AlltoAll of 512 ranks is no 50 times faster in twice the bytes."""
+    m = replace(MI300X, nodes=32, gpus=16, nics=8, nic=25, network=Network.SLINGSHOT)
+    small, large = times(m, OpType.ALLTOALL, [4 << 20, 32 << 20])
+    assert small < 2 * large
