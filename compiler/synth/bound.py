@@ -43,6 +43,7 @@ Ranks that colour refinement cannot tell apart are taken for each other when cut
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -60,6 +61,8 @@ OUTWARD = frozenset({OpType.REDUCESCATTER, OpType.SCATTER, OpType.REDUCE})
 SPREAD = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER})
 FUNNEL = frozenset({OpType.GATHER, OpType.SCATTER})
 WHOLE = frozenset({OpType.BROADCAST, OpType.REDUCE})
+MOST_DENOMINATOR = 1_000_000
+ROUNDED = 1e-14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +76,12 @@ class Cut:
     share: float
     capacity: float
     resources: I8
+
+    @property
+    def algbw(self) -> Fraction:
+        """GB/s of a call that the cut lets through as sizes grow: capacity over share, both as the
+        fractions that they are (`rational`)."""
+        return rational(self.capacity) / rational(self.share)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -240,6 +249,13 @@ def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tu
     inside = np.concatenate([best, hubs])
     cut = _cut(t, directed, inside, share, backward)
     return distances.into(~best if backward else best), cut
+
+
+def rational(value: float) -> Fraction:
+    """The fraction with the smallest denominator up to a million that is `value` but for the last
+    digits, which sums of rates round: 200/3 of 66.666...; else `value` as it is."""
+    near = Fraction(value).limit_denominator(MOST_DENOMINATOR)
+    return near if abs(float(near) - value) <= ROUNDED * abs(value) else Fraction(value)
 
 
 def _crossing(label: I8, op: OpType) -> F8:
