@@ -26,8 +26,9 @@ def bound(
     """Say what no schedule of a collective can beat on CLUSTER, and what holds it up.
 
     A schedule takes at least the latency of the longest of the shortest paths, and at least the
-    time in which what must cross a cut can cross it. Of an Allreduce the best rate is told, too, of
-    all schedules that reduce every byte to a root, whichever, and broadcast it from there.
+    time in which what must cross a cut can cross it. `over trees` is the best rate there is: of an
+    Allgather and a Reducescatter, of all schedules; of an Allreduce, of those that reduce each byte
+    to a root, whichever, and broadcast it from there.
     """
     from hccc import api
 

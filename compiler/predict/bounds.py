@@ -27,8 +27,8 @@ UNITS = ("", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "(GB/s)", "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
-    """One collective: what no schedule beats; of an Allreduce also the best that reduces to roots
-    and broadcasts (None where that was not computed)."""
+    """One collective: what no schedule beats; and the best over trees, None where there is none, or
+    it was not computed."""
 
     collective: Collective
     bound: Bound
@@ -72,7 +72,9 @@ class Bounded:
         yield f"  as sizes grow  algbw {_exact(cut.algbw)}"
         if self.trees is not None:
             yield f"  over trees     algbw {self.trees.algbw:.2f} GB/s, {self._reached(cut)}"
-            yield "                 (each byte is reduced to some root, then broadcast)"
+            reduced = "where each byte is reduced to some root, then broadcast"
+            every = c.op is not OpType.ALLREDUCE
+            yield f"                 ({'as every schedule of it is' if every else reduced})"
 
     def _reached(self, cut: Cut) -> str:
         assert self.trees is not None
@@ -139,8 +141,10 @@ def bounds(
 
 def _bounded(t: Topology, op: OpType, size: int, root: int) -> Bounded:
     collective = Collective(op, len(t), block_count(op, len(t)), root if op in ROOTED else 0)
-    trees = rooted_trees(t) if op is OpType.ALLREDUCE else None
-    return Bounded(collective, limits(t, op, collective.root).at(size), trees)
+    found, trees = limits(t, op, collective.root), None
+    if found.cut is not None:
+        trees = rooted_trees(t, op, float(found.cut.algbw))
+    return Bounded(collective, found.at(size), trees)
 
 
 def _share(cut: Cut) -> str:

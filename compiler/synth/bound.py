@@ -35,6 +35,9 @@ all; it is also why equal roots are not optimal on unequal nodes.
 
 Before the first byte crosses a cut, the shortest path across takes its α: `head`.
 
+`rooted_trees` has what can be reached: for Allgather and Reducescatter the optimum, which is the
+cut's unless GPUs share a narrow NIC or bus, and for Allreduce the optimum of a class.
+
 All of it is on the flow network of `network`, a relaxation: weaker where that says so, never wrong.
 Ranks that colour refinement cannot tell apart are taken for each other when cuts are looked for:
 512 ranks in a rail network are one sort. Were they not alike, a narrower cut could be missed.

@@ -1,4 +1,6 @@
-"""rooted_trees: the best an Allreduce can do that reduces each byte to a root, then broadcasts it.
+"""rooted_trees: the best that an Allgather, a Reducescatter or an Allreduce over trees can do.
+
+An Allreduce here reduces each byte to a root, then broadcasts it.
 
 Roots are free: every rank is root of a share of the bytes, and no share need be as large as
 another; reducing and broadcasting go on at the same time, over any trees, in any chunks. The
@@ -16,10 +18,16 @@ Vertices of one colour (`flow.vertex_colours`) are tied: the mean of an optimum 
 too, as colours are an equitable partition (Grohe et al., ESA 2014). Of 512 alike ranks one flow
 each way is left, over a few kinds of arcs.
 
-What this gives is *reachable*, as sizes grow, and no schedule of the class is faster. It is no
-bound for schedules that do otherwise, which `bound`'s partitions are; where both are equal, neither
-can be improved. Equal they are on networks without switches that are alike in both directions: the
-trees are spanning trees, packed as densely as a partition allows (Tutte, Nash-Williams 1961).
+An Allgather is the half of it with equal shares and broadcasts only, a Reducescatter that with all
+arcs turned round. Both are over trees whatever they do, so for them this is what no schedule beats;
+a cut may promise more where GPUs share a NIC: it does not see that what goes to one of them does
+not go to the other.
+
+For an Allreduce what this gives is *reachable*, as sizes grow, and no schedule of the class is
+faster. It is no bound for schedules that do otherwise, which `bound`'s partitions are; where both
+are equal, neither can be improved. Equal they are on networks without switches that are alike in
+both directions: the trees are spanning trees, packed as densely as a partition allows (Tutte,
+Nash-Williams 1961).
 """
 
 from __future__ import annotations
@@ -31,16 +39,18 @@ from scipy.optimize import linprog  # type: ignore[import-untyped]
 from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
 from hccc.ir.arrays import I8, frozen
+from hccc.ir.collective import OpType
 from hccc.ir.topology import F8, Topology
 from hccc.network.flow import Network, network, vertex_colours
 
 SOLVER = "highs-ipm"  # on irregular networks four times as fast as HiGHS' simplex
+SOLVED = (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE)
 MOST_VARIABLES = 20_000  # a few seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RootedTrees:
-    """algbw: GB/s of an Allreduce, as sizes grow; share: f8[ranks] each root's part of the call."""
+    """algbw: GB/s of the call, as sizes grow; share: f8[ranks] each root's part of it."""
 
     algbw: float
     share: F8
@@ -61,27 +71,30 @@ class _Quotient:
     one: I8
 
 
-def rooted_trees(t: Topology) -> RootedTrees | None:
+def rooted_trees(t: Topology, op: OpType, bound: float) -> RootedTrees | None:
     """The optimum of the class; None where the program is too large, or there is one rank.
+
+    op: one of SOLVED; bound: GB/s that it does not exceed, the scale of the program.
 
     Takes milliseconds where ranks are alike; a second where 64 ranks are of 16 sorts.
     """
     net = network(t)
-    if net.ranks < 2:
+    if net.ranks < 2 or op not in SOLVED:
         return None
+    if op is OpType.REDUCESCATTER:
+        net = net.reversed()
     colour = vertex_colours(net)
     whole = _quotient(net, colour)
     kind = _kinds(net, colour)[1]
     targets = [int(v) for v in whole.one if v < net.ranks]
-    flows = []
-    variables = 0
+    flows, variables, reduces = [], 0, op is OpType.ALLREDUCE
     for v in targets:
         own = vertex_colours(net, (np.arange(net.ranks) == v).astype(np.int64))
         flows.append((own[v], own, _quotient(net, own)))
-        variables += 2 * len(flows[-1][2].tail)
+        variables += (1 + reduces) * len(flows[-1][2].tail)
         if variables > MOST_VARIABLES:
             return None
-    return _Program(net, whole, kind, colour).solve(flows)
+    return _Program(net, whole, kind, colour).solve(flows, bound, reduces=reduces)
 
 
 class _Program:
@@ -95,17 +108,22 @@ class _Program:
         self.columns = self.a + self.arcs
         self.equal, self.most = _Rows(), _Rows()
 
-    def solve(self, flows: list[tuple[int, I8, _Quotient]]) -> RootedTrees | None:
-        """λ and the shares at its largest; None where nothing can be said."""
-        self._capacities()
+    def solve(
+        self, flows: list[tuple[int, I8, _Quotient]], unit: float, *, reduces: bool
+    ) -> RootedTrees | None:
+        """λ and the shares at its largest; None where nothing can be said. reduces: whether there
+        are reductions, and roots are free."""
+        self._capacities(4 * self.net.ranks * unit)
         self._switches()
         for target, own, small in flows:
-            for base, sign in ((self.b, 1.0), (self.a, -1.0)):
-                self._flow(base, sign, target, own, small)
+            self._flow(self.b, 1.0, target, own, small)
+            if reduces:
+                self._flow(self.a, -1.0, target, own, small)
+        if not reduces:
+            self._equal_shares()
         size = self.whole.size[self.roots].astype(np.float64)
         gain = np.zeros(self.columns)
         gain[: len(self.roots)] = -size
-        unit = float(np.max(self.net.capacity[np.isfinite(self.net.capacity)], initial=1.0))
         found = linprog(
             gain,
             A_ub=self.most.matrix(self.columns), b_ub=np.array(self.most.right) / unit,
@@ -119,11 +137,18 @@ class _Program:
         each[self.roots] = np.maximum(found.x[: len(self.roots)], 0.0) * unit
         return RootedTrees(best, frozen(each[self.colour[: self.net.ranks]] / best, np.float64))
 
-    def _capacities(self) -> None:
+    def _capacities(self, enough: float) -> None:
+        """No arc needs more than `enough`: every rank sends the others all there is, both ways."""
         held = np.flatnonzero(np.isfinite(self.whole.capacity))
-        row = np.arange(len(held))
+        row, capacity = np.arange(len(held)), np.minimum(self.whole.capacity[held], enough)
         self.most.add(np.tile(row, 2), np.concatenate([self.b + held, self.a + held]),
-                      np.ones(2 * len(held)), self.whole.capacity[held])  # fmt: skip
+                      np.ones(2 * len(held)), capacity)  # fmt: skip
+
+    def _equal_shares(self) -> None:
+        row = np.arange(len(self.roots) - 1)
+        one = np.ones(len(row))
+        self.equal.add(np.tile(row, 2), np.concatenate([row, row + 1]),
+                       np.concatenate([one, -one]), np.zeros(len(row)))  # fmt: skip
 
     def _switches(self) -> None:
         """As much in as out, for broadcasts and for reductions."""
