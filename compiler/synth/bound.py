@@ -18,7 +18,7 @@ least the bytes over the cut's capacity, for the cut where that is most (`share`
 | Reduce        | out of C, which lacks the root | 1              | exactly             |
 | Allreduce     | into C, any                    | 1              | exactly             |
 | Allreduce     | between the m parts of any     | 2 (m − 1)      | `partitions`        |
-| Alltoall      | into or out of C               | |C| (n−|C|) / n| C of `shown`        |
+| Alltoall      | into or out of C               | |C| (n−|C|) / n| C of `_sets`        |
 | SendRecv      | into or out of C               | ranks s in C with s + 1 not in it | the same |
 
 Those of Reducescatter and Reduce hold though sums are smaller than their addends: each byte of a
@@ -45,6 +45,7 @@ Ranks that colour refinement cannot tell apart are taken for each other when cut
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -232,11 +233,10 @@ def _between(t: Topology, partition: Partition) -> Cut:
 
 
 def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tuple[float, Cut]:
-    """Alltoall and SendRecv: the tightest of the sets that the topology shows, in each
-    direction."""
+    """Alltoall and SendRecv: the tightest of the sets that `_sets` has, in each direction."""
     best, most = np.zeros(len(t), np.bool_), -1.0
     backward, share = False, 0.0
-    for label in shown(t):
+    for label in _sets(t, net):
         crosses = _crossing(label, op)
         small = net.contracted(label)
         for back, directed in ((False, small), (True, small.reversed())):
@@ -252,6 +252,16 @@ def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tu
     inside = np.concatenate([best, hubs])
     cut = _cut(t, directed, inside, share, backward)
     return distances.into(~best if backward else best), cut
+
+
+def _sets(t: Topology, net: Network) -> Iterator[I8]:
+    """Sets of ranks that little may enter: those that the topology shows, and those with the
+    narrowest cuts there are, and the narrowest for Allgather. Labels i8[ranks]."""
+    yield from shown(t)
+    for directed in (net, net.reversed()):
+        for inside in (narrowest(directed, 0, _sorts(directed, 0)),
+                       gathered(directed, _sorts(directed))):  # fmt: skip
+            yield inside[: len(t)].astype(np.int64)
 
 
 def rational(value: float) -> Fraction:

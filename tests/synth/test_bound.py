@@ -98,6 +98,18 @@ def test_a_cut_that_no_level_of_the_topology_shows() -> None:
     assert algbw(t, OpType.ALLREDUCE) == pytest.approx(8 * 300 / 14)
 
 
+def test_alltoall_over_a_bus_that_is_nobodys() -> None:
+    """Two meshes of four in one node, and 12 GB/s between them: half of all crosses it."""
+    links = [f"(({u},{v}) -> 50)" for a in (0, 4) for u in range(a, a + 4)
+             for v in range(a, a + 4) if u != v]  # fmt: skip
+    t = cluster_of(
+        f"define node1 = 8\ndefine bandwidth = {{direct => [{', '.join(links)}], "
+        "switch => [((0..3), (4..7) >-> 12)]}"
+    )
+    cut = cut_of(limits(t, OpType.ALLTOALL))
+    assert algbw(t, OpType.ALLTOALL) == pytest.approx(12 / 2) and len(cut.ranks) == 4
+
+
 def test_what_binds_is_named() -> None:
     t = load("heteccl-h20-4x2+8")
     found = bound(t, Collective(OpType.ALLGATHER, 16, 16), 1 << 30)
