@@ -23,7 +23,8 @@ def text(machines: Sequence[Machine]) -> str:
     if count > 1:
         lines += _comment("Assumed of the network: one switch that slows nobody joins all NICs.")
     first = 1
-    for _, same in groupby(machines, key=lambda m: (m.name, tuple(_body(m)))):
+    body = {id(m): tuple(_body(m)) for m in {id(m): m for m in machines}.values()}
+    for _, same in groupby(machines, key=lambda m: (m.name, body[id(m)])):
         alike = list(same)
         lines += ["", *_comments(alike[0]), *_node(alike[0], first, len(alike))]
         first += len(alike)

@@ -24,6 +24,7 @@ GPU_CLASSES = ("0x0302", "0x1200", "0x0380")
 NIC_CLASS, SWITCH_CLASS = "0x02", "0x068000"
 LINKS = ("nvlink", "xgmi")
 WIDEST = 16  # lanes, where the description has none
+MAX_CPUS = 32  # with GPUs: every two are joined
 MAX_LINKS = 4096  # between two GPUs, as in the cluster language
 UNKNOWN_TARGET = "fffffff:ffff:ff"  # what NCCL calls the switch of a virtual machine
 
@@ -188,6 +189,8 @@ class _Host:
                 others = tuple(gpu for gpu in range(n) if gpu not in gpus)
                 yield Bus(tuple(gpus), others, self.pcie(element[key]))
         sides = [(cpu, tuple(below[id(cpu)])) for cpu in self.cpus if id(cpu) in below]
+        if len(sides) > MAX_CPUS:
+            raise sides[MAX_CPUS][0].wrong(f"more than {MAX_CPUS} CPUs have GPUs")
         for (x, a), (_, b) in combinations(sides, 2):
             yield Bus(a, b, known.sockets(x.get("vendor"), x.number("modelid", 0)))
 

@@ -228,6 +228,7 @@ HOSTILE = {
     "too deep": ("<system>" * 40 + "</system>" * 40, "E541"),
     "too many elements": (system("<pci/>" * 70_000), "E541"),
     "too many GPUs": (system("".join(gpu(i) for i in range(300))), "E541"),
+    "too many CPUs": (system(*map(gpu, range(40))), "E541"),
     "a count of links": (system(gpu(0, link(1, 10**9)) + gpu(1)), "E541"),
     "a count below 0": (system(gpu(0, link(1).replace('"1"', '"-1"')) + gpu(1)), "E541"),
     "lanes": (system(gpu(0, lanes='link_speed="16 GT/s" link_width="9999"') + gpu(1)), "E541"),
