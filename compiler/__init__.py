@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from hccc.api import (
+        bound,
         check,
         common_cluster,
         compile,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from hccc.options import Options
     from hccc.outputs import Written
     from hccc.pictures.canvas import Picture
+    from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.proofs.proof import Proof
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 _HOME = {
     **dict.fromkeys(
         (
+            "bound",
             "check",
             "common_cluster",
             "compile",
@@ -65,6 +68,7 @@ _HOME = {
     "Options": "hccc.options",
     "Written": "hccc.outputs",
     "Picture": "hccc.pictures.canvas",
+    "Bounds": "hccc.predict.bounds",
     "Explanation": "hccc.predict.explanation",
     "Proof": "hccc.proofs.proof",
     "Simulation": "hccc.predict.simulation",
@@ -72,10 +76,10 @@ _HOME = {
     "Sizes": "hccc.predict.simulation",
 }
 __all__ = [
-    "Call", "Compiled", "Explanation", "Options", "Picture", "Plan", "Problem", "Program",
+    "Bounds", "Call", "Compiled", "Explanation", "Options", "Picture", "Plan", "Problem", "Program",
     "Proof", "Simulation", "Sizes", "Source", "Topology", "Transport", "UserError", "Written",
-    "__version__", "check", "common_cluster", "compile", "draw", "explain", "load_cluster", "show",
-    "simulate", "write",
+    "__version__", "bound", "check", "common_cluster", "compile", "draw", "explain", "load_cluster",
+    "show", "simulate", "write",
 ]  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from hccc.proofs.prove import check_plan
 # Simulating and drawing import SciPy and Matplotlib, which double the time it takes to start.
 if TYPE_CHECKING:
     from hccc.pictures.canvas import Picture
+    from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
 
@@ -203,6 +204,35 @@ def explain(
     compiled = compiled.at(size, call.in_place)
     request = call.settled(compiled.plan, where, size)
     return explanation.explain(compiled, where, request, options, on_phase)
+
+
+def bound(
+    cluster: Cluster,
+    collectives: str | Sequence[str] | None = None,
+    size: int = DEFAULT_SIZE,
+    *,
+    root: int = 0,
+) -> Bounds:
+    """Says what no schedule of a collective can beat on a cluster, for a call of `size` bytes.
+
+    Args:
+        cluster: a Topology, or its file.
+        collectives: `"allgather"`, or several; None for all but SendRecv.
+        root: of rooted collectives.
+
+    Raises:
+        UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
+    """
+    from hccc.predict import bounds
+    from hccc.predict.nccl.calls import collective_named
+
+    size = check_integer("size", size, 0, None)
+    root = check_integer("root", root, 0, None)
+    where = _topology(cluster)
+    assert where is not None  # a cluster was given
+    given = [collectives] if isinstance(collectives, str) else collectives
+    ops = bounds.ALL if given is None else tuple(map(collective_named, given))
+    return bounds.bounds(where, where.name or "the cluster", size, ops, root)
 
 
 def show(

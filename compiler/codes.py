@@ -229,6 +229,12 @@ TABLE = (
     Code("E533", "A plan exceeds a limit of MSCCL++'s executor."),
     Code("E534", "A plan reads or writes memory out of reach of MSCCL++'s memory channels.",
          "Compile for one node, or say how many ranks share a domain."),
+    Code("E540", "A file describes no machine: it is neither a topology of NCCL or RCCL nor the "
+         "table of `nvidia-smi topo -m`, or it names no GPU."),
+    Code("E541", "A description of a machine contradicts itself, or has more of something than "
+         "machines have."),
+    Code("E542", "Nothing says what a machine's GPUs are, or what is said is not in the library.",
+         "Give --device and --network as docs/devices.md names them."),
 )  # fmt: skip
 
 CODES: Mapping[str, Code] = MappingProxyType({code.name: code for code in TABLE})

@@ -1,4 +1,4 @@
-"""`hccc cluster`: the clusters that ship."""
+"""`hccc cluster`: the clusters that ship, and machines as clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import HELP, json_option
-from hccc.cli.types import ClusterFile
+from hccc.cli.types import ClusterFile, File
 
 if TYPE_CHECKING:
     from hccc.ir.topology import Topology
@@ -18,9 +18,10 @@ Row = dict[str, str | int]
 COLUMNS = ("name", "nodes", "ranks", "devices", "network", "description")
 
 
-@click.group(context_settings=HELP, short_help="List the clusters that ship, or print one.")
+@click.group(context_settings=HELP, short_help="Clusters that ship; import machines as one.")
 def cluster() -> None:
-    """The clusters that ship with hccc. Their names stand for files: `--cluster resccl-topo4`."""
+    """The clusters that ship with hccc, whose names stand for files: `--cluster resccl-topo4`; and
+    machines that are imported as a cluster."""
 
 
 @cluster.command("list")
@@ -54,6 +55,53 @@ def show_cluster(name: Path) -> None:
     source = shipped.read(name, load.MAX_BYTES, shipped.CLUSTERS)
     parse_cluster(source)  # what is no cluster is refused
     print(source.text, end="")
+
+
+@cluster.command("import")
+@click.argument("files", type=File(), metavar="FILE...", nargs=-1, required=True)
+@click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 4096), default=1, help="Repeat the one machine so often."
+)
+@click.option("--network", metavar="NAME", help="What joins nodes: InfiniBand, RoCE, EFA, ...")
+@click.option("--device", metavar="NAME", help="What the GPUs are: A100, H100, MI300X, ...")
+@json_option
+def import_cluster(
+    files: tuple[Path, ...],
+    output: Path | None,
+    nodes: int,
+    network: str | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Write the machines that FILEs describe as a .cluster, a node each.
+
+    A FILE is a topology of NCCL or RCCL (what NCCL_TOPO_DUMP_FILE writes, or a vendor's
+    NCCL_TOPO_FILE), or what `nvidia-smi topo -m` prints. Comments say what was read and what was
+    assumed. `-` is stdin.
+    """
+    from hccc.files.writing import check_place, write_whole
+    from hccc.lang.machines.load import import_machines
+
+    to_file = output is not None and str(output) != "-"
+    if output is not None and to_file:
+        check_place(output, *files)
+    made = import_machines(files, nodes=nodes, device=device, network=network)
+    if output is not None and to_file:
+        write_whole(output, lambda file: file.write(made.text))
+    if as_json:
+        machines = [
+            {"file": m.name, "gpus": m.gpus, "device": m.device.name,
+             "network": m.network.name if m.network else None,
+             "read": m.read, "assumed": m.assumed}
+            for m in made.machines
+        ]  # fmt: skip
+        report.as_json({"machines": machines, "cluster": made.text})
+    elif output is not None and to_file:
+        t = made.topology
+        print(f"{t.n_nodes} nodes, {len(t)} GPUs → {output}")
+    else:
+        print(made.text, end="")
 
 
 def _row(name: str, text: str, t: Topology) -> Row:

@@ -234,6 +234,12 @@ def colours(net: Network, marked: I8 | None = None) -> I8:
 
     marked: i8[ranks] what tells ranks apart to begin with. Symmetric ranks always are alike.
     """
+    return np.unique(vertex_colours(net, marked)[: net.ranks], return_inverse=True)[1]
+
+
+def vertex_colours(net: Network, marked: I8 | None = None) -> I8:
+    """`colours` of all vertices, 0 to the number of colours - 1: i8[vertices]. All vertices of one
+    colour have as many arcs of each capacity and latency from, and to, those of any other."""
     start = np.zeros(net.vertices, np.uint64)
     start[: net.ranks] = 1 if marked is None else marked + 2
     arc = mixed(mixed(net.capacity.view(np.uint64)) + net.alpha.view(np.uint64))
@@ -247,4 +253,4 @@ def colours(net: Network, marked: I8 | None = None) -> I8:
         if (count := len(np.unique(colour))) == kinds:
             break
         kinds = count
-    return np.unique(colour[: net.ranks], return_inverse=True)[1]
+    return np.unique(colour, return_inverse=True)[1]

@@ -18,7 +18,7 @@ least the bytes over the cut's capacity, for the cut where that is most (`share`
 | Reduce        | out of C, which lacks the root | 1              | exactly             |
 | Allreduce     | into C, any                    | 1              | exactly             |
 | Allreduce     | between the m parts of any     | 2 (m − 1)      | `partitions`        |
-| Alltoall      | into or out of C               | |C| (n−|C|) / n| C of `shown`        |
+| Alltoall      | into or out of C               | |C| (n−|C|) / n| C of `_sets`        |
 | SendRecv      | into or out of C               | ranks s in C with s + 1 not in it | the same |
 
 Those of Reducescatter and Reduce hold though sums are smaller than their addends: each byte of a
@@ -35,6 +35,9 @@ all; it is also why equal roots are not optimal on unequal nodes.
 
 Before the first byte crosses a cut, the shortest path across takes its α: `head`.
 
+`rooted_trees` has what can be reached: for Allgather and Reducescatter the optimum, which is the
+cut's unless GPUs share a narrow NIC or bus, and for Allreduce the optimum of a class.
+
 All of it is on the flow network of `network`, a relaxation: weaker where that says so, never wrong.
 Ranks that colour refinement cannot tell apart are taken for each other when cuts are looked for:
 512 ranks in a rail network are one sort. Were they not alike, a narrower cut could be missed.
@@ -42,7 +45,9 @@ Ranks that colour refinement cannot tell apart are taken for each other when cut
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -60,6 +65,8 @@ OUTWARD = frozenset({OpType.REDUCESCATTER, OpType.SCATTER, OpType.REDUCE})
 SPREAD = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER})
 FUNNEL = frozenset({OpType.GATHER, OpType.SCATTER})
 WHOLE = frozenset({OpType.BROADCAST, OpType.REDUCE})
+MOST_DENOMINATOR = 1_000_000
+ROUNDED = 1e-14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +80,12 @@ class Cut:
     share: float
     capacity: float
     resources: I8
+
+    @property
+    def algbw(self) -> Fraction:
+        """GB/s of a call that the cut lets through as sizes grow: capacity over share, both as the
+        fractions that they are (`rational`)."""
+        return rational(self.capacity) / rational(self.share)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -220,11 +233,10 @@ def _between(t: Topology, partition: Partition) -> Cut:
 
 
 def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tuple[float, Cut]:
-    """Alltoall and SendRecv: the tightest of the sets that the topology shows, in each
-    direction."""
+    """Alltoall and SendRecv: the tightest of the sets that `_sets` has, in each direction."""
     best, most = np.zeros(len(t), np.bool_), -1.0
     backward, share = False, 0.0
-    for label in shown(t):
+    for label in _sets(t, net):
         crosses = _crossing(label, op)
         small = net.contracted(label)
         for back, directed in ((False, small), (True, small.reversed())):
@@ -240,6 +252,23 @@ def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tu
     inside = np.concatenate([best, hubs])
     cut = _cut(t, directed, inside, share, backward)
     return distances.into(~best if backward else best), cut
+
+
+def _sets(t: Topology, net: Network) -> Iterator[I8]:
+    """Sets of ranks that little may enter: those that the topology shows, and those with the
+    narrowest cuts there are, and the narrowest for Allgather. Labels i8[ranks]."""
+    yield from shown(t)
+    for directed in (net, net.reversed()):
+        for inside in (narrowest(directed, 0, _sorts(directed, 0)),
+                       gathered(directed, _sorts(directed))):  # fmt: skip
+            yield inside[: len(t)].astype(np.int64)
+
+
+def rational(value: float) -> Fraction:
+    """The fraction with the smallest denominator up to a million that is `value` but for the last
+    digits, which sums of rates round: 200/3 of 66.666...; else `value` as it is."""
+    near = Fraction(value).limit_denominator(MOST_DENOMINATOR)
+    return near if abs(float(near) - value) <= ROUNDED * abs(value) else Fraction(value)
 
 
 def _crossing(label: I8, op: OpType) -> F8:

@@ -66,3 +66,37 @@ def test_names_are_taken_where_files_are(
     assert hccc("check", "broadcast_binomial_n8")[0] == 0
     assert hccc("show", "mi300x", "-o", "site.svg")[0] == 0
     assert "<svg" in (tmp_path / "site.svg").read_text()
+
+
+TWO = """<system version="1"><cpu numaid="0">
+<pci busid="0001:00:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>
+<pci busid="0002:00:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>
+</cpu></system>"""
+
+
+def test_import_writes_a_cluster_that_loads(hccc: Hccc, tmp_path: Path) -> None:
+    topo, site = tmp_path / "topo.xml", tmp_path / "site.cluster"
+    topo.write_text(TWO)
+    given = ("cluster", "import", topo, "--nodes", 4, "--network", "IB")
+    code, out, err = hccc(*given, "-o", site)
+    assert (code, out, err) == (0, f"4 nodes, 8 GPUs → {site}\n", "")
+    t = load.load(site)
+    assert (t.n_nodes, len(t), t.devices[0].name, t.networks[0].name) == (
+        4,
+        8,
+        "H100",
+        "InfiniBand",
+    )
+    assert hccc(*given) == (0, site.read_text(), "")
+    (told,) = {str(m): m for m in json.loads(hccc(*given, "--json")[1])["machines"]}.values()
+    assert told["device"] == "H100" and any("links" in said for said in told["assumed"])
+
+
+def test_import_refuses_and_writes_nothing(hccc: Hccc, tmp_path: Path) -> None:
+    topo, site = tmp_path / "topo.xml", tmp_path / "site.cluster"
+    topo.write_text("<graphs/>")
+    code, out, err = hccc("cluster", "import", topo, "-o", site)
+    assert (code, out) == (1, "") and "error[E540]" in err and "NCCL_TOPO_DUMP_FILE" in err
+    assert not site.exists()
+    code, _, err = hccc("cluster", "import", tmp_path / "none.xml")
+    assert code == 1 and "error[E401]" in err

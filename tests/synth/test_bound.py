@@ -1,6 +1,7 @@
 """bound: known optima, every subset and partition of small networks, and no run below it."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
 from pathlib import Path
@@ -28,6 +29,7 @@ from hccc.synth.bound import Bound, Cut, Limits, bound, limits
 from hccc.testing import cluster_texts, correct_programs
 from hccc.testing.clusters import cluster as cluster_of
 from tests.health_checks import EVERY_CHECK
+from tests.synth.published import ALLGATHER, ALLREDUCE, published
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=40)
@@ -62,28 +64,17 @@ def algbw(t: Topology, op: OpType, root: int = 0) -> float:
     return cut.capacity / cut.share
 
 
-# Optimal Allgather (and Reducescatter), and the LP optimum of Allreduce with free roots, as
-# stock ForestColl, igraph and HiGHS find them.
-KNOWN = {
-    "syccl-a100-16": (200.00, 100.00),
-    "syccl-a100-32": (133.33, 66.67),
-    "syccl-h800-64": (233.65, 116.83),
-    "syccl-h800-512": (230.45, 115.23),
-    "heteccl-h20-4+8": (300.00, 200.00),
-    "heteccl-h20-4x2+8": (266.67, 150.00),
-    "heteccl-h20-4x3": (300.00, 150.00),
-    "heteccl-h20-4x3+8": (250.00, 133.33),
-    "heteccl-h20-8x2+4": (250.00, 150.00),
-    "heteccl-h20-4x2+8x2": (240.00, 133.33),
-}
+@pytest.mark.parametrize("name", ALLGATHER)
+def test_published_optima_exactly(name: str) -> None:
+    """As stock ForestColl, and min-cuts by igraph, find them."""
+    t, exact = published(name), Fraction(ALLGATHER[name])
+    assert cut_of(limits(t, OpType.ALLGATHER)).algbw == exact
+    assert cut_of(limits(t, OpType.REDUCESCATTER)).algbw == exact
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_known_optima(name: str) -> None:
-    gather, reduce = KNOWN[name]
-    assert algbw(load(name), OpType.ALLGATHER) == pytest.approx(gather, abs=0.005)
-    assert algbw(load(name), OpType.REDUCESCATTER) == pytest.approx(gather, abs=0.005)
-    assert algbw(load(name), OpType.ALLREDUCE) == pytest.approx(reduce, abs=0.005)
+@pytest.mark.parametrize("name", ALLREDUCE)
+def test_published_allreduces_are_no_better_than_the_bound(name: str) -> None:
+    assert algbw(published(name), OpType.ALLREDUCE) == pytest.approx(ALLREDUCE[name], abs=0.005)
 
 
 def test_one_crossbar() -> None:
@@ -105,6 +96,18 @@ def test_a_cut_that_no_level_of_the_topology_shows() -> None:
     parts = cut_of(limits(t, OpType.ALLREDUCE)).parts
     assert sorted(parts) == pairs
     assert algbw(t, OpType.ALLREDUCE) == pytest.approx(8 * 300 / 14)
+
+
+def test_alltoall_over_a_bus_that_is_nobodys() -> None:
+    """Two meshes of four in one node, and 12 GB/s between them: half of all crosses it."""
+    links = [f"(({u},{v}) -> 50)" for a in (0, 4) for u in range(a, a + 4)
+             for v in range(a, a + 4) if u != v]  # fmt: skip
+    t = cluster_of(
+        f"define node1 = 8\ndefine bandwidth = {{direct => [{', '.join(links)}], "
+        "switch => [((0..3), (4..7) >-> 12)]}"
+    )
+    cut = cut_of(limits(t, OpType.ALLTOALL))
+    assert algbw(t, OpType.ALLTOALL) == pytest.approx(12 / 2) and len(cut.ranks) == 4
 
 
 def test_what_binds_is_named() -> None:

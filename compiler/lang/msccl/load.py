@@ -1,28 +1,22 @@
 """MSCCL XML: text to a checked table of steps (both dialects, msccl-formats §1).
 
-XML is hostile input: it is read by a streaming parser that refuses DTDs and entities
-(defusedxml), with bounds on depth, elements and every number, before anything is built from it.
-`msccl_plan` turns the table into a Plan.
+XML is hostile input: depth, elements and every number are bounded, before anything is built from
+it (`xml_reading`). `msccl_plan` turns the table into a Plan.
 """
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
-from xml.sax import SAXParseException
 from xml.sax.handler import ContentHandler
-from xml.sax.xmlreader import AttributesImpl, InputSource, Locator
-
-from defusedxml.common import DefusedXmlException
-from defusedxml.sax import make_parser
+from xml.sax.xmlreader import AttributesImpl, Locator
 
 from hccc.diagnostics import Source, Span, UserError, fail
 from hccc.files.reading import read_text
+from hccc.lang.xml_reading import MAX_BYTES as MAX_BYTES
+from hccc.lang.xml_reading import read_xml
 
-MAX_BYTES = 8 << 20  # 50 times the largest schedule known; a second to read
-MAX_ELEMENT = 1 << 16  # bytes from one `>` to the next
 MAX_RANKS = 1024  # the runtimes' tables hold so many children of an element
 MAX_BLOCK_STEPS = 1024  # likewise
 MAX_STEPS = 1 << 19  # over all ranks, `cnt` counted
@@ -104,44 +98,8 @@ def parse(source: Source) -> Algo:
         UserError: E402 not Unicode, E404 too large, E50x not the XML of an algorithm.
     """
     handler = _Handler(source)
-    parser: Any = make_parser()
-    parser.forbid_dtd = True
-    parser.setContentHandler(handler)
-    try:
-        parser.parse(_input(source))
-    except SAXParseException as error:
-        raise _not_xml(source, error) from None
-    except DefusedXmlException as error:
-        raise fail(
-            "E501",
-            f"{source.name} declares {type(error).__name__.removesuffix('Forbidden')}; "
-            "MSCCL XML has no DTD and no entities",
-            help="remove the DOCTYPE",
-        ) from None
+    read_xml(source, handler, "MSCCL XML", "E502")
     return handler.algo()
-
-
-def _input(source: Source) -> InputSource:
-    """What the parser reads: bounded, and UTF-8 whatever its declaration says."""
-    try:
-        data = source.text.encode()
-    except UnicodeEncodeError:
-        raise fail("E402", f"{source.name} is not Unicode text") from None
-    if len(data) > MAX_BYTES:
-        raise fail("E404", f"{source.name} is larger than {MAX_BYTES >> 20} MiB")
-    if max(map(len, data.split(b">"))) > MAX_ELEMENT:
-        raise fail("E502", f"{source.name}: {MAX_ELEMENT} bytes without the end of an element")
-    found = InputSource()  # without a name: nothing is opened
-    found.setEncoding("utf-8")
-    found.setByteStream(io.BytesIO(data))
-    return found
-
-
-def _not_xml(source: Source, error: SAXParseException) -> UserError:
-    line, column = error.getLineNumber() or 1, (error.getColumnNumber() or 0) + 1
-    return fail(
-        "E501", f"this is not XML: {error.getMessage()}", Span(source, line, column, column + 1)
-    )
 
 
 @dataclass(slots=True)

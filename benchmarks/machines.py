@@ -1,0 +1,128 @@
+"""What no schedule beats on machines that others published, imported from their descriptions.
+
+    python benchmarks/machines.py DIR [--nodes 1,4] [--json]
+
+Every file below DIR that describes a machine (topologies of NCCL and RCCL, `nvidia-smi topo -m`)
+is imported, alone and as several nodes, and all collectives are bounded. Nothing else is known of
+them: what was assumed is in the cluster file (`hccc cluster import`). A good DIR is what RCCL has
+in tools/topo_expl/models, Azure in azhpc-images/topology and AWS in aws-ofi-nccl/topology.
+
+GB/s are algbw as sizes grow: of the narrowest cut, and (trees) of the best schedule over trees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from hccc.diagnostics import UserError
+from hccc.lang.machines.load import import_machines
+from hccc.predict.bounds import bounds
+
+SUFFIXES = (".xml", ".txt")
+SIZE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One machine, alone or as several nodes. cuts, trees: GB/s by collective; links: GPUs joined
+    directly, as pairs; seconds: of importing and of bounding."""
+
+    file: str
+    nodes: int
+    gpus: int
+    device: str
+    links: int
+    nics: int
+    cuts: dict[str, float]
+    trees: dict[str, float]
+    import_seconds: float
+    bound_seconds: float
+
+
+def row(path: Path, nodes: int) -> Row:
+    """One file. Raises UserError where it describes no machine."""
+    start = time.perf_counter()
+    made = import_machines([path], nodes=nodes)
+    middle = time.perf_counter()
+    found = bounds(made.topology, path.name, SIZE).found
+    end = time.perf_counter()
+    first = made.machines[0]
+    return Row(
+        path.name, made.topology.n_nodes, first.gpus, first.device.name,
+        len({frozenset(pair) for pair in first.links}), sum(nic.count for nic in first.nics),
+        {x.collective.op.value: float(x.bound.cut.algbw) for x in found if x.bound.cut},
+        {x.collective.op.value: x.trees.algbw for x in found if x.trees},
+        middle - start, end - middle,
+    )  # fmt: skip
+
+
+def rows(directory: Path, nodes: Sequence[int]) -> Iterator[Row | str]:
+    """All machines below a directory, or why a file is none."""
+    paths = sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    for path in track(paths, "Bounding", console=Console(stderr=True), transient=True):
+        try:
+            yield from [row(path, count) for count in nodes]
+        except UserError as error:
+            yield f"{path.name}: {error.problem.message}"
+
+
+def table(found: Sequence[Row]) -> Table:
+    """The rows for people."""
+    names = list(dict.fromkeys(name for one in found for name in one.cuts))
+    shown = Table(title="GB/s that no schedule beats, as sizes grow")
+    shown.add_column("machine")
+    for head in ("nodes", "GPUs", "device", "linked", "NICs"):
+        shown.add_column(head, justify="right")
+    for name in names:
+        shown.add_column(name, justify="right")
+    shown.add_column("s", justify="right")
+    for one in found:
+        shown.add_row(
+            one.file, str(one.nodes), str(one.gpus), one.device, str(one.links), str(one.nics),
+            *(_rates(one, name) for name in names),
+            f"{one.import_seconds + one.bound_seconds:.2f}",
+        )  # fmt: skip
+    return shown
+
+
+def _rates(one: Row, name: str) -> str:
+    """`267`, or where trees reach less, `267 (201)`."""
+    if name not in one.cuts:
+        return ""
+    cut, trees = one.cuts[name], one.trees.get(name)
+    less = trees is not None and trees < cut * (1 - 1e-3)
+    return f"{cut:.3g} ({trees:.3g})" if less else f"{cut:.3g}"
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--nodes", default="1,4", help="how many of each machine, a list")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    every = list(rows(given.directory, [int(n) for n in given.nodes.split(",")]))
+    found = [one for one in every if isinstance(one, Row)]
+    none = [one for one in every if isinstance(one, str)]
+    if given.json:
+        print(json.dumps({"machines": [asdict(one) for one in found], "others": none}, indent=2))
+        return
+    console = Console(width=200)
+    console.print(table(found))
+    for one in none:
+        console.print(f"no machine: {one}", highlight=False)
+    files = len({one.file for one in found})
+    print(f"{files} machines; parentheses: over trees, where that is less than the cut")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""`hccc bound`: what no schedule can beat on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hccc.cli import report
+from hccc.cli.options import COLLECTIVES, json_option
+from hccc.cli.types import ClusterFile, Size, Words
+
+
+@click.command(short_help="Say what no schedule of a collective can beat on CLUSTER.")
+@click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")
+@click.option(
+    "--collective", "collectives", type=Words(COLLECTIVES), metavar="LIST",
+    help="Any of allreduce,allgather,...  [default: all but sendrecv]",
+)  # fmt: skip
+@click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
+@click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
+@json_option
+def bound(
+    cluster: Path, collectives: tuple[str, ...] | None, size: int, root: int, as_json: bool
+) -> None:
+    """Say what no schedule of a collective can beat on CLUSTER, and what holds it up.
+
+    A schedule takes at least the latency of the longest of the shortest paths, and at least the
+    time in which what must cross a cut can cross it. `over trees` is the best rate there is: of an
+    Allgather and a Reducescatter, of all schedules; of an Allreduce, of those that reduce each byte
+    to a root, whichever, and broadcast it from there.
+    """
+    from hccc import api
+
+    with report.progress() as on_phase:
+        on_phase("Looking for the narrowest cut")
+        found = api.bound(cluster, collectives, size, root=root)
+    if as_json:
+        report.as_json(found.facts())
+    else:
+        print(found.text())

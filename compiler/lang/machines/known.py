@@ -1,0 +1,107 @@
+"""known: what hardware the numbers and names in a machine's description stand for."""
+
+from __future__ import annotations
+
+import re
+
+from hccc.diagnostics import fail
+from hccc.hardware import load
+from hccc.hardware.load import Hardware
+
+# PCI devices, as pci.ids of 2026 lists them: the GPU, and whether it is a card without a switch.
+PCI = {
+    "0x10de": {
+        "0x1db1": "V100", "0x1db5": "V100", "0x1db8": "V100", "0x20b0": "A100", "0x20b2": "A100",
+        "0x20bd": "A800", "0x2330": "H100", "0x2324": "H800", "0x2329": "H20", "0x2335": "H200",
+        "0x2342": "GH200", "0x2901": "B200", "0x2941": "GB200", "0x26b9": "L40S",
+        "0x2230": "A6000", "0x2235": "A40", "0x1db4": "V100", "0x1db6": "V100", "0x20b5": "A100",
+        "0x20f1": "A100", "0x2331": "H100", "0x2321": "H100",
+    },
+    "0x1002": {
+        "0x66a0": "MI60", "0x66a1": "MI60", "0x738c": "MI100", "0x7408": "MI250X",
+        "0x740c": "MI250X", "0x740f": "MI250X", "0x74a0": "MI300A", "0x74a1": "MI300X",
+        "0x74a5": "MI325X", "0x75a0": "MI350X", "0x75a3": "MI355X",
+    },
+}  # fmt: skip
+CARDS = frozenset({"0x1db4", "0x1db6", "0x20b5", "0x20f1", "0x2331", "0x2321"})
+# RCCL's `gcn`, in its three spellings, and compute capabilities: the most common GPU of each.
+GCN = {
+    "906": "MI60", "908": "MI100", "910": "MI250X", "90a": "MI250X", "940": "MI300A",
+    "941": "MI300X", "942": "MI300X", "950": "MI355X",
+}  # fmt: skip
+SM = {
+    70: "V100", 80: "A100", 86: "A6000", 89: "L40S", 90: "H100", 100: "B200", 103: "GB300",
+}  # fmt: skip
+BY_PCIE = {"gen3": "V100", "gen4": "A100", "gen5": "H100"}
+# GT/s of a lane: NCCL's unit of speed, 80 of which are a GB/s on one lane (topo.cc:545-556).
+LANE = {2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480}
+GENERATION = {60: "gen3", 120: "gen4", 240: "gen5", 480: "gen5"}
+# GB/s between two CPUs (NCCL 2.30.7 src/graph/topo.h:17-35): Intel's by model, from newer to older.
+INTEL = ((207, 40.0), (143, 22.0), (85, 10.0), (0, 6.0))
+SOCKETS = {"AuthenticAMD": 16.0, "GenuineIntel": 10.0, "IBM": 32.0}
+OTHER_SOCKETS = 6.0  # ARM, and what is unknown
+SLINGSHOT, ELASTIC, VERBS = r"(cxi|hsn)\d", r"(rdmap|efa)\d", r"(mlx|bnxt_re|irdma|ionic|roce)"
+VIRTUAL = re.compile(r"(veth|virbr|docker|br-|cni|lo$|tap|tun)")
+AMAZON = "0x1d0f"
+
+
+def pci_device(vendor: str, device: str) -> str | None:
+    """The GPU that a PCI device is."""
+    return PCI.get(vendor.lower(), {}).get(device.lower())
+
+
+def architecture(gcn: str, sm: int | None) -> str | None:
+    """The most common GPU of an architecture. sm: of AMD's its compute units, of NVIDIA's its
+    compute capability."""
+    if not gcn:
+        return SM.get(sm or 0)
+    name = GCN.get(gcn.removeprefix("gfx").split(":")[0])
+    return {("MI300X", 228): "MI300A", ("MI300A", 304): "MI300X"}.get((name or "", sm or 0), name)
+
+
+def device(name: str) -> Hardware:
+    """A device that the user names. Raises UserError E542."""
+    found = load.device(name)
+    if found is None:
+        raise fail("E542", f"hccc knows no device {name[:64]!r}",
+                   help=f"there are {', '.join(load.devices())}")  # fmt: skip
+    return found
+
+
+def network(name: str) -> Hardware:
+    """A network that the user names. Raises UserError E542."""
+    found = load.network(name)
+    if found is None:
+        raise fail("E542", f"hccc knows no network {name[:64]!r}",
+                   help=f"there are {', '.join(load.networks())}")  # fmt: skip
+    return found
+
+
+def network_of(name: str, pci_class: str, vendor: str) -> str:
+    """The network that a NIC is of, by its name, PCI class and vendor."""
+    if vendor.lower() == AMAZON or re.match(ELASTIC, name):
+        return "EFA"
+    if re.match(SLINGSHOT, name):
+        return "Slingshot"
+    if pci_class.startswith("0x0207"):
+        return "InfiniBand"
+    return "RoCE" if re.match(VERBS, name) else "Ethernet"
+
+
+def as_old_as(joined: Hardware, device: Hardware) -> Hardware:
+    """The network, in the generation that such devices are joined by."""
+    older = joined.older.get(device.word("generation"))
+    return load.networks()[older] if older else joined
+
+
+def lane(speed: str) -> int | None:
+    """NCCL's unit of speed of one lane: of `16 GT/s`, `32.0 GT/s PCIe`."""
+    found = re.match(r"\s*(\d{1,3}(?:\.\d{1,3})?)\s*GT/s", speed)
+    return LANE.get(float(found[1])) if found else None
+
+
+def sockets(vendor: str, model: int) -> float:
+    """GB/s between two CPUs, each way."""
+    if vendor == "GenuineIntel":
+        return next(rate for least, rate in INTEL if model >= least)
+    return SOCKETS.get(vendor, OTHER_SOCKETS)

@@ -1,0 +1,233 @@
+"""nccl_xml: topologies as NCCL and RCCL dump them, and as vendors ship them.
+
+`<system>` has `<cpu>`s, these the tree of PCI Express (`<pci>`), in which are `<gpu>`s with their
+`<nvlink>`s or `<xgmi>`s, and `<nic>`s with their `<net>`s. A vendor's file often has only the PCI
+tree, which NCCL completes on the machine: GPUs and NICs are then told by their PCI class.
+Sources: NCCL 2.30.7 src/graph/xml.cc, topo.cc; RCCL's the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from hccc.diagnostics import Source, fail
+from hccc.hardware import load
+from hccc.hardware.load import Hardware
+from hccc.lang.machines import known
+from hccc.lang.machines.elements import Element, parse
+from hccc.lang.machines.machine import MAX_GPUS, Bus, Machine, narrowest, several
+from hccc.lang.machines.nics import Found, wired
+
+GPU_CLASSES = ("0x0302", "0x1200", "0x0380")
+NIC_CLASS, SWITCH_CLASS = "0x02", "0x068000"
+LINKS = ("nvlink", "xgmi")
+WIDEST = 16  # lanes, where the description has none
+MAX_CPUS = 32  # with GPUs: every two are joined
+MAX_LINKS = 4096  # between two GPUs, as in the cluster language
+UNKNOWN_TARGET = "fffffff:ffff:ff"  # what NCCL calls the switch of a virtual machine
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A GPU or NIC in the tree: its elements from the CPU down, the last being its own."""
+
+    path: tuple[Element, ...]
+    own: Element
+
+    @property
+    def pci(self) -> Element:
+        """The PCI device it is, or the CPU it hangs on."""
+        return next(e for e in reversed(self.path) if e.name in ("pci", "cpu"))
+
+
+def machines(source: Source, device: Hardware | None, joined: Hardware | None) -> list[Machine]:
+    """The machines of one file: one, or where the dump is of several hosts, each.
+
+    device, joined: what the user says that GPUs and network are.
+
+    Raises:
+        UserError: E540 the file describes no machine; E541 it cannot be as it says; E542 nothing
+            says what the GPUs are.
+    """
+    root = parse(source)
+    if root.name != "system":
+        hint = (
+            "a graph file: give the topology, NCCL_TOPO_DUMP_FILE" if "graph" in root.name else ""
+        )
+        message = f"{source.name} begins with <{root.name[:40]}>, not with <system>"
+        raise fail("E540", message, help=hint or "NCCL_TOPO_DUMP_FILE=FILE has NCCL write one")
+    hosts: dict[str, list[Element]] = {}
+    for cpu in root.of("cpu"):
+        hosts.setdefault(cpu.get("host_hash"), []).append(cpu)
+    found = [_Host(source, cpus, device, joined).machine() for cpus in hosts.values()]
+    if not found:
+        raise fail("E540", f"{source.name} has no <cpu>, so no GPUs")
+    return found
+
+
+class _Host:
+    """Reads the CPUs of one host."""
+
+    def __init__(
+        self, source: Source, cpus: list[Element], device: Hardware | None, joined: Hardware | None
+    ) -> None:
+        self.source, self.cpus, self.given, self.joined = source, cpus, device, joined
+        self.read: list[str] = []
+        self.assumed: list[str] = []
+        every = [_Place(path, path[-1]) for cpu in cpus for path in _paths(cpu, ())]
+        self.gpus = self._gpus(every)
+        nets = [place for place in every if place.own.name == "net"]
+        self.nets = nets or [p for p in every if _is_pci(p.own, (NIC_CLASS,))]
+        self.device = self._device()
+
+    def machine(self) -> Machine:
+        """All of it."""
+        n, numbers = len(self.gpus), {_bus(p): i for i, p in enumerate(self.gpus)}
+        links, to_switch = self._links(numbers)
+        usual = not links and not any(to_switch) and self._silent()
+        if usual and n > 1:
+            self.assumed.append(f"links between GPUs: those of a usual node of {self.device.name}")
+        nics, net = wired(self._found_nics(), self.device, self.joined, self.read, self.assumed)
+        made = Machine(
+            self.source.name, self.device, n, links, tuple(to_switch) if any(to_switch) else (),
+            usual, narrowest(self._buses()), nics, net,
+        )  # fmt: skip
+        if made.over_buses:
+            self.assumed.append(
+                "GPUs without a link reach each other over PCI Express, as NCCL rates "
+                "it; NICs take nothing of it"
+            )
+        where = several(len(self.cpus), "NUMA node")
+        self.read.insert(0, f"{several(n, 'GPU')} in {where}")
+        return replace(made, read=tuple(self.read), assumed=tuple(self.assumed))
+
+    def _gpus(self, every: Sequence[_Place]) -> list[_Place]:
+        """GPUs in the order of their ranks, or else of their numbers, or else of the bus."""
+        found = [place for place in every if place.own.name == "gpu"]
+        if not found:
+            found = [place for place in every if _is_pci(place.own, GPU_CLASSES)]
+            if found:
+                self.assumed.append("what each GPU is called: GPUs are in the order of the bus")
+        if not found:
+            help = "NCCL completes such a file on the machine: NCCL_TOPO_DUMP_FILE=FILE writes all"
+            raise fail("E540", f"{self.source.name} names no GPU", help=help)
+        if len(found) > MAX_GPUS:
+            raise found[MAX_GPUS].own.wrong(f"one machine has more than {MAX_GPUS} GPUs")
+        for key in ("rank", "dev"):
+            numbers = [place.own.number(key, -1) for place in found]
+            if len(set(numbers)) == len(found) and min(numbers) >= 0:
+                return [found[i] for i in sorted(range(len(found)), key=numbers.__getitem__)]
+        return sorted(found, key=_bus)
+
+    def _device(self) -> Hardware:
+        """What the GPUs are: as the user says, by PCI device, by architecture, by generation."""
+        own, pci = self.gpus[0].own, self.gpus[0].pci
+        if self.given is not None:
+            return self.given
+        by_pci = known.pci_device(pci.get("vendor"), pci.get("device"))
+        by_arch = known.architecture(own.get("gcn"), own.number("sm", 0))
+        if name := by_pci or by_arch:
+            self.read.append(f"GPUs are {name}, by their {'PCI device' if by_pci else 'arch'}")
+            if not by_pci:
+                self.assumed.append(f"the most common GPU of its architecture: {name} (--device)")
+        else:
+            name = known.BY_PCIE.get(
+                known.GENERATION.get(known.lane(pci.get("link_speed")) or 0, "")
+            )
+            if name is None:
+                message = f"{self.source.name} does not say what its GPUs are"
+                raise fail("E542", message, help="--device H100 says it")
+            self.assumed.append(f"GPUs are {name}, the usual one of its PCIe generation (--device)")
+        return load.devices()[name]
+
+    def _silent(self) -> bool:
+        """Whether the description leaves links out, as vendors' files do, for NCCL to find."""
+        card = self.gpus[0].pci.get("device").lower() in known.CARDS
+        return self.device.word("link") != "pcie" and not card and (
+            self.gpus[0].own.name == "pci" or self.device.word("vendor") == "nvidia"
+        )  # fmt: skip
+
+    def _links(self, numbers: dict[str, int]) -> tuple[dict[tuple[int, int], int], list[int]]:
+        """Links from GPU to GPU, and into a switch."""
+        links: dict[tuple[int, int], int] = {}
+        to_switch, lost = [0] * len(self.gpus), 0
+        for u, place in enumerate(self.gpus):
+            for link in place.own.of(*LINKS):
+                target, count = link.get("target").lower(), link.number("count", 1)
+                if not 1 <= count <= MAX_LINKS:
+                    raise link.wrong(f"count={count} is not 1 to {MAX_LINKS}")
+                v = numbers.get(target)
+                if v is not None and v != u:
+                    links[u, v] = min(links.get((u, v), 0) + count, MAX_LINKS)
+                elif link.get("tclass").startswith(SWITCH_CLASS) or target == UNKNOWN_TARGET:
+                    to_switch[u] = min(to_switch[u] + count, MAX_LINKS)
+                else:
+                    lost += 1
+        if links:
+            pairs = len({(min(pair), max(pair)) for pair in links})
+            self.read.append(f"{sum(links.values())} links each way between {pairs} pairs of GPUs")
+        if any(to_switch):
+            self.read.append(f"{max(to_switch)} links of a GPU into a switch")
+        if lost:
+            self.assumed.append(f"{lost} links lead to no GPU of the file: left out")
+        return links, to_switch
+
+    def _buses(self) -> Iterator[Bus]:
+        """The links of the PCI tree that some GPUs share, or one has, and those between CPUs."""
+        n = len(self.gpus)
+        below: dict[int, list[int]] = {}
+        element: dict[int, Element] = {}
+        for gpu, place in enumerate(self.gpus):
+            for e in place.path:
+                if e.name in ("cpu", "pci"):
+                    below.setdefault(id(e), []).append(gpu)
+                    element[id(e)] = e
+        for key, gpus in below.items():
+            if element[key].name == "pci" and len(gpus) < n:
+                others = tuple(gpu for gpu in range(n) if gpu not in gpus)
+                yield Bus(tuple(gpus), others, self.pcie(element[key]))
+        sides = [(cpu, tuple(below[id(cpu)])) for cpu in self.cpus if id(cpu) in below]
+        if len(sides) > MAX_CPUS:
+            raise sides[MAX_CPUS][0].wrong(f"more than {MAX_CPUS} CPUs have GPUs")
+        for (x, a), (_, b) in combinations(sides, 2):
+            yield Bus(a, b, known.sockets(x.get("vendor"), x.number("modelid", 0)))
+
+    def pcie(self, pci: Element) -> float:
+        """GB/s of a PCI device's link to what it hangs on; the GPU's generation where unknown."""
+        lane = known.lane(pci.get("link_speed"))
+        if lane is None:
+            return load.pcie(self.device.word("pcie"), peer=True).number("delivered")
+        width = pci.number("link_width", WIDEST)
+        if width > WIDEST * 2:
+            raise pci.wrong(f"link_width={width} is more than PCI Express has lanes")
+        return (width or WIDEST) * lane / 80
+
+    def _found_nics(self) -> list[Found]:
+        """Every NIC, with the GPUs it is nearest to."""
+        found = []
+        for i, place in enumerate(self.nets):
+            pci, above = place.pci, {id(e) for e in place.path}
+            depth = tuple(sum(id(e) in above for e in gpu.path) for gpu in self.gpus)
+            bus = self.pcie(pci) if pci.name == "pci" else None
+            name = place.own.get("name")
+            kind = known.network_of(name, pci.get("class"), pci.get("vendor"))
+            port = (name or _bus(place), place.own.get("port"))
+            found.append(Found(i, name, port, kind, place.own.number("speed", 0), bus, depth))
+        return found
+
+
+def _paths(element: Element, above: tuple[Element, ...]) -> Iterator[tuple[Element, ...]]:
+    path = (*above, element)
+    yield path
+    for child in element.children:
+        yield from _paths(child, path)
+
+
+def _is_pci(element: Element, classes: tuple[str, ...]) -> bool:
+    return element.name == "pci" and element.get("class").lower().startswith(classes)
+
+
+def _bus(place: _Place) -> str:
+    return place.pci.get("busid").lower()

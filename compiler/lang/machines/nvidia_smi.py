@@ -1,0 +1,169 @@
+"""nvidia_smi: the table of `nvidia-smi topo -m`, a row for each GPU and NIC, to a Machine.
+
+Entries are `NV12` (so many NVLinks), or how far apart two devices are: PIX (one PCI switch), PXB
+(several), PHB (a host bridge), NODE (host bridges of a NUMA node), SYS (NUMA nodes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from hccc.diagnostics import Source, fail
+from hccc.hardware import load
+from hccc.hardware.load import Hardware
+from hccc.lang.machines import known
+from hccc.lang.machines.machine import MAX_GPUS, Bus, Machine, narrowest, several
+from hccc.lang.machines.nics import Found, wired
+
+FAR = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+SWITCH, BRIDGE = FAR["PXB"], FAR["NODE"]
+COLOUR = re.compile(r"\x1b?\[[0-9;]*m")
+NVLINKS = re.compile(r"NV(\d{1,3})")
+LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)")
+AFFINITY = ("CPU", "NUMA", "GPU")  # words of the columns after the devices
+MAX_DEVICES = 1024
+# How many links all GPUs of a node have: what they most commonly are.
+BY_LINKS = {6: "V100", 8: "H800", 12: "A100", 18: "H100"}
+SOCKETS = 16.0  # GB/s between NUMA nodes: the table does not say of which CPU
+HELP = "give what `nvidia-smi topo -m` prints, from its first line on"
+
+
+def machine(source: Source, device: Hardware | None, joined: Hardware | None) -> Machine:
+    """The machine of one table.
+
+    Raises:
+        UserError: E540 it is no such table; E541 the table contradicts itself.
+    """
+    names, rows, cpus = _table(source)
+    gpus = [i for i, name in enumerate(names) if re.fullmatch(r"GPU\d+", name)]
+    links, far = _entries(source, names, rows, cpus)
+    pairs = {(gpus.index(u), gpus.index(v)): n for (u, v), n in links.items()}
+    read = [several(len(gpus), "GPU")]
+    assumed: list[str] = []
+    chosen = device or _device(pairs, len(gpus), assumed)
+    to_switch = _switched(pairs, len(gpus), int(chosen.number("links")))
+    if pairs:
+        read.append(f"{max(pairs.values())} NVLinks of a GPU {'in all' if to_switch else 'a pair'}")
+    bus = load.pcie(chosen.word("pcie"), peer=True).number("delivered")
+    found = list(_nics(source, names, gpus, far))
+    nics, net = wired(found, chosen, joined, read, assumed)
+    made = Machine(
+        source.name, chosen, len(gpus), {} if to_switch else pairs, to_switch, False,
+        narrowest(_buses([[far[u][v] for v in gpus] for u in gpus], bus)), nics, net,
+    )  # fmt: skip
+    if made.over_buses:
+        assumed.append(
+            f"PCI Express is {chosen.word('pcie')} x16, and {SOCKETS:g} GB/s go between NUMA nodes"
+        )
+    return replace(made, read=tuple(read), assumed=tuple(assumed))
+
+
+def _table(source: Source) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """The names of the devices, their rows, and the CPUs that each is near, if the row says."""
+    lines = [COLOUR.sub("", line).split() for line in source.text.splitlines()]
+    start = next((i for i, words in enumerate(lines) if words[:1] == ["GPU0"]), None)
+    if start is None:
+        raise fail("E540", f"{source.name} is neither XML nor the table of nvidia-smi", help=HELP)
+    names = []
+    for i, word in enumerate(lines[start]):
+        if word in AFFINITY:
+            break
+        names.append(word[:64] if i < MAX_DEVICES else "")
+    if len(set(names)) < len(names):
+        raise fail("E541", f"{source.name}: a device is there twice, or there are too many")
+    if sum(name.startswith("GPU") for name in names) > MAX_GPUS:
+        raise fail("E541", f"{source.name}: one machine has more than {MAX_GPUS} GPUs")
+    end = len(names) + 1
+    rows = {words[0]: words[1:] for words in lines[start + 1 :] if words}
+    missing = [name for name in names if len(rows.get(name, ())) < len(names)]
+    if missing:
+        message = f"{source.name}: the row of {missing[0]} is missing, or has too few entries"
+        raise fail("E541", message, help=HELP)
+    every = [rows[name] for name in names]
+    return names, [row[: end - 1] for row in every], [row[end - 1 : end] for row in every]
+
+
+def _entries(
+    source: Source,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    cpus: Sequence[Sequence[str]],
+) -> tuple[dict[tuple[int, int], int], list[list[int]]]:
+    """NVLinks by pair of devices, and how far apart all are: with NVLinks, as their CPUs are."""
+    links: dict[tuple[int, int], int] = {}
+    far = []
+    for u, row in enumerate(rows):
+        apart = [FAR["NODE"] if cpus[u] == other else FAR["SYS"] for other in cpus]
+        far.append([FAR.get(word, apart[v]) for v, word in enumerate(row)])
+        for v, word in enumerate(row):
+            if (found := NVLINKS.fullmatch(word)) and int(found[1]):
+                links[u, v] = int(found[1])
+            elif word not in FAR and not found:
+                where = f"{source.name}: {names[u]} to {names[v]}"
+                raise fail("E541", f"{where}: {word[:40]!r} is neither NVLinks nor a distance")
+    return links, far
+
+
+def _device(links: dict[tuple[int, int], int], gpus: int, assumed: list[str]) -> Hardware:
+    """The most common GPU with so many links; the table does not name it."""
+    most = max(links.values(), default=0)
+    each = max(
+        (sum(n for (u, _), n in links.items() if u == gpu) for gpu in range(gpus)), default=0
+    )
+    name = BY_LINKS.get(each) or BY_LINKS.get(most) or ("A6000" if most else "L40S")
+    had = f"{min(each, most) if each not in BY_LINKS else each} NVLinks" if most else "no NVLink"
+    assumed.append(f"GPUs are {name}, the most common one with {had} (--device)")
+    return load.devices()[name]
+
+
+def _switched(links: dict[tuple[int, int], int], gpus: int, most: int) -> tuple[int, ...]:
+    """Links of each GPU into a switch, where all pairs have as many as only a switch can give."""
+    counts = set(links.values())
+    whole = len(links) == gpus * (gpus - 1) and len(counts) == 1
+    if not whole or gpus < 2 or max(counts) * (gpus - 1) <= most:
+        return ()
+    return (max(counts),) * gpus
+
+
+def _buses(far: list[list[int]], bus: float) -> Iterator[Bus]:
+    """Each GPU's own PCI Express, that of GPUs below one switch, and what joins NUMA nodes."""
+    n = len(far)
+    for gpu in range(n):
+        yield Bus((gpu,), tuple(v for v in range(n) if v != gpu), bus)
+    for gpus in _within(far, SWITCH):
+        if 1 < len(gpus) < n:
+            yield Bus(gpus, tuple(v for v in range(n) if v not in gpus), bus)
+    for a, b in combinations(_within(far, BRIDGE), 2):
+        yield Bus(a, b, SOCKETS)
+
+
+def _within(far: list[list[int]], most: int) -> list[tuple[int, ...]]:
+    """The GPUs that are no farther apart than `most`, over others too."""
+    left, found = list(range(len(far))), []
+    while left:
+        group, new = {left[0]}, [left[0]]
+        while new:
+            u = new.pop()
+            more = [v for v in left if v not in group and far[u][v] <= most]
+            group.update(more)
+            new += more
+        found.append(tuple(sorted(group)))
+        left = [v for v in left if v not in group]
+    return found
+
+
+def _nics(
+    source: Source, names: Sequence[str], gpus: list[int], far: list[list[int]]
+) -> Iterator[Found]:
+    """The NICs; the legend below the table says what they are called."""
+    legend = (LEGEND.match(line) for line in source.text.splitlines())
+    called = {m[1]: m[2] for m in legend if m}
+    for nic in (i for i in range(len(names)) if i not in gpus):
+        name = called.get(names[nic], names[nic])
+        # `mlx5` may be InfiniBand or Ethernet: of such servers most have the former.
+        kind = "InfiniBand" if name.startswith("mlx") else known.network_of(name, "", "")
+        depth = [-far[gpu][nic] for gpu in gpus]
+        yield Found(nic, name, (name, ""), kind, 0, None, tuple(depth))

@@ -1,0 +1,166 @@
+"""bounds: what no schedule of a collective can beat on a cluster, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hccc import text as words
+from hccc.diagnostics import fail
+from hccc.facts import Facts
+from hccc.interruptible import interruptible
+from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.topology import Topology
+from hccc.network.resource_names import names
+from hccc.network.summary import devices
+from hccc.synth.bound import Bound, Cut, limits, rational
+from hccc.synth.rooted_trees import RootedTrees, rooted_trees
+from hccc.text import microseconds as us
+
+ALL = tuple(op for op in PROGRAMMABLE if op is not OpType.SENDRECV)
+LONGEST_FRACTION = 24  # letters; a longer one is told as a decimal number only
+MOST_NAMES = 4  # of what crosses a cut
+HEAD = ("", "time", "latency", "bandwidth", "algbw", "busbw", "as sizes grow", "over trees", "cut")
+UNITS = ("", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "(GB/s)", "")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounded:
+    """One collective: what no schedule beats; and the best over trees, None where there is none, or
+    it was not computed."""
+
+    collective: Collective
+    bound: Bound
+    trees: RootedTrees | None
+
+    def facts(self, t: Topology) -> Facts:
+        """Everything, for JSON."""
+        b, cut = self.bound, self.bound.cut
+        factor = self.collective.bus_factor()
+        rooted = {"root": self.collective.root} if self.collective.rooted else {}
+        return {
+            "collective": self.collective.op.value, **rooted, "size": b.size,
+            "time": b.time, "algbw": b.algbw, "busbw": b.algbw * factor, "binding": b.binding,
+            "latency": b.latency, "head": b.head, "bandwidth": b.bandwidth,
+            "cut": None if cut is None else {
+                "name": cut.name, "share": cut.share, "capacity": cut.capacity,
+                "algbw": float(cut.algbw), "algbw_exact": str(cut.algbw),
+                "parts": cut.parts, "resources": names(t, cut.resources),
+            },
+            "rooted_trees": None if self.trees is None else {
+                "algbw": self.trees.algbw, "share": self.trees.share.tolist(),
+            },
+        }  # fmt: skip
+
+    def lines(self, t: Topology) -> Iterator[str]:
+        """All of it, a figure a line."""
+        b, cut, c = self.bound, self.bound.cut, self.collective
+        root = f" with root {c.root}" if c.rooted else ""
+        rates = (
+            f", algbw {b.algbw:.2f}, busbw {b.algbw * c.bus_factor():.2f} GB/s" if b.time else ""
+        )
+        yield f"{c.op.value}{root} of {words.size(b.size)}: no schedule beats"
+        yield f"  time           {us(b.time)} µs{rates}"
+        yield f"  latency        {us(b.latency)} µs to the farthest rank"
+        if cut is None:
+            return
+        head = f", and {us(b.head)} µs before the first byte" if b.head else ""
+        what = f"{_share(cut)}{words.size(b.size)} {cut.name} at {cut.capacity:.6g} GB/s"
+        yield f"  bandwidth      {us(b.bandwidth)} µs: {what}{head}"
+        yield f"  which is       {_names(names(t, cut.resources))}"
+        yield f"  as sizes grow  algbw {_exact(cut.algbw)}"
+        if self.trees is not None:
+            yield f"  over trees     algbw {self.trees.algbw:.2f} GB/s, {self._reached(cut)}"
+            reduced = "where each byte is reduced to some root, then broadcast"
+            every = c.op is not OpType.ALLREDUCE
+            yield f"                 ({'as every schedule of it is' if every else reduced})"
+
+    def _reached(self, cut: Cut) -> str:
+        assert self.trees is not None
+        ratio = self.trees.algbw / float(cut.algbw)
+        return "the same" if ratio > 1 - 1e-6 else f"{words.percent(ratio)} % of that, at most"
+
+    def row(self) -> tuple[str, ...]:
+        """A line of the table of several."""
+        b, cut = self.bound, self.bound.cut
+        grown = "" if cut is None else f"{float(cut.algbw):.2f}"
+        trees = "" if self.trees is None else f"{self.trees.algbw:.2f}"
+        busbw = b.algbw * self.collective.bus_factor()
+        rates = (f"{b.algbw:.2f}", f"{busbw:.2f}") if b.time else ("", "")
+        name = "" if cut is None else cut.name
+        return (self.collective.op.value, us(b.time), us(b.latency), us(b.bandwidth), *rates,
+                grown, trees, name)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """Some collectives on one cluster."""
+
+    topology: Topology
+    cluster: str
+    found: tuple[Bounded, ...]
+
+    def facts(self) -> Facts:
+        """Everything, for JSON."""
+        t = self.topology
+        return {
+            "cluster": self.cluster, "nodes": t.n_nodes, "ranks": len(t),
+            "bounds": [one.facts(t) for one in self.found],
+        }  # fmt: skip
+
+    def text(self) -> str:
+        """The page: one collective with all its figures, several as a table."""
+        t = self.topology
+        count = f"{words.count(t.n_nodes, 'node')}, {words.count(len(t), 'GPU')}"
+        lines = [f"{self.cluster}: {count}, {devices(t)}"]
+        if len(self.found) == 1:
+            return "\n".join([*lines, *self.found[0].lines(t)])
+        lines.append(f"No schedule beats this for {words.size(self.found[0].bound.size)}:")
+        rows = [HEAD, UNITS, *(one.row() for one in self.found)]
+        width = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+        for first, *middle, last in rows:
+            cells = [f"{cell:>{w}}" for cell, w in zip(middle, width[1:], strict=False)]
+            lines.append("  ".join([f"{first:<{width[0]}}", *cells, last]).rstrip())
+        return "\n".join(lines)
+
+
+@interruptible
+def bounds(
+    t: Topology, cluster: str, size: int, ops: Sequence[OpType] = ALL, root: int = 0
+) -> Bounds:
+    """What no schedule of these collectives beats, for calls of `size` bytes as nccl-tests counts.
+
+    Raises:
+        UserError: E410 there is no such root.
+    """
+    if not 0 <= root < len(t):
+        raise fail("E410", f"root {root} is no rank of {cluster}", help=f"0 to {len(t) - 1}")
+    return Bounds(t, cluster, tuple(_bounded(t, op, size, root) for op in ops))
+
+
+def _bounded(t: Topology, op: OpType, size: int, root: int) -> Bounded:
+    collective = Collective(op, len(t), block_count(op, len(t)), root if op in ROOTED else 0)
+    found, trees = limits(t, op, collective.root), None
+    if found.cut is not None:
+        trees = rooted_trees(t, op, float(found.cut.algbw))
+    return Bounded(collective, found.at(size), trees)
+
+
+def _share(cut: Cut) -> str:
+    """`2/3 of `, `4 times `."""
+    share = rational(cut.share)
+    return "" if share == 1 else f"{share} of " if share < 1 else f"{share} times "
+
+
+def _exact(value: Fraction) -> str:
+    """`266.67 GB/s, exactly 800/3`; `200 GB/s`."""
+    shown, exact = f"{float(value):.2f}", str(value)
+    told = Fraction(shown) == value or len(exact) > LONGEST_FRACTION
+    return f"{shown} GB/s" if told else f"{shown} GB/s, exactly {exact}"
+
+
+def _names(found: list[str]) -> str:
+    """The first few of what crosses a cut."""
+    rest = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+    return f"{', '.join(found[:MOST_NAMES])}{rest}" if found else "nothing that has a name"

@@ -1,0 +1,28 @@
+"""benchmarks/machines.py: every machine below a directory, bounded; what is none is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.conftest import FOLDER, module_of
+
+machines = module_of(FOLDER.parent, "machines")
+TABLE = "\tGPU0\tGPU1\tGPU2\tGPU3\n" + "\n".join(
+    "\t".join([f"GPU{u}", *("X" if u == v else "NV4" for v in range(4))]) for u in range(4)
+)
+
+
+def test_machines_are_bounded_and_others_named(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "quad.txt").write_text(TABLE)
+    (tmp_path / "graph.xml").write_text("<graphs/>")
+    (tmp_path / "other.md").write_text("nothing")
+    quad, four, graph = machines.rows(tmp_path, (1, 4))
+    assert (quad.file, quad.gpus, quad.device, quad.links) == ("quad.txt", 4, "A100", 6)
+    assert quad.cuts["Allgather"] == pytest.approx(4 / 3 * 235, rel=1e-4)
+    assert quad.trees["Allgather"] == pytest.approx(quad.cuts["Allgather"])
+    assert four.nodes == 4 and set(four.cuts) == set(quad.cuts) and len(quad.cuts) == 8
+    assert graph.startswith("graph.xml: ") and "<graphs>" in graph
+    assert machines.table([quad, four]).row_count == 2
