@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "hardware": {"ir"},
     # Texts to IRs, IRs to IRs, and what is asked of them.
     "network": BELOW,
-    "lang": BELOW | {"files", "hardware", "library", "network"},
+    "lang": BELOW | {"files", "hardware", "jit", "library", "network"},
     "analysis": BELOW | {"jit", "network"},
     "passes": BELOW | {"analysis", "jit", "network"},
     "proofs": BELOW | {"analysis", "interruptible", "jit"},
