@@ -146,7 +146,9 @@ def _value(loops: list[_Loop], values: I8, shape: Shape, f: int, whole: int, nam
         else:
             turns = [c - m if c > m // 2 else c for c in turns]
             begin -= m if begin > m // 2 else 0
-            rounds.append(f"({_line(turns, begin, loops)}) % {name if m == whole else m}")
+            line = _line(turns, begin, loops)
+            line = line if line.isidentifier() else f"({line})"
+            rounds.append(f"{line} % {name if m == whole else m}")
     line = _line(terms, constant, loops)
     return " + ".join([*([line] if line != "0" or not rounds else []), *rounds])
 

@@ -134,6 +134,8 @@ def _runs(
                     new_low[f], new_high[f] = min(u, v, w), max(u, v, w)
                     wrapped[f] = j
                     ok &= new_c[f] != 0 and new_high[f] - new_low[f] < new_m[f]
+                    if ok and sizes[0] % new_m[f] and sizes[1] % new_m[f]:
+                        ok = new_m[f] % min(new_c[f], new_m[f] - new_c[f]) == 0
                 elif m[f] != 0:
                     w = values[j, f] - a[f] * (j - i)
                     new_low[f], new_high[f] = min(low[f], w), max(high[f], w)
