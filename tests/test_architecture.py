@@ -83,8 +83,8 @@ ALLOWED: dict[str, set[str]] = {
        "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
-       "library", "network", "options", "outputs", "pass_manager", "pictures", "predict",
-       "profile", "runtime", "testing", "tune", "validate"},
+       "library", "network", "options", "outputs", "pass_manager", "passes", "pictures", "predict",
+       "profile", "runtime", "synth", "testing", "tune", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from hccc import __version__
+from hccc.cli.builtin import builtin
 from hccc.cli.check import check
 from hccc.cli.cluster import cluster
 from hccc.cli.compile import compile_command
@@ -31,7 +32,7 @@ def cli() -> None:
     """
 
 
-for _command in (compile_command, check, run, fuzz, profile, sim, explain, show, cluster):
+for _command in (compile_command, check, run, fuzz, profile, sim, explain, show, cluster, builtin):
     cli.add_command(_command)
 
 

@@ -153,7 +153,7 @@ def _homes(rate: F8, allowed: I8, own: float) -> I8:
     """
     count = len(rate)
     if not len(allowed):
-        return (np.arange(count) == 0).astype(np.int64)
+        return np.ones(1, np.int64)
     best, least = np.zeros(count, np.int64), np.inf
     for total in range(len(allowed), 2 * len(allowed) + 1):
         homes = np.zeros(count, np.int64)

@@ -57,7 +57,7 @@ def _ranks(n: int, p: int) -> I8:
 def _doubling(rank: I8, first: I8) -> I8:
     """All p ranks end with all chunks; place i begins with chunks first[i] to first[i + 1]."""
     p = len(rank)
-    rounds = [np.zeros((5, 0), np.int64)]
+    rounds: list[I8] = [np.zeros((5, 0), np.int64)]
     for step in range(p.bit_length() - 1):
         place, width = np.arange(p), 1 << step
         begin = place // width * width
