@@ -6,14 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hccc.diagnostics import fail
-from hccc.ir.collective import PROGRAMMABLE, OpType
+from hccc.ir.collective import PROGRAMMABLE, ROOTED, OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.synth.builtin import binomial, hierarchical, recursive
 from hccc.synth.builtin.direct import direct, two_shot
 from hccc.synth.builtin.ring import OPS as RING
 from hccc.synth.builtin.ring import ring
+from hccc.synth.builtin.table import check_size
 from hccc.synth.builtin.tree import tree
+
+# Every rank ends with something of every other, in a chunk of its own: so many transfers at least.
+# Of Allreduce that is so where each rank reduces a share, which no tree does.
+_PAIRWISE = (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLTOALL, OpType.ALLREDUCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +71,6 @@ def make(name: str, t: Topology, op: OpType, root: int = 0) -> Program:
         raise fail("E451", f"{name} does not serve {op.value}", help=f"these do: {have}")
     if len(t) < 2:
         raise fail("E451", "one rank has nobody to send to", help="give 2 ranks or more")
-    return builtin.make(t, op, root)
+    if op in _PAIRWISE and name != "tree":
+        check_size(name, len(t), len(t) * (len(t) - 1))
+    return builtin.make(t, op, root if op in ROOTED else 0)

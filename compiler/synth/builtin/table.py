@@ -57,6 +57,13 @@ def joined(name: str, c: Collective, t: Topology, table: I8) -> Program:
     return program(name, c, t, 1, dict(zip(COLUMNS, table, strict=True)))
 
 
+def check_size(name: str, n_ranks: int, size: int) -> None:
+    """Raises UserError E452 where `size` transfers are more than a program may have."""
+    if size > MOST_TRANSFERS:
+        message = f"{name} over {n_ranks} ranks needs {size:,} transfers"
+        raise fail("E452", message, help=f"at most {MOST_TRANSFERS:,} are possible")
+
+
 def program(
     name: str, c: Collective, t: Topology, channels: int, columns: dict[str, I8 | int]
 ) -> Program:
@@ -69,9 +76,7 @@ def program(
     """
     shaped = np.broadcast_arrays(*columns.values())
     size = shaped[0].size
-    if size > MOST_TRANSFERS:
-        message = f"{name} over {c.n_ranks} ranks needs {size:,} transfers"
-        raise fail("E452", message, help=f"at most {MOST_TRANSFERS:,} are possible")
+    check_size(name, c.n_ranks, size)
     rows = np.zeros(size, TRANSFER)
     for key, values in zip(columns, shaped, strict=True):
         rows[key] = values.ravel()
