@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "hardware": {"ir"},
     # Texts to IRs, IRs to IRs, and what is asked of them.
     "network": BELOW,
-    "lang": BELOW | {"files", "hardware", "library", "network"},
+    "lang": BELOW | {"files", "hardware", "jit", "library", "network"},
     "analysis": BELOW | {"jit", "network"},
     "passes": BELOW | {"analysis", "jit", "network"},
     "proofs": BELOW | {"analysis", "interruptible", "jit"},
@@ -83,8 +83,8 @@ ALLOWED: dict[str, set[str]] = {
        "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
-       "library", "network", "options", "outputs", "pass_manager", "pictures", "predict",
-       "profile", "runtime", "structures", "testing", "tune", "validate"},
+       "library", "network", "options", "outputs", "pass_manager", "passes", "pictures", "predict",
+       "profile", "runtime", "structures", "synth", "testing", "tune", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

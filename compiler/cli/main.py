@@ -10,6 +10,7 @@ import click
 
 from hccc import __version__
 from hccc.cli.bound import bound
+from hccc.cli.builtin import builtin
 from hccc.cli.check import check
 from hccc.cli.cluster import cluster
 from hccc.cli.compile import compile_command
@@ -32,7 +33,9 @@ def cli() -> None:
     """
 
 
-for _command in (compile_command, check, run, fuzz, profile, sim, explain, bound, show, cluster):
+for _command in (
+    compile_command, check, run, fuzz, profile, sim, explain, bound, show, cluster, builtin,
+):  # fmt: skip
     cli.add_command(_command)
 
 

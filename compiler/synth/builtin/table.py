@@ -1,4 +1,8 @@
-"""table: what the builtin algorithms have in common: a Program from arrays of transfers."""
+"""table: what the builtin algorithms have in common: a Program from arrays of transfers.
+
+Most are built from one table: how whole chunks spread from where they are. Its reverse reduces
+them, or gathers them; one after the other is an AllReduce.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,57 @@ import numpy as np
 from hccc.diagnostics import fail
 from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective
-from hccc.ir.program import TRANSFER, Program
+from hccc.ir.program import TRANSFER, Op, Program
 from hccc.ir.topology import Level, Topology
+from hccc.network.routes import unreachable
 
 WARPS = 16
 MOST_TRANSFERS = 1 << 25  # as many as a program's text may make
+COLUMNS = ("src", "dst", "step", "chunk", "op")
+_STEP = COLUMNS.index("step")
+
+
+def transfers(src: I8 | int, dst: I8 | int, step: I8 | int, chunk: I8 | int) -> I8:
+    """The columns of copies, of any shapes that broadcast: i8[5, transfers]."""
+    columns = np.broadcast_arrays(src, dst, step, chunk, int(Op.RECV))
+    return np.stack([column.ravel() for column in columns]).astype(np.int64)
+
+
+def backward(table: I8, op: Op) -> I8:
+    """Every transfer the other way round, the last step first: where `table` spreads a chunk this
+    reduces it (RRC), where it scatters chunks this gathers them (RECV)."""
+    src, dst, step, chunk, _ = table
+    last = step.max(initial=0)
+    return np.stack([dst, src, last - step, chunk, np.full_like(src, int(op))])
+
+
+def followed(first: I8, then: I8) -> I8:
+    """Both tables, one after the other."""
+    later = then.copy()
+    later[_STEP] += first[_STEP].max(initial=-1) + 1
+    return np.concatenate([first, later], axis=1)
+
+
+def joined(name: str, c: Collective, t: Topology, table: I8) -> Program:
+    """The Program of `table`, if the cluster has the routes.
+
+    Raises:
+        UserError: E451 it has not; E452 there are more transfers than a program may have.
+    """
+    pairs = np.unique(table[0] * len(t) + table[1])
+    src, dst = (pairs // len(t)).astype(np.int32), (pairs % len(t)).astype(np.int32)
+    if len(bad := unreachable(t, src, dst)):
+        u, v = t.describe(int(src[bad[0]])), t.describe(int(dst[bad[0]]))
+        raise fail("E451", f"{name} over this cluster needs a route from {u} to {v}",
+                   help="another built-in may do without: see `hccc builtin list`")  # fmt: skip
+    return program(name, c, t, 1, dict(zip(COLUMNS, table, strict=True)))
+
+
+def check_size(name: str, n_ranks: int, size: int) -> None:
+    """Raises UserError E452 where `size` transfers are more than a program may have."""
+    if size > MOST_TRANSFERS:
+        message = f"{name} over {n_ranks} ranks needs {size:,} transfers"
+        raise fail("E452", message, help=f"at most {MOST_TRANSFERS:,} are possible")
 
 
 def program(
@@ -26,9 +76,7 @@ def program(
     """
     shaped = np.broadcast_arrays(*columns.values())
     size = shaped[0].size
-    if size > MOST_TRANSFERS:
-        message = f"{name} over {c.n_ranks} ranks needs {size:,} transfers"
-        raise fail("E452", message, help=f"at most {MOST_TRANSFERS:,} are possible")
+    check_size(name, c.n_ranks, size)
     rows = np.zeros(size, TRANSFER)
     for key, values in zip(columns, shaped, strict=True):
         rows[key] = values.ravel()

@@ -1,0 +1,129 @@
+"""`hccc builtin`: the built-in algorithms, printed as programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hccc.cli import report
+from hccc.cli.options import COLLECTIVES
+from hccc.cli.types import ClusterFile, File
+from hccc.diagnostics import fail
+
+if TYPE_CHECKING:
+    from hccc.ir.collective import OpType
+    from hccc.ir.program import Program
+    from hccc.ir.topology import Topology
+
+_ANY = "allreduce"  # the collective of what serves several, where none is asked for
+_DEFAULT = "[default: allreduce, else the first that NAME serves]"
+
+
+@click.command(short_help="Print a built-in algorithm as a program, or list them.")
+@click.argument("name", metavar="NAME")
+@click.option("--ranks", type=click.IntRange(2, 65_536), help="Without a cluster: how many.")
+@click.option("--gpus-per-node", type=click.IntRange(1), help="[default: all ranks]")
+@click.option("--cluster", type=ClusterFile(), metavar="FILE", help="The cluster to make it for.")
+@click.option("--collective", type=click.Choice(COLLECTIVES), help=_DEFAULT)
+@click.option("--root", type=click.IntRange(0), default=0, help="Of what has one.")
+@click.option("-o", "--output", type=File(), metavar="FILE", help="Instead of stdout.")
+def builtin(
+    name: str,
+    ranks: int | None,
+    gpus_per_node: int | None,
+    cluster: Path | None,
+    collective: str | None,
+    root: int,
+    output: Path | None,
+) -> None:
+    """Print the built-in algorithm NAME, for a number of ranks or a cluster, as a program.
+
+    `hccc builtin list` says which there are. Nodes of unequal size need no --cluster: the last of
+    10 ranks with 4 GPUs a node has 2.
+    """
+    from hccc.synth.builtin import registry
+
+    if name == "list":
+        _list()
+        return
+    if name not in registry.BUILTINS:
+        known = ", ".join(registry.BUILTINS)
+        raise fail("E451", f"there is no built-in algorithm {name!r}", help=f"there are {known}")
+    op = _collective(registry.BUILTINS[name].ops, collective)
+    if output is not None and str(output) != "-":
+        from hccc.files.writing import check_place
+
+        check_place(output, cluster)
+    with report.progress() as on_phase:
+        on_phase("Reading the cluster")
+        t = _topology(ranks, gpus_per_node, cluster)
+        if root >= len(t):
+            raise click.BadParameter(f"{root} is no rank of {len(t)}.", param_hint="'--root'")
+        on_phase("Making the program")
+        from hccc.passes.verify import verify
+
+        program = verify(registry.make(name, t, op, root))
+    _write(program, _comments(name, program, t), output)
+
+
+def _collective(ops: tuple[OpType, ...], collective: str | None) -> OpType:
+    from hccc.ir.collective import PROGRAMMABLE
+
+    by_name = {op.value.lower(): op for op in PROGRAMMABLE}
+    if collective is not None:
+        return by_name[collective]
+    return by_name[_ANY] if by_name[_ANY] in ops else ops[0]
+
+
+def _topology(ranks: int | None, gpus_per_node: int | None, cluster: Path | None) -> Topology:
+    if (ranks is None) == (cluster is None):
+        raise click.UsageError("Give either --ranks or --cluster.")
+    if cluster is not None:
+        if gpus_per_node is not None:
+            raise click.UsageError("--gpus-per-node belongs to --ranks: a cluster has its nodes.")
+        from hccc.inputs import load_cluster
+
+        return load_cluster(cluster)
+    from hccc.ir.topology import uniform
+
+    gpus = min(gpus_per_node or ranks or 1, ranks or 1)
+    return uniform(ranks or 1, gpus, gpus)
+
+
+def _comments(name: str, p: Program, t: Topology) -> list[str]:
+    from hccc.synth.builtin import registry
+
+    steps = int(p.transfers["step"].max(initial=-1)) + 1
+    on = f"cluster {t.name}" if t.name else f"{len(t)} ranks"
+    nodes = f"{t.n_nodes} node{'s' if t.n_nodes > 1 else ''}"
+    return [
+        f"{p.collective.op.value} on {on}, {nodes}: built-in `{name}`.",
+        f"{registry.BUILTINS[name].description}.",
+        f"Steps: {steps}. Transfers: {len(p):,}.",
+    ]
+
+
+def _write(p: Program, comments: list[str], output: Path | None) -> None:
+    from hccc.lang.transfer import printer
+
+    text = printer.text(p, comments)
+    if output is None or str(output) == "-":
+        click.echo(text, nl=False)
+        return
+    from hccc.files.writing import write_whole
+
+    write_whole(output, lambda file: file.write(text))
+
+
+def _list() -> None:
+    from hccc.synth.builtin import registry
+
+    rows = [
+        (b.name, b.description, ", ".join(op.value.lower() for op in b.ops))
+        for b in registry.BUILTINS.values()
+    ]
+    width, wide = (max(len(row[i]) for row in rows) for i in (0, 1))
+    for name, description, ops in rows:
+        print(f"{name:<{width}}  {description:<{wide}}  {ops}")

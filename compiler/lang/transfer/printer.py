@@ -1,0 +1,182 @@
+"""printer: a Program as the transfer language, rolled into loops where it follows a pattern.
+
+    # Ring on 8 GPUs
+    def ResCCLAlgo(nRanks=8, ..., OpType="Allgather", ..., nChunks=8):
+        for s in range(nRanks - 1):
+            for i in range(nRanks):
+                transfer(i, (i + 1) % nRanks, s, (i - s) % nChunks, recv)
+
+Parsing it gives the same Program: what `roll` finds stands for exactly the Program's transfers. A
+transfer that is in no pattern stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from hccc.ir.arrays import I8
+from hccc.ir.program import Program
+from hccc.ir.program import lines as plain
+from hccc.lang.transfer.roll import CHUNK, DIGITS, DST, FIELDS, SRC, STEP, Rolled, Shape, roll
+
+OVER_STEPS = ("s", "t")
+OVER_RANKS = ("i", "j", "k", "l", "m")
+Term = tuple[int, str]  # how often which variable
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """variable, count: `for variable in range(count)`; shape: what a turn adds."""
+
+    variable: str
+    count: int
+    shape: Shape
+
+
+def lines(p: Program, comments: Iterable[str] = ()) -> Iterator[str]:
+    """The lines of `p` in the transfer language, each of `comments` first.
+
+    O(transfers · log): 100,000 take about a second at most.
+    """
+    for comment in comments:
+        for line in comment.splitlines() or [""]:
+            yield f"# {line}".rstrip()
+    yield next(plain(p))
+    rolled = roll(p)
+    items = zip(rolled.shape.tolist(), rolled.values, strict=True)
+    for loop, together in groupby(items, lambda item: _over_steps(rolled, *item)):
+        if loop is None:
+            for number, values in together:
+                yield from _item(p, rolled, number, values)
+            continue
+        for i, (number, values) in enumerate(together):
+            nest = list(_item(p, rolled, number, values))
+            yield from nest[1:] if i else nest
+
+
+def text(p: Program, comments: Iterable[str] = ()) -> str:
+    """`lines` in one."""
+    return "\n".join([*lines(p, comments), ""])
+
+
+def _over_steps(rolled: Rolled, number: int, values: I8) -> tuple[int, int, int] | None:
+    """The outermost loop of an item, if each of its turns is one step: items with the same loop may
+    share it, as those of one step stay in their order. (count, first step, steps of a turn)."""
+    shape = rolled.shapes[number]
+    if shape.child is None or rolled.shapes[shape.child].span or not shape.slope[STEP]:
+        return None
+    return shape.count, int(values[STEP]), int(shape.slope[STEP])
+
+
+def _item(p: Program, rolled: Rolled, number: int, values: I8) -> Iterator[str]:
+    """A transfer, or a nest of loops where that is shorter."""
+    shape = rolled.shapes[number]
+    if shape.child is None:
+        op = "rrc" if shape.reduces else "recv"
+        step, src, dst, chunk = values[:FIELDS].tolist()
+        yield f"    transfer({src}, {dst}, {step}, {chunk}, {op})"
+        return
+    if not shape.span and shape.rows < 2 * (shape.depth + 1):
+        for i in range(shape.count):
+            inner = values + i * shape.slope
+            inner[FIELDS:] %= shape.mods[FIELDS:]
+            child = rolled.shapes[shape.child]
+            yield from _item(p, rolled, shape.child, _folded(child, shape, inner))
+        return
+    loops = _loops(rolled, shape)
+    for depth, loop in enumerate(loops):
+        yield f"{'    ' * (depth + 1)}for {loop.variable} in range({_count(p, loop.count)}):"
+    yield _transfer(p, loops, values, shape, len(loops) + 1)
+
+
+def _folded(child: Shape, shape: Shape, values: I8) -> I8:
+    """The values of the child: digits that only the loop around it has are part of its values."""
+    for f in (SRC, DST, CHUNK):
+        for d in range(FIELDS + (f - 1) * DIGITS, FIELDS + f * DIGITS):
+            if child.mods[d] == 1 and shape.mods[d] > 1:
+                values[f] += values[d]
+                values[d] = 0
+    return values
+
+
+def _loops(rolled: Rolled, shape: Shape) -> list[_Loop]:
+    """The loops of a nest, outermost first."""
+    loops, steps, ranks = [], iter(OVER_STEPS), iter(OVER_RANKS)
+    while shape.child is not None:
+        variable = next(steps if shape.slope[STEP] else ranks)
+        loops.append(_Loop(variable, shape.count, shape))
+        shape = rolled.shapes[shape.child]
+    return loops
+
+
+def _count(p: Program, count: int) -> str:
+    n = p.collective.n_ranks
+    names = {n: "nRanks", n - 1: "nRanks - 1"}
+    return names.get(count, str(count)) if n > 3 else str(count)
+
+
+def _transfer(p: Program, loops: list[_Loop], values: I8, shape: Shape, depth: int) -> str:
+    n_ranks, n_chunks = p.collective.n_ranks, p.collective.n_chunks
+    src = _value(loops, values, shape, SRC, n_ranks, "nRanks")
+    dst = _value(loops, values, shape, DST, n_ranks, "nRanks")
+    step = _value(loops, values, shape, STEP, 0, "")
+    chunk = _value(loops, values, shape, CHUNK, n_chunks, "nChunks")
+    op = "rrc" if shape.reduces else "recv"
+    return f"{'    ' * depth}transfer({src}, {dst}, {step}, {chunk}, {op})"
+
+
+def _value(loops: list[_Loop], values: I8, shape: Shape, f: int, whole: int, name: str) -> str:
+    """A field: a line, and every digit modulo what it is modulo; where no loop goes round, no
+    modulus is needed."""
+    terms = [int(loop.shape.slope[f]) for loop in loops]
+    constant = int(values[f])
+    rounds = []
+    columns = range(FIELDS + (f - 1) * DIGITS, FIELDS + f * DIGITS) if f else ()
+    for d in columns:
+        m = int(shape.mods[d])
+        if m == 1:
+            continue
+        turns = [int(loop.shape.slope[d]) % m for loop in loops]
+        begin = int(values[d]) % m
+        if straight := _straight(turns, begin, m, loops):
+            constant += straight[1]
+            terms = [a + b for a, b in zip(terms, straight[0], strict=True)]
+        else:
+            turns = [c - m if c > m // 2 else c for c in turns]
+            begin -= m if begin > m // 2 else 0
+            line = _line(turns, begin, loops)
+            line = line if line.isidentifier() else f"({line})"
+            rounds.append(f"{line} % {name if m == whole else m}")
+    line = _line(terms, constant, loops)
+    return " + ".join([*([line] if line != "0" or not rounds else []), *rounds])
+
+
+def _straight(
+    turns: list[int], begin: int, m: int, loops: list[_Loop]
+) -> tuple[list[int], int] | None:
+    """The same without the modulus, if no loop goes round."""
+    centred = [c - m if c > m // 2 else c for c in turns]
+    for slopes in (turns, centred):
+        ends = [c * (loop.count - 1) for c, loop in zip(slopes, loops, strict=True)]
+        low = begin + sum(min(0, end) for end in ends)
+        high = begin + sum(max(0, end) for end in ends)
+        if low // m == high // m:
+            return slopes, begin - low // m * m
+    return None
+
+
+def _line(slopes: list[int], constant: int, loops: list[_Loop]) -> str:
+    """`r - 2 * s + 1`: positive terms first, the innermost variable first."""
+    terms = [(c, loop.variable) for c, loop in zip(slopes, loops, strict=True) if c][::-1]
+    parts = [*sorted(terms, key=lambda term: term[0] < 0)]
+    shown = ""
+    for c, variable in [*parts, *([(constant, "")] if constant or not parts else [])]:
+        size = abs(c)
+        factor = str(size) if not variable else variable if size == 1 else f"{size} * {variable}"
+        if shown:
+            shown += f" {'-' if c < 0 else '+'} {factor}"
+        else:
+            shown = f"-{factor}" if c < 0 else factor
+    return shown

@@ -1,0 +1,66 @@
+"""`hccc builtin`: what it prints compiles and runs; what it cannot make it says."""
+
+from pathlib import Path
+
+import pytest
+
+from hccc.synth.builtin.registry import BUILTINS
+from tests.cli.commandline import Hccc
+
+
+def test_every_builtin_is_listed(hccc: Hccc) -> None:
+    code, out, err = hccc("builtin", "list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == list(BUILTINS)
+
+
+def test_a_direct_allgather_is_a_few_lines(hccc: Hccc) -> None:
+    code, out, _ = hccc("builtin", "direct", "--ranks", 8, "--collective", "allgather")
+    assert code == 0
+    assert out.splitlines()[:3] == [
+        "# Allgather on 8 ranks, 1 node: built-in `direct`.",
+        "# Every chunk straight to where it must end.",
+        "# Steps: 1. Transfers: 56.",
+    ]
+    assert out.splitlines()[4:] == [
+        "    for i in range(nRanks):",
+        "        for j in range(nRanks - 1):",
+        "            transfer(i, (j + i + 1) % nRanks, 0, i, recv)",
+    ]
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_what_it_writes_is_proved(hccc: Hccc, tmp_path: Path, name: str) -> None:
+    """On 4 + 8 GPUs, and again byte for byte."""
+    path, again = tmp_path / "a.rccl", tmp_path / "b.rccl"
+    for file in (path, again):
+        told = hccc("builtin", name, "--cluster", "heteccl-h20-4+8", "-o", file)
+        assert told == (0, "", "")
+    assert path.read_bytes() == again.read_bytes()
+    assert " on cluster heteccl-h20-4+8.cluster, 2 nodes" in path.read_text().splitlines()[0]
+    code, out, _ = hccc("check", path, "--tune", "off", "--cluster", "heteccl-h20-4+8")
+    assert code == 0 and "deadlock" in out
+
+
+def test_it_runs(hccc: Hccc, tmp_path: Path) -> None:
+    path = tmp_path / "a.rccl"
+    assert hccc("builtin", "hierarchical", "--ranks", 6, "--gpus-per-node", 4, "-o", path)[0] == 0
+    code, out, err = hccc("run", path, "-b", "64K", "-e", "64K")
+    assert (code, err) == (0, "") and "# Out of bounds values : 0 OK" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["ring"], 2, "either --ranks or --cluster"),
+        (["ring", "--ranks", 4, "--cluster", "mi300x"], 2, "either --ranks or --cluster"),
+        (["ring", "--gpus-per-node", 4, "--cluster", "mi300x"], 2, "belongs to --ranks"),
+        (["direct", "--ranks", 3, "--root", 3], 2, "3 is no rank of 3"),
+        (["rings", "--ranks", 3], 1, "no built-in algorithm 'rings'"),
+        (["tree", "--ranks", 3, "--collective", "gather"], 1, "tree does not serve Gather"),
+        (["direct", "--ranks", 60_000, "--collective", "alltoall"], 1, "E452"),
+    ],
+)
+def test_what_it_refuses(hccc: Hccc, words: list[object], code: int, said: str) -> None:
+    got, out, err = hccc("builtin", *words)
+    assert (got, out) == (code, "") and said in err
