@@ -138,7 +138,7 @@ def _cover(pairs: I4, weight: I8) -> int:
             if gain[r] and (best < 0 or weight[r] * gain[best] < weight[best] * gain[r]):
                 best = r
         chosen[best] = True
-        total += weight[best]
+        total += int(weight[best])
         for i in range(len(pairs)):
             if not _has(pairs, i, best):
                 continue
@@ -148,12 +148,14 @@ def _cover(pairs: I4, weight: I8) -> int:
                     if pairs[i, j] >= 0:
                         gain[pairs[i, j]] -= 1
             covered[i] += 1
-    for r in np.flatnonzero(chosen):
+    for r in range(resources):
+        if not chosen[r]:
+            continue
         needless = True
         for i in range(len(pairs)):
             needless = needless and (covered[i] > 1 or not _has(pairs, i, r))
         if needless:
-            total -= weight[r]
+            total -= int(weight[r])
             for i in range(len(pairs)):
                 covered[i] -= _has(pairs, i, r)
     return total

@@ -67,7 +67,7 @@ def _of_steps(
             prefix = fill(c, demand, before(candidate, frozen), frozen)
             verdict, made = search.attempt(
                 steps, prefix, frozen, lambda rest, left: full(c, rest, left, kept),
-                search.left - until, found=len(wrong), checkpoint=checkpoint, kept=len(kept),
+                search.left - until, wrong=wrong, kept=len(kept),
             )  # fmt: skip
             if made is not None:
                 candidate = made

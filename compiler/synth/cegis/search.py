@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.synth.cegis.encode import Encoding, aggregated, full
 from hccc.synth.cegis.hubs import Hubs, hubs
 from hccc.synth.cegis.solvers import Answer, Verdict, solve
 from hccc.synth.chunked import Chunked
 from hccc.synth.least_steps import least_steps
-from hccc.synth.schedule import Demand, Schedule, violations
+from hccc.synth.schedule import Demand, Schedule, Violation, violations
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Iteration:
     """One call of the solver, or what made it needless.
 
     steps: asked for; violations, checkpoint: of the candidate before, and their earliest step
-    (None where there is none); frozen: steps of the prefix, and frozen_transfers in them; kept:
+    (None where there is none); pruned: those at the checkpoint, which no later candidate repeats at
+    any step; frozen: steps of the prefix, and frozen_transfers in them; kept:
     constraints from counterexamples; variables: of the model, 0 where no solver was asked since
     `least_steps` of what is left says no; seconds: it took.
     """
@@ -29,6 +31,7 @@ class Iteration:
     steps: int
     violations: int
     checkpoint: int | None
+    pruned: tuple[Violation, ...]
     frozen: int
     frozen_transfers: int
     kept: int
@@ -75,18 +78,25 @@ class Search:
         return Outcome(self.best, self.bound, tuple(self.trace))
 
     def accept(self, s: Schedule) -> None:
-        """`s` is better, or as good and of the solver; refuses what is not valid."""
+        """`s` is what the search was for.
+
+        Raises:
+            InternalError: it is not valid.
+        """
         wrong = violations(s, self.c, self.demand)
         if wrong:
-            raise AssertionError(f"a schedule that should be valid is not: {wrong[0]}")
+            raise InternalError(f"a synthesised schedule is not valid: {wrong[0]}")
         self.best = s
 
     def attempt(
         self, steps: int, prefix: Schedule, frozen: int, encode: Callable[[Demand, int], Encoding],
-        seconds: float, *, found: int = 0, checkpoint: int | None = None, kept: int = 0,
+        seconds: float, *, wrong: Sequence[Violation] = (), kept: int = 0,
     ) -> tuple[Verdict, Schedule | None]:  # fmt: skip
-        """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long."""
+        """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long. wrong: with
+        the candidate before; kept: constraints that `encode` keeps."""
         begin = time.monotonic()
+        checkpoint = wrong[0].step if wrong else None
+        pruned = tuple(violation for violation in wrong if violation.step == checkpoint)
         rest = remaining(self.demand, prefix)
         variables, answer, made = 0, Answer(Verdict.NONE), None
         if frozen + least_steps(self.c, rest) <= steps:
@@ -97,7 +107,7 @@ class Search:
             if answer.values is not None:
                 made = joined(prefix, encoding.decode(answer.values), frozen)
         self.trace.append(
-            Iteration(steps, found, checkpoint, frozen, len(prefix), kept, variables,
+            Iteration(steps, len(wrong), checkpoint, pruned, frozen, len(prefix), kept, variables,
                       answer.verdict, time.monotonic() - begin)
         )  # fmt: skip
         return answer.verdict, made
