@@ -23,7 +23,7 @@ from hccc.jit.compiled import njit
 from hccc.synth.chunked import Chunked
 from hccc.synth.schedule import Demand
 
-NEVER = np.iinfo(np.int32).max
+NEVER = int(np.iinfo(np.int32).max)
 
 
 def least_steps(c: Chunked, demand: Demand) -> int:
@@ -137,6 +137,8 @@ def _cover(pairs: I4, weight: I8) -> int:
         for r in range(resources):
             if gain[r] and (best < 0 or weight[r] * gain[best] < weight[best] * gain[r]):
                 best = r
+        if best < 0:
+            return NEVER  # some need nothing that is limited
         chosen[best] = True
         total += int(weight[best])
         for i in range(len(pairs)):
