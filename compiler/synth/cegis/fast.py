@@ -1,18 +1,19 @@
 """fast: a solver repairs what a greedy schedule has too many steps for.
 
-From the bound on, one step more each time: the first steps of the given schedule are kept, a
-quarter of all, then half as many, then none, and HiGHS or Z3 looks for the rest in the smallest
-encoding. A deeper prefix makes the rest easier to find, or impossible. What cannot end in time by
-`least_steps` is not asked for.
+First for as many steps as the bound, then 1, 2, 4, … more, for each with half of the time left: the
+first steps of the given schedule are kept, a quarter of all, then half as many, then none, and
+HiGHS or Z3 looks for the rest in the smallest encoding. A deeper prefix makes the rest easier to
+find, or impossible. What cannot end in time by `least_steps` is not asked for.
 """
 
 from __future__ import annotations
 
 from hccc.synth.cegis.fill import fill
-from hccc.synth.cegis.search import Search, before, remaining, smallest
+from hccc.synth.cegis.search import Encoder, Search, before, remaining, smallest
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.least_steps import least_steps
 
+SHARE = 0.5  # of the time left, for what may come to nothing
 DEEPEST = 4  # at most one step in so many is frozen
 
 
@@ -21,22 +22,30 @@ def run(search: Search) -> None:
     if search.best.steps <= search.bound:
         return
     encoder = smallest(search.c)
-    proven = True
-    for steps in range(search.bound, search.best.steps):
-        verdict = Verdict.UNKNOWN
-        until = search.left / 2 if steps + 1 < search.best.steps else 0.0
-        for frozen in _depths(search, steps):
-            prefix = fill(search.c, search.demand, before(search.best, frozen), frozen)
-            seconds = (search.left - until) / (2 if frozen else 1)
-            verdict, made = search.attempt(steps, prefix, frozen, encoder, seconds)
-            if made is not None:
-                search.accept(made)
-                return
+    steps, more, proven = search.bound, 1, True
+    while steps < search.best.steps and search.left > 0:
+        verdict = _of_steps(search, encoder, steps)
+        if verdict in (Verdict.FOUND, Verdict.LARGE):
+            return
         proven = proven and verdict is Verdict.NONE
         if proven:
-            search.bound = steps + 1
-        if search.left <= 0 or verdict is Verdict.LARGE:
-            return
+            search.bound, steps = steps + 1, steps + 1
+        else:
+            steps, more = steps + more, 2 * more
+
+
+def _of_steps(search: Search, encoder: Encoder, steps: int) -> Verdict:
+    """Whether there is a schedule of `steps` steps; the best is one then."""
+    until = search.left * SHARE if steps + 1 < search.best.steps else 0.0
+    verdict = Verdict.UNKNOWN
+    for frozen in _depths(search, steps):
+        prefix = fill(search.c, search.demand, before(search.best, frozen), frozen)
+        seconds = (search.left - until) * (SHARE if frozen else 1)
+        verdict, made = search.attempt(steps, prefix, frozen, encoder, seconds)
+        if made is not None:
+            search.accept(made)
+            break
+    return verdict
 
 
 def _depths(search: Search, steps: int) -> list[int]:

@@ -16,7 +16,8 @@ from hccc.synth.chunked import Chunked
 from hccc.synth.least_steps import least_steps, linked_ranks
 from hccc.synth.schedule import Demand, Schedule, Violation, violations
 
-LARGEST = 500_000  # variables: with more, solvers found nothing in a quarter of an hour
+# Variables: HiGHS found nothing with more in a quarter of an hour, nor Z3 in three minutes.
+LARGEST = {"highs": 500_000, "z3": 250_000}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +112,7 @@ class Search:
         variables, answer, made = 0, Answer(Verdict.NONE), None
         if frozen + least_steps(self.c, rest) > steps:
             pass
-        elif encoder.width * len(rest.pre) * (steps - frozen) > LARGEST:
+        elif encoder.width * len(rest.pre) * (steps - frozen) > LARGEST[self.solver]:
             answer = Answer(Verdict.LARGE)
         else:
             self.on_phase(f"{steps} steps, {frozen} of them frozen")
@@ -157,7 +158,7 @@ def per_link(c: Chunked, kept: Kept | None = None) -> Encoder:
 def smallest(c: Chunked) -> Encoder:
     """`agg` where switches allow it, else `full`."""
     width = int(np.count_nonzero(c.node[:, None] == c.node)) + c.n * (int(c.node.max()) + 2)
-    joining: Hubs | None = hubs(c) if width < LARGEST else None
+    joining: Hubs | None = hubs(c) if width < max(LARGEST.values()) else None
     if joining is None:
         return per_link(c)
     known = joining
