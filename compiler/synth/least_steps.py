@@ -23,7 +23,7 @@ from hccc.jit.compiled import njit
 from hccc.synth.chunked import Chunked
 from hccc.synth.schedule import Demand
 
-NEVER = np.iinfo(np.int32).max
+NEVER = int(np.iinfo(np.int32).max)
 
 
 def least_steps(c: Chunked, demand: Demand) -> int:
@@ -137,8 +137,10 @@ def _cover(pairs: I4, weight: I8) -> int:
         for r in range(resources):
             if gain[r] and (best < 0 or weight[r] * gain[best] < weight[best] * gain[r]):
                 best = r
+        if best < 0:
+            return NEVER  # some need nothing that is limited
         chosen[best] = True
-        total += weight[best]
+        total += int(weight[best])
         for i in range(len(pairs)):
             if not _has(pairs, i, best):
                 continue
@@ -148,12 +150,14 @@ def _cover(pairs: I4, weight: I8) -> int:
                     if pairs[i, j] >= 0:
                         gain[pairs[i, j]] -= 1
             covered[i] += 1
-    for r in np.flatnonzero(chosen):
+    for r in range(resources):
+        if not chosen[r]:
+            continue
         needless = True
         for i in range(len(pairs)):
             needless = needless and (covered[i] > 1 or not _has(pairs, i, r))
         if needless:
-            total -= weight[r]
+            total -= int(weight[r])
             for i in range(len(pairs)):
                 covered[i] -= _has(pairs, i, r)
     return total

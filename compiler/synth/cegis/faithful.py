@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.synth.cegis.encode import Kept, full
+from hccc.synth.cegis.encode import Kept
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.saturate import saturate
-from hccc.synth.cegis.search import Search, before
+from hccc.synth.cegis.search import Search, before, per_link
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.schedule import Schedule, Violation, violations
 
@@ -44,7 +44,7 @@ def run(search: Search) -> None:
         proven = proven and verdict is Verdict.NONE
         if proven:
             search.bound = steps + 1
-        if search.left <= 0:
+        if search.left <= 0 or verdict is Verdict.LARGE:
             return
 
 
@@ -53,7 +53,7 @@ def _of_steps(
 ) -> tuple[Verdict, Schedule | None]:
     """A valid schedule of at most `steps` steps, or why there is none."""
     c, demand = search.c, search.demand
-    deepest = steps
+    deepest, encoder = steps, per_link(c, kept)
     budget = search.left * SHARE
     until = search.left - budget if steps < search.best.steps else 0.0
     while True:
@@ -66,13 +66,12 @@ def _of_steps(
         while True:
             prefix = fill(c, demand, before(candidate, frozen), frozen)
             verdict, made = search.attempt(
-                steps, prefix, frozen, lambda rest, left: full(c, rest, left, kept),
-                search.left - until, found=len(wrong), checkpoint=checkpoint, kept=len(kept),
-            )  # fmt: skip
+                steps, prefix, frozen, encoder, search.left - until, wrong=wrong, kept=len(kept)
+            )
             if made is not None:
                 candidate = made
                 break
-            if verdict is Verdict.UNKNOWN or not frozen:
+            if verdict is not Verdict.NONE or not frozen:
                 return verdict, None
             deepest = frozen = frozen // 2
 

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from hccc.synth.cegis.encode import Encoding, aggregated, full
+from hccc.diagnostics import InternalError
+from hccc.synth.cegis.encode import Encoding, Kept, aggregated, full
 from hccc.synth.cegis.hubs import Hubs, hubs
 from hccc.synth.cegis.solvers import Answer, Verdict, solve
 from hccc.synth.chunked import Chunked
-from hccc.synth.least_steps import least_steps
-from hccc.synth.schedule import Demand, Schedule, violations
+from hccc.synth.least_steps import least_steps, linked_ranks
+from hccc.synth.schedule import Demand, Schedule, Violation, violations
+
+# Variables: HiGHS found nothing with more in a quarter of an hour, nor Z3 in three minutes.
+LARGEST = {"highs": 500_000, "z3": 250_000}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoder:
+    """How a search encodes. width: variables of a chunk and a step, at most."""
+
+    encode: Callable[[Demand, int], Encoding]
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +33,16 @@ class Iteration:
     """One call of the solver, or what made it needless.
 
     steps: asked for; violations, checkpoint: of the candidate before, and their earliest step
-    (None where there is none); frozen: steps of the prefix, and frozen_transfers in them; kept:
+    (None where there is none); pruned: those at the checkpoint, which no later candidate repeats at
+    any step; frozen: steps of the prefix, and frozen_transfers in them; kept:
     constraints from counterexamples; variables: of the model, 0 where no solver was asked since
-    `least_steps` of what is left says no; seconds: it took.
+    `least_steps` of what is left says no, or the model would be too large; seconds: it took.
     """
 
     steps: int
     violations: int
     checkpoint: int | None
+    pruned: tuple[Violation, ...]
     frozen: int
     frozen_transfers: int
     kept: int
@@ -75,29 +89,40 @@ class Search:
         return Outcome(self.best, self.bound, tuple(self.trace))
 
     def accept(self, s: Schedule) -> None:
-        """`s` is better, or as good and of the solver; refuses what is not valid."""
+        """`s` is what the search was for.
+
+        Raises:
+            InternalError: it is not valid.
+        """
         wrong = violations(s, self.c, self.demand)
         if wrong:
-            raise AssertionError(f"a schedule that should be valid is not: {wrong[0]}")
+            raise InternalError(f"a synthesised schedule is not valid: {wrong[0]}")
         self.best = s
 
     def attempt(
-        self, steps: int, prefix: Schedule, frozen: int, encode: Callable[[Demand, int], Encoding],
-        seconds: float, *, found: int = 0, checkpoint: int | None = None, kept: int = 0,
+        self, steps: int, prefix: Schedule, frozen: int, encoder: Encoder, seconds: float, *,
+        wrong: Sequence[Violation] = (), kept: int = 0,
     ) -> tuple[Verdict, Schedule | None]:  # fmt: skip
-        """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long."""
+        """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long. wrong: with
+        the candidate before; kept: constraints of `encoder` that counterexamples gave."""
         begin = time.monotonic()
+        checkpoint = wrong[0].step if wrong else None
+        pruned = tuple(violation for violation in wrong if violation.step == checkpoint)
         rest = remaining(self.demand, prefix)
         variables, answer, made = 0, Answer(Verdict.NONE), None
-        if frozen + least_steps(self.c, rest) <= steps:
+        if frozen + least_steps(self.c, rest) > steps:
+            pass
+        elif encoder.width * len(rest.pre) * (steps - frozen) > LARGEST[self.solver]:
+            answer = Answer(Verdict.LARGE)
+        else:
             self.on_phase(f"{steps} steps, {frozen} of them frozen")
-            encoding = encode(rest, steps - frozen)
+            encoding = encoder.encode(rest, steps - frozen)
             variables = encoding.model.variables
             answer = solve(encoding.model, self.solver, min(seconds, self.left), self.seed)
             if answer.values is not None:
                 made = joined(prefix, encoding.decode(answer.values), frozen)
         self.trace.append(
-            Iteration(steps, found, checkpoint, frozen, len(prefix), kept, variables,
+            Iteration(steps, len(wrong), checkpoint, pruned, frozen, len(prefix), kept, variables,
                       answer.verdict, time.monotonic() - begin)
         )  # fmt: skip
         return answer.verdict, made
@@ -124,10 +149,17 @@ def joined(prefix: Schedule, rest: Schedule, at: int) -> Schedule:
     )  # fmt: skip
 
 
-def smallest_encoding(c: Chunked) -> Callable[[Demand, int], Encoding]:
+def per_link(c: Chunked, kept: Kept | None = None) -> Encoder:
+    """`full`."""
+    width = int(np.count_nonzero(linked_ranks(c))) + c.n
+    return Encoder(lambda demand, steps: full(c, demand, steps, kept), width)
+
+
+def smallest(c: Chunked) -> Encoder:
     """`agg` where switches allow it, else `full`."""
-    found: Hubs | None = hubs(c)
-    if found is None:
-        return lambda demand, steps: full(c, demand, steps)
-    joining = found
-    return lambda demand, steps: aggregated(c, demand, steps, joining)
+    width = int(np.count_nonzero(c.node[:, None] == c.node)) + c.n * (int(c.node.max()) + 2)
+    joining: Hubs | None = hubs(c) if width < max(LARGEST.values()) else None
+    if joining is None:
+        return per_link(c)
+    known = joining
+    return Encoder(lambda demand, steps: aggregated(c, demand, steps, known), width)

@@ -28,6 +28,7 @@ class Verdict(Enum):
     FOUND = "found"
     NONE = "none exists"
     UNKNOWN = "out of time"
+    LARGE = "too large to ask"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

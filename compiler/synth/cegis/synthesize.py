@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from hccc.synth.cegis import faithful, fast
+from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.search import Outcome, Search
 from hccc.synth.chunked import Chunked
@@ -61,6 +62,11 @@ class AllReduce:
     def sums(self) -> Schedule:
         """Who adds which chunk to whom."""
         return self.reduce.schedule.reversed()
+
+    def time(self, cost: Cost, chunk: int) -> float:
+        """µs, one phase after the other, with γ in the first."""
+        summed = cost.time(self.reduce.schedule, chunk, sums=True)
+        return summed + cost.time(self.gather.schedule, chunk)
 
 
 def allreduce(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc.synth.cegis import allreduce, synthesize
+from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.saturate import saturate
 from hccc.synth.cegis.search import before
@@ -52,6 +53,8 @@ def test_the_record_of_the_iterations() -> None:
     trace = synthesize(c, demand, mode="faithful", on_phase=said.append).trace
     wrong = violations(saturate(c, demand), c, demand)
     assert (trace[0].violations, trace[0].checkpoint, trace[0].frozen) == (len(wrong), 0, 0)
+    assert trace[0].pruned == tuple(violation for violation in wrong if violation.step == 0)
+    assert {violation.equation for violation in trace[0].pruned} == {5}
     kept = [one.kept for one in trace]
     assert kept == sorted(set(kept))
     assert all(one.checkpoint is not None and one.frozen <= one.checkpoint for one in trace)
@@ -135,6 +138,9 @@ def test_allreduce_adds_one_thing_at_a_time_to_one_place(mode: Mode) -> None:
     gathered, backwards = gather(c), gather(c, exclusive=True)
     assert violations(made.gather.schedule, c, gathered) == []
     assert violations(made.reduce.schedule, c.reversed(), backwards) == []
+    model = Cost(alpha=5.0, beta=2.0, gamma=0.5)
+    steps = made.reduce.schedule.steps, made.gather.schedule.steps
+    assert made.time(model, 10) == steps[0] * 30.0 + steps[1] * 25.0
     sums = made.sums
     places = list(zip(sums.step, sums.chunk, sums.dst, strict=True))
     assert len(set(places)) == len(places)
