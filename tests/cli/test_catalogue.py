@@ -37,8 +37,7 @@ def test_check_says_what_holds_of_every_plan(hccc: Hccc, kernels: Path) -> None:
     assert lines[at + 1 : at + 4] == [
         "(mesh.rccl; out of place 0 to 39,999 bytes; in place 0 to 9,999 bytes)",
         f"both_2 deadlock, race, result: {sizes[1]} primitives",
-        "(ring.rccl; out of place from 40,000 bytes; "
-        "in place from 10,000 bytes)",
+        "(ring.rccl; out of place from 40,000 bytes; in place from 10,000 bytes)",
     ]
     assert f"the text of 1 target does what the plan says: {sum(sizes)} primitives" in stdout
 
