@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One plan at one size and dtype, with the default micro-batch: times by what ran (machines,
+    """One plan at one size and dtype, with the default micro-batch: times by what ran (devices,
     Kind), and host_us, what one call of the C launcher takes the host, 0 where there is none."""
 
     name: str
