@@ -15,15 +15,26 @@ a code, a message, the place in the text with its line and columns, notes and he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hccc import driver, inputs, outputs
-from hccc.diagnostics import Source, fail
+from hccc.diagnostics import fail
 from hccc.driver import Compiled
-from hccc.ir import plan_check
+from hccc.given import (
+    Algorithm,
+    Cluster,
+    Given,
+    Made,
+    drawn_of,
+    files,
+    simulated,
+    source,
+    topology_of,
+)
+from hccc.given import load_cluster as load_cluster
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -39,10 +50,6 @@ if TYPE_CHECKING:
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
 
-Algorithm = str | Path | Source | Program
-Given = Algorithm | Plan | Compiled
-Cluster = Topology | str | Path
-Made = Callable[[Program], Topology | None]
 DEFAULT_SIZE = 64 << 20
 
 
@@ -82,7 +89,7 @@ def compile(
     Raises:
         UserError: anything wrong with the algorithm, the options or the cluster.
     """
-    topology = cluster if callable(cluster) else _topology(cluster)
+    topology = cluster if callable(cluster) else topology_of(cluster)
     several = isinstance(algorithm, Sequence) and not isinstance(algorithm, str)
     if name and not several:
         raise fail("E416", "name has no effect: it is of several algorithms", help="leave it out")
@@ -90,7 +97,7 @@ def compile(
         if reschedule or not algorithm:
             what = "reschedule: Programs always are" if reschedule else "no algorithm is given"
             raise fail("E416", what, help="one program or more, of one collective")
-        given = [one if isinstance(one, Program) else _source(one) for one in algorithm]
+        given = [one if isinstance(one, Program) else source(one) for one in algorithm]
         return inputs.load_library(
             given, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
         )
@@ -101,7 +108,7 @@ def compile(
             algorithm, options, topology, on_phase=on_phase, on_pass=on_pass
         )
     return inputs.load(
-        _source(algorithm), options, topology,
+        source(algorithm), options, topology,
         reschedule=reschedule, on_phase=on_phase, on_pass=on_pass,
     )  # fmt: skip
 
@@ -176,7 +183,7 @@ def simulate(
         each = sizes
     else:
         each = [check_integer("size", sizes, 0, None)]
-    compiled, where = _simulated(algorithm, cluster, options, on_phase)
+    compiled, where = simulated(algorithm, cluster, options, on_phase)
     baselines = options or Options() if vs else None
     library = Library(vs) if isinstance(vs, str) and vs != "auto" else None
     return simulate_sizes(compiled, where, each, call or Call(), baselines, library, on_phase)
@@ -199,7 +206,7 @@ def explain(
     from hccc.predict.simulation import Call
 
     size = check_integer("size", size, 0, None)
-    compiled, where = _simulated(algorithm, cluster, options, on_phase)
+    compiled, where = simulated(algorithm, cluster, options, on_phase)
     call = call or Call()
     compiled = compiled.at(size, call.in_place)
     request = call.settled(compiled.plan, where, size)
@@ -228,7 +235,7 @@ def bound(
 
     size = check_integer("size", size, 0, None)
     root = check_integer("root", root, 0, None)
-    where = _topology(cluster)
+    where = topology_of(cluster)
     assert where is not None  # a cluster was given
     given = [collectives] if isinstance(collectives, str) else collectives
     ops = bounds.ALL if given is None else tuple(map(collective_named, given))
@@ -260,10 +267,13 @@ def show(
     """
     from hccc.pictures import page
 
-    drawn, size = _drawn(subject, cluster, options, on_phase), check_integer("size", size, 0, None)
+    drawn, size = (
+        drawn_of(subject, cluster, options, on_phase),
+        check_integer("size", size, 0, None),
+    )
     if isinstance(drawn, Topology):
         return page.draw_cluster(drawn, what)
-    return page.Subject(drawn.at(size, False), _topology(cluster), size, on_phase).picture(what)
+    return page.Subject(drawn.at(size, False), topology_of(cluster), size, on_phase).picture(what)
 
 
 def draw(
@@ -292,11 +302,14 @@ def draw(
 
     paths = [None if path is None else Path(path) for path in (output, trace)]
     wanted = page.ShowOptions(paths[0], what, size, paths[1])
-    wanted.check(*_files(subject), *_files(cluster))
-    drawn, size = _drawn(subject, cluster, options, on_phase), check_integer("size", size, 0, None)
+    wanted.check(*files(subject), *files(cluster))
+    drawn, size = (
+        drawn_of(subject, cluster, options, on_phase),
+        check_integer("size", size, 0, None),
+    )
     if isinstance(drawn, Topology):
         return page.show_cluster(drawn, wanted)
-    return page.show(drawn.at(size, False), wanted, _topology(cluster), on_phase)
+    return page.show(drawn.at(size, False), wanted, topology_of(cluster), on_phase)
 
 
 def write(
@@ -326,82 +339,3 @@ def common_cluster(program: Program) -> Topology:
     """Nodes of the most common kind of as many GPUs as the program's header has, by hccc's device
     library: what `hccc ALGO -o DIR` compiles for without `--cluster`."""
     return inputs.common_cluster(program)
-
-
-def load_cluster(cluster: str | Path | Source) -> Topology:
-    """The cluster in a file, or in a text (a `str` of more than one line, or a `Source`).
-
-    Raises:
-        UserError: anything wrong with it.
-    """
-    given = _source(cluster)
-    return inputs.load_cluster(given) if isinstance(given, Path) else inputs.parse_cluster(given)
-
-
-def _source(given: object) -> Path | Source:
-    if given == "":
-        raise fail("E401", "an empty path is no file")
-    if not isinstance(given, str | Path | Source):
-        kind = type(given).__name__
-        raise fail("E410", f"neither a path nor a text: {kind}", help="give a path or a text")
-    if isinstance(given, str) and "\n" in given:
-        return Source("<text>", given)
-    return given if isinstance(given, Source) else Path(given)
-
-
-def _files(*given: object) -> list[Path]:
-    """What of it lies somewhere: paths, and directories that were compiled before."""
-    places = [one.directory if isinstance(one, Compiled) else one for one in given]
-    return [
-        Path(one) for one in places
-        if isinstance(one, Path) or (isinstance(one, str) and "\n" not in one)
-    ]  # fmt: skip
-
-
-def _topology(cluster: Cluster | None) -> Topology | None:
-    if cluster is None or isinstance(cluster, Topology):
-        return cluster
-    return load_cluster(cluster)
-
-
-def _compiled(
-    given: Given, cluster: Cluster | None, options: Options | None, on_phase: OnPhase
-) -> Compiled:
-    match given:
-        case Compiled():
-            return given
-        case Plan():
-            plan_check.check(given)
-            return Compiled(given)
-        case _:
-            return compile(given, options, cluster=cluster, on_phase=on_phase)
-
-
-def _simulated(
-    given: Given, cluster: Cluster | None, options: Options | None, on_phase: OnPhase
-) -> tuple[Compiled, Topology]:
-    """What is simulated, and where."""
-    from hccc.predict import simulation
-
-    where = _topology(cluster)
-    if isinstance(given, str | Path | Source):
-        given = inputs.opened(_source(given))
-        simulation.check_cluster(given, where)
-    compiled = _compiled(given, where, options, on_phase)
-    return compiled, simulation.cluster_of(compiled, where)
-
-
-def _drawn(
-    given: Given | Topology,
-    cluster: Cluster | None,
-    options: Options | None,
-    on_phase: OnPhase,
-) -> Compiled | Topology:
-    """What is drawn: a cluster, or what was compiled."""
-    if isinstance(given, Topology):
-        return given
-    if isinstance(given, str | Path | Source):
-        given = inputs.opened(_source(given))
-        if inputs.is_cluster(given):
-            return inputs.parse_cluster(given)
-    return _compiled(given, cluster, options, on_phase)

@@ -78,8 +78,9 @@ ALLOWED: dict[str, set[str]] = {
     "testing": BELOW
     | {"driver", "dtypes", "emit", "interop", "lang", "options", "pass_manager", "passes",
        "proofs", "runtime"},
+    "given": BELOW | {"driver", "inputs", "options", "pass_manager", "predict"},
     "api": BELOW
-    | {"driver", "inputs", "options", "outputs", "pass_manager", "pictures", "predict",
+    | {"driver", "given", "inputs", "options", "outputs", "pass_manager", "pictures", "predict",
        "proofs"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
