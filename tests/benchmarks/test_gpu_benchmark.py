@@ -36,7 +36,7 @@ def without_nvcc(which: Callable[[str], str | None], name: str) -> str | None:
 @pytest.fixture
 def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> Iterator[None]:
     """A CuPy with a small GPU, and no nvcc."""
-    machines = importlib.import_module("machines")
+    machines = importlib.import_module("measured_machine")
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=17))
     monkeypatch.setattr(shutil, "which", partial(without_nvcc, shutil.which))
     monkeypatch.setattr(machines, "STALL", 1 << 16)
@@ -107,7 +107,7 @@ def test_the_launcher_takes_what_was_built_ahead(
     monkeypatch.setattr(cupy, "RawModule", load)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
-    machines = importlib.import_module("machines")
+    machines = importlib.import_module("measured_machine")
     kernel = machines.Gpu().kernel(plan, tmp_path / "k", machines.Kind.INTERPRETED)
     request = Request(0, "float32")
     kernel.build(request)
@@ -153,7 +153,7 @@ def test_without_a_gpu(
 def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> None:
     found = cases.swept(264, 2, "hm_allreduce")
     assert [case.transport for case in found] == list(cases.TRANSPORTS)
-    machines, data = map(importlib.import_module, ("machines", "data"))
+    machines, data = map(importlib.import_module, ("measured_machine", "data"))
     host, case = machines.Host(), found[-1]
     kernels = [host.kernel(case.plan, tmp_path / kind.name, kind) for kind in host.kinds]
     inputs, *outputs = data.memory(host, case.plan, 5000, "bfloat16", 2)
@@ -168,7 +168,7 @@ def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> N
 def test_through_the_c_launcher(
     cases: ModuleType, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machines, data = (importlib.import_module(name) for name in ("machines", "data"))
+    machines, data = (importlib.import_module(name) for name in ("measured_machine", "data"))
     case = cases.swept(264, 2, "ring_allreduce")[0]
     machine = machines.Gpu()
     assert machines.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
@@ -193,7 +193,7 @@ def test_through_the_c_launcher(
 
 @pytest.mark.usefixtures("gpu")
 def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    machines = importlib.import_module("machines")
+    machines = importlib.import_module("measured_machine")
     assert machines.Gpu().library() is None
     calls: list[tuple[int, ...]] = []
     rank = SimpleNamespace(allReduce=lambda *call: calls.append(call[2:]))
