@@ -105,7 +105,7 @@ def _rates(one: Row, name: str) -> str:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--nodes", default="1,4", help="how many of each machine, a list")
     parser.add_argument("--json", action="store_true")

@@ -18,7 +18,7 @@ import estimate
 import numpy as np
 from cases import Case, Settings
 from data import UNWRITTEN, memory, same
-from measured_device import Gpu, Host, Kernel, Kind, Machine, build_all
+from measured_machine import Gpu, Host, Kernel, Kind, Machine, build_all
 from paths import ROOT
 from results import Cell, Check, Copy, Results
 from sweep import Sweep

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from cases import DTYPES
-from measured_device import Machine
+from measured_machine import Machine
 
 from hccc.ir.plan import Plan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import cases
 from cases import Case, Settings
 from data import memory, same
-from measured_device import Kernel, Kind, Machine, build_all
+from measured_machine import Kernel, Kind, Machine, build_all
 from results import Library, Point, Results
 from timing import Budget, race, summary
 

@@ -82,6 +82,7 @@ def import_cluster(
     """
     from hccc.files.writing import check_place, write_whole
     from hccc.lang.machines.load import import_machines
+    from hccc.lang.machines.machine import several
 
     to_file = output is not None and str(output) != "-"
     if output is not None and to_file:
@@ -99,7 +100,7 @@ def import_cluster(
         report.as_json({"machines": machines, "cluster": made.text})
     elif output is not None and to_file:
         t = made.topology
-        print(f"{t.n_nodes} nodes, {len(t)} GPUs → {output}")
+        print(f"{several(t.n_nodes, 'node')}, {several(len(t), 'GPU')} → {output}")
     else:
         print(made.text, end="")
 

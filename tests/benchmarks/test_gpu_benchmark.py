@@ -36,12 +36,12 @@ def without_nvcc(which: Callable[[str], str | None], name: str) -> str | None:
 @pytest.fixture
 def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: ModuleType) -> Iterator[None]:
     """A CuPy with a small GPU, and no nvcc."""
-    device = importlib.import_module("measured_device")
+    machines = importlib.import_module("measured_machine")
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy(tmp_path, units=17))
     monkeypatch.setattr(shutil, "which", partial(without_nvcc, shutil.which))
-    monkeypatch.setattr(device, "STALL", 1 << 16)
+    monkeypatch.setattr(machines, "STALL", 1 << 16)
     yield
-    device._pads.cache_clear()
+    machines._pads.cache_clear()
 
 
 def run(script: ModuleType, out: Path, *words: str) -> tuple[dict[str, Any], str]:
@@ -107,8 +107,8 @@ def test_the_launcher_takes_what_was_built_ahead(
     monkeypatch.setattr(cupy, "RawModule", load)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
-    device = importlib.import_module("measured_device")
-    kernel = device.Gpu().kernel(plan, tmp_path / "k", device.Kind.INTERPRETED)
+    machines = importlib.import_module("measured_machine")
+    kernel = machines.Gpu().kernel(plan, tmp_path / "k", machines.Kind.INTERPRETED)
     request = Request(0, "float32")
     kernel.build(request)
     (built,) = (tmp_path / "k" / "build").iterdir()
@@ -153,8 +153,8 @@ def test_without_a_gpu(
 def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> None:
     found = cases.swept(264, 2, "hm_allreduce")
     assert [case.transport for case in found] == list(cases.TRANSPORTS)
-    device, data = map(importlib.import_module, ("measured_device", "data"))
-    host, case = device.Host(), found[-1]
+    machines, data = map(importlib.import_module, ("measured_machine", "data"))
+    host, case = machines.Host(), found[-1]
     kernels = [host.kernel(case.plan, tmp_path / kind.name, kind) for kind in host.kinds]
     inputs, *outputs = data.memory(host, case.plan, 5000, "bfloat16", 2)
     for kernel, out in zip(kernels, outputs, strict=True):
@@ -168,12 +168,12 @@ def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> N
 def test_through_the_c_launcher(
     cases: ModuleType, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device, data = (importlib.import_module(name) for name in ("measured_device", "data"))
+    machines, data = (importlib.import_module(name) for name in ("measured_machine", "data"))
     case = cases.swept(264, 2, "ring_allreduce")[0]
-    machine = device.Gpu()
-    assert device.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
-    kernel = machine.kernel(case.plan, tmp_path / "k", device.Kind.LAUNCHER)
-    assert device.library_command(kernel, Request(0, "float32").variant(case.plan.collective))
+    machine = machines.Gpu()
+    assert machines.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
+    kernel = machine.kernel(case.plan, tmp_path / "k", machines.Kind.LAUNCHER)
+    assert machines.library_command(kernel, Request(0, "float32").variant(case.plan.collective))
     header = tmp_path / "k" / "hccc" / "gpu_launch.h"
     header.write_text((PROGRAMS / "fake_cuda.h").read_text() + header.read_text())
     flags = ["-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
@@ -181,10 +181,10 @@ def test_through_the_c_launcher(
     def command(kernel: Any, variant: Any) -> list[str]:
         return ["g++", *flags, *kernel.options(variant), str(kernel.source)]
 
-    monkeypatch.setattr(device, "library_command", command)
+    monkeypatch.setattr(machines, "library_command", command)
     request = Request(5000, "float32", timeout=5)
     kernel.build(request)
-    other = device.Host().kernel(case.plan, tmp_path / "h", device.Kind.GENERATED)
+    other = machines.Host().kernel(case.plan, tmp_path / "h", machines.Kind.GENERATED)
     inputs, *outputs = data.memory(machine, case.plan, 5000, "float32", 2)
     assert len(kernel.burst(inputs, outputs[0], request, 3)) == 3 and kernel.host_us > 0
     other.burst(inputs, outputs[1], request, 1)
@@ -193,8 +193,8 @@ def test_through_the_c_launcher(
 
 @pytest.mark.usefixtures("gpu")
 def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    device = importlib.import_module("measured_device")
-    assert device.Gpu().library() is None
+    machines = importlib.import_module("measured_machine")
+    assert machines.Gpu().library() is None
     calls: list[tuple[int, ...]] = []
     rank = SimpleNamespace(allReduce=lambda *call: calls.append(call[2:]))
     nccl = ModuleType("cupy.cuda.nccl")
@@ -204,7 +204,7 @@ def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -
     }.items():  # fmt: skip
         setattr(nccl, name, value)
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", nccl)
-    library = device.Gpu().library()
+    library = machines.Gpu().library()
     assert library.name == "NCCL 22703, AllReduce of one rank"
     assert len(library.burst(4096, "bfloat16", 3)) == 3
     assert calls == [(2048, 9, 0, 0)] * 3

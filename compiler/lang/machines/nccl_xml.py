@@ -64,6 +64,9 @@ def machines(source: Source, device: Hardware | None, joined: Hardware | None) -
     found = [_Host(source, cpus, device, joined).machine() for cpus in hosts.values()]
     if not found:
         raise fail("E540", f"{source.name} has no <cpu>, so no GPUs")
+    if len(found) > 1 and any(any(machine.to_switch) for machine in found):
+        said = "no NVLink joins hosts: `memory` and `interbandwidth` describe one that does"
+        found = [replace(machine, assumed=(*machine.assumed, said)) for machine in found]
     return found
 
 

@@ -209,6 +209,11 @@ def test_hosts_of_one_dump_are_nodes(read: Read) -> None:
     texts = [h.replace("<cpu ", f'<cpu host_hash="0x{i}" ') for i, h in enumerate(hosts)]
     made = read('<system version="2">' + "".join(texts) + "</system>")
     assert made.topology.n_nodes == 2 and "define node1 = 2 * 4" in made.text
+    assert "no NVLink joins hosts" not in made.text
+    into = link(0).replace("xgmi", "nvlink").replace("0x038000", "0x068000")
+    pair = "".join(gpu(i, into.replace('"0000:00:01.0"', '"0000:c7:00.0"')) for i in range(2))
+    cpus = [f'<cpu numaid="0" host_hash="0x{i}" {AMD}>{pair}</cpu>' for i in range(2)]
+    assert "no NVLink joins hosts" in read(f"<system>{''.join(cpus)}</system>").text
 
 
 def test_what_is_printed_is_stable_and_says_where_it_is_from(read: Read) -> None:
