@@ -31,7 +31,7 @@ WIDTH = FIELDS + 3 * DIGITS
 WITHIN = 3  # loops within a step
 ACROSS = 2  # loops over steps
 SURE = 5  # turns that show a modulus which is neither of ranks nor of chunks
-FEWEST = 3  # turns of a loop over steps, around one transfer one more
+FEWEST = 3  # turns of a loop over steps; of any around one transfer, one more
 
 
 @dataclass(slots=True)
@@ -300,8 +300,8 @@ def _usual(runs: _Runs, kind: I8, f: int) -> I8:
 
 
 def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool) -> _Runs:
-    """Without loops that would only be longer than what they stand for: pairs of transfers with
-    nothing alike beside them, few transfers over steps, and nests over steps that overlap."""
+    """Without loops that would not be shorter than what they stand for: of a few transfers with
+    nothing alike beside them, over few steps, and of nests over steps that overlap."""
     first, count = runs.begin[:-1], runs.count
     single = shape[first] < 2
     if across:
@@ -312,7 +312,7 @@ def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool
         same = (what[1:] == what[:-1]).all(axis=1)
         ends = [False][: len(first)]
         beside = np.concatenate([ends, same]) | np.concatenate([same, ends])
-        bad = single & (count == 2) & ~beside
+        bad = single & (count < FEWEST + 1) & ~beside
     bad &= count > 1
     parts = np.where(bad, count, 1)
     begin = np.repeat(first, parts) + places(parts)
