@@ -189,7 +189,8 @@ def roll(p: Program) -> Rolled:
     shape: I8 = t["op"].astype(np.int64)
     for level in range(WITHIN):
         shape, values, _ = _level(shapes, shape, values, _neighbours(shape, values, level))
-    return _across(shapes, shape, values)
+    found = [_across(shapes, shape, values, pairs) for pairs in (False, True)]
+    return min(found, key=lambda rolled: len(rolled.shape))
 
 
 def _neighbours(shape: I8, values: I8, level: int) -> I8:
@@ -325,16 +326,24 @@ def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool
     return _Runs(ends_at, kept(runs.slope), kept(runs.modulus), kept(runs.turn), kept(runs.base))
 
 
-def _across(shapes: _Shapes, shape: I8, values: I8) -> Rolled:
-    """Loops over steps, and all items in an order that keeps that of every step."""
+def _across(shapes: _Shapes, shape: I8, values: I8, pairs: bool) -> Rolled:
+    """Loops over steps, and all items in an order that keeps that of every step.
+
+    What goes on in the next step is the item of the same shape in the same place among its like;
+    pairs: the one between the same ranks.
+    """
     owner = np.arange(len(shape))
     new_shape, new_values = shape, values
     for level in range(ACROSS):
         step = new_values[:, STEP]
-        nth = places_among(new_shape * (int(step.max(initial=0)) + 1) + step)
-        order = np.lexsort((step, nth, new_shape))
+        like = new_shape
+        if pairs:
+            ends = new_values[:, [SRC, DST]]
+            like = _numbered(np.column_stack([new_shape, ends]))
+        nth = places_among(like * (int(step.max(initial=0)) + 1) + step)
+        order = np.lexsort((step, nth, like))
         s, v = new_shape[order], new_values[order]
-        other = (np.diff(s) != 0) | (np.diff(nth[order]) != 0)
+        other = (np.diff(like[order]) != 0) | (np.diff(nth[order]) != 0)
         if level:  # what no loop took before stays alone
             span = shapes.column("span")[s]
             other |= span[1:] == 0
@@ -344,6 +353,15 @@ def _across(shapes: _Shapes, shape: I8, values: I8) -> Rolled:
         back[order] = into
         owner = back[owner]
     return _ordered(shapes, (shape, values), (new_shape, new_values), owner)
+
+
+def _numbered(rows: I8) -> I8:
+    """A number for each row, the same for equal ones: i8[n]."""
+    order = np.lexsort(rows.T)
+    new = np.concatenate([[False][: len(rows)], (np.diff(rows[order], axis=0) != 0).any(axis=1)])
+    number = np.empty(len(rows), np.int64)
+    number[order] = np.cumsum(new)
+    return number
 
 
 def _ordered(shapes: _Shapes, inner: tuple[I8, I8], outer: tuple[I8, I8], owner: I8) -> Rolled:

@@ -1,6 +1,7 @@
 """A Program printed in loops is the same Program, and one with a pattern is short."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,7 @@ def again(p: Program) -> Program:
     return load.parse(Source("printed", printer.text(p)))
 
 
-def table(n: int, chunks: int, rows: list[tuple[int, ...]]) -> Program:
+def table(n: int, chunks: int, rows: Sequence[tuple[int, ...]]) -> Program:
     """A Program of any transfers, right or wrong: (src, dst, step, chunk, op)."""
     transfers = np.zeros(len(rows), TRANSFER)
     for name, column in zip(
