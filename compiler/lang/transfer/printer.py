@@ -7,7 +7,8 @@
                 transfer(i, (i + 1) % nRanks, s, (i - s) % nChunks, recv)
 
 Parsing it gives the same Program: what `roll` finds stands for exactly the Program's transfers. A
-transfer that is in no pattern stands alone.
+transfer that is in no pattern stands alone; many that go on alike from step to step, but begin
+anywhere, such as a ring through the ranks in any order, are a loop over lists.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from textwrap import wrap
+
+import numpy as np
 
 from hccc.ir.arrays import I8
 from hccc.ir.program import Program
@@ -23,7 +27,7 @@ from hccc.lang.transfer.roll import CHUNK, DIGITS, DST, FIELDS, SRC, STEP, Rolle
 
 OVER_STEPS = ("s", "t")
 OVER_RANKS = ("i", "j", "k", "l", "m")
-Term = tuple[int, str]  # how often which variable
+LISTED = 8  # transfers that differ only in where they begin are numbers of lists from so many on
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,17 @@ def lines(p: Program, comments: Iterable[str] = ()) -> Iterator[str]:
     for comment in comments:
         for line in comment.splitlines() or [""]:
             yield f"# {line}".rstrip()
+    lists: dict[tuple[int, ...], str] = {}
+    body = list(_body(p, lists))
+    for numbers, name in lists.items():
+        shown = f"{name} = [{', '.join(map(str, numbers))}]"
+        yield from wrap(shown, 100, subsequent_indent="    ")
     yield next(plain(p))
+    yield from body
+
+
+def _body(p: Program, lists: dict[tuple[int, ...], str]) -> Iterator[str]:
+    """All statements; `lists`: the numbers, and the names, of the lists that they read."""
     rolled = roll(p)
     items = zip(rolled.shape.tolist(), rolled.values, strict=True)
     for loop, together in groupby(items, lambda item: _over_steps(rolled, *item)):
@@ -51,9 +65,65 @@ def lines(p: Program, comments: Iterable[str] = ()) -> Iterator[str]:
             for number, values in together:
                 yield from _item(p, rolled, number, values)
             continue
-        for i, (number, values) in enumerate(together):
-            nest = list(_item(p, rolled, number, values))
-            yield from nest[1:] if i else nest
+        shared = True  # the loop's own line is still to come
+        for number, alike in groupby(together, lambda item: item[0]):
+            rows = np.array([values for _, values in alike])
+            nests = _listed(p, rolled, number, rows, lists) or (
+                list(_item(p, rolled, number, values)) for values in rows
+            )
+            for nest in nests:
+                yield from nest if shared else nest[1:]
+                shared = False
+
+
+def _listed(
+    p: Program, rolled: Rolled, number: int, rows: I8, lists: dict[tuple[int, ...], str]
+) -> list[list[str]] | None:
+    """Many transfers over the same steps that differ only in where they begin, as one loop over
+    lists of that; None where they are few, or differ in more."""
+    shape = rolled.shapes[number]
+    begins = {f: rows[:, f] for f in (SRC, DST, CHUNK)}
+    first = rows[0].copy()
+    for f in begins:
+        digits = FIELDS + (f - 1) * DIGITS + np.arange(DIGITS)
+        turning = digits[shape.mods[digits] > 1]
+        if len(turning) and (len(turning) > 1 or (begins[f] != first[f]).any()):
+            return None
+        begins[f] = rows[:, turning[0]] if len(turning) else begins[f]
+        first[turning if len(turning) else f] = 0
+    if shape.depth > 1 or len(rows) < LISTED:
+        return None
+    (loop,) = _loops(rolled, shape)
+    values = []
+    for f, name in ((SRC, "src"), (DST, "dst"), (CHUNK, "chunk")):
+        numbers = tuple(begins[f].tolist())
+        chosen = lists.setdefault(numbers, f"{name}{len(lists)}")
+        values.append(_element(p, shape, loop, f, int(first[f]), f"{chosen}[i]"))
+    step = _value([loop], rows[0], shape, STEP, 0, "")
+    op = "rrc" if shape.reduces else "recv"
+    nest = [
+        f"    for {loop.variable} in range({_count(p, loop.count)}):",
+        f"        for i in range({len(rows)}):",
+        f"            transfer({values[0]}, {values[1]}, {step}, {values[2]}, {op})",
+    ]
+    return [nest]
+
+
+def _element(p: Program, shape: Shape, loop: _Loop, f: int, base: int, element: str) -> str:
+    """A field that begins at `element` of a list, for each turn of `loop`."""
+    c = p.collective
+    whole, name = (c.n_chunks, "nChunks") if f == CHUNK else (c.n_ranks, "nRanks")
+    turning = [
+        d for d in range(FIELDS + (f - 1) * DIGITS, FIELDS + f * DIGITS) if shape.mods[d] > 1
+    ]
+    slope = _line([int(shape.slope[f])], base, [loop])
+    if not turning:
+        return element if slope == "0" else f"{element} + {slope}"
+    m, turn = int(shape.mods[turning[0]]), int(shape.slope[turning[0]])
+    turn -= m if turn > m // 2 else 0
+    size = loop.variable if abs(turn) == 1 else f"{abs(turn)} * {loop.variable}"
+    digit = f"({element} {'-' if turn < 0 else '+'} {size}) % {name if m == whole else m}"
+    return digit if slope == "0" else f"{slope} + {digit}"
 
 
 def text(p: Program, comments: Iterable[str] = ()) -> str:

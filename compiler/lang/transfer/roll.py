@@ -31,7 +31,7 @@ WIDTH = FIELDS + 3 * DIGITS
 WITHIN = 3  # loops within a step
 ACROSS = 2  # loops over steps
 SURE = 5  # turns that show a modulus which is neither of ranks nor of chunks
-FEWEST = 3  # turns of a loop over steps, around one transfer one more
+FEWEST = 3  # turns of a loop over steps; of any around one transfer, one more
 
 
 @dataclass(slots=True)
@@ -189,7 +189,8 @@ def roll(p: Program) -> Rolled:
     shape: I8 = t["op"].astype(np.int64)
     for level in range(WITHIN):
         shape, values, _ = _level(shapes, shape, values, _neighbours(shape, values, level))
-    return _across(shapes, shape, values)
+    found = [_across(shapes, shape, values, pairs) for pairs in (False, True)]
+    return min(found, key=lambda rolled: len(rolled.shape))
 
 
 def _neighbours(shape: I8, values: I8, level: int) -> I8:
@@ -300,8 +301,8 @@ def _usual(runs: _Runs, kind: I8, f: int) -> I8:
 
 
 def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool) -> _Runs:
-    """Without loops that would only be longer than what they stand for: pairs of transfers with
-    nothing alike beside them, few transfers over steps, and nests over steps that overlap."""
+    """Without loops that would not be shorter than what they stand for: of a few transfers with
+    nothing alike beside them, over few steps, and of nests over steps that overlap."""
     first, count = runs.begin[:-1], runs.count
     single = shape[first] < 2
     if across:
@@ -312,7 +313,7 @@ def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool
         same = (what[1:] == what[:-1]).all(axis=1)
         ends = [False][: len(first)]
         beside = np.concatenate([ends, same]) | np.concatenate([same, ends])
-        bad = single & (count == 2) & ~beside
+        bad = single & (count < FEWEST + 1) & ~beside
     bad &= count > 1
     parts = np.where(bad, count, 1)
     begin = np.repeat(first, parts) + places(parts)
@@ -325,16 +326,24 @@ def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool
     return _Runs(ends_at, kept(runs.slope), kept(runs.modulus), kept(runs.turn), kept(runs.base))
 
 
-def _across(shapes: _Shapes, shape: I8, values: I8) -> Rolled:
-    """Loops over steps, and all items in an order that keeps that of every step."""
+def _across(shapes: _Shapes, shape: I8, values: I8, pairs: bool) -> Rolled:
+    """Loops over steps, and all items in an order that keeps that of every step.
+
+    What goes on in the next step is the item of the same shape in the same place among its like;
+    pairs: the one between the same ranks.
+    """
     owner = np.arange(len(shape))
     new_shape, new_values = shape, values
     for level in range(ACROSS):
         step = new_values[:, STEP]
-        nth = places_among(new_shape * (int(step.max(initial=0)) + 1) + step)
-        order = np.lexsort((step, nth, new_shape))
+        like = new_shape
+        if pairs:
+            ends = new_values[:, [SRC, DST]]
+            like = _numbered(np.column_stack([new_shape, ends]))
+        nth = places_among(like * (int(step.max(initial=0)) + 1) + step)
+        order = np.lexsort((step, nth, like))
         s, v = new_shape[order], new_values[order]
-        other = (np.diff(s) != 0) | (np.diff(nth[order]) != 0)
+        other = (np.diff(like[order]) != 0) | (np.diff(nth[order]) != 0)
         if level:  # what no loop took before stays alone
             span = shapes.column("span")[s]
             other |= span[1:] == 0
@@ -344,6 +353,15 @@ def _across(shapes: _Shapes, shape: I8, values: I8) -> Rolled:
         back[order] = into
         owner = back[owner]
     return _ordered(shapes, (shape, values), (new_shape, new_values), owner)
+
+
+def _numbered(rows: I8) -> I8:
+    """A number for each row, the same for equal ones: i8[n]."""
+    order = np.lexsort(rows.T)
+    new = np.concatenate([[False][: len(rows)], (np.diff(rows[order], axis=0) != 0).any(axis=1)])
+    number = np.empty(len(rows), np.int64)
+    number[order] = np.cumsum(new)
+    return number
 
 
 def _ordered(shapes: _Shapes, inner: tuple[I8, I8], outer: tuple[I8, I8], owner: I8) -> Rolled:

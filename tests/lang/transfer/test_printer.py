@@ -1,7 +1,9 @@
 """A Program printed in loops is the same Program, and one with a pattern is short."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ def again(p: Program) -> Program:
     return load.parse(Source("printed", printer.text(p)))
 
 
-def table(n: int, chunks: int, rows: list[tuple[int, ...]]) -> Program:
+def table(n: int, chunks: int, rows: Sequence[tuple[int, ...]]) -> Program:
     """A Program of any transfers, right or wrong: (src, dst, step, chunk, op)."""
     transfers = np.zeros(len(rows), TRANSFER)
     for name, column in zip(
@@ -92,6 +94,35 @@ def test_a_ring_reads_as_one_would_write_it() -> None:
         "        for i in range(nRanks):",
         "            transfer(i, (i + 1) % nRanks, s, (i - s) % nChunks, recv)",
     ]
+
+
+def test_a_ring_in_any_order_is_a_loop_over_lists() -> None:
+    n, order = 12, [0, 5, 3, 9, 1, 7, 11, 2, 4, 8, 10, 6]
+    rows = [
+        (order[i], order[(i + 1) % n], s, (i - s) % n, 1) for s in range(n - 1) for i in range(n)
+    ]
+    p = table(n, n, rows)
+    lines = list(printer.lines(p))
+    assert lines[0] == "src0 = [0, 5, 3, 9, 1, 7, 11, 2, 4, 8, 10, 6]"
+    assert lines[-3:] == [
+        "    for s in range(nRanks - 1):",
+        "        for i in range(12):",
+        "            transfer(src0[i], dst1[i], s, (chunk2[i] - s) % nChunks, rrc)",
+    ]
+    assert len(lines) == 7 and same(again(p), p)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(8, 16), st.integers(3, 6), st.integers(1, 5), st.randoms(use_true_random=False))
+def test_lists_are_the_same_too(n: int, turns: int, by: int, random: Random) -> None:
+    """Rings in any order, with a transfer of another step now and then."""
+    order = random.sample(range(n), n)
+    rows = [
+        (order[i], order[i - 1], 2 * s, (3 * i + by * s) % (2 * n), 0)
+        for s in range(turns) for i in range(n) if random.random() < 0.97
+    ]  # fmt: skip
+    p = table(n, 2 * n, rows)
+    assert same(again(p), p)
 
 
 def test_large_and_irregular_programs_take_seconds() -> None:
