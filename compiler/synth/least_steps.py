@@ -10,7 +10,8 @@ a step. Three things make that tighter than need / cap:
    So need <= first + (steps - 2) · cap + floor(cap / width), for two steps and more.
 3. A rank that sends a chunk to one rank in a step (`Demand.exclusive`) doubles its copies in it.
 
-And no chunk travels farther in a step than one hop.
+No chunk travels farther in a step than one hop. And all that the ranks of a node lack, each chunk
+as often as it is lacked, comes over the links into these ranks, from their own node or others.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def least_steps(c: Chunked, demand: Demand) -> int:
     for i in np.flatnonzero(crosses.any(axis=0)):
         widths = np.sort(wanted[crosses[:, i], i])
         most = max(most, _cut(c, _entering(c, linked, inside[i]), widths, supply[i]))
-    return most
+    return max(most, *(_volume(c, linked, need, node) for node in _nodes(c)))
 
 
 def distance(c: Chunked, pre: B1) -> I4:
@@ -85,10 +86,15 @@ def _doublings(demand: Demand, need: B1) -> int:
     return int(np.ceil(np.log2(1 + lack[lack > 0] / has[lack > 0]) - 1e-9).max())
 
 
+def _nodes(c: Chunked) -> B1:
+    """The ranks of each node: b1[nodes, ranks]."""
+    nodes: B1 = c.node == np.arange(c.node.max() + 1)[:, None]
+    return nodes
+
+
 def _sides(c: Chunked) -> B1:
     """Nodes, ranks, and what lies outside each: b1[sets, ranks], every set once."""
-    nodes = c.node[None, :] == np.arange(c.node.max() + 1)[:, None]
-    sets = np.concatenate([nodes, np.eye(c.n, dtype=np.bool_)])
+    sets = np.concatenate([_nodes(c), np.eye(c.n, dtype=np.bool_)])
     both = np.unique(np.concatenate([sets, ~sets]), axis=0)
     return both[both.any(axis=1) & ~both.all(axis=1)]
 
@@ -108,21 +114,39 @@ def _entering(c: Chunked, linked: B1, inside: B1) -> I8:
 def _cut(c: Chunked, pairs: I8, widths: I8, supply: I8) -> int:
     """Steps of one cut that `pairs` cross, rows of `c.use`. widths: how many want each chunk that
     crosses, ascending; supply: how many of these each rank begins with."""
-    use, need = c.use[pairs], len(widths)
-    cap = int(_cover(use, c.capacity.copy()))
-    sender = (len(c.capacity) + pairs // c.n).astype(np.int32)
-    limited = np.column_stack([use, sender])
-    first = min(cap, int(_cover(limited, np.append(c.capacity, supply))))
+    cap, need = _at_once(c, pairs), len(widths)
+    first = min(cap, _at_once(c, pairs, supply))
     last = int(np.searchsorted(np.cumsum(widths), cap, side="right"))
     if need <= min(first, last):
         return 1
     return 2 + max(0, -(-(need - first - last) // cap))
 
 
+def _volume(c: Chunked, linked: B1, need: B1, node: B1) -> int:
+    """Steps that the ranks of a node need to receive all they lack."""
+    u, v = np.nonzero(linked & node)
+    cap = _at_once(c, u * c.n + v)
+    return -(-int(np.count_nonzero(need[:, node])) // cap) if cap else 0
+
+
+def _at_once(c: Chunked, pairs: I8, supply: I8 | None = None) -> int:
+    """At most so many transfers in a step, of `pairs`, rows of `c.use`. With `supply`, i8[ranks],
+    a rank sends at most so many."""
+    use, weight = c.use[pairs], c.capacity.copy()
+    if supply is not None:
+        sender = (len(weight) + pairs // c.n).astype(np.int32)
+        use, weight = np.column_stack([use, sender]), np.append(weight, supply)
+    # Of equals those of fewest receivers first: either end's ports do, a mixture does not.
+    received = np.unique(np.where(use >= 0, use * c.n + pairs[:, None] % c.n, -1))
+    receivers = np.bincount(received[received >= 0] // c.n, minlength=len(weight))
+    return int(_cover(use, weight, np.argsort(receivers, kind="stable")))
+
+
 @njit
-def _cover(pairs: I4, weight: I8) -> int:
-    """At most so many transfers a step: the capacities, `weight`, of resources of which every row
-    of `pairs` uses one, chosen greedily; those are left out again that others make needless."""
+def _cover(pairs: I4, weight: I8, order: I8) -> int:
+    """The capacities, `weight`, of resources of which every row of `pairs` uses one, chosen
+    greedily, in `order` where they are equal; those are left out again that others make
+    needless."""
     resources, width = len(weight), pairs.shape[1]
     gain = np.zeros(resources, np.int64)
     for i in range(len(pairs)):
@@ -134,7 +158,7 @@ def _cover(pairs: I4, weight: I8) -> int:
     left, total = len(pairs), 0
     while left:
         best = -1
-        for r in range(resources):
+        for r in order:
             if gain[r] and (best < 0 or weight[r] * gain[best] < weight[best] * gain[r]):
                 best = r
         if best < 0:

@@ -56,6 +56,12 @@ def test_the_first_step_has_only_what_ranks_begin_with() -> None:
     assert least_steps(c, Demand(demand.pre, post)) == 3
 
 
+def test_ranks_of_a_node_share_what_comes_into_it() -> None:
+    """15 chunks into each of 4 ranks, over a port of 1 each and a NIC of 2 for all four."""
+    c = example("hetccl-snu")
+    assert least_steps(c, gather(c)) == 10
+
+
 def test_copies_double_at_most_where_sends_exclude_each_other() -> None:
     c = cluster([0] * 5, {(u, v): [0] for u in range(5) for v in range(5) if u != v}, [9])
     assert least_steps(c, gather_all(np.array([0]), 5)) == 1

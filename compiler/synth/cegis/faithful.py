@@ -37,7 +37,7 @@ def run(search: Search) -> None:
     candidate = saturate(c, demand)
     proven = True
     for steps in range(search.bound, search.best.steps + 1):
-        verdict, made = _of_steps(search, candidate, steps, kept)
+        verdict, made = of_steps(search, candidate, steps, kept)
         if made is not None:
             search.accept(made)
             return
@@ -48,7 +48,7 @@ def run(search: Search) -> None:
             return
 
 
-def _of_steps(
+def of_steps(
     search: Search, candidate: Schedule, steps: int, kept: Kept
 ) -> tuple[Verdict, Schedule | None]:
     """A valid schedule of at most `steps` steps, or why there is none."""

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import _thread
 import threading
+import time
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.synth.cegis import allreduce, synthesize
+from hccc.synth.cegis import allreduce, faithful, synthesize
 from hccc.synth.cegis.cost import Cost
+from hccc.synth.cegis.encode import Kept
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.saturate import saturate
-from hccc.synth.cegis.search import before
+from hccc.synth.cegis.search import Search, before
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.cegis.synthesize import EMPTY, Mode, Solver
 from hccc.synth.least_steps import least_steps
-from hccc.synth.schedule import violations
+from hccc.synth.schedule import Demand, Schedule, violations
 from tests.health_checks import EVERY_CHECK
-from tests.synth.chunked_clusters import clusters, demands, example, gather
+from tests.synth.chunked_clusters import cluster, clusters, demands, example, gather
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=20)
 MODES: list[tuple[Mode, Solver]] = [("fast", "highs"), ("fast", "z3"), ("faithful", "z3")]
@@ -64,14 +67,46 @@ def test_the_record_of_the_iterations() -> None:
 
 
 def test_a_prefix_that_nothing_continues_is_given_up() -> None:
-    """A schedule that begins with idle steps: frozen, they leave too few."""
+    """0 → 1 → 2, a chunk a step. Chunk 1 must reach rank 2 in two steps; a candidate that sends
+    chunk 0 first cannot be mended behind its first step."""
+    c = cluster([0, 0, 0], {(0, 1): [0], (1, 2): [1]}, [1, 1])
+    pre, post = np.zeros((2, 3), np.bool_), np.zeros((2, 3), np.bool_)
+    pre[:, 0] = post[0, 1] = post[1, 2] = True
+    demand = Demand(pre, post)
+    candidate = Schedule(*np.array([[0, 0, 1, 0], [1, 0, 1, 1], [1, 1, 2, 1]]).T)
+    search = Search(c, demand, fill(c, demand, EMPTY), 2, "z3", 0, time.monotonic() + 30, said)
+    kept = Kept(np.zeros(2, np.bool_), np.zeros((2, 3), np.bool_))
+    verdict, found = faithful.of_steps(search, candidate, 2, kept)
+    assert verdict is Verdict.FOUND
+    assert found is not None
+    assert violations(found, c, demand) == []
+    tried = [(one.checkpoint, one.frozen, one.verdict) for one in search.trace[:2]]
+    assert tried[0] == (1, 1, Verdict.NONE)
+    assert tried[1] == (1, 0, Verdict.FOUND)
+
+
+def said(phase: str) -> None:
+    """Nobody listens."""
+
+
+def test_a_given_start_is_repaired() -> None:
     c = example("heteccl-h20-8x2+4")
     demand = gather(c)
-    lazy = fill(c, demand, EMPTY)
-    assert lazy.steps > least_steps(c, demand)
-    found = synthesize(c, demand, start=lazy)
+    start = fill(c, demand, EMPTY)
+    assert start.steps > least_steps(c, demand)
+    found = synthesize(c, demand, start=start)
     assert found.gap == 0
+    assert found.trace[0].frozen == 1
     assert violations(found.schedule, c, demand) == []
+
+
+def test_what_is_too_large_is_not_asked_for() -> None:
+    c = example("syccl-h800-64")
+    demand = gather(c)
+    start = fill(c, demand, EMPTY)
+    found = synthesize(c, demand, mode="faithful", start=start)
+    assert found.schedule is start
+    assert [one.verdict for one in found.trace] == [Verdict.LARGE]
 
 
 @pytest.mark.parametrize(("mode", "solver"), MODES)
