@@ -46,17 +46,19 @@ def measure(name: str, chunks: int, way: str, solver: str, seconds: float) -> di
     fill(c, demand, EMPTY, 1)  # loops are compiled
     begin = time.perf_counter()
     if way == "filled":
-        found, calls = fill(c, demand, EMPTY), 0
+        found, calls, ended = fill(c, demand, EMPTY), 0, ""
     else:
         outcome = synthesize(
             c, demand, mode="faithful" if way == "faithful" else "fast",
             solver="z3" if solver == "z3" else "highs", time_limit=seconds,
         )  # fmt: skip
-        found, calls = outcome.schedule, len(outcome.trace)
+        found = outcome.schedule
+        calls = sum(one.variables > 0 for one in outcome.trace)
+        ended = outcome.trace[-1].verdict.value if outcome.gap else ""
     took = time.perf_counter() - begin
     return {
         "ranks": c.n, "bound": bound, "steps": found.steps, "seconds": took,
-        "valid": not violations(found, c, demand), "calls": calls,
+        "valid": not violations(found, c, demand), "calls": calls, "ended": ended,
         "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
     }  # fmt: skip
 
@@ -98,7 +100,8 @@ def main() -> None:
 def _cell(row: dict[str, object]) -> str:
     steps = f"{row['steps']} steps" if row["valid"] else "not valid"
     calls = f" ({row['calls']} calls)" if row["calls"] else ""
-    return f"{steps}, {row['seconds']:.2f} s{calls}, {row['MiB']:.0f} MiB"
+    ended = f", {row['ended']}" if row["ended"] else ""
+    return f"{steps}, {row['seconds']:.2f} s{calls}{ended}, {row['MiB']:.0f} MiB"
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ from typing import Literal
 
 import numpy as np
 
+from hccc.diagnostics import InternalError
 from hccc.synth.cegis import faithful, fast
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.search import Outcome, Search
 from hccc.synth.chunked import Chunked
 from hccc.synth.least_steps import least_steps
-from hccc.synth.schedule import Demand, Schedule, gather_all
+from hccc.synth.schedule import Demand, Schedule, gather_all, violations
 
 Mode = Literal["faithful", "fast"]
 Solver = Literal["z3", "highs"]
@@ -38,9 +39,12 @@ def synthesize(
 
     Raises:
         UserError: some rank cannot be reached by what it needs.
+        InternalError: `start` is not valid.
     """
     bound = least_steps(c, demand)
     best = fill(c, demand, EMPTY) if start is None else start
+    if wrong := violations(best, c, demand):
+        raise InternalError(f"the schedule that a search starts from is not valid: {wrong[0]}")
     chosen = solver or ("z3" if mode == "faithful" else "highs")
     search = Search(c, demand, best, bound, chosen, seed, time.monotonic() + time_limit, on_phase)
     try:

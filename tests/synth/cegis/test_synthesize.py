@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hccc.diagnostics import InternalError
 from hccc.synth.cegis import allreduce, faithful, synthesize
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.encode import Kept
@@ -135,6 +136,12 @@ def test_filled_steps_stay_valid(data: st.DataObject) -> None:
     assert violations(fill(c, demand, part), c, demand) == []
     for left in fill(c, demand, before(whole, 1)), whole:
         assert left.steps >= least_steps(c, demand)
+
+
+def test_a_start_that_is_not_valid_is_refused() -> None:
+    c = example("heteccl-h20-4+8")
+    with pytest.raises(InternalError, match="equation=5"):
+        synthesize(c, gather(c), start=saturate(c, gather(c)))
 
 
 def test_out_of_time_the_given_schedule_is_returned() -> None:
