@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         load_cluster,
         show,
         simulate,
+        synthesize,
         write,
     )
     from hccc.diagnostics import Problem, Source, UserError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.proofs.proof import Proof
+    from hccc.synthesis import Synthesis
 
 _HOME = {
     **dict.fromkeys(
@@ -55,6 +57,7 @@ _HOME = {
             "load_cluster",
             "show",
             "simulate",
+            "synthesize",
             "write",
         ),
         "hccc.api",
@@ -74,12 +77,13 @@ _HOME = {
     "Simulation": "hccc.predict.simulation",
     "Call": "hccc.predict.simulation",
     "Sizes": "hccc.predict.simulation",
+    "Synthesis": "hccc.synthesis",
 }
 __all__ = [
     "Bounds", "Call", "Compiled", "Explanation", "Options", "Picture", "Plan", "Problem", "Program",
-    "Proof", "Simulation", "Sizes", "Source", "Topology", "Transport", "UserError", "Written",
+    "Proof", "Simulation", "Sizes", "Source", "Synthesis", "Topology", "Transport", "UserError", "Written",
     "__version__", "bound", "check", "common_cluster", "compile", "draw", "explain", "load_cluster",
-    "show", "simulate", "write",
+    "show", "simulate", "synthesize", "write",
 ]  # fmt: skip
 
 

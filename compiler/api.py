@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
+    from hccc.synthesis import Synthesis
 
 DEFAULT_SIZE = 64 << 20
 
@@ -339,3 +340,44 @@ def common_cluster(program: Program) -> Topology:
     """Nodes of the most common kind of as many GPUs as the program's header has, by hccc's device
     library: what `hccc ALGO -o DIR` compiles for without `--cluster`."""
     return inputs.common_cluster(program)
+
+
+def synthesize(
+    cluster: Cluster,
+    collective: str,
+    size: int = DEFAULT_SIZE,
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> Synthesis:
+    """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
+
+    Args:
+        cluster: its file, or the cluster.
+        collective: its name, `allreduce`.
+        size: bytes of a call, as nccl-tests counts them.
+        root: of rooted collectives.
+        method: "greedy", or a built-in algorithm (`hccc builtin list`); "auto" weighs all of them
+            by simulated time. Its `program` is for `compile`.
+        seed: of ties in greedy schedules; the same seed gives the same program.
+        options: how candidates are compiled.
+        on_phase: is told the name of each phase as it begins.
+
+    Raises:
+        UserError: E465 there is no such collective; E410 no such root; E451 nothing serves it on
+            this cluster; what `load_cluster` raises.
+    """
+    from hccc import synthesis
+    from hccc.predict.nccl.calls import collective_named
+
+    where = topology_of(cluster)
+    assert where is not None  # a cluster was given
+    check_integer("root", root, 0, len(where) - 1)
+    check_integer("size", size, 1, None)
+    return synthesis.synthesize(
+        where, collective_named(collective), size, root=root, method=method, seed=seed,
+        options=options, on_phase=on_phase,
+    )  # fmt: skip

@@ -33,6 +33,7 @@ from hccc.ir.program import Program
 from hccc.ir.provenance import Provenance
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
+from hccc.lang.cluster.faults import with_faults
 from hccc.lang.msccl import load as msccl
 from hccc.lang.transfer import load as transfer
 from hccc.library import shipped
@@ -112,9 +113,11 @@ def is_compiled(given: Path | Source) -> bool:
     return isinstance(given, Path) or kind_of(given.text, given.name) in (Kind.PLAN, Kind.XML)
 
 
-def load_cluster(path: Path) -> Topology:
-    """The cluster in a file, or that ships by that name; `-` is stdin. Raises `UserError`."""
-    return parse_cluster(shipped.read(path, cluster.MAX_BYTES, shipped.CLUSTERS))
+def load_cluster(path: Path, failed: Sequence[str] = (), degraded: Sequence[str] = ()) -> Topology:
+    """The cluster in a file, or that ships by that name; `-` is stdin. failed, degraded: as in
+    `with_faults`. Raises `UserError`."""
+    source = shipped.read(path, cluster.MAX_BYTES, shipped.CLUSTERS)
+    return parse_cluster(with_faults(source, failed, degraded))
 
 
 @interruptible

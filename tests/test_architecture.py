@@ -59,6 +59,8 @@ ALLOWED: dict[str, set[str]] = {
     "driver": BELOW
     | {"analysis", "emit", "interruptible", "lang", "options", "pass_manager", "proofs",
        "structures", "tune", "validate"},
+    "synthesis": BELOW
+    | {"driver", "interruptible", "lang", "options", "passes", "synth", "text"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "hardware", "interop", "interruptible", "lang",
        "library", "options", "pass_manager", "proofs"},
@@ -81,11 +83,12 @@ ALLOWED: dict[str, set[str]] = {
     "given": BELOW | {"driver", "inputs", "options", "pass_manager", "predict"},
     "api": BELOW
     | {"driver", "given", "inputs", "options", "outputs", "pass_manager", "pictures", "predict",
-       "proofs"},
+       "proofs", "synthesis"},
     "cli": BELOW
     | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
        "library", "network", "options", "outputs", "pass_manager", "passes", "pictures", "predict",
-       "profile", "runtime", "structures", "synth", "testing", "tune", "validate"},
+       "profile", "runtime", "structures", "synth", "synthesis", "testing", "tune",
+       "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -22,6 +22,7 @@ from hccc.cli.profile import profile
 from hccc.cli.run import run
 from hccc.cli.show import show
 from hccc.cli.sim import sim
+from hccc.cli.synth import synth
 
 
 @click.group(cls=DefaultGroup, context_settings=HELP, no_args_is_help=True)
@@ -34,7 +35,7 @@ def cli() -> None:
 
 
 for _command in (
-    compile_command, check, run, fuzz, profile, sim, explain, bound, show, cluster, builtin,
+    compile_command, check, run, fuzz, profile, sim, explain, bound, show, cluster, builtin, synth,
 ):  # fmt: skip
     cli.add_command(_command)
 

@@ -1,0 +1,62 @@
+"""faults: a cluster's text with GPUs that failed and links that are slower, as commands name them.
+
+`node2.gpu3` failed, `node1.nic0=18Gbps` slower: what a file says by `define failed` and
+`define degraded`, for who has no file of the cluster as it is today.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hccc.diagnostics import Source, fail
+
+_FAILED = re.compile(r"(node\d{1,6})\.gpu(\d{1,6})", re.IGNORECASE | re.ASCII)
+_SLOWER = re.compile(
+    r"(?:(node\d{1,6})(?:\.(nic|port|switch)(\d{1,6})?)?|((?:leaf|spine)\d{1,6}))"
+    r"=(\d{1,9}(?:\.\d{1,6})?)(Gbps|GB/s)?",
+    re.IGNORECASE | re.ASCII,
+)
+_BITS = 8
+
+
+def with_faults(source: Source, failed: Sequence[str], degraded: Sequence[str]) -> Source:
+    """`source` without the GPUs that `failed` names, and with the rates that `degraded` says.
+
+    Raises:
+        UserError: E410 for what names nothing.
+    """
+    text = _added(source.text, "failed", [_gpu(one) for one in failed])
+    return Source(source.name, _added(text, "degraded", [_slower(one) for one in degraded]))
+
+
+def _gpu(one: str) -> str:
+    found = _FAILED.fullmatch(one)
+    if not found:
+        raise fail("E410", f"--fail {one}: no GPU of a node", help="write node2.gpu3")
+    return f"({found[1].lower()}, {found[2]})"
+
+
+def _slower(one: str) -> str:
+    found = _SLOWER.fullmatch(one)
+    if not found:
+        help = "write node1.nic=18Gbps, node1.nic0=2.25 (GB/s), node1.port3=100, or leaf1=50"
+        raise fail("E410", f"--degrade {one}: nothing of a cluster, or no rate", help=help)
+    node, kind, number, above, rate, unit = found.groups()
+    speed = float(rate) / (_BITS if (unit or "").lower() == "gbps" else 1)
+    if above:
+        what = above.lower()
+    else:
+        what = ", ".join([node.lower(), (kind or "nic").lower(), *([number] if number else [])])
+    return f"(({what}) -> ({speed:g},1))"
+
+
+def _added(text: str, name: str, items: list[str]) -> str:
+    """With `items` in `define NAME`, before those that are there."""
+    if not items:
+        return text
+    listed = ", ".join(items)
+    there = re.search(rf"^[ \t]*define[ \t]+{name}[ \t]*=[ \t]*\[", text, re.MULTILINE)
+    if there is None:
+        return f"{text.rstrip()}\ndefine {name} = [{listed}]\n"
+    return f"{text[: there.end()]}{listed}, {text[there.end() :]}"
