@@ -81,9 +81,9 @@ _HOME = {
 }
 __all__ = [
     "Bounds", "Call", "Compiled", "Explanation", "Options", "Picture", "Plan", "Problem", "Program",
-    "Proof", "Simulation", "Sizes", "Source", "Synthesis", "Topology", "Transport", "UserError", "Written",
-    "__version__", "bound", "check", "common_cluster", "compile", "draw", "explain", "load_cluster",
-    "show", "simulate", "synthesize", "write",
+    "Proof", "Simulation", "Sizes", "Source", "Synthesis", "Topology", "Transport", "UserError",
+    "Written", "__version__", "bound", "check", "common_cluster", "compile", "draw", "explain",
+    "load_cluster", "show", "simulate", "synthesize", "write",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """synthesis: the best Program for a collective on a cluster: candidates, weighed by simulated time.
 
 Candidates are schedules that `synth` searches and its built-in algorithms. Those that an estimate
-says cannot win are not compiled; the rest are, and the simulator decides (DESIGN §8). What it
+says cannot win are not compiled; the rest are, and the simulator decides. What it
 returns is a Program like any other: verified, and proved when it is compiled.
 """
 
