@@ -26,8 +26,8 @@ def owners(t: Topology, op: OpType, root: int, chunks: int) -> I4:
     """The rank that has each chunk in the end of its sum, or before it is copied: i4[K].
 
     chunks: of a rank, of the root, or, of an Allreduce, of the rank that has most: every node owns
-    as much as any other, whatever its size, since what enters it is what its network must carry
-    (bounds.md §1); shares are rounded.
+    as much as any other, whatever its size, since what enters it is what its network must carry.
+    Shares are rounded.
     """
     n = len(t)
     if op in (OpType.BROADCAST, OpType.REDUCE):
