@@ -173,3 +173,11 @@ def test_a_missing_route_is_named() -> None:
     t = cluster.parse(Source("line", text))
     with pytest.raises(UserError, match=r"Direct .* needs a route from rank 0 .* to rank 2"):
         make("direct", t, OpType.ALLGATHER)
+
+
+def test_rings_that_cross_are_printed_short() -> None:
+    """Eight rings through 64 GPUs, whose loops over steps would wait for each other."""
+    p = make("ring", cluster.load("syccl-h800-64.cluster"), OpType.ALLREDUCE)
+    lines = list(printer.lines(p))
+    assert len(p) == 64_512 and len(lines) < 600
+    assert same(load.parse(Source("printed", "\n".join([*lines, ""]))), p)

@@ -15,14 +15,14 @@ Program is sorted by step. O(transfers · log).
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from hccc.ir.arrays import I8, places, places_among, starts
+from hccc.ir.arrays import I8, places, places_among
 from hccc.ir.program import Program
 from hccc.jit.compiled import njit
+from hccc.lang.transfer.item_order import ordered
 
 STEP, SRC, DST, CHUNK = range(4)
 FIELDS = 4
@@ -352,7 +352,8 @@ def _across(shapes: _Shapes, shape: I8, values: I8, pairs: bool) -> Rolled:
         back = np.empty(len(order), np.int64)
         back[order] = into
         owner = back[owner]
-    return _ordered(shapes, (shape, values), (new_shape, new_values), owner)
+    inner = shape, values, values[:, STEP]
+    return Rolled(shapes.shapes, *ordered(inner, (new_shape, new_values), owner))
 
 
 def _numbered(rows: I8) -> I8:
@@ -362,37 +363,3 @@ def _numbered(rows: I8) -> I8:
     number = np.empty(len(rows), np.int64)
     number[order] = np.cumsum(new)
     return number
-
-
-def _ordered(shapes: _Shapes, inner: tuple[I8, I8], outer: tuple[I8, I8], owner: I8) -> Rolled:
-    """The outer items, each after all that any step has before it, else by their first step. Where
-    that is impossible the inner ones, which are in order already."""
-    shape, values = inner
-    before, after = owner[:-1], owner[1:]
-    step = values[:, STEP]
-    pairs = np.stack([before, after], axis=1)[step[1:] == step[:-1]]
-    pairs = np.unique(pairs, axis=0) if len(pairs) else np.zeros((0, 2), np.int64)
-    n = len(outer[0])
-    rank = np.full(n, len(owner))
-    np.minimum.at(rank, owner, np.arange(len(owner)))
-    waits = np.bincount(pairs[:, 1], minlength=n).tolist()
-    ptr, to = starts(np.bincount(pairs[:, 0], minlength=n)).tolist(), pairs[:, 1].tolist()
-    ranks = rank.tolist()
-    ready = [(ranks[i], i) for i in range(n) if not waits[i]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, i = heapq.heappop(ready)
-        order.append(i)
-        for j in to[ptr[i] : ptr[i + 1]]:
-            waits[j] -= 1
-            if not waits[j]:
-                heapq.heappush(ready, (ranks[j], j))
-    placed = np.zeros(n, np.bool_)
-    placed[order] = True
-    left = np.flatnonzero(~placed[owner])
-    return Rolled(
-        shapes.shapes,
-        np.concatenate([outer[0][order], shape[left]]).astype(np.int64),
-        np.concatenate([outer[1][order], values[left]]),
-    )
