@@ -287,14 +287,15 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
     from hccc.tune.tune import Tuner
 
     large = max(len(front.dag) for front in fronts) > MOST_TRIED
-    tuner, made = Tuner(settings.topology, _asked(settings, large)), list[_Lowered]()
+    asked, made = _asked(settings, large), list[_Lowered]()
+    tuner = Tuner(settings.topology, asked)
     names = [front.program.name for front in fronts]
     for front in fronts:
         own = names.count(front.program.name) == 1
         of = f"{front.program.name if own else front.settings.source}: " if len(fronts) > 1 else ""
 
         def probe(choice: Settings, front: _Front = front, of: str = of) -> float:
-            made.append(_within(front, choice, hook))
+            made.append(_within(asked.blocks, front, choice, hook))
             with hook.phase("Tuning"):
                 return tuner.probe(of + named(made[-1].settings, made[-1].plan), made[-1].plan)
 
@@ -307,10 +308,10 @@ def _lowered(front: _Front, settings: Settings, hook: Hook) -> _Lowered:
     return _Lowered(front, settings, hook.run_all(BACK, front.dag, settings))
 
 
-def _within(front: _Front, settings: Settings, hook: Hook) -> _Lowered:
-    """As `_lowered`, with as few blocks a channel as `--max-sms` demands."""
-    made, options = _lowered(front, settings, hook), settings.options
-    most = (options.max_sms or made.plan.blocks_per_rank) // (options.channels or 1)
+def _within(blocks: int, front: _Front, settings: Settings, hook: Hook) -> _Lowered:
+    """As `_lowered`, with so few blocks a channel that all channels there must be have `blocks`."""
+    made = _lowered(front, settings, hook)
+    most = max(1, blocks // (settings.options.channels or 1))
     fits = made.plan.blocks_per_rank <= most * made.plan.channels
     return made if fits else _lowered(front, replace(settings, blocks=most), hook)
 

@@ -33,7 +33,10 @@ FAR = 1.1  # times the best: a structure that is slower at every probe is droppe
 PROBES = 3  # sizes
 BETWEEN = 4  # times a size: one for which only cuts are searched
 MOST = {"fast": 1 << 14, "full": 1 << 20}  # instances of a simulated call
-SEARCHED = {"fast": 1 << 21, "full": math.inf}  # instances of one size's search
+SEARCHED = {"fast": 1 << 18, "full": math.inf}  # instances of one size's search
+CROWD = (
+    128  # thread blocks of a channel, of all ranks: with so many an instance takes twice as long
+)
 KINDS = (False, True)  # calls out of place, in place
 
 
@@ -263,7 +266,9 @@ class _Search:
 
     def __init__(self, plan: Plan, topology: Topology, request: Request) -> None:
         self.plan, self._effort = plan, request.effort
-        self.timing = Timing(plan, topology, MOST[request.effort])
+        crowded = 1.0 if request.effort == "full" else CROWD / (CROWD + int(plan.n_tb.sum()))
+        self.timing = Timing(plan, topology, int(MOST[request.effort] * crowded))
+        self._limit = SEARCHED[request.effort] * crowded
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]
         self._last: Setting | None = None
@@ -276,15 +281,15 @@ class _Search:
         """The best with the channels of `start`."""
         space = self._space._replace(channels=(start.channels,))
         time = partial(self.timing.time, size)
-        with self.timing.limited(SEARCHED[self._effort]):
+        with self.timing.limited(self._limit):
             return descend(space, time, start)
 
     def __call__(self, size: int) -> tuple[Setting, float]:
         time = partial(self.timing.time, size)
         if self._effort == "full":
             return exhaustive(self._space, time)
-        starts: Sequence[Setting] = [*([self._last] if self._last else []), *self._starts]
-        with self.timing.limited(SEARCHED[self._effort]):
+        starts = self._starts if self._last is None else [self._last, self._space.middle()]
+        with self.timing.limited(self._limit):
             found = min((descend(self._space, time, s) for s in starts), key=lambda pair: pair[1])
         self._last = found[0]
         return found
