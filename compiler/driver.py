@@ -287,15 +287,14 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
     from hccc.tune.tune import Tuner
 
     large = max(len(front.dag) for front in fronts) > MOST_TRIED
-    asked, made = _asked(settings, large), list[_Lowered]()
-    tuner = Tuner(settings.topology, asked)
+    tuner, made = Tuner(settings.topology, _asked(settings, large)), list[_Lowered]()
     names = [front.program.name for front in fronts]
     for front in fronts:
         own = names.count(front.program.name) == 1
         of = f"{front.program.name if own else front.settings.source}: " if len(fronts) > 1 else ""
 
         def probe(choice: Settings, front: _Front = front, of: str = of) -> float:
-            made.append(_within(asked.blocks, front, choice, hook))
+            made.append(_within(tuner.request.blocks, front, choice, hook))
             with hook.phase("Tuning"):
                 return tuner.probe(of + named(made[-1].settings, made[-1].plan), made[-1].plan)
 
