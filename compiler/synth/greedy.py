@@ -138,7 +138,7 @@ def _run(s: _State, capacity: I8, again: bool, most: int) -> None:
         _into_nodes(s)
         for x in range(len(s.first) - 1):
             _within(s, x)
-        if again:
+        if again or s.done[0] == before:  # a node's ranks may reach each other over others only
             _again(s)
         if s.done[0] == before:
             return
