@@ -24,8 +24,7 @@ class Timing:
     """What calls of `plan` take on `topology`.
 
     most: instances (primitives times micro-batches) of a simulated call, or one of each primitive;
-    of one that cannot be cut more coarsely COARSE times as many, or two of each primitive. Finer
-    ones take for ever.
+    COARSE times as many of one that cannot be cut more coarsely. Finer ones take for ever.
     instances: how many were simulated so far.
     """
 
@@ -67,8 +66,8 @@ class Timing:
     def _simulated(self, plan: Plan, size: int, window: int, batches: int, in_place: bool) -> float:
         instances = len(plan) * batches
         coarse = batches_of(replace(plan, grain=COARSEST), pieces(plan, size)[0], 0)[0]
-        most = max(COARSE * self.most, 2 * len(plan)) if batches == coarse else self.most
-        if instances > max(most, len(plan)):
+        most = max(self.most, len(plan)) * (COARSE if batches == coarse else 1)
+        if instances > most:
             return math.inf
         self.instances += instances
         if plan.channels not in self._machines:

@@ -267,7 +267,7 @@ class _Search:
     def __init__(self, plan: Plan, topology: Topology, request: Request) -> None:
         self.plan, self._effort = plan, request.effort
         crowded = 1.0 if request.effort == "full" else CROWD / (CROWD + int(plan.n_tb.sum()))
-        self.timing = Timing(plan, topology, int(MOST[request.effort] * crowded))
+        self.timing = Timing(plan, topology, MOST[request.effort])
         self._limit = SEARCHED[request.effort] * crowded
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]
