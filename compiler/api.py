@@ -350,6 +350,7 @@ def synthesize(
     root: int = 0,
     method: str = "auto",
     seed: int = 0,
+    time_limit: float = 60.0,
     options: Options | None = None,
     on_phase: OnPhase = _quiet,
 ) -> Synthesis:
@@ -360,9 +361,11 @@ def synthesize(
         collective: its name, `allreduce`.
         size: bytes of a call, as nccl-tests counts them.
         root: of rooted collectives.
-        method: "greedy", or a built-in algorithm (`hccc builtin list`); "auto" weighs all of them
-            by simulated time. Its `program` is for `compile`.
-        seed: of ties in greedy schedules; the same seed gives the same program.
+        method: a built-in algorithm (`hccc builtin list`), "greedy", "repair" (greedy, shortened by
+            a solver) or "cegis" (HeteCCL's); "auto" weighs built-in and greedy ones by simulated
+            time. Its `program` is for `compile`.
+        seed: of ties; the same seed gives the same program.
+        time_limit: seconds that a solver may take.
         options: how candidates are compiled.
         on_phase: is told the name of each phase as it begins.
 
@@ -379,5 +382,5 @@ def synthesize(
     check_integer("size", size, 1, None)
     return synthesis.synthesize(
         where, collective_named(collective), size, root=root, method=method, seed=seed,
-        options=options, on_phase=on_phase,
+        time_limit=time_limit, options=options, on_phase=on_phase,
     )  # fmt: skip

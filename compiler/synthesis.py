@@ -24,7 +24,7 @@ from hccc.synth.bound import Bound, limits
 from hccc.synth.builtin import registry
 from hccc.synth.estimate import estimate
 from hccc.synth.programs import OPS
-from hccc.synth.searched import search
+from hccc.synth.searched import METHODS, Searched, search, solve
 from hccc.text import microseconds as us
 
 COMPILED = 4  # candidates, those of least estimate
@@ -36,13 +36,14 @@ OnPhase = Callable[[str], None]
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
     """A candidate. estimate, time: µs, time None where it was not simulated; refused: why it is
-    none, or was not compiled."""
+    none, or was not compiled; searched: how its schedule was found, None of a built-in."""
 
     name: str
     program: Program | None
     estimate: float
     time: float | None = None
     refused: str = ""
+    searched: Searched | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,9 +69,26 @@ class Synthesis:
         """Of the bound that the best reaches, 0 to 1."""
         return self.bound.time / self.best.time if self.best.time else 0.0
 
-    def text(self) -> str:
-        """What was chosen, how near it comes, and what was weighed."""
-        return "\n".join(self._lines())
+    def text(self, *, explain: bool = False) -> str:
+        """What was chosen, how near it comes, and what was weighed. explain: also what a solver was
+        asked, call by call."""
+        return "\n".join([*self._lines(), *(self._iterations() if explain else [])])
+
+    def _iterations(self) -> Iterator[str]:
+        one = self.best.searched
+        if one is None:
+            yield "  the algorithm is built in: nothing was searched"
+            return
+        calls = f"{len(one.trace)} calls of a solver"
+        yield f"  schedule     {one.steps} steps, {one.bound} at least; {calls}"
+        for k, i in enumerate(one.trace):
+            at = "" if i.checkpoint is None else f", the first at step {i.checkpoint}"
+            asked = f"{i.verdict.name.lower()}, {i.variables:,} variables, {i.seconds:.2f} s"
+            yield f"    {k + 1:>3}. {i.steps} steps: {asked}"
+            yield (
+                f"         before: {i.violations} violations{at}; {len(i.pruned)} pruned; frozen: "
+                f"{i.frozen} steps, {i.frozen_transfers} transfers; {i.kept} constraints kept"
+            )
 
     def _lines(self) -> Iterator[str]:
         p, time = self.program, self.best.time or 0.0
@@ -127,18 +145,20 @@ def program_text(made: Synthesis) -> str:
 
 
 def methods(op: OpType) -> list[str]:
-    """What can be asked for: `greedy`, where it serves `op`, and the built-ins that do."""
-    return [*([GREEDY] if op in OPS else []), *registry.serving(op)]
+    """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
+    that do."""
+    return [*([GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
 
 
 @interruptible
 def synthesize(
     t: Topology, op: OpType, size: int, *, root: int = 0, method: str = "auto", seed: int = 0,
-    options: Options | None = None, on_phase: OnPhase = lambda _: None,
+    time_limit: float = 60.0, options: Options | None = None, on_phase: OnPhase = lambda _: None,
 ) -> Synthesis:  # fmt: skip
     """The best Program of `op` on `t` for calls of `size` bytes.
 
-    method: "auto", or one of `methods`; options: how candidates are compiled.
+    method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
+    take; options: how candidates are compiled.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
@@ -149,7 +169,12 @@ def synthesize(
         raise fail("E451", f"there is no {method} for {op.value}", help=f"there are {have}")
     if len(t) < 2:
         raise fail("E451", "one rank has nobody to send to", help="give a cluster of 2 or more")
-    found = list(_candidates(t, op, root if op in ROOTED else 0, method, seed, size, on_phase))
+    root = root if op in ROOTED else 0
+    if method in METHODS:
+        one = solve(method, t, op, root, seed, time_limit=time_limit, on_phase=on_phase)
+        found = [_searched(one, t, size)]
+    else:
+        found = list(_candidates(t, op, root, method, seed, size, on_phase))
     if not any(one.program for one in found):
         reasons = "; ".join(f"{one.name}: {one.refused}" for one in found)
         raise fail("E451", f"nothing serves {op.value} here: {reasons}")
@@ -165,18 +190,23 @@ def synthesize(
 def _candidates(
     t: Topology, op: OpType, root: int, method: str, seed: int, size: int, on_phase: OnPhase
 ) -> Iterator[Weighed]:
-    names = methods(op) if method == "auto" else [method]
+    names = [name for name in methods(op) if name == method or method == "auto"]
+    names = [name for name in names if name not in METHODS]
     for name in names:
         on_phase(f"Synthesis: {name}")
         try:
             if name == GREEDY:
                 for one in search(t, op, root, seed):
-                    yield Weighed(one.name, one.program, estimate(one.program, t, size))
+                    yield _searched(one, t, size)
             else:
                 made = registry.make(name, t, op, root)
                 yield Weighed(name, made, estimate(made, t, size))
         except UserError as error:
             yield Weighed(name, None, float("inf"), refused=error.problem.message)
+
+
+def _searched(one: Searched, t: Topology, size: int) -> Weighed:
+    return Weighed(one.name, one.program, estimate(one.program, t, size), searched=one)
 
 
 def _weighed(

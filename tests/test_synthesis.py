@@ -44,6 +44,18 @@ def test_a_method_can_be_asked_for() -> None:
     assert made(OpType.ALLREDUCE, "greedy").best.name.startswith("greedy, ")
 
 
+@pytest.mark.parametrize("method", ["cegis", "repair"])
+@pytest.mark.parametrize("op", [OpType.ALLGATHER, OpType.REDUCE, OpType.ALLREDUCE])
+def test_solvers_say_what_they_were_asked(op: OpType, method: str) -> None:
+    found = synthesize(site(), op, 1 << 20, method=method, time_limit=20)
+    one = found.best.searched
+    assert one is not None and one.method == method
+    assert found.best.name == f"{method}, 1 chunk a rank" and one.steps >= one.bound
+    explained = found.text(explain=True).splitlines()
+    assert f"  schedule     {one.steps} steps, {one.bound} at least; " in "\n".join(explained)
+    assert len(explained) == len(found.text().splitlines()) + 1 + 2 * len(one.trace)
+
+
 @pytest.mark.parametrize(
     ("op", "method", "where"),
     [(OpType.ALLTOALL, "greedy", None), (OpType.ALLREDUCE, "magic", None),

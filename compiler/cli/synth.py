@@ -9,7 +9,7 @@ import click
 
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES, json_option
-from hccc.cli.types import ClusterFile, File, Size
+from hccc.cli.types import ClusterFile, File, Number, Size
 from hccc.diagnostics import fail
 from hccc.options import TARGETS
 
@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
     "--method", default="auto", metavar="NAME",
-    help="greedy, or a built-in algorithm (`hccc builtin list`); auto: the fastest, simulated.",
+    help="A built-in algorithm (`hccc builtin list`), greedy, greedy shortened by a solver "
+    "(repair), or HeteCCL's cegis; auto: the fastest of built-in and greedy, simulated.",
 )  # fmt: skip
+@click.option(
+    "--time-limit", type=Number(0, 1_000_000), default=60, show_default=True,
+    help="Seconds of a solver; then, or at Ctrl-C, the best so far.",
+)  # fmt: skip
+@click.option("--explain", is_flag=True, help="Also what a solver was asked, call by call.")
 @click.option("--seed", type=click.IntRange(0, 1 << 30), default=0, help="Of ties in greedy.")
 @click.option(
     "--fail", "failed", multiple=True, metavar="NODE.GPU",
@@ -47,6 +53,8 @@ def synth(
     root: int,
     method: str,
     seed: int,
+    time_limit: float,
+    explain: bool,
     failed: tuple[str, ...],
     degraded: tuple[str, ...],
     output: Path | None,
@@ -72,25 +80,26 @@ def synth(
     with report.progress() as on_phase:
         t = load_cluster(cluster, failed, degraded)
         made = api.synthesize(
-            t, collective, size, root=root, method=method, seed=seed, on_phase=on_phase
-        )
+            t, collective, size, root=root, method=method, seed=seed, time_limit=time_limit,
+            on_phase=on_phase,
+        )  # fmt: skip
         if to_directory:
             assert output is not None
             compiled = api.compile(made.program, cluster=t, on_phase=on_phase)
             api.write(compiled, output, TARGETS, on_phase=on_phase)
     if output is None or str(output) == "-":
         click.echo(program_text(made), nl=False)
-        click.echo(made.text(), err=True)
+        click.echo(made.text(explain=explain), err=True)
         return
     if not to_directory:
         from hccc.files.writing import write_whole
 
         write_whole(output, lambda file: file.write(program_text(made)))
-    _say(made, as_json)
+    _say(made, explain, as_json)
 
 
-def _say(made: Synthesis, as_json: bool) -> None:
+def _say(made: Synthesis, explain: bool, as_json: bool) -> None:
     if as_json:
         report.as_json(made.facts())
     else:
-        print(made.text())
+        print(made.text(explain=explain))

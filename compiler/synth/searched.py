@@ -1,8 +1,12 @@
-"""searched: the best of several greedy schedules, and Programs of them for every collective."""
+"""searched: Programs of schedules that were searched, for every collective that is copies or sums.
+
+`search` takes the best of several greedy schedules. `solve` asks a solver: "repair" begins with
+greedy's and shortens it where it is longer than it must be, "cegis" is HeteCCL's Algorithm 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +15,8 @@ from hccc.diagnostics import fail
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
+from hccc.synth.cegis.search import Iteration, Outcome
+from hccc.synth.cegis.synthesize import Mode, synthesize
 from hccc.synth.chunked import Chunked, chunked
 from hccc.synth.greedy import greedy
 from hccc.synth.least_steps import least_steps
@@ -24,6 +30,9 @@ CHUNKS = (1, 2, 4)
 ROOTED_CHUNKS = (4, 16)  # of a Broadcast or a Reduce, which have one owner
 
 
+METHODS: dict[str, Mode] = {"repair": "fast", "cegis": "faithful"}  # of `solve`
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Searched:
     """A Program and how it was found. chunks: of a rank; again: whether chunks enter nodes more
@@ -34,13 +43,15 @@ class Searched:
     again: bool
     steps: int
     bound: int
+    method: str = "greedy"
+    trace: tuple[Iteration, ...] = ()
 
     @property
     def name(self) -> str:
-        """For people: `greedy, 2 chunks a rank, again into nodes`."""
+        """For people: `greedy, 2 chunks a rank, again into nodes`, `cegis, 1 chunk a rank`."""
         plural = "s" if self.chunks > 1 else ""
         twice = ", again into nodes" if self.again else ""
-        return f"greedy, {self.chunks} chunk{plural} a rank{twice}"
+        return f"{self.method}, {self.chunks} chunk{plural} a rank{twice}"
 
 
 def search(t: Topology, op: OpType, root: int, seed: int) -> Iterator[Searched]:
@@ -67,6 +78,46 @@ def search(t: Topology, op: OpType, root: int, seed: int) -> Iterator[Searched]:
             turned = ((c, copies), (c.reversed(), sums))
             bound = sum(least_steps(m, demand) for m, s in turned if s)
             yield Searched(made, chunks, again, steps, bound)
+
+
+def solve(
+    method: str, t: Topology, op: OpType, root: int, seed: int, *, chunks: int = 1,
+    time_limit: float = 60.0, on_phase: Callable[[str], None] = lambda _: None,
+) -> Searched:  # fmt: skip
+    """The Program of a schedule with as few steps as a solver finds in `time_limit` seconds.
+
+    method: one of METHODS. HeteCCL's has its model (Eq. 1 rounds rates up) and, of an Allreduce,
+    its roots and its rule that no rank adds two things to one place in a step (App. I).
+
+    Raises:
+        UserError: E451 there are none for `op`, or a rank cannot be reached.
+    """
+    if op not in OPS:
+        raise fail("E451", f"{method} schedules nothing for {op.value}", help="built-ins do")
+    faithful = method == "cegis"
+    c = chunked(t, fine=not faithful)
+    owner = owners(t, op, root, chunks)
+    if faithful and op is OpType.ALLREDUCE:
+        owner = (np.arange(chunks * len(t)) % len(t)).astype(np.int32)
+    models = [
+        *([] if op in SUMS else [(c, False)]),
+        *([] if op in COPIES else [(c.reversed(), True)]),
+    ]
+    outcomes = list[Outcome]()
+    for model, turned in models:
+        demand = gather_all(owner, len(t), exclusive=faithful and turned)
+        start = None if faithful else _best(model, demand, seed, again=False)
+        outcomes.append(synthesize(
+            model, demand, mode=METHODS[method], time_limit=time_limit / len(models), seed=seed,
+            start=start, on_phase=on_phase,
+        ))  # fmt: skip
+    found = [outcome.schedule for outcome in outcomes]
+    copies, sums = None if op in SUMS else found[0], None if op in COPIES else found[-1]
+    made = from_schedules(method.capitalize(), t, op, root, owner, copies, sums)
+    return Searched(
+        made, chunks, False, sum(s.steps for s in found), sum(one.bound for one in outcomes),
+        method, tuple(step for one in outcomes for step in one.trace),
+    )  # fmt: skip
 
 
 def _best(c: Chunked, demand: Demand, seed: int, again: bool) -> Schedule:
