@@ -52,34 +52,37 @@ def search(t: Topology, op: OpType, root: int, seed: int) -> Iterator[Searched]:
     if op not in OPS:
         raise fail("E451", f"greedy schedules nothing for {op.value}", help="built-ins do")
     c = chunked(t, fine=True)
+    models = [*([] if op in SUMS else [c]), *([] if op in COPIES else [c.reversed()])]
     several = len(np.unique(c.node)) > 1
+    found = False
     for chunks in ROOTED_CHUNKS if op in (OpType.BROADCAST, OpType.REDUCE) else CHUNKS:
         owner = owners(t, op, root, chunks)
         transfers = len(owner) * (len(t) - 1)
         if chunks > 1 and transfers > MOST_TRANSFERS:
-            return
+            break
         demand = gather_all(owner, len(t))
+        bound = sum(least_steps(m, demand) for m in models)  # says what cannot be reached
         for again in (False, True) if several else (False,):
-            copies = None if op in SUMS else _best(c, demand, seed, again)
-            sums = None if op in COPIES else _best(c.reversed(), demand, seed, again)
-            made = from_schedules("Greedy", t, op, root, owner, copies, sums)
-            steps = sum(s.steps for s in (copies, sums) if s)
-            turned = ((c, copies), (c.reversed(), sums))
-            bound = sum(least_steps(m, demand) for m, s in turned if s)
-            yield Searched(made, chunks, again, steps, bound)
+            made = [s for m in models if (s := _best(m, demand, seed, again)) is not None]
+            if len(made) < len(models):
+                continue  # ranks of a node that reach each other only over others need `again`
+            found = True
+            copies = None if op in SUMS else made[0]
+            sums = None if op in COPIES else made[-1]
+            program = from_schedules("Greedy", t, op, root, owner, copies, sums)
+            yield Searched(program, chunks, again, sum(s.steps for s in made), bound)
+    if not found:
+        raise fail("E451", "greedy finds no schedule: some rank is reached by nobody who has data")
 
 
-def _best(c: Chunked, demand: Demand, seed: int, again: bool) -> Schedule:
+def _best(c: Chunked, demand: Demand, seed: int, again: bool) -> Schedule | None:
     """Of several seeds the schedule that loads the busiest resource least, of these the one of
-    fewest steps."""
+    fewest steps; None where no seed finds any."""
     transfers = int(np.count_nonzero(demand.post & ~demand.pre))
     seeds = max(1, min(SEEDS, WORK // max(1, transfers)))
-    least_steps(c, demand)  # says what cannot be reached
     found = [greedy(c, demand, seed * SEEDS + k, again=again) for k in range(seeds)]
     made = [s for s in found if s is not None]
-    if not made:
-        raise fail("E451", "greedy finds no schedule: some rank is reached by nobody who has data")
-    return min(made, key=lambda s: (load(c, s), s.steps))
+    return min(made, key=lambda s: (load(c, s), s.steps), default=None)
 
 
 def load(c: Chunked, s: Schedule) -> float:
