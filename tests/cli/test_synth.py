@@ -1,64 +1,122 @@
-"""hccc synth: a program, a directory, or text for a pipe."""
+"""`hccc synth`: programs that run, kernels that check, and refusals that leave files alone."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commandline import ROOT, Hccc
+from tests.cli.commandline import COMMAND, Hccc, environment
+from tests.marks import slow
 
-FIG10 = ROOT / "examples" / "clusters" / "heteccl-fig10.cluster"
-ASKED = (FIG10, "--collective", "allreduce", "-b", "1M")
-
-
-def test_a_program_runs_right(hccc: Hccc, tmp_path: Path) -> None:
-    program = tmp_path / "a.rccl"
-    code, out, err = hccc("synth", *ASKED, "-o", program)
-    assert (code, err) == (0, "")
-    assert out.startswith("Allreduce over 6 ranks on ") and "  lower bound " in out
-    text = program.read_text(encoding="utf-8")
-    assert text.startswith("# Allreduce on ") and "seed 0" in text
-    code, out, _ = hccc("run", program, "-b", "1K", "-e", "1M", "-f", "32", "--json")
-    results = json.loads(out)["results"]
-    assert code == 0 and results
-    assert hccc("check", program)[0] == 0
+SMALL = """
+define network = InfiniBand
+define device = H20
+define node1 = 1
+define nic = [((0) -> (50,1))]
+define node2 = 2
+define bandwidth = {mesh => [((0,1) -> (150,1))]}
+define nic = [((0) -> (50,1)), ((1) -> (50,1))]
+"""
 
 
-def test_without_an_output_the_program_is_on_stdout(hccc: Hccc, tmp_path: Path) -> None:
-    code, out, err = hccc("synth", *ASKED, "--method", "greedy", "--seed", "3")
-    assert code == 0 and "def ResCCLAlgo(nRanks=6" in out and "seed 3" in out
-    assert "  chosen       greedy, " in err
-    code, again, _ = hccc("synth", *ASKED, "--method", "greedy", "--seed", "3", "-o", "-")
-    assert (code, again) == (0, out)
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    path = tmp_path / "small.cluster"
+    path.write_text(SMALL)
+    return path
 
 
-def test_a_directory_is_kernels(hccc: Hccc, tmp_path: Path) -> None:
-    code, out, _ = hccc("synth", *ASKED, "-o", tmp_path / "k", "--json")
-    facts = json.loads(out)
-    assert code == 0 and 0 < facts["share"] <= 1 and facts["weighed"]
-    assert hccc("check", tmp_path / "k")[0] == 0
+@pytest.mark.parametrize("collective", ["allgather", "allreduce", slow("reducescatter")])
+def test_the_program_on_stdout_runs(hccc: Hccc, cluster: Path, collective: str) -> None:
+    code, out, err = hccc("synth", cluster, "--collective", collective, "-b", "1M")
+    assert code == 0 and "chosen" in err and "lower bound" in err
+    argv = ["run", "-", "-b", "0", "-e", "70001", "-i", "35000", "-n", "1", "-w", "1", "--json"]
+    done = subprocess.run(
+        [*COMMAND, *argv], input=out, capture_output=True, text=True, timeout=120, env=environment()
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = json.loads(done.stdout)["results"]
+    assert rows and all(
+        row[place]["nwrong"] == 0 for row in rows for place in ("out_of_place", "in_place")
+    )
 
 
-def test_faults_are_left_out(hccc: Hccc, tmp_path: Path) -> None:
-    code, out, _ = hccc("synth", *ASKED, "--fail", "node2.gpu3", "-o", tmp_path / "a.rccl")
-    assert code == 0 and out.startswith("Allreduce over 5 ranks")
+def test_into_a_file_and_as_json(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.rccl"
+    argv = ("synth", cluster, "--collective", "allgather", "-b", "1M", "--seed", 3, "-o")
+    code, said, _ = hccc(*argv, out, "--json")
+    facts = json.loads(said)
+    assert code == 0 and facts["seed"] == 3 and facts["ranks"] == 3 and facts["share"] <= 1 + 1e-9
+    again = tmp_path / "y.rccl"
+    assert hccc(*argv, again)[0] == 0 and again.read_bytes() == out.read_bytes()
+    assert hccc(*argv, "-")[1].encode() == out.read_bytes()
+
+
+def test_into_a_directory_that_checks(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
+    out = tmp_path / "kernels"
+    code, said, _ = hccc("synth", cluster, "--collective", "allgather", "-b", "1M", "-o", out)
+    assert code == 0 and "chosen" in said
+    assert hccc("check", out)[0] == 0
+
+
+def test_faults(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.rccl"
+    argv = ("synth", cluster, "--collective", "allgather", "-b", "64M", "--json", "-o", out)
+    whole = json.loads(hccc(*argv)[1])
+    slower = json.loads(hccc(*argv, "--degrade", "node1.nic=18Gbps")[1])
+    fewer = json.loads(hccc(*argv, "--fail", "node2.gpu1")[1])
+    assert slower["time"] > 5 * whole["time"] and slower["ranks"] == 3
+    assert fewer["ranks"] == 2
+    assert cluster.read_text() == SMALL
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
-    [((*ASKED, "--fail", "gpu3"), "E410"), ((*ASKED, "--degrade", "x=y"), "E410"),
-     ((*ASKED, "--method", "magic"), "E451"), ((*ASKED, "--json"), "E415"),
-     ((*ASKED, "--fail", "node9.gpu0"), "error[")],
+    ("argv", "code"),
+    [  # E410 is wrong usage: 2
+        (["--fail", "gpu3"], "E410"), (["--degrade", "node1.nic"], "E410"),
+        (["--fail", "node2.gpu9"], "E132"), (["--method", "best"], "E451"),
+        (["--root", "3", "--method", "greedy"], "E410"),
+        (["--fail", "node2.gpu0", "--fail", "node2.gpu1"], "E451"),
+    ],
 )  # fmt: skip
-def test_what_is_wrong_leaves_what_is_there(
-    hccc: Hccc, tmp_path: Path, argv: tuple[object, ...], said: str
+@pytest.mark.parametrize("name", ["x.rccl", "kernels"])
+def test_refusals_leave_what_is_there(
+    hccc: Hccc, cluster: Path, tmp_path: Path, name: str, argv: list[str], code: str
 ) -> None:
-    program = tmp_path / "a.rccl"
-    program.write_text("before", encoding="utf-8")
-    place = () if "--json" in argv else ("-o", program)
-    code, out, err = hccc("synth", *argv, *place)
-    assert code == (2 if said in ("E410", "E415") else 1)
-    assert said in out + err and "Traceback" not in out + err
-    assert program.read_text(encoding="utf-8") == "before"
+    out = tmp_path / name
+    kept = out
+    if not out.suffix:
+        out.mkdir()
+        kept = out / "mine"
+    kept.write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    exit_code, _, err = hccc("synth", cluster, "--collective", "broadcast", "-o", out, *argv)
+    assert exit_code == (2 if code == "E410" else 1) and code in err and "Traceback" not in err
+    assert kept.read_text() == "mine" and sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("output", [[], ["-o", "-"]])
+def test_json_and_the_program_do_not_share_stdout(
+    hccc: Hccc, cluster: Path, output: list[str]
+) -> None:
+    code, out, err = hccc("synth", cluster, "--collective", "allgather", "--json", *output)
+    assert code == 2 and "E415" in err and json.loads(out)["error"]["code"] == "E415"
+
+
+def test_the_cluster_is_not_written_over(hccc: Hccc, tmp_path: Path) -> None:
+    cluster = tmp_path / "odd.rccl"
+    cluster.write_text(SMALL)
+    code, _, err = hccc("synth", cluster, "--collective", "allgather", "-o", cluster)
+    assert code == 1 and "Traceback" not in err and cluster.read_text() == SMALL
+
+
+@pytest.mark.parametrize(
+    "argv", [["--collective", "allgathr"], [], ["--collective", "allgather", "-b", "x"],
+             ["--collective", "allgather", "-b", "-1"], ["--collective", "allgather", "-b", "0"]],
+)  # fmt: skip
+def test_bad_options(hccc: Hccc, cluster: Path, argv: list[str]) -> None:
+    code, out, err = hccc("synth", cluster, *argv)
+    assert code == 2 and out == "" and err and "Traceback" not in err

@@ -1,63 +1,78 @@
-"""Schedules as Programs of every collective that is copies, sums, or both."""
+"""programs: schedules as Programs that verify and compile with every proof."""
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hccc import driver
+from hccc.driver import compile_program
 from hccc.ir.collective import OpType
-from hccc.ir.program import check
+from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load
 from hccc.options import Options
 from hccc.passes.verify import verify
-from hccc.synth.bound import limits
-from hccc.synth.estimate import estimate
-from hccc.synth.programs import OPS, owners
-from hccc.synth.searched import Searched, search
+from hccc.synth.chunked import chunked
+from hccc.synth.greedy import greedy
+from hccc.synth.programs import COPIES, OPS, SUMS, from_schedules, owners
+from hccc.synth.schedule import Schedule, gather_all
+from tests.synth.chunked_clusters import CLUSTERS
 
-CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+UNEQUAL = ["heteccl-h20-4+8", "heteccl-h20-4x2+8-fault-4-8"]
+EACH = pytest.mark.parametrize("op", sorted(OPS))
 
-
-@cache
-def site() -> Topology:
-    """Nodes of 4 and 8 GPUs."""
-    return load.load(CLUSTERS / "heteccl-h20-4+8.cluster")
+PROOFS = {"program", "deadlock", "race", "result"}
 
 
 @cache
-def found(op: OpType, root: int = 5) -> list[Searched]:
-    return list(search(site(), op, root, 0))
+def shipped(name: str) -> Topology:
+    return load.load(CLUSTERS / f"{name}.cluster")
 
 
-@pytest.mark.parametrize("op", sorted(OPS))
-def test_programs_do_their_collective(op: OpType) -> None:
-    for one in found(op):
-        assert check(one.program) == []
-        assert verify(one.program).collective.op is op
-        assert one.steps >= one.bound > 0
-    assert {one.again for one in found(op)} == {False, True}
+def made(t: Topology, op: OpType, root: int = 0, chunks: int = 1) -> tuple[Program, int]:
+    """A Program and the steps of its schedules together."""
+    owner, c = owners(t, op, root, chunks), chunked(t, fine=True)
+    demand = gather_all(owner, len(t))
+    found = list[Schedule | None]()
+    for model, without in ((c, SUMS), (c.reversed(), COPIES)):
+        found.append(None if op in without else greedy(model, demand, 0))
+    steps = sum(s.steps for s in found if s is not None)
+    copies, sums = found
+    return from_schedules("Made", t, op, root, owner, copies, sums), steps
 
 
-@pytest.mark.parametrize("op", sorted(OPS))
-def test_programs_are_compiled_with_all_proofs(op: OpType) -> None:
-    made = driver.compile_program(found(op)[0].program, Options(tune="off"), site())
-    assert [proof.name for proof in made.proofs] == ["program", "deadlock", "race", "result"]
+@EACH
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_programs_verify(name: str, op: OpType) -> None:
+    p, steps = made(shipped(name), op, root=5 if op in (OpType.BROADCAST, OpType.REDUCE) else 0)
+    assert verify(p).collective.op is op
+    assert int(p.transfers["step"].max()) + 1 == steps
 
 
-def test_every_node_owns_as_much_of_an_allreduce() -> None:
-    owner = owners(site(), OpType.ALLREDUCE, 0, 4)
-    assert np.bincount(site().node[owner]).tolist() == [16, 16]
+@EACH
+def test_programs_compile_with_all_proofs(op: OpType) -> None:
+    t = shipped("heteccl-h20-4+8")
+    p, _ = made(t, op)
+    compiled = compile_program(verify(p), Options(sizes="1M", plans=1), t)
+    assert {proof.name for proof in compiled.proofs} == PROOFS
 
 
-@pytest.mark.parametrize("op", sorted(OPS))
-def test_no_estimate_is_below_the_narrowest_cut(op: OpType) -> None:
-    least = limits(site(), op, 5)
-    for one in found(op):
-        times = [estimate(one.program, site(), size) for size in (1 << 10, 1 << 20, 1 << 30)]
-        assert times == sorted(times)
-        assert times[-1] >= least.at(1 << 30).bandwidth * (1 - 1e-9)
+def test_owners_of_an_allreduce_are_balanced_by_node() -> None:
+    t = shipped("heteccl-h20-4+8")
+    owner = owners(t, OpType.ALLREDUCE, 0, 4)
+    assert np.bincount(t.dense_memory_domain()[owner]).tolist() == [16, 16]
+    assert np.bincount(owner).tolist() == [4] * 4 + [2] * 8
+
+
+@pytest.mark.parametrize("op", [OpType.ALLGATHER, OpType.REDUCESCATTER])
+def test_owners_of_what_each_has(op: OpType) -> None:
+    assert owners(shipped("heteccl-h20-4+8"), op, 0, 2).tolist() == [
+        r for r in range(12) for _ in range(2)
+    ]
+
+
+@pytest.mark.parametrize("op", [OpType.BROADCAST, OpType.REDUCE])
+def test_the_root_owns_all(op: OpType) -> None:
+    assert owners(shipped("heteccl-h20-4+8"), op, 7, 3).tolist() == [7, 7, 7]

@@ -48,15 +48,10 @@ def _slower(one: str) -> str:
         what = above.lower()
     else:
         what = ", ".join([node.lower(), (kind or "nic").lower(), *([number] if number else [])])
-    return f"(({what}) -> ({speed:g},1))"
+    return f"(({what}) -> ({speed:.12g},1))"
 
 
 def _added(text: str, name: str, items: list[str]) -> str:
-    """With `items` in `define NAME`, before those that are there."""
-    if not items:
-        return text
-    listed = ", ".join(items)
-    there = re.search(rf"^[ \t]*define[ \t]+{name}[ \t]*=[ \t]*\[", text, re.MULTILINE)
-    if there is None:
-        return f"{text.rstrip()}\ndefine {name} = [{listed}]\n"
-    return f"{text[: there.end()]}{listed}, {text[there.end() :]}"
+    """With `items` in one more `define NAME` at the end: of two that name the same the last holds,
+    and there all nodes are defined."""
+    return f"{text.rstrip()}\ndefine {name} = [{', '.join(items)}]\n" if items else text

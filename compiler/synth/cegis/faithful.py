@@ -58,9 +58,9 @@ def of_steps(
     until = search.left - budget if steps < search.best.steps else 0.0
     while True:
         wrong = violations(candidate, c, demand)
-        if not wrong:
+        if not wrong and candidate.steps <= steps:
             return Verdict.FOUND, candidate
-        checkpoint = wrong[0].step
+        checkpoint = wrong[0].step if wrong else 0  # of a valid one that is too long, all is open
         _keep(kept, wrong, checkpoint)
         frozen = min(checkpoint, deepest)
         while True:

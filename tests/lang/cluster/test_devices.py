@@ -235,8 +235,8 @@ def test_names_as_people_write_them() -> None:
 
 
 def test_a_device_that_the_library_does_not_have_has_no_links() -> None:
-    assert "did you mean `MI300X`" in _refused('define device = "MI300A"\ndefine node1 = 4')
-    help = _refused("define device = {name => MI300A}\ndefine node1 = 4")
+    assert "did you mean `MI300X`" in _refused('define device = "MI3000X"\ndefine node1 = 4')
+    help = _refused("define device = {name => MI3000X}\ndefine node1 = 4")
     assert "E135" in help and "did you mean `MI300X`" in help
     help = _refused("define device = {vendor => nvidia, name => H100}\ndefine node1 = 8")
     assert "without `vendor`" in help

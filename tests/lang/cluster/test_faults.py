@@ -1,53 +1,131 @@
-"""GPUs that failed and links that are slower, as commands name them."""
+"""faults: what commands say of failed GPUs and slower links, beside what the file says."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hccc.diagnostics import Source, UserError
-from hccc.inputs import load_cluster
-from hccc.ir.topology import same
+from hccc.inputs import load_cluster, parse_cluster
+from hccc.ir.topology import Topology
 from hccc.lang.cluster.faults import with_faults
+from hccc.network.routes import routes
 
 CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
-WHOLE = CLUSTERS / "heteccl-h20-4x2+8.cluster"
+PLAIN = (CLUSTERS / "heteccl-h20-4+8.cluster").read_text()
+
+
+def made(
+    *, tail: str = "", failed: tuple[str, ...] = (), degraded: tuple[str, ...] = ()
+) -> Topology:
+    return parse_cluster(with_faults(Source("x", PLAIN + tail), failed, degraded))
+
+
+def rate(t: Topology, src: int, dst: int) -> float:
+    """GB/s of a route."""
+    found = routes(t, np.array([src], np.int32), np.array([dst], np.int32))
+    return float(found.bandwidth[0])
+
+
+def code(**given: tuple[str, ...]) -> str:
+    with pytest.raises(UserError) as error:
+        made(**given)  # type: ignore[arg-type]
+    return error.value.problem.code
+
+
+def test_nothing_said_changes_nothing() -> None:
+    source = Source("x", PLAIN)
+    assert with_faults(source, (), ()).text == PLAIN
+
+
+def test_gpus_that_failed_are_no_ranks() -> None:
+    t = made(failed=("node1.gpu3", "NODE2.gpu0"))
+    assert len(t) == 10 and t.failed.tolist() == [[0, 3], [1, 0]]
 
 
 @pytest.mark.parametrize(
-    ("failed", "file"),
-    [(["node1.gpu3"], "fault-4"), (["node3.gpu7"], "fault-8"),
-     (["node1.gpu3", "node3.gpu7"], "fault-4-8"), (["node1.gpu3", "node2.gpu3"], "fault-4-4")],
+    ("said", "expected"),
+    {
+        "node1.nic0=18Gbps": 2.25, "node1.nic0=2.25": 2.25, "node1.nic0=2.25GB/s": 2.25,
+        "node1.nic=18gbps": 2.25, "node1=18Gbps": 2.25, "node1.nic0=12.345678": 12.345678,
+        "node1.nic1=2": 50.0, "node2.nic0=3": 3.0,
+    }.items(),
 )  # fmt: skip
-def test_failures_are_what_files_say(failed: list[str], file: str) -> None:
-    """HeteCCL's four scenarios (App. E)."""
-    there = load_cluster(CLUSTERS / f"heteccl-h20-4x2+8-{file}.cluster")
-    assert same(load_cluster(WHOLE, failed), there)
+def test_links_that_are_slower(said: str, expected: float) -> None:
+    assert rate(made(degraded=(said,)), 0, 4) == pytest.approx(expected, rel=1e-9)
 
 
-def test_what_is_slower_is_what_a_file_says() -> None:
-    slow = load_cluster(CLUSTERS / "heteccl-h20-4x2+8-slow.cluster")
-    for said in ("node1.nic=18Gbps", "node1=2.25", "NODE1.NIC=2.25GB/s"):
-        assert same(load_cluster(WHOLE, (), [said]), slow)
+def test_ports_are_slower() -> None:
+    t = made(degraded=("node2.port3=100",))
+    assert (rate(t, 7, 4), rate(t, 5, 4)) == (100.0, 450.0)
 
 
-def test_what_a_file_says_already_stays() -> None:
-    one = load_cluster(CLUSTERS / "heteccl-h20-4x2+8-fault-4.cluster", ["node3.gpu7"])
-    assert same(one, load_cluster(CLUSTERS / "heteccl-h20-4x2+8-fault-4-8.cluster"))
+def test_of_two_the_last_holds() -> None:
+    assert rate(made(degraded=("node1.nic=3", "node1.nic0=2")), 0, 4) == 2.0
+    assert rate(made(degraded=("node1.nic0=2", "node1.nic=3")), 0, 4) == 3.0
+
+
+def test_what_the_file_says_is_kept_but_the_command_wins() -> None:
+    tail = "\ndefine failed = [(node1, 3)]\ndefine degraded = [((node1, nic) -> (3,1))]  # today"
+    t = made(tail=tail, failed=("node2.gpu7",), degraded=("node1.nic0=2",))
+    assert t.failed.tolist() == [[0, 3], [1, 7]]
+    assert (rate(t, 0, 3), rate(t, 1, 3)) == (2.0, 3.0)
+
+
+@pytest.mark.parametrize("empty", ["define failed = []", "define degraded = []"])
+def test_a_file_that_says_that_nothing_did(empty: str) -> None:
+    t = made(tail=f"\n{empty}\n", failed=("node1.gpu0",), degraded=("node2.nic0=2",))
+    assert len(t) == 11 and rate(t, 3, 0) == 2.0
+
+
+def test_nodes_that_the_file_defines_after_what_failed() -> None:
+    first, rest = PLAIN.split("define node2")
+    text = f"{first}define failed = [(node1, 0)]\ndefine node2{rest}"
+    assert len(parse_cluster(with_faults(Source("x", text), ["node2.gpu0"], []))) == 10
+
+
+@pytest.mark.parametrize(("name", "lost"), {"4": ["node1.gpu3"], "8": ["node3.gpu7"]}.items())
+def test_as_the_scenarios_that_ship(name: str, lost: list[str]) -> None:
+    shipped = load_cluster(CLUSTERS / f"heteccl-h20-4x2+8-fault-{name}.cluster")
+    told = load_cluster(CLUSTERS / "heteccl-h20-4x2+8.cluster", lost)
+    assert told.failed.tolist() == shipped.failed.tolist() and len(told) == len(shipped) == 15
 
 
 @pytest.mark.parametrize(
-    ("failed", "degraded"),
-    [(["node2"], []), (["gpu3"], []), (["node1.gpu-1"], []), (["node1.gpu0); define"], []),
-     ([], ["node1.nic"]), ([], ["node1-node2=18Gbps"]), ([], ["node1.nic=fast"]), ([], ["=3"])],
+    "said", ["", "x", "gpu3", "node1", "node1.nic0", "node1.gpu", "node1.gpu-1", "node1.gpu1\n",
+             "node1.gpu1)]", "node1.gpu٣", "node1.gpu1,node1.gpu2"],
 )  # fmt: skip
-def test_what_names_nothing(failed: list[str], degraded: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        with_faults(Source("a.cluster", ""), failed, degraded)
-    assert caught.value.problem.code == "E410" and caught.value.problem.help
+def test_no_gpu(said: str) -> None:
+    assert code(failed=(said,)) == "E410"
 
 
-def test_a_gpu_that_there_is_not() -> None:
-    with pytest.raises(UserError):
-        load_cluster(WHOLE, ["node9.gpu0"])
+@pytest.mark.parametrize(
+    "said", ["", "node1.nic", "node1.nic=", "node1.nic=fast", "node1.nic=-1", "node1.nic=1e3",
+             "node1.nic=18Mbps", "node1.gpu0=3", "node1.nic=1,node2.nic=2", "node1.nic=3\n"],
+)  # fmt: skip
+def test_no_rate(said: str) -> None:
+    assert code(degraded=(said,)) == "E410"
+
+
+@pytest.mark.parametrize(
+    ("failed", "degraded", "expected"),
+    [
+        (["node9.gpu0"], [], "E138"), (["node1.gpu9"], [], "E132"),
+        (["node1.gpu0", "node1.gpu0"], [], "E134"), ([], ["node1.nic9=1"], "E132"),
+        ([], ["leaf1=50"], "E138"), ([], ["node1.nic=0"], "E133"),
+    ],
+)  # fmt: skip
+def test_what_this_cluster_has_not(failed: list[str], degraded: list[str], expected: str) -> None:
+    assert code(failed=tuple(failed), degraded=tuple(degraded)) == expected
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_any_text_is_an_error_of_ours_or_a_cluster(failed: str, degraded: str) -> None:
+    try:
+        assert len(made(failed=(failed,), degraded=(degraded,)))
+    except UserError as error:
+        assert error.problem.code == "E410"
