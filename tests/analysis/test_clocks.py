@@ -77,7 +77,7 @@ def test_searching_alone_agrees_with_networkx(case: tuple[I8, Csr]) -> None:
         check(*case)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(orders())
 def test_clocks_alone_agree_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where labels and searches leave every question open."""

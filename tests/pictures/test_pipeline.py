@@ -23,7 +23,7 @@ from tests.pictures.drawn import EXAMPLES, SVG, compiled, texts, tips
 
 
 @given(testing.correct_programs(), st.sampled_from([0, 1000]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_grid_has_every_use_of_every_link(program: Program, one_by_one: int) -> None:
     value = hpds(depend(verify(program), None))
     dag = value.dag

@@ -51,7 +51,7 @@ def test_every_example_is_drawn(path: Path) -> None:
 
 
 @given(testing.topologies())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_node_is_in_one_box_and_one_kind(t: Topology) -> None:
     kinds = node_classes(t)
     assert sorted(n for kind in kinds for n in kind.nodes) == list(range(t.n_nodes))

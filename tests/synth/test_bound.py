@@ -255,7 +255,7 @@ def test_every_route_is_a_path_of_the_network(t: Topology, pairs: int) -> None:
             assert (mine == c).all() or not len(mine)
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=10)
 @given(texts, st.sampled_from(PROGRAMMABLE), st.data())
 def test_no_run_is_below_the_bound(
     tmp_path_factory: pytest.TempPathFactory, source: str, op: OpType, data: st.DataObject

@@ -170,7 +170,7 @@ def test_what_has_no_ring_is_said() -> None:
         ring(load("mi300x"), OpType.ALLTOALL)
 
 
-@pytest.mark.parametrize("name", ["mi300x", "heteccl-fig10", *map(slow, SLOW)])
+@pytest.mark.parametrize("name", ["mi300x", *map(slow, ("heteccl-fig10", *SLOW))])
 def test_they_compile_and_are_proved(name: str) -> None:
     t = load(name)
     ops = OPS if len(t) <= 64 else (OpType.BROADCAST, OpType.REDUCE)

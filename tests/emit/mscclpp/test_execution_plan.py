@@ -108,7 +108,7 @@ def thorough(examples: int) -> settings:
     )  # fmt: skip
 
 
-@thorough(40)
+@thorough(16)
 @given(st.data())
 def test_random_programs(data: st.DataObject) -> None:
     exported_random(data)
