@@ -20,17 +20,10 @@ from hccc.synth.searched import METHODS
 from hccc.synthesis import Synthesis, methods, program_text, synthesize
 from tests.marks import slow
 from tests.synth.chunked_clusters import CLUSTERS
+from tests.synth.chunked_clusters import SMALL as TEXT
 
 SIZE = 1 << 20
-SMALL = parse_cluster(Source("small", """
-define network = InfiniBand
-define device = H20
-define node1 = 1
-define nic = [((0) -> (50,1))]
-define node2 = 2
-define bandwidth = {mesh => [((0,1) -> (150,1))]}
-define nic = [((0) -> (50,1)), ((1) -> (50,1))]
-"""))  # fmt: skip
+SMALL = parse_cluster(Source("small", TEXT))
 EACH = pytest.mark.parametrize("op", PROGRAMMABLE)
 
 PROOFS = {"program", "deadlock", "race", "result"}

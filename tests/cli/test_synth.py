@@ -10,16 +10,7 @@ import pytest
 
 from tests.cli.commandline import COMMAND, Hccc, environment
 from tests.marks import slow
-
-SMALL = """
-define network = InfiniBand
-define device = H20
-define node1 = 1
-define nic = [((0) -> (50,1))]
-define node2 = 2
-define bandwidth = {mesh => [((0,1) -> (150,1))]}
-define nic = [((0) -> (50,1)), ((1) -> (50,1))]
-"""
+from tests.synth.chunked_clusters import SMALL
 
 
 @pytest.fixture

@@ -14,6 +14,16 @@ from hccc.synth.chunked import Chunked, chunked
 from hccc.synth.schedule import Demand, gather_all
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+# Nodes of 1 and 2 GPUs.
+SMALL = """
+define network = InfiniBand
+define device = H20
+define node1 = 1
+define nic = [((0) -> (50,1))]
+define node2 = 2
+define bandwidth = {mesh => [((0,1) -> (150,1))]}
+define nic = [((0) -> (50,1)), ((1) -> (50,1))]
+"""
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from hccc.diagnostics import fail
 from hccc.hardware import load
@@ -62,19 +63,18 @@ def architecture(gcn: str, sm: int | None) -> str | None:
 
 def device(name: str) -> Hardware:
     """A device that the user names. Raises UserError E542."""
-    found = load.device(name)
-    if found is None:
-        raise fail("E542", f"hccc knows no device {name[:64]!r}",
-                   help=f"there are {', '.join(load.devices())}")  # fmt: skip
-    return found
+    return _named("device", name, load.device(name), load.devices())
 
 
 def network(name: str) -> Hardware:
     """A network that the user names. Raises UserError E542."""
-    found = load.network(name)
+    return _named("network", name, load.network(name), load.networks())
+
+
+def _named(kind: str, name: str, found: Hardware | None, known: Iterable[str]) -> Hardware:
     if found is None:
-        raise fail("E542", f"hccc knows no network {name[:64]!r}",
-                   help=f"there are {', '.join(load.networks())}")  # fmt: skip
+        help = f"there are {', '.join(known)}"
+        raise fail("E542", f"hccc knows no {kind} {name[:64]!r}", help=help)
     return found
 
 
