@@ -17,7 +17,7 @@ from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
 SCHEDULERS = ("auto", "hpds", "list", "round-robin")
-ALLOCATORS = ("state", "connection", "stage")
+ALLOCATORS = ("auto", "state", "connection", "stage", "depth")
 NETWORK_LOWERINGS = ("auto", "slots", "put")
 FUSION_LEVELS = ("auto", "none", "reduce", "full")
 TUNINGS = ("fast", "full", "off")
@@ -55,9 +55,11 @@ class Options:
         "on the --cluster, up to 32,768 transfers, else HPDS; round-robin to compare.",
     )
     allocator: str = _one_of(
-        "state",
+        "auto",
         ALLOCATORS,
-        "Blocks shared by connections idle in turn, one for each, or one for each stage.",
+        "Thread blocks of a channel: shared by connections idle in turn (state), one for each "
+        "connection or stage, one for each depth of data; (auto) the fastest of state, depth and "
+        "one for all on the --cluster, up to 8,192 transfers, else state.",
     )
     fuse: str = _one_of("auto", FUSION_LEVELS, "How far to fuse primitives.")
     transport: Transport = field(

@@ -21,6 +21,7 @@ from hccc.passes.lower import chosen as chosen_transport
 
 # Of an option that is left open; the first stands where nothing is tried.
 SCHEDULERS_TRIED = ("hpds", "list")
+ALLOCATORS_TRIED = ("state", "depth")
 NETWORK_TRIED = ("put", "slots")
 FUSION_TRIED = ("auto", "full", "none")
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
@@ -34,6 +35,8 @@ def start(settings: Settings, tasks: Dag) -> Settings:
     options = settings.options
     if options.scheduler == "auto":
         options = replace(options, scheduler=SCHEDULERS_TRIED[0])
+    if options.allocator == "auto":
+        options = replace(options, allocator=ALLOCATORS_TRIED[0])
     most = None
     if options.max_sms is not None and (settings.topology is None or options.tune == "off"):
         most = max(1, options.max_sms // tasks.program.channels)
@@ -52,15 +55,25 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
     mixed = chosen_transport(tasks, options.transport) is Transport.MIXED
     several = len(tasks) <= MOST_TRIED
     found = list[Axis]()
+    if options.fuse == "auto" and several:
+        found.append(_others("fuse", FUSION_TRIED[1:]))
+    if options.allocator == "auto" and several:
+        found.append(partial(_by_depth, options.fuse))
+    if several:
+        found.append(partial(_one_block, options.fuse))
     if options.network_lowering == "auto" and mixed and several:
         found.append(_others("network_lowering", NETWORK_TRIED[1:]))
     if options.scheduler == "auto" and len(tasks) <= MOST_SCHEDULED:
         found.append(_others("scheduler", SCHEDULERS_TRIED[1:]))
-    if options.fuse == "auto" and several:
-        found.append(_others("fuse", FUSION_TRIED[1:]))
-    if several:
-        found.append(partial(_one_block, options.fuse))
     return found
+
+
+def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
+    """Blocks by depth, and fully fused as well: one block then writes to all peers at once."""
+    deep = _with(best, allocator="depth")
+    if fuse != "auto" or best.options.fuse == "full":
+        return [deep]
+    return [deep, _with(deep, fuse="full")]
 
 
 def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
@@ -68,14 +81,17 @@ def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
     few = replace(best, blocks=1)
     if fuse != "auto" or best.options.fuse == "none":
         return [few]
-    return [few, replace(few, options=replace(few.options, fuse="none"))]
+    return [few, _with(few, fuse="none")]
+
+
+def _with(settings: Settings, **changes: str) -> Settings:
+    change: Any = replace
+    return replace(settings, options=change(settings.options, **changes))
 
 
 def _others(name: str, values: Sequence[str]) -> Axis:
-    change: Any = replace
-
     def choices(best: Settings) -> Sequence[Settings]:
-        return [replace(best, options=change(best.options, **{name: value})) for value in values]
+        return [_with(best, **{name: value}) for value in values]
 
     return choices
 
@@ -86,6 +102,8 @@ def named(settings: Settings, plan: Plan) -> str:
     words = [o.scheduler, f"fuse {o.fuse}"]
     if plan.transport is Transport.MIXED:
         words.append(o.network_lowering)
+    if o.allocator == "depth":
+        words.append("blocks by depth")
     if settings.blocks == 1:
         words.append("one block a channel")
     return ", ".join(words)

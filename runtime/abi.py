@@ -62,7 +62,9 @@ class Transfer(ctypes.Structure):
         ("bytes", ctypes.c_longlong),
         ("counter", ctypes.c_longlong),
         ("value", ctypes.c_uint),
-        ("reserved", ctypes.c_uint * 3),
+        ("tb", ctypes.c_int),
+        ("lane", ctypes.c_int),
+        ("reserved", ctypes.c_uint * 1),
     )
 
 

@@ -1,9 +1,9 @@
 """proxy: what proxies do: carry what is handed over, pair by pair, and raise counters at the peer.
 
-Pair c is two rows of blocks after those of the plan: `T + c` moves the bytes of one transfer after
-the other, a flow among those of thread blocks; `T + C + c` is the way there, on which transfers
-follow one another, each α long. Of equal channels one is simulated: its flow crosses each resource
-as often as all channels' do.
+Pair c, a thread block and a peer, is two rows of blocks after those of the plan: `T + c` moves the
+bytes of one transfer after the other, a flow among those of thread blocks; `T + C + c` is the way
+there, on which transfers follow one another, each α long. Of equal channels one is simulated: its
+flow crosses each resource as often as all channels' do.
 """
 
 from __future__ import annotations

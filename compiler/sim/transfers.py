@@ -1,7 +1,8 @@
 """transfers: what a Plan's primitives hand to proxies, and what carries it (kernel-protocol §1).
 
-A proxy carries what one rank hands over for one peer, a *pair*, in order: the bytes of one transfer
-after those of the one before, and each arrives the latency of the way after its last byte.
+A proxy carries what one thread block hands over for one peer, a *pair*, in order: the bytes of one
+transfer after those of the one before, and each arrives the latency of the way after its last byte.
+Pairs of the same two ranks share what lies between these as any others do.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Transfers:
     """P primitives hand over X transfers each micro-batch, in the order of rows, for C pairs.
 
     ptr: i8[P + 1]; kind: u1[X] (`Kind`); target: i4[X] the queue, or the flag numbered over all
-    ranks, or where a PUT goes the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, ascending;
+    ranks, or where a PUT goes the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, by block;
     alpha: f8[C] µs; bandwidth: f8[C] GB/s alone; uses: Csr[C] of resources. queue: b1[Q], the
     queues whose messages and credits are among them.
     """
@@ -107,8 +108,9 @@ def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
     q = plan.queues
     queue = apart(plan, t, q.src, q.dst)
     row, kind, target, src, dst = _handed(plan, t, queue)
-    key, pair = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
-    first, last = (key // len(t)).astype(np.int32), (key % len(t)).astype(np.int32)
+    block = np.searchsorted(plan.tb_ptr, row, side="right").astype(np.int64) - 1
+    _, at, pair = np.unique(block * len(t) + dst, return_index=True, return_inverse=True)
+    first, last = src[at], dst[at]
     paths = routes(t, first, last)
     carries = kind <= Kind.MESSAGE
     check_reached(t, paths.bandwidth[pair[carries]], src[carries], dst[carries])

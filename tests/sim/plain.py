@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,8 +40,6 @@ class Item:
     m: int
     left: float
     way: float
-    handed: float = 0.0
-    place: int = 0  # among what is handed over for the same pair at the same moment
     sent: bool = False
 
 
@@ -288,13 +286,9 @@ def fair(
 
 def times(
     plan: Plan, t: Topology, batches: int, payload: float, last: float, window: int,
-    costs: Costs, in_place: bool, places: Mapping[tuple[int, int, int, int], int],
+    costs: Costs, in_place: bool,
 ) -> dict[tuple[int, int], float]:  # fmt: skip
-    """When each (primitive, micro-batch) ends, in µs.
-
-    places: of what several blocks hand over for one pair at one moment, (source, destination,
-    primitive, micro-batch) → which comes first. Nothing else says so.
-    """
+    """When each (primitive, micro-batch) ends, in µs."""
     network = Network(plan, t)
     whole = (payload * (batches - 1) + last) * plan.channels * plan.collective.chunks_per_block
     prims = primitives(plan, network, costs, in_place, whole)
@@ -317,8 +311,9 @@ def times(
         world.taken.update(q for q in p.takes if ("taken", q) not in far)
         for x in p.hands:
             left = amount(m) if x.bytes and p.active else 0.0
-            way, place = ways[x.src, x.dst].alpha * costs.latency, places[x.src, x.dst, i, m]
-            hand_over(world, Item(x, m, left, way, now, place))
+            way = ways[x.src, x.dst].alpha * costs.latency
+            block = int(np.searchsorted(plan.tb_ptr, i, side="right"))
+            world.pairs.setdefault((block, x.dst), []).append(Item(x, m, left, way))
 
     while any(b.todo for b in blocks):
         moved = True
@@ -378,15 +373,6 @@ def times(
         for x in flying:
             x.way -= step
     return ends
-
-
-def hand_over(world: World, item: Item) -> None:
-    """Behind everything for its pair but what comes at the same moment and has its place later."""
-    line = world.pairs.setdefault((item.transfer.src, item.transfer.dst), [])
-    at = len(line)
-    while at and line[at - 1].handed == item.handed and line[at - 1].place > item.place:
-        at -= 1
-    line.insert(at, item)
 
 
 def deliver(world: World, least: float) -> bool:

@@ -91,20 +91,10 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
         return
     want = times(
         machine.plan, machine.topology, got.batches, got.payload, got.last, got.window,
-        request.costs, request.in_place, _places(got),
+        request.costs, request.in_place,
     )  # fmt: skip
     ends = np.array([want[divmod(i, got.batches)] for i in range(len(got.end))])
     np.testing.assert_allclose(got.end, ends, rtol=1e-5, atol=1e-5)
-
-
-def _places(run: Run) -> dict[tuple[int, int, int, int], int]:
-    """Where each primitive and micro-batch comes among what is carried for a pair of ranks."""
-    carried, items = run.machine.transfers, run.carriage
-    number = items["transfer"]
-    pair = carried.pair[number]
-    keys = (carried.src[pair], carried.dst[pair], carried.owner[number], items["batch"])
-    order = zip(*(key.tolist() for key in keys), strict=True)
-    return {key: place for place, key in reversed(list(enumerate(order)))}
 
 
 @law(always=25, slow=150)

@@ -68,25 +68,33 @@ HCCC_NOINLINE void hccc_hand_over(const hccc_block& b, const hccc_transfer& t) {
   entry->bytes = t.bytes;
   entry->counter = t.counter;
   entry->value = t.value;
+  entry->tb = t.tb;
+  entry->lane = t.lane;
   hccc_st_release(&entry->turn, turn + 1);
 }
 
-// A transfer of nothing that raises a counter of a peer.
+// A transfer of nothing, by this block, that raises a counter of a peer.
 HCCC_FN hccc_transfer hccc_only_raise(const hccc_block& b, int peer, long long counter,
                                       unsigned value) {
   hccc_transfer t{};
   t.peer = peer;
   t.counter = hccc_bytes_of_counter(b, counter);
   t.value = value;
+  t.tb = b.tb;
+  t.lane = b.lane;
   return t;
 }
 
 #endif
 
-// Raises a counter of any rank, by one thread.
+// Raises a counter of any rank, by one thread, after all that this rank has handed over for it.
 HCCC_FN void hccc_raise(const hccc_block& b, int rank, long long counter, unsigned value) {
 #if HCCC_NETWORK
-  if (!hccc_reaches(b, rank)) return hccc_hand_over(b, hccc_only_raise(b, rank, counter, value));
+  if (!hccc_reaches(b, rank)) {
+    hccc_transfer t = hccc_only_raise(b, rank, counter, value);
+    t.tb = -1;
+    return hccc_hand_over(b, t);
+  }
 #endif
   hccc_st_release(hccc_counter(b, rank, counter), value);
 }

@@ -60,6 +60,7 @@ HCCC_FN void hccc_tell_ready(const hccc_block& b, int peer) {
     t.source_window = t.target_window = HCCC_WINDOW_FLAGS;
     t.source = t.target = hccc_bytes_of_counter(b, line) + HCCC_NOTICE_AT;
     t.bytes = sizeof(hccc_notice);
+    t.tb = -1;
     return hccc_hand_over(b, t);
   }
 #endif

@@ -26,7 +26,7 @@ int main(void) {
   if (!proxy || hccc_check_door(doors) || hccc_check_door(doors + 1) != HCCC_BAD_ABI) return 1;
   for (i = 0; i < TRANSFERS; ++i) {
     const hccc_transfer t = {0, 1, HCCC_WINDOW_SCRATCH, HCCC_WINDOW_SCRATCH, 4 * (long long)i, 0, 4,
-                             128, 1, {0, 0, 0}};
+                             128, 1, 0, 0, {0}};
     scratch[0][i] = i + 1;
     ring[i] = t;
     ring[i].value = i + 1;

@@ -1,0 +1,58 @@
+"""depths: the longest chain of thread blocks that data came through, and blocks by depth."""
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from hccc.analysis.depths import depths
+from hccc.ir.primitives import Primitives, Transport
+from hccc.ir.program import Op
+from hccc.passes.allocate import allocate
+from hccc.passes.fuse import LEVELS, fuse
+from hccc.passes.place import place
+from tests.passes.textbook import SMALL, lowered, ring_allgather, ring_allreduce
+
+TRANSPORTS = [Transport.DIRECT, Transport.STAGED]
+
+
+def plain(p: Primitives) -> dict[int, int]:
+    """By task: 0 where nobody else's work comes before, else one more than the deepest of it."""
+    t = p.dag.program.transfers
+    maker = [int(row["dst"] if row["op"] == Op.RRC else row["src"]) for row in t]
+    found = dict[int, int]()
+    for i in range(len(t)):
+        before = p.dag.preds.index[p.dag.preds.ptr[i] : p.dag.preds.ptr[i + 1]].tolist()
+        found[i] = max((found[k] + (maker[k] != maker[i]) for k in before), default=0)
+    return found
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_depth_is_the_longest_chain_of_ranks_before(name: str, level: str) -> None:
+    p = fuse(lowered(SMALL[name]), level)
+    want = plain(p)
+    for i, depth in enumerate(depths(p)):
+        tasks = p.tasks.index[p.tasks.ptr[i] : p.tasks.ptr[i + 1]].tolist()
+        assert depth == max((want[k] for k in tasks), default=0)
+
+
+def test_rings_are_as_deep_as_they_are_long() -> None:
+    gathered, reduced = (depths(lowered(ring(4))) for ring in (ring_allgather, ring_allreduce))
+    assert sorted(set(gathered.tolist())) == [0, 1, 2]
+    assert reduced.max() == 4  # who sums last also sends first
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_each_depth_of_a_rank_has_one_block(name: str, transport: Transport) -> None:
+    p = place(lowered(SMALL[name], transport))
+    blocks = allocate(p, "depth")
+    depth = depths(blocks.primitives)
+    of, seen = defaultdict(set), set()
+    for rank, tb, d in zip(blocks.primitives.owner, blocks.tb, depth, strict=True):
+        of[rank, tb].add(int(d))
+        seen.add((int(rank), int(d)))
+    assert all(len(ds) == 1 for ds in of.values())
+    assert len(of) == len(seen)
+    assert np.bincount([rank for rank, _ in of]).max() <= 1 + depth.max()
