@@ -293,7 +293,7 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
         if isinstance(option.type, click.Choice)
     }
     assert choices["scheduler"] == ["auto", *pass_manager.SCHEDULERS]
-    assert sorted(choices["allocator"]) == sorted(ALLOCATORS)
+    assert sorted(choices["allocator"]) == sorted(("auto", *ALLOCATORS))
     assert sorted(choices["fuse"]) == sorted(("auto", *LEVELS))
     assert show.WHATS == page.WHATS
     assert set(cli_options.PROTOCOLS) == set(costs.PROTOCOLS)
