@@ -17,7 +17,7 @@ from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
 SCHEDULERS = ("auto", "hpds", "list", "round-robin")
-ALLOCATORS = ("auto", "state", "connection", "stage", "depth")
+ALLOCATORS = ("auto", "state", "connection", "stage", "depth", "depth2", "depth4")
 NETWORK_LOWERINGS = ("auto", "slots", "put")
 FUSION_LEVELS = ("auto", "none", "reduce", "full")
 TUNINGS = ("fast", "full", "off")
@@ -58,8 +58,8 @@ class Options:
         "auto",
         ALLOCATORS,
         "Thread blocks of a channel: shared by connections idle in turn (state), one for each "
-        "connection or stage, one for each depth of data; (auto) the fastest of state, depth and "
-        "one for all on the --cluster, up to 8,192 transfers, else state.",
+        "connection, stage, or depth of data (of all chunks, or of 2 or 4 sets apart); (auto) the "
+        "fastest of state and depth on the --cluster, up to 8,192 transfers, else state.",
     )
     fuse: str = _one_of("auto", FUSION_LEVELS, "How far to fuse primitives.")
     transport: Transport = field(
@@ -85,7 +85,7 @@ class Options:
         1,
         None,
         "Most thread blocks of a rank, over all channels, each on an SM of its own; "
-        "for a --cluster a quarter of the device's SMs where left out.",
+        "for a --cluster as many as NCCL may take, 32, or a quarter of the SMs, where left out.",
     )
     tune: str = _one_of(
         "fast",

@@ -17,11 +17,12 @@ from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.pass_manager import Settings
+from hccc.passes.allocate import DEPTHS
 from hccc.passes.lower import chosen as chosen_transport
 
 # Of an option that is left open; the first stands where nothing is tried.
 SCHEDULERS_TRIED = ("hpds", "list")
-ALLOCATORS_TRIED = ("state", "depth")
+ALLOCATORS_TRIED = ("state", "depth", "depth2", "depth4")
 NETWORK_TRIED = ("put", "slots")
 FUSION_TRIED = ("auto", "full", "none")
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
@@ -70,10 +71,10 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
 
 def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
     """Blocks by depth, and fully fused as well: one block then writes to all peers at once."""
-    deep = _with(best, allocator="depth")
+    deep = [_with(best, allocator=name) for name in ALLOCATORS_TRIED[1:]]
     if fuse != "auto" or best.options.fuse == "full":
-        return [deep]
-    return [deep, _with(deep, fuse="full")]
+        return deep
+    return [*deep[:1], *(_with(one, fuse="full") for one in deep)]
 
 
 def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
@@ -102,8 +103,9 @@ def named(settings: Settings, plan: Plan) -> str:
     words = [o.scheduler, f"fuse {o.fuse}"]
     if plan.transport is Transport.MIXED:
         words.append(o.network_lowering)
-    if o.allocator == "depth":
-        words.append("blocks by depth")
+    if o.allocator in DEPTHS:
+        sets = DEPTHS[o.allocator]
+        words.append("blocks by depth" + f" of {sets} sets of chunks" * (sets > 1))
     if settings.blocks == 1:
         words.append("one block a channel")
     return ", ".join(words)

@@ -23,13 +23,16 @@ from hccc.passes.verify import verify
 from hccc.synth.bound import Bound, limits
 from hccc.synth.builtin import registry
 from hccc.synth.estimate import estimate
+from hccc.synth.packed import packed
 from hccc.synth.programs import OPS
 from hccc.synth.searched import METHODS, Searched, search, solve
 from hccc.text import microseconds as us
 
-COMPILED = 4  # candidates, those of least estimate
+COMPILED = 6  # candidates, those of least estimate
+CROWDED = 1.05  # times the estimate of what greedy makes: many peers a rank are slower than it says
 FAR = 2.0  # times the least estimate: not compiled
 GREEDY = "greedy"
+PACK = "pack"
 OnPhase = Callable[[str], None]
 
 
@@ -147,7 +150,7 @@ def program_text(made: Synthesis) -> str:
 def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
-    return [*([GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
+    return [*([PACK, GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
 
 
 @interruptible
@@ -198,6 +201,9 @@ def _candidates(
             if name == GREEDY:
                 for one in search(t, op, root, seed):
                     yield _searched(one, t, size)
+            elif name == PACK:
+                for tree in packed(t, op, root, seed, limits(t, op, root)):
+                    yield Weighed(tree.name, tree.program, estimate(tree.program, t, size))
             else:
                 made = registry.make(name, t, op, root)
                 yield Weighed(name, made, estimate(made, t, size))
@@ -213,7 +219,7 @@ def _weighed(
     found: list[Weighed], t: Topology, size: int, options: Options, on_phase: OnPhase
 ) -> list[Weighed]:
     """All of them, those that were simulated first, by time."""
-    order = sorted(found, key=lambda one: one.estimate)
+    order = sorted(found, key=lambda one: one.estimate * (1 if one.searched is None else CROWDED))
     least = order[0].estimate
     near = [one for one in order[:COMPILED] if one.estimate <= FAR * least and one.program]
     done = [_simulated(one, t, size, options, on_phase) for one in near]

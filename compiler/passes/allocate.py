@@ -7,8 +7,9 @@ share a block. The intervals come from `estimate`; because it is an estimate, th
 estimated again and refused when it would take longer, or could not run with every window. Copies
 to the own output, which nobody waits for, have a block of their own where links would otherwise
 stand still while they are made.
-Depth-based: one for each depth of data (`analysis/depths`), over all connections. Few blocks, of
-which none waits for data while it could send what it has: many channels fit.
+Depth-based: one for each depth of data (`analysis/depths`), over all connections, and for each of
+1, 2 or 4 sets of chunks (`analysis/chunk_sets`). Few blocks, of which none waits for data while it
+could send what it has: many channels fit.
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.
 Stages have queues of their own: a queue's end is one block.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc.analysis.chunk_sets import chunk_sets
 from hccc.analysis.connections import Connections, connections, copies_apart, split
 from hccc.analysis.depths import depths
 from hccc.analysis.estimate import F8, estimate, link_time
@@ -34,7 +36,8 @@ SLACK = 1.02  # a merge may lengthen the estimate by this much
 WORTH = 1.05  # copies have blocks of their own where the estimate is as many times as long without
 SKIP = 64  # blocks that are passed over at once
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
-ALLOCATORS = ("state", "connection", "stage", "depth")
+DEPTHS = {"depth": 1, "depth2": 2, "depth4": 4}  # sets of chunks
+ALLOCATORS = ("state", "connection", "stage", *DEPTHS)
 
 
 def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = None) -> Blocks:
@@ -43,16 +46,16 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
     O(primitives + dependencies) for the two estimates, plus connections × intervals of each rank.
     """
     connected = connections(p)
-    if allocator == "depth":
-        depth = depths(p)
+    if allocator in DEPTHS:
+        depth, sets = depths(p), DEPTHS[allocator]
+        label = depth * sets + chunk_sets(p, depth, sets)
         one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
-        connected, p = split(p, one, depth), requeue(p, depth)
-    if allocator == "stage" and len(p):
+        connected, p = split(p, one, label), requeue(p, label)
+    elif allocator == "stage" and len(p):
         stage = _stage(p, connected)
         connected, p = split(p, connected, stage), requeue(p, stage)
-    if (
-        p.transport is Transport.MIXED and allocator != "depth"
-    ):  # where merged primitives of two connections share a queue
+    if p.transport is Transport.MIXED and allocator not in DEPTHS:
+        # where merged primitives of two connections share a queue
         p = requeue(p, connected.of)
     block: I4 = np.arange(len(connected.rank), dtype=np.int32)
     if allocator == "state" and len(p):

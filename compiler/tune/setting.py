@@ -14,7 +14,7 @@ from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 
-DEFAULT_BLOCKS = 32
+DEFAULT_BLOCKS = 32  # NCCL_MAX_CTAS
 GRAINS = tuple(1 << k for k in range(10, 31, 2))  # bytes: each has micro-batches twice as long
 WINDOWS = (0, 1, 2, 4)  # micro-batches, 0: all of them
 
@@ -69,10 +69,12 @@ def space(plan: Plan, blocks: int, channels: int | None = None) -> Space:
 
 
 def most_blocks(t: Topology) -> int:
-    """Thread blocks of a rank where nobody says: a quarter of the SMs of the device that has
-    fewest, so that computing goes on beside; DEFAULT_BLOCKS where they are not known."""
+    """Thread blocks of a rank where nobody says: as many as NCCL may take, or a quarter of the SMs
+    of the device that has fewest, if that is more; never more than half."""
     known = [device.sms for device in t.devices if device.sms]
-    return max(1, min(known) // 4) if known else DEFAULT_BLOCKS
+    if not known:
+        return DEFAULT_BLOCKS
+    return max(1, min(min(known) // 2, max(DEFAULT_BLOCKS, min(known) // 4)))
 
 
 def applied(plan: Plan, setting: Setting) -> Plan:
