@@ -8,12 +8,14 @@ returns is a Program like any other: verified, and proved when it is compiled.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from hccc import driver
 from hccc.diagnostics import UserError, fail
-from hccc.interruptible import interruptible
+from hccc.interruptible import anytime, interruptible
 from hccc.ir.collective import ROOTED, OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import BYTES_PER_US, Topology
@@ -27,9 +29,11 @@ from hccc.synth.programs import OPS
 from hccc.synth.searched import METHODS, Searched, search, solve
 from hccc.text import microseconds as us
 
-COMPILED = 4  # candidates, those of least estimate
+COMPILED = 4  # candidates of a size, those of least estimate
+ALIKE = 2  # of one method, where there are others: their estimates hardly differ
 FAR = 2.0  # times the least estimate: not compiled
 GREEDY = "greedy"
+INTERRUPTED = "interrupted before it was simulated"
 OnPhase = Callable[[str], None]
 
 
@@ -49,7 +53,7 @@ class Weighed:
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthesis:
     """What was found for one size. best: of `weighed`, which is in order of time and estimate;
-    bound: what no schedule beats; seconds: it took."""
+    bound: what no schedule beats; seconds: it took; interrupted: Ctrl-C ended it early."""
 
     topology: Topology
     size: int
@@ -58,6 +62,7 @@ class Synthesis:
     weighed: tuple[Weighed, ...]
     bound: Bound
     seconds: float
+    interrupted: bool = False
 
     @property
     def program(self) -> Program:
@@ -117,12 +122,16 @@ class Synthesis:
             "transfers": len(self.program), "steps": steps(self.program),
             "time": self.best.time, "bound": self.bound.time, "share": self.share(),
             "binding": self.bound.binding, "seconds": self.seconds,
-            "weighed": [
-                {"name": one.name, "time": one.time, "refused": one.refused or None,
-                 "estimate": one.estimate if one.program else None}
-                for one in self.weighed
-            ],
+            "interrupted": self.interrupted, "weighed": list(map(weighed_facts, self.weighed)),
         }  # fmt: skip
+
+
+def weighed_facts(one: Weighed) -> dict[str, object]:
+    """A candidate, for JSON; times in µs, None where there are none."""
+    return {
+        "name": one.name, "time": one.time, "refused": one.refused or None,
+        "estimate": one.estimate if one.program else None,
+    }  # fmt: skip
 
 
 def steps(p: Program) -> int:
@@ -150,20 +159,50 @@ def methods(op: OpType) -> list[str]:
     return [*([GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
 
 
-@interruptible
 def synthesize(
     t: Topology, op: OpType, size: int, *, root: int = 0, method: str = "auto", seed: int = 0,
     time_limit: float = 60.0, options: Options | None = None, on_phase: OnPhase = lambda _: None,
 ) -> Synthesis:  # fmt: skip
-    """The best Program of `op` on `t` for calls of `size` bytes.
+    """The best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C, of those that were
+    simulated by then.
 
     method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
     take; options: how candidates are compiled.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
+        KeyboardInterrupt: Ctrl-C before one was simulated.
     """
     begin = time.perf_counter()
+    found = candidates(
+        t, op, size, root=root, method=method, seed=seed, time_limit=time_limit, on_phase=on_phase
+    )
+    bound = interruptible(limits)(t, op, root if op in ROOTED else 0).at(size)
+    near, how = nearest(found), options or Options()
+
+    def simulate(done: list[Weighed]) -> None:
+        for one in near:
+            on_phase(f"Simulating {one.name}, {len(done) + 1} of {len(near)}")
+            done.append(simulated(one, t, [size], how)[size])
+
+    done, stopped = anytime(simulate, lambda done: any(one.time is not None for one in done))
+    weighed = in_order(found, near, {one.name: one for one in done})
+    if weighed[0].time is None:
+        raise none_serves(op, weighed)
+    took, stopped = time.perf_counter() - begin, stopped or given_up(found)
+    return Synthesis(t, size, seed, weighed[0], tuple(weighed), bound, took, stopped)
+
+
+def candidates(
+    t: Topology, op: OpType, size: int, *, root: int, method: str, seed: int, time_limit: float,
+    on_phase: OnPhase,
+) -> list[Weighed]:  # fmt: skip
+    """All that there is to weigh, with what each is estimated to take for `size` bytes.
+
+    Raises:
+        UserError: E451 there is no such method, or nothing serves `op` on this cluster.
+        KeyboardInterrupt: Ctrl-C, but while a solver searches: then it is the best so far.
+    """
     if method != "auto" and method not in methods(op):
         have = ", ".join(("auto", *methods(op)))
         raise fail("E451", f"there is no {method} for {op.value}", help=f"there are {have}")
@@ -174,17 +213,22 @@ def synthesize(
         one = solve(method, t, op, root, seed, time_limit=time_limit, on_phase=on_phase)
         found = [_searched(one, t, size)]
     else:
-        found = list(_candidates(t, op, root, method, seed, size, on_phase))
+        every = interruptible(lambda: list(_candidates(t, op, root, method, seed, size, on_phase)))
+        found = every()
     if not any(one.program for one in found):
-        reasons = "; ".join(f"{one.name}: {one.refused}" for one in found)
-        raise fail("E451", f"nothing serves {op.value} here: {reasons}")
-    weighed = _weighed(found, t, size, options or Options(), on_phase)
-    if weighed[0].time is None:
-        reasons = "; ".join(f"{one.name}: {one.refused}" for one in weighed)
-        raise fail("E451", f"nothing serves {op.value} here: {reasons}")
-    bound = limits(t, op, root).at(size)
-    took = time.perf_counter() - begin
-    return Synthesis(t, size, seed, weighed[0], tuple(weighed), bound, took)
+        raise none_serves(op, found)
+    return found
+
+
+def none_serves(op: OpType, found: Sequence[Weighed]) -> UserError:
+    """E451, with why each candidate is none."""
+    reasons = "; ".join(f"{one.name}: {one.refused}" for one in found)
+    return fail("E451", f"nothing serves {op.value} here: {reasons}")
+
+
+def given_up(found: Sequence[Weighed]) -> bool:
+    """Whether Ctrl-C ended a solver's search for one of these."""
+    return any(one.searched is not None and one.searched.interrupted for one in found)
 
 
 def _candidates(
@@ -196,7 +240,7 @@ def _candidates(
         on_phase(f"Synthesis: {name}")
         try:
             if name == GREEDY:
-                for one in search(t, op, root, seed):
+                for one in search(t, op, root, seed, on_phase):
                     yield _searched(one, t, size)
             else:
                 made = registry.make(name, t, op, root)
@@ -209,28 +253,56 @@ def _searched(one: Searched, t: Topology, size: int) -> Weighed:
     return Weighed(one.name, one.program, estimate(one.program, t, size), searched=one)
 
 
-def _weighed(
-    found: list[Weighed], t: Topology, size: int, options: Options, on_phase: OnPhase
+def nearest(found: Sequence[Weighed]) -> list[Weighed]:
+    """The candidates to compile: at most COMPILED, by estimate; of one method more than ALIKE only
+    where there are not enough others."""
+    order = sorted((one for one in found if one.program), key=lambda one: one.estimate)
+    count, first, more = Counter[str](), list[Weighed](), list[Weighed]()
+    for one in order:
+        if one.estimate <= FAR * order[0].estimate:
+            method = one.name.split(",")[0]
+            (first if count[method] < ALIKE else more).append(one)
+            count[method] += 1
+    return [*first, *more][:COMPILED]
+
+
+def in_order(
+    found: Sequence[Weighed], near: Sequence[Weighed], done: dict[str, Weighed]
 ) -> list[Weighed]:
-    """All of them, those that were simulated first, by time."""
-    order = sorted(found, key=lambda one: one.estimate)
-    least = order[0].estimate
-    near = [one for one in order[:COMPILED] if one.estimate <= FAR * least and one.program]
-    done = [_simulated(one, t, size, options, on_phase) for one in near]
-    timed = sorted((one for one in done if one.time is not None), key=lambda one: one.time or 0.0)
-    rest = [one for one in done if one.time is None] + [one for one in order if one not in near]
-    return [*timed, *rest]
+    """All candidates: those that were simulated, by time, then the others, by estimate.
+
+    near: those that were to be simulated; done: those that were, by name.
+    """
+    left = {one.name for one in near} - done.keys()
+    each = [
+        done.get(one.name, replace(one, refused=INTERRUPTED) if one.name in left else one)
+        for one in sorted(found, key=lambda one: one.estimate)
+    ]
+    timed = sorted((one for one in each if one.time is not None), key=lambda one: one.time or 0.0)
+    return [*timed, *(one for one in each if one.time is None)]
 
 
-def _simulated(
-    one: Weighed, t: Topology, size: int, options: Options, on_phase: OnPhase
-) -> Weighed:
+def simulated(
+    one: Weighed, t: Topology, sizes: Sequence[int], options: Options
+) -> dict[int, Weighed]:
+    """A candidate at each of `sizes`, ascending, in the structure that tuning finds best there."""
     assert one.program is not None
-    on_phase(f"Simulating {one.name}")
-    how = replace(options, prove=False, sizes=str(max(1, size)), plans=1)
+    low, high = max(1, sizes[0]), max(1, sizes[-1])
+    several = low < high
+    how = replace(
+        options, prove=False, sizes=f"{low}..{high}" if several else str(low),
+        plans=options.plans if several else 1,
+    )  # fmt: skip
     try:
         made = driver.compile_program(verify(one.program), how, t)
     except UserError as error:
-        return replace(one, refused=error.problem.message)
+        return {size: replace(one, refused=error.problem.message) for size in sizes}
     assert made.tuned is not None
-    return replace(one, time=float(made.tuned.times[int(not made.plan.out_of_place)].min()))
+    times = made.tuned.times[int(not made.plan.out_of_place)].min(0)
+    took = dict(zip(made.tuned.sizes, times.tolist(), strict=True))
+    return {size: _timed(one, took[max(1, size)]) for size in sizes}
+
+
+def _timed(one: Weighed, took: float) -> Weighed:
+    known = isfinite(took)
+    return replace(one, time=took if known else None, refused="" if known else "cut too often")

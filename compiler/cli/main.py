@@ -23,6 +23,7 @@ from hccc.cli.run import run
 from hccc.cli.show import show
 from hccc.cli.sim import sim
 from hccc.cli.synth import synth
+from hccc.interruptible import left_running
 
 
 @click.group(cls=DefaultGroup, context_settings=HELP, no_args_is_help=True)
@@ -47,6 +48,6 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     code = execute(cli, sys.argv[1:])
-    if code == EXIT_INTERRUPTED:
+    if code == EXIT_INTERRUPTED or left_running():
         leave(code)  # a computation that is left to itself may not let the interpreter end
     sys.exit(code)
