@@ -7,6 +7,7 @@ returns is a Program like any other: verified, and proved when it is compiled.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from hccc import driver
 from hccc.diagnostics import UserError, fail
 from hccc.interruptible import anytime, interruptible
 from hccc.ir.collective import ROOTED, OpType
-from hccc.ir.program import Program
+from hccc.ir.program import Program, same
 from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.lang.transfer import printer
 from hccc.options import Options
@@ -33,6 +34,7 @@ COMPILED = 4  # candidates of a size, those of least estimate
 ALIKE = 2  # of one method, where there are others: their estimates hardly differ
 FAR = 2.0  # times the least estimate: not compiled
 GREEDY = "greedy"
+LONGEST = 48  # characters of a name that is made of a method's
 INTERRUPTED = "interrupted before it was simulated"
 OnPhase = Callable[[str], None]
 
@@ -73,6 +75,10 @@ class Synthesis:
     def share(self) -> float:
         """Of the bound that the best reaches, 0 to 1."""
         return self.bound.time / self.best.time if self.best.time else 0.0
+
+    def file_name(self) -> str:
+        """`allgather-ring-64M.rccl`."""
+        return file_name(self.program, self.best.name, [(self.size, self.size)])
 
     def text(self, *, explain: bool = False) -> str:
         """What was chosen, how near it comes, and what was weighed. explain: also what a solver was
@@ -153,6 +159,27 @@ def program_text(made: Synthesis) -> str:
     ])  # fmt: skip
 
 
+def file_name(p: Program, method: str, spans: Sequence[tuple[int, int]]) -> str:
+    """`allgather-ring-1K-64K-and-4G.rccl`: letters, digits, `-`, and the suffix. spans: first and
+    last sizes."""
+    ends = ["-".join(dict.fromkeys(map(_short, span))) for span in spans]
+    return f"{p.collective.op.value.lower()}-{slug(method, '-')}-{'-and-'.join(ends)}.rccl"
+
+
+def slug(method: str, between: str) -> str:
+    """A method's name as a part of names of files, or of algorithms: `greedy-2-chunks-a-rank`."""
+    words = re.findall(r"[a-z0-9]+", method.lower())
+    return between.join(words)[:LONGEST].strip(between) or "made"
+
+
+def _short(size: int) -> str:
+    """`64K`; bytes where they are no whole number of a unit."""
+    for unit, shift in (("G", 30), ("M", 20), ("K", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
+
+
 def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
@@ -217,7 +244,16 @@ def candidates(
         found = every()
     if not any(one.program for one in found):
         raise none_serves(op, found)
-    return found
+    return [_unless_before(one, found[:k]) for k, one in enumerate(found)]
+
+
+def _unless_before(one: Weighed, before: Sequence[Weighed]) -> Weighed:
+    """A candidate, or that it does what one before does, and need not be compiled as well."""
+    p = one.program
+    for other in before:
+        if p and other.program and same(p, replace(other.program, name=p.name)):
+            return replace(one, program=None, refused=f"the same transfers as {other.name}")
+    return one
 
 
 def none_serves(op: OpType, found: Sequence[Weighed]) -> UserError:
