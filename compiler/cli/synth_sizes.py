@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hccc.synthesis_sizes import SizesSynthesis
 
 PROGRAMS = "*.rccl"  # the last part of `-o DIR/*.rccl`
+_NAME = re.compile(r"[a-z]+-[a-z0-9-]+-\d+[KMG]?(-(and-)?\d+[KMG]?)*\.rccl")
+_LINE = 4096  # characters: a line of ours is shorter
 _HELP = "give -o a directory that can be written"
 WIDTH = 1000  # columns take what their rows need: a terminal wraps, and no name is cut
 
@@ -51,8 +53,7 @@ def write_programs(texts: dict[str, str], directory: Path) -> None:
         new = not directory.exists()
         directory.mkdir(exist_ok=True)
         op = next(iter(texts)).split("-")[0]
-        ours = re.compile(rf"{op}-[a-z0-9-]+-\d+[KMG]?(-(and-)?\d+[KMG]?)*\.rccl")
-        gone = [p for p in directory.iterdir() if ours.fullmatch(p.name) and p.name not in texts]
+        gone = [p for p in directory.glob(f"{op}-*.rccl") if p.name not in texts and _ours(p)]
         try:
             replace_all(
                 {directory / name: partial(_put, text) for name, text in texts.items()}, gone
@@ -61,6 +62,14 @@ def write_programs(texts: dict[str, str], directory: Path) -> None:
             if new:
                 directory.rmdir()
             raise
+
+
+def _ours(path: Path) -> bool:
+    """Whether an earlier call wrote a program: its name, and its second line, are as ours are."""
+    if not path.is_file() or not _NAME.fullmatch(path.name):
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return [file.readline(_LINE) for _ in range(2)][1].startswith("# Method: ")
 
 
 def _put(text: str, file: TextIO) -> None:

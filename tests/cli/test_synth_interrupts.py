@@ -123,4 +123,8 @@ def test_what_was_found_by_then() -> None:
     assert anytime(finds, bool) == ([1], True)
     with pytest.raises(KeyboardInterrupt):
         anytime(finds, lambda found: len(found) > 1)
-    assert anytime(lambda found: found.extend([3, 4]), bool) == ([3, 4], False)
+
+    def ends(found: list[int]) -> None:
+        found.append(3)
+
+    assert anytime(ends, bool) == ([3], False)
