@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hccc import driver, inputs, outputs
+from hccc import driver, inputs
 from hccc.diagnostics import fail
 from hccc.driver import Compiled
 from hccc.given import (
@@ -36,16 +36,17 @@ from hccc.given import (
     topology_of,
 )
 from hccc.given import load_cluster as load_cluster
+from hccc.ir.collective import collective_named
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.options import Options, check_integer
-from hccc.outputs import Written
 from hccc.pass_manager import Ir, OnPass, OnPhase
 from hccc.proofs.prove import check_plan
 
-# Simulating and drawing import SciPy and Matplotlib, which double the time it takes to start.
+# Simulating, drawing and writing import SciPy, Matplotlib, Jinja: twice the time to start.
 if TYPE_CHECKING:
+    from hccc.outputs import Written
     from hccc.pictures.canvas import Picture
     from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
@@ -139,8 +140,7 @@ def check(
             raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
         compiled = Compiled(algorithm) if isinstance(algorithm, Plan) else algorithm
         on_phase("Proof")
-        several = compiled.catalogue.plans if compiled.catalogue else ()
-        each = tuple(map(check_plan, several))
+        each = tuple(map(check_plan, compiled.catalogue.plans if compiled.catalogue else ()))
         compiled = replace(compiled, proofs=check_plan(compiled.plan), catalogue_proofs=each)
     else:
         proved = replace(options or Options(), prove=True)
@@ -148,6 +148,8 @@ def check(
             algorithm, proved,
             cluster=cluster, reschedule=reschedule, on_phase=on_phase, on_pass=on_pass,
         )  # fmt: skip
+    from hccc import outputs
+
     return outputs.compared(compiled, on_phase)
 
 
@@ -231,14 +233,13 @@ def bound(
         UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
     """
     from hccc.predict import bounds
-    from hccc.predict.nccl.calls import collective_named
 
     size = check_integer("size", size, 0, None)
     root = check_integer("root", root, 0, None)
     where = topology_of(cluster)
     assert where is not None  # a cluster was given
-    given = [collectives] if isinstance(collectives, str) else collectives
-    ops = bounds.ALL if given is None else tuple(map(collective_named, given))
+    named = [collectives] if isinstance(collectives, str) else collectives
+    ops = bounds.ALL if named is None else tuple(map(collective_named, named))
     return bounds.bounds(where, where.name or "the cluster", size, ops, root)
 
 
@@ -328,6 +329,8 @@ def write(
             something else, or cannot be written; E412, E438, E439 the text is not validated, and
             nothing is written.
     """
+    from hccc import outputs
+
     return outputs.write(compiled, Path(directory), targets, on_phase, validated=validate)
 
 
@@ -338,17 +341,10 @@ def common_cluster(program: Program) -> Topology:
 
 
 def synthesize(
-    cluster: Cluster,
-    collective: str,
-    size: int = DEFAULT_SIZE,
-    *,
-    root: int = 0,
-    method: str = "auto",
-    seed: int = 0,
-    time_limit: float = 60.0,
-    options: Options | None = None,
+    cluster: Cluster, collective: str, size: int = DEFAULT_SIZE, *, root: int = 0,
+    method: str = "auto", seed: int = 0, time_limit: float = 60.0, options: Options | None = None,
     on_phase: OnPhase = _quiet,
-) -> Synthesis:
+) -> Synthesis:  # fmt: skip
     """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
 
     Args:

@@ -12,7 +12,7 @@ from hccc import driver, inputs
 from hccc.diagnostics import Source, fail
 from hccc.driver import Compiled
 from hccc.ir import plan_check
-from hccc.ir.collective import OpType
+from hccc.ir.collective import OpType, collective_named
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -62,8 +62,6 @@ def collective_of(cluster: Cluster, collective: str, root: int) -> tuple[Topolog
     Raises:
         UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
     """
-    from hccc.predict.nccl.calls import collective_named
-
     where = topology_of(cluster)
     assert where is not None  # a cluster was given
     check_integer("root", root, 0, len(where) - 1)

@@ -10,9 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from hccc.text import microseconds as us
-from hccc.text import size as size_text
-
 if TYPE_CHECKING:
     from hccc.driver import Compiled
     from hccc.synthesis import Synthesis
@@ -110,6 +107,9 @@ def told(made: SizesSynthesis, compiled: Compiled | None) -> None:
 
 def _rows(made: SizesSynthesis, k: int) -> Iterator[tuple[str, ...]]:
     """The candidates of one size that were compiled, the one chosen marked; and how many others."""
+    from hccc.text import microseconds as us
+    from hccc.text import size as size_text
+
     at, size, bound = made.at[k], size_text(made.at[k].size), ""
     name = made.chosen_at(k).name
     limit = f"{us(at.bound.time)}  {at.bound.binding}"
@@ -128,6 +128,8 @@ def _others(at: Synthesis) -> str:
     left = [one for one in at.weighed if one.time is None]
     if not left:
         return ""
+    from hccc.text import microseconds as us
+
     guesses = [one.estimate for one in left if one.program is not None]
     least = f", by estimate {us(min(guesses))} or more" if guesses else ", refused"
     return f"{len(left)} more{least}"
