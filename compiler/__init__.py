@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         show,
         simulate,
         synthesize,
+        synthesize_sizes,
         write,
     )
     from hccc.diagnostics import Problem, Source, UserError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.proofs.proof import Proof
     from hccc.synthesis import Synthesis
+    from hccc.synthesis_sizes import SizesSynthesis
 
 _HOME = {
     **dict.fromkeys(
@@ -58,6 +60,7 @@ _HOME = {
             "show",
             "simulate",
             "synthesize",
+            "synthesize_sizes",
             "write",
         ),
         "hccc.api",
@@ -78,12 +81,14 @@ _HOME = {
     "Call": "hccc.predict.simulation",
     "Sizes": "hccc.predict.simulation",
     "Synthesis": "hccc.synthesis",
+    "SizesSynthesis": "hccc.synthesis_sizes",
 }
 __all__ = [
     "Bounds", "Call", "Compiled", "Explanation", "Options", "Picture", "Plan", "Problem", "Program",
-    "Proof", "Simulation", "Sizes", "Source", "Synthesis", "Topology", "Transport", "UserError",
-    "Written", "__version__", "bound", "check", "common_cluster", "compile", "draw", "explain",
-    "load_cluster", "show", "simulate", "synthesize", "write",
+    "Proof", "Simulation", "Sizes", "SizesSynthesis", "Source", "Synthesis", "Topology",
+    "Transport", "UserError", "Written", "__version__", "bound", "check", "common_cluster",
+    "compile", "draw", "explain", "load_cluster", "show", "simulate", "synthesize",
+    "synthesize_sizes", "write",
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hccc import driver, inputs, outputs
+from hccc import driver, inputs
 from hccc.diagnostics import fail
 from hccc.driver import Compiled
 from hccc.given import (
@@ -28,6 +28,7 @@ from hccc.given import (
     Cluster,
     Given,
     Made,
+    collective_of,
     drawn_of,
     files,
     simulated,
@@ -35,21 +36,23 @@ from hccc.given import (
     topology_of,
 )
 from hccc.given import load_cluster as load_cluster
+from hccc.ir.collective import collective_named
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.options import Options, check_integer
-from hccc.outputs import Written
 from hccc.pass_manager import Ir, OnPass, OnPhase
 from hccc.proofs.prove import check_plan
 
-# Simulating and drawing import SciPy and Matplotlib, which double the time it takes to start.
+# Simulating, drawing and writing import SciPy, Matplotlib, Jinja: twice the time to start.
 if TYPE_CHECKING:
+    from hccc.outputs import Written
     from hccc.pictures.canvas import Picture
     from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.synthesis import Synthesis
+    from hccc.synthesis_sizes import SizesSynthesis
 
 DEFAULT_SIZE = 64 << 20
 
@@ -137,11 +140,7 @@ def check(
             raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
         compiled = Compiled(algorithm) if isinstance(algorithm, Plan) else algorithm
         on_phase("Proof")
-        each = (
-            tuple(check_plan(plan) for plan in compiled.catalogue.plans)
-            if compiled.catalogue
-            else ()
-        )
+        each = tuple(map(check_plan, compiled.catalogue.plans if compiled.catalogue else ()))
         compiled = replace(compiled, proofs=check_plan(compiled.plan), catalogue_proofs=each)
     else:
         proved = replace(options or Options(), prove=True)
@@ -149,6 +148,8 @@ def check(
             algorithm, proved,
             cluster=cluster, reschedule=reschedule, on_phase=on_phase, on_pass=on_pass,
         )  # fmt: skip
+    from hccc import outputs
+
     return outputs.compared(compiled, on_phase)
 
 
@@ -232,14 +233,13 @@ def bound(
         UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
     """
     from hccc.predict import bounds
-    from hccc.predict.nccl.calls import collective_named
 
     size = check_integer("size", size, 0, None)
     root = check_integer("root", root, 0, None)
     where = topology_of(cluster)
     assert where is not None  # a cluster was given
-    given = [collectives] if isinstance(collectives, str) else collectives
-    ops = bounds.ALL if given is None else tuple(map(collective_named, given))
+    named = [collectives] if isinstance(collectives, str) else collectives
+    ops = bounds.ALL if named is None else tuple(map(collective_named, named))
     return bounds.bounds(where, where.name or "the cluster", size, ops, root)
 
 
@@ -268,10 +268,8 @@ def show(
     """
     from hccc.pictures import page
 
-    drawn, size = (
-        drawn_of(subject, cluster, options, on_phase),
-        check_integer("size", size, 0, None),
-    )
+    drawn = drawn_of(subject, cluster, options, on_phase)
+    size = check_integer("size", size, 0, None)
     if isinstance(drawn, Topology):
         return page.draw_cluster(drawn, what)
     return page.Subject(drawn.at(size, False), topology_of(cluster), size, on_phase).picture(what)
@@ -304,10 +302,8 @@ def draw(
     paths = [None if path is None else Path(path) for path in (output, trace)]
     wanted = page.ShowOptions(paths[0], what, size, paths[1])
     wanted.check(*files(subject), *files(cluster))
-    drawn, size = (
-        drawn_of(subject, cluster, options, on_phase),
-        check_integer("size", size, 0, None),
-    )
+    drawn = drawn_of(subject, cluster, options, on_phase)
+    size = check_integer("size", size, 0, None)
     if isinstance(drawn, Topology):
         return page.show_cluster(drawn, wanted)
     return page.show(drawn.at(size, False), wanted, topology_of(cluster), on_phase)
@@ -333,6 +329,8 @@ def write(
             something else, or cannot be written; E412, E438, E439 the text is not validated, and
             nothing is written.
     """
+    from hccc import outputs
+
     return outputs.write(compiled, Path(directory), targets, on_phase, validated=validate)
 
 
@@ -343,17 +341,10 @@ def common_cluster(program: Program) -> Topology:
 
 
 def synthesize(
-    cluster: Cluster,
-    collective: str,
-    size: int = DEFAULT_SIZE,
-    *,
-    root: int = 0,
-    method: str = "auto",
-    seed: int = 0,
-    time_limit: float = 60.0,
-    options: Options | None = None,
+    cluster: Cluster, collective: str, size: int = DEFAULT_SIZE, *, root: int = 0,
+    method: str = "auto", seed: int = 0, time_limit: float = 60.0, options: Options | None = None,
     on_phase: OnPhase = _quiet,
-) -> Synthesis:
+) -> Synthesis:  # fmt: skip
     """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
 
     Args:
@@ -369,18 +360,36 @@ def synthesize(
         options: how candidates are compiled.
         on_phase: is told the name of each phase as it begins.
 
+    At Ctrl-C, once a candidate was simulated, it returns the best so far, and says so.
+
     Raises:
         UserError: E465 there is no such collective; E410 no such root; E451 nothing serves it on
             this cluster; what `load_cluster` raises.
     """
     from hccc import synthesis
-    from hccc.predict.nccl.calls import collective_named
 
-    where = topology_of(cluster)
-    assert where is not None  # a cluster was given
-    check_integer("root", root, 0, len(where) - 1)
+    where, op = collective_of(cluster, collective, root)
     check_integer("size", size, 1, None)
     return synthesis.synthesize(
-        where, collective_named(collective), size, root=root, method=method, seed=seed,
-        time_limit=time_limit, options=options, on_phase=on_phase,
+        where, op, size, root=root, method=method, seed=seed, time_limit=time_limit,
+        options=options, on_phase=on_phase,
+    )  # fmt: skip
+
+
+def synthesize_sizes(
+    cluster: Cluster, collective: str, sizes: str = "1K..4G", *, root: int = 0,
+    method: str = "auto", seed: int = 0, time_limit: float = 60.0, options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> SizesSynthesis:  # fmt: skip
+    """Makes algorithms of one collective for a cluster, at most `options.plans`, each for those of
+    `sizes` at which it is best. Its `programs` are for `compile`, which makes one library of them.
+
+    sizes: bytes, a range. The others are those of `synthesize`, which also says what is raised.
+    """
+    from hccc.synthesis_sizes import synthesize_sizes as synthesized
+
+    where, op = collective_of(cluster, collective, root)
+    return synthesized(
+        where, op, sizes, root=root, method=method, seed=seed, time_limit=time_limit,
+        options=options, on_phase=on_phase,
     )  # fmt: skip

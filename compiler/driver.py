@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from hccc import __version__
 from hccc.analysis.redundant import redundant
 from hccc.diagnostics import Problem, Source, fail
-from hccc.emit.compare import Sources
 from hccc.interruptible import interruptible
 from hccc.ir import program
 from hccc.ir.catalogue import Catalogue, Range, assembled
@@ -33,10 +32,11 @@ from hccc.pass_manager import BACK, FRONT, Hook, Ir, OnPass, OnPhase, Settings
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import prove
 from hccc.structures import MOST_TRIED, axes, named, start
-from hccc.validate.validated import Unvalidated, Validated
 
 if TYPE_CHECKING:
+    from hccc.emit.compare import Sources
     from hccc.tune.tune import Request, Tuned
+    from hccc.validate.validated import Unvalidated, Validated
 
 Where = Topology | Callable[[Program], Topology | None] | None
 _INVARIANTS = "`hccc.ir.program` says what holds of one"

@@ -12,10 +12,11 @@ from hccc import driver, inputs
 from hccc.diagnostics import Source, fail
 from hccc.driver import Compiled
 from hccc.ir import plan_check
+from hccc.ir.collective import OpType, collective_named
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
-from hccc.options import Options
+from hccc.options import Options, check_integer
 from hccc.pass_manager import OnPhase
 
 Algorithm = str | Path | Source | Program
@@ -53,6 +54,18 @@ def files(*given: object) -> list[Path]:
         Path(one) for one in places
         if isinstance(one, Path) or (isinstance(one, str) and "\n" not in one)
     ]  # fmt: skip
+
+
+def collective_of(cluster: Cluster, collective: str, root: int) -> tuple[Topology, OpType]:
+    """What to synthesize, and for which cluster.
+
+    Raises:
+        UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
+    """
+    where = topology_of(cluster)
+    assert where is not None  # a cluster was given
+    check_integer("root", root, 0, len(where) - 1)
+    return where, collective_named(collective)
 
 
 def topology_of(cluster: Cluster | None) -> Topology | None:

@@ -22,8 +22,6 @@ from hccc.driver import Compiled, Where
 from hccc.files.reading import HEAD, read_text
 from hccc.hardware import common as hardware
 from hccc.hardware.common import common_device
-from hccc.interop.import_msccl import import_msccl
-from hccc.interop.raise_program import raise_program
 from hccc.interruptible import interruptible
 from hccc.ir import catalogue_json, plan_json
 from hccc.ir.catalogue import Catalogue
@@ -237,6 +235,8 @@ def load_library(
 
 def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proof, ...]]:
     """The Plan of MSCCL XML, which says what cluster it runs on, and what its FIFOs carry."""
+    from hccc.interop.import_msccl import import_msccl
+
     plan, carried = import_msccl(text, topology)
     if topology is not None:
         made = Provenance(__version__, cluster=driver.recorded(topology))  # no option had a say
@@ -279,6 +279,9 @@ def _rescheduled(
     if kind_of(text.text, text.name) is not Kind.XML:
         help = "compile its program again" if text.text.lstrip()[:1] == "{" else "leave it out"
         raise fail("E416", f"--reschedule: {text.name} is not MSCCL XML", help=help)
+    from hccc.interop.import_msccl import import_msccl
+    from hccc.interop.raise_program import raise_program
+
     before, _ = import_msccl(text)
     check_plan(before)
     after = driver.compile_program(

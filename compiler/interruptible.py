@@ -15,7 +15,9 @@ from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 LOOK = 0.1  # s: a signal wakes the main thread only if that is the thread the system chose for it
+_left: list[threading.Thread] = []  # computations that were interrupted
 
 
 class _Work(Generic[R]):
@@ -73,8 +75,34 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def anytime(
+    compute: Callable[[list[T]], None], enough: Callable[[list[T]], bool]
+) -> tuple[list[T], bool]:
+    """What `compute` appended to a list by its end or, if that is `enough`, by Ctrl-C; and whether
+    that was pressed.
+
+    Raises:
+        KeyboardInterrupt: it was pressed before there was enough; else what `compute` raises.
+    """
+    found: list[T] = []
+    try:
+        interruptible(compute)(found)
+    except KeyboardInterrupt:
+        so_far = list(found)  # what is interrupted may yet append
+        if not enough(so_far):
+            raise
+        return so_far, True
+    return found, False
+
+
+def left_running() -> bool:
+    """Whether what was interrupted still runs: the interpreter must not wait for it to end."""
+    return any(thread.is_alive() for thread in _left)
+
+
 def _stop(thread: threading.Thread) -> None:
     """Has `thread` raise SystemExit, which ends threads without a word."""
+    _left.append(thread)
     if thread.ident is not None:
         stop = ctypes.py_object(SystemExit)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), stop)

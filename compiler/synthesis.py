@@ -7,15 +7,20 @@ returns is a Program like any other: verified, and proved when it is compiled.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
 
 from hccc import driver
 from hccc.diagnostics import UserError, fail
-from hccc.interruptible import interruptible
+from hccc.interruptible import anytime, interruptible
 from hccc.ir.collective import ROOTED, OpType
-from hccc.ir.program import Program
+from hccc.ir.program import Program, same
 from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.lang.transfer import printer
 from hccc.options import Options
@@ -28,11 +33,16 @@ from hccc.synth.programs import OPS
 from hccc.synth.searched import METHODS, Searched, search, solve
 from hccc.text import microseconds as us
 
-COMPILED = 6  # candidates, those of least estimate
+COMPILED = 6  # candidates of a size, those of least estimate
+ALIKE = 2  # of one method, where there are others: their estimates hardly differ
 CROWDED = 1.05  # times the estimate of what greedy makes: many peers a rank are slower than it says
 FAR = 2.0  # times the least estimate: not compiled
 GREEDY = "greedy"
 PACK = "pack"
+LONGEST = 48  # characters of a name that is made of a method's
+INTERRUPTED = "interrupted before it was simulated"
+ENOUGH = 0.98  # of the bound: no other candidate is simulated
+UNNEEDED = f"not simulated: another comes within {1 - ENOUGH:.0%} of the bound"
 OnPhase = Callable[[str], None]
 
 
@@ -52,7 +62,7 @@ class Weighed:
 @dataclass(frozen=True, slots=True, eq=False)
 class Synthesis:
     """What was found for one size. best: of `weighed`, which is in order of time and estimate;
-    bound: what no schedule beats; seconds: it took."""
+    bound: what no schedule beats; seconds: it took; interrupted: Ctrl-C ended it early."""
 
     topology: Topology
     size: int
@@ -61,6 +71,7 @@ class Synthesis:
     weighed: tuple[Weighed, ...]
     bound: Bound
     seconds: float
+    interrupted: bool = False
 
     @property
     def program(self) -> Program:
@@ -71,6 +82,10 @@ class Synthesis:
     def share(self) -> float:
         """Of the bound that the best reaches, 0 to 1."""
         return self.bound.time / self.best.time if self.best.time else 0.0
+
+    def file_name(self) -> str:
+        """`allgather-ring-64M.rccl`."""
+        return file_name(self.program, self.best.name, [(self.size, self.size)])
 
     def text(self, *, explain: bool = False) -> str:
         """What was chosen, how near it comes, and what was weighed. explain: also what a solver was
@@ -120,12 +135,16 @@ class Synthesis:
             "transfers": len(self.program), "steps": steps(self.program),
             "time": self.best.time, "bound": self.bound.time, "share": self.share(),
             "binding": self.bound.binding, "seconds": self.seconds,
-            "weighed": [
-                {"name": one.name, "time": one.time, "refused": one.refused or None,
-                 "estimate": one.estimate if one.program else None}
-                for one in self.weighed
-            ],
+            "interrupted": self.interrupted, "weighed": list(map(weighed_facts, self.weighed)),
         }  # fmt: skip
+
+
+def weighed_facts(one: Weighed) -> dict[str, object]:
+    """A candidate, for JSON; times in µs, None where there are none."""
+    return {
+        "name": one.name, "time": one.time, "refused": one.refused or None,
+        "estimate": one.estimate if one.program else None,
+    }  # fmt: skip
 
 
 def steps(p: Program) -> int:
@@ -147,26 +166,80 @@ def program_text(made: Synthesis) -> str:
     ])  # fmt: skip
 
 
+def file_name(p: Program, method: str, spans: Sequence[tuple[int, int]]) -> str:
+    """`allgather-ring-1K-64K-and-4G.rccl`: letters, digits, `-`, and the suffix. spans: first and
+    last sizes."""
+    ends = ["-".join(dict.fromkeys(map(_short, span))) for span in spans]
+    return f"{p.collective.op.value.lower()}-{slug(method, '-')}-{'-and-'.join(ends)}.rccl"
+
+
+def slug(method: str, between: str) -> str:
+    """A method's name as a part of names of files, or of algorithms: `greedy-2-chunks-a-rank`."""
+    words = re.findall(r"[a-z0-9]+", method.lower())
+    return between.join(words)[:LONGEST].strip(between) or "made"
+
+
+def _short(size: int) -> str:
+    """`64K`; bytes where they are no whole number of a unit."""
+    for unit, shift in (("G", 30), ("M", 20), ("K", 10)):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
+
+
 def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
     return [*([PACK, GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
 
 
-@interruptible
 def synthesize(
     t: Topology, op: OpType, size: int, *, root: int = 0, method: str = "auto", seed: int = 0,
     time_limit: float = 60.0, options: Options | None = None, on_phase: OnPhase = lambda _: None,
 ) -> Synthesis:  # fmt: skip
-    """The best Program of `op` on `t` for calls of `size` bytes.
+    """The best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C, of those that were
+    simulated by then.
 
     method: "auto" (all but solvers), or one of `methods`; time_limit: seconds that a solver may
     take; options: how candidates are compiled.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
+        KeyboardInterrupt: Ctrl-C before one was simulated.
     """
     begin = time.perf_counter()
+    found = candidates(
+        t, op, size, root=root, method=method, seed=seed, time_limit=time_limit, on_phase=on_phase
+    )
+    bound = interruptible(limits)(t, op, root if op in ROOTED else 0).at(size)
+    near, how = nearest(found), options or Options()
+
+    def simulate(done: list[Weighed]) -> None:
+        for one in near:
+            on_phase(f"Simulating {one.name}, {len(done) + 1} of {len(near)}")
+            done.append(simulated(one, t, [size], how)[size])
+            if ENOUGH * (done[-1].time or np.inf) <= bound.time:
+                return
+
+    done, stopped = anytime(simulate, lambda done: any(one.time is not None for one in done))
+    why = INTERRUPTED if stopped else UNNEEDED
+    weighed = in_order(found, near, {one.name: one for one in done}, why)
+    if weighed[0].time is None:
+        raise none_serves(op, weighed)
+    took, stopped = time.perf_counter() - begin, stopped or given_up(found)
+    return Synthesis(t, size, seed, weighed[0], tuple(weighed), bound, took, stopped)
+
+
+def candidates(
+    t: Topology, op: OpType, size: int, *, root: int, method: str, seed: int, time_limit: float,
+    on_phase: OnPhase,
+) -> list[Weighed]:  # fmt: skip
+    """All that there is to weigh, with what each is estimated to take for `size` bytes.
+
+    Raises:
+        UserError: E451 there is no such method, or nothing serves `op` on this cluster.
+        KeyboardInterrupt: Ctrl-C, but while a solver searches: then it is the best so far.
+    """
     if method != "auto" and method not in methods(op):
         have = ", ".join(("auto", *methods(op)))
         raise fail("E451", f"there is no {method} for {op.value}", help=f"there are {have}")
@@ -177,17 +250,31 @@ def synthesize(
         one = solve(method, t, op, root, seed, time_limit=time_limit, on_phase=on_phase)
         found = [_searched(one, t, size)]
     else:
-        found = list(_candidates(t, op, root, method, seed, size, on_phase))
+        every = interruptible(lambda: list(_candidates(t, op, root, method, seed, size, on_phase)))
+        found = every()
     if not any(one.program for one in found):
-        reasons = "; ".join(f"{one.name}: {one.refused}" for one in found)
-        raise fail("E451", f"nothing serves {op.value} here: {reasons}")
-    weighed = _weighed(found, t, size, options or Options(), on_phase)
-    if weighed[0].time is None:
-        reasons = "; ".join(f"{one.name}: {one.refused}" for one in weighed)
-        raise fail("E451", f"nothing serves {op.value} here: {reasons}")
-    bound = limits(t, op, root).at(size)
-    took = time.perf_counter() - begin
-    return Synthesis(t, size, seed, weighed[0], tuple(weighed), bound, took)
+        raise none_serves(op, found)
+    return [_unless_before(one, found[:k]) for k, one in enumerate(found)]
+
+
+def _unless_before(one: Weighed, before: Sequence[Weighed]) -> Weighed:
+    """A candidate, or that it does what one before does, and need not be compiled as well."""
+    p = one.program
+    for other in before:
+        if p and other.program and same(p, replace(other.program, name=p.name)):
+            return replace(one, program=None, refused=f"the same transfers as {other.name}")
+    return one
+
+
+def none_serves(op: OpType, found: Sequence[Weighed]) -> UserError:
+    """E451, with why each candidate is none."""
+    reasons = "; ".join(f"{one.name}: {one.refused}" for one in found)
+    return fail("E451", f"nothing serves {op.value} here: {reasons}")
+
+
+def given_up(found: Sequence[Weighed]) -> bool:
+    """Whether Ctrl-C ended a solver's search for one of these."""
+    return any(one.searched is not None and one.searched.interrupted for one in found)
 
 
 def _candidates(
@@ -199,7 +286,7 @@ def _candidates(
         on_phase(f"Synthesis: {name}")
         try:
             if name == GREEDY:
-                for one in search(t, op, root, seed):
+                for one in search(t, op, root, seed, on_phase):
                     yield _searched(one, t, size)
             elif name == PACK:
                 for tree in packed(t, op, root, seed, limits(t, op, root)):
@@ -215,28 +302,61 @@ def _searched(one: Searched, t: Topology, size: int) -> Weighed:
     return Weighed(one.name, one.program, estimate(one.program, t, size), searched=one)
 
 
-def _weighed(
-    found: list[Weighed], t: Topology, size: int, options: Options, on_phase: OnPhase
-) -> list[Weighed]:
-    """All of them, those that were simulated first, by time."""
-    order = sorted(found, key=lambda one: one.estimate * (1 if one.searched is None else CROWDED))
-    least = order[0].estimate
-    near = [one for one in order[:COMPILED] if one.estimate <= FAR * least and one.program]
-    done = [_simulated(one, t, size, options, on_phase) for one in near]
-    timed = sorted((one for one in done if one.time is not None), key=lambda one: one.time or 0.0)
-    rest = [one for one in done if one.time is None] + [one for one in order if one not in near]
-    return [*timed, *rest]
+def nearest(found: Sequence[Weighed]) -> list[Weighed]:
+    """The candidates to compile: at most COMPILED, by estimate; of one method more than ALIKE only
+    where there are not enough others."""
+    crowded = {True: CROWDED, False: 1.0}
+    order = sorted(
+        (one for one in found if one.program),
+        key=lambda one: one.estimate * crowded[one.searched is not None],
+    )
+    count, first, more = Counter[str](), list[Weighed](), list[Weighed]()
+    for one in order:
+        if one.estimate <= FAR * order[0].estimate:
+            method = one.name.split(",")[0]
+            (first if count[method] < ALIKE else more).append(one)
+            count[method] += 1
+    return [*first, *more][:COMPILED]
 
 
-def _simulated(
-    one: Weighed, t: Topology, size: int, options: Options, on_phase: OnPhase
-) -> Weighed:
+def in_order(
+    found: Sequence[Weighed], near: Sequence[Weighed], done: dict[str, Weighed],
+    why: str = INTERRUPTED,
+) -> list[Weighed]:  # fmt: skip
+    """All candidates: those that were simulated, by time, then the others, by estimate.
+
+    near: those that were to be simulated; done: those that were, by name; why: not others.
+    """
+    left = {one.name for one in near} - done.keys()
+    each = [
+        done.get(one.name, replace(one, refused=why) if one.name in left else one)
+        for one in sorted(found, key=lambda one: one.estimate)
+    ]
+    timed = sorted((one for one in each if one.time is not None), key=lambda one: one.time or 0.0)
+    return [*timed, *(one for one in each if one.time is None)]
+
+
+def simulated(
+    one: Weighed, t: Topology, sizes: Sequence[int], options: Options
+) -> dict[int, Weighed]:
+    """A candidate at each of `sizes`, ascending, in the structure that tuning finds best there."""
     assert one.program is not None
-    on_phase(f"Simulating {one.name}")
-    how = replace(options, prove=False, sizes=str(max(1, size)), plans=1)
+    low, high = max(1, sizes[0]), max(1, sizes[-1])
+    several = low < high
+    how = replace(
+        options, prove=False, sizes=f"{low}..{high}" if several else str(low),
+        plans=options.plans if several else 1,
+    )  # fmt: skip
     try:
         made = driver.compile_program(verify(one.program), how, t)
     except UserError as error:
-        return replace(one, refused=error.problem.message)
+        return {size: replace(one, refused=error.problem.message) for size in sizes}
     assert made.tuned is not None
-    return replace(one, time=float(made.tuned.times[int(not made.plan.out_of_place)].min()))
+    times = made.tuned.times[int(not made.plan.out_of_place)].min(0)
+    took = dict(zip(made.tuned.sizes, times.tolist(), strict=True))
+    return {size: _timed(one, took[max(1, size)]) for size in sizes}
+
+
+def _timed(one: Weighed, took: float) -> Weighed:
+    known = isfinite(took)
+    return replace(one, time=took if known else None, refused="" if known else "cut too often")

@@ -61,6 +61,8 @@ ALLOWED: dict[str, set[str]] = {
        "structures", "tune", "validate"},
     "synthesis": BELOW
     | {"driver", "interruptible", "lang", "options", "passes", "synth", "text"},
+    "synthesis_sizes": BELOW
+    | {"interruptible", "lang", "options", "structures", "synth", "synthesis", "text", "tune"},
     "inputs": BELOW
     | {"analysis", "driver", "emit", "files", "hardware", "interop", "interruptible", "lang",
        "library", "options", "pass_manager", "proofs"},
@@ -83,12 +85,12 @@ ALLOWED: dict[str, set[str]] = {
     "given": BELOW | {"driver", "inputs", "options", "pass_manager", "predict"},
     "api": BELOW
     | {"driver", "given", "inputs", "options", "outputs", "pass_manager", "pictures", "predict",
-       "proofs", "synthesis"},
+       "proofs", "synthesis", "synthesis_sizes"},
     "cli": BELOW
-    | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "lang", "launch",
-       "library", "network", "options", "outputs", "pass_manager", "passes", "pictures", "predict",
-       "profile", "runtime", "structures", "synth", "synthesis", "testing", "tune",
-       "validate"},
+    | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "interruptible", "lang",
+       "launch", "library", "network", "options", "outputs", "pass_manager", "passes", "pictures",
+       "predict", "profile", "runtime", "structures", "synth", "synthesis", "synthesis_sizes",
+       "testing", "text", "tune", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from typing import NoReturn
@@ -23,6 +24,11 @@ from hccc.cli.run import run
 from hccc.cli.show import show
 from hccc.cli.sim import sim
 from hccc.cli.synth import synth
+from hccc.interruptible import left_running
+
+# What is imported stays: going through it for cycles, as often as Python does unasked, took a tenth
+# of a short command's time.
+RARELY = (100_000, 20, 100)
 
 
 @click.group(cls=DefaultGroup, context_settings=HELP, no_args_is_help=True)
@@ -42,11 +48,12 @@ for _command in (
 
 def main() -> NoReturn:
     """The entry point `hccc`."""
+    gc.set_threshold(*RARELY)
     open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     code = execute(cli, sys.argv[1:])
-    if code == EXIT_INTERRUPTED:
+    if code == EXIT_INTERRUPTED or left_running():
         leave(code)  # a computation that is left to itself may not let the interpreter end
     sys.exit(code)

@@ -114,7 +114,8 @@ def _baseline(
         missing = "--collective NAME" if not options["collective"] else "--cluster FILE"
         raise fail("E467", f"--baseline needs {missing}", help=f"add {missing}")
     from hccc.inputs import load_cluster
-    from hccc.predict.nccl.calls import calls, collective_named
+    from hccc.ir.collective import collective_named
+    from hccc.predict.nccl.calls import calls
     from hccc.predict.nccl.choose import Forced
     from hccc.predict.nccl.rows import Library
     from hccc.predict.nccl.tuning import Algorithm, Protocol

@@ -1,26 +1,38 @@
-"""`hccc synth`: an algorithm for a cluster, made by hccc."""
+"""`hccc synth`: an algorithm for a cluster, made by hccc, or several for a range of sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from hccc.cli import report
-from hccc.cli.options import COLLECTIVES, json_option
+from hccc.cli.options import COLLECTIVES, given, json_option, refuse
+from hccc.cli.synth_sizes import PROGRAMS, check_directory, library, told, write_programs
 from hccc.cli.types import ClusterFile, File, Number, Size
 from hccc.diagnostics import fail
 from hccc.options import TARGETS
 
 if TYPE_CHECKING:
-    from hccc.synthesis import Synthesis
+    from hccc.ir.topology import Topology
+    from hccc.pass_manager import OnPhase
+
+Kind = Literal["stdout", "program", "programs", "kernels"]
+INTERRUPTED = "interrupted: the best of what was weighed so far"
 
 
 @click.command(short_help="Make an algorithm for CLUSTER.")
 @click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")
 @click.option("--collective", type=click.Choice(COLLECTIVES), required=True, help="What to do.")
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
+@click.option(
+    "--sizes",
+    metavar="A..B",
+    help="Instead of -b a range, 1K..4G: several algorithms, each for the sizes it is best at.",
+)
+@click.option("--plans", type=click.IntRange(1, 16), default=4, help="Most algorithms of --sizes.")
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
     "--method", default="auto", metavar="NAME",
@@ -43,63 +55,132 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=File(), metavar="FILE|DIR",
-    help="A program, x.rccl; or a directory of kernels. Without it the program goes to stdout.",
+    help="A program, x.rccl; a directory of kernels; or 'DIR/*.rccl', which hccc names. Without it "
+    "the program goes to stdout.",
 )  # fmt: skip
 @json_option
 def synth(
     cluster: Path,
     collective: str,
-    size: int,
-    root: int,
-    method: str,
-    seed: int,
-    time_limit: float,
-    explain: bool,
-    failed: tuple[str, ...],
-    degraded: tuple[str, ...],
     output: Path | None,
     as_json: bool,
+    failed: tuple[str, ...],
+    degraded: tuple[str, ...],
+    size: int,
+    sizes: str | None,
+    plans: int,
+    explain: bool,
+    **how: Any,
 ) -> None:
     """Make an algorithm of one collective for CLUSTER and calls of so many bytes.
 
     Schedules that hccc searches and its built-in algorithms are weighed by simulated time; the
     fastest is printed as a program, with how near it comes to what no schedule can beat. The same
-    seed gives the same program. `hccc synth ... | hccc run -` runs it.
+    seed gives the same program. `hccc synth ... | hccc run -` runs it. Ctrl-C, once something was
+    simulated, ends with the best so far.
     """
+    kind = _kind(output)
+    _check(kind, output, cluster, as_json)
+    if sizes is None:
+        refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
+    with report.progress() as on_phase:
+        from hccc.inputs import load_cluster
+
+        how |= {"on_phase": on_phase}
+        site = load_cluster(cluster, failed, degraded)
+        if sizes is not None:
+            say = _several(site, collective, sizes, plans, how, kind, output, as_json)
+        else:
+            say = _one(site, collective, size, how, kind, output, as_json, explain)
+    say()
+
+
+def _kind(output: Path | None) -> Kind:
+    if output is None or str(output) == "-":
+        return "stdout"
+    if output.name == PROGRAMS:
+        return "programs"
+    return "program" if output.suffix == ".rccl" else "kernels"
+
+
+def _check(kind: Kind, output: Path | None, cluster: Path, as_json: bool) -> None:
+    """What can be known before any work."""
+    from hccc.files.writing import check_place
+
+    if given("size") and given("sizes"):
+        help = "-b 64M for one size; --sizes 1K..4G for a range"
+        raise fail("E415", "-b is one size and --sizes a range of them", help=help)
+    if given("sizes"):
+        refuse(given("explain"), "it is of one size", "leave it out, or give -b")
+        if kind in ("stdout", "program"):
+            help = "-o kernels/, or -o 'DIR/*.rccl'"
+            raise fail("E415", "--sizes makes several programs, and -o has room for one", help=help)
+    if as_json and kind == "stdout":
+        raise fail("E415", "--json and the program are both for stdout", help="-o x.rccl")
+    if kind == "program" and output is not None:
+        check_place(output, cluster)
+    if kind == "programs" and output is not None:
+        check_directory(output.parent)
+
+
+def _one(
+    site: Topology, collective: str, size: int, how: dict[str, Any], kind: Kind,
+    output: Path | None, as_json: bool, explain: bool,
+) -> Callable[[], None]:  # fmt: skip
+    """Makes and writes an algorithm for one size; what then tells of it."""
     from hccc import api
-    from hccc.inputs import load_cluster
+    from hccc.files.writing import write_whole
     from hccc.synthesis import program_text
 
-    to_directory = output is not None and str(output) != "-" and output.suffix != ".rccl"
-    if as_json and (output is None or str(output) == "-"):
-        raise fail("E415", "--json and the program are both for stdout", help="-o x.rccl")
-    if output is not None and not to_directory and str(output) != "-":
-        from hccc.files.writing import check_place
-
-        check_place(output, cluster)
-    with report.progress() as on_phase:
-        t = load_cluster(cluster, failed, degraded)
-        made = api.synthesize(
-            t, collective, size, root=root, method=method, seed=seed, time_limit=time_limit,
-            on_phase=on_phase,
-        )  # fmt: skip
-        if to_directory:
-            assert output is not None
-            compiled = api.compile(made.program, cluster=t, on_phase=on_phase)
-            api.write(compiled, output, TARGETS, on_phase=on_phase)
-    if output is None or str(output) == "-":
-        click.echo(program_text(made), nl=False)
-        click.echo(made.text(explain=explain), err=True)
-        return
-    if not to_directory:
-        from hccc.files.writing import write_whole
-
-        write_whole(output, lambda file: file.write(program_text(made)))
-    _say(made, explain, as_json)
-
-
-def _say(made: Synthesis, explain: bool, as_json: bool) -> None:
+    made = api.synthesize(site, collective, size, **how)
+    _stopped(made.interrupted)
+    on_phase: OnPhase = how["on_phase"]
+    match kind:
+        case "stdout":
+            text = program_text(made)
+            return lambda: _print(text, made.text(explain=explain))
+        case "kernels":
+            compiled = api.compile(made.program, cluster=site, on_phase=on_phase)
+            api.write(compiled, output or "", TARGETS, on_phase=on_phase)
+        case "program" if output is not None:
+            write_whole(output, lambda file: file.write(program_text(made)))
+        case _ if output is not None:
+            write_programs({made.file_name(): program_text(made)}, output.parent)
     if as_json:
-        report.as_json(made.facts())
+        return lambda: report.as_json(made.facts())
+    return lambda: print(made.text(explain=explain))
+
+
+def _several(
+    site: Topology, collective: str, sizes: str, plans: int, how: dict[str, Any], kind: Kind,
+    output: Path | None, as_json: bool,
+) -> Callable[[], None]:  # fmt: skip
+    """Makes and writes algorithms for a range of sizes; what then tells of them."""
+    from hccc import api
+    from hccc.options import Options
+    from hccc.synthesis_sizes import program_text
+
+    assert output is not None  # `_check`
+    options = Options(sizes=sizes, plans=plans)
+    made = api.synthesize_sizes(site, collective, sizes, options=options, **how)
+    _stopped(made.interrupted)
+    compiled = None
+    if kind == "programs":
+        write_programs({c.file_name(): program_text(made, c) for c in made.chosen}, output.parent)
     else:
-        print(made.text(explain=explain))
+        on_phase: OnPhase = how["on_phase"]
+        compiled = api.compile(made.programs, options, cluster=site, on_phase=on_phase)
+        api.write(compiled, output, TARGETS, on_phase=on_phase)
+    if as_json:
+        return lambda: report.as_json({**made.facts(), **library(compiled)})
+    return lambda: told(made, compiled)
+
+
+def _stopped(interrupted: bool) -> None:
+    if interrupted:
+        click.echo(INTERRUPTED, err=True)
+
+
+def _print(program: str, text: str) -> None:
+    click.echo(program, nl=False)
+    click.echo(text, err=True)

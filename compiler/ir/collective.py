@@ -32,6 +32,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from hccc.diagnostics import fail
 from hccc.ir.arrays import B1, I8
 
 
@@ -54,6 +55,16 @@ PROGRAMMABLE = tuple(op for op in OpType if op is not OpType.CUSTOM)
 REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
 ROOTED = frozenset({OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER})
 _WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
+
+
+def collective_named(name: str) -> OpType:
+    """`allreduce`, `all_reduce`, `AllReduce`: the collective. Raises UserError E465."""
+    plain = name.lower().replace("_", "").replace("-", "")
+    for op in PROGRAMMABLE:
+        if op.value.lower() == plain:
+            return op
+    known = ", ".join(op.value.lower() for op in PROGRAMMABLE)
+    raise fail("E465", f"{name!r} is no collective", help=f"there are {known}")
 
 
 def block_count(op: OpType, n_ranks: int) -> int:

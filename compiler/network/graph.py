@@ -7,12 +7,15 @@ and from each of its members, never an edge for each pair.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
 from hccc.ir.arrays import B1, I8, Csr, csr_from_pairs
 from hccc.ir.topology import Level, Rate, Rates, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx  # type: ignore[import-untyped]
 
 Vertex = int | tuple[str, int]
 HUBS = ("mesh", "port", "switch", "leaf", "spine", "core")
@@ -89,6 +92,8 @@ def _kinds(group: I8, value: I8, where: B1) -> I8:
 def graph(t: Topology) -> nx.DiGraph[Vertex]:
     """Ranks (integers, with node, gpu, vendor, device) and hubs. Edges have `bandwidth` (GB/s),
     `parallel` and `alpha` (µs), and shared NICs and uplinks their `group`. O(its size)."""
+    import networkx as nx
+
     g: nx.DiGraph[Vertex] = nx.DiGraph()
     for r in range(len(t)):
         device = t.devices[t.device[r]]

@@ -47,18 +47,19 @@ LARGE = 1 << 34  # bytes, of which latency is no part
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """A Program, how many chunks it has, the style of its trees, how deep they are, and how many
-    times as long as the bound the busiest resource is busy."""
+    """A Program, how many chunks it has, the style of its trees, its number among those of a style,
+    how deep they are, and how many times as long as the bound the busiest resource is busy."""
 
     program: Program
     style: str
+    number: int
     depth: int
     load: float
 
     @property
     def name(self) -> str:
-        """For people: `packed stars, 16 chunks`."""
-        return f"packed {self.style}, {self.program.collective.n_chunks} chunks"
+        """For people: `packed stars, 16 chunks, 1`."""
+        return f"packed {self.style}, {self.program.collective.n_chunks} chunks, {self.number}"
 
 
 class _Found(NamedTuple):
@@ -99,9 +100,9 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
         for owner in _owners(t, op, root, shares):
             taste = taste._replace(seed=seed * SEEDS)
             found = _packings(table, op, owner, len(owner) / algbw, taste)
-            for one in found:
+            for k, one in enumerate(found):
                 made = _program(t, op, root, owner, one.packing)
-                yield Packed(made, style, one.depth, one.load)
+                yield Packed(made, style, k + 1, one.depth, one.load)
             enough += found[0].enough
             if enough == NUMBERS or found[0].inside > HOPELESS:  # chunks do not help against that
                 break

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.diagnostics import fail
+from hccc.interruptible import interruptible
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
@@ -36,7 +37,8 @@ METHODS: dict[str, Mode] = {"repair": "fast", "cegis": "faithful"}  # of `solve`
 @dataclass(frozen=True, slots=True, eq=False)
 class Searched:
     """A Program and how it was found. chunks: of a rank; again: whether chunks enter nodes more
-    than once; steps, bound: of its schedule, or of both of an Allreduce together."""
+    than once; steps, bound: of its schedule, or of both of an Allreduce together; interrupted:
+    whether Ctrl-C ended the search."""
 
     program: Program
     chunks: int
@@ -45,6 +47,7 @@ class Searched:
     bound: int
     method: str = "greedy"
     trace: tuple[Iteration, ...] = ()
+    interrupted: bool = False
 
     @property
     def name(self) -> str:
@@ -54,8 +57,12 @@ class Searched:
         return f"{self.method}, {self.chunks} chunk{plural} a rank{twice}"
 
 
-def search(t: Topology, op: OpType, root: int, seed: int) -> Iterator[Searched]:
+def search(
+    t: Topology, op: OpType, root: int, seed: int, on_phase: Callable[[str], None] = lambda _: None
+) -> Iterator[Searched]:
     """Programs of greedy schedules with different numbers of chunks, fewest first.
+
+    on_phase: is told of each as its search begins.
 
     Raises:
         UserError: E451 there are none for `op`, or a rank cannot be reached.
@@ -71,6 +78,7 @@ def search(t: Topology, op: OpType, root: int, seed: int) -> Iterator[Searched]:
             return
         demand = gather_all(owner, len(t))
         for again in (False, True) if several else (False,):
+            on_phase(f"Synthesis: greedy, chunks of a rank: {chunks}")
             copies = None if op in SUMS else _best(c, demand, seed, again)
             sums = None if op in COPIES else _best(c.reversed(), demand, seed, again)
             made = from_schedules("Greedy", t, op, root, owner, copies, sums)
@@ -106,10 +114,11 @@ def solve(
     outcomes = list[Outcome]()
     for model, turned in models:
         demand = gather_all(owner, len(t), exclusive=faithful and turned)
-        start = None if faithful else _best(model, demand, seed, again=False)
+        start = None if faithful else interruptible(_best)(model, demand, seed, again=False)
+        left = 0.0 if any(one.interrupted for one in outcomes) else time_limit / len(models)
         outcomes.append(synthesize(
-            model, demand, mode=METHODS[method], time_limit=time_limit / len(models), seed=seed,
-            start=start, on_phase=on_phase,
+            model, demand, mode=METHODS[method], time_limit=left, seed=seed, start=start,
+            on_phase=on_phase,
         ))  # fmt: skip
     found = [outcome.schedule for outcome in outcomes]
     copies, sums = None if op in SUMS else found[0], None if op in COPIES else found[-1]
@@ -117,6 +126,7 @@ def solve(
     return Searched(
         made, chunks, False, sum(s.steps for s in found), sum(one.bound for one in outcomes),
         method, tuple(step for one in outcomes for step in one.trace),
+        any(one.interrupted for one in outcomes),
     )  # fmt: skip
 
 

@@ -55,7 +55,7 @@ PLACES = {
     "emit kernels": ("emit.kernels.source:cpu", (RING, "--emit=cpu")),
     "emit XML": ("interop.export_msccl:_xml", (RING, "--emit=msccl-xml", "--transport", "staged")),
     "MSCCL XML": ("interop.import_msccl:fifo", ("check", XML)),
-    "reschedule": ("inputs:raise_program", ("check", XML, "--reschedule")),
+    "reschedule": ("interop.raise_program:raise_program", ("check", XML, "--reschedule")),
     "run": ("emit.directory:files", ("run", RING)),
     "simulate": ("sim.engine:run", ("sim", RING, "--cluster", DGX)),
     "fastest": ("sim.engine:run", ("check", RING, "--cluster", DGX)),

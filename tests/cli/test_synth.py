@@ -89,6 +89,68 @@ def test_refusals_leave_what_is_there(
     assert kept.read_text() == "mine" and sorted(tmp_path.rglob("*")) == before
 
 
+SIZES = ("--collective", "allgather", "--sizes", "1K..16M")
+
+
+def test_several_sizes_into_a_directory_that_checks(
+    hccc: Hccc, cluster: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "kernels"
+    code, said, _ = hccc("synth", cluster, *SIZES, "-o", out)
+    assert code == 0 and "chosen (*)" in said and "compiled for" in said and "16 MiB" in said
+    assert hccc("check", out)[0] == 0
+
+
+def test_several_sizes_as_programs(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
+    out = tmp_path / "programs"
+    out.mkdir()
+    earlier = "# Allgather\n# Method: old method; seed 0.\n"
+    (out / "allgather-old-method-1K-2M-and-4G.rccl").write_text(earlier)
+    mine = {"mine.rccl": earlier, "allgather-mine-8.rccl": "mine"}
+    for name, text in mine.items():
+        (out / name).write_text(text)
+    code, said, _ = hccc("synth", cluster, *SIZES, "-o", out / "*.rccl", "--json")
+    facts = json.loads(said)
+    names = [program["file"] for program in facts["programs"]]
+    assert code == 0 and sorted(p.name for p in out.iterdir()) == sorted([*names, *mine])
+    for name in names:
+        assert hccc("check", out / name)[0] == 0
+    assert hccc("synth", cluster, *SIZES, "-o", out / "*.rccl")[0] == 0
+    again = tmp_path / "again"
+    assert hccc("synth", cluster, *SIZES, "-o", again / "*.rccl")[0] == 0
+    assert {p.name: p.read_text() for p in again.iterdir()} == {
+        name: (out / name).read_text() for name in names
+    }
+
+
+def test_one_size_as_programs(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
+    out = tmp_path / "programs"
+    argv = ("synth", cluster, "--collective", "allgather", "--method", "ring", "-b", "64M")
+    assert hccc(*argv, "-o", out / "*.rccl")[0] == 0
+    assert [p.name for p in out.iterdir()] == ["allgather-ring-64M.rccl"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["--sizes", "1K..4M", "-b", "1M", "-o", "kernels"], "E415"),
+        (["--sizes", "1K..4M"], "E415"), (["--sizes", "1K..4M", "-o", "x.rccl"], "E415"),
+        (["--sizes", "1K..4M", "--explain", "-o", "kernels"], "E416"),
+        (["--plans", "2", "-o", "kernels"], "E416"), (["--sizes", "4M..1K", "-o", "k"], "E410"),
+        (["--sizes", "1K..4M", "-o", "no/such/*.rccl"], "E431"),
+        (["--sizes", "1K..4M", "-o", "small.cluster/*.rccl"], "E431"),
+    ],
+)  # fmt: skip
+def test_refusals_of_several_sizes(
+    hccc: Hccc, cluster: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], code: str
+) -> None:
+    monkeypatch.chdir(cluster.parent)
+    exit_code, out, err = hccc("synth", cluster, "--collective", "allgather", *argv)
+    assert exit_code == (1 if code == "E431" else 2)
+    assert code in err and out == "" and "Traceback" not in err
+    assert list(cluster.parent.iterdir()) == [cluster]
+
+
 @pytest.mark.parametrize("output", [[], ["-o", "-"]])
 def test_json_and_the_program_do_not_share_stdout(
     hccc: Hccc, cluster: Path, output: list[str]

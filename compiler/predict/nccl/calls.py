@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from hccc.diagnostics import fail
 from hccc.facts import Facts
-from hccc.ir.collective import PROGRAMMABLE, OpType
+from hccc.ir.collective import OpType
 from hccc.ir.device import Device
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import P2P_OPS, Forced
@@ -15,16 +14,6 @@ from hccc.predict.nccl.machine import Generation, Machine, Network, is_known
 from hccc.predict.nccl.rows import Library, Row, machine_for, rows
 from hccc.predict.simulation import Sizes
 from hccc.sim.estimates import SAID
-
-
-def collective_named(name: str) -> OpType:
-    """`allreduce`, `all_reduce`, `AllReduce`: the collective. Raises UserError E465."""
-    plain = name.lower().replace("_", "").replace("-", "")
-    for op in PROGRAMMABLE:
-        if op.value.lower() == plain:
-            return op
-    known = ", ".join(op.value.lower() for op in PROGRAMMABLE)
-    raise fail("E465", f"{name!r} is no collective", help=f"there are {known}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,11 +53,13 @@ class Iteration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """The best valid schedule, a lower bound of N_step, and how the search went."""
+    """The best valid schedule, a lower bound of N_step, and how the search went; interrupted:
+    whether Ctrl-C ended it."""
 
     schedule: Schedule
     bound: int
     trace: tuple[Iteration, ...] = ()
+    interrupted: bool = False
 
     @property
     def gap(self) -> int:
@@ -78,6 +80,7 @@ class Search:
     deadline: float
     on_phase: Callable[[str], None]
     trace: list[Iteration] = field(default_factory=list)
+    interrupted: bool = False
 
     @property
     def left(self) -> float:
@@ -86,7 +89,7 @@ class Search:
 
     def outcome(self) -> Outcome:
         """What there is."""
-        return Outcome(self.best, self.bound, tuple(self.trace))
+        return Outcome(self.best, self.bound, tuple(self.trace), self.interrupted)
 
     def accept(self, s: Schedule) -> None:
         """`s` is what the search was for.

@@ -50,6 +50,7 @@ def synthesize(
     try:
         (faithful if mode == "faithful" else fast).run(search)
     except KeyboardInterrupt:
+        search.interrupted = True
         on_phase("interrupted: the best so far")
     return search.outcome()
 
