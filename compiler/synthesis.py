@@ -34,7 +34,7 @@ from hccc.synth.searched import METHODS, Searched, search, solve
 from hccc.text import microseconds as us
 
 COMPILED = 6  # candidates of a size, those of least estimate
-ALIKE = 2  # of one method, where there are others: their estimates hardly differ
+ALIKE = 4  # of one method, where there are others: their estimates hardly differ
 CROWDED = 1.05  # times the estimate of what greedy makes: many peers a rank are slower than it says
 FAR = 2.0  # times the least estimate: not compiled
 GREEDY = "greedy"

@@ -58,8 +58,8 @@ class Packed:
 
     @property
     def name(self) -> str:
-        """For people: `packed stars, 16 chunks, 1`."""
-        return f"packed {self.style}, {self.program.collective.n_chunks} chunks, {self.number}"
+        """For people: `pack, stars, 16 chunks, 1`."""
+        return f"pack, {self.style}, {self.program.collective.n_chunks} chunks, {self.number}"
 
 
 class _Found(NamedTuple):
