@@ -28,7 +28,6 @@ from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.model import predict
 
 OPS = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast")
-UNITS = {"K": 10, "M": 20, "G": 30}
 Case = tuple[str, str, int]
 
 
@@ -72,7 +71,7 @@ def cases(given: argparse.Namespace) -> list[Case]:
         if 2 <= len(hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster"))
         <= given.most_ranks
     ]  # fmt: skip
-    sizes = [int(text[:-1]) << UNITS[text[-1].upper()] for text in given.sizes]
+    sizes = [size_of(text) for text in given.sizes]
     return list(product(small, given.collectives, sizes))
 
 
