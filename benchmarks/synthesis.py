@@ -22,6 +22,7 @@ from programs import EXAMPLES
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from sizes import size_of
 
 import hccc
 from hccc.predict.nccl import machine as library

@@ -119,7 +119,7 @@ def best(t: Topology, op: OpType, chunks: int, size: int = 1 << 30, seeds: int =
         took, schedule = min(found, key=lambda one: one[0])
         total += took
         parts.append(schedule)
-    made = from_schedules("TACOS_like", t, op, 0, owner, *parts)
+    made = from_schedules("TACOS_like", t, op, 0, owner, parts[0], parts[1])
     return Made(made, total, time.perf_counter() - begin)
 
 
@@ -199,10 +199,10 @@ def _matched(
 
 @njit(inline="always", allocates=False)
 def _free(use: I4, busy: F8, row: int, late: float) -> bool:
+    free = True
     for i in range(use.shape[1]):
-        if use[row, i] >= 0 and busy[use[row, i]] > late:
-            return False
-    return True
+        free = free and (use[row, i] < 0 or busy[use[row, i]] <= late)
+    return free
 
 
 @njit(inline="always", allocates=False)
