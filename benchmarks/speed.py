@@ -53,14 +53,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One case. whole, engine: seconds; memory: MiB; share: of the bound; refused: what failed."""
+    """One case. whole, engine: seconds, None where it took too long; memory: MiB; share: of the
+    bound; refused: what failed."""
 
     name: str
     collective: str
     published: str
     reach: float
     whole: float = 0.0
-    engine: float = 0.0
+    engine: float | None = None
     memory: float = 0.0
     share: float = 0.0
     method: str = ""
@@ -105,13 +106,25 @@ def row(case: Case, limit: float) -> Row:
         if code != 0:
             return Row(*head, whole=first, refused=f"{code}, after {first:.0f} s")
         code, whole, memory = timed(command, limit)
-        told = subprocess.run(
-            [sys.executable, str(HERE), "--engine", str(cluster), case.collective],
-            stdout=subprocess.PIPE, text=True, timeout=3 * limit, check=False,
-        )  # fmt: skip
-        engine = json.loads(told.stdout) if told.returncode == 0 else float("nan")
+        if code != 0:
+            return Row(
+                *head, whole=whole, refused=f"{code}, after {whole:.0f} s; {first:.0f} before"
+            )
+        engine = _engine_apart(cluster, case.collective, limit)
         share, method = comments(out.read_text())
     return Row(*head, whole, engine, memory, share, method)
+
+
+def _engine_apart(cluster: Path, collective: str, limit: float) -> float | None:
+    """`engine` in a process of its own; None where it takes longer than `limit` or fails."""
+    try:
+        told = subprocess.run(
+            [sys.executable, str(HERE), "--engine", str(cluster), collective],
+            stdout=subprocess.PIPE, text=True, timeout=limit, check=True,
+        )  # fmt: skip
+    except subprocess.SubprocessError:
+        return None
+    return float(told.stdout)
 
 
 def timed(command: list[str], limit: float) -> tuple[int | str, float, float]:
@@ -175,7 +188,8 @@ def table(rows: list[Row]) -> Table:
     for one in rows:
         cells = ("", "", f"{one.reach:g}", "", "", one.refused)
         if not one.refused:
-            cells = (f"{one.whole:.2f}", f"{one.engine:.3f}", f"{one.reach:g}",
+            alone = "" if one.engine is None else f"{one.engine:.3f}"
+            cells = (f"{one.whole:.2f}", alone, f"{one.reach:g}",
                      f"{one.memory:.0f}", f"{one.share:.3f}", one.method)  # fmt: skip
         shown.add_row(one.name, one.collective, *cells, one.published)
     return shown

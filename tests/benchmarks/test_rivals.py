@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import hccc
 from hccc.inputs import load_cluster
 from hccc.ir.collective import OpType
 from hccc.ir.topology import BYTES_PER_US, Topology
@@ -69,6 +70,17 @@ def test_rivals_are_in_order_and_above_the_bound() -> None:
     assert [one.time for one in found] == sorted(one.time for one in found)
     least = limits(t, OpType.ALLGATHER).at(1 << 20).time
     assert all(one.time >= least for one in found if one.name != "NCCL")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", faults.OPS)
+@pytest.mark.parametrize("case", faults.FAULTS)
+def test_every_fault_gives_a_proved_plan(case: str, op: str) -> None:
+    """HeteCCL App. E's scenarios and others: verified, compiled, proved, above the bound."""
+    t = faults.topology(case)
+    made = hccc.synthesize(t, op, 1 << 26)
+    compiled = hccc.compile(verify(made.program), cluster=t)
+    assert compiled.proofs and made.share() <= 1
 
 
 @pytest.mark.parametrize("case", ["one of 4, one of 8 failed", "node1-node2 at 18 Gbps"])
