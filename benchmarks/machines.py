@@ -1,13 +1,16 @@
-"""What no schedule beats on machines that others published, imported from their descriptions.
+"""What no schedule beats on machines that others published, and what `hccc synth` reaches of it.
 
-    python benchmarks/machines.py DIR [--nodes 1,4] [--json]
+    python benchmarks/machines.py DIR [--nodes 1,4] [--collectives LIST | --bounds-only]
+                                  [--size 1G] [--workers 2] [--json]
 
 Every file below DIR that describes a machine (topologies of NCCL and RCCL, `nvidia-smi topo -m`)
-is imported, alone and as several nodes, and all collectives are bounded. Nothing else is known of
-them: what was assumed is in the cluster file (`hccc cluster import`). A good DIR is what RCCL has
-in tools/topo_expl/models, Azure in azhpc-images/topology and AWS in aws-ofi-nccl/topology.
+is imported, alone and as several nodes, and all collectives are bounded and synthesised. Nothing
+else is known of them: what was assumed is in the cluster file (`hccc cluster import`). A good DIR
+is what RCCL has in tools/topo_expl/models, Azure in azhpc-images/topology and AWS in
+aws-ofi-nccl/topology.
 
 GB/s are algbw as sizes grow: of the narrowest cut, and (trees) of the best schedule over trees.
+Shares are of the bound for that size, simulated; machines and collectives with the least last.
 """
 
 from __future__ import annotations
@@ -15,28 +18,37 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from sizes import size_of
 
+import hccc
 from hccc.diagnostics import UserError
+from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.lang.machines.load import import_machines
 from hccc.predict.bounds import bounds
 
 SUFFIXES = (".xml", ".txt")
 SIZE = 1 << 30
+COLLECTIVES = [op.value.lower() for op in PROGRAMMABLE if op is not OpType.SENDRECV]
+WORST = 12  # cases, of which the method is told
+Case = tuple[Path, int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One machine, alone or as several nodes. cuts, trees: GB/s by collective; links: GPUs joined
-    directly, as pairs; seconds: of importing and of bounding."""
+    """One machine, alone or as several nodes. path: of the file; cuts, trees: GB/s by collective;
+    links: GPUs joined directly, as pairs; seconds: of importing and of bounding."""
 
-    file: str
+    path: Path
     nodes: int
     gpus: int
     device: str
@@ -46,6 +58,11 @@ class Row:
     trees: dict[str, float]
     import_seconds: float
     bound_seconds: float
+
+    @property
+    def file(self) -> str:
+        """Its name."""
+        return self.path.name
 
 
 def row(path: Path, nodes: int) -> Row:
@@ -57,12 +74,85 @@ def row(path: Path, nodes: int) -> Row:
     end = time.perf_counter()
     first = made.machines[0]
     return Row(
-        path.name, made.topology.n_nodes, first.gpus, first.device.name,
+        path, made.topology.n_nodes, first.gpus, first.device.name,
         len({frozenset(pair) for pair in first.links}), sum(nic.count for nic in first.nics),
         {x.collective.op.value: float(x.bound.cut.algbw) for x in found if x.bound.cut},
         {x.collective.op.value: x.trees.algbw for x in found if x.trees},
         middle - start, end - middle,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One machine and collective. share: of the bound; refused: why there is no program."""
+
+    file: str
+    nodes: int
+    gpus: int
+    collective: str
+    share: float = 0.0
+    method: str = ""
+    seconds: float = 0.0
+    refused: str = ""
+
+
+def share(case: Case) -> Share:
+    """One synthesis. Raises UserError where the file describes no machine."""
+    path, nodes, op, size = case
+    t = import_machines([path], nodes=nodes).topology
+    try:
+        made = hccc.synthesize(t, op, size)
+    except UserError as error:
+        return Share(path.name, nodes, len(t), op, refused=error.problem.message)
+    return Share(path.name, nodes, len(t), op, made.share(), made.best.name, made.seconds)
+
+
+def shares(cases: Sequence[Case], workers: int) -> list[Share]:
+    """All of them, in parallel."""
+    with ProcessPoolExecutor(workers) as pool:
+        futures = [pool.submit(share, case) for case in cases]
+        done = as_completed(futures)
+        progress = track(
+            done, "Synthesising", len(cases), console=Console(stderr=True), transient=True
+        )
+        return [future.result() for future in progress]
+
+
+def share_table(found: Sequence[Share]) -> Table:
+    """A line for each machine, the one with the least share last."""
+    names = [name for name in COLLECTIVES if any(one.collective == name for one in found)]
+    shown = Table("machine", title="Of the bound")
+    for head in ("nodes", "GPUs", *names, "least", "s"):
+        shown.add_column(head, justify="right")
+    machines: dict[tuple[str, int], dict[str, Share]] = {}
+    for one in found:
+        machines.setdefault((one.file, one.nodes), {})[one.collective] = one
+    for (file, nodes), mine in sorted(machines.items(), key=lambda item: -_least(item[1].values())):
+        cells = (_share(mine.get(name)) for name in names)
+        gpus, seconds = next(iter(mine.values())).gpus, sum(one.seconds for one in mine.values())
+        shown.add_row(
+            file, f"{nodes}", f"{gpus}", *cells, f"{_least(mine.values()):.3f}", f"{seconds:.1f}"
+        )
+    return shown
+
+
+def _least(found: Iterable[Share]) -> float:
+    return min(one.share for one in found)
+
+
+def _share(one: Share | None) -> str:
+    if one is None:
+        return ""
+    return "none" if one.refused else f"{one.share:.3f}"
+
+
+def worst_table(found: Sequence[Share]) -> Table:
+    """The cases with the least shares, and how they were made or why not."""
+    shown = Table("machine", "nodes", "collective", "share", "method", title="Least shares")
+    for one in sorted(found, key=lambda one: -one.share)[-WORST:]:
+        what = one.refused or one.method
+        shown.add_row(one.file, f"{one.nodes}", one.collective, f"{one.share:.3f}", what)
+    return shown
 
 
 def rows(directory: Path, nodes: Sequence[int]) -> Iterator[Row | str]:
@@ -108,13 +198,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--nodes", default="1,4", help="how many of each machine, a list")
+    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
+    parser.add_argument("--bounds-only", action="store_true", help="nothing is synthesised")
+    parser.add_argument("--size", type=size_of, default=SIZE)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     every = list(rows(given.directory, [int(n) for n in given.nodes.split(",")]))
     found = [one for one in every if isinstance(one, Row)]
     none = [one for one in every if isinstance(one, str)]
+    made = list[Share]()
+    if not given.bounds_only:
+        machines = [(one.path, one.nodes) for one in found if one.gpus * one.nodes > 1]
+        wanted = product(machines, given.collectives)
+        made = shares([(*m, op, given.size) for m, op in wanted], given.workers)
     if given.json:
-        print(json.dumps({"machines": [asdict(one) for one in found], "others": none}, indent=2))
+        facts = {"machines": [asdict(one) for one in found], "others": none,
+                 "shares": [asdict(one) for one in made]}  # fmt: skip
+        print(json.dumps(facts, indent=2, default=str))
         return
     console = Console(width=200)
     console.print(table(found))
@@ -122,6 +223,11 @@ def main() -> None:
         console.print(f"no machine: {one}", highlight=False)
     files = len({one.file for one in found})
     print(f"{files} machines; parentheses: over trees, where that is less than the cut")
+    if made:
+        console.print(share_table(made))
+        console.print(worst_table(made))
+        each = [one.share for one in made]
+        print(f"median {np.median(each):.3f} of the bound, least {min(each):.3f}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
     python benchmarks/synthesis.py [--clusters NAME...] [--collectives LIST] [--sizes 1M 1G]
                                    [--most-ranks 64] [--workers 2] [--json]
+    python benchmarks/synthesis.py --speed [--seconds 120]         (speed.py)
+    python benchmarks/synthesis.py --steps [--chunks 1 2 4] [--seconds 60]  (steps.py)
+    python benchmarks/synthesis.py --over-sizes [--sizes 1K ... 4G]  (over_sizes.py)
 
 *Of the bound*: the least time that any schedule takes (`hccc bound`) over that of the program that
 was chosen, compiled and simulated for that size; 1 is the most there is. *NCCL over it*: NCCL or
@@ -13,23 +16,31 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
+import over_sizes
+import speed
+import steps
 from programs import EXAMPLES
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from sizes import size_of
 
 import hccc
 from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.model import predict
 
 OPS = ("allgather", "reducescatter", "allreduce", "alltoall", "broadcast")
-UNITS = {"K": 10, "M": 20, "G": 30}
+SIZES = (1 << 20, 1 << 30)
 Case = tuple[str, str, int]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -72,8 +83,7 @@ def cases(given: argparse.Namespace) -> list[Case]:
         if 2 <= len(hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster"))
         <= given.most_ranks
     ]  # fmt: skip
-    sizes = [int(text[:-1]) << UNITS[text[-1].upper()] for text in given.sizes]
-    return list(product(small, given.collectives, sizes))
+    return list(product(small, given.collectives, given.sizes))
 
 
 def table(rows: list[Row]) -> Table:
@@ -90,25 +100,83 @@ def table(rows: list[Row]) -> Table:
     return found
 
 
+def shown(rows: Sequence[Any], made: Table, *, as_json: bool) -> None:
+    """A table, or its rows."""
+    if as_json:
+        print(json.dumps([asdict(one) for one in rows]))
+    else:
+        Console(width=170).print(made)
+
+
+def parallel(do: Callable[[T], R], wanted: Sequence[T], workers: int) -> list[R]:
+    """All in order, with a progress bar."""
+    with ProcessPoolExecutor(workers) as pool:
+        done = pool.map(do, wanted)
+        return list(track(done, total=len(wanted), console=Console(stderr=True)))
+
+
+def _speed(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    every = {one.name.replace(" ", "-"): None for one in speed.cases()}
+    if wrong := set(given.clusters or ()) - set(every):
+        parser.error(f"no {min(wrong)}; there are {', '.join(every)}")
+    wanted = [
+        one for one in speed.cases()
+        if one.name.replace(" ", "-") in (given.clusters or every)
+        and one.collective in given.collectives
+    ]  # fmt: skip
+    rows = [
+        speed.row(one, given.seconds)
+        for one in track(wanted, "Timing", console=Console(stderr=True))
+    ]
+    shown(rows, speed.table(rows), as_json=given.json)
+
+
+def _steps(given: argparse.Namespace) -> None:
+    wanted = [(name, chunks, given.seconds)
+              for name, chunks in product(given.clusters or steps.NAMES, given.chunks)]  # fmt: skip
+    rows = parallel(steps.row, wanted, given.workers)
+    shown(rows, steps.table(rows), as_json=given.json)
+
+
+def _over_sizes(given: argparse.Namespace) -> None:
+    rows = parallel(over_sizes.row, cases(given), given.workers)
+    shown(rows, over_sizes.table(rows), as_json=given.json)
+    gains = [one.gain for one in rows if not one.refused]
+    slower = sum(gain < 1 for gain in gains)
+    if gains and not given.json:
+        print(f"slower than the best rival in {slower} of {len(gains)}, at least {min(gains):.3f}")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--clusters", nargs="+")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--speed", action="store_true", help="seconds and memory of the command")
+    mode.add_argument("--steps", action="store_true", help="N_step over the integer bound")
+    mode.add_argument("--over-sizes", action="store_true", help="over the best of the rivals")
+    parser.add_argument("--clusters", nargs="+",
+                        help="names; of --speed 16-H20, 512-H800; of --steps h20-4+8")  # fmt: skip
     parser.add_argument("--collectives", nargs="+", default=list(OPS))
-    parser.add_argument("--sizes", nargs="+", default=["1M", "1G"])
+    parser.add_argument("--sizes", nargs="+", type=size_of)
+    parser.add_argument("--chunks", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--most-ranks", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=120.0,
+                        help="of one command, or of a solver")  # fmt: skip
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    wanted = cases(given)
-    with ProcessPoolExecutor(given.workers) as pool:
-        rows = list(track(pool.map(row, wanted), total=len(wanted), console=Console(stderr=True)))
-    if given.json:
-        print(json.dumps([asdict(one) for one in rows]))
-        return
-    Console(width=140).print(table(rows))
+    given.sizes = given.sizes or (over_sizes.SIZES if given.over_sizes else SIZES)
+    if given.speed:
+        return _speed(given, parser)
+    if given.steps:
+        return _steps(given)
+    if given.over_sizes:
+        return _over_sizes(given)
+    rows = parallel(row, cases(given), given.workers)
+    shown(rows, table(rows), as_json=given.json)
     shares = [one.share for one in rows if not one.refused]
-    print(f"median {np.median(shares):.3f} of the bound, least {min(shares):.3f}")
+    if shares and not given.json:
+        print(f"median {np.median(shares):.3f} of the bound, least {min(shares):.3f}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ On the route from u to v lie, within a node, u's and v's ports of the crossbar t
 (PORT) and every SWITCH group with u on one side and v on the other (HeteCCL App. A, `>->`).
 Between nodes lie the same SWITCH groups, u's and v's NIC, where their leaves differ the uplinks of
 both leaves, and where their spines differ those of both spines. A rank without a port at a tier
-that must be crossed stops the route.
+that must be crossed stops the route. A LIMIT group makes no route: all routes between two nodes,
+direct links too, run over theirs besides.
 
 Every shared group is full duplex: group k is resource 2k in one direction (out of a port, or from A
 to B) and 2k + 1 the other, each with the whole capacity. Nothing here is n × n: a switch is a
@@ -21,8 +22,8 @@ Invariants
 1. Ranks are numbered node by node, `local` ascending within a node.
 2. `links` is sorted by (src, dst), without repetition; src != dst.
 3. Bandwidths are positive and finite, at least one link each, alphas >= 0.
-4. The two sides of a SWITCH group are not empty, share no rank, and each lies in one node.
-5. Ports refer to groups of their level; SWITCH groups come last in `shared`.
+4. Sides of a SWITCH or LIMIT group are not empty, share no rank, and each lies in one node.
+5. Ports refer to groups of their level; SWITCH groups, then LIMIT groups come last in `shared`.
 6. The ranks of a node are in one memory domain; a domain is numbered as the node of its first rank.
 
 Source: HeteCCL §4.1–4.2 (G = (V, E), S_shared), App. A.
@@ -56,6 +57,7 @@ class Level(IntEnum):
     LEAF = 2
     SPINE = 3
     SWITCH = 4
+    LIMIT = 5
 
 
 class Rate(NamedTuple):
@@ -121,10 +123,10 @@ class Topology:
     none), `meshes`: the Rates of a mesh's links; level: u1[K] of each group, `shared`: its Rates;
     port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] which
     crossbar, node, leaf and spine a rank is on (-1: none); memory_domain: i4[n], ranks of one
-    number address each other's memory; side_a, side_b: the ranks at either side of each SWITCH
-    group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread blocks of a node that run
-    at once, more take turns (0: no limit); launch: f8[N, 4] what a launch takes at each node
-    (`Launch`); network: i4[N] what joins each node to others, a row of `networks`; name: what
+    number address each other's memory; side_a, side_b: the ranks at either side of each SWITCH and
+    LIMIT group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread blocks of a node
+    that run at once, more take turns (0: no limit); launch: f8[N, 4] what a launch takes at each
+    node (`Launch`); network: i4[N] what joins each node to others, a row of `networks`; name: what
     people call it, its file as a rule, which is no property of it (`same` does not ask).
     """
 
@@ -177,6 +179,11 @@ class Topology:
     def first_switch(self) -> int:
         """The group number of SWITCH group 0."""
         return len(self.shared) - len(self.side_a)
+
+    @property
+    def n_switches(self) -> int:
+        """How many SWITCH groups there are; the rest of `side_a` and `side_b` are LIMIT groups."""
+        return int(np.count_nonzero(self.level == Level.SWITCH))
 
     @property
     def first_rank(self) -> I8:
@@ -309,8 +316,9 @@ def _group_problems(t: Topology) -> Iterator[str]:
         used = t.port[level][t.port[level] >= 0]
         if (used >= len(t.shared)).any() or (t.level[used] != level).any():
             yield f"a {Level(level).name} port is a group of another level"
-    if (t.level[t.first_switch :] != Level.SWITCH).any():
-        yield "switch groups do not come last"
+    last = t.level[t.first_switch :].astype(np.int32)
+    if (last < Level.SWITCH).any() or (np.diff(last) < 0).any():
+        yield "switch groups, then limits, do not come last"
     for side in (t.side_a, t.side_b):
         if (side.counts() < 1).any():
             yield "a side of a switch group is empty"

@@ -8,7 +8,8 @@ The network is a *relaxation*: every route of `routes` is a path from its source
 destination that crosses only resources the route uses, each with no more than half of its ports'
 latency at either end. What the network cannot carry, nor be faster than, no schedule can. It gives
 away only: two GPUs of a node may meet at a NIC's switch; a pair with a link of its own may also
-go by switches; a pair that goes by a hub is not held by SWITCH groups besides; of ports with
+go by switches; a pair that goes by a hub is not held by SWITCH groups besides, nor one that goes by
+uplinks by its nodes' LIMIT group; of ports with
 unequal latencies the mean counts, not the larger; the links of meshes too large for `PAIRS` arcs
 are divided freely among a rank's peers.
 """
@@ -16,8 +17,10 @@ are divided freely among a rank's peers.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hccc.ir.arrays import B1, I4, I8, frozen, places, starts
 from hccc.ir.hashing import mixed
@@ -105,8 +108,12 @@ def network(t: Topology) -> Network:
     """The flow network of a Topology. O(ranks + links + pairs of meshes and SWITCH groups)."""
     router = Router(t)
     arcs = _Arcs(len(t))
+    limit = _Limits(t)
+    held = np.flatnonzero(limit.of(t.node[t.link_src], t.node[t.link_dst]) >= 0)
+    head = t.link_dst.astype(np.int64)
+    head[held] = arcs.new(len(held))
     arcs.add(
-        t.link_src, t.link_dst, router.links, t.links.alpha,
+        t.link_src, head, router.links, t.links.alpha,
         router.first_link + np.arange(len(t.links)),
     )  # fmt: skip
     _meshes(t, router, arcs)
@@ -115,10 +122,83 @@ def network(t: Topology) -> Network:
         most = [int(e.hub.max(initial=-1)) for e in names if e.above == name]
         most += [int(e.member.max(initial=-1)) for e in names if e.below == name]
         base[name] = int(arcs.new(max(most, default=-1) + 1).min(initial=arcs.vertices))
+    gates = _Gates(t, arcs, base["leaf"], names) if limit.count else None
     for edges in names:
-        _shared(t, arcs, edges, base)
-    _switches(t, router, arcs)
+        _shared(t, arcs, edges, base, gates)
+    begin, end = _switches(t, router, arcs)
+    if gates is not None:
+        number = limit.of(t.node[t.link_src[held]], t.node[t.link_dst[held]])
+        arcs.free(head[held], begin[number])
+        arcs.free(end[number], t.link_dst[held].astype(np.int64))
+        gates.join(arcs, limit, begin, end)
     return arcs.network(len(t))
+
+
+class _Limits:
+    """Which LIMIT group holds what goes from one node to another."""
+
+    def __init__(self, t: Topology) -> None:
+        x, y = (t.node[s.index[s.ptr[t.n_switches : -1]]] for s in (t.side_a, t.side_b))
+        x, y = x.astype(np.int64), y.astype(np.int64)
+        number = 2 * np.arange(t.n_switches, len(t.side_a))
+        key = np.concatenate([x * t.n_nodes + y, y * t.n_nodes + x])
+        order = np.argsort(key)
+        self.nodes = t.n_nodes
+        self.key, self.number = key[order], np.concatenate([number, number + 1])[order]
+        self.limited = np.unique(np.concatenate([x, y]))
+        self.count = len(number)
+
+    def of(self, x: I4 | I8, y: I4 | I8) -> I8:
+        """2 · group (from SWITCH group 0) + direction, -1 for none."""
+        if not self.count:
+            return np.full(len(x), -1)
+        wanted = x.astype(np.int64) * self.nodes + y
+        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
+        return np.where(self.key[at] == wanted, self.number[at], -1)
+
+
+class _Gates:
+    """Leaves of a Topology with limits: a node that has one leaves and enters each of its leaves by
+    vertices of its own, so that what goes between two such nodes can be told from the rest. first:
+    a leaf's vertex that the other nodes send to; last: that they receive from."""
+
+    def __init__(self, t: Topology, arcs: _Arcs, first: int, edges: list[Edges]) -> None:
+        nics = next(e for e in edges if e.above == "leaf")
+        self.node, leaves = t.node.astype(np.int64), int(nics.hub.max(initial=-1)) + 1
+        self.first, self.nodes = first + np.arange(leaves), t.n_nodes
+        self.last, self.up, self.down = (arcs.new(leaves) for _ in range(3))
+        own = np.isin(self.node, _Limits(t).limited)[nics.member]
+        at = nics.hub[own].astype(np.int64) * self.nodes + self.node[nics.member[own]]
+        self.key = np.unique(at)
+        self.out, self.into = arcs.new(len(self.key)), arcs.new(len(self.key))
+
+    def nics(self, rank: I8, leaf: I8) -> tuple[I8, I8]:
+        """The vertices that a NIC sends to and receives from."""
+        wanted = leaf.astype(np.int64) * self.nodes + self.node[rank]
+        at = np.searchsorted(self.key, wanted)
+        if not len(self.key):
+            return self.first[leaf], self.last[leaf]
+        own = self.key[(at := np.minimum(at, len(self.key) - 1))] == wanted
+        out = np.where(own, self.out[at], self.first[leaf])
+        return out, np.where(own, self.into[at], self.last[leaf])
+
+    def join(self, arcs: _Arcs, limit: _Limits, begin: I8, end: I8) -> None:
+        """What leads through each leaf, and from node to node through their limit."""
+        leaf, node = self.key // self.nodes, self.key % self.nodes
+        for tail, head in (
+            (self.first, self.last), (self.first, self.up), (self.down, self.last),
+            (self.first[leaf], self.into), (self.down[leaf], self.into),
+            (self.out, self.last[leaf]), (self.out, self.up[leaf]),
+        ):  # fmt: skip
+            arcs.free(tail, head)
+        a, b = (x.ravel() for x in np.indices((len(self.key),) * 2))
+        both = (leaf[a] == leaf[b]) & (node[a] != node[b])
+        a, b = a[both], b[both]
+        number = limit.of(node[a], node[b])
+        free, held = number < 0, number >= 0
+        arcs.free(self.out[a[free]], self.into[b[free]])
+        arcs.free(self.out[a[held]], begin[number[held]])
+        arcs.free(end[number[held]], self.into[b[held]])
 
 
 def _meshes(t: Topology, router: Router, arcs: _Arcs) -> None:
@@ -142,7 +222,7 @@ def _meshes(t: Topology, router: Router, arcs: _Arcs) -> None:
     arcs.add(u[own], v[own], router.meshes[of], t.meshes.alpha[of], router.mesh_base[of] + place)
 
 
-def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int]) -> None:
+def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int], gates: _Gates | None) -> None:
     """Ports, NICs or uplinks: one arc where one vertex uses it, else one between two new ends."""
     member, hub = e.member.astype(np.int64) + base[e.below], e.hub.astype(np.int64) + base[e.above]
     if e.above == "port":
@@ -150,10 +230,16 @@ def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int]) -> None:
         member, hub, rate = member[~meshed], hub[~meshed], e.rate[~meshed]
     else:
         rate = e.rate
+    ends: list[tuple[NDArray[Any], NDArray[Any]]] = [(member, hub), (hub, member)]
+    if gates is not None and e.above == "leaf":
+        to, back = gates.nics(e.member, e.hub)
+        ends = [(member, to), (back, member)]
+    elif gates is not None and e.below == "leaf":
+        ends = [(gates.up[e.member], hub), (hub, gates.down[e.member])]
     group, at, users = np.unique(rate, return_inverse=True, return_counts=True)
     capacity, alpha = t.shared.capacity[group], t.shared.alpha[group] / 2
     for direction in (0, 1):
-        tail, head = (member, hub) if direction == 0 else (hub, member)
+        tail, head = ends[direction]
         alone = users[at] == 1
         k = at[alone]
         arcs.add(tail[alone], head[alone], capacity[k], alpha[k], 2 * group[k] + direction)
@@ -175,26 +261,30 @@ def _all_in_one_mesh(t: Topology, e: Edges) -> B1:
     return one
 
 
-def _switches(t: Topology, router: Router, arcs: _Arcs) -> None:
-    """Pairs that only SWITCH groups join: a chain through all of theirs, narrow sides outside."""
+def _switches(t: Topology, router: Router, arcs: _Arcs) -> tuple[I8, I8]:
+    """Pairs that only SWITCH groups join: a chain through all of theirs, narrow sides outside, and
+    their LIMIT group. Returns the ends of all groups, by 2 · group + direction."""
     a, b = t.side_a.counts(), t.side_b.counts()
     if not len(a):
-        return
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     ends = 2 * (len(router.capacity) - t.first_switch)
     begin, end = arcs.new(ends), arcs.new(ends)
     k = t.first_switch + np.arange(ends) // 2
+    alpha = np.where(t.level[k] == Level.SWITCH, t.shared.alpha[k], 0.0)
     free = 2 * t.first_switch + np.arange(ends)
     if int((a * b).sum()) * 2 > PAIRS:
-        arcs.add(begin, end, router.capacity[k], t.shared.alpha[k], free)
+        arcs.add(begin, end, router.capacity[k], alpha, free)
         for side, direction in ((t.side_a, 0), (t.side_b, 1)):
-            arcs.free(side.index, begin[2 * side.owner() + direction])
-            arcs.free(end[2 * side.owner() + 1 - direction], side.index)
-        return
+            joins = side.owner() < t.n_switches
+            owner, rank = side.owner()[joins], side.index[joins]
+            arcs.free(rank, begin[2 * owner + direction])
+            arcs.free(end[2 * owner + 1 - direction], rank)
+        return begin, end
     src, dst = _pairs(t)
     owner, number = _only_switches(t, router, src, dst)
     longest = np.ones(ends)  # a route's α is that of its slowest group: no chain's sum exceeds it
     np.maximum.at(longest, number, np.bincount(owner, minlength=len(src))[owner])
-    arcs.add(begin, end, router.capacity[k], t.shared.alpha[k] / longest, free)
+    arcs.add(begin, end, router.capacity[k], alpha / longest, free)
     group, back = number // 2, number % 2
     narrow = np.where(back == 0, a[group] - b[group], b[group] - a[group])
     order = np.lexsort((number, narrow, owner))
@@ -204,14 +294,15 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> None:
     arcs.free(src[owner[first]], begin[number[first]])
     arcs.free(end[number[last]], dst[owner[last]])
     arcs.free(end[number[:-1][~another]], begin[number[1:][~another]])
+    return begin, end
 
 
 def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I8]:
-    """The SWITCH groups of the pairs that use nothing else: (pair, 2 · group + direction)."""
+    """The SWITCH and LIMIT groups of pairs that use nothing else: (pair, 2 · group + direction)."""
     used = routes(t, src, dst)
     owner, number = used.uses.owner(), used.resource[used.uses.index]
     groups = np.minimum(number // 2, len(t.level) - 1)
-    switch = (number < router.first_link) & (t.level[groups] == Level.SWITCH)
+    switch = (number < router.first_link) & (t.level[groups] >= Level.SWITCH)
     only = np.ones(len(src), np.bool_)
     only[owner[~switch]] = False
     chosen = only[owner]
@@ -220,7 +311,7 @@ def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I
 
 def _pairs(t: Topology) -> tuple[I4, I4]:
     """All (source, destination) with a SWITCH group between, each once."""
-    a, b = t.side_a.counts(), t.side_b.counts()
+    a, b = t.side_a.counts()[: t.n_switches], t.side_b.counts()[: t.n_switches]
     of = np.repeat(np.arange(len(a)), a * b)
     place = places(a * b)
     u = t.side_a.index[t.side_a.ptr[of] + place // b[of]].astype(np.int64)

@@ -41,6 +41,8 @@ def spokes(t: Topology) -> list[Edges]:
     bar = t.domain[Level.PORT][barred]
     owner = np.concatenate([t.side_a.owner(), t.side_b.owner()])
     member = np.concatenate([t.side_a.index, t.side_b.index])
+    joins = owner < t.n_switches
+    owner, member = owner[joins], member[joins]
     return [
         Edges("rank", "mesh", rank[meshed], t.mesh[meshed], t.meshes, t.mesh[meshed]),
         Edges("rank", "port", rank[barred], bar, t.shared, t.port[Level.PORT][barred]),
@@ -116,17 +118,19 @@ def _named(rate: Rate) -> dict[str, float]:
     return {"bandwidth": rate.bandwidth, "parallel": rate.parallel, "alpha": rate.alpha}
 
 
-def apart(t: Topology) -> tuple[int, int] | None:
-    """Two ranks of which the first cannot reach the second, over others too; None if all can.
+def apart(t: Topology) -> tuple[I8, I8] | None:
+    """Two sets that all ranks are in, none of the first reaching any of the second, over others
+    too: ascending i8 each; None if all reach all.
 
     O(ranks + links + group members): a breadth-first search in each direction, whole frontiers at a
     time.
     """
     src, dst, n = _numbered(t)
     for ahead, (a, b) in ((True, (src, dst)), (False, (dst, src))):
-        lost = np.flatnonzero(~_seen(csr_from_pairs(a, b, n))[: len(t)])
+        seen = _seen(csr_from_pairs(a, b, n))[: len(t)]
+        lost, found = np.flatnonzero(~seen), np.flatnonzero(seen)
         if len(lost):
-            return (0, int(lost[0])) if ahead else (int(lost[0]), 0)
+            return (found, lost) if ahead else (lost, found)
     return None
 
 

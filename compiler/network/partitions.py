@@ -73,8 +73,8 @@ def inflow(net: Network) -> tuple[F8, I8]:
 
 
 def _owned(net: Network) -> I8:
-    """Every vertex, or the rank that alone leads to it, over others that it alone leads to; but
-    not one from which a free arc leads elsewhere."""
+    """Every vertex, or the rank that alone leads to it, over others that are the rank's; but not
+    one from which a free arc leads elsewhere."""
     owner = np.arange(net.vertices)
     while True:
         low, high = np.full(net.vertices, net.vertices), np.full(net.vertices, -1)
@@ -86,10 +86,13 @@ def _owned(net: Network) -> I8:
             break
         owner = new
     free = np.isinf(net.capacity)
-    tail, head = net.tail[free], net.head[free]
-    while len(away := tail[(owner[tail] != owner[head]) & (owner[tail] != tail)]):
+    while True:
+        apart = owner[net.tail] != owner[net.head]
+        away = np.concatenate([net.tail[free & apart], net.head[apart]])
+        away = away[(away >= net.ranks) & (owner[away] != away)]
+        if not len(away):
+            return owner
         owner[away] = away
-    return owner
 
 
 def least_inflow(net: Network) -> tuple[F8, I8]:

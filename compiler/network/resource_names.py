@@ -9,9 +9,9 @@ from hccc.ir.arrays import I4, I8, places_among
 from hccc.ir.topology import Level, Topology
 from hccc.network.routes import Router
 
-# What a resource can be; the first five are Levels.
-KINDS = ("port", "NIC", "leaf", "spine", "switch", "link", "mesh")
-LINK, MESH = 5, 6
+# What a resource can be; the first six are Levels.
+KINDS = ("port", "NIC", "leaf", "spine", "switch", "limit", "link", "mesh")
+LINK, MESH = 6, 7
 
 
 def kinds(t: Topology, resource: I8) -> I4:
@@ -41,7 +41,7 @@ def names(t: Topology, resource: I8) -> list[str]:
 
 
 def _direction(kind: int, back: int) -> str:
-    if kind == Level.SWITCH:
+    if kind in (Level.SWITCH, Level.LIMIT):
         return ", B to A" if back else ", A to B"
     return ", in" if back else ", out"
 
@@ -57,7 +57,8 @@ def _groups(t: Topology) -> list[str]:
             texts[k] = _group(t, level, int(place), int(rank))
     for i in range(len(t.side_a)):
         a, b = t.side_a.row(i), t.side_b.row(i)
-        texts[t.first_switch + i] = f"switch {i} between {_ranks(a)} and {_ranks(b)}"
+        what = f"switch {i}" if i < t.n_switches else "limit"
+        texts[t.first_switch + i] = f"{what} between {_ranks(a)} and {_ranks(b)}"
     return texts
 
 

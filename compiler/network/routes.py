@@ -94,7 +94,8 @@ class Router:
         self.nic_place = {level: _nic_places(t, level) for level in ABOVE}
         self.a, self.b = members(t.side_a, t), members(t.side_b, t)
         self.a_node = t.node[t.side_a.index[t.side_a.ptr[:-1]]]  # sides count from their node
-        self.switches = _by_nodes(t)
+        self.switches = _by_nodes(t, 0, t.n_switches)
+        self.limits = _by_nodes(t, t.n_switches, len(t.side_a))
         self.first_rank = t.first_rank
 
     def blocks(self, src: I4, dst: I4) -> Iterator[tuple[slice, _Block]]:
@@ -115,6 +116,7 @@ class Router:
             self._crossbar(b, left & inside)
             self._network(b, left & ~inside)
             self._switch_groups(b, left)
+        self._limits(b)
         b.bandwidth = np.where(b.reached, b.bandwidth, 0.0)
         return b
 
@@ -220,6 +222,21 @@ class Router:
             b.reached = b.reached | forth | back
         b.alpha = b.alpha + slowest
 
+    def _limits(self, b: _Block) -> None:
+        """What all routes between two nodes run over besides."""
+        key, _, groups = self.limits
+        if not len(key):
+            return
+        x, y = self.t.node[b.src].astype(np.int64), self.t.node[b.dst]
+        wanted = np.minimum(x, y) * self.t.n_nodes + np.maximum(x, y)
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        held = b.reached & (key[at] == wanted)
+        k = groups[at] + self.t.first_switch
+        resource = 2 * k + (self.a_node[groups[at]] != x)
+        b.use(held, resource, self.capacity[k])
+        b.hold(held, resource, resource, self.share[k], self.share[k])
+        b.alpha = np.where(held, np.maximum(b.alpha, self.t.shared.alpha[k]), b.alpha)
+
     def capacities(self, resource: I8) -> F8:
         """GB/s of resources that have a capacity: groups, links and the pairs of meshes."""
         group = np.minimum(resource // 2, max(len(self.capacity) - 1, 0))
@@ -259,13 +276,13 @@ def _sharers(t: Topology) -> I8:
     return np.maximum(count, 1)
 
 
-def _by_nodes(t: Topology) -> tuple[I8, I8, I8]:
-    """SWITCH groups by the pair of nodes they join: keys ascending, ptr, groups."""
-    x, y = (t.node[s.index[s.ptr[:-1]]].astype(np.int64) for s in (t.side_a, t.side_b))
+def _by_nodes(t: Topology, begin: int, end: int) -> tuple[I8, I8, I8]:
+    """Some SWITCH or LIMIT groups by the pair of nodes they join: keys ascending, ptr, groups."""
+    x, y = (t.node[s.index[s.ptr[begin:end]]].astype(np.int64) for s in (t.side_a, t.side_b))
     key = np.minimum(x, y) * t.n_nodes + np.maximum(x, y)
     order = np.argsort(key, kind="stable")
     keys, first = np.unique(key[order], return_index=True)
-    return keys, np.append(first, len(order)), order
+    return keys, np.append(first, len(order)), order + begin
 
 
 def _pairs(t: Topology, src: I4, dst: I4) -> tuple[I4, I4, I4]:

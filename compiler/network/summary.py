@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hccc.ir.arrays import I4
-from hccc.ir.topology import Level, Topology
+from hccc.ir.topology import Level, Rate, Topology
 
 
 def devices(t: Topology) -> str:
@@ -48,6 +48,8 @@ def _between(t: Topology) -> Iterator[str]:
     a, b = side_nodes(t)
     if (a != b).any():
         yield "switches"
+    if pairs := len(limits(t)):
+        yield f"a limit between {pairs} pair{'s' if pairs > 1 else ''} of nodes"
 
 
 def _spread(counts: np.ndarray) -> str:
@@ -71,5 +73,13 @@ def _tiers(t: Topology) -> Iterator[str]:
 
 def side_nodes(t: Topology) -> tuple[I4, I4]:
     """The nodes of both sides of each SWITCH group: i4[k] each."""
-    a, b = (t.node[side.index[side.ptr[:-1]]] for side in (t.side_a, t.side_b))
+    n = t.n_switches
+    a, b = (t.node[side.index[side.ptr[:n]]] for side in (t.side_a, t.side_b))
     return a, b
+
+
+def limits(t: Topology) -> list[tuple[int, int, Rate]]:
+    """The nodes of each LIMIT group, and its rate."""
+    a, b = (t.node[side.index[side.ptr[t.n_switches : -1]]] for side in (t.side_a, t.side_b))
+    rates = [t.shared[t.first_switch + k] for k in range(t.n_switches, len(t.side_a))]
+    return list(zip(a.tolist(), b.tolist(), rates, strict=True))

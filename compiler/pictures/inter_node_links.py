@@ -59,7 +59,10 @@ def _switches(t: Topology) -> list[InterNodeLink]:
         if x != y:
             rate = t.shared[t.first_switch + k]
             left, right = (text.runs(t.local[side].tolist(), 3) for side in (a, b))
-            lines = (f"GPUs {left} ↔ GPUs {right}", f"{text.rate(rate)} shared")
+            if k < t.n_switches:
+                lines = (f"GPUs {left} ↔ GPUs {right}", f"{text.rate(rate)} shared")
+            else:
+                lines = ("all routes", f"{text.rate(rate)} shared")
             found.append(InterNodeLink(x, y, lines, rate.bandwidth * rate.parallel))
     return found
 

@@ -188,7 +188,7 @@ def _link_arcs(t: Topology, c: _Columns, links: Sequence[int]) -> Iterator[Arc]:
 
 
 def _switches(t: Topology, c: _Columns) -> Iterator[SwitchGroup]:
-    for k in range(len(t.side_a)):
+    for k in range(t.n_switches):
         a, b = t.side_a.row(k).tolist(), t.side_b.row(k).tolist()
         if t.node[a[0]] == c.node == t.node[b[0]]:
             yield SwitchGroup(c.of(a), c.of(b), t.shared[t.first_switch + k])

@@ -30,7 +30,8 @@ from hccc.sim.simulate import Request, Run, simulate
 
 FREE = 1e9  # GB/s of what costs nothing
 MANY = {"port": "ports", "NIC": "NICs", "leaf": "leaf uplinks", "spine": "spine uplinks",
-        "switch": "switch groups", "link": "links", "mesh": "mesh links"}  # fmt: skip
+        "switch": "switch groups", "limit": "limits between nodes", "link": "links",
+        "mesh": "mesh links"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

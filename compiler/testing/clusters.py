@@ -127,6 +127,9 @@ def texts(draw: st.DrawFn) -> str:
         lines.append(f"define failed = [(node{node + 1}, {draw(st.integers(0, sizes[node] - 1))})]")
     if network and draw(st.booleans()):
         lines.append(f"define degraded = [((node{node + 1}, nic, 0) -> {draw(SPEED)})]")
+    if len(sizes) > 1 and draw(st.booleans()):
+        x, y = draw(st.permutations(range(1, len(sizes) + 1)))[:2]
+        lines.append(f"define degraded = [((node{x}, node{y}) -> {draw(SPEED)})]")
     return "\n".join(lines)
 
 

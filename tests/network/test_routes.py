@@ -40,6 +40,18 @@ def pairs(n: int) -> tuple[I4, I4]:
 
 def model(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
     """What u → v uses, its bandwidth (0: no way) and latency, by the rules one after the other."""
+    used, bandwidth, alpha = unlimited(t, u, v)
+    for j in range(t.n_switches, len(t.side_a)):
+        a, b, k = set(t.side_a.row(j)), set(t.side_b.row(j)), t.first_switch + j
+        if used and ((u in a and v in b) or (u in b and v in a)):
+            used = used | {("out" if u in a else "in", k)}
+            bandwidth = min(bandwidth, float(t.shared.capacity[k]))
+            alpha = max(alpha, float(t.shared.alpha[k]))
+    return used, bandwidth, alpha
+
+
+def unlimited(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
+    """The same without LIMIT groups."""
     for i in range(len(t.links)):
         if (t.link_src[i], t.link_dst[i]) == (u, v):
             return {("link", i)}, float(t.links.capacity[i]), float(t.links.alpha[i])
@@ -60,7 +72,7 @@ def model(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
         used = {("out", out) for out, _ in ends} | {("in", into) for _, into in ends}
         alpha = sum(float(max(t.shared.alpha[out], t.shared.alpha[into])) for out, into in ends)
     slowest = 0.0
-    for j in range(len(t.side_a)):
+    for j in range(t.n_switches):
         a, b, k = set(t.side_a.row(j)), set(t.side_b.row(j)), t.first_switch + j
         if (u in a and v in b) or (u in b and v in a):
             used.add(("out" if u in a else "in", k))

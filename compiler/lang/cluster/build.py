@@ -7,34 +7,25 @@ node the NICs, then leaves, spines, SWITCH groups within nodes, SWITCH groups be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, Csr, starts
+from hccc.ir.arrays import B1, I8, starts
 from hccc.ir.device import Device, Network
 from hccc.ir.topology import F8, Level, Rate, Rates, Topology
 from hccc.lang.cluster.kinds import Between, Degraded, Entry, Kind, Site, Tier
+from hccc.lang.cluster.rows import (
+    Many,
+    as_rates,
+    as_table,
+    compressed,
+    dense,
+    members,
+    pick,
+    working,
+)
 from hccc.lang.mistakes import Mistake
-
-
-@dataclass(slots=True)
-class _Many:
-    """Rows that are gathered kind by kind: ids and the rate of each."""
-
-    ids: list[I8] = field(default_factory=list)
-    rate: list[F8] = field(default_factory=list)
-
-    def add(self, ids: I8, made: Sequence[Rate], repeat: int) -> None:
-        """`ids`: any rows; `made`: a rate per entry, for each of `repeat` nodes."""
-        self.ids.append(ids)
-        self.rate.append(np.tile(np.array(made, np.float64).reshape(-1, 3), (repeat, 1)))
-
-    def rates(self) -> Rates:
-        """All rates, in order."""
-        table = np.concatenate([np.zeros((0, 3)), *self.rate])
-        return _rates(table)
 
 
 def build(site: Site) -> Topology:
@@ -55,7 +46,7 @@ class _Builder:
         self.node = np.repeat(np.arange(site.n_nodes), self.sizes)
         self.local = np.arange(n) - self.first[self.node]
         self.port, self.domain = np.full((4, n), -1), np.full((4, n), -1)
-        self.mesh, self.meshes, self.links, self.shared = np.full(n, -1), _Many(), _Many(), _Many()
+        self.mesh, self.meshes, self.links, self.shared = np.full(n, -1), Many(), Many(), Many()
         self.level: list[I8] = []
         self.a: list[tuple[I8, I8]] = []  # (group, GPU) rows of side A, and of side B
         self.b: list[tuple[I8, I8]] = []
@@ -75,7 +66,9 @@ class _Builder:
             self._switches(i, kind, first_switch)
         for between in self.site.between:
             self._between(between, first_switch)
+        self._limits(first_switch)
         links = self._degrade()
+        self._fail_nics()
         return self._assemble(*links)
 
     def _n_groups(self) -> int:
@@ -153,6 +146,33 @@ class _Builder:
             groups = self._groups(Level.SWITCH, [e.rate for e in made], len(pairs)) - first_switch
             self._sides(groups, x, y, made)
 
+    def _limits(self, first_switch: int) -> None:
+        """What all routes between two nodes share, where `degraded` says so."""
+        slow = {
+            (min(e.number, other), max(e.number, other)): e.speed
+            for e in self.site.degraded if e.what == "node" for other in e.which or []
+        }  # fmt: skip
+        for nodes, s in sorted(slow.items()):
+            rate = Rate(s.bandwidth, s.parallel, s.alpha or 0.0)
+            group = self._groups(Level.LIMIT, [rate], 1)[0] - first_switch
+            for into, node in zip((self.a, self.b), nodes, strict=True):
+                gpus = np.arange(self.first[node], self.first[node + 1])
+                into.append((np.repeat(group, len(gpus)), gpus))
+
+    def _fail_nics(self) -> None:
+        """GPUs of a NIC that failed have none."""
+        gone: set[int] = set()
+        for node, nic, at in self.site.failed_nics:
+            i = self.site.kind_number(node)
+            kind = self.site.kinds[i]
+            first = self.groups["nic", i] + (node - kind.first) * len(kind.made["nic"])
+            if first + nic in gone:
+                raise Mistake("E134", f"NIC {nic} of node{node + 1} failed twice", at)
+            gone.add(first + nic)
+        without = np.isin(self.port[Level.NIC], list(gone))
+        for level in (Level.NIC, Level.LEAF, Level.SPINE):
+            self.port[level, without] = self.domain[level, without] = -1
+
     def _tiers(self) -> None:
         """Leaves and spines; without any, one switch joins all NICs."""
         wired = self.port[Level.NIC] >= 0
@@ -215,10 +235,12 @@ class _Builder:
 
     def _degrade(self) -> tuple[I8, Rates, Rates]:
         """Links and groups with what `define degraded` says put in place."""
-        table, (key, wires) = _table(self.shared.rates()), self._sorted_links()
+        table, (key, wires) = as_table(self.shared.rates()), self._sorted_links()
         meshes = self.meshes.rates()
         slow: dict[int, list[float]] = {}
         for entry in self.site.degraded:
+            if entry.what == "node":
+                continue
             if entry.what != "direct":
                 for group in self._affected(entry):
                     table[group] = _slowed(entry, table[group, 2])
@@ -237,7 +259,7 @@ class _Builder:
         wires = np.concatenate([wires, np.array(list(slow.values())).reshape(-1, 3)])
         order = np.argsort(key, kind="stable")
         ends = np.stack([key // self.n, key % self.n], axis=1)
-        return ends[order], _rates(wires[order]), _rates(table)
+        return ends[order], as_rates(wires[order]), as_rates(table)
 
     def _sorted_links(self) -> tuple[I8, F8]:
         """Direct links by source and destination: source · n + destination, and their rates."""
@@ -249,7 +271,7 @@ class _Builder:
             u, v = divmod(int(key[again[0]]), self.n)
             message = f"the link from {self._gpu(u)} to {self._gpu(v)} is there twice"
             raise Mistake("E134", message, self.site.kind(int(self.node[u])).at)
-        return key, _table(self.links.rates())[order]
+        return key, as_table(self.links.rates())[order]
 
     def _gpu(self, gpu: int) -> str:
         return f"GPU {self.local[gpu]} of node{self.node[gpu] + 1}"
@@ -278,10 +300,10 @@ class _Builder:
         alive, failed = self._alive()
         rank = np.cumsum(alive) - 1
         stays = alive[ends[:, 0]] & alive[ends[:, 1]]
-        mesh, meshes = _dense(self.mesh[alive], self.meshes.rates(), least=2)
-        sides = [_side(rows, alive, rank) for rows in (self.a, self.b)]
+        mesh, meshes = dense(self.mesh[alive], self.meshes.rates(), least=2)
+        sides = [working(rows, alive, rank) for rows in (self.a, self.b)]
         level = np.concatenate([np.zeros(0, np.int64), *self.level])
-        n_switch = int(np.count_nonzero(level == Level.SWITCH))
+        n_switch = int(np.count_nonzero(level >= Level.SWITCH))
         used = np.zeros(len(level), np.bool_)
         port = self.port[:, alive]
         used[port[port >= 0]] = True
@@ -289,7 +311,7 @@ class _Builder:
         switch = full[0] & full[1]
         used[len(level) - n_switch :] = switch
         number = np.cumsum(used) - 1
-        kept = [_kept(group, gpu, switch) for group, gpu in sides]
+        kept = [members(group, gpu, switch) for group, gpu in sides]
         devices, device = self._devices(alive)
         networks, network = self._networks()
         kinds = self.site.kinds
@@ -297,10 +319,10 @@ class _Builder:
             devices=devices, node=self.node[alive], local=self.local[alive], device=device,
             node_size=self.sizes, failed=failed,
             link_src=rank[ends[stays, 0]], link_dst=rank[ends[stays, 1]],
-            links=_pick(links, stays), mesh=mesh, meshes=meshes,
-            level=level[used], shared=_pick(shared, used),
+            links=pick(links, stays), mesh=mesh, meshes=meshes,
+            level=level[used], shared=pick(shared, used),
             port=np.where(port >= 0, number[port] if len(number) else -1, -1),
-            domain=np.stack([_compressed(row) if i != Level.NIC else row
+            domain=np.stack([compressed(row) if i != Level.NIC else row
                              for i, row in enumerate(self.domain[:, alive])]),
             memory_domain=self._memory_domain(alive),
             side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
@@ -355,45 +377,3 @@ def _slowed(entry: Degraded, alpha: float) -> list[float]:
     """The row of a rate that is degraded; it keeps its latency unless the file says otherwise."""
     s = entry.speed
     return [s.bandwidth, s.parallel, float(alpha) if s.alpha is None else s.alpha]
-
-
-def _table(rates: Rates) -> F8:
-    return np.stack([rates.bandwidth, rates.parallel, rates.alpha], axis=1)
-
-
-def _rates(table: F8) -> Rates:
-    return Rates(table[:, 0], table[:, 1].astype(np.int32), table[:, 2])
-
-
-def _pick(rates: Rates, rows: B1) -> Rates:
-    return Rates(rates.bandwidth[rows], rates.parallel[rows], rates.alpha[rows])
-
-
-def _compressed(domain: I4) -> I8:
-    """Domains numbered without gaps, in their order."""
-    kept = np.unique(domain[domain >= 0])
-    return np.where(domain >= 0, np.searchsorted(kept, domain), -1)
-
-
-def _dense(mesh: I8, meshes: Rates, least: int) -> tuple[I8, Rates]:
-    """Meshes that still have `least` members, numbered without gaps."""
-    stays = np.bincount(mesh[mesh >= 0], minlength=len(meshes)) >= least
-    number = np.where(stays, np.cumsum(stays) - 1, -1)
-    kept = np.where(mesh >= 0, number[mesh], -1) if len(number) else mesh
-    return kept, _pick(meshes, stays)
-
-
-def _side(rows: list[tuple[I8, I8]], alive: B1, rank: I8) -> tuple[I8, I8]:
-    """(group, rank) of the members that work."""
-    group = np.concatenate([np.zeros(0, np.int64), *(g for g, _ in rows)])
-    gpu = np.concatenate([np.zeros(0, np.int64), *(g for _, g in rows)])
-    stays = alive[gpu]
-    return group[stays], rank[gpu[stays]]
-
-
-def _kept(group: I8, rank: I8, stays: B1) -> Csr:
-    """The members of the groups that stay, group by group."""
-    group, rank = group[stays[group]], rank[stays[group]]
-    order = np.lexsort((rank, group))
-    counts = np.bincount(group, minlength=len(stays))[stays]
-    return Csr(starts(counts), rank[order])

@@ -1,7 +1,8 @@
-"""faults: a cluster's text with GPUs that failed and links that are slower, as commands name them.
+"""faults: a cluster's text with what failed and links that are slower, as commands name them.
 
-`node2.gpu3` failed, `node1.nic0=18Gbps` slower: what a file says by `define failed` and
-`define degraded`, for who has no file of the cluster as it is today.
+`node2.gpu3` and `node2.nic0` failed, `node1.nic0=18Gbps` and `node1-node2=18Gbps` slower: what a
+file says by `define failed` and `define degraded`, for who has no file of the cluster as it is
+today.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Sequence
 
 from hccc.diagnostics import Source, fail
 
-_FAILED = re.compile(r"(node\d{1,6})\.gpu(\d{1,6})", re.IGNORECASE | re.ASCII)
+_FAILED = re.compile(r"(node\d{1,6})\.(?:gpu(\d{1,6})|(nic)(\d{1,6})?)", re.IGNORECASE | re.ASCII)
 _SLOWER = re.compile(
-    r"(?:(node\d{1,6})(?:\.(nic|port|switch)(\d{1,6})?)?|((?:leaf|spine)\d{1,6}))"
+    r"(?:(node\d{1,6})(?:\.(nic|port|switch)(\d{1,6})?)?|((?:leaf|spine)\d{1,6})|"
+    r"(node\d{1,6})-(node\d{1,6}))"
     r"=(\d{1,9}(?:\.\d{1,6})?)(Gbps|GB/s)?",
     re.IGNORECASE | re.ASCII,
 )
@@ -21,31 +23,36 @@ _BITS = 8
 
 
 def with_faults(source: Source, failed: Sequence[str], degraded: Sequence[str]) -> Source:
-    """`source` without the GPUs that `failed` names, and with the rates that `degraded` says.
+    """`source` without what `failed` names, and with the rates that `degraded` says.
 
     Raises:
         UserError: E410 for what names nothing.
     """
-    text = _added(source.text, "failed", [_gpu(one) for one in failed])
+    text = _added(source.text, "failed", [_lost(one) for one in failed])
     return Source(source.name, _added(text, "degraded", [_slower(one) for one in degraded]))
 
 
-def _gpu(one: str) -> str:
+def _lost(one: str) -> str:
     found = _FAILED.fullmatch(one)
     if not found:
-        raise fail("E410", f"--fail {one}: no GPU of a node", help="write node2.gpu3")
-    return f"({found[1].lower()}, {found[2]})"
+        help = "write node2.gpu3, or node2.nic0"
+        raise fail("E410", f"--fail {one}: no GPU or NIC of a node", help=help)
+    node, gpu, nic, number = found.groups()
+    parts = [node, gpu] if gpu else [node, nic, *([number] if number else [])]
+    return f"({', '.join(parts).lower()})"
 
 
 def _slower(one: str) -> str:
     found = _SLOWER.fullmatch(one)
     if not found:
-        help = "write node1.nic=18Gbps, node1.nic0=2.25 (GB/s), node1.port3=100, or leaf1=50"
+        help = "write node1-node2=18Gbps, node1.nic0=2.25 (GB/s), node1.port3=100, or leaf1=50"
         raise fail("E410", f"--degrade {one}: nothing of a cluster, or no rate", help=help)
-    node, kind, number, above, rate, unit = found.groups()
+    node, kind, number, above, one_node, other, rate, unit = found.groups()
     speed = float(rate) / (_BITS if (unit or "").lower() == "gbps" else 1)
     if above:
         what = above.lower()
+    elif other:
+        what = f"{one_node}, {other}".lower()
     else:
         what = ", ".join([node.lower(), (kind or "nic").lower(), *([number] if number else [])])
     return f"(({what}) -> ({speed:.12g},1))"

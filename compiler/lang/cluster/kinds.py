@@ -86,7 +86,8 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """One thing that is slower than its kind: `(node2, nic, 0) -> (2.25, 1)`."""
+    """One thing that is slower than its kind: `(node2, nic, 0) -> (2.25, 1)`. what: also "node",
+    routes between node `number` and those of `which`."""
 
     what: str
     number: int  # of the node, leaf or spine, from 0
@@ -105,6 +106,7 @@ class Site:
     spines: list[Tier] = field(default_factory=list)
     memory: list[list[int]] = field(default_factory=list)  # nodes of one memory domain
     failed: list[tuple[int, int, At]] = field(default_factory=list)
+    failed_nics: list[tuple[int, int, At]] = field(default_factory=list)
     degraded: list[Degraded] = field(default_factory=list)
     outside: dict[str, float] = field(default_factory=lambda: dict(OUTSIDE))
     chunk: int = 1 << 20

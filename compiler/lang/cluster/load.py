@@ -38,9 +38,11 @@ node about all nodes:
 | `internode` of many          | every pair of the nodes named                                   |
 | `memory`                     | `[(node1..node4)]`: nodes whose GPUs address each other's memory|
 | `chunk = 1 MiB`              | S_chunk: the micro-batch that costs are given for               |
-| `failed`                     | `[(node1, 3)]`: GPUs that are no ranks; the others move up      |
+| `failed`                     | `[(node1, 3)]`: GPUs that are no ranks; the others move up;     |
+|                              | `(node1, nic, 0)`, `(node1, nic)`: NICs                         |
 | `degraded`                   | `[((node2, nic, 0) -> (2.25,1))]`: also `(node2, nic)`, `(node1,|
 |                              | port, 3)`, `(node1, switch, 0)`, `(node1, direct, 0, 1)`, (leaf1)|
+|                              | and `(node1, node2)`: all routes between two nodes together     |
 
 Everywhere: `0..7` and `node1..node4` are ranges, `#` begins a comment, line breaks mean nothing, a
 third number of a rate is its α, `(25)` or 25 is one link. Without `leaf` and `rail` all NICs hang
@@ -58,8 +60,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from hccc.diagnostics import Source
 from hccc.hardware.load import device, devices
+from hccc.ir.arrays import I8
+from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
 from hccc.lang.cluster.devices import UNKNOWN
@@ -96,14 +102,28 @@ def _check_reach(t: Topology, site: Site) -> None:
     if (pair := apart(t)) is None:
         return
     u, v = pair
-    lost = v if u == 0 else u
-    where, start = (f"GPU {t.local[x]} of node{t.node[x] + 1}" for x in (lost, 0))
-    way = f"cannot be reached from {start}" if u == 0 else f"cannot reach {start}"
-    kind = site.kind(int(t.node[lost]))
+    ahead = 0 in u
+    lost, found = (v, u) if ahead else (u, v)
+    where, start = (_cut(t, ranks) for ranks in (lost, found))
+    way = f"cannot be reached from {start}" if ahead else f"cannot reach {start}"
+    kind = site.kind(int(t.node[lost[0]]))
     help: str | None = "`define nic`, or `define internode` and `interbandwidth`, join nodes"
-    if t.node[u] == t.node[v]:
+    if t.node[lost[0]] == t.node[found[0]]:
         help = _unknown(kind)
+    elif site.failed or site.failed_nics:
+        help = "what failed was the only way: without the GPUs of one side the rest is a cluster"
     raise Mistake("E135", f"{where} {way}", kind.at, help)
+
+
+def _cut(t: Topology, ranks: I8) -> str:
+    """`GPU 3 of node1`, `GPUs 0..2 of node1`, `node2`, `node1, node3..node5`, or `9 GPUs`."""
+    nodes = np.unique(t.node[ranks])
+    if np.isin(t.node, nodes).sum() == len(ranks) and (len(nodes) > 1 or len(ranks) > 1):
+        return ", ".join(named_runs("node", nodes.tolist()))
+    if len(nodes) > 1:
+        return f"{len(ranks)} GPUs of {', '.join(named_runs('node', nodes.tolist()))}"
+    gpus = ", ".join(named_runs("", t.local[ranks].tolist(), 0))
+    return f"GPU{'s' if len(ranks) > 1 else ''} {gpus} of node{nodes[0] + 1}"
 
 
 def _unknown(kind: Kind) -> str | None:

@@ -17,7 +17,7 @@ from hccc.ir.topology import Launch, Level, Topology
 from hccc.lang.cluster.printer_device import device, network
 from hccc.lang.cluster.printer_internode import between
 from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate
-from hccc.network.summary import side_nodes
+from hccc.network.summary import limits, side_nodes
 
 Member = tuple[int, tuple[int, ...] | None]  # a node, and which of its NICs (None: all)
 
@@ -38,6 +38,8 @@ def lines(t: Topology) -> Iterator[str]:
     yield from _memory(t)
     if len(t.failed):
         yield f"define failed = [{', '.join(_failed(t))}]"
+    if slow := [f"((node{a + 1}, node{b + 1}) -> {rate(r)})" for a, b, r in limits(t)]:
+        yield f"define degraded = [{', '.join(slow)}]"
 
 
 def _memory(t: Topology) -> Iterator[str]:

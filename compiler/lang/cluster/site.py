@@ -18,6 +18,7 @@ from hccc.lang.cluster.entries import (
 from hccc.lang.cluster.fabric import fill
 from hccc.lang.cluster.kinds import OUTSIDE, Between, Degraded, Kind, Site, Tier
 from hccc.lang.cluster.shapes import (
+    Speed,
     arrow,
     entries,
     ids,
@@ -288,10 +289,21 @@ class _Reader:
             if len(found) < 2:
                 raise Mistake("E035", "write `(node1, 3)` for GPU 3 of node1", entry.at)
             node = one(found[0], "node", self.site.n_nodes)
+            if isinstance(found[1], Word) and found[1].text == "nic":
+                self._failed_nics(node, found[2:], entry.at)
+                continue
             group = Group(tuple(found[1:]), entry.at)
             gpus = ids(group, "GPU", self.site.kind(node).size, of=f"node{node + 1}")
             self._count(len(gpus), entry.at)
             self.site.failed += [(node, gpu, entry.at) for gpu in gpus]
+
+    def _failed_nics(self, node: int, which: list[Value], at: At) -> None:
+        self._fill()
+        count = len(self.site.kind(node).made.get("nic", []))
+        if not count:
+            raise Mistake("E132", f"node{node + 1} has no nic", at)
+        nics = [one_id(part, "nic", count, node) for part in which] or range(count)
+        self.site.failed_nics += [(node, nic, at) for nic in nics]
 
     def _degraded(self, define: Define) -> None:
         self._fill()
@@ -307,8 +319,10 @@ class _Reader:
             return Degraded(tier, one(first, tier, len(have)), None, slow, entry.at)
         node = one(first, "node", self.site.n_nodes)
         what = named[1].text if len(named) > 1 and isinstance(named[1], Word) else ""
+        if what.rstrip("0123456789") == "node":
+            return self._pair(node, named, slow, entry.at)
         if what not in TARGETS:
-            help = f"write `(node1, what, ...)` with {', '.join(TARGETS)}"
+            help = f"write `(node1, node2)`, or `(node1, what, ...)` with {', '.join(TARGETS)}"
             raise Mistake("E035", "this does not say what is degraded", entry.at, help)
         kind = self.site.kind(node)
         bound = kind.size if what in ("port", "direct") else len(kind.made.get(what, []))
@@ -318,3 +332,9 @@ class _Reader:
         if bound == 0:
             raise Mistake("E132", f"node{node + 1} has no {what}", entry.at)
         return Degraded(what, node, which, slow, entry.at)
+
+    def _pair(self, node: int, named: list[Value], slow: Speed, at: At) -> Degraded:
+        others = [one(value, "node", self.site.n_nodes) for value in named[1:]]
+        if len(others) != 1 or others[0] == node:
+            raise Mistake("E035", "what is between two nodes is named `(node1, node2)`", at)
+        return Degraded("node", node, others, slow, at)

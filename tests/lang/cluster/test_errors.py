@@ -134,8 +134,20 @@ WRONG = {
         "define node1 = 2\ndefine bandwidth = {direct => [(0,1) -> 1]}", "E135:1:8",
         "GPU 1 of node1 cannot reach",
     ),
-    "unreachable node": (NODE + NODE.replace("node1", "node2"), "E135:3:8", "GPU 0 of node2"),
-    "unreachable leaf": (NICS + "define leaf = [(node1), (node2)]", "E135:1:8", "GPU 0 of node2"),
+    "unreachable node": (
+        NODE + NODE.replace("node1", "node2"), "E135:3:8", "node2 cannot be reached from node1",
+    ),
+    "unreachable leaf": (
+        NICS + "define leaf = [(node1), (node2)]", "E135:1:8", "node2 cannot be reached from node1",
+    ),
+    "no NIC is left": (
+        NICS + "define failed = [(node2, nic)]", "E135:1:8", "node2 cannot be reached from node1",
+    ),
+    "NICs that fail twice": (
+        NICS + "define failed = [(node1, nic, 0), (node1, nic)]", "E134:4:35", "NIC 0 of node1",
+    ),
+    "no such NIC": (NICS + "define failed = [(node1, nic, 7)]", "E132:4:31", "no NIC 7"),
+    "node without NICs": (NODE + "define failed = [(node1, nic)]", "E132:3:18", "has no nic"),
     "nic below no leaf": (NICS + "define leaf = [(node1)]", "E135:1:8", "below no leaf"),
     "nic below two leaves": (NICS + "define leaf = [(node1), (node1, node2)]", "E134:4:25", "alr"),
     "unknown node": (NICS + "define leaf = [(node3)]", "E138:4:17", "there are 2"),
@@ -150,6 +162,13 @@ WRONG = {
     "degraded no link": (
         NICS.replace("mesh", "port") + "define degraded = [(node1, direct, 0, 1) -> 1]",
         "E132:4:20", "no link from GPU 0",
+    ),
+    "degraded itself": (NICS + "define degraded = [(node1, node1) -> 1]", "E035:4:20", "two nodes"),
+    "degraded three nodes": (
+        NICS + "define degraded = [(node1, node2, node1) -> 1]", "E035:4:20", "two nodes",
+    ),
+    "degraded no node": (
+        NICS + "define degraded = [(node1, node3) -> 1]", "E138:4:28", "there is no node3",
     ),
     "degraded no port": (NICS + "define degraded = [(node1, port, 1) -> 1]", "E132:4:20", "no po"),
     "unit": (NODE + "define chunk = 3 parsecs", "E138:3:16", "no unit"),

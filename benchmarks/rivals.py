@@ -1,0 +1,116 @@
+"""What others take, in the same simulator: NCCL's rings, the built-in algorithms, TACOS-like ones.
+
+Times are µs of one call, None where there is no such thing on a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tacos
+
+from hccc import driver
+from hccc.diagnostics import UserError
+from hccc.driver import Compiled
+from hccc.ir.collective import OpType
+from hccc.ir.program import Program
+from hccc.ir.topology import Level, Topology
+from hccc.network.summary import limits
+from hccc.options import Options
+from hccc.passes.verify import verify
+from hccc.predict.baselines import alternatives
+from hccc.predict.nccl import machine as library
+from hccc.predict.nccl.model import predict
+from hccc.predict.simulation import Call
+from hccc.sim.machine import prepare
+from hccc.synth.builtin import registry
+
+BUILTIN = ("direct", "two-shot", "hierarchical")
+CHUNKS = (1, 4, 16)  # of a rank, of TACOS-like schedules
+MOST_TRANSFERS = 200_000  # that a TACOS-like program may have to be simulated
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """name; time: µs."""
+
+    name: str
+    time: float
+
+
+def compiled(program: Program, t: Topology, size: int) -> tuple[Compiled, float]:
+    """A Program compiled for one size as `hccc synth` compiles its candidates, and its µs."""
+    made = driver.compile_program(
+        verify(program), Options(prove=False, sizes=str(max(1, size)), plans=1), t
+    )
+    assert made.tuned is not None
+    return made, float(made.tuned.times[int(not made.plan.out_of_place)].min())
+
+
+def nccl_ring(made: Compiled, t: Topology, size: int) -> float | None:
+    """NCCL's rings, scheduled and run as NCCL does, simulated."""
+    for one in alternatives(made, t, Options(prove=False)):
+        if one.name == "NCCL ring":
+            try:
+                machine = prepare(one.plan(), t)
+                return float(Call().simulate(machine, size, one.adapt, free=one.free).time)
+            except UserError:
+                return None
+    return None
+
+
+def nccl(t: Topology, op: OpType, sizes: list[int]) -> list[float | None]:
+    """NCCL or RCCL as it would choose, predicted, without in-switch reduction; its model knows
+    nothing of limits between nodes."""
+    if limits(t):
+        return [None] * len(sizes)
+    try:
+        machine = replace(library.of(t), nvls=False)
+        return [one.time_us for one in predict(machine, op, sizes)]
+    except UserError:
+        return [None] * len(sizes)
+
+
+def programs(t: Topology, op: OpType, size: int) -> Iterator[tuple[str, Program]]:
+    """The built-in algorithms that others have, and TACOS-like schedules."""
+    for name in BUILTIN:
+        if op in registry.BUILTINS[name].ops:
+            try:
+                yield name, registry.make(name, t, op)
+            except UserError:
+                continue
+    for chunks in CHUNKS if op in tacos.OPS else ():
+        if chunks * len(t) * len(t) * (1 + (op is OpType.ALLREDUCE)) <= MOST_TRANSFERS:
+            try:
+                yield f"TACOS-like, {chunks}", tacos.best(t, op, chunks, size).program
+            except UserError:
+                return
+
+
+def of(t: Topology, op: OpType, size: int) -> list[Rival]:
+    """All of them, the fastest first."""
+    found = []
+    for name, program in programs(t, op, size):
+        try:
+            found.append(Rival(name, compiled(program, t, size)[1]))
+        except UserError:
+            continue
+    if (time := nccl(t, op, [size])[0]) is not None:
+        found.append(Rival("NCCL", time))
+    return sorted(found, key=lambda one: one.time)
+
+
+def ideal_ring(t: Topology, op: OpType) -> float:
+    """algbw in GB/s of a ring that enters and leaves each node once over all its NICs, and costs
+    nothing besides; 0 where nothing between nodes is a NIC's."""
+    nic = t.port[Level.NIC]
+    if t.n_nodes < 2 or (nic < 0).all():
+        return 0.0
+    pairs = np.unique(np.stack([t.node, nic], axis=1)[nic >= 0], axis=0)
+    node = np.bincount(pairs[:, 0], t.shared.capacity[pairs[:, 1]], t.n_nodes)
+    least = float(node[np.unique(t.node)].min())
+    if len(np.unique(t.node)) <= 3:  # both ways round, every two nodes are neighbours
+        least = min([least, *(2 * r.bandwidth * r.parallel for _, _, r in limits(t))])
+    return least * len(t) / (len(t) - 1) / (2 if op is OpType.ALLREDUCE else 1)

@@ -1,0 +1,66 @@
+"""benchmarks/synthesis.py: its cases are what they say, its figures those of the program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hccc
+from hccc.diagnostics import Source
+from hccc.inputs import load_cluster, parse_cluster
+from hccc.ir.topology import same
+from hccc.synthesis import program_text
+from tests.benchmarks.conftest import FOLDER, module_of
+
+speed = module_of(FOLDER.parent, "speed")
+steps = module_of(FOLDER.parent, "steps")
+over_sizes = module_of(FOLDER.parent, "over_sizes")
+CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+
+
+@pytest.mark.parametrize(("name", "fours", "eights"), [("4+8", 1, 1), ("4x2+8x2", 2, 2)])
+def test_mixes_are_nodes_as_those_that_ship(name: str, fours: int, eights: int) -> None:
+    made = parse_cluster(Source("mix", speed.mix(fours, eights)))
+    assert same(made, load_cluster(CLUSTERS / f"heteccl-h20-{name}.cluster"))
+
+
+def test_cases_have_the_gpus_that_they_name() -> None:
+    for case in speed.cases():
+        assert len(parse_cluster(Source("case", case.cluster))) == int(case.name.split()[0])
+
+
+def test_figures_are_read_from_the_program() -> None:
+    t = load_cluster(CLUSTERS / "heteccl-h20-4+8.cluster")
+    made = hccc.synthesize(t, "allgather", 1 << 20, method="ring")
+    share, method = speed.comments(program_text(made))
+    assert share == pytest.approx(made.share(), abs=1e-3) and method == "ring"
+
+
+def test_a_command_is_timed_and_ends() -> None:
+    code, seconds, memory = speed.timed([sys.executable, "-c", "x = b'x' * (50 << 20)"], 30)
+    assert code == 0 and seconds > 0 and 50 < memory < 500
+    assert speed.timed([sys.executable, "-c", "import time; time.sleep(99)"], 0.2)[0] == "longer"
+
+
+def test_steps_of_one_cluster() -> None:
+    row = steps.row(("h20-4+8", 2, 5.0))
+    assert (row.bound, row.greedy, row.repair) == (5, 5, 5)
+    assert len(steps.NAMES) == 12 and steps.table([row]).row_count == 1
+
+
+def test_one_size_over_its_rivals() -> None:
+    row = over_sizes.row(("heteccl-h20-4x3", "alltoall", 1 << 20))
+    assert row.rival and row.gain > 0 and not row.refused
+    table = over_sizes.table([row])
+    assert [column.header for column in table.columns][2:] == ["1M", "least against"]
+
+
+def test_an_unknown_case_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER.parent / "synthesis.py"), "--speed", "--clusters", "17-H20"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "17-H20" in done.stderr and "16-H20" in done.stderr
