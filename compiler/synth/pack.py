@@ -24,6 +24,7 @@ from hccc.jit.compiled import njit
 from hccc.synth.route_table import RouteTable, add_load
 
 STEEPNESS = tuple(float(turn) for turn in range(1, 11))  # of prices, pass by pass
+HIGHEST = 500.0  # exponent of a price
 NOISE = 0.5  # of prices: without, every seed ends in the same place
 NEAR = (
     0.8  # of what links within nodes carry: full, they and thread blocks would wait for each other
@@ -83,7 +84,7 @@ class _State(NamedTuple):
 
 
 def pack(table: RouteTable, roots: Roots, target: float, taste: Taste) -> Packing | None:
-    """Trees of `roots`; None where one cannot reach all ranks.
+    """Trees of `roots`; None where one cannot reach all ranks, or not in this style.
 
     target: what the busiest resource carries at best, chunks over GB/s: the scale of prices.
 
@@ -137,7 +138,9 @@ def _run(
                 return False
             parent[k], depth[k] = s.parent, s.depth
             _move(s, parent[k], sums[k], steep[turn], target, 1.0)
-        most = (s.load / s.cap).max()
+        most = 0.0
+        for r in range(len(s.cap)):
+            most = max(most, s.load[r] / s.cap[r])
         if most < least - 1e-12:
             least = most
             best_parent[:], best_depth[:], best_load[:] = parent, depth, s.load
@@ -147,7 +150,13 @@ def _run(
 @njit
 def _prices(s: _State, steep: float, target: float) -> None:
     for r in range(len(s.cap)):
-        s.price[r] = math.exp(steep * (s.load[r] / s.cap[r] / target - 1)) / s.cap[r]
+        s.price[r] = _price(s, r, steep, target)
+
+
+@njit
+def _price(s: _State, r: int, steep: float, target: float) -> float:
+    """Finite, however far the target is."""
+    return math.exp(min(HIGHEST, steep * (s.load[r] / s.cap[r] / target - 1))) / s.cap[r]
 
 
 @njit
@@ -169,7 +178,7 @@ def _move(s: _State, parent: I4, sums: bool, steep: float, target: float, amount
                 r = s.use[row, j]
                 if r < 0:
                     break
-                s.price[r] = math.exp(steep * (s.load[r] / s.cap[r] / target - 1)) / s.cap[r]
+                s.price[r] = _price(s, r, steep, target)
 
 
 @njit
@@ -194,6 +203,8 @@ def _grow(
     s.parent[:], s.depth[:], s.best[:] = -2, 0, np.inf
     for v in range(n):
         s.inside[v] = _star(s, v, turned) if star else 0.0
+    if s.inside[root] == np.inf:
+        return False
     s.parent[root] = -1
     left = n - 1
     left -= _added(s, root, turned, hop, pair, star, strict)

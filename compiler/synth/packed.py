@@ -95,11 +95,14 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
     algbw, shares = best.algbw, list[F8]()
     if op is OpType.ALLREDUCE:
         algbw, shares = _shares(t, algbw)
+    found = list[_Found]()
     for style, taste in STYLES.items():
         enough = 0
         for owner in _owners(t, op, root, shares):
             taste = taste._replace(seed=seed * SEEDS)
             found = _packings(table, op, owner, len(owner) / algbw, taste)
+            if not found:
+                break
             for k, one in enumerate(found):
                 made = _program(t, op, root, owner, one.packing)
                 yield Packed(made, style, k + 1, one.depth, one.load)
@@ -108,6 +111,8 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
                 break
         if enough:
             return
+    if not found:
+        raise fail("E451", "no trees: some rank is reached by nobody who has data")
 
 
 def _shares(t: Topology, algbw: float) -> tuple[float, list[F8]]:
@@ -129,10 +134,9 @@ def _owners(t: Topology, op: OpType, root: int, shares: list[F8]) -> Iterator[I4
     if op in (OpType.BROADCAST, OpType.REDUCE):
         yield from (np.full(k, root, np.int32) for k in ROOTED_CHUNKS if k <= most)
     elif op is OpType.ALLREDUCE:
-        for share in shares:
-            for counts in _totals(t, share):
-                if counts.sum() <= max(n, most // 2):
-                    yield _dealt(t, counts)
+        totals = [counts for share in shares for counts in _totals(t, share)]
+        kept = {counts.tobytes(): counts for counts in totals if counts.sum() <= max(n, most // 2)}
+        yield from (_dealt(t, counts) for counts in kept.values())
     else:
         for k in CHUNKS:
             if k * n <= most:
@@ -184,7 +188,7 @@ def _rounded(wanted: F8, total: int) -> I8:
 def _packings(
     table: RouteTable, op: OpType, owner: I4, target: float, taste: Taste
 ) -> list[_Found]:
-    """The best few packings of a style, best first; at least one."""
+    """The best few packings of a style, best first; none where the style has none."""
     chunk = np.arange(len(owner), dtype=np.int32)
     sums = [*([] if op in SUMS else [False]), *([] if op in COPIES else [True])]
     roots = Roots(np.tile(chunk, len(sums)), np.tile(owner, len(sums)),
@@ -192,8 +196,8 @@ def _packings(
     found = dict[bytes, _Found]()
     for k in range(min(SEEDS, max(1, WORK // (len(roots.root) * table.n**2)))):
         made = pack(table, roots, target, taste._replace(seed=taste.seed + k))
-        if made is None:
-            raise fail("E451", "no trees: some rank is reached by nobody who has data")
+        if made is None:  # no way within a node, which trees may do without
+            return []
         found[made.parent.tobytes()] = _judged(table, made, target)
         if sum(one.enough for one in found.values()) == ENOUGH:
             break

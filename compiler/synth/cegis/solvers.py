@@ -101,6 +101,7 @@ def _z3(model: Model, seconds: float, seed: int) -> Answer:
     solver = z3.Solver(ctx=context)
     interruptible(solver.from_string)("\n".join(_script(model)))
     solver.set("random_seed", seed)
+    solver.set("ctrl_c", False)  # or Z3 takes Ctrl-C for itself, and the search goes on
     solver.set("timeout", max(1, int((seconds - (time.monotonic() - begin)) * 1000)))
     try:
         verdict = interruptible(solver.check)()
