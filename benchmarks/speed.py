@@ -158,7 +158,7 @@ def engine(path: Path, collective: str) -> float:
     """Seconds of schedules or built-in programs alone, the second time."""
     from hccc.diagnostics import UserError
     from hccc.inputs import load_cluster
-    from hccc.predict.nccl.calls import collective_named
+    from hccc.ir.collective import collective_named
     from hccc.synth.builtin import registry
     from hccc.synth.programs import OPS
     from hccc.synth.searched import search

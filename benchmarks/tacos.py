@@ -32,12 +32,11 @@ from rich.table import Table
 from hccc.diagnostics import fail
 from hccc.inputs import load_cluster
 from hccc.ir.arrays import B1, I4, I8
-from hccc.ir.collective import OpType
+from hccc.ir.collective import OpType, collective_named
 from hccc.ir.program import Program
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.jit.compiled import njit
 from hccc.network.routes import routes
-from hccc.predict.nccl.calls import collective_named
 from hccc.synth.bound import limits
 from hccc.synth.programs import from_schedules
 from hccc.synth.schedule import Schedule

@@ -156,7 +156,8 @@ def _prices(s: _State, steep: float, target: float) -> None:
 @njit
 def _price(s: _State, r: int, steep: float, target: float) -> float:
     """Finite, however far the target is."""
-    return math.exp(min(HIGHEST, steep * (s.load[r] / s.cap[r] / target - 1))) / s.cap[r]
+    exponent = steep * (s.load[r] / s.cap[r] / target - 1)
+    return float(math.exp(min(HIGHEST, exponent)) / s.cap[r])
 
 
 @njit

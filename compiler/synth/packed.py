@@ -35,8 +35,9 @@ ROOTED_CHUNKS = (4, 8, 16, 32)  # of a Broadcast or a Reduce, which have one own
 MOST_OWNED = 3  # chunks a rank of an Allreduce, on average
 TOTALS = 5  # numbers of chunks of an Allreduce that are tried
 MOST_TRANSFERS = 1 << 13  # of a program of several chunks a rank: more are not tuned as well
-WORK = 1 << 22  # trees times ranks², of all packings of one number of chunks; one is always tried
+WORK = 1 << 19  # trees times ranks², of all packings of one number of chunks; one is always tried
 ENOUGH = 5  # packings that load nothing more than must be
+TRIED = 4  # numbers of chunks, first those of which NICs carry whole chunks
 NUMBERS = 2  # of chunks that are enough
 KEPT = 2  # packings of a style and a number of chunks
 HOPELESS = 1.5  # times the target within nodes
@@ -96,9 +97,12 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
     if op is OpType.ALLREDUCE:
         algbw, shares = _shares(t, algbw)
     found = list[_Found]()
+    owners = sorted(
+        _owners(t, op, root, shares), key=lambda one: _rough(table, len(one) / algbw)
+    )[:TRIED]  # fmt: skip
     for style, taste in STYLES.items():
         enough = 0
-        for owner in _owners(t, op, root, shares):
+        for owner in owners:
             taste = taste._replace(seed=seed * SEEDS)
             found = _packings(table, op, owner, len(owner) / algbw, taste)
             if not found:
@@ -113,6 +117,13 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
             return
     if not found:
         raise fail("E451", "no trees: some rank is reached by nobody who has data")
+
+
+def _rough(table: RouteTable, target: float) -> bool:
+    """Whether NICs cannot carry what they must in whole chunks: `target` times their GB/s."""
+    most = target * table.capacity[~near(table)]
+    most = most[most >= ROUGH]
+    return bool((np.ceil(most - ROUGH) > most * (1 + ROUGH)).any())
 
 
 def _shares(t: Topology, algbw: float) -> tuple[float, list[F8]]:
