@@ -20,6 +20,7 @@ from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.lang.transfer import printer
 from hccc.options import Options
 from hccc.passes.verify import verify
+from hccc.synth import routed
 from hccc.synth.bound import Bound, limits
 from hccc.synth.builtin import registry
 from hccc.synth.estimate import estimate
@@ -30,6 +31,7 @@ from hccc.text import microseconds as us
 COMPILED = 4  # candidates, those of least estimate
 FAR = 2.0  # times the least estimate: not compiled
 GREEDY = "greedy"
+ROUTED = "routed"
 OnPhase = Callable[[str], None]
 
 
@@ -147,7 +149,8 @@ def program_text(made: Synthesis) -> str:
 def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
-    return [*([GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
+    searched = [GREEDY, *METHODS] if op in OPS else [ROUTED] if op in routed.OPS else []
+    return [*searched, *registry.serving(op)]
 
 
 @interruptible
@@ -198,6 +201,9 @@ def _candidates(
             if name == GREEDY:
                 for one in search(t, op, root, seed):
                     yield _searched(one, t, size)
+            elif name == ROUTED:
+                for r in routed.routed(t, op, root, seed):
+                    yield Weighed(r.name, r.program, estimate(r.program, t, size))
             else:
                 made = registry.make(name, t, op, root)
                 yield Weighed(name, made, estimate(made, t, size))
