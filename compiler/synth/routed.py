@@ -31,6 +31,7 @@ from hccc.synth.chunked import table
 OPS = (OpType.ALLTOALL, OpType.GATHER, OpType.SCATTER, OpType.SENDRECV)
 CHUNKS = {OpType.ALLTOALL: (1, 2, 4)}  # of a block; the first with which the bound is met
 FEW = (1, 4, 16)  # of other collectives, which have fewer blocks
+MOST_CHUNKS = 1 << 16  # an Alltoall of 256 ranks; beyond, one more program compiles for too long
 MOST_TRANSFERS = 1 << 14  # of a program of several chunks a block
 SMALL = 1 << 11  # chunks of a program that is also made with more than it needs
 STEEPNESS = (8.0, 16.0, 32.0, 64.0, 128.0)
@@ -90,6 +91,9 @@ def routed(t: Topology, op: OpType, root: int = 0, seed: int = 0) -> Iterator[Ro
     cut = limits(t, op, root).cut
     if cut is None or cut.capacity <= 0:
         raise fail("E451", "nothing can be routed: a rank is not reached", help="see `hccc bound`")
+    if block_count(op, n) > MOST_CHUNKS:
+        message = f"{op.value} over {n} ranks has {block_count(op, n):,} chunks"
+        raise fail("E451", message, help=f"at most {MOST_CHUNKS:,} are routed")
     use, capacity = _uses(t)
     blocks = Collective(op, n, block_count(op, n), root).most_blocks()
     each = cut.capacity / (capacity * blocks * cut.share)  # of the bound's time, one block
@@ -171,6 +175,8 @@ def _packed(
             now = _Paths(first.copy(), second.copy(), float(load.max(initial=0.0)))
             if best is None or now.rank < best.rank:
                 best = now
+            elif best.load <= MET:
+                return best
     assert best is not None
     return best
 
@@ -272,7 +278,7 @@ def _pass(
     """In `turn` every chunk off its path (-2 in `first`: it has none yet) and on the cheapest.
     Changes first, second, load and carried. Returns a chunk that has no path, or -1."""
     n = len(node)
-    widest, relay = each.max(), np.exp(-steep * 0.1)
+    widest, relay = each.max(), np.exp(-steep * RELAY)
     price = np.empty(len(each))
     for r in range(len(each)):
         price[r] = _price(each[r], load[r], widest, steep)
