@@ -25,6 +25,7 @@ from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.lang.transfer import printer
 from hccc.options import Options
 from hccc.passes.verify import verify
+from hccc.synth import routed
 from hccc.synth.bound import Bound, limits
 from hccc.synth.builtin import registry
 from hccc.synth.estimate import estimate
@@ -39,6 +40,7 @@ CROWDED = 1.05  # times the estimate of what greedy makes: many peers a rank are
 FAR = 2.0  # times the least estimate: not compiled
 GREEDY = "greedy"
 PACK = "pack"
+ROUTED = "routed"
 LONGEST = 48  # characters of a name that is made of a method's
 INTERRUPTED = "interrupted before it was simulated"
 ENOUGH = 0.98  # of the bound: no other candidate is simulated
@@ -190,7 +192,8 @@ def _short(size: int) -> str:
 def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
-    return [*([PACK, GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
+    searched = [PACK, GREEDY, *METHODS] if op in OPS else [ROUTED] if op in routed.OPS else []
+    return [*searched, *registry.serving(op)]
 
 
 def synthesize(
@@ -291,6 +294,9 @@ def _candidates(
             elif name == PACK:
                 for tree in packed(t, op, root, seed, limits(t, op, root)):
                     yield Weighed(tree.name, tree.program, estimate(tree.program, t, size))
+            elif name == ROUTED:
+                for r in routed.routed(t, op, root, seed):
+                    yield Weighed(r.name, r.program, estimate(r.program, t, size))
             else:
                 made = registry.make(name, t, op, root)
                 yield Weighed(name, made, estimate(made, t, size))

@@ -37,14 +37,16 @@ class Connections:
 def connections(p: Primitives) -> Connections:
     """The connections of `p`. O(n log n).
 
-    Local copies touch no peer; they join the connection with the fewest primitives of their rank.
-    What adds a value that a proxy brought is on a connection from the rank that sent it.
+    What adds a value that a proxy brought is on a connection from the rank that sent it. A local
+    copy that one connection alone reads is on that one: copies for several are made at once. Other
+    local copies join the connection with the fewest primitives of their rank.
     """
     away = _peers(p, p.src, 1) + _peers(p, p.dst, 2)
+    if p.transport is Transport.MIXED and not away.all():
+        away = np.where(away == 0, _brought(p), away)
+    if not away.all():
+        away = np.where(away == 0, _only_reader(p, away), away)
     local = away == 0
-    if p.transport is Transport.MIXED and local.any():
-        away[local] = _brought(p)[local]
-        local = away == 0
     return _adopt_local(_numbered(p.owner, away), local)
 
 
@@ -107,6 +109,19 @@ def _brought(p: Primitives) -> NDArray[np.int64]:
     hit[hit] = known[at[hit]] == key[hit]
     found = np.zeros(len(p), np.int64)
     found[row[own[hit]]] = -1 - sender[at[hit]].astype(np.int64)
+    return found
+
+
+def _only_reader(p: Primitives, away: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each primitive the connection, as `away` numbers it, of all primitives of its rank that
+    wait for it, 0 where there are none or of several: i8[n]."""
+    after, before = p.deps.owner(), p.deps.index
+    near = (p.owner[after] == p.owner[before]) & (away[after] != 0)
+    reader, copy = away[after[near]], before[near]
+    found = np.zeros(len(p), np.int64)
+    found[copy] = reader
+    several = copy[reader != found[copy]]
+    found[several] = 0
     return found
 
 

@@ -36,8 +36,8 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
     "--method", default="auto", metavar="NAME",
-    help="A built-in algorithm (`hccc builtin list`), greedy, greedy shortened by a solver "
-    "(repair), or HeteCCL's cegis; auto: the fastest of built-in and greedy, simulated.",
+    help="A built-in algorithm (`hccc builtin list`), greedy, routed, greedy shortened by a solver "
+    "(repair), or HeteCCL's cegis; auto: the fastest but for solvers, simulated.",
 )  # fmt: skip
 @click.option(
     "--time-limit", type=Number(0, 1_000_000), default=60, show_default=True,

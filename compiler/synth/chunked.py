@@ -62,7 +62,7 @@ def chunked(t: Topology, *, fine: bool = False) -> Chunked:
     src, dst = (a.ravel().astype(np.int32) for a in np.divmod(np.arange(n * n), n))
     apart = np.flatnonzero(src != dst)
     found = routes(t, src[apart], dst[apart])
-    use = _table(found.uses.ptr, found.uses.index, apart, n)
+    use = table(found.uses.ptr, found.uses.index, apart, n)
     use[apart[found.bandwidth <= 0], 0] = -2
     node = t.dense_memory_domain()
     far = np.flatnonzero((node[src] != node[dst]) & (use[:, 0] >= 0))
@@ -87,8 +87,8 @@ def _scale(quotient: F8) -> int:
     return LONGEST
 
 
-def _table(ptr: I8, index: I4, rows: I8, n: int) -> I4:
-    """Rows of `index` as a table, -1 where one has fewer."""
+def table(ptr: I8, index: I4, rows: I8, n: int) -> I4:
+    """`index` in rows of n · n pairs of ranks, -1 where one has fewer: i4[n · n, longest]."""
     counts = np.diff(ptr)
     table = np.full((n * n, max(1, int(counts.max(initial=0)))), -1, np.int32)
     place = np.arange(len(index)) - np.repeat(ptr[:-1], counts)

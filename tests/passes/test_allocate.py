@@ -228,3 +228,20 @@ def test_connection_based_blocks_have_one_set_of_peers() -> None:
 
 def test_planned_uses_what_is_asked() -> None:
     assert planned(lowered(hm_allreduce(2, 4)), "state").n_tb.max() <= 8
+
+
+def test_what_a_put_reads_is_copied_by_its_own_block() -> None:
+    """A direct Alltoall in place saves what it overwrites: in parallel, as it is sent."""
+    p = placed(parse(Source("alltoall.rccl",
+        'ResCCLAlgo(nRanks=4, OpType="Alltoall", nChunks=16, GPUPerNode=4):\n'
+        "    for i in range(4):\n        for s in range(3):\n"
+        "            transfer(i, (i + s + 1) % 4, s, 4 * i + (i + s + 1) % 4, recv)\n"
+    )))  # fmt: skip
+    of = connections(p).of
+    saves = np.flatnonzero(p.guard == Guard.IN_PLACE)
+    assert len(saves) == 12
+    for save in saves.tolist():
+        after = p.deps.owner()[p.deps.index == save]
+        mine = after[(p.owner[after] == p.owner[save]) & (p.guard[after] == Guard.ALWAYS)]
+        assert (of[mine] == of[save]).all()
+    assert len(np.unique(of[saves])) == 12

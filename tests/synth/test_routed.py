@@ -1,0 +1,90 @@
+"""routed: paths for collectives whose chunks go from one rank to one rank."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.diagnostics import UserError
+from hccc.ir.collective import OpType
+from hccc.ir.topology import Topology
+from hccc.passes.verify import verify
+from hccc.synth.bound import limits
+from hccc.synth.estimate import estimate
+from hccc.synth.routed import OPS, routed
+from hccc.testing.clusters import cluster
+
+SIZE = 1 << 30
+UNEQUAL = """define nodenum = 2
+define node1 = 4
+define bandwidth = {mesh => [((0..3) -> (150,1))]}
+define nic = [((0) -> (50,1)), ((1) -> (50,1)), ((2) -> (50,1)), ((3) -> (50,1))]
+define node2 = 7
+define bandwidth = {port => [((0..6) -> (450,1))]}
+define nic = [((0,1) -> (50,1)), ((2,3) -> (50,1)), ((4,5) -> (50,1)), ((6) -> (50,1))]
+"""
+RAILS = """define nodenum = 3
+define node1 = 3 * 2
+define bandwidth = {port => [((0,1) -> (180,1))]}
+define nic = [((0) -> (50,1)), ((1) -> (50,1))]
+define rail = [(0), (1)]
+"""
+
+
+def unequal() -> Topology:
+    return cluster(UNEQUAL)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("text", [UNEQUAL, RAILS])
+def test_all_that_is_made_is_right_and_within_the_bound(text: str, op: OpType) -> None:
+    t = cluster(text)
+    for root in (0, len(t) - 1):
+        least = limits(t, op, root).at(SIZE).bandwidth
+        try:
+            found = list(routed(t, op, root))
+        except UserError as error:
+            assert error.problem.code == "E451"
+            continue
+        for one in found:
+            verify(one.program)
+            assert one.relayed > 0
+            assert one.load >= 1 - 1e-9
+            assert estimate(one.program, t, SIZE) >= least
+
+
+def test_a_rank_with_a_nic_for_itself_relays_for_those_that_share() -> None:
+    t = unequal()
+    bound = limits(t, OpType.ALLTOALL).at(SIZE).bandwidth
+    best = min(estimate(one.program, t, SIZE) for one in routed(t, OpType.ALLTOALL))
+    assert best <= 1.02 * bound
+    rows = next(iter(routed(t, OpType.ALLTOALL))).program.transfers
+    assert len(rows) < 1.2 * len(t) * (len(t) - 1)  # most go straight
+
+
+def test_rails_are_joined_by_relays() -> None:
+    t = cluster(RAILS)
+    one = next(iter(routed(t, OpType.ALLTOALL)))
+    crossing = t.node[one.program.transfers["src"]] != t.node[one.program.transfers["dst"]]
+    src, dst = (one.program.transfers[key][crossing] for key in ("src", "dst"))
+    assert np.array_equal(t.local[src], t.local[dst])
+
+
+def test_where_relays_gain_nothing_it_says_so() -> None:
+    t = cluster("define nodenum = 1\ndefine node1 = 4\n"
+                "define bandwidth = {port => [((0..3) -> (100,1))]}")  # fmt: skip
+    with pytest.raises(UserError, match="relays gain nothing"):
+        next(routed(t, OpType.ALLTOALL))
+
+
+def test_what_is_no_path_is_refused() -> None:
+    with pytest.raises(UserError, match="does not serve"):
+        next(routed(unequal(), OpType.ALLGATHER))
+
+
+@given(st.integers(0, 1 << 16))
+@settings(max_examples=5, deadline=None)
+def test_a_seed_gives_one_program(seed: int) -> None:
+    t = unequal()
+    one, other = (next(routed(t, OpType.ALLTOALL, seed=seed)).program for _ in range(2))
+    assert np.array_equal(one.transfers, other.transfers)
