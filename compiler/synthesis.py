@@ -351,7 +351,7 @@ def simulated(
     several = low < high
     how = replace(
         options, prove=False, sizes=f"{low}..{high}" if several else str(low),
-        plans=options.plans if several else 1,
+        plans=options.plans if several else 2,
     )  # fmt: skip
     try:
         made = driver.compile_program(verify(one.program), how, t)

@@ -1,6 +1,6 @@
 """A Run as Chrome trace events, which Perfetto and chrome://tracing open.
 
-A process is a rank, a thread one of its thread blocks, or what its proxy carries to one peer. Every
+A process is a rank, a thread one of its thread blocks, or what its proxy carries of one to a peer. Every
 primitive is a slice, in it for each micro-batch one of waiting and one of work; slices of a thread
 nest. A proxy's slices are the bytes of one transfer on the links. Counters tell how fast the
 busiest links were. Events are written one by one: nothing is held that grows with the Run.
@@ -114,10 +114,16 @@ def _block(
 
 
 def _proxy(run: Run, texts: PrimitiveText, first: int, found: Carriage) -> Iterator[Event | str]:
-    """What one rank's proxy carries: a thread for each peer. first: the number of the first."""
-    peers, thread = np.unique(found.peer, return_inverse=True)
-    for k, peer in enumerate(peers.tolist()):
-        yield _named("thread_name", int(found.rank[0]), first + k, f"proxy, to rank {peer}")
+    """What one rank's proxy carries: a thread for each peer and thread block that hands it over.
+    first: the number of the first."""
+    plan = texts.plan
+    block = np.searchsorted(plan.tb_ptr, found.primitive, side="right") - 1
+    key = found.peer * (len(plan.tb_ptr) + 1) + block
+    _, some, thread = np.unique(key, return_index=True, return_inverse=True)
+    own = int(plan.n_tb[: int(found.rank[0])].sum()) if len(found) else 0
+    for k, i in enumerate(some.tolist()):
+        name = f"proxy, to rank {found.peer[i]} of thread block {block[i] - own}"
+        yield _named("thread_name", int(found.rank[0]), first + k, name)
     for i in range(len(found)):
         p, at = int(found.primitive[i]), (int(found.rank[i]), first + int(thread[i]))
         short = found.last[i] == run.batches - 1

@@ -226,6 +226,7 @@ def test_alike_structures_are_searched_once() -> None:
     tuned = compiled("rhd_allreduce", sizes="1M").tuned
     assert tuned and len(tuned.names) > 2
     by_name = dict(zip(tuned.names, tuned.probed.tolist(), strict=True))
-    assert by_name["list, fuse auto"] == by_name["hpds, fuse auto"]
+    other = next(name for name in tuned.names if name.startswith("list"))
+    assert by_name[other] == by_name[other.replace("list", "hpds", 1)]
     structures = {structure for structure, _ in tuned.candidates}
-    assert not {tuned.names[k] for k in structures} >= {"list, fuse auto", "hpds, fuse auto"}
+    assert not {tuned.names[k] for k in structures} >= {other, other.replace("list", "hpds", 1)}
