@@ -1,0 +1,176 @@
+"""compose: schedules of large clusters, from one of each kind of pod and one between pods.
+
+HeteCCL §7. Every chunk enters each pod once, over a plane (`pods`), and is spread there over a tree
+that was found for that kind of pod (`spread`); what a pod's links are too slow for comes over the
+network again (`duplicates`). Pods may differ in size and links: chunks of a pod are shared out
+among its planes, and what lacks a plane is entered over another that both ends have. No search
+grows with the number of pods; transfers do.
+
+Between pods each chunk goes straight from its pod to every other, the next pod first. That is the
+least that can enter a pod, and as much leaves it as must, where the pod is not so slow that others
+should pass on what it has (`greedy` does that).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.diagnostics import fail
+from hccc.ir.arrays import I4, I8, places_among
+from hccc.ir.topology import Topology
+from hccc.network.routes import unreachable
+from hccc.synth.chunked import chunked
+from hccc.synth.duplicates import Transfers, duplicated
+from hccc.synth.pods import Pods, pods
+from hccc.synth.schedule import Schedule
+from hccc.synth.spread import Spread, spread
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Composed:
+    """A schedule, and GB/s at which its busiest resource would bring one chunk: of all resources
+    together the schedule takes no less than chunk bytes over that."""
+
+    schedule: Schedule
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """Every chunk into every pod, K · N rows, the chunk's own pod first: chunk, pod, and how many
+    pods `away`; root: the rank where it enters, or its owner; src: who sends it there, -1 in its
+    own pod; tree: of the root, which."""
+
+    chunk: I8
+    pod: I8
+    away: I8
+    root: I8
+    src: I8
+    tree: I8
+
+
+def compose(t: Topology, owner: I4) -> Composed:
+    """Everybody gets every chunk. owner: i4[K] the rank that has each, ascending.
+
+    O(transfers), after O(ranks · ranks of a pod) to find out which pods are alike.
+
+    Raises:
+        UserError: E451 there is one pod, or pods or ranks of one do not reach each other.
+    """
+    p = pods(t)
+    if len(p) < 2:
+        raise fail("E451", "compose joins pods, and there is one", help="greedy schedules one pod")
+    e = _entries(t, p, owner.astype(np.int64))
+    trees = _trees(t, p, e)
+    moves, time = duplicated(t, _transfers(p, e, trees, owner.astype(np.int64)), p.pod)
+    made = Schedule(*(a.astype(np.int32) for a in (moves.chunk, moves.src, moves.dst, moves.step)))
+    return Composed(made, 1 / time if time else np.inf)
+
+
+def _entries(t: Topology, p: Pods, owner: I8) -> _Entries:
+    chunks, count = len(owner), len(p)
+    home = p.pod[owner]
+    away, chunk = (a.ravel() for a in np.divmod(np.arange(count * chunks), chunks))
+    pod = (home[chunk] + away) % count
+    plane = _plane(p, home)[chunk]
+    plane = _other_planes(p, home[chunk], pod, plane)
+    far = away > 0
+    root = np.where(far, p.gateway[pod, plane], owner[chunk])
+    src = np.where(far, p.gateway[home[chunk], plane], -1)
+    pairs = np.unique((src * len(t) + root)[far])
+    ends = [a.astype(np.int32) for a in np.divmod(pairs, len(t))]
+    if len(bad := unreachable(t, *ends)):
+        u, v = (t.describe(int(end[bad[0]])) for end in ends)
+        raise fail("E451", f"compose over this cluster needs a route from {u} to {v}",
+                   help="greedy may do without")  # fmt: skip
+    return _Entries(chunk, pod, away, root, src, places_among(root))
+
+
+def _plane(p: Pods, home: I8) -> I8:
+    """The plane of each chunk: those of a pod shared out evenly among the planes that it is on, so
+    that pods with fewer chunks than planes begin at different ones. home: i8[K] pods."""
+    count = np.bincount(home, minlength=len(p))
+    place = places_among(home)
+    again = places_among(np.stack([count, (p.gateway >= 0).sum(1)]).T @ np.array([1 << 20, 1]))
+    plane = np.empty(len(home), np.int64)
+    for x in np.unique(home).tolist():
+        own = np.flatnonzero(p.gateway[x] >= 0)
+        mine = home == x
+        apart = max(1, len(own) // int(count[x]))
+        plane[mine] = own[place[mine] * len(own) // count[x] + again[x] % apart]
+    return plane
+
+
+def _other_planes(p: Pods, home: I8, pod: I8, plane: I8) -> I8:
+    """`plane`, or where the pod that is entered is not on it one that both are on, in turn."""
+    found = plane.copy()
+    lacking = np.flatnonzero(p.gateway[pod, plane] < 0)
+    keys, at = np.unique(home[lacking] * len(p) + pod[lacking], return_inverse=True)
+    for i, key in enumerate(keys.tolist()):
+        x, y = divmod(key, len(p))
+        common = np.flatnonzero((p.gateway[x] >= 0) & (p.gateway[y] >= 0))
+        if not len(common):
+            raise fail("E451", "compose needs a leaf that every two nodes have a NIC on",
+                       help="greedy may do without")  # fmt: skip
+        rows = lacking[at == i]
+        found[rows] = common[(np.arange(len(rows)) + i) % len(common)]
+    return found
+
+
+def _trees(t: Topology, p: Pods, e: _Entries) -> list[Spread]:
+    """The trees of each kind of pod, for what enters the first that is of it."""
+    found = list[Spread]()
+    weight = np.bincount(e.root, minlength=len(t)).astype(np.float64)
+    for x in np.unique(p.kind, return_index=True)[1].tolist():
+        own = p.of(x)
+        trees = spread(chunked(t, fine=True, ranks=own), weight[own])
+        if trees is None:
+            u, v = t.describe(int(own[0])), t.describe(int(own[-1]))
+            raise fail("E451", f"compose needs ways between all ranks of a node: {u} to {v}",
+                       help="greedy may do without")  # fmt: skip
+        found.append(trees)
+    return found
+
+
+def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8) -> Transfers:
+    """All entries, and what trees make of them."""
+    have = _since(p, e, trees, owner)
+    far = np.flatnonzero(e.away > 0)
+    step = have[e.chunk, p.local[e.src]] + e.away - 1
+    entered = np.where(e.away > 0, step + 1, 0)
+    none = np.full(len(far), -1)
+    parts = [Transfers(e.chunk[far], e.src[far], e.root[far], step[far], none, none, none)]
+    plane = np.full(len(p.pod), -1)
+    plane[p.gateway[p.gateway >= 0]] = np.nonzero(p.gateway >= 0)[1]
+    widest, again = int(p.size.max()), places_among(owner)
+    for kind, s in enumerate(trees):
+        row = np.flatnonzero(p.kind[e.pod] == kind)
+        tree = (p.local[e.root[row]], e.tree[row] % s.parent.shape[1])
+        i, to = np.nonzero(s.parent[tree] >= 0)
+        row, at = row[i], (tree[0][i], tree[1][i], to)
+        begin = p.first[e.pod[row]]
+        dst = p.ranks[begin + to]
+        home, chunk = p.pod[owner[e.chunk[row]]], e.chunk[row]
+        other = np.where(plane[dst] >= 0, p.gateway[home, plane[dst]], -1)
+        other = np.where((e.away[row] > 0) & s.leaf[at], other, -1)
+        group = (to - at[0]) % p.size[e.pod[row]] - 1 + (e.away[row] - 1) * (widest - 1)
+        parts.append(Transfers(
+            chunk, p.ranks[begin + s.parent[at]], dst, entered[row] + s.step[at], other,
+            have[chunk, p.local[other]] + len(p) - 1 + e.away[row],
+            group * (int(again.max()) + 1) + again[chunk],
+        ))  # fmt: skip
+    columns = ([getattr(one, name) for one in parts] for name in Transfers.__dataclass_fields__)
+    return Transfers(*(np.concatenate(column) for column in columns))
+
+
+def _since(p: Pods, e: _Entries, trees: list[Spread], owner: I8) -> I8:
+    """From which step on each rank of a chunk's own pod has it: i8[K, ranks of the largest pod]."""
+    chunks = len(owner)
+    have = np.zeros((chunks, int(p.size.max())), np.int64)
+    for kind, s in enumerate(trees):
+        k = np.flatnonzero(p.kind[p.pod[owner]] == kind)
+        tree = e.tree[:chunks][k] % s.parent.shape[1]
+        have[k, : s.step.shape[2]] = s.step[p.local[owner[k]], tree] + 1
+    return have
