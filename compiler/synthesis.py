@@ -20,6 +20,7 @@ from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.lang.transfer import printer
 from hccc.options import Options
 from hccc.passes.verify import verify
+from hccc.synth import composed
 from hccc.synth.bound import Bound, limits
 from hccc.synth.builtin import registry
 from hccc.synth.estimate import estimate
@@ -147,7 +148,8 @@ def program_text(made: Synthesis) -> str:
 def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
-    return [*([GREEDY, *METHODS] if op in OPS else []), *registry.serving(op)]
+    pods = [composed.NAME] if op in composed.OPS else []
+    return [*([GREEDY, *METHODS] if op in OPS else []), *pods, *registry.serving(op)]
 
 
 @interruptible
@@ -198,6 +200,9 @@ def _candidates(
             if name == GREEDY:
                 for one in search(t, op, root, seed):
                     yield _searched(one, t, size)
+            elif name == composed.NAME:
+                for part in composed.composed(t, op):
+                    yield Weighed(part.name, part.program, estimate(part.program, t, size))
             else:
                 made = registry.make(name, t, op, root)
                 yield Weighed(name, made, estimate(made, t, size))

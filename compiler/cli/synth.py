@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @click.option(
     "--method", default="auto", metavar="NAME",
     help="A built-in algorithm (`hccc builtin list`), greedy, greedy shortened by a solver "
-    "(repair), or HeteCCL's cegis; auto: the fastest of built-in and greedy, simulated.",
+    "(repair), HeteCCL's cegis, or what is composed of one node of each kind (compose); auto: the "
+    "fastest of all but solvers, simulated.",
 )  # fmt: skip
 @click.option(
     "--time-limit", type=Number(0, 1_000_000), default=60, show_default=True,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hccc.diagnostics import fail
-from hccc.ir.arrays import I4, I8, places_among
+from hccc.ir.arrays import B1, I4, I8, places_among
 from hccc.ir.topology import Topology
 from hccc.network.routes import unreachable
 from hccc.synth.chunked import chunked
@@ -51,8 +51,9 @@ class _Entries:
     tree: I8
 
 
-def compose(t: Topology, owner: I4) -> Composed:
-    """Everybody gets every chunk. owner: i4[K] the rank that has each, ascending.
+def compose(t: Topology, owner: I4, *, turned: bool = False) -> Composed:
+    """Everybody gets every chunk. owner: i4[K] the rank that has each, ascending; turned: over `t`
+    with every link turned round.
 
     O(transfers), after O(ranks · ranks of a pod) to find out which pods are alike.
 
@@ -62,25 +63,30 @@ def compose(t: Topology, owner: I4) -> Composed:
     p = pods(t)
     if len(p) < 2:
         raise fail("E451", "compose joins pods, and there is one", help="greedy schedules one pod")
-    e = _entries(t, p, owner.astype(np.int64))
-    trees = _trees(t, p, e)
-    moves, time = duplicated(t, _transfers(p, e, trees, owner.astype(np.int64)), p.pod)
+    first = owner.astype(np.int64)
+    e = _entries(t, p, first, turned)
+    trees = _trees(t, p, e, turned)
+    moves, time = duplicated(t, _transfers(p, e, trees, first), p.pod, turned)
     made = Schedule(*(a.astype(np.int32) for a in (moves.chunk, moves.src, moves.dst, moves.step)))
     return Composed(made, 1 / time if time else np.inf)
 
 
-def _entries(t: Topology, p: Pods, owner: I8) -> _Entries:
+def _entries(t: Topology, p: Pods, owner: I8, turned: bool) -> _Entries:
     chunks, count = len(owner), len(p)
     home = p.pod[owner]
     away, chunk = (a.ravel() for a in np.divmod(np.arange(count * chunks), chunks))
     pod = (home[chunk] + away) % count
     plane = _plane(p, home)[chunk]
-    plane = _other_planes(p, home[chunk], pod, plane)
     far = away > 0
-    root = np.where(far, p.gateway[pod, plane], owner[chunk])
+    if p.joined:
+        enter = _evenly(p, home[chunk], pod, places_among(home)[chunk], far)
+    else:
+        enter = plane = _other_planes(p, home[chunk], pod, plane)
+    root = np.where(far, p.gateway[pod, enter], owner[chunk])
     src = np.where(far, p.gateway[home[chunk], plane], -1)
     pairs = np.unique((src * len(t) + root)[far])
     ends = [a.astype(np.int32) for a in np.divmod(pairs, len(t))]
+    ends = ends[::-1] if turned else ends
     if len(bad := unreachable(t, *ends)):
         u, v = (t.describe(int(end[bad[0]])) for end in ends)
         raise fail("E451", f"compose over this cluster needs a route from {u} to {v}",
@@ -89,18 +95,28 @@ def _entries(t: Topology, p: Pods, owner: I8) -> _Entries:
 
 
 def _plane(p: Pods, home: I8) -> I8:
-    """The plane of each chunk: those of a pod shared out evenly among the planes that it is on, so
-    that pods with fewer chunks than planes begin at different ones. home: i8[K] pods."""
-    count = np.bincount(home, minlength=len(p))
-    place = places_among(home)
-    again = places_among(np.stack([count, (p.gateway >= 0).sum(1)]).T @ np.array([1 << 20, 1]))
+    """The plane of each chunk: those of a pod shared out evenly among the planes that it is on.
+    home: i8[K] pods."""
+    place, count = places_among(home), np.bincount(home)
     plane = np.empty(len(home), np.int64)
     for x in np.unique(home).tolist():
         own = np.flatnonzero(p.gateway[x] >= 0)
         mine = home == x
-        apart = max(1, len(own) // int(count[x]))
-        plane[mine] = own[place[mine] * len(own) // count[x] + again[x] % apart]
+        plane[mine] = own[place[mine] * len(own) // count[x]]
     return plane
+
+
+def _evenly(p: Pods, home: I8, pod: I8, place: I8, far: B1) -> I8:
+    """The plane by which each chunk enters a pod, where any does: its own where the gateways that
+    are entered divide the chunks of its pod, else the next in turn. place: in its pod."""
+    planes = p.gateway.shape[1]
+    gateways = np.array([len(np.unique(row)) for row in p.gateway])[pod]
+    count = np.bincount(home[~far], minlength=len(p))[home]
+    at = place * gateways // count
+    uneven = np.flatnonzero(far & (count % gateways > 0))
+    at[uneven] = places_among(pod[uneven]) % gateways[uneven]
+    found: I8 = -(-at * planes // gateways)
+    return found
 
 
 def _other_planes(p: Pods, home: I8, pod: I8, plane: I8) -> I8:
@@ -119,13 +135,14 @@ def _other_planes(p: Pods, home: I8, pod: I8, plane: I8) -> I8:
     return found
 
 
-def _trees(t: Topology, p: Pods, e: _Entries) -> list[Spread]:
+def _trees(t: Topology, p: Pods, e: _Entries, turned: bool) -> list[Spread]:
     """The trees of each kind of pod, for what enters the first that is of it."""
     found = list[Spread]()
     weight = np.bincount(e.root, minlength=len(t)).astype(np.float64)
     for x in np.unique(p.kind, return_index=True)[1].tolist():
         own = p.of(x)
-        trees = spread(chunked(t, fine=True, ranks=own), weight[own])
+        c = chunked(t, fine=True, ranks=own)
+        trees = spread(c.reversed() if turned else c, weight[own])
         if trees is None:
             u, v = t.describe(int(own[0])), t.describe(int(own[-1]))
             raise fail("E451", f"compose needs ways between all ranks of a node: {u} to {v}",
@@ -149,13 +166,16 @@ def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8) -> Transfer
         row = np.flatnonzero(p.kind[e.pod] == kind)
         tree = (p.local[e.root[row]], e.tree[row] % s.parent.shape[1])
         i, to = np.nonzero(s.parent[tree] >= 0)
+        apart = (to - tree[0][i]) % s.parent.shape[2]
+        order = np.argsort(apart, kind="stable")  # as loops over ranks would have them
+        i, to, apart = i[order], to[order], apart[order]
         row, at = row[i], (tree[0][i], tree[1][i], to)
         begin = p.first[e.pod[row]]
         dst = p.ranks[begin + to]
         home, chunk = p.pod[owner[e.chunk[row]]], e.chunk[row]
         other = np.where(plane[dst] >= 0, p.gateway[home, plane[dst]], -1)
         other = np.where((e.away[row] > 0) & s.leaf[at], other, -1)
-        group = (to - at[0]) % p.size[e.pod[row]] - 1 + (e.away[row] - 1) * (widest - 1)
+        group = apart - 1 + (e.away[row] - 1) * (widest - 1)
         parts.append(Transfers(
             chunk, p.ranks[begin + s.parent[at]], dst, entered[row] + s.step[at], other,
             have[chunk, p.local[other]] + len(p) - 1 + e.away[row],

@@ -41,13 +41,14 @@ class Transfers:
 class _Loads:
     """Of transfers, and of what they may become, the time of the busiest resources."""
 
-    def __init__(self, t: Topology, m: Transfers, pod: I8) -> None:
+    def __init__(self, t: Topology, m: Transfers, pod: I8, turned: bool) -> None:
         self.n, self.m = len(t), m
         able = m.other >= 0
         key = np.concatenate([m.src * self.n + m.dst, (m.other * self.n + m.dst)[able]])
         pair, at = np.unique(key, return_inverse=True)
         src, dst = np.divmod(pair, self.n)
-        found = routes(t, src.astype(np.int32), dst.astype(np.int32))
+        ends = (dst, src) if turned else (src, dst)
+        found = routes(t, *(end.astype(np.int32) for end in ends))
         self.own, self.instead = at[: len(m.src)], np.full(len(m.src), -1)
         self.instead[able] = at[len(m.src) :]
         self.bad = found.bandwidth[self.instead] <= 0
@@ -65,15 +66,17 @@ class _Loads:
         )  # fmt: skip
 
 
-def duplicated(t: Topology, m: Transfers, pod: I8) -> tuple[Transfers, float]:
+def duplicated(t: Topology, m: Transfers, pod: I8, turned: bool = False) -> tuple[Transfers, float]:
     """`m`, with duplicates where that is faster; and the time of its busiest resource, in chunks
-    over GB/s. O(transfers · log classes)."""
-    loads = _Loads(t, m, pod)
+    over GB/s. turned: links are turned round. O(transfers · log classes)."""
+    loads = _Loads(t, m, pod, turned)
     able = (m.other >= 0) & ~loads.bad
     classes = int(m.group[able].max(initial=-1)) + 1
 
     def chosen(some: int) -> B1:
-        return able & ((m.group + 1) * some // max(1, classes) > m.group * some // max(1, classes))
+        before, after = ((m.group + k) * some // max(1, classes) for k in (0, 1))
+        taken: B1 = able & (after > before)
+        return taken
 
     least, most = 0, classes  # pods wait for their links with `least`, not with `most`
     while least < most:

@@ -10,7 +10,7 @@ for the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from hccc.network.routes import routes, unreachable
 class Pods:
     """N pods of n ranks. pod, local: i8[n] of each rank, and its place there; ranks: i8[n] by pod,
     those of pod x at first[x]:first[x + 1]; kind: i8[N], from 0; gateway: i8[N, planes] ranks, -1
-    where a pod is not on a plane."""
+    where a pod is not on a plane; joined: whether planes reach each other, then pods are on all."""
 
     pod: I8
     local: I8
@@ -31,6 +31,7 @@ class Pods:
     first: I8
     kind: I8
     gateway: I8
+    joined: bool
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -50,14 +51,14 @@ def pods(t: Topology) -> Pods:
     pod = t.dense_memory_domain().astype(np.int64)
     ranks = np.argsort(pod, kind="stable")
     first = starts(np.bincount(pod))
-    return Pods(pod, places_among(pod), ranks, first, _kinds(t, ranks, first), _gateways(t, pod))
+    return Pods(pod, places_among(pod), ranks, first, _kinds(t, ranks, first), *_gateways(t, pod))
 
 
 def _kinds(t: Topology, ranks: I8, first: I8) -> I8:
     """Pods whose routes within are the same but for the numbers of what they use."""
     kinds = dict[bytes, int]()
     found = []
-    for begin, end in zip(first[:-1], first[1:], strict=True):
+    for begin, end in pairwise(first):
         own = ranks[begin:end].astype(np.int32)
         src, dst = (a[~np.eye(len(own), dtype=np.bool_)] for a in np.meshgrid(own, own))
         r = routes(t, src, dst)
@@ -72,9 +73,9 @@ def _kinds(t: Topology, ranks: I8, first: I8) -> I8:
     return np.array(found)
 
 
-def _gateways(t: Topology, pod: I8) -> I8:
-    """`Pods.gateway`: where all leaves reach each other, planes are shared out among a pod's ranks
-    with NICs; else a plane is on one leaf."""
+def _gateways(t: Topology, pod: I8) -> tuple[I8, bool]:
+    """`Pods.gateway`, `Pods.joined`: where all leaves reach each other, planes are shared out among
+    a pod's ranks with NICs; else a plane is on one leaf."""
     with_nic = t.port[Level.NIC] >= 0
     able = np.flatnonzero(with_nic | ~np.isin(pod, pod[with_nic]))  # all, of a pod without any
     leaf = t.domain[Level.LEAF][able]
@@ -84,12 +85,12 @@ def _gateways(t: Topology, pod: I8) -> I8:
         of = np.repeat(np.arange(len(count)), planes)
         place = np.tile(np.arange(planes), len(count)) * count[of] // planes
         able = able[np.argsort(pod[able], kind="stable")]
-        return able[starts(count)[of] + place].reshape(-1, planes)
+        return able[starts(count)[of] + place].reshape(-1, planes), True
     again = places_among(pod[able] * (int(leaf.max()) + 2) + leaf)
     plane = np.unique(leaf * (int(again.max()) + 1) + again, return_inverse=True)[1]
     gateway = np.full((len(count), int(plane.max()) + 1), -1)
     gateway[pod[able], plane] = able
-    return gateway
+    return gateway, False
 
 
 def _joined(t: Topology, able: I8, leaf: I8) -> bool:
