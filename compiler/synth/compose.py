@@ -6,9 +6,8 @@ network again (`duplicates`). Pods may differ in size and links: chunks of a pod
 among its planes, and what lacks a plane is entered over another that both ends have. No search
 grows with the number of pods; transfers do.
 
-Between pods each chunk goes straight from its pod to every other, the next pod first. That is the
-least that can enter a pod, and as much leaves it as must, where the pod is not so slow that others
-should pass on what it has (`greedy` does that).
+Between pods each chunk goes straight from its pod to every other, the next pod first; where its pod
+is too slow for that, by way of one that has it (`relays`).
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ import numpy as np
 from hccc.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, places_among
 from hccc.ir.topology import Topology
-from hccc.network.routes import unreachable
+from hccc.network.routes import routes, unreachable
 from hccc.synth.chunked import chunked
 from hccc.synth.duplicates import Transfers, duplicated
 from hccc.synth.pods import Pods, pods
+from hccc.synth.relays import senders
 from hccc.synth.schedule import Schedule
 from hccc.synth.spread import Spread, spread
 
@@ -41,13 +41,15 @@ class Composed:
 class _Entries:
     """Every chunk into every pod, K · N rows, the chunk's own pod first: chunk, pod, and how many
     pods `away`; root: the rank where it enters, or its owner; src: who sends it there, -1 in its
-    own pod; tree: of the root, which."""
+    own pod; after: the row by which that rank has it, where it is of another pod, else -1; tree: of
+    the root, which."""
 
     chunk: I8
     pod: I8
     away: I8
     root: I8
     src: I8
+    after: I8
     tree: I8
 
 
@@ -84,6 +86,12 @@ def _entries(t: Topology, p: Pods, owner: I8, turned: bool) -> _Entries:
         enter = plane = _other_planes(p, home[chunk], pod, plane)
     root = np.where(far, p.gateway[pod, enter], owner[chunk])
     src = np.where(far, p.gateway[home[chunk], plane], -1)
+    after = np.full(len(chunk), -1)
+    if p.joined:
+        by = senders(t, p, home).ravel()
+        relayed = np.flatnonzero(by != home[chunk])
+        after[relayed] = (by - home[chunk])[relayed] % count * chunks + chunk[relayed]
+        src[relayed] = root[after[relayed]]
     pairs = np.unique((src * len(t) + root)[far])
     ends = [a.astype(np.int32) for a in np.divmod(pairs, len(t))]
     ends = ends[::-1] if turned else ends
@@ -91,7 +99,7 @@ def _entries(t: Topology, p: Pods, owner: I8, turned: bool) -> _Entries:
         u, v = (t.describe(int(end[bad[0]])) for end in ends)
         raise fail("E451", f"compose over this cluster needs a route from {u} to {v}",
                    help="greedy may do without")  # fmt: skip
-    return _Entries(chunk, pod, away, root, src, places_among(root))
+    return _Entries(chunk, pod, away, root, src, after, places_among(root))
 
 
 def _plane(p: Pods, home: I8) -> I8:
@@ -138,11 +146,13 @@ def _other_planes(p: Pods, home: I8, pod: I8, plane: I8) -> I8:
 def _trees(t: Topology, p: Pods, e: _Entries, turned: bool) -> list[Spread]:
     """The trees of each kind of pod, for what enters the first that is of it."""
     found = list[Spread]()
+    far = e.away > 0
+    enough = _time(t, e.src[far], e.root[far], turned)
     weight = np.bincount(e.root, minlength=len(t)).astype(np.float64)
     for x in np.unique(p.kind, return_index=True)[1].tolist():
         own = p.of(x)
         c = chunked(t, fine=True, ranks=own)
-        trees = spread(c.reversed() if turned else c, weight[own])
+        trees = spread(c.reversed() if turned else c, weight[own], enough)
         if trees is None:
             u, v = t.describe(int(own[0])), t.describe(int(own[-1]))
             raise fail("E451", f"compose needs ways between all ranks of a node: {u} to {v}",
@@ -151,11 +161,22 @@ def _trees(t: Topology, p: Pods, e: _Entries, turned: bool) -> list[Spread]:
     return found
 
 
+def _time(t: Topology, src: I8, dst: I8, turned: bool) -> float:
+    """Chunks over GB/s of the busiest resource of these transfers."""
+    pairs, count = np.unique(src * len(t) + dst, return_counts=True)
+    ends = [a.astype(np.int32) for a in np.divmod(pairs, len(t))]
+    found = routes(t, *(ends[::-1] if turned else ends))
+    used = np.bincount(found.uses.index, count[found.uses.owner()], len(found.capacity))
+    return float((used / found.capacity).max(initial=0.0))
+
+
 def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8) -> Transfers:
     """All entries, and what trees make of them."""
     have = _since(p, e, trees, owner)
     far = np.flatnonzero(e.away > 0)
     step = have[e.chunk, p.local[e.src]] + e.away - 1
+    relayed = np.flatnonzero(e.after >= 0)
+    step[relayed] = step[e.after[relayed]] + e.away[relayed]
     entered = np.where(e.away > 0, step + 1, 0)
     none = np.full(len(far), -1)
     parts = [Transfers(e.chunk[far], e.src[far], e.root[far], step[far], none, none, none)]

@@ -7,6 +7,7 @@ pass it on, and where links differ or are missing, trees follow them: greedy fin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from hccc.synth.chunked import Chunked
 from hccc.synth.greedy import greedy
 from hccc.synth.schedule import Schedule, gather_all
 
-SEEDS = 4
+SEEDS = 2
 MOST = 16  # trees from a rank
 AS_GOOD = 1e-6
 
@@ -41,22 +42,31 @@ class Spread:
         return found
 
 
-def spread(c: Chunked, weight: F8) -> Spread | None:
-    """The trees that load the busiest resource of a pod least; stars where they are as good. None
-    where some rank is not reached. weight: f8[G] what enters at each rank."""
+def spread(c: Chunked, weight: F8, enough: float) -> Spread | None:
+    """The trees that load the busiest resource of a pod least, or the first that load it no longer
+    than `enough`, in chunks over GB/s; stars where they are as good. None where some rank is not
+    reached. weight: f8[G] what enters at each rank."""
+    best, least = None, np.inf
+    for one in _candidates(c, weight):
+        if (load := _load(c, one, weight) / c.rate) < least * (1 - AS_GOOD):
+            best, least = one, load
+        if least <= enough * (1 + AS_GOOD):
+            break
+    return best
+
+
+def _candidates(c: Chunked, weight: F8) -> Iterator[Spread]:
+    """Stars, where there are routes for them, and trees that greedy finds."""
     n = c.n
-    tried = [_stars(n)] if (c.use[:, 0] != -2).all() else []
-    for most in sorted({1, 2, 4, max(1, n - 1), 2 * n - 2, MOST}) if n > 1 else []:
-        count = np.maximum(1, np.rint(min(most, MOST) * weight / weight.max())).astype(np.int64)
+    if (c.use[:, 0] != -2).all():
+        yield _stars(n)
+    for most in sorted({1, 4, min(MOST, n - 1), MOST}) if n > 1 else []:
+        count = np.maximum(1, np.rint(most * weight / weight.max())).astype(np.int64)
         demand = gather_all(np.repeat(np.arange(n), count), n)
         for seed in range(SEEDS):
             made = greedy(c, demand, seed)
             if made is not None:
-                tried.append(_trees(made, count))
-    if not tried:
-        return None
-    loads = np.array([_load(c, one, weight) for one in tried])
-    return tried[int((loads <= loads.min() * (1 + AS_GOOD)).argmax())]
+                yield _trees(made, count)
 
 
 def _stars(n: int) -> Spread:

@@ -94,7 +94,8 @@ def test_rails_of_which_gpus_failed(count: int, failed: set[tuple[int, int]]) ->
 @pytest.mark.parametrize(
     ("name", "least"),
     {
-        "heteccl-h20-4+8": 1.0, "heteccl-h20-8x2+4": 1.0, "heteccl-v100-4x2+8x2": 1.0,
+        "heteccl-h20-4x2+8": 1.0, "heteccl-h20-4x3+8": 1.0, "hetccl-pku-nvidia+v1": 1.0,
+        "heteccl-h20-4x2+8-fault-4": 1.0, "heteccl-h20-4+8": 1.0, "heteccl-h20-8x2+4": 1.0, "heteccl-v100-4x2+8x2": 1.0,
         "syccl-a100-32": 1.0, "resccl-topo4": 1.0, "syccl-h800-64": 0.995,
         "hetccl-pku-v3": 0.995, "hetccl-pku-nvidia": 0.99,
     }.items(),
@@ -138,6 +139,30 @@ def test_planes_are_rails_where_nothing_joins_these() -> None:
     p = pods(cluster(rails(3), "node2.gpu1"))
     assert not p.joined
     assert p.gateway.tolist() == [[0, 1, 2, 3], [4, -1, 5, 6], [7, 8, 9, 10]]
+
+
+def test_slow_pods_send_by_way_of_others() -> None:
+    """Two GPUs share each NIC of node3 only: it cannot send everybody everything in time."""
+    text = node("node1", 2, 4, "port", 1) + node("node3", 1, 8, "port", 2)
+    t = cluster(text)
+    s = compose(t, owners(t, OpType.ALLGATHER, 0, 1)).schedule
+    between = t.node[s.src] != t.node[s.dst]
+    by_way = between & (t.node[s.src] != t.node[s.chunk])  # chunk k is rank k's
+    assert 0 < np.count_nonzero(by_way) and (t.node[s.chunk[by_way]] == 2).all()
+
+
+def test_turned_round_links_are_those_of_the_way_back() -> None:
+    text = node("node1", 2, 2, "port", 1).replace(
+        "port => [((0..1) -> 180)]", "direct => [((0,1) -> 90), ((1,0) -> 30)]"
+    )
+    t = cluster(text)
+    owner = owners(t, OpType.ALLGATHER, 0, 1)
+    for turned in (False, True):
+        s = compose(t, owner, turned=turned)
+        ends = (s.schedule.dst, s.schedule.src) if turned else (s.schedule.src, s.schedule.dst)
+        found = routes(t, *ends)
+        time = (np.bincount(found.uses.index) / found.capacity).max()
+        assert s.rate == pytest.approx(1 / time)
 
 
 def test_one_node_is_no_composition() -> None:
