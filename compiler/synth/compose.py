@@ -53,9 +53,10 @@ class _Entries:
     tree: I8
 
 
-def compose(t: Topology, owner: I4, *, turned: bool = False) -> Composed:
+def compose(t: Topology, owner: I4, *, turned: bool = False, ring: bool = False) -> Composed | None:
     """Everybody gets every chunk. owner: i4[K] the rank that has each, ascending; turned: over `t`
-    with every link turned round.
+    with every link turned round; ring: pods send to the next one only, which needs few connections
+    and takes long for little data. None where there is no ring: pods differ.
 
     O(transfers), after O(ranks · ranks of a pod) to find out which pods are alike.
 
@@ -65,15 +66,17 @@ def compose(t: Topology, owner: I4, *, turned: bool = False) -> Composed:
     p = pods(t)
     if len(p) < 2:
         raise fail("E451", "compose joins pods, and there is one", help="greedy schedules one pod")
+    if ring and (len(p) < 3 or (p.gateway < 0).any() or len(np.unique(p.kind)) > 1):
+        return None
     first = owner.astype(np.int64)
-    e = _entries(t, p, first, turned)
+    e = _entries(t, p, first, turned, ring)
     trees = _trees(t, p, e, turned)
-    moves, time = duplicated(t, _transfers(p, e, trees, first), p.pod, turned)
+    moves, time = duplicated(t, _transfers(p, e, trees, first, ring), p.pod, turned)
     made = Schedule(*(a.astype(np.int32) for a in (moves.chunk, moves.src, moves.dst, moves.step)))
     return Composed(made, 1 / time if time else np.inf)
 
 
-def _entries(t: Topology, p: Pods, owner: I8, turned: bool) -> _Entries:
+def _entries(t: Topology, p: Pods, owner: I8, turned: bool, ring: bool) -> _Entries:
     chunks, count = len(owner), len(p)
     home = p.pod[owner]
     away, chunk = (a.ravel() for a in np.divmod(np.arange(count * chunks), chunks))
@@ -87,7 +90,10 @@ def _entries(t: Topology, p: Pods, owner: I8, turned: bool) -> _Entries:
     root = np.where(far, p.gateway[pod, enter], owner[chunk])
     src = np.where(far, p.gateway[home[chunk], plane], -1)
     after = np.full(len(chunk), -1)
-    if p.joined:
+    if ring:
+        after = np.where(away > 1, np.arange(len(chunk)) - chunks, -1)
+        src = np.where(away > 1, root[after], src)
+    elif p.joined:
         by = senders(t, p, home).ravel()
         relayed = np.flatnonzero(by != home[chunk])
         after[relayed] = (by - home[chunk])[relayed] % count * chunks + chunk[relayed]
@@ -170,12 +176,14 @@ def _time(t: Topology, src: I8, dst: I8, turned: bool) -> float:
     return float((used / found.capacity).max(initial=0.0))
 
 
-def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8) -> Transfers:
+def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8, ring: bool) -> Transfers:
     """All entries, and what trees make of them."""
     have = _since(p, e, trees, owner)
     far = np.flatnonzero(e.away > 0)
     step = have[e.chunk, p.local[e.src]] + e.away - 1
-    relayed = np.flatnonzero(e.after >= 0)
+    if ring:
+        step = step[len(owner) + e.chunk] + e.away - 1
+    relayed = np.flatnonzero((e.after >= 0) & (not ring))
     step[relayed] = step[e.after[relayed]] + e.away[relayed]
     entered = np.where(e.away > 0, step + 1, 0)
     none = np.full(len(far), -1)
@@ -193,13 +201,16 @@ def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8) -> Transfer
         row, at = row[i], (tree[0][i], tree[1][i], to)
         begin = p.first[e.pod[row]]
         dst = p.ranks[begin + to]
-        home, chunk = p.pod[owner[e.chunk[row]]], e.chunk[row]
+        chunk = e.chunk[row]
+        home = (e.pod[row] - 1) % len(p) if ring else p.pod[owner[chunk]]
         other = np.where(plane[dst] >= 0, p.gateway[home, plane[dst]], -1)
         other = np.where((e.away[row] > 0) & s.leaf[at], other, -1)
         group = apart - 1 + (e.away[row] - 1) * (widest - 1)
+        had = have[chunk, p.local[other]]
+        had = np.full_like(had, have.max() + s.step.max()) if ring else had
         parts.append(Transfers(
             chunk, p.ranks[begin + s.parent[at]], dst, entered[row] + s.step[at], other,
-            have[chunk, p.local[other]] + len(p) - 1 + e.away[row],
+            had + len(p) - 1 + e.away[row],
             group * (int(again.max()) + 1) + again[chunk],
         ))  # fmt: skip
     columns = ([getattr(one, name) for one in parts] for name in Transfers.__dataclass_fields__)
