@@ -353,8 +353,8 @@ def synthesize(
         size: bytes of a call, as nccl-tests counts them.
         root: of rooted collectives.
         method: a built-in algorithm (`hccc builtin list`), "greedy", "repair" (greedy, shortened by
-            a solver) or "cegis" (HeteCCL's); "auto" weighs built-in and greedy ones by simulated
-            time. Its `program` is for `compile`.
+            a solver), "cegis" (HeteCCL's) or "compose" (of one node of each kind); "auto" weighs
+            all but solvers by simulated time. Its `program` is for `compile`.
         seed: of ties; the same seed gives the same program.
         time_limit: seconds that a solver may take.
         options: how candidates are compiled.

@@ -25,7 +25,7 @@ from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.lang.transfer import printer
 from hccc.options import Options
 from hccc.passes.verify import verify
-from hccc.synth import routed
+from hccc.synth import composed, routed
 from hccc.synth.bound import Bound, limits
 from hccc.synth.builtin import registry
 from hccc.synth.estimate import estimate
@@ -38,6 +38,7 @@ COMPILED = 6  # candidates of a size, those of least estimate
 ALIKE = 4  # of one method, where there are others: their estimates hardly differ
 CROWDED = 1.05  # times the estimate of what greedy makes: many peers a rank are slower than it says
 FAR = 2.0  # times the least estimate: not compiled
+LARGE_GREEDY = 1 << 17  # ranks²
 GREEDY = "greedy"
 PACK = "pack"
 ROUTED = "routed"
@@ -193,7 +194,8 @@ def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
     searched = [PACK, GREEDY, *METHODS] if op in OPS else [ROUTED] if op in routed.OPS else []
-    return [*searched, *registry.serving(op)]
+    pods = [composed.NAME] if op in composed.OPS else []
+    return [*searched, *pods, *registry.serving(op)]
 
 
 def synthesize(
@@ -285,6 +287,8 @@ def _candidates(
 ) -> Iterator[Weighed]:
     names = [name for name in methods(op) if name == method or method == "auto"]
     names = [name for name in names if name not in METHODS]
+    if method == "auto" and len(t) ** 2 > LARGE_GREEDY:  # compose does in less time what it does
+        names = [name for name in names if name != GREEDY]
     for name in names:
         on_phase(f"Synthesis: {name}")
         try:
@@ -297,6 +301,9 @@ def _candidates(
             elif name == ROUTED:
                 for r in routed.routed(t, op, root, seed):
                     yield Weighed(r.name, r.program, estimate(r.program, t, size))
+            elif name == composed.NAME:
+                for part in composed.composed(t, op):
+                    yield Weighed(part.name, part.program, estimate(part.program, t, size))
             else:
                 made = registry.make(name, t, op, root)
                 yield Weighed(name, made, estimate(made, t, size))

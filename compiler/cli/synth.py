@@ -36,8 +36,9 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
     "--method", default="auto", metavar="NAME",
-    help="A built-in algorithm (`hccc builtin list`), greedy, routed, greedy shortened by a solver "
-    "(repair), or HeteCCL's cegis; auto: the fastest but for solvers, simulated.",
+    help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (one "
+    "node of each kind), greedy, greedy shortened by a solver (repair), or HeteCCL's cegis; auto: "
+    "the fastest but for solvers, simulated.",
 )  # fmt: skip
 @click.option(
     "--time-limit", type=Number(0, 1_000_000), default=60, show_default=True,
@@ -47,11 +48,12 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
 @click.option("--seed", type=click.IntRange(0, 1 << 30), default=0, help="Of ties in greedy.")
 @click.option(
     "--fail", "failed", multiple=True, metavar="NODE.GPU",
-    help="Without this GPU, node2.gpu3; may be given again.",
+    help="Without this GPU, node2.gpu3, or NIC, node2.nic0; may be given again.",
 )  # fmt: skip
 @click.option(
     "--degrade", "degraded", multiple=True, metavar="WHAT=RATE",
-    help="Slower than the cluster says: node1.nic=18Gbps, node1.nic0=2.25, leaf1=50.",
+    help="Slower than the cluster says: node1.nic=18Gbps, node1.nic0=2.25, leaf1=50, or "
+    "node1-node2=18Gbps: all ways between two nodes, in each direction.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=File(), metavar="FILE|DIR",

@@ -7,6 +7,8 @@ the shared groups C_g are one thing.
 
 Eq. 1 rounds up, which says of a link of 180 GB/s beside one of 50 that it carries 200. `fine`
 rounds down instead, with a step so much longer that no resource loses more than FINE of its rate.
+Many ranks have many chunks to fill a step with: of the lengths they can fill the one that loses
+least is taken.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from hccc.ir.topology import F8, US_PER_MB, Topology
 from hccc.network.routes import routes
 
 FINE = 0.03  # of a rate may be lost by rounding
+RANKS_A_SCALE = 64  # so many ranks for each time that a step is longer: those have chunks for it
 LONGEST = 64  # times the step of Eq. 1
 EXACT = 1e-9  # below this a quotient is rounding
 
@@ -56,20 +59,24 @@ class Chunked:
         return chunk / (self.rate * US_PER_MB)
 
 
-def chunked(t: Topology, *, fine: bool = False) -> Chunked:
-    """`t` in chunks a step: by Eq. 1, or `fine`. O(ranks² · longest route) time and memory."""
-    n = len(t)
-    src, dst = (a.ravel().astype(np.int32) for a in np.divmod(np.arange(n * n), n))
+def chunked(t: Topology, *, fine: bool = False, ranks: I8 | None = None) -> Chunked:
+    """`t`, or some of its ranks, in chunks a step: by Eq. 1, or `fine`.
+
+    O(ranks² · longest route) time and memory.
+    """
+    ranks = np.arange(len(t)) if ranks is None else ranks
+    n = len(ranks)
+    src, dst = (a.ravel() for a in np.divmod(np.arange(n * n), n))
     apart = np.flatnonzero(src != dst)
-    found = routes(t, src[apart], dst[apart])
+    found = routes(t, *(ranks[a[apart]].astype(np.int32) for a in (src, dst)))
     use = table(found.uses.ptr, found.uses.index, apart, n)
     use[apart[found.bandwidth <= 0], 0] = -2
-    node = t.dense_memory_domain()
+    node = np.unique(t.memory_domain[ranks], return_inverse=True)[1]
     far = np.flatnonzero((node[src] != node[dst]) & (use[:, 0] >= 0))
     network = np.zeros(len(found.capacity), np.bool_)
     network[np.unique(use[far][use[far] >= 0])] = True
     slowest = float(found.capacity.min(initial=np.inf))
-    scale = _scale(found.capacity / slowest) if fine else 1
+    scale = _scale(found.capacity / slowest, max(1, n // RANKS_A_SCALE)) if fine else 1
     quotient = found.capacity / slowest * scale
     whole = np.floor(quotient + EXACT) if fine else np.ceil(quotient - EXACT)
     return Chunked(
@@ -78,13 +85,18 @@ def chunked(t: Topology, *, fine: bool = False) -> Chunked:
     )  # fmt: skip
 
 
-def _scale(quotient: F8) -> int:
-    """How much longer than the slowest link's a step must be."""
-    for scale in range(1, LONGEST):
-        scaled = quotient * scale
-        if (np.floor(scaled + EXACT) >= scaled * (1 - FINE)).all():
-            return scale
-    return LONGEST
+def _scale(quotient: F8, filled: int) -> int:
+    """How much longer than the slowest link's a step must be. filled: what ranks can fill."""
+    lost = np.array([_lost(quotient * scale) for scale in range(1, LONGEST + 1)])
+    few = lost[:filled]
+    if few.min() <= FINE:
+        return int((few <= few.min() + EXACT).argmax()) + 1
+    return int((lost <= FINE).argmax()) + 1 if (lost <= FINE).any() else LONGEST
+
+
+def _lost(scaled: F8) -> float:
+    """The largest part of a rate that rounding takes."""
+    return float((1 - np.floor(scaled + EXACT) / scaled).max(initial=0.0))
 
 
 def table(ptr: I8, index: I4, rows: I8, n: int) -> I4:

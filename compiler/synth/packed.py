@@ -36,6 +36,7 @@ MOST_OWNED = 3  # chunks a rank of an Allreduce, on average
 TOTALS = 5  # numbers of chunks of an Allreduce that are tried
 MOST_TRANSFERS = 1 << 13  # of a program of several chunks a rank: more are not tuned as well
 WORK = 1 << 19  # trees times ranks², of all packings of one number of chunks; one is always tried
+LARGEST = 1 << 23  # ranks³, of which there is none at all
 ENOUGH = 5  # packings that load nothing more than must be
 TRIED = 4  # numbers of chunks, first those of which NICs carry whole chunks
 NUMBERS = 2  # of chunks that are enough
@@ -92,6 +93,8 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
     """
     if op not in OPS:
         raise fail("E451", f"trees are no way to do {op.value}", help="built-ins do")
+    if len(t) ** 3 > LARGEST:
+        raise fail("E451", f"{len(t)} ranks are too many to pack trees for", help="compose does")
     table, best = route_table(t), limits.at(LARGE)
     algbw, shares = best.algbw, list[F8]()
     if op is OpType.ALLREDUCE:
