@@ -1,11 +1,9 @@
 """A Run as Chrome trace events, which Perfetto and chrome://tracing open.
 
 A process is a rank, a thread one of its thread blocks, or what its proxy carries of one to a peer.
-Every primitive is a slice, in it for each micro-batch one of waiting and one of work; slices of a thread
-nest. A proxy's slices are the bytes of one transfer on the links. Counters tell how fast the
+Every primitive is a slice, in it for each micro-batch one of waiting and one of work; slices of a
+thread nest. A proxy's slices are the bytes of one transfer on the links. Counters tell how fast the
 busiest links were. Events are written one by one: nothing is held that grows with the Run.
-
-Source: Chrome's Trace Event Format ("X" complete, "C" counter and "M" metadata events).
 """
 
 from __future__ import annotations
