@@ -17,7 +17,7 @@ from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
 from hccc.ir.transport import CHOICES, Transport
 
 SCHEDULERS = ("auto", "hpds", "list", "round-robin")
-ALLOCATORS = ("auto", "state", "connection", "stage", "depth", "depth2", "depth4")
+ALLOCATORS = ("auto", "state", "connection", "stage", "depth", "depth8", "depth16", "depth32")
 NETWORK_LOWERINGS = ("auto", "slots", "put")
 FUSION_LEVELS = ("auto", "none", "reduce", "full")
 TUNINGS = ("fast", "full", "off")
@@ -58,7 +58,7 @@ class Options:
         "auto",
         ALLOCATORS,
         "Thread blocks of a channel: shared by connections idle in turn (state), one for each "
-        "connection, stage, or depth of data (of all chunks, or of 2 or 4 sets apart); (auto) the "
+        "connection, stage or depth of data, or as many by depth as the name says; (auto) the "
         "fastest of state and depth on the --cluster, up to 8,192 transfers, else state.",
     )
     fuse: str = _one_of("auto", FUSION_LEVELS, "How far to fuse primitives.")

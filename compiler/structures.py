@@ -22,7 +22,7 @@ from hccc.passes.lower import chosen as chosen_transport
 
 # Of an option that is left open; the first stands where nothing is tried.
 SCHEDULERS_TRIED = ("hpds", "list")
-ALLOCATORS_TRIED = ("state", "depth", "depth2", "depth4")
+ALLOCATORS_TRIED = ("state", "depth", "depth8", "depth16", "depth32")
 NETWORK_TRIED = ("put", "slots")
 FUSION_TRIED = ("auto", "full", "none")
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
@@ -59,7 +59,7 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
     if options.fuse == "auto" and several:
         found.append(_others("fuse", FUSION_TRIED[1:]))
     if options.allocator == "auto" and several:
-        found.append(partial(_by_depth, options.fuse))
+        found += [partial(_by_depth, options.fuse), _more_by_depth]
     if several:
         found.append(partial(_one_block, options.fuse))
     if options.network_lowering == "auto" and mixed and several:
@@ -71,10 +71,16 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
 
 def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
     """Blocks by depth, and fully fused as well: one block then writes to all peers at once."""
-    deep = [_with(best, allocator=name) for name in ALLOCATORS_TRIED[1:]]
+    deep = [_with(best, allocator=name) for name in ALLOCATORS_TRIED[1:-1]]
     if fuse != "auto" or best.options.fuse == "full":
         return deep
     return [*deep[:1], *(_with(one, fuse="full") for one in deep)]
+
+
+def _more_by_depth(best: Settings) -> Sequence[Settings]:
+    """The most blocks by depth, where many are better than few."""
+    *_, many, most = ALLOCATORS_TRIED
+    return [_with(best, allocator=most)] if best.options.allocator == many else []
 
 
 def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
@@ -104,8 +110,8 @@ def named(settings: Settings, plan: Plan) -> str:
     if plan.transport is Transport.MIXED:
         words.append(o.network_lowering)
     if o.allocator in DEPTHS:
-        sets = DEPTHS[o.allocator]
-        words.append("blocks by depth" + f" of {sets} sets of chunks" * (sets > 1))
+        blocks = DEPTHS[o.allocator]
+        words.append(f"{blocks} blocks by depth" if blocks > 1 else "a block for each depth")
     if settings.blocks == 1:
         words.append("one block a channel")
     return ", ".join(words)

@@ -7,9 +7,9 @@ share a block. The intervals come from `estimate`; because it is an estimate, th
 estimated again and refused when it would take longer, or could not run with every window. Copies
 to the own output, which nobody waits for, have a block of their own where links would otherwise
 stand still while they are made.
-Depth-based: one for each depth of data (`analysis/depths`), over all connections, and for each of
-1, 2 or 4 sets of chunks (`analysis/chunk_sets`). Few blocks, of which none waits for data while it
-could send what it has: many channels fit.
+Depth-based: one for each depth of data (`analysis/depths`), over all connections, or 8, 16 or 32,
+the more the more a depth moves (`analysis/shared_blocks`). Few blocks, of which none waits for data
+while it could send what it has: many channels fit.
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.
 Stages have queues of their own: a queue's end is one block.
@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.analysis.chunk_sets import chunk_sets
 from hccc.analysis.connections import Connections, connections, copies_apart, split
 from hccc.analysis.depths import depths
 from hccc.analysis.estimate import F8, estimate, link_time
 from hccc.analysis.grouping import group
 from hccc.analysis.queue_classes import any_window
+from hccc.analysis.shared_blocks import shared_blocks
 from hccc.analysis.stages import stages
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
@@ -36,7 +36,8 @@ SLACK = 1.02  # a merge may lengthen the estimate by this much
 WORTH = 1.05  # copies have blocks of their own where the estimate is as many times as long without
 SKIP = 64  # blocks that are passed over at once
 TOUCH = 0.001  # of the estimate: intervals that overlap by less only touch
-DEPTHS = {"depth": 1, "depth2": 2, "depth4": 4}  # sets of chunks
+# Blocks of a rank, or one for each depth where those are more.
+DEPTHS = {"depth": 1, "depth8": 8, "depth16": 16, "depth32": 32}
 ALLOCATORS = ("state", "connection", "stage", *DEPTHS)
 
 
@@ -47,8 +48,7 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
     """
     connected = connections(p)
     if allocator in DEPTHS:
-        depth, sets = depths(p), DEPTHS[allocator]
-        label = depth * sets + chunk_sets(p, depth, sets)
+        label = shared_blocks(p, depths(p), DEPTHS[allocator])
         one = Connections(np.zeros(len(p), np.int32), np.zeros(1, np.int32))
         connected, p = split(p, one, label), requeue(p, label)
     elif allocator == "stage" and len(p):

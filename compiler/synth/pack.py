@@ -26,9 +26,6 @@ from hccc.synth.route_table import RouteTable, add_load
 STEEPNESS = tuple(float(turn) for turn in range(1, 11))  # of prices, pass by pass
 HIGHEST = 500.0  # exponent of a price
 NOISE = 0.5  # of prices: without, every seed ends in the same place
-NEAR = (
-    0.8  # of what links within nodes carry: full, they and thread blocks would wait for each other
-)
 ROOT, OUT = -1, -2  # in place of a parent
 
 
@@ -43,12 +40,14 @@ class Roots(NamedTuple):
 class Taste(NamedTuple):
     """How trees are grown. star, strict: the style; depth: what a hop more is worth, of the price
     of the narrowest resource; pair: of a price, for every chunk that two ranks have between them;
-    seed."""
+    near: what may be used of links within nodes, where they are not what is scarce: full, they and
+    thread blocks would wait for each other; seed."""
 
     star: bool
     strict: bool
     depth: float
     pair: float
+    near: float
     seed: int
 
 
@@ -94,7 +93,7 @@ def pack(table: RouteTable, roots: Roots, target: float, taste: Taste) -> Packin
     order = np.argsort(table.node, kind="stable")
     nodes = int(table.node.max(initial=-1)) + 1
     random = np.random.default_rng(taste.seed)
-    capacity = np.where(near(table), NEAR, 1.0) * table.capacity
+    capacity = np.where(near(table), taste.near, 1.0) * table.capacity
     s = _State(
         table.use, capacity, table.node, order,
         np.searchsorted(table.node[order], np.arange(nodes + 1)),

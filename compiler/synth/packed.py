@@ -25,9 +25,9 @@ from hccc.synth.rooted_trees import rooted_trees
 from hccc.synth.route_table import RouteTable, route_table
 
 STYLES = {  # the first that loads nothing more than must be is best
-    "stars": Taste(True, True, 0.05, 0.02, 0),
-    "stars with relays": Taste(True, False, 0.1, 0.02, 0),
-    "trees": Taste(False, False, 0.05, 0.02, 0),
+    "stars": Taste(True, True, 0.05, 0.02, 0.8, 0),
+    "stars with relays": Taste(True, False, 0.1, 0.02, 0.8, 0),
+    "trees": Taste(False, False, 0.05, 0.02, 1.0, 0),
 }
 SEEDS = 20
 CHUNKS = (1, 2, 3, 4, 6, 8)  # of a rank

@@ -1,4 +1,4 @@
-"""depths: the longest chain of thread blocks that data came through, and blocks by depth."""
+"""depths: the longest chain of thread blocks that data came through; and blocks by depth."""
 
 from collections import defaultdict
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hccc.analysis.depths import depths
+from hccc.analysis.shared_blocks import shared_blocks
 from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import Op
 from hccc.passes.allocate import allocate
@@ -56,3 +57,28 @@ def test_each_depth_of_a_rank_has_one_block(name: str, transport: Transport) -> 
     assert all(len(ds) == 1 for ds in of.values())
     assert len(of) == len(seen)
     assert np.bincount([rank for rank, _ in of]).max() <= 1 + depth.max()
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("most", [1, 3, 8, 32])
+def test_blocks_are_as_many_as_there_may_be_and_of_one_depth(name: str, most: int) -> None:
+    p = place(fuse(lowered(SMALL[name]), "full"))
+    depth = depths(p)
+    block = shared_blocks(p, depth, most)
+    for rank in np.unique(p.owner):
+        mine = p.owner == rank
+        blocks, deep = np.unique(block[mine]), np.unique(depth[mine])
+        assert len(blocks) == max(len(deep), min(most, mine.sum()))
+        assert not np.isin(blocks, block[~mine]).any()
+        for b in blocks:
+            assert len(np.unique(depth[block == b])) == 1
+
+
+def test_what_moves_more_has_more_blocks_which_move_alike() -> None:
+    p = place(lowered(ring_allgather(9)))
+    depth = np.minimum(depths(p), 1).astype(np.int32)  # one primitive of a rank, and seven
+    block = shared_blocks(p, depth, 4)
+    for rank in range(9):
+        mine = p.owner == rank
+        sizes = [np.sum(block[mine] == b) for b in np.unique(block[mine & (depth == 1)])]
+        assert sorted(sizes) == [2, 2, 3]

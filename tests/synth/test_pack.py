@@ -23,7 +23,13 @@ from tests.synth.chunked_clusters import CLUSTERS
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=30)
 TASTES = st.builds(
-    Taste, st.booleans(), st.booleans(), st.floats(0, 1), st.floats(0, 1), st.integers(0, 99)
+    Taste,
+    st.booleans(),
+    st.booleans(),
+    st.floats(0, 1),
+    st.floats(0, 1),
+    st.floats(0.5, 1),
+    st.integers(0, 99),
 )
 HETECCL = ["4+8", "4x2+8", "4x3", "4x3+8", "8x2+4", "4x2+8x2"]
 
@@ -75,7 +81,7 @@ def test_the_same_seed_gives_the_same_packing(t: Topology, taste: Taste) -> None
 
 def test_of_a_star_one_rank_of_a_node_gives_to_the_others() -> None:
     table = route_table(cluster("heteccl-h20-4x2+8"))
-    made = pack(table, everybody(table.n), 1.0, Taste(True, True, 0.1, 0.0, 0))
+    made = pack(table, everybody(table.n), 1.0, Taste(True, True, 0.1, 0.0, 0.8, 0))
     assert made is not None
     for root, parent in enumerate(made.parent):
         for node in range(3):
