@@ -130,11 +130,14 @@ def _rough(table: RouteTable, target: float) -> bool:
 
 
 def _shares(t: Topology, algbw: float) -> tuple[float, list[F8]]:
-    """Of an Allreduce over trees: GB/s, and what part of the chunks each node owns. The same for
-    every node where that is enough: what enters a node is what its network must carry."""
+    """Of an Allreduce over trees: GB/s, and what part of the chunks each node owns: as much as its
+    NICs carry of what all do, the same for every node, or what a linear program says."""
     node = t.dense_memory_domain()
     nodes = int(node.max()) + 1
+    carried = _carried(t)
     shares = [np.full(nodes, 1 / nodes)]
+    if (carried > 0).all():
+        shares = [carried / carried.sum(), *shares]
     trees = rooted_trees(t, OpType.ALLREDUCE, algbw)
     if trees is None:
         return algbw, shares
@@ -158,8 +161,8 @@ def _owners(t: Topology, op: OpType, root: int, shares: list[F8]) -> Iterator[I4
 
 
 def _totals(t: Topology, share: F8) -> list[I8]:
-    """How many chunks each node owns: the few smallest that keep to `share`, and that the ranks of
-    a node can own alike, or alike many of them one each."""
+    """How many chunks each node owns: the few smallest that keep to `share`, and that the ranks, or
+    the NICs, of each node can own alike."""
     size = np.bincount(t.dense_memory_domain())
     found = list[I8]()
     nics = _nics(t)
@@ -168,7 +171,7 @@ def _totals(t: Topology, share: F8) -> list[I8]:
         if (counts < np.minimum(nics, size))[share > 0].any():
             continue
         off = counts / np.maximum(share * total, 1e-9)
-        alike = (counts % size == 0) | (size % np.maximum(counts, 1) == 0)
+        alike = (counts % size == 0) | (counts % np.maximum(nics, 1) == 0)
         if off.max() < 1 + ROUGH and alike.all():
             found.append(counts)
     return found[:TOTALS] or [_rounded(share, len(t))]
@@ -181,13 +184,23 @@ def _nics(t: Topology) -> I8:
     return np.bincount(pairs[0], minlength=int(node.max()) + 1)
 
 
+def _carried(t: Topology) -> F8:
+    """GB/s of the NICs of each node."""
+    node, nic = t.dense_memory_domain(), t.port[Level.NIC]
+    pairs = np.unique(np.stack([node, nic])[:, nic >= 0], axis=1)
+    found: F8 = np.bincount(pairs[0], t.shared.capacity[pairs[1]], int(node.max()) + 1)
+    return found
+
+
 def _dealt(t: Topology, counts: I8) -> I4:
-    """The owners of chunks, `counts` of them in each node, as evenly over its ranks as can be."""
-    node = t.dense_memory_domain()
-    owner = [
-        ranks[np.arange(count) * len(ranks) // max(1, count) % len(ranks)]
-        for ranks, count in ((np.flatnonzero(node == x), c) for x, c in enumerate(counts.tolist()))
-    ]
+    """The owners of chunks, `counts` of them in each node: in turn, NIC by NIC."""
+    node, nic = t.dense_memory_domain(), t.port[Level.NIC]
+    owner = list[np.ndarray]()
+    for x, count in enumerate(counts.tolist()):
+        ranks = np.flatnonzero(node == x)
+        at = nic[ranks]
+        turn = np.array([np.sum(at[:k] == at[k]) for k in range(len(at))])
+        owner.append(ranks[np.argsort(turn, kind="stable")][np.arange(count) % len(ranks)])
     return np.concatenate(owner).astype(np.int32)
 
 

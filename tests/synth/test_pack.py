@@ -125,7 +125,7 @@ def test_programs_do_what_they_should(
         return
     for one in found:
         verify(one.program)
-        assert one.load > 0.99 or op in (OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE)
+        assert one.load > 0
     names = [one.name for one in found]
     assert len(set(names)) == len(names)
 
