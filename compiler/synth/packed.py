@@ -188,7 +188,8 @@ def _carried(t: Topology) -> F8:
     """GB/s of the NICs of each node."""
     node, nic = t.dense_memory_domain(), t.port[Level.NIC]
     pairs = np.unique(np.stack([node, nic])[:, nic >= 0], axis=1)
-    found: F8 = np.bincount(pairs[0], t.shared.capacity[pairs[1]], int(node.max()) + 1)
+    found = np.zeros(int(node.max()) + 1)
+    np.add.at(found, pairs[0], t.shared.capacity[pairs[1]])
     return found
 
 
