@@ -23,6 +23,7 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8
 from hccc.jit.compiled import njit
 from hccc.synth.chunked import Chunked
+from hccc.synth.random_numbers import next_random
 from hccc.synth.schedule import Demand, Schedule
 
 
@@ -126,7 +127,7 @@ def _start(s: _State) -> None:
                 s.wanted[k, s.node[v]] += 1
         s.spread[k] = np.count_nonzero(s.inside[k])
     for _ in range(8):
-        _next(s.random)
+        next_random(s.random)
 
 
 @njit
@@ -209,7 +210,7 @@ def _again(s: _State) -> None:
 def _send(s: _State, k: int, x: int, far: bool) -> bool:
     """Sends chunk k to the rank of node x, and from the rank, between which most capacity is left.
     far: from another node, else from the same. Whether there is any."""
-    n, turn, kind = len(s.node), _next(s.random), int(far)
+    n, turn, kind = len(s.node), next_random(s.random), int(far)
     size = s.first[x + 1] - s.first[x]
     best, src, dst = 0, -1, -1
     for j in range(size):
@@ -275,16 +276,5 @@ def _order(rank: I8, chunks: I4, count: int, random: I8) -> None:
     """Sorts chunks[:count] by `rank` of each, ties at random."""
     key = np.empty(count, np.int64)
     for i in range(count):
-        key[i] = (rank[chunks[i]] << 31) | _next(random)
+        key[i] = (rank[chunks[i]] << 31) | next_random(random)
     chunks[:count] = chunks[:count][np.argsort(key)]
-
-
-@njit
-def _next(random: I8) -> int:
-    """A pseudo-random number of 31 bits (Marsaglia's xorshift). random: i8[1], not 0."""
-    x = np.uint64(random[0])
-    x ^= x << np.uint64(13)
-    x ^= x >> np.uint64(7)
-    x ^= x << np.uint64(17)
-    random[0] = np.int64(x)
-    return int(x >> np.uint64(33))

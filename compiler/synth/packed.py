@@ -19,10 +19,12 @@ from hccc.ir.program import Op, Program
 from hccc.ir.topology import F8, Level, Topology
 from hccc.synth.bound import Limits
 from hccc.synth.builtin.table import program
-from hccc.synth.pack import Packing, Roots, Taste, near, pack
+from hccc.synth.pack import Packing, Roots, pack
 from hccc.synth.programs import COPIES, OPS, SUMS
+from hccc.synth.repack import repacked
 from hccc.synth.rooted_trees import rooted_trees
 from hccc.synth.route_table import RouteTable, route_table
+from hccc.synth.tree_growth import Taste, near
 
 STYLES = {  # the first that loads nothing more than must be is best
     "stars": Taste(True, True, 0.05, 0.02, 0.8, 0),
@@ -41,6 +43,7 @@ ENOUGH = 5  # packings that load nothing more than must be
 TRIED = 4  # numbers of chunks, first those of which NICs carry whole chunks
 NUMBERS = 2  # of chunks that are enough
 KEPT = 2  # packings of a style and a number of chunks
+REPAIRED = 1.35  # times the target: packings that load something more are not repaired
 HOPELESS = 1.5  # times the target within nodes
 ROUGH, COARSE = 0.01, 0.05  # loads, and those within nodes, that differ by less are equal
 FULL = 0.9  # of what links within nodes can carry
@@ -104,7 +107,7 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
         _owners(t, op, root, shares), key=lambda one: _rough(table, len(one) / algbw)
     )[:TRIED]  # fmt: skip
     for style, taste in STYLES.items():
-        enough = 0
+        enough, least = 0, np.inf
         for owner in owners:
             taste = taste._replace(seed=seed * SEEDS)
             found = _packings(table, op, owner, len(owner) / algbw, taste)
@@ -114,8 +117,10 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
                 made = _program(t, op, root, owner, one.packing)
                 yield Packed(made, style, k + 1, one.depth, one.load)
             enough += found[0].enough
-            if enough == NUMBERS or found[0].inside > HOPELESS:  # chunks do not help against that
+            alike = found[0].load > max(1 + COARSE, least - ROUGH)
+            if enough == NUMBERS or found[0].inside > HOPELESS or alike:  # more chunks do not help
                 break
+            least = found[0].load
         if enough:
             return
     if not found:
@@ -229,7 +234,11 @@ def _packings(
         found[made.parent.tobytes()] = _judged(table, made, target)
         if sum(one.enough for one in found.values()) == ENOUGH:
             break
-    return sorted(found.values(), key=lambda one: one.order)[:KEPT]
+    best = sorted(found.values(), key=lambda one: one.order)[:KEPT]
+    if best[0].load > 1 + ROUGH and best[0].load < REPAIRED:
+        mended = [repacked(table, roots, target, taste, one.packing) for one in best]
+        best = sorted((_judged(table, one, target) for one in mended), key=lambda one: one.order)
+    return best
 
 
 def _judged(table: RouteTable, made: Packing, target: float) -> _Found:

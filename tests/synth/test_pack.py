@@ -13,10 +13,12 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster import load
 from hccc.passes.verify import verify
 from hccc.synth.bound import limits
-from hccc.synth.pack import OUT, ROOT, Packing, Roots, Taste, near, pack
+from hccc.synth.pack import OUT, ROOT, Packing, Roots, pack
 from hccc.synth.packed import LARGE, packed
 from hccc.synth.programs import OPS
+from hccc.synth.repack import repacked
 from hccc.synth.route_table import RouteTable, route_table
+from hccc.synth.tree_growth import Taste, near
 from hccc.testing.clusters import topologies
 from tests.health_checks import EVERY_CHECK
 from tests.synth.chunked_clusters import CLUSTERS
@@ -77,6 +79,27 @@ def test_the_same_seed_gives_the_same_packing(t: Topology, taste: Taste) -> None
     assert (one is None) == (other is None)
     if one is not None and other is not None:
         np.testing.assert_array_equal(one.parent, other.parent)
+
+
+@SETTINGS
+@given(topologies(), TASTES, st.booleans())
+def test_repacked_the_busiest_carries_no_more(t: Topology, taste: Taste, sums: bool) -> None:
+    table, roots = route_table(t), everybody(len(t), sums)
+    made = pack(table, roots, len(t) / 100, taste)
+    if made is not None:
+        one, other = (repacked(table, roots, len(t) / 100, taste, made) for _ in range(2))
+        check(table, roots, one)
+        np.testing.assert_array_equal(one.parent, other.parent)
+        usable = np.where(near(table), taste.near, 1.0)
+        assert (one.load / usable).max(initial=0) <= (made.load / usable).max(initial=0)
+
+
+@pytest.mark.parametrize("name", ["fault-4", "fault-4-4", "fault-4-8", "fault-8"])
+def test_repacked_nics_are_filled_chunk_by_chunk(name: str) -> None:
+    """Nodes whose NICs are three, four and seven: passes over single trees end a chunk over."""
+    t = cluster(f"heteccl-h20-4x2+8-{name}")
+    found = list(packed(t, OpType.ALLREDUCE, 0, 0, limits(t, OpType.ALLREDUCE)))
+    assert min(one.load for one in found) < 1.001
 
 
 def test_of_a_star_one_rank_of_a_node_gives_to_the_others() -> None:
