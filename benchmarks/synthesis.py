@@ -2,6 +2,7 @@
 
     python benchmarks/synthesis.py [--clusters NAME...] [--collectives LIST] [--sizes 1M 1G]
                                    [--most-ranks 64] [--workers 2] [--json]
+    python benchmarks/synthesis.py --shares [--sizes 1G]              (shares.py)
     python benchmarks/synthesis.py --speed [--seconds 120]         (speed.py)
     python benchmarks/synthesis.py --steps [--chunks 1 2 4] [--seconds 60]  (steps.py)
     python benchmarks/synthesis.py --over-sizes [--sizes 1K ... 4G]  (over_sizes.py)
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import over_sizes
+import shares
 import speed
 import steps
 from programs import EXAMPLES
@@ -138,6 +140,17 @@ def _steps(given: argparse.Namespace) -> None:
     shown(rows, steps.table(rows), as_json=given.json)
 
 
+def _shares(given: argparse.Namespace) -> None:
+    rows = parallel(shares.row, cases(given), given.workers)
+    shown(rows, shares.table(rows), as_json=given.json)
+    found = [one for one in rows if not one.refused]
+    short = [one for one in found if one.share < shares.LEAST]
+    if not given.json:
+        enough = sum(one.more >= shares.LEAST for one in short)
+        print(f"{len(found) - len(short)} of {len(found)} reach {shares.LEAST}, "
+              f"{enough} more with {shares.MORE} thread blocks")  # fmt: skip
+
+
 def _over_sizes(given: argparse.Namespace) -> None:
     rows = parallel(over_sizes.row, cases(given), given.workers)
     shown(rows, over_sizes.table(rows), as_json=given.json)
@@ -151,12 +164,13 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--shares", action="store_true", help="of the optimum, cluster by cluster")
     mode.add_argument("--speed", action="store_true", help="seconds and memory of the command")
     mode.add_argument("--steps", action="store_true", help="N_step over the integer bound")
     mode.add_argument("--over-sizes", action="store_true", help="over the best of the rivals")
     parser.add_argument("--clusters", nargs="+",
                         help="names; of --speed 16-H20, 512-H800; of --steps h20-4+8")  # fmt: skip
-    parser.add_argument("--collectives", nargs="+", default=list(OPS))
+    parser.add_argument("--collectives", nargs="+")
     parser.add_argument("--sizes", nargs="+", type=size_of)
     parser.add_argument("--chunks", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--most-ranks", type=int, default=64)
@@ -165,7 +179,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    given.sizes = given.sizes or (over_sizes.SIZES if given.over_sizes else SIZES)
+    given.sizes = given.sizes or (
+        over_sizes.SIZES if given.over_sizes else (1 << 30,) if given.shares else SIZES
+    )
+    given.collectives = given.collectives or list(shares.OPS if given.shares else OPS)
+    if given.shares:
+        return _shares(given)
     if given.speed:
         return _speed(given, parser)
     if given.steps:
@@ -174,9 +193,9 @@ def main() -> None:
         return _over_sizes(given)
     rows = parallel(row, cases(given), given.workers)
     shown(rows, table(rows), as_json=given.json)
-    shares = [one.share for one in rows if not one.refused]
-    if shares and not given.json:
-        print(f"median {np.median(shares):.3f} of the bound, least {min(shares):.3f}")
+    reached = [one.share for one in rows if not one.refused]
+    if reached and not given.json:
+        print(f"median {np.median(reached):.3f} of the bound, least {min(reached):.3f}")
 
 
 if __name__ == "__main__":

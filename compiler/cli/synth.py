@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +34,11 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
     help="Instead of -b a range, 1K..4G: several algorithms, each for the sizes it is best at.",
 )
 @click.option("--plans", type=click.IntRange(1, 16), default=4, help="Most algorithms of --sizes.")
+@click.option(
+    "--max-sms", "most_sms", type=click.IntRange(1),
+    help="Most thread blocks of a rank, each on an SM of its own; as many as NCCL may take, 32, or "
+    "a quarter of the SMs, where left out.",
+)  # fmt: skip
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
     "--method", default="auto", metavar="NAME",
@@ -71,6 +77,7 @@ def synth(
     size: int,
     sizes: str | None,
     plans: int,
+    most_sms: int | None,
     explain: bool,
     **how: Any,
 ) -> None:
@@ -87,11 +94,14 @@ def synth(
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
     with report.progress() as on_phase:
         from hccc.inputs import load_cluster
+        from hccc.options import Options
 
-        how |= {"on_phase": on_phase}
+        options = Options(max_sms=most_sms)
+        how |= {"on_phase": on_phase, "options": options}
         site = load_cluster(cluster, failed, degraded)
         if sizes is not None:
-            say = _several(site, collective, sizes, plans, how, kind, output, as_json)
+            how["options"] = replace(options, sizes=sizes, plans=plans)
+            say = _several(site, collective, sizes, how, kind, output, as_json)
         else:
             say = _one(site, collective, size, how, kind, output, as_json, explain)
     say()
@@ -142,7 +152,7 @@ def _one(
             text = program_text(made)
             return lambda: _print(text, made.text(explain=explain))
         case "kernels":
-            compiled = api.compile(made.program, cluster=site, on_phase=on_phase)
+            compiled = api.compile(made.program, how["options"], cluster=site, on_phase=on_phase)
             api.write(compiled, output or "", TARGETS, on_phase=on_phase)
         case "program" if output is not None:
             write_whole(output, lambda file: file.write(program_text(made)))
@@ -154,24 +164,22 @@ def _one(
 
 
 def _several(
-    site: Topology, collective: str, sizes: str, plans: int, how: dict[str, Any], kind: Kind,
+    site: Topology, collective: str, sizes: str, how: dict[str, Any], kind: Kind,
     output: Path | None, as_json: bool,
 ) -> Callable[[], None]:  # fmt: skip
     """Makes and writes algorithms for a range of sizes; what then tells of them."""
     from hccc import api
-    from hccc.options import Options
     from hccc.synthesis_sizes import program_text
 
     assert output is not None  # `_check`
-    options = Options(sizes=sizes, plans=plans)
-    made = api.synthesize_sizes(site, collective, sizes, options=options, **how)
+    made = api.synthesize_sizes(site, collective, sizes, **how)
     _stopped(made.interrupted)
     compiled = None
     if kind == "programs":
         write_programs({c.file_name(): program_text(made, c) for c in made.chosen}, output.parent)
     else:
         on_phase: OnPhase = how["on_phase"]
-        compiled = api.compile(made.programs, options, cluster=site, on_phase=on_phase)
+        compiled = api.compile(made.programs, how["options"], cluster=site, on_phase=on_phase)
         api.write(compiled, output, TARGETS, on_phase=on_phase)
     if as_json:
         return lambda: report.as_json({**made.facts(), **library(compiled)})

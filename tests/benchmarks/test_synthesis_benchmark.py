@@ -18,6 +18,7 @@ from tests.benchmarks.conftest import FOLDER, module_of
 speed = module_of(FOLDER.parent, "speed")
 steps = module_of(FOLDER.parent, "steps")
 over_sizes = module_of(FOLDER.parent, "over_sizes")
+shares = module_of(FOLDER.parent, "shares")
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 
 
@@ -49,6 +50,13 @@ def test_steps_of_one_cluster() -> None:
     row = steps.row(("h20-4+8", 2, 5.0))
     assert (row.bound, row.greedy, row.repair) == (5, 5, 5)
     assert len(steps.NAMES) == 12 and steps.table([row]).row_count == 1
+
+
+def test_shares_are_of_what_trees_reach_where_that_is_less() -> None:
+    rows = [shares.row((name, "allgather", 1 << 30)) for name in ("hetccl-snu", "heteccl-h20-4x3")]
+    assert [one.trees for one in rows] == [True, False]
+    assert all(0.9 < one.share <= 1 for one in rows)
+    assert shares.table(rows).row_count == 2
 
 
 def test_one_size_over_its_rivals() -> None:

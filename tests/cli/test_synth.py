@@ -53,6 +53,17 @@ def test_into_a_directory_that_checks(hccc: Hccc, cluster: Path, tmp_path: Path)
     assert hccc("check", out)[0] == 0
 
 
+def test_within_a_budget_of_sms(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
+    argv = ("synth", cluster, "--collective", "allreduce", "-b", "64M", "--json", "-o")
+    free = json.loads(hccc(*argv, tmp_path / "x.rccl")[1])
+    least = json.loads(hccc(*argv, tmp_path / "y.rccl", "--max-sms", 1)[1])
+    assert least["time"] > 1.2 * free["time"]
+    out = tmp_path / "kernels"
+    assert hccc(*argv, out, "--max-sms", 2)[0] == 0
+    plans = json.loads((out / "plan.json").read_text())["plans"]
+    assert plans and all(one["channels"] * max(one["n_tb"]) <= 2 for one in plans)
+
+
 def test_faults(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.rccl"
     argv = ("synth", cluster, "--collective", "allgather", "-b", "64M", "--json", "-o", out)

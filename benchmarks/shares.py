@@ -1,0 +1,82 @@
+"""What part of the optimum the programs of `hccc synth` reach, simulated, on shipped clusters.
+
+Run by `benchmarks/synthesis.py --shares`. *The optimum*: of Allgather, Reducescatter and Allreduce
+the most that schedules over trees reach (`rooted_trees`: a linear program, roots free), of the
+others the narrowest cut; with the latency that every schedule has. 1 is the most there is. What
+falls short of LEAST within the default budget of thread blocks is made again with MORE of them:
+then they were what was short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from programs import EXAMPLES
+from rich.table import Table
+
+import hccc
+from hccc.ir.collective import OpType
+from hccc.ir.topology import BYTES_PER_US
+from hccc.options import Options
+from hccc.predict.bounds import bounds
+
+OPS = ("allgather", "reducescatter", "allreduce", "alltoall")
+LEAST = 0.97
+MORE = 64
+Case = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One synthesis. share: of the optimum, more: the same with MORE thread blocks a rank, 0 where
+    nobody asked; trees: whether the optimum is less than the cut has; seconds: of the first."""
+
+    cluster: str
+    collective: str
+    size: int
+    method: str = ""
+    share: float = 0.0
+    more: float = 0.0
+    trees: bool = False
+    seconds: float = 0.0
+    refused: str = ""
+
+
+def row(case: Case) -> Row:
+    """One synthesis, or two."""
+    name, op, size = case
+    t = hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster")
+    found = bounds(t, name, size, [one for one in OpType if one.value.lower() == op]).found[0]
+    optimum = found.bound.time
+    if found.trees is not None:
+        optimum = max(optimum, found.bound.head + size / (found.trees.algbw * BYTES_PER_US))
+    try:
+        made = hccc.synthesize(t, op, size)
+    except hccc.UserError as error:
+        return Row(name, op, size, refused=error.problem.message)
+    share, more = optimum / (made.best.time or float("nan")), 0.0
+    if share < LEAST:
+        again = hccc.synthesize(t, op, size, options=Options(max_sms=MORE))
+        more = optimum / (again.best.time or float("nan"))
+    lower = optimum > found.bound.time * (1 + 1e-6)
+    return Row(name, op, size, made.best.name, share, more, lower, made.seconds)
+
+
+def table(rows: list[Row]) -> Table:
+    """A line for each cluster and size, a column for each collective."""
+    ops = list(dict.fromkeys(one.collective for one in rows))
+    found = Table("cluster", "bytes", title=f"Share of the optimum (with {MORE} thread blocks)")
+    for op in ops:
+        found.add_column(op, justify="right")
+    at = {(one.cluster, one.size, one.collective): one for one in rows}
+    for name, size in dict.fromkeys((one.cluster, one.size) for one in rows):
+        cells = [_cell(at[name, size, op]) for op in ops if (name, size, op) in at]
+        found.add_row(name, f"{size:,}", *cells)
+    return found
+
+
+def _cell(one: Row) -> str:
+    if one.refused:
+        return "none"
+    more = f" ({one.more:.3f})" if one.more else ""
+    return f"{one.share:.3f}{more}"
