@@ -6,6 +6,7 @@ these those of low trees between few ranks. `synthesis` simulates the best.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,28 +32,32 @@ STYLES = {  # the first that loads nothing more than must be is best
     "stars with relays": Taste(True, False, 0.1, 0.02, 0.8, 0),
     "trees": Taste(False, False, 0.05, 0.02, 1.0, 0),
 }
-SEEDS = 20
+SEEDS = 12
 CHUNKS = (1, 2, 3, 4, 6, 8)  # of a rank
 ROOTED_CHUNKS = (4, 8, 16, 32)  # of a Broadcast or a Reduce, which have one owner
 MOST_OWNED = 3  # chunks a rank of an Allreduce, on average
-TOTALS = 5  # numbers of chunks of an Allreduce that are tried
+TOTALS = 5  # numbers of chunks of an Allreduce that are tried, of each way to share
+GROWTH = 1.5  # of a number of chunks to the next, but for the first two
 MOST_TRANSFERS = 1 << 13  # of a program of several chunks a rank: more are not tuned as well
 WORK = 1 << 19  # trees times ranks², of all packings of one number of chunks; one is always tried
 LARGEST = 1 << 23  # ranks³, of which there is none at all
 ENOUGH = 5  # packings that load nothing more than must be
-TRIED = 4  # numbers of chunks, first those of which NICs carry whole chunks
+TRIED = 4  # numbers of chunks, first those of which NICs carry whole chunks; half as many more
+# of an Allreduce, whose nodes need not own alike
 NUMBERS = 2  # of chunks that are enough
 KEPT = 2  # packings of a style and a number of chunks
 REPAIRED = 1.35  # times the target: packings that load something more are not repaired
+STUCK = 1.15  # times the target: a style that more chunks hardly help is given up
 HOPELESS = 1.5  # times the target within nodes
 ROUGH, COARSE = 0.01, 0.05  # loads, and those within nodes, that differ by less are equal
+NEARLY = 1.02  # times the target: with latency and thread blocks no less is noticed
 FULL = 0.9  # of what links within nodes can carry
 LARGE = 1 << 34  # bytes, of which latency is no part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """A Program, how many chunks it has, the style of its trees, its number among those of a style,
+    """A Program, the style of its trees, its number among those of a style and as many chunks,
     how deep they are, and how many times as long as the bound the busiest resource is busy."""
 
     program: Program
@@ -84,7 +89,7 @@ class _Found(NamedTuple):
     @property
     def enough(self) -> bool:
         """Whether more chunks would hardly be better."""
-        return self.load < 1 + ROUGH and self.inside < FULL
+        return self.load < NEARLY and self.inside < FULL
 
 
 def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Iterator[Packed]:
@@ -105,19 +110,20 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
     found = list[_Found]()
     owners = sorted(
         _owners(t, op, root, shares), key=lambda one: _rough(table, len(one) / algbw)
-    )[:TRIED]  # fmt: skip
+    )[: TRIED + TRIED // 2 * (op is OpType.ALLREDUCE)]  # fmt: skip
     for style, taste in STYLES.items():
-        enough, least = 0, np.inf
+        enough, least, number = 0, np.inf, Counter[int]()
         for owner in owners:
             taste = taste._replace(seed=seed * SEEDS)
             found = _packings(table, op, owner, len(owner) / algbw, taste)
             if not found:
                 break
-            for k, one in enumerate(found):
+            for one in found:
                 made = _program(t, op, root, owner, one.packing)
-                yield Packed(made, style, k + 1, one.depth, one.load)
+                number[len(owner)] += 1
+                yield Packed(made, style, number[len(owner)], one.depth, one.load)
             enough += found[0].enough
-            alike = found[0].load > max(1 + COARSE, least - ROUGH)
+            alike = found[0].load > max(STUCK, least - ROUGH)
             if enough == NUMBERS or found[0].inside > HOPELESS or alike:  # more chunks do not help
                 break
             least = found[0].load
@@ -179,7 +185,16 @@ def _totals(t: Topology, share: F8) -> list[I8]:
         alike = (counts % size == 0) | (counts % np.maximum(nics, 1) == 0)
         if off.max() < 1 + ROUGH and alike.all():
             found.append(counts)
-    return found[:TOTALS] or [_rounded(share, len(t))]
+    return _spread(found) or [_rounded(share, len(t))]
+
+
+def _spread(found: list[I8]) -> list[I8]:
+    """At most TOTALS of these numbers of chunks, the first two and then ever more apart."""
+    kept = found[:2]
+    for counts in found[2:]:
+        if counts.sum() >= kept[-1].sum() * GROWTH:
+            kept.append(counts)
+    return kept[:TOTALS]
 
 
 def _nics(t: Topology) -> I8:
@@ -235,9 +250,13 @@ def _packings(
         if sum(one.enough for one in found.values()) == ENOUGH:
             break
     best = sorted(found.values(), key=lambda one: one.order)[:KEPT]
-    if best[0].load > 1 + ROUGH and best[0].load < REPAIRED:
-        mended = [repacked(table, roots, target, taste, one.packing) for one in best]
-        best = sorted((_judged(table, one, target) for one in mended), key=lambda one: one.order)
+    for k, one in enumerate(best):
+        if 1 + ROUGH < one.load < REPAIRED:
+            mended = repacked(table, roots, target, taste, one.packing)
+            best[k] = _judged(table, mended, target)
+            if best[k].load > 1 + ROUGH:  # the next would hardly be better
+                break
+    best.sort(key=lambda one: one.order)
     return best
 
 

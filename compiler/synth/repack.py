@@ -18,8 +18,8 @@ from hccc.synth.random_numbers import next_random
 from hccc.synth.route_table import RouteTable
 from hccc.synth.tree_growth import State, Taste, grow, move, reprice, row_of, state
 
-PATIENCE = 1 << 10  # repairs in a row that change nothing, after which there are no more
-WORK = 1 << 22  # repairs times ranks², at most
+PATIENCE = 1024  # repairs in a row that change nothing, after which there are no more
+WORK = 1 << 21  # repairs times ranks², at most
 MOVED = 4  # trees of one repair, at most
 DISTURBED = 2.0  # prices of a repair
 CLOSE = 1.005  # times the target: what carries less is not repaired
