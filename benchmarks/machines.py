@@ -10,7 +10,7 @@ is what RCCL has in tools/topo_expl/models, Azure in azhpc-images/topology and A
 aws-ofi-nccl/topology.
 
 GB/s are algbw as sizes grow: of the narrowest cut, and (trees) of the best schedule over trees.
-Shares are of the bound for that size, simulated; machines and collectives with the least last.
+Shares are of the optimum as `shares.py` has it, simulated; the least are shown again.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
-import numpy as np
+import shares
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from sizes import size_of
 
-import hccc
 from hccc.diagnostics import UserError
 from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.lang.machines.load import import_machines
@@ -82,76 +81,30 @@ def row(path: Path, nodes: int) -> Row:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One machine and collective. share: of the bound; refused: why there is no program."""
-
-    file: str
-    nodes: int
-    gpus: int
-    collective: str
-    share: float = 0.0
-    method: str = ""
-    seconds: float = 0.0
-    refused: str = ""
-
-
-def share(case: Case) -> Share:
+def share(case: Case) -> shares.Row:
     """One synthesis. Raises UserError where the file describes no machine."""
     path, nodes, op, size = case
     t = import_machines([path], nodes=nodes).topology
+    name = path.name if nodes == 1 else f"{nodes} x {path.name}"
     try:
-        made = hccc.synthesize(t, op, size)
+        return shares.Row(name, op, size, *shares.reached(t, op, size))
     except UserError as error:
-        return Share(path.name, nodes, len(t), op, refused=error.problem.message)
-    return Share(path.name, nodes, len(t), op, made.share(), made.best.name, made.seconds)
+        return shares.Row(name, op, size, refused=error.problem.message)
 
 
-def shares(cases: Sequence[Case], workers: int) -> list[Share]:
-    """All of them, in parallel."""
+def all_shares(cases: Sequence[Case], workers: int) -> list[shares.Row]:
+    """All of them, in parallel, in order."""
     with ProcessPoolExecutor(workers) as pool:
-        futures = [pool.submit(share, case) for case in cases]
-        done = as_completed(futures)
-        progress = track(
-            done, "Synthesising", len(cases), console=Console(stderr=True), transient=True
-        )
-        return [future.result() for future in progress]
+        done = pool.map(share, cases)
+        console = Console(stderr=True)
+        return list(track(done, "Synthesising", len(cases), console=console, transient=True))
 
 
-def share_table(found: Sequence[Share]) -> Table:
-    """A line for each machine, the one with the least share last."""
-    names = [name for name in COLLECTIVES if any(one.collective == name for one in found)]
-    shown = Table("machine", title="Of the bound")
-    for head in ("nodes", "GPUs", *names, "least", "s"):
-        shown.add_column(head, justify="right")
-    machines: dict[tuple[str, int], dict[str, Share]] = {}
-    for one in found:
-        machines.setdefault((one.file, one.nodes), {})[one.collective] = one
-    for (file, nodes), mine in sorted(machines.items(), key=lambda item: -_least(item[1].values())):
-        cells = (_share(mine.get(name)) for name in names)
-        gpus, seconds = next(iter(mine.values())).gpus, sum(one.seconds for one in mine.values())
-        shown.add_row(
-            file, f"{nodes}", f"{gpus}", *cells, f"{_least(mine.values()):.3f}", f"{seconds:.1f}"
-        )
-    return shown
-
-
-def _least(found: Iterable[Share]) -> float:
-    return min(one.share for one in found)
-
-
-def _share(one: Share | None) -> str:
-    if one is None:
-        return ""
-    return "none" if one.refused else f"{one.share:.3f}"
-
-
-def worst_table(found: Sequence[Share]) -> Table:
+def worst_table(found: Sequence[shares.Row]) -> Table:
     """The cases with the least shares, and how they were made or why not."""
-    shown = Table("machine", "nodes", "collective", "share", "method", title="Least shares")
+    shown = Table("machine", "collective", "share", "method", title="Least shares")
     for one in sorted(found, key=lambda one: -one.share)[-WORST:]:
-        what = one.refused or one.method
-        shown.add_row(one.file, f"{one.nodes}", one.collective, f"{one.share:.3f}", what)
+        shown.add_row(one.cluster, one.collective, shares.cell(one), one.refused or one.method)
     return shown
 
 
@@ -207,11 +160,11 @@ def main() -> None:
     every = list(rows(given.directory, [int(n) for n in given.nodes.split(",")]))
     found = [one for one in every if isinstance(one, Row)]
     none = [one for one in every if isinstance(one, str)]
-    made = list[Share]()
+    made = list[shares.Row]()
     if not given.bounds_only:
         machines = [(one.path, one.nodes) for one in found if one.gpus * one.nodes > 1]
         wanted = product(machines, given.collectives)
-        made = shares([(*m, op, given.size) for m, op in wanted], given.workers)
+        made = all_shares([(*m, op, given.size) for m, op in wanted], given.workers)
     if given.json:
         facts = {"machines": [asdict(one) for one in found], "others": none,
                  "shares": [asdict(one) for one in made]}  # fmt: skip
@@ -224,10 +177,9 @@ def main() -> None:
     files = len({one.file for one in found})
     print(f"{files} machines; parentheses: over trees, where that is less than the cut")
     if made:
-        console.print(share_table(made))
+        console.print(shares.table(made))
         console.print(worst_table(made))
-        each = [one.share for one in made]
-        print(f"median {np.median(each):.3f} of the bound, least {min(each):.3f}")
+        print(shares.summary(made))
 
 
 if __name__ == "__main__":

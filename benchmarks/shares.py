@@ -9,14 +9,17 @@ then they were what was short.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
 from programs import EXAMPLES
 from rich.table import Table
 
 import hccc
 from hccc.ir.collective import OpType
-from hccc.ir.topology import BYTES_PER_US
+from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.options import Options
 from hccc.predict.bounds import bounds
 
@@ -42,24 +45,39 @@ class Row:
     refused: str = ""
 
 
-def row(case: Case) -> Row:
-    """One synthesis, or two."""
-    name, op, size = case
-    t = hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster")
-    found = bounds(t, name, size, [one for one in OpType if one.value.lower() == op]).found[0]
+class Reached(NamedTuple):
+    """Of a synthesis: `method`, `share`, `more`, `trees` and `seconds` of a Row."""
+
+    method: str
+    share: float
+    more: float
+    trees: bool
+    seconds: float
+
+
+def reached(t: Topology, op: str, size: int) -> Reached:
+    """One synthesis, or two. Raises UserError where nothing serves."""
+    made = hccc.synthesize(t, op, size)
+    found = bounds(t, t.name, size, [one for one in OpType if one.value.lower() == op]).found[0]
     optimum = found.bound.time
     if found.trees is not None:
         optimum = max(optimum, found.bound.head + size / (found.trees.algbw * BYTES_PER_US))
-    try:
-        made = hccc.synthesize(t, op, size)
-    except hccc.UserError as error:
-        return Row(name, op, size, refused=error.problem.message)
     share, more = optimum / (made.best.time or float("nan")), 0.0
     if share < LEAST:
         again = hccc.synthesize(t, op, size, options=Options(max_sms=MORE))
         more = optimum / (again.best.time or float("nan"))
     lower = optimum > found.bound.time * (1 + 1e-6)
-    return Row(name, op, size, made.best.name, share, more, lower, made.seconds)
+    return Reached(made.best.name, share, more, lower, made.seconds)
+
+
+def row(case: Case) -> Row:
+    """One cluster that ships."""
+    name, op, size = case
+    try:
+        found = reached(hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster"), op, size)
+    except hccc.UserError as error:
+        return Row(name, op, size, refused=error.problem.message)
+    return Row(name, op, size, *found)
 
 
 def table(rows: list[Row]) -> Table:
@@ -70,13 +88,25 @@ def table(rows: list[Row]) -> Table:
         found.add_column(op, justify="right")
     at = {(one.cluster, one.size, one.collective): one for one in rows}
     for name, size in dict.fromkeys((one.cluster, one.size) for one in rows):
-        cells = [_cell(at[name, size, op]) for op in ops if (name, size, op) in at]
+        cells = [cell(at[name, size, op]) for op in ops if (name, size, op) in at]
         found.add_row(name, f"{size:,}", *cells)
     return found
 
 
-def _cell(one: Row) -> str:
+def cell(one: Row) -> str:
+    """`0.986`; with more thread blocks in parentheses."""
     if one.refused:
         return "none"
     more = f" ({one.more:.3f})" if one.more else ""
     return f"{one.share:.3f}{more}"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many reach LEAST."""
+    found = [one for one in rows if not one.refused]
+    short = [one for one in found if one.share < LEAST]
+    enough = sum(one.more >= LEAST for one in short)
+    return (
+        f"{len(found) - len(short)} of {len(found)} reach {LEAST}, {enough} more with {MORE} "
+        f"thread blocks; median {np.median([one.share for one in found]):.3f}"
+    )

@@ -143,12 +143,8 @@ def _steps(given: argparse.Namespace) -> None:
 def _shares(given: argparse.Namespace) -> None:
     rows = parallel(shares.row, cases(given), given.workers)
     shown(rows, shares.table(rows), as_json=given.json)
-    found = [one for one in rows if not one.refused]
-    short = [one for one in found if one.share < shares.LEAST]
-    if not given.json:
-        enough = sum(one.more >= shares.LEAST for one in short)
-        print(f"{len(found) - len(short)} of {len(found)} reach {shares.LEAST}, "
-              f"{enough} more with {shares.MORE} thread blocks")  # fmt: skip
+    if rows and not given.json:
+        print(shares.summary(rows))
 
 
 def _over_sizes(given: argparse.Namespace) -> None:

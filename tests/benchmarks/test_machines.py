@@ -28,13 +28,13 @@ def test_machines_are_bounded_and_others_named(tmp_path: Path) -> None:
     assert machines.table([quad, four]).row_count == 2
 
 
-def test_machines_are_synthesised_the_least_share_last(tmp_path: Path) -> None:
+def test_machines_are_synthesised_and_the_least_shares_told(tmp_path: Path) -> None:
     path = tmp_path / "quad.txt"
     path.write_text(TABLE)
     found = [machines.share((path, nodes, "allgather", 1 << 30)) for nodes in (1, 2)]
-    refused = machines.Share("other.txt", 1, 4, "allgather", refused="nothing serves it")
-    assert [one.gpus for one in found] == [4, 8]
+    refused = machines.shares.Row("other.txt", "allgather", 1 << 30, refused="nothing serves it")
+    assert [one.cluster for one in found] == ["quad.txt", "2 x quad.txt"]
     assert all(0.5 < one.share <= 1 and one.method for one in found)
-    table = machines.share_table([refused, *found])
-    assert list(table.columns[0].cells)[-1] == "other.txt"
-    assert machines.worst_table([refused, *found]).row_count == 3
+    worst = machines.worst_table([refused, *found])
+    assert list(worst.columns[0].cells)[-1] == "other.txt"
+    assert machines.shares.summary([refused, *found]).startswith("2 of 2 reach")
