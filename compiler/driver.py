@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,12 +107,9 @@ class CompiledProgram(Compiled):
 @interruptible
 def compile_file(
     path: Path | str,
-    options: Options | None = None,
-    topology: Where = None,
-    *,
-    on_phase: OnPhase = lambda _: None,
-    on_pass: OnPass = lambda name, ir: None,
-) -> CompiledProgram:
+    options: Options | None = None, topology: Where = None, *,
+    on_phase: OnPhase = lambda _: None, on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:  # fmt: skip
     """Compiles a program file. Raises `UserError` for anything wrong with it."""
     return compile_text(transfer.read(path), options, topology, on_phase=on_phase, on_pass=on_pass)
 
@@ -119,12 +117,9 @@ def compile_file(
 @interruptible
 def compile_text(
     source: Source,
-    options: Options | None = None,
-    topology: Where = None,
-    *,
-    on_phase: OnPhase = lambda _: None,
-    on_pass: OnPass = lambda name, ir: None,
-) -> CompiledProgram:
+    options: Options | None = None, topology: Where = None, *,
+    on_phase: OnPhase = lambda _: None, on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:  # fmt: skip
     """Compiles a program's text; otherwise as `compile_program`."""
     hook = Hook(options or Options(), on_phase, on_pass)
     with hook.phase("Parsing"):
@@ -135,22 +130,21 @@ def compile_text(
 @interruptible
 def compile_program(
     program: Program,
-    options: Options | None = None,
-    topology: Where = None,
-    *,
-    on_phase: OnPhase = lambda _: None,
-    on_pass: OnPass = lambda name, ir: None,
-) -> CompiledProgram:
+    options: Options | None = None, topology: Where = None, *, enough: float = 0.0,
+    on_phase: OnPhase = lambda _: None, on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:  # fmt: skip
     """Compiles a Program, whoever made it.
 
     topology: the cluster to schedule for, what makes it of the program, or None for what the
-    program's header describes. on_phase: is told each phase; on_pass: each pass, what it returned.
+    program's header describes. enough: µs of a call that need not be beaten, where one size is
+    asked: tuning ends there. on_phase: is told each phase; on_pass: each pass, what it returned.
 
     Raises:
         UserError: the program is wrong, does not fit the cluster, or a proof fails.
     """
     hook = Hook(options or Options(), on_phase, on_pass)
-    return _compile([(program, program.name)], options or Options(), topology, hook)
+    given = [(program, program.name)]
+    return _compile(given, options or Options(), topology, hook, enough=enough)
 
 
 @interruptible
@@ -212,13 +206,14 @@ def _compile(
     where: Where,
     hook: Hook,
     name: str = "",
+    enough: float = 0.0,
 ) -> CompiledProgram:
     """given: programs, and how plans call what they came from."""
     topology = where(given[0][0]) if callable(where) else where
     if len(given) > 1:
         _check_alike([one for one, _ in given], options, topology)
     fronts = [_front(one, Settings(options, topology, source_name(s)), hook) for one, s in given]
-    made, tuned = _structures(fronts, hook)
+    made, tuned = _structures(fronts, hook, enough)
     chosen = tuned.candidates[tuned.one][0] if tuned else 0
     best, plan = made[chosen], made[chosen].plan
     if tuned:
@@ -278,7 +273,9 @@ def _check_alike(given: Sequence[Program], options: Options, topology: Topology 
         raise fail("E321", "several algorithms, and nothing to choose among them by", help=help)
 
 
-def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], Tuned | None]:
+def _structures(
+    fronts: Sequence[_Front], hook: Hook, enough: float
+) -> tuple[list[_Lowered], Tuned | None]:
     """The structures that were made, and what was weighed; a single one where nothing is chosen."""
     settings = fronts[0].settings
     if settings.topology is None or settings.options.tune == "off":
@@ -287,7 +284,8 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
     from hccc.tune.tune import Tuner
 
     large = max(len(front.dag) for front in fronts) > MOST_TRIED
-    tuner, made = Tuner(settings.topology, _asked(settings, large)), list[_Lowered]()
+    request = replace(_asked(settings, large), enough=enough)
+    tuner, made = Tuner(settings.topology, request), list[_Lowered]()
     names = [front.program.name for front in fronts]
     for front in fronts:
         own = names.count(front.program.name) == 1
@@ -298,7 +296,8 @@ def _structures(fronts: Sequence[_Front], hook: Hook) -> tuple[list[_Lowered], T
             with hook.phase("Tuning"):
                 return tuner.probe(of + named(made[-1].settings, made[-1].plan), made[-1].plan)
 
-        explore(start(front.settings, front.dag), axes(front.settings, front.dag), probe)
+        ways = axes(front.settings, front.dag)
+        explore(start(front.settings, front.dag), ways, probe, log(enough) if enough else -inf)
     with hook.phase("Tuning"):
         return made, tuner.finish()
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 
 import numpy as np
 
@@ -46,6 +46,7 @@ LONGEST = 48  # characters of a name that is made of a method's
 INTERRUPTED = "interrupted before it was simulated"
 ENOUGH = 0.98  # of the bound: no other candidate is simulated
 UNNEEDED = f"not simulated: another comes within {1 - ENOUGH:.0%} of the bound"
+UNSEARCHED = f"not searched: by estimate trees come within {1 - ENOUGH:.0%} of the bound"
 OnPhase = Callable[[str], None]
 
 
@@ -222,7 +223,7 @@ def synthesize(
     def simulate(done: list[Weighed]) -> None:
         for one in near:
             on_phase(f"Simulating {one.name}, {len(done) + 1} of {len(near)}")
-            done.append(simulated(one, t, [size], how)[size])
+            done.append(simulated(one, t, [size], how, bound.time / ENOUGH)[size])
             if ENOUGH * (done[-1].time or np.inf) <= bound.time:
                 return
 
@@ -289,15 +290,20 @@ def _candidates(
     names = [name for name in names if name not in METHODS]
     if method == "auto" and len(t) ** 2 > LARGE_GREEDY:  # compose does in less time what it does
         names = [name for name in names if name != GREEDY]
+    least, bound = inf, limits(t, op, root)
     for name in names:
         on_phase(f"Synthesis: {name}")
         try:
-            if name == GREEDY:
+            if name == GREEDY and method == "auto" and least * ENOUGH <= bound.at(size).time:
+                yield Weighed(name, None, inf, refused=UNSEARCHED)
+            elif name == GREEDY:
                 for one in search(t, op, root, seed, on_phase):
                     yield _searched(one, t, size)
             elif name == PACK:
-                for tree in packed(t, op, root, seed, limits(t, op, root)):
-                    yield Weighed(tree.name, tree.program, estimate(tree.program, t, size))
+                for tree in packed(t, op, root, seed, bound):
+                    packing = Weighed(tree.name, tree.program, estimate(tree.program, t, size))
+                    least = min(least, packing.estimate)
+                    yield packing
             elif name == ROUTED:
                 for r in routed.routed(t, op, root, seed):
                     yield Weighed(r.name, r.program, estimate(r.program, t, size))
@@ -308,7 +314,7 @@ def _candidates(
                 made = registry.make(name, t, op, root)
                 yield Weighed(name, made, estimate(made, t, size))
         except UserError as error:
-            yield Weighed(name, None, float("inf"), refused=error.problem.message)
+            yield Weighed(name, None, inf, refused=error.problem.message)
 
 
 def _searched(one: Searched, t: Topology, size: int) -> Weighed:
@@ -350,9 +356,10 @@ def in_order(
 
 
 def simulated(
-    one: Weighed, t: Topology, sizes: Sequence[int], options: Options
+    one: Weighed, t: Topology, sizes: Sequence[int], options: Options, enough: float = 0.0
 ) -> dict[int, Weighed]:
-    """A candidate at each of `sizes`, ascending, in the structure that tuning finds best there."""
+    """A candidate at each of `sizes`, ascending, in the structure that tuning finds best there.
+    enough: µs that need not be beaten, of one size."""
     assert one.program is not None
     low, high = max(1, sizes[0]), max(1, sizes[-1])
     several = low < high
@@ -361,7 +368,7 @@ def simulated(
         plans=options.plans if several else 2,
     )  # fmt: skip
     try:
-        made = driver.compile_program(verify(one.program), how, t)
+        made = driver.compile_program(verify(one.program), how, t, enough=enough)
     except UserError as error:
         return {size: replace(one, refused=error.problem.message) for size in sizes}
     assert made.tuned is not None

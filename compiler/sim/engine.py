@@ -11,6 +11,8 @@ O((instances + transfers) · (log blocks + what a change of rates reaches)).
 
 from __future__ import annotations
 
+import math
+
 from hccc.jit.compiled import njit
 from hccc.sim.agenda import put, take
 from hccc.sim.fair import flow, join, leave, rebalance
@@ -18,14 +20,17 @@ from hccc.sim.proxy import end, hand_over
 from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, SAME_TIME, TODO, State
 from hccc.sim.waiting import push, stand, wake
 
+LATE = -1  # in place of a number of blocks
 AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
 
 
-def run(s: State, channels: float) -> int:
-    """Runs to the end; how many blocks never finish (0: none hangs)."""
+def run(s: State, channels: float, limit: float = math.inf) -> int:
+    """Runs to the end; how many blocks never finish (0: none hangs), LATE after `limit` µs."""
     left, stamp, now = _begin(s), 1, 0.0
     while s.length[TODO] > 0 or s.length[HEAP] > 0:
-        left, now = _go_on(s, channels, left, stamp, now)
+        left, now = _go_on(s, channels, left, stamp, now, limit)
+        if now > limit:
+            return LATE
         stamp += AT_ONCE
     return left
 
@@ -44,14 +49,18 @@ def _begin(s: State) -> int:
 
 
 @njit(allocates=False)
-def _go_on(s: State, channels: float, left: int, stamp: int, now: float) -> tuple[int, float]:
-    """AT_ONCE moments more, or all there are; (blocks not through, time)."""
+def _go_on(
+    s: State, channels: float, left: int, stamp: int, now: float, latest: float
+) -> tuple[int, float]:
+    """AT_ONCE moments more, or all there are until `latest`; (blocks not through, time)."""
     for moment in range(AT_ONCE):
         left -= _try_all(s, channels, now)
         rebalance(s, now, stamp + moment)
         if s.length[HEAP] == 0:
             break
         now = s.block[s.lists[HEAP, 0]].time
+        if now > latest:
+            break
         limit = now * (1 + SAME_TIME) + SAME_TIME
         n_due = 0
         while s.length[HEAP] > 0 and s.block[s.lists[HEAP, 0]].time <= limit:

@@ -6,23 +6,25 @@ the last size's search ended. `exhaustive` is what it is held to (`benchmarks/ch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import product
 
 from hccc.tune.setting import Setting, Space
 
-Time = Callable[[Setting], float]
+Time = Callable[[Setting, float], float]  # µs; inf where they are more than the second argument
 FLAT = 1e-3  # a step must save this part of the time
 
 
-def descend(space: Space, time: Time, start: Setting) -> tuple[Setting, float]:
-    """(Setting, µs) from which no step along one axis is faster, beginning at `start` (Setting).
+def descend(space: Space, time: Time, start: Setting, enough: float = 0.0) -> tuple[Setting, float]:
+    """(Setting, µs) from which no step along one axis is faster, beginning at `start` (Setting), or
+    which takes no more than `enough`.
 
     A step goes on for as long as nothing changes: many grains cut a short call alike.
     """
-    best, least = start, time(start)
+    best, least = start, time(start, math.inf)
     improved = True
-    while improved:
+    while improved and least > enough:
         improved = False
         for path in space.paths(best):
             other, took = _step(path, time, least)
@@ -35,7 +37,7 @@ def descend(space: Space, time: Time, start: Setting) -> tuple[Setting, float]:
 def _step(path: Iterator[Setting], time: Time, now: float) -> tuple[Setting | None, float]:
     """The first of `path` that takes another time than `now`; what cannot be run takes inf."""
     for other in path:
-        took = time(other)
+        took = time(other, now * (1 + FLAT))
         if took != now and not abs(took - now) <= FLAT * min(took, now):
             return other, took
     return None, now
@@ -44,6 +46,6 @@ def _step(path: Iterator[Setting], time: Time, now: float) -> tuple[Setting | No
 def exhaustive(space: Space, time: Time) -> tuple[Setting, float]:
     """(Setting, µs) of the fastest of all."""
     every = [Setting(*values) for values in product(*space)]
-    times = [time(setting) for setting in every]
+    times = [time(setting, math.inf) for setting in every]
     i = min(range(len(every)), key=times.__getitem__)
     return every[i], times[i]

@@ -45,6 +45,12 @@ class Space(NamedTuple):
         window = min((w for w in self.windows if w), default=0)
         return Setting(self.channels[-1], window, self.grains[min(1, len(self.grains) - 1)])
 
+    def nearest(self, other: Setting, channels: float) -> Setting:
+        """The Setting most like another, which may be no choice here, but with so many channels."""
+        window = other.window if other.window in self.windows else self.windows[0]
+        count = min(self.channels, key=lambda one: abs(one - channels))
+        return Setting(count, window, other.grain)
+
     def paths(self, at: Setting) -> Iterator[Iterator[Setting]]:
         """From `at` along each axis, either way, nearest first; every other window is near."""
         channels, grains = self.channels.index(at.channels), self.grains.index(at.grain)

@@ -12,7 +12,7 @@ from hccc.ir.micro_batch import COARSEST
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
-from hccc.sim.simulate import Request, simulate
+from hccc.sim.simulate import Request, time_of
 from hccc.tune.setting import Setting, applied
 
 COARSE = 4
@@ -35,10 +35,13 @@ class Timing:
     _end: float = math.inf  # of instances: no further call is simulated
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
+    _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
 
-    def time(self, size: int, setting: Setting, in_place: bool | None = None) -> float:
-        """µs of a call of `size` bytes; inf where it cannot be made, or is cut too finely.
-        in_place: None for out of place where the plan serves that.
+    def time(
+        self, size: int, setting: Setting, in_place: bool | None = None, limit: float = math.inf
+    ) -> float:
+        """µs of a call of `size` bytes; inf where it cannot be made, is cut too finely, or takes
+        more than `limit`. in_place: None for out of place where the plan serves that.
 
         O(instances) the first time; settings that cut the call alike are alike.
         """
@@ -50,11 +53,16 @@ class Timing:
         batches = batches_of(plan, pieces(plan, size)[0], 0)[0]
         window = setting.window if 0 < setting.window < batches else 0
         cut = size, in_place, setting.channels, window, batches
-        if cut not in self._known:
-            if self.instances >= self._end:
-                return math.inf
-            self._known[cut] = self._simulated(plan, size, window, batches, in_place)
-        return self._known[cut]
+        if cut in self._known:
+            return self._known[cut]
+        if self.instances >= self._end or self._least.get(cut, 0.0) >= limit:
+            return math.inf
+        took = self._simulated(plan, size, window, batches, in_place, limit)
+        if math.isinf(took) and limit < math.inf:
+            self._least[cut] = limit
+        else:
+            self._known[cut] = took
+        return took
 
     @contextmanager
     def limited(self, instances: float) -> Iterator[None]:
@@ -63,7 +71,9 @@ class Timing:
         yield
         self._end = math.inf
 
-    def _simulated(self, plan: Plan, size: int, window: int, batches: int, in_place: bool) -> float:
+    def _simulated(
+        self, plan: Plan, size: int, window: int, batches: int, in_place: bool, limit: float
+    ) -> float:
         instances = len(plan) * batches
         coarse = batches_of(replace(plan, grain=COARSEST), pieces(plan, size)[0], 0)[0]
         most = max(self.most, len(plan)) * (COARSE if batches == coarse else 1)
@@ -76,6 +86,6 @@ class Timing:
         _, micro, _ = batches_of(plan, pieces(plan, size)[0], 0)
         request = Request(size, max(1, math.ceil(micro)), window, in_place)
         try:
-            return simulate(machine, request).time
+            return time_of(machine, request, limit)
         except UserError:  # the deadlock proof says it better
             return math.inf

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,12 +24,13 @@ from hccc.ir.topology import F8, Topology
 from hccc.text import size as size_text
 from hccc.tune import choose
 from hccc.tune.alike import digest
-from hccc.tune.search import descend, exhaustive
+from hccc.tune.search import Time, descend, exhaustive
 from hccc.tune.setting import Setting, Space, applied, space
 from hccc.tune.timing import Timing
 
 FAR = 1.1  # times the best: a structure that is slower at every probe is dropped
 PROBES = 3  # sizes
+HOPELESS = 2.0  # times the best so far: a structure that begins slower is not searched there
 BETWEEN = 4  # times a size: one for which only cuts are searched
 MOST = {"fast": 1 << 14, "full": 1 << 20}  # instances of a simulated call
 SEARCHED = {"fast": 1 << 18, "full": math.inf}  # instances of one size's search
@@ -44,13 +44,15 @@ KINDS = (False, True)  # calls out of place, in place
 class Request:
     """What to tune for. sizes: bytes of calls, ascending; blocks: most thread blocks of a rank, all
     channels; channels: how many there must be, None for any; kernels: most of a catalogue; effort:
-    "fast", or "full", which simulates calls at length and tries every Setting."""
+    "fast", or "full", which simulates calls at length and tries every Setting; enough: µs of a call
+    that need not be beaten."""
 
     sizes: tuple[int, ...]
     blocks: int
     channels: int | None = None
     kernels: int = 1
     effort: str = "fast"
+    enough: float = 0.0
 
 
 class Range(NamedTuple):
@@ -120,29 +122,42 @@ class Tuner:
         return spread(self.request.sizes)
 
     def probe(self, name: str, plan: Plan) -> float:
-        """Tries a structure; the mean of log(µs) of the best at each probe, inf where it hangs."""
+        """Tries a structure; the mean of log(µs) of the best at each probe, inf where it hangs,
+        or is far slower than another."""
         search = self._by_digest.setdefault(
             digest(plan), _Search(plan, self.topology, self.request)
         )
         if search in self._searches:  # what nobody can tell from an earlier one
             found = self._probed[self._searches.index(search)]
         else:
-            found = [search(size)[1] for size in self.probes]
+            found = [self._probe(search, i, size) for i, size in enumerate(self.probes)]
         self._names.append(name)
         self._searches.append(search)
         self._probed.append(found)
         return sum(map(math.log, found)) / len(found)
 
+    def _probe(self, search: _Search, probe: int, size: int) -> float:
+        """µs of the best of a structure at a probe, its search begun with what suits the best
+        structure so far."""
+        if not self._probed:
+            return search(size)[1]
+        k = min(range(len(self._probed)), key=lambda k: self._probed[k][probe])
+        least, best = self._probed[k][probe], self._searches[k]
+        return search(size, HOPELESS * least, best.found.get(size))[1]
+
     def finish(self) -> Tuned:
         """Weighs what was tried for all sizes."""
         probed, sizes = np.array(self._probed), self.request.sizes
         near = (probed <= FAR * probed.min(0)).any(1)
+        alone, first = len(sizes) == 1, int(probed[:, 0].argmin())
         found: dict[tuple[int, Setting], None] = {}
         for k in np.flatnonzero(near).tolist():
             if self._searches.index(self._searches[k]) < k:
                 continue
             for size in sizes:
-                setting, took = self._searches[k](size)
+                again = alone and k != first  # of one size only the best is searched once more
+                search = self._searches[k]
+                setting, took = search.again(size) if again else search(size)
                 if np.isfinite(took):
                     found[k, setting] = None
         if not found:
@@ -265,13 +280,15 @@ class _Search:
     """The best Setting of one structure, size after size, each begun where the last ended."""
 
     def __init__(self, plan: Plan, topology: Topology, request: Request) -> None:
-        self.plan, self._effort = plan, request.effort
+        self.plan, self._effort, self._enough = plan, request.effort, request.enough
         crowded = 1.0 if request.effort == "full" else CROWD / (CROWD + int(plan.n_tb.sum()))
         self.timing = Timing(plan, topology, MOST[request.effort])
         self._limit = SEARCHED[request.effort] * crowded
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]
         self._last: Setting | None = None
+        self._each = int(plan.n_tb.max(initial=1))
+        self.found: dict[int, tuple[Setting, int]] = {}  # by size; and blocks of all channels
 
     @property
     def instances(self) -> int:
@@ -280,16 +297,36 @@ class _Search:
     def cut(self, size: int, start: Setting) -> tuple[Setting, float]:
         """The best with the channels of `start`."""
         space = self._space._replace(channels=(start.channels,))
-        time = partial(self.timing.time, size)
         with self.timing.limited(self._limit):
-            return descend(space, time, start)
+            return descend(space, self._time(size), start)
 
-    def __call__(self, size: int) -> tuple[Setting, float]:
-        time = partial(self.timing.time, size)
+    def __call__(
+        self, size: int, limit: float = math.inf, like: tuple[Setting, int] | None = None
+    ) -> tuple[Setting, float]:
+        """The best for `size`; inf where calls take more than `limit` µs wherever it begins. like:
+        what suits another structure, and its thread blocks."""
+        time = self._time(size)
         if self._effort == "full":
             return exhaustive(self._space, time)
         starts = self._starts if self._last is None else [self._last, self._space.middle()]
+        if like is not None:
+            starts = [self._space.nearest(like[0], like[1] / self._each)]
         with self.timing.limited(self._limit):
-            found = min((descend(self._space, time, s) for s in starts), key=lambda pair: pair[1])
+            if all(math.isinf(time(start, limit)) for start in starts):
+                return starts[0], math.inf
+            found = descend(self._space, time, starts[0], self._enough)
+            for start in starts[1:]:
+                if found[1] > self._enough:
+                    other = descend(self._space, time, start, self._enough)
+                    found = min(found, other, key=lambda pair: pair[1])
         self._last = found[0]
+        self.found[size] = found[0], found[0].channels * self._each
         return found
+
+    def again(self, size: int) -> tuple[Setting, float]:
+        """What the last search for `size` found."""
+        setting = self.found[size][0] if size in self.found else self._starts[0]
+        return setting, self.timing.time(size, setting)
+
+    def _time(self, size: int) -> Time:
+        return lambda setting, limit: self.timing.time(size, setting, limit=limit)

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hccc import driver
 from hccc.ir.limits import MAX_CHANNELS
@@ -44,6 +46,18 @@ def test_it_is_what_the_simulator_says(size: int, setting: Setting, in_place: bo
     plan = applied(ring(), setting)
     took = simulate(prepare(plan, site()), Request(size, in_place=in_place)).time
     assert Timing(ring(), site(), 1 << 20).time(size, setting, in_place) == pytest.approx(took)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.floats(0.2, 0.999) | st.floats(1.001, 3.0), min_size=1, max_size=4))
+def test_a_limit_hides_what_takes_longer_and_nothing_else(parts: list[float]) -> None:
+    setting = Setting(4, 0, 1 << 12)
+    took = Timing(ring(), site(), 1 << 20).time(1 << 20, setting)
+    timing = Timing(ring(), site(), 1 << 20)
+    for part in parts:
+        found = timing.time(1 << 20, setting, limit=part * took)
+        assert found == (took if took <= part * took else float("inf"))
+    assert timing.time(1 << 20, setting) == took
 
 
 def test_calls_that_are_cut_alike_are_simulated_once() -> None:
