@@ -25,6 +25,7 @@ from hccc.synth.repack import repacked
 from hccc.synth.rooted_trees import rooted_trees
 from hccc.synth.route_table import RouteTable, route_table
 from hccc.synth.tree_growth import Taste, near
+from hccc.text import count
 
 STYLES = {  # the first that loads nothing more than must be is best
     "stars": Taste(True, True, 0.05, 0.02, 0.8, 0),
@@ -64,7 +65,8 @@ class Packed:
     @property
     def name(self) -> str:
         """For people: `pack, stars, 16 chunks, 1`."""
-        return f"pack, {self.style}, {self.program.collective.n_chunks} chunks, {self.number}"
+        chunks = count(self.program.collective.n_chunks, "chunk")
+        return f"pack, {self.style}, {chunks}, {self.number}"
 
 
 class _Found(NamedTuple):
