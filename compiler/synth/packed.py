@@ -25,7 +25,6 @@ from hccc.synth.repack import repacked
 from hccc.synth.rooted_trees import rooted_trees
 from hccc.synth.route_table import RouteTable, route_table
 from hccc.synth.tree_growth import Taste, near
-from hccc.text import count
 
 STYLES = {  # the first that loads nothing more than must be is best
     "stars": Taste(True, True, 0.05, 0.02, 0.8, 0),
@@ -65,8 +64,8 @@ class Packed:
     @property
     def name(self) -> str:
         """For people: `pack, stars, 16 chunks, 1`."""
-        chunks = count(self.program.collective.n_chunks, "chunk")
-        return f"pack, {self.style}, {chunks}, {self.number}"
+        chunks = self.program.collective.n_chunks
+        return f"pack, {self.style}, {chunks} chunk{'s' if chunks > 1 else ''}, {self.number}"
 
 
 class _Found(NamedTuple):
