@@ -28,10 +28,12 @@ from hccc.passes.verify import verify
 from hccc.synth import composed, routed
 from hccc.synth.bound import Bound, limits
 from hccc.synth.builtin import registry
+from hccc.synth.certificate import certificate
 from hccc.synth.estimate import estimate
 from hccc.synth.packed import packed
 from hccc.synth.programs import OPS
 from hccc.synth.searched import METHODS, Searched, search, solve
+from hccc.text import count as count_of
 from hccc.text import microseconds as us
 
 COMPILED = 6  # candidates of a size, those of least estimate
@@ -115,9 +117,11 @@ class Synthesis:
     def _lines(self) -> Iterator[str]:
         p, time = self.program, self.best.time or 0.0
         on = f" on {self.topology.name}" if self.topology.name else ""
-        yield f"{p.collective.op.value} over {len(self.topology)} ranks{on}, {self.size:,} bytes"
+        size = count_of(self.size, "byte")
+        yield f"{p.collective.op.value} over {len(self.topology)} ranks{on}, {size}"
         algbw = self.size / (time * BYTES_PER_US) if time else 0.0
-        yield f"  chosen       {self.best.name}: {len(p):,} transfers in {steps(p):,} steps"
+        how = f"{count_of(len(p), 'transfer')} in {count_of(steps(p), 'step')}"
+        yield f"  chosen       {self.best.name}: {how}"
         yield f"  simulated    {us(time)} µs, algbw {algbw:,.2f} GB/s"
         bound = self.bound
         yield f"  lower bound  {us(bound.time)} µs, {self.share():.1%} of it: {bound.binding}"
@@ -162,7 +166,7 @@ def program_text(made: Synthesis) -> str:
     on = f" on {t.name}" if t.name else ""
     bound = made.bound
     return printer.text(p, [
-        f"{p.collective.op.value}{on}, {len(t)} ranks, for calls of {made.size:,} bytes.",
+        f"{p.collective.op.value}{on}, {len(t)} ranks, for calls of {count_of(made.size, 'byte')}.",
         f"Method: {made.best.name}; seed {made.seed}.",
         f"Steps: {steps(p):,}. Transfers: {len(p):,}.",
         f"Simulated: {us(made.best.time or 0.0)} µs.",
@@ -217,7 +221,7 @@ def synthesize(
     found = candidates(
         t, op, size, root=root, method=method, seed=seed, time_limit=time_limit, on_phase=on_phase
     )
-    bound = interruptible(limits)(t, op, root if op in ROOTED else 0).at(size)
+    bound = interruptible(certificate)(t, op, root if op in ROOTED else 0).at(size)
     near, how = nearest(found), options or Options()
 
     def simulate(done: list[Weighed]) -> None:
@@ -273,8 +277,16 @@ def _unless_before(one: Weighed, before: Sequence[Weighed]) -> Weighed:
 
 
 def none_serves(op: OpType, found: Sequence[Weighed]) -> UserError:
-    """E451, with why each candidate is none."""
-    reasons = "; ".join(f"{one.name}: {one.refused}" for one in found)
+    """E451, with why candidates are none, each reason once; of those that were not compiled, as
+    others were estimated to be faster, nothing is known."""
+    why: dict[str, list[str]] = {}
+    for one in found:
+        if one.refused:
+            why.setdefault(one.refused, []).append(one.name)
+    reasons = "; ".join(
+        f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}: {reason}"
+        for reason, names in why.items()
+    )
     return fail("E451", f"nothing serves {op.value} here: {reasons}")
 
 

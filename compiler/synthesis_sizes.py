@@ -22,7 +22,7 @@ from hccc.ir.topology import Topology
 from hccc.lang.transfer import printer
 from hccc.options import Options
 from hccc.structures import MOST_TRIED
-from hccc.synth.bound import limits
+from hccc.synth.certificate import certificate
 from hccc.synth.estimate import estimate
 from hccc.synthesis import (
     OnPhase,
@@ -171,7 +171,7 @@ def synthesize_sizes(
         each = spread(each)  # all that tuning tries of a large one
     estimated = interruptible(lambda: [_estimated(found, t, size) for size in each])()
     near = [nearest(one) for one in estimated]
-    bound = interruptible(limits)(t, op, root if op in ROOTED else 0)
+    bound = interruptible(certificate)(t, op, root if op in ROOTED else 0)
     wanted = _wanted(near, each, how.plans)
 
     def simulate(done: list[_Done]) -> None:

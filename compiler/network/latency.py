@@ -11,24 +11,65 @@ from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from scipy.sparse.csgraph import dijkstra  # type: ignore[import-untyped]
 
 from hccc.ir.arrays import B1, I8
-from hccc.ir.topology import F8
+from hccc.ir.topology import F8, Topology
 from hccc.network.flow import Network
+from hccc.network.routes import routes
 
 ROWS = 256  # sources at a time, so that memory does not grow with ranks²
 FEW = 64  # parts
 
 
-class Distances:
-    """Shortest paths of one Network by α."""
+Arcs = tuple[I8, I8, F8]  # tail, head, µs
 
-    def __init__(self, net: Network) -> None:
+
+def through_one_block(t: Topology) -> Arcs:
+    """From rank to rank by a third one, whose thread block reduces what it gets from the first and
+    puts the result to the second in one primitive: of both links it pays the larger α, once.
+
+    Only those that are faster than a way without it; none where all GPUs of a memory domain reach
+    each other alike. O(pairs of a memory domain), times its ranks where they do not.
+    """
+    domain = t.dense_memory_domain()
+    found: list[Arcs] = []
+    for members in (np.flatnonzero(domain == d) for d in range(int(domain.max()) + 1)):
+        if len(members) > 2:
+            u, v = np.divmod(np.arange(len(members) ** 2), len(members))
+            alpha = np.where(u == v, 0.0, np.inf)
+            apart = np.flatnonzero(u != v)
+            ways = routes(t, members[u[apart]].astype(np.int32), members[v[apart]].astype(np.int32))
+            alpha[apart] = np.where(ways.bandwidth > 0, ways.alpha, np.inf)
+            if np.ptp(alpha[apart]) != 0:  # nan, where there are no ways, is not 0 either
+                direct = alpha.reshape(len(members), -1)
+                both = _smallest_larger(direct)
+                u, v = np.nonzero(both < direct)
+                found.append((members[u], members[v], both[u, v]))
+    none = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    return tuple(map(np.concatenate, zip(none, *found, strict=True)))  # type: ignore[return-value]
+
+
+def _smallest_larger(direct: F8) -> F8:
+    """Of each two, over all thirds, the least of the larger α."""
+    both = direct.copy()
+    for third in range(len(direct)):
+        np.minimum(both, np.maximum(direct[:, third, None], direct[third]), out=both)
+    return both
+
+
+class Distances:
+    """Shortest paths of one Network by α, with more arcs than it has."""
+
+    def __init__(self, net: Network, more: Arcs | None = None) -> None:
         self.net = net
-        key = net.tail * net.vertices + net.head
-        order = np.lexsort((net.alpha, key))  # of arcs side by side the fastest
+        tail, head, alpha = net.tail, net.head, net.alpha
+        if more is not None:
+            columns = zip((tail, head, alpha), more, strict=True)
+            tail, head, alpha = (np.concatenate(pair) for pair in columns)
+        key = tail * net.vertices + head
+        order = np.lexsort((alpha, key))  # of arcs side by side the fastest
         kept = order[np.r_[True, np.diff(key[order]) > 0][: len(order)]]
         ptr = np.searchsorted(key[kept], np.arange(net.vertices + 1) * net.vertices)
         size = (net.vertices, net.vertices)
-        entries = (net.alpha[kept], net.head[kept].astype(np.int32), ptr.astype(np.int32))
+        entries = (alpha[kept], head[kept].astype(np.int32), ptr.astype(np.int32))
         self.matrix = csr_array(entries, shape=size)
 
     def farthest(self, sources: I8) -> float:

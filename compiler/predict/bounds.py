@@ -15,6 +15,7 @@ from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
 from hccc.network.summary import devices
 from hccc.synth.bound import Bound, Cut, limits, rational
+from hccc.synth.certificate import over_trees
 from hccc.synth.rooted_trees import RootedTrees, rooted_trees
 from hccc.text import microseconds as us
 
@@ -144,7 +145,7 @@ def _bounded(t: Topology, op: OpType, size: int, root: int) -> Bounded:
     found, trees = limits(t, op, collective.root), None
     if found.cut is not None:
         trees = rooted_trees(t, op, float(found.cut.algbw))
-    return Bounded(collective, found.at(size), trees)
+    return Bounded(collective, over_trees(found, op, trees).at(size), trees)
 
 
 def _share(cut: Cut) -> str:

@@ -4,6 +4,10 @@ A bound on the network: thread blocks, reductions (γ) and launches only add to 
 every schedule whose switches neither reduce nor multicast, with any chunking and any overlap.
 
 *Latency.* The last rank to get what it needs is no nearer, over paths of least α, than `latency`.
+Where values are reduced, one primitive gets from a peer and puts to another, and pays for both
+links the larger α: those are paths, too (`through_one_block`).
+
+*Bytes.* Of a call of N bytes every rank has as many as blocks of equal size allow, at most N.
 
 *Cuts.* Of a call of N bytes on n ranks, these must cross every cut of this kind; the time is at
 least the bytes over the cut's capacity, for the cut where that is most (`share` · N bytes):
@@ -52,11 +56,11 @@ from fractions import Fraction
 import numpy as np
 
 from hccc.ir.arrays import B1, I8, frozen
-from hccc.ir.collective import Collective, OpType
+from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 from hccc.network.cuts import Flows, gathered, narrowest
 from hccc.network.flow import Network, colours, network
-from hccc.network.latency import Distances
+from hccc.network.latency import Distances, through_one_block
 from hccc.network.partitions import Partition, inflow, shown, weakest
 from hccc.network.set_names import partition_name, set_name
 from hccc.sim.costs import SIMPLE, Costs
@@ -65,6 +69,7 @@ OUTWARD = frozenset({OpType.REDUCESCATTER, OpType.SCATTER, OpType.REDUCE})
 SPREAD = frozenset({OpType.ALLGATHER, OpType.REDUCESCATTER})
 FUNNEL = frozenset({OpType.GATHER, OpType.SCATTER})
 WHOLE = frozenset({OpType.BROADCAST, OpType.REDUCE})
+REDUCING = frozenset({OpType.ALLREDUCE, OpType.REDUCESCATTER, OpType.REDUCE})
 MOST_DENOMINATOR = 1_000_000
 ROUNDED = 1e-14
 
@@ -95,38 +100,43 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Limits:
-    """The bound of one collective on one Topology, for any size. latency, head: µs."""
+    """The bound of one collective on one Topology, for any size. latency, head: µs; blocks: of
+    equal size that a call is divided into; trees: GB/s of a call over the best trees, where every
+    schedule is one of trees and they reach less than the cut (`certificate`)."""
 
     latency: float
     head: float
     cut: Cut | None
+    blocks: int = 1
+    trees: float = np.inf
 
     def at(self, size: int, costs: Costs = SIMPLE) -> Bound:
         """The bound for `size` bytes, as nccl-tests counts them. Of `costs` only what a protocol
         does to α and to bytes on a link counts."""
-        bandwidth = 0.0
+        bandwidth, moved = 0.0, size // self.blocks * self.blocks / costs.efficiency
         if self.cut is not None:
-            wire = size * self.cut.share / costs.efficiency
+            wire = moved * self.cut.share
             bandwidth = wire / (self.cut.capacity * BYTES_PER_US) if self.cut.capacity else np.inf
         latency, head = self.latency * costs.latency, self.head * costs.latency
-        return Bound(size, latency, head, bandwidth, self.cut)
+        return Bound(size, latency, head, bandwidth, self.cut, moved / (self.trees * BYTES_PER_US))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
     """What no schedule can beat, in µs: `latency`; and, `head` after the start, `bandwidth` of
-    `cut` (None where nothing has to move)."""
+    `cut` (None where nothing has to move); and `trees`, of the best there are."""
 
     size: int
     latency: float
     head: float
     bandwidth: float
     cut: Cut | None
+    trees: float = 0.0
 
     @property
     def time(self) -> float:
         """µs that every schedule takes at least."""
-        return max(self.latency, self.head + self.bandwidth)
+        return max(self.latency, self.head + self.bandwidth, self.trees)
 
     @property
     def algbw(self) -> float:
@@ -135,9 +145,10 @@ class Bound:
 
     @property
     def binding(self) -> str:
-        """`latency`, or the cut's name."""
-        late = self.cut is None or self.latency >= self.head + self.bandwidth
-        return "latency" if late or self.cut is None else self.cut.name
+        """`latency`, the cut's name, or `over trees`."""
+        if self.cut is None or self.latency >= self.time:
+            return "latency"
+        return self.cut.name if self.head + self.bandwidth >= self.time else "over trees"
 
 
 def bound(t: Topology, collective: Collective, size: int, costs: Costs = SIMPLE) -> Bound:
@@ -161,7 +172,12 @@ def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
         cut = _cut(t, directed, inside, _share(op, inside[: len(t)]), op in OUTWARD)
     else:
         head, cut = _pairwise(t, net, distances, op)
-    return Limits(_latency(directed, distances, op, root), head, cut)
+    if op in REDUCING:
+        first, last, alpha = through_one_block(t)
+        ends = (last, first) if op in OUTWARD else (first, last)
+        distances = Distances(directed, (*ends, alpha))
+    blocks = Collective(op, len(t), block_count(op, len(t)), root).most_blocks()
+    return Limits(_latency(directed, distances, op, root), head, cut, blocks)
 
 
 def _sorts(net: Network, root: int | None = None) -> I8:

@@ -69,7 +69,8 @@ class Packed:
     @property
     def name(self) -> str:
         """For people: `pack, stars, 16 chunks, 1`."""
-        return f"pack, {self.style}, {self.program.collective.n_chunks} chunks, {self.number}"
+        chunks = self.program.collective.n_chunks
+        return f"pack, {self.style}, {chunks} chunk{'s' if chunks > 1 else ''}, {self.number}"
 
 
 class _Found(NamedTuple):

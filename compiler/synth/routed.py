@@ -4,7 +4,8 @@ Alltoall, Gather, Scatter and SendRecv ask for paths. A chunk goes straight to w
 by a relay, or by two: one in its source's node, one in its destination's. Every resource of
 `network/routes` has a price that grows exponentially with what it carries, over what it carries
 if the bound is met; each chunk is taken off its path and given the cheapest one again, at steeper
-and steeper prices. Relays cost something too, so what need not be relayed is not.
+and steeper prices. Relays cost something too, so what need not be relayed is not. Where two relays
+do not join all ranks, paths are as long as they must be (`long_paths`).
 
 Source: Aspnes et al., "On-line Routing of Virtual Circuits with Applications to Load Balancing and
 Machine Scheduling" (1997), for prices; rip-up and re-route as routers of circuits do it.
@@ -27,6 +28,7 @@ from hccc.network.routes import routes
 from hccc.synth.bound import limits
 from hccc.synth.builtin.table import joined, transfers
 from hccc.synth.chunked import table
+from hccc.synth.long_paths import long_paths
 
 OPS = (OpType.ALLTOALL, OpType.GATHER, OpType.SCATTER, OpType.SENDRECV)
 CHUNKS = {OpType.ALLTOALL: (1, 2, 4)}  # of a block; the first with which the bound is met
@@ -59,15 +61,14 @@ class Routed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Paths:
-    """First and second relay of each chunk, -1 for none: i4[P] each; load: as of Routed."""
+    """Relays of each chunk, in order, -1 for none: i4[hops, P]; load: as of Routed."""
 
-    first: I4
-    second: I4
+    relays: I4
     load: float
 
     @property
     def relayed(self) -> int:
-        return int(np.count_nonzero(self.first >= 0)) + int(np.count_nonzero(self.second >= 0))
+        return int(np.count_nonzero(self.relays >= 0))
 
     @property
     def rank(self) -> tuple[float, int]:
@@ -82,8 +83,8 @@ def routed(t: Topology, op: OpType, root: int = 0, seed: int = 0) -> Iterator[Ro
     less, except that small programs come with twice as many too, which share links more evenly.
 
     Raises:
-        UserError: E451 it is none of OPS; two relays are not enough somewhere; or everything sent
-            straight is as good; E452 it is too large.
+        UserError: E451 it is none of OPS; a rank is not reached; or everything sent straight is as
+            good; E452 it is too large.
     """
     if op not in OPS:
         raise fail("E451", f"routed does not serve {op.value}", help="built-ins do")
@@ -152,7 +153,7 @@ def _packed(
     the load of a resource; chunks: from one rank to another.
 
     Raises:
-        UserError: E451 there is no path of two relays.
+        UserError: E451 there is no path.
     """
     node = t.dense_memory_domain().astype(np.int64)
     order = np.argsort(node, kind="stable").astype(np.int32)
@@ -170,15 +171,25 @@ def _packed(
                 turns.permutation(len(src)), steep, chunks, twice,
             )  # fmt: skip
             if lost >= 0:
-                u, v = t.describe(int(src[lost])), t.describe(int(dst[lost]))
-                raise fail("E451", f"two relays are too few from {u} to {v}")
-            now = _Paths(first.copy(), second.copy(), float(load.max(initial=0.0)))
+                return _long(t, use, each, src, dst, seed, int(lost))
+            now = _Paths(np.stack([first, second]), float(load.max(initial=0.0)))
             if best is None or now.rank < best.rank:
                 best = now
             elif best.load <= MET:
                 return best
     assert best is not None
     return best
+
+
+def _long(
+    t: Topology, use: I4, each: F8, src: I4, dst: I4, seed: int, lost: int
+) -> _Paths:  # fmt: skip
+    """Paths of any number of relays. lost: a chunk that two do not bring where it must end."""
+    stops, load = long_paths(use, each, src, dst, len(t), seed)
+    if not len(stops):
+        u, v = t.describe(int(src[lost])), t.describe(int(dst[lost]))
+        raise fail("E451", f"two relays are too few from {u} to {v}")
+    return _Paths(np.where(stops == dst, -1, stops), load)
 
 
 @njit
@@ -301,10 +312,9 @@ def _program(t: Topology, op: OpType, root: int, chunks: int, paths: _Paths) -> 
     sends to the one so many places on, as of the direct Alltoall."""
     n = len(t)
     chunk, src, dst = _ends(t, op, root, chunks)
-    stops = [src, paths.first, paths.second, dst]
     columns = []
-    at, hop = src.copy(), np.where(paths.first >= 0, 0, 1)
-    for stop in stops[1:]:
+    at, hop = src.copy(), np.where(paths.relays[0] >= 0, 0, 1)
+    for stop in (*paths.relays, dst):
         goes = np.flatnonzero(stop >= 0)
         away = (stop[goes] - at[goes]) % n
         columns.append((at[goes], stop[goes], hop[goes] * n + away, chunk[goes]))

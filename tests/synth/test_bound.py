@@ -12,11 +12,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
+from hccc.diagnostics import Source, UserError
 from hccc.driver import compile_program
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.topology import Rate, Topology, uniform
 from hccc.lang.cluster import load as cluster
+from hccc.lang.transfer.load import parse
 from hccc.network import flow as network_module
 from hccc.network.flow import Network, network
 from hccc.network.resource_names import names
@@ -136,6 +137,32 @@ def test_protocols_change_bytes_and_latency() -> None:
     plain, coded = limit.at(1 << 20), limit.at(1 << 20, LL)
     assert coded.bandwidth == pytest.approx(2 * plain.bandwidth)
     assert limit.at(1, Costs(latency=0.5)).latency == pytest.approx(1.0)
+
+
+def test_a_block_that_gets_reduces_and_puts_pays_the_latency_of_its_links_once() -> None:
+    """Over a star 1.4 µs would be the way from one point to another; a reduction takes 0.7."""
+    links = ", ".join(f"((0,{i}) -> 10), (({i},0) -> 10)" for i in range(1, 4))
+    t = cluster_of(f"define node1 = 4\ndefine bandwidth = {{direct => [{links}]}}")
+    op = {"AlgoName": '"Star"', "OpType": '"Allreduce"'}
+    head = ", ".join(f"{k}={v}" for k, v in {"nRanks": 4, "nChunks": 1, **op}.items())
+    text = f"""ResCCLAlgo({head}, nChannels=1, nWarps=16, GPUPerNode=4, NICPerNode=1):
+    for i in range(3):
+        transfer(i + 1, 0, 0, 0, rrc)
+        transfer(0, i + 1, 1, 0, recv)
+"""
+    plan = compile_program(parse(Source("star", text)), Options(prove=False), t).plan
+    run = simulate(prepare(plan, t), Request(4))
+    assert run.time >= bound(t, plan.collective, 4).time == pytest.approx(0.7, rel=1e-3)
+    assert limits(t, OpType.ALLGATHER).latency == pytest.approx(1.4)  # copies go hop by hop
+
+
+@given(st.integers(1, 1 << 20))
+def test_ranks_have_blocks_of_equal_size(size: int) -> None:
+    """Of 1,000 bytes each of 7 ranks has 142, as nccl-tests has it: 994 are moved."""
+    t = uniform(7, 7, 1, link=Rate(100.0, 1, 2.0))
+    found, whole = (limits(t, OpType.GATHER).at(x).bandwidth for x in (size, size // 7 * 7))
+    assert found == whole
+    assert limits(t, OpType.BROADCAST).at(size).bandwidth == pytest.approx(size / 600_000)
 
 
 def test_one_rank_needs_nothing() -> None:

@@ -70,6 +70,41 @@ def test_rails_are_joined_by_relays() -> None:
     assert np.array_equal(t.local[src], t.local[dst])
 
 
+def line(nodes: int) -> Topology:
+    """Nodes of two, each joined to the next by one link of 5 GB/s each way."""
+    text = "".join(f"define node{i + 1} = 2\ndefine bandwidth = {{mesh => [((0,1) -> 100)]}}\n"
+                   for i in range(nodes))  # fmt: skip
+    for i in range(1, nodes):
+        for a, b, ends in ((i, i + 1, "(1,0)"), (i + 1, i, "(0,1)")):
+            text += f"define internode = (node{a}, node{b})\n"
+            text += f"define interbandwidth = {{direct => [({ends} -> 5)]}}\n"
+    return cluster(text)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("nodes", [3, 4, 6])
+def test_a_line_of_nodes_needs_as_many_relays_as_it_is_long(op: OpType, nodes: int) -> None:
+    t = line(nodes)
+    least = limits(t, op, 1).at(SIZE).bandwidth
+    made = list(routed(t, op, 1))
+    for one in made:
+        verify(one.program)
+        assert estimate(one.program, t, SIZE) >= least
+    assert made
+    if op in (OpType.GATHER, OpType.SCATTER):  # every path there is is the only one
+        assert made[0].load == pytest.approx(1)
+
+
+def test_a_ring_of_one_way_links_divides_the_load_evenly() -> None:
+    """Every rank sends to those 1 to 6 places on: 21 blocks over each link, of which 6 are its."""
+    links = ", ".join(f"(({i},{(i + 1) % 7}) -> 10)" for i in range(7))
+    t = cluster(f"define node1 = 7\ndefine bandwidth = {{direct => [{links}]}}")
+    one = next(iter(routed(t, OpType.ALLTOALL)))
+    verify(one.program)
+    assert one.relayed == 7 * (0 + 1 + 2 + 3 + 4 + 5)
+    assert estimate(one.program, t, SIZE) >= 21 / 49 * SIZE / 10e3
+
+
 def test_where_relays_gain_nothing_it_says_so() -> None:
     t = cluster("define nodenum = 1\ndefine node1 = 4\n"
                 "define bandwidth = {port => [((0..3) -> (100,1))]}")  # fmt: skip
