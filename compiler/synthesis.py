@@ -26,7 +26,7 @@ from hccc.lang.transfer import printer
 from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.synth import composed, routed
-from hccc.synth.bound import Bound, limits
+from hccc.synth.bound import Bound, Limits
 from hccc.synth.builtin import registry
 from hccc.synth.certificate import certificate
 from hccc.synth.estimate import estimate
@@ -218,11 +218,12 @@ def synthesize(
         KeyboardInterrupt: Ctrl-C before one was simulated.
     """
     begin = time.perf_counter()
+    best = interruptible(certificate)(t, op, root if op in ROOTED else 0)
     found = candidates(
-        t, op, size, root=root, method=method, seed=seed, time_limit=time_limit, on_phase=on_phase
-    )
-    bound = interruptible(certificate)(t, op, root if op in ROOTED else 0).at(size)
-    near, how = nearest(found), options or Options()
+        t, op, size, best, root=root, method=method, seed=seed, time_limit=time_limit,
+        on_phase=on_phase,
+    )  # fmt: skip
+    bound, near, how = best.at(size), nearest(found), options or Options()
 
     def simulate(done: list[Weighed]) -> None:
         for one in near:
@@ -241,10 +242,11 @@ def synthesize(
 
 
 def candidates(
-    t: Topology, op: OpType, size: int, *, root: int, method: str, seed: int, time_limit: float,
-    on_phase: OnPhase,
+    t: Topology, op: OpType, size: int, best: Limits, *, root: int, method: str, seed: int,
+    time_limit: float, on_phase: OnPhase,
 ) -> list[Weighed]:  # fmt: skip
-    """All that there is to weigh, with what each is estimated to take for `size` bytes.
+    """All that there is to weigh, with what each is estimated to take for `size` bytes. best: what
+    no schedule beats.
 
     Raises:
         UserError: E451 there is no such method, or nothing serves `op` on this cluster.
@@ -260,7 +262,9 @@ def candidates(
         one = solve(method, t, op, root, seed, time_limit=time_limit, on_phase=on_phase)
         found = [_searched(one, t, size)]
     else:
-        every = interruptible(lambda: list(_candidates(t, op, root, method, seed, size, on_phase)))
+        every = interruptible(
+            lambda: list(_candidates(t, op, root, method, seed, size, best, on_phase))
+        )
         found = every()
     if not any(one.program for one in found):
         raise none_serves(op, found)
@@ -296,23 +300,24 @@ def given_up(found: Sequence[Weighed]) -> bool:
 
 
 def _candidates(
-    t: Topology, op: OpType, root: int, method: str, seed: int, size: int, on_phase: OnPhase
-) -> Iterator[Weighed]:
+    t: Topology, op: OpType, root: int, method: str, seed: int, size: int, best: Limits,
+    on_phase: OnPhase,
+) -> Iterator[Weighed]:  # fmt: skip
     names = [name for name in methods(op) if name == method or method == "auto"]
     names = [name for name in names if name not in METHODS]
     if method == "auto" and len(t) ** 2 > LARGE_GREEDY:  # compose does in less time what it does
         names = [name for name in names if name != GREEDY]
-    least, bound = inf, limits(t, op, root)
+    least = inf
     for name in names:
         on_phase(f"Synthesis: {name}")
         try:
-            if name == GREEDY and method == "auto" and least * ENOUGH <= bound.at(size).time:
+            if name == GREEDY and method == "auto" and least * ENOUGH <= best.at(size).time:
                 yield Weighed(name, None, inf, refused=UNSEARCHED)
             elif name == GREEDY:
                 for one in search(t, op, root, seed, on_phase):
                     yield _searched(one, t, size)
             elif name == PACK:
-                for tree in packed(t, op, root, seed, bound):
+                for tree in packed(t, op, root, seed, best):
                     packing = Weighed(tree.name, tree.program, estimate(tree.program, t, size))
                     least = min(least, packing.estimate)
                     yield packing

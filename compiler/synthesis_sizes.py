@@ -163,15 +163,15 @@ def synthesize_sizes(
         KeyboardInterrupt: Ctrl-C before one was simulated.
     """
     begin, how, each = time.perf_counter(), options or Options(), parsed(sizes)
+    bound = interruptible(certificate)(t, op, root if op in ROOTED else 0)
     found = candidates(
-        t, op, each[0], root=root, method=method, seed=seed, time_limit=time_limit,
+        t, op, each[0], bound, root=root, method=method, seed=seed, time_limit=time_limit,
         on_phase=on_phase,
     )  # fmt: skip
     if max(len(one.program) for one in found if one.program) > MOST_TRIED:
         each = spread(each)  # all that tuning tries of a large one
     estimated = interruptible(lambda: [_estimated(found, t, size) for size in each])()
     near = [nearest(one) for one in estimated]
-    bound = interruptible(certificate)(t, op, root if op in ROOTED else 0)
     wanted = _wanted(near, each, how.plans)
 
     def simulate(done: list[_Done]) -> None:

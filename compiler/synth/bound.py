@@ -7,6 +7,9 @@ every schedule whose switches neither reduce nor multicast, with any chunking an
 Where values are reduced, one primitive gets from a peer and puts to another, and pays for both
 links the larger α: those are paths, too (`through_one_block`).
 
+The first byte over a cut may have to wait for the least latency over it (`head`), or the last one
+be followed by it; where a cut is crossed within memory domains and between them, neither holds.
+
 *Bytes.* Of a call of N bytes every rank has as many as blocks of equal size allow, at most N.
 
 *Cuts.* Of a call of N bytes on n ranks, these must cross every cut of this kind; the time is at
@@ -177,7 +180,20 @@ def limits(t: Topology, op: OpType, root: int = 0) -> Limits:
         ends = (last, first) if op in OUTWARD else (first, last)
         distances = Distances(directed, (*ends, alpha))
     blocks = Collective(op, len(t), block_count(op, len(t)), root).most_blocks()
+    head = 0.0 if _mixed(t, cut) else head
     return Limits(_latency(directed, distances, op, root), head, cut, blocks)
+
+
+def _mixed(t: Topology, cut: Cut) -> bool:
+    """Whether a cut is crossed both within memory domains, where bytes follow the latency, and
+    between them, where a proxy's bytes precede it: then some may cross at any time."""
+    part = np.zeros(len(t), np.int64)
+    for number, ranks in enumerate(cut.parts):
+        part[list(ranks)] = number + 1
+    domain = t.dense_memory_domain()
+    domains = int(domain.max()) + 1
+    divided = len(np.unique(domain * (len(cut.parts) + 1) + part)) > domains
+    return divided and domains > 1
 
 
 def _sorts(net: Network, root: int | None = None) -> I8:

@@ -72,12 +72,12 @@ class _Quotient:
 
 
 def rooted_trees(
-    t: Topology, op: OpType, bound: float, most: int = MOST_VARIABLES
+    t: Topology, op: OpType, bound: float, most: int | None = None
 ) -> RootedTrees | None:
     """The optimum of the class; None where the program is too large, or there is one rank.
 
     op: one of SOLVED; bound: GB/s that it does not exceed, the scale of the program; most:
-    variables of a program that is not too large.
+    variables of a program that is not too large, MOST_VARIABLES where left out.
 
     Takes milliseconds where ranks are alike; a second where 64 ranks are of 16 sorts.
     """
@@ -95,7 +95,7 @@ def rooted_trees(
         own = vertex_colours(net, (np.arange(net.ranks) == v).astype(np.int64))
         flows.append((own[v], own, _quotient(net, own)))
         variables += (1 + reduces) * len(flows[-1][2].tail)
-        if variables > most:
+        if variables > (MOST_VARIABLES if most is None else most):
             return None
     return _Program(net, whole, kind, colour).solve(flows, bound, reduces=reduces)
 

@@ -41,7 +41,8 @@ class Timing:
         self, size: int, setting: Setting, in_place: bool | None = None, limit: float = math.inf
     ) -> float:
         """µs of a call of `size` bytes; inf where it cannot be made, is cut too finely, or takes
-        more than `limit`. in_place: None for out of place where the plan serves that.
+        more than `limit` and nobody asked for more. in_place: None for out of place where the
+        plan serves that.
 
         O(instances) the first time; settings that cut the call alike are alike.
         """
