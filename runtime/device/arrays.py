@@ -173,7 +173,8 @@ def _interface(array: Any, found: Mapping[str, Any], platform: str) -> _Seen:
         raise _refuse(array, "is masked", "pass the data without its mask")
     return _Seen(
         int(pointer or 0), _dtype_of(array, dtype), shape,
-        _elements(array, strides, dtype.itemsize), platform, _device_of(array), not read_only, array,
+        _elements(array, strides, dtype.itemsize), platform, _device_of(array), not read_only,
+        array,
     )  # fmt: skip
 
 
@@ -244,7 +245,9 @@ def _capsule(array: Any) -> Any:
             return array.__dlpack__(stream=stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        raise _refuse(array, f"gives no memory away: {lines[0]}", "`.detach()`, or a copy") from error
+        raise _refuse(
+            array, f"gives no memory away: {lines[0]}", "`.detach()`, or a copy"
+        ) from error
 
 
 def _opened(array: Any, capsule: Any) -> tuple[_Tensor, bool]:

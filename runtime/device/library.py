@@ -95,14 +95,14 @@ def library() -> Library:
 
 
 def available() -> tuple[str, ...]:
-    """The platforms that this machine has: `cpu` always, `cuda` and `hip` where there are devices."""
+    """The platforms of this machine: `cpu`, and `cuda` and `hip` where there are devices."""
     mask = ctypes.c_uint()
     library().call("GetAvailablePlatforms", ctypes.byref(mask))
     return tuple(name for i, name in enumerate(PLATFORMS, 1) if mask.value >> i & 1)
 
 
 def message(platform: str | None = None) -> str:
-    """What was found of a platform, or why it is not here; by default how the process's was chosen."""
+    """What was found of a platform, or why it is not here; None: how the process's was chosen."""
     text = ctypes.create_string_buffer(MESSAGE_BYTES)
     number = 0 if platform is None else _number(platform)
     library().call("GetPlatformMessage", number, text, MESSAGE_BYTES)
@@ -110,7 +110,7 @@ def message(platform: str | None = None) -> str:
 
 
 def current() -> str:
-    """The platform of this thread. Raises UserError E470 where HCCC_PLATFORM names none that is here."""
+    """The platform of this thread. Raises UserError E470: HCCC_PLATFORM names none that is here."""
     number = ctypes.c_int()
     if library().try_call("GetPlatform", ctypes.byref(number)):
         named = number.value
@@ -120,7 +120,7 @@ def current() -> str:
 
 
 def use(platform: str | None) -> None:
-    """Later calls of this thread go to `platform`; None: to the process's. Raises UserError E470."""
+    """Later calls of this thread go to `platform`; None: the process's. Raises UserError E470."""
     if platform is None:
         if library().try_call("SetPlatformAuto"):
             current()

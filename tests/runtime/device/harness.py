@@ -29,9 +29,7 @@ class CpuBlock(ctypes.Structure):
     )
 
 
-CpuFn = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(CpuBlock), ctypes.POINTER(ctypes.c_void_p)
-)
+CpuFn = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(CpuBlock), ctypes.POINTER(ctypes.c_void_p))
 
 
 class CpuKernel(ctypes.Structure):
@@ -67,8 +65,8 @@ class Runtime:
     def error(self, name: str, *arguments: Any) -> str:
         """The name of what a call returns."""
         found = self.library.try_call(name, *arguments)
-        (named,) = [r.name for r in description().enum("Error").rows if r.value == found] or [found]
-        return str(named)
+        rows = description().enum("Error").rows
+        return next((row.name for row in rows if row.value == found), str(found))
 
     def number(self, name: str, *arguments: Any) -> int:
         """The number that a call returns by its first argument."""
@@ -154,8 +152,8 @@ def cuda_fill(folder: Path) -> Path | None:
     source = folder / "fill.cu"
     source.write_text(
         "__global__ void fill(int *at, int n, int value) {\n"
-        "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)\n"
-        "    at[i] = value;\n"
+        "  const int first = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  for (int i = first; i < n; i += gridDim.x * blockDim.x) at[i] = value;\n"
         "}\n"
         'extern "C" void *fill_kernel() { return (void *)fill; }\n'
     )

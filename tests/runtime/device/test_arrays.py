@@ -77,8 +77,9 @@ class OnlyDLPack:
 def numpy_of(name: str) -> np.dtype[Any]:
     """The NumPy type of one of hccc's."""
     (found,) = (dtype for dtype in ALL if dtype.name == name)
-    of = getattr(np, found.numpy, None) or getattr(ml_dtypes, found.numpy)
-    return np.dtype(of)
+    of: Any = getattr(np, found.numpy, None) or getattr(ml_dtypes, found.numpy)
+    made: np.dtype[Any] = np.dtype(of)
+    return made
 
 
 @pytest.mark.parametrize("dtype", [d.name for d in ALL])
@@ -95,8 +96,8 @@ def test_arrays_of_any_library_on_the_host(dtype: str) -> None:
     array = np.zeros((3, 4), numpy_of(dtype))[1:]
     expected = (array.ctypes.data, array.nbytes, dtype, (2, 4), "cpu", 0, True)
     interface = Interface("__array_interface__", **array.__array_interface__)
-    for given in (OnlyDLPack(array), interface):
-        found = buffer_of(given, writable=True)
+    for given_ in (OnlyDLPack(array), interface):
+        found = buffer_of(given_, writable=True)
         assert (found.pointer, found.bytes, found.dtype, found.shape, found.platform,
                 found.device, found.writable) == expected  # fmt: skip
 
@@ -104,7 +105,7 @@ def test_arrays_of_any_library_on_the_host(dtype: str) -> None:
 @given(data=st.data())
 def test_gaps_are_seen_as_numpy_sees_them(data: st.DataObject) -> None:
     array = np.zeros(data.draw(nps.array_shapes(max_dims=3, min_side=1, max_side=4)), np.float32)
-    view = array[data.draw(nps.basic_indices(array.shape, allow_newaxis=True))]
+    view: Any = array[data.draw(nps.basic_indices(array.shape, allow_newaxis=True))]
     if not isinstance(view, np.ndarray):
         return
     view = view.transpose(data.draw(st.permutations(range(view.ndim))))
@@ -114,7 +115,7 @@ def test_gaps_are_seen_as_numpy_sees_them(data: st.DataObject) -> None:
             if view.size:
                 assert buffer_of(given_).pointer == view.ctypes.data
         else:
-            with pytest.raises(UserError, match="E471.*not contiguous"):
+            with pytest.raises(UserError, match=r"E471.*not contiguous"):
                 buffer_of(given_)
 
 
@@ -204,7 +205,7 @@ def test_read_only_arrays() -> None:
     for given_ in (array, Exporter(version=1, flags=1),
                    Interface("__array_interface__", **array.__array_interface__)):  # fmt: skip
         assert not buffer_of(given_).writable
-        with pytest.raises(UserError, match="E471.*read-only"):
+        with pytest.raises(UserError, match=r"E471.*read-only"):
             buffer_of(given_, writable=True)
 
 

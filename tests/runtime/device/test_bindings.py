@@ -1,4 +1,4 @@
-"""CUDA and HIP: which functions are called with which values, seen by libraries that write it down."""
+"""CUDA and HIP: which functions are called with which values, as fake libraries write it down."""
 
 from __future__ import annotations
 
@@ -185,7 +185,9 @@ def _words(p: Parameter, passed: Any, seen: int | None) -> tuple[list[int], bool
         return [passed.x | passed.y << 32, passed.z], False
     if p.type == "hcccrtIpcMemHandle_t":
         raw = bytes(passed)
-        return [int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, 64, 8)], True
+        return [
+            int.from_bytes(raw[k : k + 8], "little", signed=True) for k in range(0, 64, 8)
+        ], True
     assert seen is not None
     return [seen], False
 

@@ -24,8 +24,8 @@ def run(code: str, **environment: str) -> str:
     head = "import ctypes, os\nfrom hccc.runtime.device.library import *\nl = library()\n"
     plain = {k: v for k, v in os.environ.items() if k not in ("HCCC_PLATFORM", "HCCC_CPU_DEVICES")}
     done = subprocess.run(
-        [sys.executable, "-c", head + code], env=plain | environment, capture_output=True, text=True,
-        timeout=100,
+        [sys.executable, "-c", head + code], env=plain | environment, capture_output=True,
+        text=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -179,7 +179,9 @@ def test_every_error_says_what_it_means(layer: Library) -> None:
 
 
 def test_a_failed_call_is_an_error_for_people(cpu: Runtime) -> None:
-    with pytest.raises(UserError, match=r"E472.*hcccrtSetDevice failed: there is no device .*\(101\)"):
+    with pytest.raises(
+        UserError, match=r"E472.*hcccrtSetDevice failed: there is no device .*\(101\)"
+    ):
         cpu("SetDevice", 99)
 
 
@@ -199,7 +201,7 @@ def test_platforms(cpu: Runtime) -> None:
 
 
 def test_an_unknown_platform() -> None:
-    with pytest.raises(UserError, match="E470.*`tpu` is no platform"):
+    with pytest.raises(UserError, match=r"E470.*`tpu` is no platform"):
         use("tpu")
 
 
@@ -260,8 +262,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_modules_say_what_is_here() -> None:
-    assert module.PLATFORMS == tuple(
-        row.name.removeprefix("Platform").lower()
-        for row in description().enum("Platform").rows
-        if row.value
-    )
+    rows = [row for row in description().enum("Platform").rows if row.value]
+    names = [row.name.removeprefix("Platform").lower() for row in rows]
+    assert names == list(module.PLATFORMS)

@@ -293,7 +293,7 @@ def test_wrong_graphs(cpu: Runtime) -> None:
     stream, wrong = cpu.stream(), "ErrorInvalidValue"
     cpu("StreamBeginCapture", stream, GLOBAL)
     assert cpu.error("StreamBeginCapture", stream, GLOBAL) == "ErrorIllegalState"
-    error, graph = end(cpu, stream)
+    _, graph = end(cpu, stream)
     assert end(cpu, stream) == ("ErrorIllegalState", 0)
     out = ctypes.byref(ctypes.c_void_p())
     assert cpu.error("GraphInstantiate", out, graph, 1) == wrong

@@ -75,7 +75,7 @@ def test_asynchronous_copies_of_page_locked_memory(rt: Runtime) -> None:
 
 @pytest.mark.parametrize("size", [16, 1 << 20])
 def test_pageable_memory_may_be_changed_when_the_call_returns(rt: Runtime, size: int) -> None:
-    source, stream = (ctypes.c_char * size)(*b"x" * size), rt.stream()
+    source, stream = (ctypes.c_char * size).from_buffer_copy(b"x" * size), rt.stream()
     a = rt.handle("Malloc", size)
     rt("MemcpyAsync", a, source, size, H2D, stream)
     ctypes.memset(source, 0, size)
@@ -216,9 +216,7 @@ def test_freeing_waits_for_work_on_the_device(cpu: Runtime) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(1, 200_000), st.integers(0, 30))))
-def test_allocations_never_overlap(
-    layer: Library, steps: list[tuple[bool, int, int]]
-) -> None:
+def test_allocations_never_overlap(layer: Library, steps: list[tuple[bool, int, int]]) -> None:
     """Whatever is allocated and freed, each holds what was written there last, and ends empty."""
     use("cpu")
     rt = Runtime(layer, "cpu")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from tests.runtime.device.harness import H2D, VALUES, WAIT_S, Runtime
 
 
 def test_work_of_a_stream_runs_in_order(rt: Runtime) -> None:
-    stream, seen = rt.handle("StreamCreate"), []
+    stream = rt.handle("StreamCreate")
+    seen: list[int] = []
     for i in range(50):
-        rt.launch_host(stream, lambda i=i: seen.append(i))
+        rt.launch_host(stream, partial(seen.append, i))
     rt("StreamSynchronize", stream)
     assert seen == list(range(50))
     rt("StreamDestroy", stream)
@@ -87,8 +89,13 @@ def test_synchronizing_the_default_stream_waits_for_all(rt: Runtime) -> None:
 
 def test_synchronizing_the_device_waits_for_all(rt: Runtime) -> None:
     streams, seen = [rt.stream(), rt.handle("StreamCreate"), None], []
+
+    def slowly(i: int) -> None:
+        time.sleep(0.01)
+        seen.append(i)
+
     for i, stream in enumerate(streams):
-        rt.launch_host(stream, lambda i=i: (time.sleep(0.01), seen.append(i)))
+        rt.launch_host(stream, partial(slowly, i))
     rt("DeviceSynchronize")
     assert sorted(seen) == [0, 1, 2]
 
@@ -246,14 +253,15 @@ def test_handles_of_nothing(cpu: Runtime) -> None:
 
 def test_many_threads_use_one_stream(cpu: Runtime) -> None:
     """Each thread's work stays in its order."""
-    stream, seen = cpu.stream(), []
+    stream = cpu.stream()
+    seen: list[tuple[int, int]] = []
 
     def work(thread: int) -> None:
         from hccc.runtime.device.library import use
 
         use("cpu")
         for i in range(50):
-            cpu.launch_host(stream, lambda i=i: seen.append((thread, i)))
+            cpu.launch_host(stream, partial(seen.append, (thread, i)))
 
     threads = [threading.Thread(target=work, args=(t,)) for t in range(4)]
     for thread in threads:
