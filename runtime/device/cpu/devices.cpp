@@ -231,7 +231,11 @@ void forget(std::unordered_map<void *, std::shared_ptr<T>> *all, int device) {
 
 }  // namespace
 
+// One at a time: none may unmap what work uses that another has still to end.
 hcccrtError_t DeviceReset() {
+  static std::mutex one;
+  if (Call call(true); call.error) return call.error;  // as a stream's thread, which would be joined
+  std::lock_guard<std::mutex> alone(one);
   Call call(true);
   if (call.error) return call.error;
   State &s = call.s;

@@ -415,7 +415,7 @@ HCCCRT_API hcccrtError_t hcccrtExtGetLinkTypeAndHopCount(
 
 /* ---- Memory ----
  * Device memory of the CPU is shared memory, so that hcccrtIpcGetMemHandle works. Pointers are
- * aligned to 512 bytes at least on every platform.
+ * aligned to 256 bytes at least on every platform.
  */
 
 /* Device memory. 0 bytes: null. */

@@ -122,6 +122,7 @@ sys.stdin.readline()
 """
     with other(cpu, code) as say:
         handle = structure("IpcMemHandle_t").from_buffer_copy(bytes.fromhex(say()))
+        before = _left()
         pointers = [cpu.handle("IpcOpenMemHandle", handle, 0) for _ in range(2)]
     assert pointers[0] == pointers[1]
     assert cpu.get(pointers[0], 64) == b"\7" * 64
@@ -131,6 +132,7 @@ sys.stdin.readline()
     assert cpu.get(pointers[0], 64) == b"\7" * 64  # it was opened twice
     cpu("IpcCloseMemHandle", pointers[0])
     assert cpu.error("Memset", pointers[0], 0, 64) == "ErrorInvalidValue"
+    assert _left()[2] == before[2]  # nothing of it is mapped
 
 
 def test_handles_of_freed_memory(cpu: Runtime) -> None:
