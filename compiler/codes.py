@@ -198,6 +198,10 @@ TABLE = (
     Code("E465", "A word names no collective."),
     Code("E466", "The library asked for does not run on the cluster's devices."),
     Code("E467", "A prediction is asked for of nothing, of two things, or without what it needs."),
+    Code("E470", "The platform asked for is not on this machine, or is none."),
+    Code("E471", "An object is no array whose memory kernels can use: of no known protocol, device "
+         "or element type, with gaps, or read-only."),
+    Code("E472", "A call of the device layer failed."),
     Code("W401", "Thread blocks set the pace of a call, where more would not.",
          "More --channels, or let hccc choose."),
     Code("W402", "A plan was compiled for another cluster.", "Compile it again for this one."),

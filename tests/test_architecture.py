@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "synth": BELOW | {"interruptible", "jit", "network", "sim"},
     "emit": BELOW | {"dtypes", "files", "render"},
     "interop": BELOW | {"analysis", "emit", "interruptible", "jit", "lang", "proofs"},
-    "runtime": BELOW | {"dtypes", "files"},
+    "runtime": BELOW | {"dtypes", "files", "render"},
     "validate": BELOW | {"dtypes", "emit", "interruptible", "runtime"},
     "tune": BELOW | {"sim", "text"},
     # What joins them.

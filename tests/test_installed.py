@@ -90,3 +90,10 @@ def test_check_compile_and_run(installed: Installed) -> None:
     if shutil.which("g++"):
         printed = installed.run("hccc", "run", "kernels", "-b", "1K", "-e", "1K")
         assert "0 OK" in printed
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
+def test_the_device_layer_is_built(installed: Installed) -> None:
+    """Its sources, and the description that signatures come from, are package data."""
+    code = "from hccc.runtime.device import library as l; l.use('cpu'); print(l.current())"
+    assert installed.run("python", "-c", code) == "cpu\n"

@@ -1,0 +1,272 @@
+"""arrays: where the memory of an array of NumPy, CuPy, PyTorch or another library is.
+
+Arrays are asked in three ways, none of which copies: NumPy's own attributes, DLPack
+(`__dlpack__`), and the array interfaces of NumPy and of CUDA. Element types that NumPy lacks are
+told by DLPack only. Nobody waits for work on the array that is under way: launches go into the
+stream that it is in.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hccc.diagnostics import UserError, fail
+from hccc.dtypes import ALIASES, BY_NAME
+
+# DLDeviceType → platform and whether devices address it as their own.
+_DEVICES: Mapping[int, str] = {
+    1: "cpu",  # kDLCPU
+    2: "cuda",  # kDLCUDA
+    3: "cpu",  # kDLCUDAHost
+    10: "hip",  # kDLROCM
+    11: "cpu",  # kDLROCMHost
+    13: "cuda",  # kDLCUDAManaged
+}
+# DLDataTypeCode, bits → dtype
+_DTYPES: Mapping[tuple[int, int], str] = {
+    **{(0, bits): f"int{bits}" for bits in (8, 32, 64)},
+    **{(1, bits): f"uint{bits}" for bits in (8, 32, 64)},
+    **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
+    (4, 16): "bfloat16",
+    (10, 8): "float8e4m3",  # kDLFloat8_e4m3fn
+    (12, 8): "float8e5m2",
+}
+_READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
+_NO_WAIT = -1  # `stream` of __dlpack__: the exporter waits for nothing
+_MAJOR = 1  # of DLPack
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """The memory of a contiguous array.
+
+    pointer: its first byte; dtype: one of `hccc.dtypes`; platform: whose device it is on, with
+    `cpu` for all host memory; device: the device's number, 0 on the host; owner: keeps it alive.
+    """
+
+    pointer: int
+    bytes: int
+    count: int
+    dtype: str
+    shape: tuple[int, ...]
+    platform: str
+    device: int
+    writable: bool
+    owner: object
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an exporter says; strides in elements, None: contiguous."""
+
+    pointer: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    platform: str
+    device: int
+    writable: bool
+    owner: object
+
+
+def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
+    """The memory of `array`, which must lie in C order without gaps. writable: it will be written.
+
+    Raises UserError E471.
+    """
+    seen = _ask(array)
+    count = prod(seen.shape)
+    if count and not _is_contiguous(seen.shape, seen.strides):
+        raise _refuse(array, "is not contiguous", "copy it: `ascontiguousarray`, `.contiguous()`")
+    if writable and not seen.writable:
+        raise _refuse(array, "is read-only", "pass a copy")
+    if count and not seen.pointer:
+        raise _refuse(array, "has elements and no memory")
+    size = count * BY_NAME[seen.dtype].bytes
+    return Buffer(
+        seen.pointer, size, count, seen.dtype, seen.shape, seen.platform, seen.device,
+        seen.writable, seen.owner,
+    )  # fmt: skip
+
+
+def _refuse(array: Any, what: str, remedy: str | None = None) -> UserError:
+    of = type(array)
+    return fail("E471", f"an array of {of.__module__}.{of.__qualname__} {what}", help=remedy)
+
+
+def _is_contiguous(shape: Iterable[int], strides: Iterable[int] | None) -> bool:
+    """Whether elements lie in C order. Strides of dimensions of one element mean nothing."""
+    if strides is None:
+        return True
+    expected = 1
+    for extent, stride in reversed(list(zip(shape, strides, strict=True))):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _ask(array: Any) -> _Seen:
+    if isinstance(array, np.ndarray):
+        return _numpy(array)
+    if isinstance(array, type):
+        raise _no_array(array)
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        return _dlpack(array)
+    if (found := getattr(array, "__cuda_array_interface__", None)) is not None:
+        return _interface(array, found, "cuda")
+    if (found := getattr(array, "__array_interface__", None)) is not None:
+        return _interface(array, found, "cpu")
+    raise _no_array(array)
+
+
+def _no_array(array: Any) -> UserError:
+    of = type(array)
+    return fail(
+        "E471",
+        f"{of.__module__}.{of.__qualname__} is no array",
+        help="pass an array of NumPy, CuPy or PyTorch, or of a library with DLPack",
+    )
+
+
+def _dtype_of(array: Any, dtype: np.dtype[Any]) -> str:
+    name = ALIASES.get(dtype.name, dtype.name)
+    if name not in BY_NAME or not dtype.isnative:
+        raise _refuse(array, f"has elements of `{dtype}`", f"one of: {', '.join(BY_NAME)}")
+    return name
+
+
+def _numpy(array: np.ndarray[Any, Any]) -> _Seen:
+    dtype = _dtype_of(array, array.dtype)
+    strides = _elements(array, array.strides, array.itemsize)
+    return _Seen(
+        array.ctypes.data, dtype, array.shape, strides, "cpu", 0, array.flags.writeable, array
+    )
+
+
+def _elements(array: Any, strides: Iterable[int] | None, size: int) -> tuple[int, ...] | None:
+    """Strides in elements of strides in bytes."""
+    if strides is None:
+        return None
+    strides = tuple(strides)
+    if any(stride % size for stride in strides):
+        raise _refuse(array, "is not contiguous", "copy it: `ascontiguousarray`")
+    return tuple(stride // size for stride in strides)
+
+
+def _interface(array: Any, found: Mapping[str, Any], platform: str) -> _Seen:
+    """Of `__array_interface__` and `__cuda_array_interface__` (versions 2 and 3)."""
+    try:
+        dtype = np.dtype(found["typestr"])
+        pointer, read_only = found["data"]
+        shape = tuple(int(n) for n in found["shape"])
+        strides = found.get("strides")
+    except (KeyError, TypeError, ValueError) as error:
+        raise _refuse(array, f"describes itself wrongly ({error!r})") from error
+    if found.get("mask") is not None:
+        raise _refuse(array, "is masked", "pass the data without its mask")
+    return _Seen(
+        int(pointer or 0), _dtype_of(array, dtype), shape,
+        _elements(array, strides, dtype.itemsize), platform, _device_of(array), not read_only,
+        array,
+    )  # fmt: skip
+
+
+def _device_of(array: Any) -> int:
+    """The number of the device that an array says, else 0: the interface itself has none."""
+    device = getattr(array, "device", 0)
+    number = getattr(device, "id", getattr(device, "index", device))
+    return number if isinstance(number, int) else 0
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+def _dlpack(array: Any) -> _Seen:
+    """Of the capsule, which stays unused: whoever holds it keeps the memory alive."""
+    capsule = _capsule(array)
+    tensor, read_only = _opened(array, capsule)
+    platform = _DEVICES.get(tensor.device_type)
+    if platform is None:
+        raise _refuse(array, f"is on a device of kind {tensor.device_type} (DLPack)")
+    dtype = _DTYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if dtype is None:
+        kind = f"kind {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes (DLPack)"
+        raise _refuse(array, f"has elements of {kind}", f"one of: {', '.join(BY_NAME)}")
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    return _Seen(
+        (tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, platform,
+        0 if platform == "cpu" else tensor.device_id, not read_only, (array, capsule),
+    )  # fmt: skip
+
+
+def _capsule(array: Any) -> Any:
+    """The newest form of capsule that the exporter has, without waiting on a GPU's stream."""
+    try:
+        on_host = _DEVICES.get(int(array.__dlpack_device__()[0])) == "cpu"
+        stream = None if on_host else _NO_WAIT
+        try:
+            return array.__dlpack__(stream=stream, max_version=(_MAJOR, 0))
+        except TypeError:  # an exporter of before DLPack 1
+            return array.__dlpack__(stream=stream)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise _refuse(
+            array, f"gives no memory away: {lines[0]}", "`.detach()`, or a copy"
+        ) from error
+
+
+def _opened(array: Any, capsule: Any) -> tuple[_Tensor, bool]:
+    """The tensor of a capsule, and whether it is read-only."""
+    name_of = ctypes.pythonapi.PyCapsule_GetName
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype = ctypes.c_void_p
+    pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    try:
+        name = name_of(capsule)
+        if name not in (b"dltensor", b"dltensor_versioned"):
+            raise ValueError(f"a capsule named {name!r}")
+        address = pointer_of(capsule, name)
+    except ValueError as error:
+        raise _refuse(array, f"exports no tensor: {error}") from error
+    if name == b"dltensor":
+        return _Tensor.from_address(address), False
+    versioned = _Versioned.from_address(address)
+    if versioned.major != _MAJOR:
+        raise _refuse(array, f"exports version {versioned.major} of DLPack, which is not known")
+    return versioned.tensor, bool(versioned.flags & _READ_ONLY)
