@@ -1,10 +1,11 @@
-"""The structures of `include/hccc/hccc.h`, `network.h` and `layout.h`, for ctypes."""
+"""The structures of `include/hccc/hccc.h`, `network.h`, `layout.h`, `library.h` and `trace.h`, for
+ctypes."""
 
 from __future__ import annotations
 
 import ctypes
 
-ABI = 3  # HCCC_ABI
+ABI = 4  # HCCC_ABI
 
 
 class Window(ctypes.Structure):
@@ -108,8 +109,9 @@ class Call(ctypes.Structure):
         ("workers", ctypes.c_int),
         ("first_rank", ctypes.c_int),
         ("n_local", ctypes.c_int),
-        ("reserved", ctypes.c_int),
+        ("crowded", ctypes.c_int),
         ("local", ctypes.c_void_p),
+        ("signature", ctypes.c_ulonglong),
     )
 
     @classmethod
@@ -153,4 +155,69 @@ class Params(ctypes.Structure):
         ("window", ctypes.c_uint),
         ("first_rank", ctypes.c_int),
         ("in_place", ctypes.c_int),
+        ("signature", ctypes.c_ulonglong),
     )
+
+
+class Record(ctypes.Structure):
+    """hccc_record: when one micro-batch of one primitive was executed."""
+
+    _fields_ = (
+        ("begin", ctypes.c_ulonglong),
+        ("ready", ctypes.c_ulonglong),
+        ("end", ctypes.c_ulonglong),
+        ("primitive", ctypes.c_uint),
+        ("micro_batch", ctypes.c_uint),
+    )
+
+
+class Trace(ctypes.Structure):
+    """hccc_trace: where records go."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint),
+        ("record_size", ctypes.c_uint),
+        ("slots", ctypes.c_uint),
+        ("first_rank", ctypes.c_int),
+        ("n_ranks", ctypes.c_int),
+        ("blocks", ctypes.c_int),
+        ("written", ctypes.c_void_p),
+        ("records", ctypes.c_void_p),
+    )
+
+
+class TracedParams(ctypes.Structure):
+    """hccc_params of kernels that were built with HCCC_TRACE."""
+
+    _fields_ = (*Params._fields_, ("trace", Trace))
+
+
+class Library(ctypes.Structure):
+    """hccc_library: what a library of kernels says of itself."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint),
+        ("abi", ctypes.c_uint),
+        ("name", ctypes.c_char_p),
+        ("compiler", ctypes.c_char_p),
+        ("target", ctypes.c_char_p),
+        ("collective", ctypes.c_char_p),
+        ("n_ranks", ctypes.c_int),
+        ("root", ctypes.c_int),
+        ("reduces", ctypes.c_int),
+        ("touches_peers", ctypes.c_int),
+        ("digest", ctypes.c_ulonglong),
+        ("domain", ctypes.POINTER(ctypes.c_int)),
+        ("catalogue", ctypes.c_void_p),
+        ("input_blocks", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
+        ("output_blocks", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)),
+        ("launch", ctypes.c_void_p),
+    )
+
+
+def described(library: ctypes.CDLL) -> Library:
+    """What a loaded library says of itself. Raises AttributeError where it is none of hccc's."""
+    say = library.hccc_this_library
+    say.restype = ctypes.POINTER(Library)
+    found: Library = say().contents
+    return found

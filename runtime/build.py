@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from hccc.diagnostics import Note, UserError, fail
@@ -39,6 +40,7 @@ class Variant:
 
     dtype: str
     op: str = "sum"
+    trace: bool = False  # whether launches can be recorded: include/hccc/trace.h
 
     def __post_init__(self) -> None:
         if self.dtype not in NAMES:
@@ -48,7 +50,8 @@ class Variant:
 
     def defines(self) -> list[str]:
         """The compiler options that choose it."""
-        return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={self.op}"]
+        trace = ["-DHCCC_TRACE"] if self.trace else []
+        return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={self.op}", *trace]
 
 
 def find_compiler() -> str:
@@ -154,18 +157,24 @@ def build_library(
 
 
 def build_several(
-    dispatch: Path, sources: Sequence[Path], variant: Variant, *, include: Sequence[Path] = ()
+    dispatch: Path,
+    sources: Sequence[Path],
+    variants: Sequence[Variant],
+    *,
+    include: Sequence[Path] = (),
 ) -> Path:
-    """The shared library of several kernels and of `dispatch`, which picks among them.
+    """The shared library of kernels, for each of the variants, and of `dispatch`, which finds them.
 
     Each is compiled by itself, a few at a time. Raises UserError E412 to E414.
     """
     flags = [flag for flag in FLAGS if flag != "-shared"]
-    with ThreadPoolExecutor(max(1, min(len(sources), os.cpu_count() or 1))) as pool:
-        made = pool.map(lambda s: _compiled(s, variant, ".o", [*flags, "-c"], include), sources)
+    pieces = list(product(sources, variants))
+    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
+        made = pool.map(lambda p: _compiled(p[0], p[1], ".o", [*flags, "-c"], include), pieces)
         objects = [str(path) for path in made]
-    built = f"-DHCCC_BUILT(ENTRY)=ENTRY({variant.dtype}, {variant.op})"
-    return _compiled(dispatch, variant, ".so", [*FLAGS, built], include, objects)
+    entries = " ".join(f"ENTRY({v.dtype}, {v.op})" for v in variants)
+    built = f"-DHCCC_BUILT(ENTRY)={entries}"
+    return _compiled(dispatch, variants[0], ".so", [*FLAGS, built], include, objects)
 
 
 def _compiled(
@@ -189,9 +198,16 @@ def _compiled(
     return kept(source, name, suffix, [compiler, *options, *search, str(source), *linked])
 
 
-def build_plain(source: Path, flags: Sequence[str] = ()) -> Path:
+def build_plain(
+    source: Path,
+    flags: Sequence[str] = (),
+    *,
+    include: Sequence[Path] = (),
+    made_of: Sequence[Path] = (),
+) -> Path:
     """The shared library of a source of hccc's own, which has no variants; it includes what lies
-    beside it. Kept in a temporary directory: a package is no place for it.
+    beside it and in `include`, and by relative paths what lies in `made_of`. Kept in a temporary
+    directory: a package is no place for it.
 
     Raises UserError E412 to E414.
     """
@@ -199,8 +215,9 @@ def build_plain(source: Path, flags: Sequence[str] = ()) -> Path:
     compiler = find_compiler()
     options = [*FLAGS, *flags]
     words = [source.name, compiler, compiler_version(compiler), processor(compiler), *options]
-    name = stem_of(source, digest_of([source.parent], words))
-    command = [compiler, *options, f"-I{source.parent}", str(source)]
+    searched = [source.parent, *include]
+    name = stem_of(source, digest_of([*searched, *made_of], words))
+    command = [compiler, *options, *(f"-I{path}" for path in searched), str(source)]
     return kept(source, name, ".so", command, _temporary(source.parent))
 
 

@@ -22,6 +22,7 @@ from hccc.runtime.fault import Fault, LaunchError, WaitKind
 from hccc.runtime.layout import FLAG_STRIDE, Shape
 from hccc.runtime.network import Network, Proxy
 from hccc.runtime.picks import picks_of
+from hccc.runtime.recording import Recording, recording
 from hccc.runtime.request import INT, Request, check_aliases, check_buffers, check_shape, check_size
 
 OK, TIMEOUT, BAD_ARGUMENT, NO_MEMORY = range(4)
@@ -114,6 +115,24 @@ class CpuCommunicator:
         if status != OK:
             self._raise(status, request)
         return elapsed
+
+    def record(
+        self,
+        inputs: Sequence[NDArray[Any] | None],
+        outputs: Sequence[NDArray[Any] | None],
+        request: Request,
+        slots: int,
+    ) -> Recording:
+        """Runs the collective once; what its kernels did, when. slots: most of a thread block.
+
+        Raises UserError E459 unless the request asks for kernels that record; what `launch` does.
+        """
+        library = self._library(request.variant(self.collective))
+        shape = self.shape_of(request)
+        ranks = range(shape.ranks)
+        with recording(library, ranks, shape.blocks * shape.channels, slots) as recorder:
+            self.launch(inputs, outputs, request)
+        return recorder.read()
 
     def reset(self) -> None:
         """Forgets a fault: counters of all ranks begin at zero again. No launch may be running."""
@@ -244,7 +263,7 @@ class CpuCatalogue(CpuCommunicator):
             self._library(variant)
 
     def _library(self, variant: Variant) -> Path:
-        return build_several(self.source, self._kernels, variant, include=self._include)
+        return build_several(self.source, self._kernels, [variant], include=self._include)
 
 
 def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[int]:

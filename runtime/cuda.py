@@ -24,11 +24,21 @@ from hccc.diagnostics import Note, UserError, fail
 from hccc.files.libraries import stem_of
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
-from hccc.runtime.abi import FaultRecord, Local, Params, Rank, Window, all_memory
+from hccc.runtime.abi import (
+    FaultRecord,
+    Local,
+    Params,
+    Rank,
+    Trace,
+    TracedParams,
+    Window,
+    all_memory,
+)
 from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
 from hccc.runtime.fault import Fault, LaunchError
 from hccc.runtime.layout import FLAG_STRIDE, Shape
 from hccc.runtime.picks import picks_of
+from hccc.runtime.recording import Recorder, Recording, on_device
 from hccc.runtime.request import (
     INT,
     Request,
@@ -175,6 +185,7 @@ class CudaCommunicator:
         self._fault = self._zeros(ctypes.sizeof(FaultRecord))
         self._windows = self._upload((Window * 1)(all_memory()))
         self._ranks: Any = None
+        self._trace = Trace()  # of no slots: nothing is recorded
 
     @property
     def flag_bytes(self) -> int:
@@ -214,6 +225,25 @@ class CudaCommunicator:
         seconds = self._run(unit, kernel, self._params(unit, table, local, request))
         self._check_fault(request)
         return seconds
+
+    def record(
+        self,
+        inputs: Sequence[Any | None],
+        outputs: Sequence[Any | None],
+        request: Request,
+        slots: int,
+    ) -> Recording:
+        """Runs the collective once; what its kernels did, when. slots: most of a thread block.
+
+        Raises UserError E459 on AMD, whose clock ticks as no driver's Python says; as `launch`.
+        """
+        if self.device.hip:
+            raise fail("E459", "launches are not recorded on AMD GPUs", help="leave --trace out")
+        shape = self.unit_of(request).shape
+        recorder = Recorder(range(shape.ranks), shape.blocks * shape.channels, slots)
+        with on_device(recorder, self._zeros, self.device.cupy.asnumpy) as self._trace:
+            self.launch(inputs, outputs, request)
+        return recorder.read()
 
     def _run(self, unit: Unit, kernel: Any, params: Any) -> float:
         events = self.device.cupy.cuda.Event
@@ -291,7 +321,8 @@ class CudaCommunicator:
         """hccc_params as CuPy passes a structure by value: an array of one structured element."""
         sizes = unit.shape.sizes(request.count, request.itemsize, request.micro_batch)
         ticks = HIP_TICKS if self.device.hip else CUDA_TICKS
-        params = Params(
+        made, traced = (TracedParams, {"trace": self._trace}) if request.trace else (Params, {})
+        params = made(
             ranks=table.data.ptr,
             local=local.data.ptr,
             fault=self._fault.data.ptr,
@@ -305,8 +336,9 @@ class CudaCommunicator:
             window=min(self.window_of(request) or max(sizes.batches, 1), INT),
             first_rank=0,
             in_place=request.in_place,
+            **traced,
         )
-        return np.frombuffer(bytearray(bytes(params)), _structured(Params))
+        return np.frombuffer(bytearray(bytes(params)), _structured(made))
 
     def plan_of(self, request: Request) -> str:
         """The name of the plan that a launch takes, empty where there is one."""

@@ -25,6 +25,7 @@ class WaitKind(IntEnum):
     ABORTED = 10
     NO_DOOR = 11
     CUT_OFF = 12
+    OTHER_CALL = 13
 
 
 _WAITED_FOR = {
@@ -44,6 +45,7 @@ _REASONS = {
     WaitKind.ABORTED: "was told to leave the launch",
     WaitKind.NO_DOOR: "reaches rank {} over a network only, and was given no door to it",
     WaitKind.CUT_OFF: "shares memory with rank {} in the plan, and was given none of it",
+    WaitKind.OTHER_CALL: "meets rank {}, which makes another call",
 }
 
 

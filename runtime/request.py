@@ -47,7 +47,8 @@ class Array(Protocol):
 class Request:
     """One launch: `count` elements a block, `micro_batch` in bytes (0: the default), `window` in
     micro-batches (0: all), `timeout` in seconds for one wait (0: for ever), `workers` CPU threads
-    (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever)."""
+    (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever), `trace`
+    whether its kernels can record."""
 
     count: int
     dtype: str
@@ -58,6 +59,7 @@ class Request:
     timeout: float = DEFAULT_TIMEOUT_S
     workers: int = 0
     join_timeout: float = 0.0
+    trace: bool = False
 
     def __post_init__(self) -> None:
         Variant(self.dtype, self.op)
@@ -83,8 +85,8 @@ class Request:
         A custom collective may reduce, whatever it is called.
         """
         if collective.reduces or collective.op is OpType.CUSTOM:
-            return Variant(self.dtype, self.op)
-        return Variant(STAND_IN[self.dtype])
+            return Variant(self.dtype, self.op, self.trace)
+        return Variant(STAND_IN[self.dtype], trace=self.trace)
 
 
 def check_shape(shape: Shape) -> None:

@@ -63,8 +63,7 @@ def compare_kernels(place: Path, compiled: Plan | Catalogue, target: Target) -> 
     if not all(_kernels(place, plan, target).is_file() for plan in plans):
         help = f"compile with --target {target.name} too"
         raise fail("E427", f"{place}: no kernels for {target.title}", help=help)
-    several = isinstance(compiled, Catalogue)
-    made = {f"hccc/{name}": body for name, body in headers(catalogue=several)}
+    made = {f"hccc/{name}": body for name, body in headers()}
     made = {_kernels(place, plan, target).name: text(plan, target) for plan in plans} | made
     if isinstance(compiled, Catalogue):
         made |= entries(compiled, _declared(place, compiled), [target])

@@ -6,6 +6,7 @@ import numpy as np
 
 from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
+from hccc.validate import described
 from hccc.validate.recording import Outcome, Recording
 from hccc.validate.tables import (
     COLUMNS,
@@ -43,7 +44,7 @@ def difference(found: Recording, wanted: Rows, plan: Plan) -> str | None:
         if (told := _lists(name, found.rows[name], wanted)) is not None:
             return told
     told = _neighbours(found, wanted) or _constants(found.rows["constants"], wanted, plan)
-    return told or _entry(found, wanted, plan)
+    return told or _entry(found, wanted, plan) or _more(found)
 
 
 def _primitives(found: Recording, wanted: Rows) -> str | None:
@@ -115,7 +116,7 @@ def _sorted(owner: I8, rows: I4) -> I4:
 def _neighbours(found: Recording, wanted: Rows) -> str | None:
     mine, theirs = wanted["neighbours"], found.rows["neighbours"]
     theirs = theirs[np.lexsort(theirs.T[::-1])]
-    if found.outcome is not Outcome.MORE and np.array_equal(mine, theirs):
+    if np.array_equal(mine, theirs):
         return None
     shared = min(len(mine), len(theirs))
     row = _first(mine[:shared], theirs[:shared])
@@ -123,6 +124,13 @@ def _neighbours(found: Recording, wanted: Rows) -> str | None:
     rank = min(int(rows[at, 0]) for rows in (mine, theirs) if at < len(rows))
     said, planned = (rows[rows[:, 0] == rank, 1].tolist() for rows in (theirs, mine))
     return _told(f"rank {rank}", "neighbours", said, planned)
+
+
+def _more(found: Recording) -> str | None:
+    """A table that ran full, though the rows that it holds are the plan's."""
+    if found.outcome is not Outcome.MORE:
+        return None
+    return f"the text records more {found.full} than the plan has"
 
 
 def _constants(theirs: I4, wanted: Rows, plan: Plan) -> str | None:
@@ -159,7 +167,7 @@ def _entry(found: Recording, wanted: Rows, plan: Plan) -> str | None:
         asked = "the dispatcher, asked for {} and {}".format(*queries(plan)[row])
         said, planned = (_status(plan, int(r[0])) for r in (rows[row], wanted["names"][row]))
         return f"{asked}: the text gives {said}, the plan {planned}"
-    return None
+    return described.difference(found.rows["library"], plan) if len(rows) else None
 
 
 def _status(plan: Plan, status: int) -> str:

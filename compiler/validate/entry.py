@@ -22,7 +22,7 @@ from hccc.runtime.build import find_compiler
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.picks import Picks, picks_of
 from hccc.runtime.request import Request
-from hccc.validate import execute, recording, unit
+from hccc.validate import described, execute, recording, unit
 from hccc.validate.processes import Processes
 from hccc.validate.tables import (
     BAD_ARGUMENT,
@@ -116,6 +116,8 @@ def _lines(catalogue: Catalogue, target: Target) -> Iterator[str]:
     yield f'#include "{dispatch}"'
     yield f"#define HCCC_CATALOGUE(rest) {name}##rest"
     yield f"#define HCCC_BY_NAME {name}_{target.name}"
+    yield f"#define HCCC_DESCRIBE {name}_{target.name}_library"
+    yield f"#define HCCC_SAYS {described.says(catalogue, target)}"
     called = (f"{{{name}_{target.name}_{d}_{o}, {DTYPES[d].itemsize}}}" for d, o in built)
     yield f"#define HCCC_CALLED {', '.join(called)}"
     asked = (f"{{{unit.string(d)}, {unit.string(o)}}}" for d, o in queries(catalogue.plans[0]))
@@ -131,6 +133,7 @@ def _expected(catalogue: Catalogue) -> dict[str, I4]:
         "user_blocks": user_blocks(first),
         "calls": _calls(catalogue),
         "names": names(first, serves=False in catalogue.modes, alone=False),
+        "library": described.rows(catalogue),
     }
 
 
@@ -235,7 +238,7 @@ def _difference(found: Rows, wanted: Rows, catalogue: Catalogue) -> str | None:
             if name == "calls":
                 return _told(theirs[row].tolist(), mine[row].tolist(), catalogue)
             return f"{what}, row {row}: {theirs[row].tolist()}, not {mine[row].tolist()}"
-    return None
+    return described.difference(found["library"], catalogue)
 
 
 def _told(said: list[int], planned: list[int], catalogue: Catalogue) -> str:

@@ -15,6 +15,7 @@ from hccc.ir.arrays import B1, I4, I8, places, places_among
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
+from hccc.validate import described
 
 WARP = 32  # threads
 OPERAND_CELLS = 8
@@ -50,6 +51,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "user_blocks": ("rank", "input blocks", "output blocks"),
     "calls": ("in place", "window", "status", "launches", "passed on", "window launched"),
     "names": ("status", "launches", "passed on"),
+    "library": ("value",),
 }  # fmt: skip
 OF_PRIMITIVES = {  # the column of their number
     "waits": 5, "sources": 6, "destinations": 7, "puts": 8, "put_sources": 8, "posts": 9,
@@ -86,6 +88,7 @@ def expected(plan: Plan) -> dict[str, I4]:
         "user_blocks": user_blocks(plan),
         "calls": _calls(plan),
         "names": names(plan, serves=plan.out_of_place, alone=True),
+        "library": described.rows(plan),
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
+from hccc.validate import described
 from hccc.validate.tables import entries, queries
 
 UNIT = "recording-unit.cpp"  # no text can have this name: `-` is in no C name
@@ -44,6 +45,8 @@ def _lines(files: Mapping[str, bytes], plan: Plan, target: Target) -> Iterator[s
     yield f"#define HCCC_BY_NAME {plan.name}_{target.name}"
     yield f"#define HCCC_IS_GPU {int(bool(target.stream))}"
     yield f"#define HCCC_HAS_HEADER {int(header in files)}"
+    yield f"#define HCCC_DESCRIBE {plan.name}_{target.name}_library"
+    yield f"#define HCCC_SAYS {described.says(plan, target)}"
     both = header in files and dispatch in files
     yield f"#define HCCC_HAS_DISPATCH {int(both)}"
     built = [f"E({d}, {o})" for d, o in entries(plan)]

@@ -14,14 +14,16 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from hccc.ir.collective import Collective, OpType
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure import patterns
-from hccc.runtime.measure.patterns import Array, Pattern
+from hccc.runtime.measure.patterns import Array, Expected, Pattern
+from hccc.runtime.recording import Recording
 
 GUARD = 256  # bytes before, between and after a rank's buffers; keeps them aligned
 _PAGE = 4096
@@ -74,6 +76,41 @@ class Session(Protocol):
 
 # (memory of every rank, count, in place) → a session
 Bind = Callable[[Sequence[Memory], int, bool], Session]
+
+
+class Ranks(Protocol):
+    """All ranks with the memory of one launch, wherever that is."""
+
+    def fill(self, p: Pattern) -> None:
+        """Every rank's buffers, as they are before a launch on `p`."""
+
+    def run(self, launches: int, warmups: int) -> float:
+        """Launches all ranks so many times, after as many warmups; the seconds without those."""
+        ...
+
+    def wrong(self, p: Pattern, keeps_input: bool) -> int:
+        """Elements of all ranks that are not what one launch on `p` leaves there."""
+        ...
+
+    def differences(self, p: Pattern) -> int | None:
+        """Elements in which another device differs; None: there is none to compare with."""
+        ...
+
+
+@runtime_checkable
+class Recordable(Protocol):
+    """Ranks whose launches can be recorded."""
+
+    def record(self, blocks: int, slots: int) -> Recording:
+        """Launches all ranks once. blocks: thread blocks of a rank times channels; slots: a power
+        of two, the most records of each that are kept."""
+        ...
+
+
+# (count, type and reduction; in place) → the ranks
+Make = Callable[[Pattern, bool], Ranks]
+# (ranks, count, in place): what is done with ranks that were timed, before they are checked
+Timed = Callable[[Ranks, int, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +187,37 @@ def measure(
     schedule: Schedule,
     bind: Bind,
     reference: Bind | None = None,
+    *,
+    timed: Timed = lambda *_: None,
 ) -> Row:
-    """One row. `reference`: another device, whose every bit must be the same on rough data.
+    """One row of ranks whose memory is this process's. `reference`: another device, whose every bit
+    must be the same on rough data.
 
     Raises what the sessions raise (a fault, a timeout).
     """
+
+    def here(p: Pattern, in_place: bool) -> Ranks:
+        return _Here(p, in_place, bind, reference)
+
+    return measure_ranks(c, dtype, op, size, schedule, here, timed)
+
+
+def measure_ranks(
+    c: Collective,
+    dtype: str,
+    op: str,
+    size: int,
+    schedule: Schedule,
+    make: Make,
+    timed: Timed = lambda *_: None,
+) -> Row:
+    """One row. Raises what the ranks raise."""
     itemsize = DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
     actual = count * itemsize * c.most_blocks()
     pattern = Pattern(c, dtype, op, count)
     halves = [
-        _half(pattern, actual, schedule, (bind, reference), in_place)
+        _half(pattern, actual, schedule, make, in_place, timed)
         if in_place in schedule.modes
         else None
         for in_place in (False, True)
@@ -170,53 +227,75 @@ def measure(
 
 
 def _half(
-    p: Pattern, size: int, schedule: Schedule, binds: tuple[Bind, Bind | None], in_place: bool
+    p: Pattern, size: int, schedule: Schedule, make: Make, in_place: bool, timed: Timed
 ) -> Timing:
     c = p.collective
-    memory = [allocate(p, rank, in_place) for rank in range(c.n_ranks)]
-    _fill(p, memory)
-    session = binds[0](memory, p.count, in_place)
-    session.put()
-    if schedule.warmups:
-        session.run(schedule.warmups)
-    seconds = session.run(schedule.launches) / schedule.launches
+    ranks = make(p, in_place)
+    ranks.fill(p)
+    seconds = ranks.run(schedule.launches, schedule.warmups) / schedule.launches
+    timed(ranks, p.count, in_place)
     wrong, outside = None, 0
     if schedule.check:
-        changed = _checked(p, memory, session, in_place, schedule.keeps_input)
+        fresh = replace(p, seed=2 + in_place)  # data that no launch before had
+        ranks.fill(fresh)
+        ranks.run(1, 0)
+        changed = ranks.wrong(fresh, schedule.keeps_input)
         wrong, outside = (None, changed) if c.op is OpType.CUSTOM else (changed, 0)
-    if schedule.check and binds[1]:
-        other = binds[1](memory, p.count, in_place)
-        wrong = (wrong or 0) + _differences(p, memory, session, other)
+        differ = ranks.differences(p)
+        wrong = wrong if differ is None else (wrong or 0) + differ
     algbw = size / seconds / 1e9 if seconds > 0 else 0.0
     return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong, outside)
 
 
-def _differences(p: Pattern, memory: Sequence[Memory], session: Session, reference: Session) -> int:
-    """Elements in which two devices differ after one launch on data whose sums are rounded."""
-    results = []
-    for device in (session, reference):
-        _fill(p, memory, rough=True)
-        device.put()
-        device.run(1)
-        device.get()
-        results.append([m.slab.copy() for m in memory])
-    return _each(p.collective, lambda r: patterns.wrong(results[0][r], results[1][r]))
+class _Here:
+    """Ranks whose memory is this process's, bound to a device and to one to compare it with."""
+
+    def __init__(self, p: Pattern, in_place: bool, bind: Bind, reference: Bind | None) -> None:
+        ranks = range(p.collective.n_ranks)
+        self._memory = [allocate(p, rank, in_place) for rank in ranks]
+        self._session = bind(self._memory, p.count, in_place)
+        self._reference = partial(reference, self._memory, p.count, in_place) if reference else None
+
+    def fill(self, p: Pattern) -> None:
+        _each(p.collective, lambda rank: fill(p, rank, self._memory[rank]))
+        self._session.put()
+
+    def run(self, launches: int, warmups: int) -> float:
+        if warmups:
+            self._session.run(warmups)
+        return self._session.run(launches)
+
+    def record(self, blocks: int, slots: int) -> Recording:
+        assert isinstance(self._session, Recordable)
+        return self._session.record(blocks, slots)
+
+    def wrong(self, p: Pattern, keeps_input: bool) -> int:
+        self._session.get()
+        return wrong_elements(p, self._memory, keeps_input)
+
+    def differences(self, p: Pattern) -> int | None:
+        """After one launch on data whose sums are rounded."""
+        if self._reference is None:
+            return None
+        results = []
+        for device in (self._session, self._reference()):
+            _each(p.collective, lambda rank: fill(p, rank, self._memory[rank], rough=True))
+            device.put()
+            device.run(1)
+            device.get()
+            results.append([m.slab.copy() for m in self._memory])
+        return _each(p.collective, lambda r: patterns.wrong(results[0][r], results[1][r]))
 
 
-def _checked(
-    p: Pattern, memory: Sequence[Memory], session: Session, in_place: bool, keeps_input: bool
-) -> int:
-    """Wrong elements after one launch on data that no launch before it had."""
-    fresh = Pattern(p.collective, p.dtype, p.op, p.count, seed=2 + in_place)
-    _fill(fresh, memory)
-    session.put()
-    session.run(1)
-    session.get()
-    return wrong_elements(fresh, memory, keeps_input)
+def _bytes(n: int) -> Array:
+    return np.empty(n, np.uint8)
 
 
-def allocate(p: Pattern, rank: int, in_place: bool) -> Memory:
-    """Memory for one rank, its buffers on 256-byte boundaries where they are apart."""
+def allocate(
+    p: Pattern, rank: int, in_place: bool, empty: Callable[[int], Array] = _bytes
+) -> Memory:
+    """Memory for one rank, its buffers on 256-byte boundaries where they are apart. empty: makes
+    so many bytes."""
     c = p.collective
     ins, outs = c.input_blocks(rank), c.output_blocks(rank)
     send, receive = ins * p.count, outs * p.count
@@ -228,13 +307,13 @@ def allocate(p: Pattern, rank: int, in_place: bool) -> Memory:
     else:
         receive_at, send_at = guard, guard + -(-receive // guard) * guard + guard
         end = send_at + send
-    slab = _aligned(end + guard, p)
+    slab = _aligned(end + guard, p, empty)
     return Memory(slab, send_at, send, receive_at, receive, ins > 0, outs > 0)
 
 
-def _aligned(n: int, p: Pattern) -> Array:
+def _aligned(n: int, p: Pattern, empty: Callable[[int], Array]) -> Array:
     """`n` elements that begin a page."""
-    raw = np.empty(n * p.numpy.itemsize + _PAGE, np.uint8)
+    raw = empty(n * p.numpy.itemsize + _PAGE)
     skip = -raw.ctypes.data % _PAGE
     return raw[skip : skip + n * p.numpy.itemsize].view(p.numpy)
 
@@ -245,27 +324,30 @@ def _each(c: Collective, work: Callable[[int], int]) -> int:
         return sum(pool.map(work, range(c.n_ranks)))
 
 
-def _fill(p: Pattern, memory: Sequence[Memory], rough: bool = False) -> None:
-    def fill(rank: int) -> int:
-        patterns.poison(memory[rank].slab)
-        memory[rank].send[...] = (patterns.rough if rough else patterns.inputs)(p, rank)
-        return 0
+def fill(p: Pattern, rank: int, memory: Memory, rough: bool = False) -> int:
+    """One rank's buffers, as they are before a launch on `p`."""
+    patterns.poison(memory.slab)
+    memory.send[...] = (patterns.rough if rough else patterns.inputs)(p, rank)
+    return 0
 
-    _each(p.collective, fill)
+
+def wanted(p: Pattern) -> Expected | None:
+    """What ranks must end with; None: receive buffers of a custom collective may hold anything."""
+    return None if p.collective.op is OpType.CUSTOM else patterns.expected(p)
+
+
+def wrong_at(
+    p: Pattern, rank: int, memory: Memory, want: Expected | None, keeps_input: bool
+) -> int:
+    """Elements of one rank that are not what one launch on `p` leaves there."""
+    image = memory.like()
+    patterns.poison(image.slab)
+    image.send[...] = patterns.inputs(p, rank) if keeps_input else memory.send
+    image.receive[...] = want.at(rank) if want else memory.receive
+    return patterns.wrong(memory.slab, image.slab)
 
 
 def wrong_elements(p: Pattern, memory: Sequence[Memory], keeps_input: bool = True) -> int:
-    """Elements of all ranks that are not what one launch on `p` leaves there.
-
-    Receive buffers of a custom collective may hold anything.
-    """
-    want = None if p.collective.op is OpType.CUSTOM else patterns.expected(p)
-
-    def compare(rank: int) -> int:
-        image = memory[rank].like()
-        patterns.poison(image.slab)
-        image.send[...] = patterns.inputs(p, rank) if keeps_input else memory[rank].send
-        image.receive[...] = want.at(rank) if want else memory[rank].receive
-        return patterns.wrong(memory[rank].slab, image.slab)
-
-    return _each(p.collective, compare)
+    """The same of all ranks."""
+    want = wanted(p)
+    return _each(p.collective, lambda rank: wrong_at(p, rank, memory[rank], want, keeps_input))

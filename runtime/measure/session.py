@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hccc.runtime.measure.patterns import Array
 from hccc.runtime.measure.perf import Memory
+from hccc.runtime.recording import Recording
 from hccc.runtime.request import Request
 
 
@@ -17,6 +18,21 @@ class Communicator(Protocol):
         self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: Request
     ) -> float:
         """Runs the collective once; its seconds."""
+        ...
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """One whose launches can be recorded."""
+
+    def record(
+        self,
+        inputs: Sequence[Any | None],
+        outputs: Sequence[Any | None],
+        request: Request,
+        slots: int,
+    ) -> Recording:
+        """Runs the collective once; what its kernels did, when."""
         ...
 
 
@@ -51,6 +67,11 @@ class HostSession:
         """Launches one after the other; the seconds inside them."""
         launch, buffers = self._communicator.launch, self._buffers
         return sum(launch(*buffers, self._request) for _ in range(launches))
+
+    def record(self, blocks: int, slots: int) -> Recording:
+        """Launches once; what the kernels did, when."""
+        assert isinstance(self._communicator, Recorded)
+        return self._communicator.record(*self._buffers, self._request, slots)
 
 
 class DeviceSession(HostSession):

@@ -333,6 +333,7 @@ def test_two_plans_are_never_mixed_in_one_directory(tmp_path: Path) -> None:
     assert held(place) == OTHER_FILES and os.listdir(tmp_path) == ["kernels"]
 
 
+@pytest.mark.slow
 def test_processes_that_make_one_directory_at_once_do_not_mix(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     for turn in range(15):

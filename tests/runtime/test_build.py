@@ -47,6 +47,7 @@ def test_a_damaged_library_is_built_again(source: Path, damage: Callable[[bytes]
     assert list(first.parent.iterdir()) == [again]
 
 
+@pytest.mark.slow
 def test_a_library_of_another_processor_is_not_used(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hccc.dtypes import OPS
 from hccc.runtime.layout import DTYPES
-from tests.marks import slow
+from tests.marks import slow, some
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]
@@ -98,7 +98,7 @@ def test_cuda_bodies_do_not_spill(tmp_path: Path, primitive: tuple[int, int], ar
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", some(list(DTYPES), 4))
 def test_cuda_every_dtype_does_not_spill(tmp_path: Path, dtype: str) -> None:
     for primitive in PRIMITIVES:
         source = write(tmp_path, kernel_text(*primitive, inline=1))
@@ -107,17 +107,27 @@ def test_cuda_every_dtype_does_not_spill(tmp_path: Path, dtype: str) -> None:
             assert spilled <= AROUND_LOOKS
 
 
+@pytest.mark.slow
 def test_cuda_many_operands_and_calls(tmp_path: Path) -> None:
     assert cuda_spills(write(tmp_path, kernel_text(32, 16, inline=0)), "sm_90") <= 128
     assert cuda_spills(write(tmp_path, kernel_text(8, 1, inline=0)), "sm_80") <= 128
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 def test_hip_bodies_do_not_spill(tmp_path: Path, arch: str) -> None:
     for primitive in PRIMITIVES:
         source = write(tmp_path, kernel_text(*primitive, inline=1))
         assert hip_spills(source, arch, "-DHCCC_DTYPE=float16", "-DHCCC_OP=avg") == 0
     assert hip_spills(write(tmp_path, kernel_text(8, 1, inline=0)), arch) == 0
+
+
+@pytest.mark.parametrize("program", ["ring", slow("mesh"), slow("staged")])
+def test_programs_that_record_compile_for_both(tmp_path: Path, program: str) -> None:
+    """They read the device's clock three times a micro-batch, one thread of each block."""
+    source = write(tmp_path, f'#include "{program}.inc"\nHCCC_KERNEL\n')
+    assert cuda_spills(source, "sm_90", "-DHCCC_TRACE") <= 128
+    assert hip_spills(source, "gfx942", "-DHCCC_TRACE") == 0
 
 
 @pytest.mark.parametrize("program, inline", [slow("ring", 1), ("mesh", 1), slow("staged", 0)])
@@ -128,7 +138,8 @@ def test_programs_compile_for_both(tmp_path: Path, program: str, inline: int) ->
     assert hip_spills(source, "gfx942", option) == 0
 
 
-def test_host_part_compiles(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trace", [False, True])
+def test_host_part_compiles(tmp_path: Path, trace: bool) -> None:
     nvcc = shutil.which("nvcc")
     if not nvcc:
         pytest.skip("no nvcc")
@@ -141,8 +152,11 @@ extern "C" int ring_cuda(const hccc_comm* comm, const hccc_call* call, cudaStrea
 """
     source = write(tmp_path, text)
     options = ["-std=c++17", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC,-Wall,-Wextra"]
+    options += ["-DHCCC_TRACE"] * trace
     library = str(tmp_path / "ring.so")
     run([nvcc, *options, f"-I{INCLUDE}", f"-I{PROGRAMS}", str(source), "-o", library])
+    nm = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True)
+    assert (" V hccc_tracing\n" in nm.stdout) is trace
 
 
 HIP_LIBRARY = """#include "ring.inc"
@@ -173,7 +187,9 @@ def hip_host(place: Path, *more: str) -> str:
 def test_hip_host_part_compiles_where_hip_is(tmp_path: Path) -> None:
     if not Path("/usr/include/hip/hip_runtime_api.h").exists():
         pytest.skip("HIP's headers are not installed")
-    symbols = hip_host(tmp_path)
+    for trace in (False, True):
+        symbols = hip_host(tmp_path, *["-DHCCC_TRACE"] * trace)
+        assert (" V hccc_tracing\n" in symbols) is trace
     assert " T ring_hip\n" in symbols and " U hipLaunchCooperativeKernel\n" in symbols
 
 
@@ -194,8 +210,9 @@ def test_cpu_build_has_no_warnings() -> None:
         path = shutil.which(compiler)
         if not path:
             continue
+        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+        run([path, *flags, "-DHCCC_TRACE", f"-I{INCLUDE}", str(PROGRAMS / "staged_cpu.cpp")])
         for program in ("ring", "mesh", "staged", "many", "stuck"):
-            flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
             run([path, *flags, f"-I{INCLUDE}", str(PROGRAMS / f"{program}_cpu.cpp")])
 
 

@@ -34,6 +34,7 @@ from hccc.runtime.abi import (
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.fault import WaitKind
 from hccc.runtime.layout import shape_of
+from hccc.runtime.recording import recording
 from tests.emit import plans
 from tests.runtime.handwritten import PROGRAMS
 
@@ -144,6 +145,38 @@ def test_one_cooperative_launch_and_nothing_else(world: World) -> None:
     assert world.right()
 
 
+def test_it_records_where_the_library_was_built_to(tmp_path: Path) -> None:
+    """Every micro-batch of every primitive of the ranks that are asked for, once."""
+    world, shape = World(built(PLAN, tmp_path, "-DHCCC_TRACE")), shape_of(PLAN)
+    assert world.launch() == OK and world.right()
+    blocks = shape.blocks * shape.channels
+    with recording(tmp_path / "library.so", range(1, 3), blocks, 64) as recorder:
+        assert world.launch(micro_batch_bytes=256) == OK
+    found, batches = recorder.read(), shape.sizes(COUNT, 4, 256).batches
+    assert batches > 1 and found.lost == 0
+    block = PLAN.block_rank()
+    wanted = {
+        (int(block[b]), (b - int(PLAN.n_tb[: block[b]].sum())) * PLAN.channels + channel, p, m)
+        for b in np.flatnonzero((block == 1) | (block == 2)).tolist()
+        for channel in range(PLAN.channels)
+        for p in range(int(PLAN.tb_ptr[b + 1] - PLAN.tb_ptr[b]))
+        for m in range(batches)
+    }
+    r = found.records
+    keys = list(zip(found.rank, found.block, r["primitive"], r["micro_batch"], strict=True))
+    assert len(keys) == len(wanted) and set(keys) == wanted
+    assert (r["begin"] <= r["ready"]).all() and (r["ready"] <= r["end"]).all()
+
+
+@pytest.mark.parametrize("field, value", [("size", 8), ("slots", 3), ("blocks", 1)])
+def test_a_trace_that_makes_no_sense(tmp_path: Path, field: str, value: int) -> None:
+    world = World(built(PLAN, tmp_path, "-DHCCC_TRACE"))
+    with recording(tmp_path / "library.so", range(4), 8, 64) as recorder:
+        setattr(recorder.trace, field, value)
+        assert world.launch() == (BAD_ABI if field == "size" else BAD_ARGUMENT)
+    assert world.record.launches == 0 and world.launch() == OK
+
+
 def test_launches_of_fewer_ranks(world: World) -> None:
     """Each as a device of its own would: here, threads that launch at once."""
     world.device(units=64)
@@ -195,7 +228,7 @@ def test_devices_that_cannot(world: World, device: dict[str, int], status: int) 
     [
         ({"abi": 1}, BAD_ABI),
         ({"rank_size": 24}, BAD_ABI),
-        ({"size": 80}, BAD_ABI),
+        ({"size": 72}, BAD_ABI),
         ({"local_size": 16}, BAD_ABI),
         ({"n_ranks": 3}, BAD_ARGUMENT),
         ({"flags_at": 64}, BAD_ARGUMENT),

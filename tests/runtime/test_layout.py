@@ -26,11 +26,14 @@ from hccc.runtime.abi import (
     Local,
     Params,
     Rank,
+    Record,
+    Trace,
     Transfer,
     Window,
 )
 from hccc.runtime.build import Variant, build_library
 from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, PEER, Shape
+from hccc.runtime.recording import STRIDE
 from hccc.runtime.request import Request, ticks_of
 from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 
@@ -93,9 +96,11 @@ def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
 
 def test_structures_agree(header: ctypes.CDLL) -> None:
     structures = (Rank, Call, FaultRecord, Params, Comm, Local, Window, Transfer, Door)
-    out = (ctypes.c_int * 11)()
+    out = (ctypes.c_int * 14)()
     header.structure_sizes(out)
-    assert list(out) == [*map(ctypes.sizeof, structures), PEER, ABI]
+    assert list(out) == [
+        *map(ctypes.sizeof, structures), PEER, *map(ctypes.sizeof, (Trace, Record)), STRIDE, ABI
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("which", range(5))

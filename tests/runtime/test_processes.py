@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import time
 from pathlib import Path
@@ -212,6 +213,7 @@ def faults(done: list[Process]) -> list[Outcome]:
     return [process.launches[0] for process in done]
 
 
+@pytest.mark.slow
 def test_a_rank_that_never_comes(tmp_path: Path) -> None:
     world = Processes(ring(6), tmp_path)
     here = [(r, 1) for r in range(5)]
@@ -222,6 +224,20 @@ def test_a_rank_that_never_comes(tmp_path: Path) -> None:
     # It sticks: the next launch does not even begin.
     assert all(p.launches[1].status == TIMEOUT and p.launches[1].seconds < 0.1 for p in done)
     assert all(o.seconds < 20 for o in faults(done))
+
+
+@pytest.mark.slow
+def test_who_waits_for_long_leaves_the_cores_to_others(tmp_path: Path) -> None:
+    """Four ranks wait two seconds for a fifth, and take a small part of one core's time for it."""
+    world = Processes(ring(5), tmp_path)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    launches = [Launch(1000, delay=(0, 0, 0, 0, 2000))]
+    done = world.run([(r, 1) for r in range(5)], launches, "timeout_ms=500")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert [p.launches[0].status for p in done] == [OK] * 5
+    assert max(p.launches[0].seconds for p in done) > 1.5
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert took < 0.25 * 4 * 2
 
 
 @pytest.mark.parametrize("own", [0, 1])

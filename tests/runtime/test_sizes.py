@@ -33,7 +33,7 @@ from hccc.runtime.network import Network, Wire
 from hccc.runtime.request import Request
 from hccc.testing.kernels import wrong_elements
 from tests.emit import plans
-from tests.marks import slow
+from tests.marks import slow, some
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
@@ -63,6 +63,7 @@ def communicator(plan: Plan, place: Path) -> CpuCommunicator:
 ALWAYS = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.SCATTER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", [op if op in ALWAYS else slow(op) for op in PROGRAMMABLE])
 def test_one_rank_keeps_what_it_has(op: OpType) -> None:
     source = Source("one.rccl", f'ResCCLAlgo(nRanks=1, OpType="{op.value}"):\n')
@@ -164,7 +165,7 @@ def two_ranks(program: Program, transport: str) -> Plan:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", some(list(TRANSPORTS), 3))
 def test_more_elements_than_an_int_counts(transport: str, tmp_path: Path) -> None:
     need(3 * COUNT)
     kernel = communicator(two_ranks(plans.ring_allreduce(2, gpus=1), transport), tmp_path)
@@ -176,7 +177,7 @@ def test_more_elements_than_an_int_counts(transport: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", some(list(TRANSPORTS), 3))
 def test_buffers_beyond_4_gib(transport: str, tmp_path: Path) -> None:
     """The root's receive buffer is 4 GiB and 8 KiB; what lies past 4 GiB comes over the network."""
     need(3 * COUNT)

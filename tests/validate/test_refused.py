@@ -72,6 +72,7 @@ def test_another_memory_domain_is_told() -> None:
     assert said.startswith("E438") and "memory domain" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["hccc_recv", "hccc_send"])
 def test_every_number_of_a_message(function: str) -> None:
     """Queue, peer, turn, length and flags: each that is changed is told."""
@@ -119,6 +120,7 @@ def test_a_text_cannot_reach_the_system(tmp_path: Path, target: Target) -> None:
     assert not made.exists()
 
 
+@pytest.mark.slow
 def test_a_text_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execute, "RUN_S", 1)
     said = refused(RING, TEXT, PROGRAM, PROGRAM + "  for (volatile int n = 0;; n = 1) {}\n")

@@ -45,7 +45,9 @@ def validated(plan: Plan) -> None:
     assert (found.waits, found.posts) == (len(plan.waits.index), len(plan.posts.rank))
 
 
-@pytest.mark.parametrize("path", ALGORITHMS, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [slow(p) if k % 2 else p for k, p in enumerate(ALGORITHMS)], ids=lambda p: p.stem
+)
 @pytest.mark.parametrize(
     "transport", [*map(slow, PURE), Transport.AUTO], ids=lambda t: t.name.lower()
 )
@@ -75,6 +77,7 @@ def test_every_channel(transport: Transport) -> None:
     validated(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("examples", "part"), [(10, 0), *(slow(250 * LONG, k) for k in range(4))])
 def test_random_programs(examples: int, part: int) -> None:
     """Of each plan the text of one target: their functions are the same."""
@@ -96,6 +99,7 @@ def test_a_text_alone() -> None:
     assert validate({name: files[name]}, plan, [CUDA]).primitives == len(plan)
 
 
+@pytest.mark.slow
 def test_nothing_of_another_plan() -> None:
     """Every pair of different plans of one name is told apart."""
     several = [

@@ -28,6 +28,7 @@ from hccc.emit.kernels.view import (
 from hccc.emit.targets import Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import OpType
+from hccc.ir.digest import library_digest
 from hccc.ir.kernel_shape import kernel_shape
 from hccc.ir.plan import Plan
 
@@ -51,6 +52,8 @@ class LibraryView:
 
     names: (dtype a caller gives, dtype that is built for it), dtype_lines: the former as C;
     ops: what can be built, of every_op; default_dtypes, default_ops: what CMake builds.
+    op: the collective's name; root: -1 where it has none; domain: of each rank, as lines of C, none
+    where all share memory; modes: the values of "in place" that are served.
     plans, ranges: of a catalogue, which has no shape of its own; else none.
     """
 
@@ -61,6 +64,7 @@ class LibraryView:
     collective: str
     says: str
     reduces: bool
+    touches_peers: bool
     shape: tuple[tuple[str, int], ...]
     input_blocks: str
     output_blocks: str
@@ -75,6 +79,11 @@ class LibraryView:
     ranks: int
     auto: str
     entries: tuple[Entries, ...]
+    op: str
+    root: int
+    digest: int
+    domain: tuple[str, ...]
+    modes: tuple[bool, ...]
     plans: tuple[PlanView, ...] = ()
     ranges: tuple[RangeView, ...] = ()
 
@@ -144,7 +153,8 @@ def library(compiled: Plan | Catalogue, targets: Sequence[Target]) -> LibraryVie
     )
     return replace(
         common, collective=describe_work(c), source=source, shape=(), entries=entries,
-        plans=plans, ranges=ranges,
+        plans=plans, ranges=ranges, digest=library_digest(compiled), modes=compiled.modes,
+        touches_peers=any(plan.touches_peers() for plan in compiled.plans),
     )  # fmt: skip
 
 
@@ -155,7 +165,7 @@ def _plan(plan: Plan) -> PlanView:
 
 def _library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
     c, name = plan.collective, checked_name(plan)
-    reduces = plan.reduces
+    reduces, domain = plan.reduces, plan.memory_domain.tolist()
     names = {d: d if reduces else s for d, s in STAND_IN.items()}
     ops = tuple(op for op in OPS if plan.averages or op != "avg") if reduces else OPS[:1]
     return LibraryView(
@@ -166,6 +176,7 @@ def _library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         collective=describe(plan),
         says=SAYS[c.op],
         reduces=reduces,
+        touches_peers=plan.touches_peers(),
         shape=tuple(kernel_shape(plan).constants().items()),
         input_blocks=user_blocks(c, c.input_blocks),
         output_blocks=user_blocks(c, c.output_blocks),
@@ -180,6 +191,11 @@ def _library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         ranks=c.n_ranks,
         auto=_auto(targets),
         entries=tuple(_entries(name, target, reduces, ops) for target in targets),
+        op=c.op.value,
+        root=c.root if c.rooted else -1,
+        digest=library_digest(plan),
+        domain=tuple(wrap.table(domain, 4)) if max(domain) else (),
+        modes=plan.modes,
     )
 
 

@@ -58,10 +58,11 @@ struct hccc_cause {
 };
 
 // The first to come describes its wait. A claimed record also tells everybody else to leave.
+// from: what the record must be, 0 or HCCC_LEAVE.
 HCCC_FN void hccc_report(const hccc_block& b, unsigned have, unsigned want,
-                         const hccc_cause& cause) {
+                         const hccc_cause& cause, unsigned from = 0) {
   hccc_fault* f = b.p->fault;
-  if (!hccc_claim(&f->claimed)) return;
+  if (!hccc_claim(&f->claimed, from)) return;
   f->rank = b.rank;
   f->thread_block = b.tb;
   f->lane = b.lane;
@@ -103,13 +104,14 @@ HCCC_FN bool hccc_wait(const hccc_block& b, const unsigned* flag, unsigned want,
     unsigned news = 0;
     do {
       const hccc_verdict verdict = hccc_be_patient(wait);
-      if (verdict == HCCC_GIVE_UP) return false;
       if (verdict == HCCC_KEEP_WAITING) continue;
-      const unsigned heard = hccc_look(b, cause.kind);
+      const bool leaves = verdict == HCCC_GIVE_UP;
+      const unsigned heard = leaves ? news : hccc_look(b, cause.kind);
       if (heard != news && !hccc_joins(cause.kind)) {
         hccc_start_again(wait);
-      } else if (verdict == HCCC_EXPIRED) {
-        hccc_report(b, hccc_ld_relaxed(flag), want, cause);
+      } else if (verdict == HCCC_EXPIRED || leaves) {
+        if (!leaves || cause.prim >= 0)
+          hccc_report(b, hccc_ld_relaxed(flag), want, cause, leaves ? HCCC_LEAVE : 0);
         return false;
       }
       news = heard;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "team.h"
+#include "tracing.h"
 
 // Work too small to repay waking another core, in bytes of all ranks' blocks together.
 constexpr double hccc_small_launch = 4 << 20;
@@ -47,8 +48,13 @@ static inline int hccc_cpu_launch(const hccc_comm* comm, const hccc_call* call) 
   const unsigned* lost = &comm->fault->claimed;
   if (__atomic_load_n(lost, __ATOMIC_ACQUIRE)) return HCCC_TIMEOUT;
   hccc_params p = hccc_params_of(hccc_this_shape, sizeof(hccc_T), comm, call, 1e9);
+#ifdef HCCC_TRACE
+  bad = hccc_trace_into(&p, hccc_blocks_of_rank);
+  if (bad) return bad;
+#endif
   const int blocks = call->n_local * hccc_blocks_of_rank;
-  const int status = hccc_run_team(hccc_cpu_block, &p, blocks, hccc_choose_workers(call, blocks));
+  const int workers = hccc_choose_workers(call, blocks);
+  const int status = hccc_run_team(hccc_cpu_block, &p, blocks, workers, call->crowded);
   if (status != HCCC_OK) return status;
   return __atomic_load_n(lost, __ATOMIC_ACQUIRE) ? HCCC_TIMEOUT : HCCC_OK;
 }

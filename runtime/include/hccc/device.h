@@ -33,6 +33,7 @@
 #include "door.h"
 #include "patience.h"
 #include "operand.h"
+#include "span.h"
 #include HCCC_BODY
 #include "primitive.h"
 #include "launch.h"

@@ -48,6 +48,8 @@ HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
   t.target = target.at;
   t.bytes = static_cast<long long>(n) * static_cast<long long>(sizeof(hccc_T));
   t.counter = -1;
+  t.tb = b.tb;
+  t.lane = b.lane;
   if (n) hccc_hand_over(b, t);
 }
 
@@ -142,11 +144,14 @@ HCCC_NOINLINE void hccc_execute_putting(hccc_block& b, int sub,
   HCCC_UNROLL(1)
   for (unsigned m = b.m0; m < b.m1 && !b.stopped; ++m) {
     if constexpr (D > 0) hccc_find_places(board, b, p, m);
+    HCCC_TRACED(hccc_span span = hccc_begin_span(b, p.prim, m);)
     b.stopped = !hccc_await(b, p, m);
     if (b.stopped) break;
+    HCCC_TRACED(span.ready();)
     const unsigned n = hccc_batch_length(b, valid, m);
     if constexpr (D > 0) hccc_reduce_copy<mode & ~HCCC_FAR>(board, n);
     hccc_put_near(b, puts, m, n);
+    HCCC_TRACED(span.end(b);)
     hccc_announce<true>(b, p, m);
     hccc_put_far(b, puts, m, n);
     hccc_hand_over_all(b, p, m, n);

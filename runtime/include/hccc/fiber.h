@@ -62,6 +62,7 @@ static inline void hccc_idle_round(hccc_worker* w, hccc_fiber* ring) {
       ring->looks = true;
       w->looked = now;
     }
+    if (!w->aborted && !late && !ring->looks) hccc_nap(now - w->idle_since);
   }
 }
 

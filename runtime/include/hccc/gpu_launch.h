@@ -18,6 +18,8 @@
 
 #ifdef HCCC_GPU
 
+#include "tracing.h"
+
 template <class Attribute>
 static inline int hccc_device_attribute(Attribute attribute) {
   int device = 0, value = 0;
@@ -63,6 +65,10 @@ static inline int hccc_gpu_launch(const hccc_comm* comm, const hccc_call* call,
   if (blocks > hccc_resident_blocks(kernel)) return HCCC_TOO_LARGE;
   hccc_params p =
       hccc_params_of(hccc_this_shape, sizeof(hccc_T), comm, call, hccc_ticks_per_second());
+#ifdef HCCC_TRACE
+  const int refused = hccc_trace_into(&p, HCCC_BLOCKS * HCCC_LANES);
+  if (refused) return refused;
+#endif
   void* arguments[] = {&p};
   const dim3 grid(HCCC_BLOCKS * HCCC_LANES, static_cast<unsigned>(call->n_local));
   return HCCC_GPU(LaunchCooperativeKernel)(kernel, grid, dim3(HCCC_THREADS), arguments, 0,

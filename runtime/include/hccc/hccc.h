@@ -67,7 +67,8 @@
  * record sticks: every later launch of the communicator returns HCCC_TIMEOUT, or on a GPU does
  * nothing, until hccc_reset_fault. Before that, no launch may be running at any rank, and flags of
  * all ranks and the counters and rings of their doors must be zeroed. To make running launches
- * leave, set `claimed` to 1 and `kind` to HCCC_ABORTED. A proxy of proxy.h is stopped, reset when its
+ * leave, set `claimed` from 0 to HCCC_LEAVE: a wait inside a primitive that sees it describes itself
+ * and sets 1. A proxy of proxy.h is stopped, reset when its
  * rings are zero, and started again.
  */
 #ifndef HCCC_H
@@ -75,7 +76,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 3 /* counts up with every change of what is in this file, network.h or layout.h */
+#define HCCC_ABI 4 /* counts up with every change of what is in this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -109,8 +110,9 @@ enum hccc_wait_kind {
   HCCC_ABORTED = 10,     /* no wait: somebody else ended it */
   HCCC_NO_DOOR = 11,     /* no wait: a rank of the network, flag, and no door to it, or one that
                           * hccc_check_door refuses */
-  HCCC_CUT_OFF = 12      /* no wait: the caller's table has no memory of a rank, flag, that is in
+  HCCC_CUT_OFF = 12,     /* no wait: the caller's table has no memory of a rank, flag, that is in
                           * the own memory domain for the plan */
+  HCCC_OTHER_CALL = 13   /* no wait: a neighbour, flag, has started a call of another signature */
 };
 
 /* Memory of a rank that its peers may touch. base: as the caller sees it, ignored where the rank is
@@ -168,14 +170,17 @@ typedef struct hccc_call {
   int workers;                 /* CPU threads; 0: as many as are useful */
   int first_rank;              /* ranks launched here */
   int n_local;
-  int reserved;
+  int crowded;                 /* on the CPU, others need its cores: waits give way, not spin */
   const hccc_local *local;     /* n_local of them, in host memory if it is one, else as `ranks` */
+  unsigned long long signature; /* of what is called: ranks compare it when they meet; 0: they do not */
 } hccc_call;
 
-#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define HCCC_CALL_INIT {sizeof(hccc_call), sizeof(hccc_local), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* What ended a launch: the first wait that passed its deadline. `claimed` is 0 when there is none;
- * once it is 1 every block that waits gives up. */
+ * once it is not, every block that waits gives up. */
+enum { HCCC_LEAVE = 2 };
+
 typedef struct hccc_fault {
   unsigned claimed;
   int rank;

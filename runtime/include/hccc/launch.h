@@ -44,6 +44,7 @@ HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
   const long long output = HCCC_OUTPUT_BLOCKS(b.rank) * block;
   notice->input_window = hccc_find_window(own, local.input, input, &notice->input);
   notice->output_window = hccc_find_window(own, local.output, output, &notice->output);
+  notice->signature = b.p->signature;
   const bool lost_input = local.input && input && notice->input_window < 0;
   const bool lost_output = local.output && output && notice->output_window < 0;
   if (!HCCC_TOUCHES_PEERS || (!lost_input && !lost_output)) return true;
@@ -68,13 +69,16 @@ HCCC_FN void hccc_tell_ready(const hccc_block& b, int peer) {
   hccc_st_release(hccc_counter(b, peer, line), b.launch);
 }
 
-// Remembers where the buffers of a neighbour that has started are.
-HCCC_FN void hccc_find_peer(const hccc_block& b, int peer) {
+// Remembers where the buffers of a neighbour that has started are. False: it makes another call.
+HCCC_FN bool hccc_find_peer(const hccc_block& b, int peer) {
   const hccc_notice notice = *hccc_notice_from(b, b.rank, peer);
   const hccc_rank& rank = b.p->ranks[peer];
   hccc_peer& found = const_cast<hccc_peer&>(b.peers[peer]);
   found.input = hccc_resolve(rank, notice.input_window, notice.input);
   found.output = hccc_resolve(rank, notice.output_window, notice.output);
+  if (notice.signature == b.p->signature || !notice.signature || !b.p->signature) return true;
+  hccc_report(b, 0, 0, {HCCC_OTHER_CALL, peer, -1, 0});
+  return false;
 }
 
 // Waits until all neighbours have told this launch's number in the group of counters at `group`.
@@ -84,7 +88,7 @@ HCCC_FN bool hccc_hear(const hccc_block& b, long long group, int kind) {
   for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
     const int peer = hccc_neighbour(b.rank, i);
     ok = hccc_wait(b, hccc_own(b, group + peer), b.launch, {kind, peer, -1, 0});
-    if (ok && kind == HCCC_WAIT_READY) hccc_find_peer(b, peer);
+    if (ok && kind == HCCC_WAIT_READY) ok = hccc_find_peer(b, peer);
   }
   return !hccc_barrier_any(!ok);
 }

@@ -17,6 +17,9 @@
 #define HCCC_LAYOUT_H
 
 #include "hccc.h"
+#ifdef HCCC_TRACE
+#include "trace.h"
+#endif
 
 #if defined(__HIP__)
 #define HCCC_BOTH static inline __attribute__((host, device))
@@ -51,6 +54,7 @@ typedef struct hccc_shape {
 typedef struct hccc_notice {
   int input_window, output_window; /* -1: in none */
   long long input, output;         /* bytes past the windows' beginnings */
+  unsigned long long signature;    /* of its call */
 } hccc_notice;
 
 enum { HCCC_NOTICE_AT = 16 }; /* bytes past the ready counter */
@@ -178,6 +182,10 @@ typedef struct hccc_params {
   unsigned window;            /* micro-batches in a window, at least 1 */
   int first_rank;
   int in_place;
+  unsigned long long signature;
+#ifdef HCCC_TRACE
+  hccc_trace trace; /* of 0 slots where nothing is recorded */
+#endif
 } hccc_params;
 
 #define HCCC_FOR_EVER (1ULL << 62)
@@ -209,6 +217,10 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm
   p.window = call->window > 0 ? (unsigned)call->window : s.batches ? (unsigned)s.batches : 1u;
   p.first_rank = call->first_rank;
   p.in_place = call->in_place != 0;
+  p.signature = call->signature;
+#ifdef HCCC_TRACE
+  p.trace.slots = 0;
+#endif
   return p;
 }
 

@@ -40,8 +40,7 @@ HCCC_FN unsigned hccc_count(unsigned* counter) {
   return __atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED);
 }
 
-HCCC_FN bool hccc_claim(unsigned* word) {
-  unsigned expected = 0;
+HCCC_FN bool hccc_claim(unsigned* word, unsigned expected) {
   return __atomic_compare_exchange_n(word, &expected, 1u, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED);
 }

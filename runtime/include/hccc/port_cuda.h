@@ -47,7 +47,9 @@ HCCC_FN void hccc_st_release(unsigned* flag, unsigned value) {
 
 HCCC_FN unsigned hccc_count(unsigned* counter) { return atomicAdd(counter, 1u); }
 
-HCCC_FN bool hccc_claim(unsigned* word) { return atomicCAS_system(word, 0u, 1u) == 0; }
+HCCC_FN bool hccc_claim(unsigned* word, unsigned from) {
+  return atomicCAS_system(word, from, 1u) == from;
+}
 
 HCCC_FN unsigned hccc_bits_of(float x) { return __float_as_uint(x); }
 HCCC_FN float hccc_float_of(unsigned bits) { return __uint_as_float(bits); }

@@ -105,8 +105,7 @@ HCCC_FN unsigned hccc_count(unsigned* counter) {
   return __hip_atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED, HCCC_SCOPE);
 }
 
-HCCC_FN bool hccc_claim(unsigned* word) {
-  unsigned expected = 0;
+HCCC_FN bool hccc_claim(unsigned* word, unsigned expected) {
   return __hip_atomic_compare_exchange_strong(word, &expected, 1u, __ATOMIC_RELAXED,
                                               __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }

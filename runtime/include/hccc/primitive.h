@@ -163,10 +163,13 @@ HCCC_FN void hccc_execute(hccc_block& b, int sub, const hccc_primitive<mode, W, 
   HCCC_UNROLL(1)
   for (unsigned m = b.m0; m < b.m1 && !b.stopped; ++m) {
     if (HCCC_QUEUES > 0) hccc_find_places(board, b, p, m);
+    HCCC_TRACED(hccc_span span = hccc_begin_span(b, p.prim, m);)
     b.stopped = !hccc_await(b, p, m);
     if (b.stopped) break;
+    HCCC_TRACED(span.ready();)
     const unsigned n = hccc_batch_length(b, valid, m);
     hccc_reduce_copy<mode & ~HCCC_FAR>(board, n);
+    HCCC_TRACED(span.end(b);)
     board.offset += b.p->micro;
     if constexpr (primitive::signals > 0 || !board.few) hccc_announce<far>(b, p, m);
 #if HCCC_NETWORK

@@ -5,7 +5,8 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <time.h>
+
+#include "idle.h"
 
 #ifndef HCCC_THREADS_AS_BLOCKS
 #if defined(__SANITIZE_THREAD__)
@@ -28,41 +29,11 @@ struct hccc_patience {
   unsigned spins;
 };
 
-static inline unsigned long long hccc_clock() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<unsigned long long>(t.tv_sec) * 1000000000ull + t.tv_nsec;
-}
-
 // Cores this process may use.
 static inline int hccc_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   return 1;
-}
-
-static inline void hccc_pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// When nothing can go on: spin while every thread has a core, else let another one run. Whether it
-// did, after which much time may have passed.
-struct hccc_idler {
-  bool crowded;
-  unsigned idle;  // turns without progress
-};
-
-static inline bool hccc_idle(hccc_idler& idler) {
-  const bool yields = idler.crowded || ++idler.idle >= 100;
-  if (yields)
-    sched_yield();
-  else
-    hccc_pause();
-  return yields;
 }
 
 static inline bool hccc_wait_over(const hccc_patience& p) {
@@ -83,6 +54,7 @@ static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
   const unsigned long long now = hccc_clock();
   if (p.start == 0) p.start = p.looked = now;
   if (now - p.start > p.limit) return HCCC_EXPIRED;
+  hccc_nap(now - p.start);
   if (now - p.looked <= p.period) return HCCC_KEEP_WAITING;
   p.looked = now;
   return HCCC_LOOK;

@@ -16,7 +16,7 @@ struct hccc_team {
   int blocks;
   int size;      // threads, this one included
   int open;      // 0: the team is still gathering; -1: it was called off
-  bool crowded;  // more threads than cores, or proxies beside them
+  bool crowded;  // more threads than cores, or others beside them
 #if !HCCC_THREADS_AS_BLOCKS
   hccc_fiber* fibers;
 #endif
@@ -68,7 +68,7 @@ static inline int hccc_run_members(hccc_team* t, int wanted) {
   hccc_member* members = static_cast<hccc_member*>(malloc(bytes));
   if (!members) return HCCC_NO_MEMORY;
   t->size = hccc_gather(t, members, wanted);
-  t->crowded = HCCC_NETWORK || t->size > hccc_cores();
+  t->crowded = t->crowded || HCCC_NETWORK || t->size > hccc_cores();
   const bool enough = !HCCC_THREADS_AS_BLOCKS || t->size == wanted;
   __atomic_store_n(&t->open, enough ? 1 : -1, __ATOMIC_RELEASE);
   if (enough) hccc_run_share(t, 0);
@@ -78,11 +78,13 @@ static inline int hccc_run_members(hccc_team* t, int wanted) {
 }
 
 // Runs blocks 0 … blocks - 1, all of them at once as far as they can tell.
-static inline int hccc_run_team(void (*run)(void*, int), void* launch, int blocks, int threads) {
+static inline int hccc_run_team(void (*run)(void*, int), void* launch, int blocks, int threads,
+                                bool crowded) {
   hccc_team team{};
   team.run = run;
   team.launch = launch;
   team.blocks = blocks;
+  team.crowded = crowded;
 #if HCCC_THREADS_AS_BLOCKS
   return hccc_run_members(&team, threads);
 #else

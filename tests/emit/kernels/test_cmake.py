@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shlex
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +54,7 @@ def built(cmake: str, place: Path, *options: str) -> Path:
     return place / "b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", ["ON", slow("OFF")])
 def test_an_installed_directory_serves_a_program_in_c(
     tmp_path: Path, cmake: str, shared: str
@@ -64,6 +67,23 @@ def test_an_installed_directory_serves_a_program_in_c(
     assert "CMAKE_CXX_COMPILER:" not in (user / "CMakeCache.txt").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config")
+@pytest.mark.parametrize("libraries", ["lib", slow("lib/x86_64-linux-gnu")])
+def test_pkg_config_finds_an_installed_library(
+    tmp_path: Path, cmake: str, libraries: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix, program = tmp_path / "moved to", tmp_path / "program"
+    folder = f"-DCMAKE_INSTALL_LIBDIR={libraries}"
+    place = built(cmake, written(RING, tmp_path / "k"), *ONE, folder)
+    run(cmake, "--install", place, "--prefix", prefix)
+    monkeypatch.setenv("PKG_CONFIG_PATH", str(prefix / libraries / "pkgconfig"))
+    flags = shlex.split(run("pkg-config", "--cflags", "--libs", RING.name))
+    source = example(RING, tmp_path / "user") / "example.c"
+    run("cc", source, *flags, "-o", program)
+    assert run(program) == "done\n"
+
+
 def test_a_program_in_c_adds_the_directory(tmp_path: Path, cmake: str) -> None:
     written(RING, tmp_path / "k")
     user = example(RING, tmp_path / "user")
@@ -74,6 +94,7 @@ def test_a_program_in_c_adds_the_directory(tmp_path: Path, cmake: str) -> None:
     assert run(built(cmake, user, *ONE) / "example") == "done\n"
 
 
+@pytest.mark.slow
 def test_archives_need_no_cxx_library(tmp_path: Path, cmake: str) -> None:
     place = built(cmake, written(RING, tmp_path / "k"), *ONE)
     undefined = run("nm", "-u", next(place.rglob("lib*.a")))
@@ -130,6 +151,7 @@ def configured(cmake: str, plan: Plan, place: Path, *options: str) -> str:
     return line[1]
 
 
+@pytest.mark.slow
 def test_defaults_and_all(tmp_path: Path, cmake: str) -> None:
     cpu = "-DHCCC_TARGETS=cpu"
     types, ops = ";".join(dtypes.DEFAULT_DTYPES), ";".join(dtypes.DEFAULT_OPS)
@@ -172,7 +194,8 @@ def hip_options(hip: str) -> list[str]:
     return ["-DHCCC_TARGETS=hip", f"-DCMAKE_HIP_COMPILER={hip}", "-DHCCC_OPS=sum"]
 
 
-@pytest.mark.parametrize("shared", ["ON", slow("OFF")])
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", ["ON", "OFF"])
 def test_the_hip_library_builds_and_loads(
     tmp_path: Path, cmake: str, hip_options: list[str], shared: str
 ) -> None:
@@ -238,6 +261,14 @@ def test_hip_architectures_and_rebuilds(tmp_path: Path, cmake: str, hip_options:
     assert code.stat().st_mtime_ns > before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("trace", ["ON", "OFF"])
+def test_a_library_records_where_it_is_asked_to(tmp_path: Path, cmake: str, trace: str) -> None:
+    place = built(cmake, written(RING, tmp_path / "k"), *ONE, f"-DHCCC_TRACE={trace}")
+    said = run("nm", next(place.rglob("*.a")))
+    assert ("V hccc_tracing" in said) is (trace == "ON")
+
+
 @pytest.mark.parametrize("targets", [TARGETS, (CPU,), (CUDA,)], ids=["all", "cpu", "cuda"])
 def test_readme_golden(targets: tuple[Target, ...], golden: plans.Golden) -> None:
     plan = RING if CPU in targets else GATHER
@@ -256,4 +287,4 @@ def test_readme_names_what_is_there() -> None:
     named = set(re.findall(r"^\| `([\w./]+)` \|", text.partition("## Build")[0], re.M))
     assert files.keys() | {"hccc/"} >= named and len(named) == 10
     options = set(re.findall(r"^(?:set|option)\((HCCC_\w+)", files["CMakeLists.txt"], re.M))
-    assert all(f"| `{name}` |" in text for name in options) and len(options) == 5
+    assert all(f"| `{name}` |" in text for name in options) and len(options) == 6

@@ -133,8 +133,8 @@ class Runtime:
     def launch_arguments(self, kernel: Any, stream: int | None, *arguments: Any,
                          grid: Any = (1, 1, 1), block: Any = (1, 1, 1),
                          shared: int = 0) -> tuple[Any, ...]:  # fmt: skip
-        """What LaunchKernel is given; the arguments stay where they are."""
-        self._kept.append(arguments)
+        """What LaunchKernel is given; kernel and arguments stay where they are."""
+        self._kept.append((kernel, arguments))
         dim = structure("Dim3")
         places = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
         of = ctypes.addressof(kernel) if isinstance(kernel, ctypes.Structure) else kernel

@@ -1,5 +1,6 @@
 /* layout.h as plain C, for the test that compares it with layout.py. */
 #include "hccc/layout.h"
+#include "hccc/trace.h"
 
 void sizes(const hccc_shape *s, long long count, int size, long long micro, long long *out) {
   const hccc_sizes cut = hccc_sizes_of(*s, count, size, micro);
@@ -78,5 +79,8 @@ void structure_sizes(int *out) {
   out[7] = sizeof(hccc_transfer);
   out[8] = sizeof(hccc_door);
   out[9] = sizeof(hccc_peer);
-  out[10] = HCCC_ABI;
+  out[10] = sizeof(hccc_trace);
+  out[11] = sizeof(hccc_record);
+  out[12] = HCCC_TRACE_STRIDE;
+  out[13] = HCCC_ABI;
 }

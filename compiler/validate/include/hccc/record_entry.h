@@ -36,7 +36,8 @@ static hccc_comm hccc_comm_like(long long flags_at) {
 static hccc_call hccc_call_like() {
   hccc_call call = HCCC_CALL_INIT;
   call.timeout_s = 7, call.join_timeout_s = 19, call.workers = 11, call.first_rank = 13;
-  call.n_local = 17, call.reserved = 31, call.local = &hccc_some_local, call.count = 3;
+  call.n_local = 17, call.crowded = 31, call.local = &hccc_some_local, call.count = 3,
+  call.signature = 37;
   return call;
 }
 
@@ -51,7 +52,7 @@ static bool hccc_passed_on(const hccc_call& given) {
          call.timeout_s == given.timeout_s && call.join_timeout_s == given.join_timeout_s &&
          call.in_place == given.in_place && call.workers == given.workers &&
          call.first_rank == given.first_rank && call.n_local == given.n_local &&
-         call.reserved == given.reserved && call.local == given.local;
+         call.crowded == given.crowded && call.signature == given.signature && call.local == given.local;
 }
 
 static long long hccc_long_at(const int* cells) {
@@ -101,6 +102,21 @@ static void hccc_record_names() {
   }
 }
 
+#include "record_library.h"
+
+// Whether a launch by the library's function is one by name.
+static bool hccc_same_launch(hccc_launch_function* launch) {
+  const hccc_call call = hccc_call_like();
+  const hccc_comm comm = hccc_comm_like(0);
+  hccc_stubbed = hccc_stub_call{};
+  const int wanted = HCCC_BY_NAME(&comm, &call, "float16", "sum" HCCC_SOME_STREAM);
+  const int times = hccc_stubbed.times, plan = hccc_stubbed.plan;
+  hccc_stubbed = hccc_stub_call{};
+  const int status = launch(&comm, &call, "float16", "sum", hccc_some_stream);
+  return status == wanted && hccc_stubbed.times == times && hccc_stubbed.plan == plan &&
+         (!times || hccc_passed_on(call));
+}
+
 int main(int argc, char** argv) {
   hccc_confine(argc, argv, nullptr);
   if (!hccc_record) return 3;
@@ -114,5 +130,6 @@ int main(int argc, char** argv) {
   }
   hccc_record_picks();
   hccc_record_names();
+  hccc_record_library(hccc_same_launch);
   hccc_stop(HCCC_DONE);
 }

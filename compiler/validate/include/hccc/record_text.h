@@ -63,8 +63,8 @@ static hccc_call hccc_call_like(int in_place, int window) {
   hccc_call call{};
   call.count = 3, call.micro_batch_bytes = 5, call.timeout_s = 7;
   call.workers = 11, call.first_rank = 13, call.n_local = 17, call.join_timeout_s = 19;
-  call.size = 23, call.local_size = 29, call.reserved = 31, call.local = &hccc_some_local;
-  call.in_place = in_place, call.window = window;
+  call.size = 23, call.local_size = 29, call.crowded = 31, call.local = &hccc_some_local;
+  call.in_place = in_place, call.window = window, call.signature = 37;
   return call;
 }
 
@@ -75,9 +75,9 @@ static bool hccc_passed_on(const hccc_call& given) {
          (!HCCC_IS_GPU || hccc_last.stream == hccc_some_stream) && call.count == given.count &&
          call.micro_batch_bytes == given.micro_batch_bytes && call.timeout_s == given.timeout_s &&
          call.join_timeout_s == given.join_timeout_s && call.size == given.size &&
-         call.local_size == given.local_size && call.reserved == given.reserved &&
+         call.local_size == given.local_size && call.crowded == given.crowded &&
          call.local == given.local && call.in_place == given.in_place &&
-         call.workers == given.workers &&
+         call.workers == given.workers && call.signature == given.signature &&
          call.first_rank == given.first_rank && call.n_local == given.n_local;
 }
 
@@ -120,6 +120,8 @@ static void hccc_record_header() {
 #endif
 
 #if HCCC_HAS_DISPATCH
+#include "record_library.h"
+
 // Every entry but the text's own: it says which it is.
 #define HCCC_NUMBER(d, o) HCCC_ENTRY_##d##_##o,
 enum hccc_entry_number { HCCC_TEXT_ENTRY = hccc_launch_status, HCCC_ENTRIES(HCCC_NUMBER) };
@@ -144,6 +146,20 @@ static void hccc_record_names() {
     hccc_put_row(HCCC_NAMES, status, hccc_last.times, !hccc_last.times || hccc_passed_on(call));
   }
 }
+
+// Whether a launch by the library's function is one by name.
+static bool hccc_same_launch(hccc_launch_function* launch) {
+  const hccc_call call = hccc_call_like(0, 0);
+#if HCCC_IS_GPU
+  hccc_stream stream = reinterpret_cast<hccc_stream>(hccc_some_stream);
+#endif
+  hccc_last = hccc_launched{};
+  const int wanted = HCCC_BY_NAME(&hccc_some_comm, &call, "float16", "sum" HCCC_AND_STREAM);
+  const int times = hccc_last.times;
+  hccc_last = hccc_launched{};
+  const int status = launch(&hccc_some_comm, &call, "float16", "sum", hccc_some_stream);
+  return status == wanted && hccc_last.times == times && (!times || hccc_passed_on(call));
+}
 #endif
 
 int main(int argc, char** argv) {
@@ -165,6 +181,7 @@ int main(int argc, char** argv) {
 #endif
 #if HCCC_HAS_DISPATCH
   hccc_record_names();
+  hccc_record_library(hccc_same_launch);
 #endif
   hccc_stop(HCCC_DONE);
 }

@@ -34,6 +34,7 @@ enum hccc_table_name {
   HCCC_USER_BLOCKS,
   HCCC_CALLS,
   HCCC_NAMES,
+  HCCC_LIBRARY,
   HCCC_TABLES
 };
 constexpr int hccc_of_blocks = HCCC_POSTS + 1;  // the first tables: what thread blocks do

@@ -1,0 +1,88 @@
+"""What a built library says of itself: true, the same for the same plans, and found by its file."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, addressof
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from hccc import __version__
+from hccc.emit.kernels.library import library
+from hccc.emit.targets import CPU, TARGETS
+from hccc.ir.digest import library_digest
+from hccc.ir.plan import Plan
+from hccc.runtime.abi import (
+    ABI,
+    Call,
+    Comm,
+    FaultRecord,
+    Library,
+    Local,
+    Rank,
+    all_memory,
+    described,
+)
+from hccc.runtime.cpu import aligned_zeros
+from tests.emit import catalogues, plans
+from tests.emit.kernels.test_cmake import ONE, built
+from tests.emit.plans import written
+
+RING = plans.compiled(plans.ring_allreduce(4, channels=2))
+SHARED = (*ONE, "-DBUILD_SHARED_LIBS=ON")
+LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, POINTER(Comm), POINTER(Call), ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p
+)
+
+
+def said(cmake: str, plan: Plan, place: Path) -> Library:
+    """What the library built of `plan` says."""
+    file = next(built(cmake, written(plan, place), *SHARED).rglob(f"lib{plan.name}.so"))
+    return described(ctypes.CDLL(str(file)))
+
+
+def test_a_library_of_one_plan(tmp_path: Path, cmake: str) -> None:
+    one = said(cmake, RING, tmp_path / "k")
+    assert (one.size, one.abi) == (ctypes.sizeof(Library), ABI)
+    assert (one.name, one.compiler) == (RING.name.encode(), __version__.encode())
+    assert (one.target, one.collective) == (b"cpu", b"Allreduce")
+    assert (one.n_ranks, one.root, one.reduces) == (4, -1, 1)
+    assert one.digest == library_digest(RING) and not one.domain
+    assert (one.input_blocks(2), one.output_blocks(2)) == (1, 1)
+    _adds_up(one)
+
+
+def _adds_up(one: Library) -> None:
+    """Its entry launches all ranks, with no other word of the library known."""
+    n, count, window, fault = one.n_ranks, 1000, all_memory(), FaultRecord()
+    memory = [(aligned_zeros(1 << 20), aligned_zeros(1 << 20)) for _ in range(n)]
+    ranks = (Rank * n)(*[
+        Rank(flags.ctypes.data, scratch.ctypes.data, addressof(window), 1, 0)
+        for flags, scratch in memory
+    ])  # fmt: skip
+    given = [np.arange(count, dtype=np.float32) * (r + 1) for r in range(n)]
+    got = [np.zeros(count, np.float32) for _ in range(n)]
+    local = (Local * n)(
+        *[Local(a.ctypes.data, b.ctypes.data, None) for a, b in zip(given, got, strict=True)]
+    )
+    comm = Comm.of(n, addressof(ranks), addressof(fault))
+    call = Call.of(count=count, timeout_s=20)
+    call.local, call.n_local = addressof(local), n
+    assert LAUNCH(one.launch)(comm, call, b"float32", b"sum", None) == 0
+    assert all(np.array_equal(x, sum(given)) for x in got)
+
+
+def test_memory_domains_and_roots_are_told() -> None:
+    assert library(plans.compiled(plans.broadcast(4, root=2)), TARGETS).root == 2
+    assert library(RING, TARGETS).domain == ()
+    assert library(catalogues.apart(), [CPU]).domain == ("    0, 0, 1, 1",)
+
+
+def test_the_digest_is_of_what_is_done() -> None:
+    assert library_digest(RING) == library_digest(replace(RING, name="other", source="x"))
+    assert library_digest(RING) != library_digest(replace(RING, channels=1))
+    both = catalogues.both()
+    fewer = replace(both, ranges=both.ranges[:1])
+    assert len({library_digest(one) for one in (RING, both, fewer, both.plans[0])}) == 4
