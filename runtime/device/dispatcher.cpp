@@ -90,7 +90,7 @@ hcccrtError_t guarded(F call) {
   }
 }
 
-hcccrtError_t current(hcccrtPlatform_t *platform) {
+hcccrtError_t current_platform(hcccrtPlatform_t *platform) {
   *platform = chosen ? chosen : process_default().platform;
   return *platform && found(*platform).available ? hcccrtSuccess : hcccrtErrorPlatformUnavailable;
 }
@@ -99,7 +99,7 @@ template <class F>
 hcccrtError_t dispatch(F call) {
   return noted(guarded([&] {
     hcccrtPlatform_t platform;
-    if (const auto error = current(&platform)) return error;
+    if (const auto error = current_platform(&platform)) return error;
     return call(*table_of(platform));
   }));
 }
@@ -108,7 +108,7 @@ hcccrtError_t dispatch(F call) {
 hcccrtError_t platform_error(bool keep) {
   return guarded([&] {
     hcccrtPlatform_t platform;
-    if (current(&platform)) return hcccrtSuccess;
+    if (current_platform(&platform)) return hcccrtSuccess;
     const Table &t = *table_of(platform);
     const auto error = keep ? t.PeekAtLastError() : t.GetLastError();
     return error == hcccrtErrorNotReady ? hcccrtSuccess : error;
@@ -156,7 +156,7 @@ hcccrtError_t hcccrtSetPlatformAuto(void) {
 }
 
 hcccrtError_t hcccrtGetPlatform(hcccrtPlatform_t *platform) {
-  return noted(guarded([&] { return platform ? current(platform) : hcccrtErrorInvalidValue; }));
+  return noted(guarded([&] { return platform ? current_platform(platform) : hcccrtErrorInvalidValue; }));
 }
 
 hcccrtError_t hcccrtGetPlatformMessage(hcccrtPlatform_t platform, char *text, int bytes) {

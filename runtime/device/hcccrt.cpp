@@ -6,6 +6,7 @@
 #include "cpu/graphs.cpp"
 #include "cpu/kernels.cpp"
 #include "cpu/memory.cpp"
+#include "cpu/shared.cpp"
 #include "cpu/state.cpp"
 #include "cpu/streams.cpp"
 #include "cpu/table.cpp"

@@ -62,6 +62,11 @@ class Library:
         self._handle = ctypes.CDLL(str(path))
         self._functions = {call.name: self._function(call) for call in description().calls}
 
+    @property
+    def handle(self) -> int:
+        """What dlopen returned."""
+        return int(self._handle._handle)
+
     def _function(self, call: Call) -> Callable[..., Any]:
         found: Any = getattr(self._handle, PREFIX + call.name)
         found.restype = _type(call.result)

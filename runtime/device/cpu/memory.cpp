@@ -114,8 +114,9 @@ void Memory::unmap(Blocks::iterator it) {
   if (block.kind == Kind::host) munmap(pointer, block.bytes);
   if (block.arena) {
     used_ -= block.bytes;
-    block.arena->give(pointer, up(block.bytes, kAlignment));
-    if (block.arena->empty())
+    // What is shared is its file's only allocation: its pages stay for who has it open.
+    if (!block.handles) block.arena->give(pointer, up(block.bytes, kAlignment));
+    if (block.handles || block.arena->empty())
       arenas_.remove_if([&](const auto &arena) { return arena.get() == block.arena; });
   }
   if (block.kind == Kind::opened)
@@ -212,14 +213,18 @@ hcccrtError_t Memory::open(void **pointer, const hcccrtIpcMemHandle_t &handle, i
   Opened *opened = same ? map(file, given.mapped) : nullptr;
   ::close(file);
   if (!opened) return hcccrtErrorMapBufferObjectFailed;
-  char *const made = opened->base + given.offset;
-  const auto [it, fresh] = blocks_.try_emplace(address(made), Block{given.bytes, Kind::opened, device});
+  *pointer = enter(*opened, given.offset, given.bytes, device);
+  return hcccrtSuccess;
+}
+
+void *Memory::enter(Opened &opened, size_t offset, size_t bytes, int device) {
+  char *const made = opened.base + offset;
+  const auto [it, fresh] = blocks_.try_emplace(address(made), Block{bytes, Kind::opened, device});
   if (fresh)
-    ++opened->uses;
+    ++opened.uses;
   else
     ++it->second.uses;
-  *pointer = made;
-  return hcccrtSuccess;
+  return made;
 }
 
 hcccrtError_t Memory::close(void *pointer) {

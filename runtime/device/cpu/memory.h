@@ -55,6 +55,7 @@ struct Block {
   int device = 0;
   Arena *arena = nullptr;
   int uses = 1;  // how often opened
+  unsigned handles = 0;  // hcccrtHandleX, of what can be shared by one kind
 };
 
 // All memory that the device layer knows. The caller holds the lock of the state.
@@ -78,6 +79,11 @@ class Memory {
   hcccrtError_t open(void **pointer, const hcccrtIpcMemHandle_t &handle, int device);
   hcccrtError_t close(void *pointer);
 
+  // shared.cpp: allocations with a file of their own, and such of other processes.
+  hcccrtError_t allocate_shared(void **pointer, size_t *bytes, unsigned handles, int device);
+  hcccrtError_t handle_of(hcccrtIpcMemHandle_t *handle, int *descriptor, void *pointer) const;
+  hcccrtError_t open(void **pointer, int descriptor, size_t bytes, int device);
+
   size_t total() const;
 
  private:
@@ -85,6 +91,7 @@ class Memory {
 
   void unmap(Blocks::iterator it);
   Opened *map(int file, size_t bytes);
+  void *enter(Opened &opened, size_t offset, size_t bytes, int device);
 
   Blocks blocks_;
   std::list<std::unique_ptr<Arena>> arenas_;

@@ -40,6 +40,11 @@ hcccrtError_t MemsetAsync(void *pointer, int value, size_t bytes, hcccrtStream_t
 hcccrtError_t IpcGetMemHandle(hcccrtIpcMemHandle_t *handle, void *pointer);
 hcccrtError_t IpcOpenMemHandle(void **pointer, hcccrtIpcMemHandle_t handle, unsigned flags);
 hcccrtError_t IpcCloseMemHandle(void *pointer);
+hcccrtError_t ExtGetHandleKinds(unsigned *kinds, int device);
+hcccrtError_t ExtMallocShared(void **pointer, size_t *bytes, unsigned kind);
+hcccrtError_t ExtGetSharedHandle(hcccrtIpcMemHandle_t *handle, int *descriptor, void *pointer);
+hcccrtError_t ExtOpenSharedHandle(void **pointer, const hcccrtIpcMemHandle_t *handle, int descriptor, size_t bytes, unsigned kind);
+hcccrtError_t ExtFreeShared(void *pointer);
 hcccrtError_t StreamCreate(hcccrtStream_t *stream);
 hcccrtError_t StreamCreateWithFlags(hcccrtStream_t *stream, unsigned flags);
 hcccrtError_t ExtStreamCreateWithCUMask(hcccrtStream_t *stream, unsigned words, const unsigned *mask);
@@ -105,6 +110,11 @@ constexpr Table calls = {
     IpcGetMemHandle,
     IpcOpenMemHandle,
     IpcCloseMemHandle,
+    ExtGetHandleKinds,
+    ExtMallocShared,
+    ExtGetSharedHandle,
+    ExtOpenSharedHandle,
+    ExtFreeShared,
     StreamCreate,
     StreamCreateWithFlags,
     ExtStreamCreateWithCUMask,

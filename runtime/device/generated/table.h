@@ -42,6 +42,11 @@ struct Table {
   hcccrtError_t (*IpcGetMemHandle)(hcccrtIpcMemHandle_t *, void *);
   hcccrtError_t (*IpcOpenMemHandle)(void **, hcccrtIpcMemHandle_t, unsigned);
   hcccrtError_t (*IpcCloseMemHandle)(void *);
+  hcccrtError_t (*ExtGetHandleKinds)(unsigned *, int);
+  hcccrtError_t (*ExtMallocShared)(void **, size_t *, unsigned);
+  hcccrtError_t (*ExtGetSharedHandle)(hcccrtIpcMemHandle_t *, int *, void *);
+  hcccrtError_t (*ExtOpenSharedHandle)(void **, const hcccrtIpcMemHandle_t *, int, size_t, unsigned);
+  hcccrtError_t (*ExtFreeShared)(void *);
   hcccrtError_t (*StreamCreate)(hcccrtStream_t *);
   hcccrtError_t (*StreamCreateWithFlags)(hcccrtStream_t *, unsigned);
   hcccrtError_t (*ExtStreamCreateWithCUMask)(hcccrtStream_t *, unsigned, const unsigned *);

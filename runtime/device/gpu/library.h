@@ -4,9 +4,11 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>

@@ -149,6 +149,13 @@ typedef enum hcccrtIpcMemFlag {
   hcccrtIpcMemLazyEnablePeerAccess = 1 /* peer access is enabled where it is needed */
 } hcccrtIpcMemFlag_t;
 
+/* By what memory that can be shared goes to another process. The greater, the better. */
+typedef enum hcccrtHandleKind {
+  hcccrtHandleLegacy = 1, /* as hcccrtIpcGetMemHandle: bytes */
+  hcccrtHandleDescriptor = 2, /* a descriptor of the operating system, which the processes of a host pass to each other */
+  hcccrtHandleFabric = 4 /* bytes, for all processes of an NVLink fabric that have its channel */
+} hcccrtHandleKind_t;
+
 /* What can be limited on a device. */
 typedef enum hcccrtLimit {
   hcccrtLimitStackSize = 0, /* bytes of stack of a thread; on the CPU of workers that start later */
@@ -493,6 +500,36 @@ HCCCRT_API hcccrtError_t hcccrtIpcOpenMemHandle(
 
 /* Ends what hcccrtIpcOpenMemHandle began; as often as that was called. */
 HCCCRT_API hcccrtError_t hcccrtIpcCloseMemHandle(void *pointer);
+
+/* ---- Memory that is shared by the best handle ----
+ * Whole allocations that other processes map, by whichever handles a device has: CUDA's are
+ * those of its driver's virtual memory, whose memory lives until the last process lets go of
+ * it, where driver and device have it, HIP's legacy ones alone, for its virtual memory cannot
+ * be told to be uncached on every version. What several devices touch while kernels run can be
+ * touched here.
+ */
+
+/* The kinds of handles that memory of a device can have: bits of hcccrtHandleX. Fabric handles
+ * only where one can be made. */
+HCCCRT_API hcccrtError_t hcccrtExtGetHandleKinds(unsigned *kinds, int device);
+
+/* Memory of the thread's device that has handles of one kind. `bytes`: at least so many; gets
+ * how many there are. */
+HCCCRT_API hcccrtError_t hcccrtExtMallocShared(void **pointer, size_t *bytes, unsigned kind);
+
+/* The handle of what hcccrtExtMallocShared returned. `descriptor`: one to be closed by the
+ * caller, and the bytes say nothing; -1: the bytes are the handle. */
+HCCCRT_API hcccrtError_t hcccrtExtGetSharedHandle(
+    hcccrtIpcMemHandle_t *handle, int *descriptor, void *pointer);
+
+/* Maps such memory of another process, whole, for the thread's device. `bytes`: as
+ * hcccrtExtMallocShared gave them. The descriptor stays the caller's. */
+HCCCRT_API hcccrtError_t hcccrtExtOpenSharedHandle(
+    void **pointer, const hcccrtIpcMemHandle_t *handle, int descriptor, size_t bytes,
+    unsigned kind);
+
+/* Gives back what hcccrtExtMallocShared or hcccrtExtOpenSharedHandle returned. */
+HCCCRT_API hcccrtError_t hcccrtExtFreeShared(void *pointer);
 
 /* ---- Streams ----
  * The default stream is CUDA's legacy one: its work waits for all earlier work of the device's

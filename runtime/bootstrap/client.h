@@ -1,0 +1,86 @@
+// client.h: one rank's end: what hccc_bootstrap is.
+#pragma once
+
+#include <deque>
+#include <mutex>
+
+#include "hub.h"
+#include "id.h"
+
+namespace hccc::bootstrap {
+
+class Client {
+ public:
+  Client(const hccc_unique_id &id, int n_ranks, int rank, const Deadline &deadline);
+  ~Client();
+
+  struct Gathered {
+    std::vector<size_t> sizes;
+    std::string data;  // of all, one after the other
+  };
+  Gathered gather(CallKind kind, const void *own, size_t bytes, const Deadline &deadline);
+  void leave_because(const Failure &failure);  // what the others are told when it leaves
+
+  struct News {
+    int rank;
+    bool orderly;
+  };
+  struct Heard {
+    int rank;
+    std::string data;
+  };
+  bool news(News *one);
+  bool heard(Heard *one);
+  void tell(const void *data, size_t bytes);
+  int watch() const { return watch_.get(); }
+  bool in_child() const { return process_ != getpid(); }  // of the process that made it, by fork
+  void close();
+
+  const int n_ranks, rank;
+  Secret secret;
+  Job job = {};
+  std::vector<int> host_of, pid_of;
+
+ private:
+  void meet(const Identity &identity, const Deadline &deadline);
+  uint64_t most_answer() const {
+    return static_cast<uint64_t>(n_ranks) * (8 + HCCC_BOOTSTRAP_MAX_BYTES) + 1024;
+  }
+  void start_hub(Fd listener, Link root);
+  void set_up(const Deadline &deadline);
+  void watch_link();
+  bool wait_readable(const Deadline &deadline, bool *unsent);
+  void drain();
+  void take(Frame *frame);
+  void lose();
+  void add_news(const News &one, const std::string &why);
+  void tell_watch();
+  Failure absent_hub() const;
+  Frame call(CallKind kind, const void *own, size_t bytes, const Deadline &deadline);
+  [[noreturn]] void fail_late(CallKind kind) const;
+
+  const pid_t process_;
+  std::mutex calling_;  // one collective call at a time
+  std::mutex lock_;     // of all below
+  Link link_;
+  Fd watch_, news_event_, answer_event_;
+  bool lost_ = false;  // the hub has gone
+  uint64_t seq_ = 0;
+  bool answered_ = false, knows_missing_ = false;
+  Frame answer_;
+  std::vector<int> missing_;
+  std::vector<bool> gone_;
+  News first_gone_ = {-1, true};  // as the hub's
+  std::string why_gone_;          // the failure for which it left
+  std::string why_;               // the failure of the last call
+  std::deque<News> news_;
+  std::deque<Heard> heard_;
+  bool has_hub_ = false;
+  pthread_t hub_;
+};
+
+}  // namespace hccc::bootstrap
+
+struct hccc_bootstrap {
+  hccc::bootstrap::Client client;
+};

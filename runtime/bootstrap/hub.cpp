@@ -1,0 +1,224 @@
+// hub.cpp: rank 0's hub.
+#include "hub.h"
+
+#include <poll.h>
+
+namespace hccc::bootstrap {
+namespace {
+
+const uint64_t kMostPart = HCCC_BOOTSTRAP_MAX_BYTES;
+
+}  // namespace
+
+const char *name_of(uint32_t call_kind) {
+  const char *names[] = {"something", "open", "allgather", "allgatherv", "barrier", "share"};
+  return names[call_kind < std::size(names) ? call_kind : 0];
+}
+
+Hub::Hub(Fd listener, const Secret &secret, const Job &job, int n_ranks, Fd own, Link root)
+    : job_(job),
+      root_(std::move(root)),
+      acceptor_(std::move(listener), secret, kToHub),
+      members_(static_cast<size_t>(n_ranks)) {
+  members_[0].link = Link(std::move(own), kMostPart);
+  members_[0].came = true;
+}
+
+void Hub::run() {
+  settle();
+  while (!members_[0].gone) step();
+  if (root_) {  // ranks that are still on their way here
+    const std::string &why = members_[0].why;
+    root_.send(encode(kBye, 0, 0, why.empty() ? encode(absence()) : why));
+    root_.flush();
+  }
+  // What is still to be sent, the news that rank 0 has gone among it.
+  const Deadline soon = Deadline::in(1);
+  for (;;) {
+    std::vector<pollfd> set;
+    for (Member &m : members_) {
+      if (!m.came || m.gone) continue;
+      m.link.read();  // what is left unread would have the system throw away what is unsent
+      for (Frame ignored; m.link.next(&ignored);) {
+      }
+      if (m.link.flush() && m.link.unsent()) set.push_back({m.link.fd(), POLLOUT, 0});
+    }
+    if (set.empty() || soon.passed()) return;
+    poll(set.data(), set.size(), soon.poll_ms());
+  }
+}
+
+void Hub::step() {
+  std::vector<pollfd> set;
+  set.push_back({root_.fd(), POLLIN, 0});
+  if (accepting_) acceptor_.watch(&set);
+  const size_t n_others = set.size();
+  for (const Member &m : members_) {
+    const bool there = m.came && !m.gone;
+    set.push_back({there ? m.link.fd() : -1,
+                   static_cast<short>(POLLIN | (m.link.unsent() ? POLLOUT : 0)), 0});
+  }
+  if (poll(set.data(), set.size(), accepting_ ? acceptor_.poll_ms(60000) : -1) < 0)
+    for (pollfd &one : set) one.revents = 0;
+  if (set[0].revents) hear_root();
+  if (accepting_) accept(&set[1]);
+  for (size_t rank = 0; rank < members_.size(); ++rank)
+    if (set[n_others + rank].revents) hear(static_cast<int>(rank));
+}
+
+void Hub::accept(const pollfd *polled) {
+  std::vector<Arrival> arrived;
+  acceptor_.step(polled, &arrived);
+  for (Arrival &arrival : arrived) enter(&arrival);
+  settle();
+}
+
+// Nobody else has business at the listener once all have come.
+void Hub::settle() {
+  if (n_came_ < static_cast<int>(members_.size())) return;
+  accepting_ = false;
+  acceptor_.close();
+  root_.send(encode(kBye, 0, 0));
+  root_.flush();
+  root_.close();
+}
+
+void Hub::hear_root() {
+  const bool open = root_.read();
+  for (Frame frame; root_.next(&frame);)
+    if (frame.kind == kGone && frame.aux < members_.size() && !members_[frame.aux].came)
+      leave(static_cast<int>(frame.aux));
+  if (!open) root_.close();
+}
+
+void Hub::enter(Arrival *arrival) {
+  const int rank = arrival->claim.rank, n = static_cast<int>(members_.size());
+  std::string wrong;
+  if (arrival->claim.job != job_) wrong = "this is another job's";
+  else if (arrival->claim.n_ranks != n || rank < 0 || rank >= n)
+    wrong = text("there is no rank %d of %d", rank, arrival->claim.n_ranks);
+  else if (members_[rank].came || members_[rank].gone)
+    wrong = text("rank %d is taken: another process is it", rank);
+  if (!wrong.empty()) return refuse(std::move(arrival->fd), {kRefused, rank, wrong});
+  Member &m = members_[rank];
+  m.link = Link(std::move(arrival->fd), kMostPart);
+  m.came = true;
+  ++n_came_;
+  welcome(&m.link);
+  for (int r = 0; r < n; ++r) {
+    const Member &other = members_[r];
+    if (other.gone) send(rank, encode(kGone, static_cast<uint32_t>(r), other.bye, other.why));
+  }
+}
+
+void Hub::hear(int rank) {
+  Member &m = members_[rank];
+  const bool open = m.link.read() && m.link.flush();
+  for (Frame frame; m.link.next(&frame);) take(rank, frame);
+  if (!open || m.link.broken()) leave(rank);
+}
+
+void Hub::take(int rank, const Frame &frame) {
+  switch (frame.kind) {
+    case kPart: return part(rank, frame);
+    case kQuery:
+      return send(rank, encode(kMissing, 0, frame.seq, encode(missing(frame.seq))));
+    case kTell: {
+      if (frame.payload.size() > HCCC_BOOTSTRAP_MAX_TELL) return;
+      const Bytes heard = encode(kHeard, static_cast<uint32_t>(rank), 0, frame.payload);
+      for (int r = 0; r < static_cast<int>(members_.size()); ++r)
+        if (r != rank) send(r, heard);
+      return;
+    }
+    case kBye:
+      members_[rank].bye = true;
+      members_[rank].why = frame.payload.substr(0, 512);
+      return;
+    default: return;
+  }
+}
+
+void Hub::part(int rank, const Frame &frame) {
+  Member &m = members_[rank];
+  if (frame.seq != m.calls + 1) return m.link.spoil();
+  ++m.calls;
+  const auto [found, made] = calls_.try_emplace(frame.seq);
+  Call &call = found->second;
+  if (made) {
+    call.kind = frame.aux;
+    call.first = rank;
+    call.parts.resize(members_.size());
+    if (first_gone_ >= 0) fail_call(frame.seq, &call, absence());
+  }
+  call.parts[rank] = std::make_shared<const std::string>(frame.payload);
+  ++call.n_parts;
+  if (call.failed) {
+    send(rank, call.failed);
+  } else if (call.kind != frame.aux) {
+    fail_call(frame.seq, &call,
+              {kRefused, rank,
+               text("rank %d calls %s where rank %d calls %s", rank, name_of(frame.aux), call.first,
+                    name_of(call.kind))});
+  } else if (call.n_parts == static_cast<int>(members_.size())) {
+    complete(frame.seq, &call);
+  }
+  if (call.n_parts == static_cast<int>(members_.size())) calls_.erase(found);
+}
+
+void Hub::complete(uint64_t seq, Call *call) {
+  std::string all;
+  for (const Bytes &part : call->parts) put<uint64_t>(&all, part->size());
+  for (const Bytes &part : call->parts) all += *part;
+  const Bytes whole = encode(kWhole, call->kind, seq, all);
+  for (int r = 0; r < static_cast<int>(members_.size()); ++r) send(r, whole);
+}
+
+void Hub::fail_call(uint64_t seq, Call *call, const Failure &failure) {
+  call->failed = encode(kFailed, 0, seq, encode(failure));
+  for (int r = 0; r < static_cast<int>(members_.size()); ++r) {
+    if (call->parts[r]) send(r, call->failed);
+    if (call->parts[r]) call->parts[r] = std::make_shared<const std::string>();
+  }
+}
+
+// Calls that a rank made before it went are completed; those that it did not make never will be.
+// Where it left because of a failure the others learn of that instead: it may name who is to blame.
+void Hub::leave(int rank) {
+  Member &m = members_[rank];
+  m.gone = true;
+  m.link.close();
+  const auto weight = [](const Member &one) { return !one.bye ? 2 : !one.why.empty() ? 1 : 0; };
+  if (first_gone_ < 0 || weight(m) > weight(members_[first_gone_])) first_gone_ = rank;
+  const Bytes gone = encode(kGone, static_cast<uint32_t>(rank), m.bye, m.why);
+  for (int r = 0; r < static_cast<int>(members_.size()); ++r) send(r, gone);
+  for (auto &[seq, call] : calls_) {
+    if (call.failed) continue;
+    if (!call.parts[rank]) fail_call(seq, &call, absence());
+    else if (!m.why.empty()) fail_call(seq, &call, decode_failure(m.why));
+  }
+}
+
+// Connections that are broken are found so by `hear`.
+void Hub::send(int rank, const Bytes &bytes) {
+  Member &m = members_[rank];
+  if (!m.came || m.gone) return;
+  m.link.send(bytes);
+  m.link.flush();
+}
+
+// Of several that went, others may have left because the first did.
+Failure Hub::absence() const {
+  const int rank = first_gone_;
+  if (!members_[rank].why.empty()) return decode_failure(members_[rank].why);
+  return {kLost, rank,
+          text(members_[rank].bye ? "rank %d has left" : "rank %d has gone without a word", rank)};
+}
+
+std::vector<int> Hub::missing(uint64_t seq) const {
+  std::vector<int> made;
+  for (int r = 0; r < static_cast<int>(members_.size()); ++r)
+    if (members_[r].calls < seq) made.push_back(r);
+  return made;
+}
+
+}  // namespace hccc::bootstrap

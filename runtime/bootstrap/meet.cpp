@@ -1,0 +1,205 @@
+// meet.cpp: how a rank comes to be connected with the others: the root first, then rank 0's hub.
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "client.h"
+#include "host.h"
+#include "meet.h"
+#include "root.h"
+
+namespace hccc::bootstrap {
+namespace {
+
+const int64_t kRefused_ns = 2000000000;
+
+void *run_hub(void *of) {
+  std::unique_ptr<Hub> hub(static_cast<Hub *>(of));
+  try {
+    hub->run();
+  } catch (...) {
+    // Out of memory: its connections close, which everybody sees.
+  }
+  return nullptr;
+}
+
+// Waits for the root's word that all have met.
+Met await_met(Link *root, const std::string &where, int n_ranks, const Deadline &deadline) {
+  bool asked = false;
+  Deadline until = deadline;
+  for (;;) {
+    Frame frame;
+    try {
+      frame = await(root, until, -1, where.c_str());
+    } catch (const Failure &failure) {
+      if (failure.code == kLost)
+        fail(kLost, -1, "%s went before all ranks had met", where.c_str());
+      if (failure.code != kTimedOut || asked) throw;
+      asked = true;
+      until = Deadline::in(1);
+      root->send(encode(kQuery, 0, 0));
+      root->flush();
+      continue;
+    }
+    if (frame.kind == kMet) return decode_met(frame.payload);
+    if (frame.kind == kFailed) throw decode_failure(frame.payload);
+    if (frame.kind != kMissing) continue;
+    const std::vector<int> missing = decode_ranks(frame.payload, n_ranks);
+    if (missing.empty()) continue;  // all have come meanwhile
+    fail(kTimedOut, missing[0], "%s of %d did not come",
+         name_ranks(missing).c_str(), n_ranks);
+  }
+}
+
+// Throws where rank 0 has gone, as far as the root knows, or the root itself.
+void check_rank_0(Link *root) {
+  const bool open = root->read();
+  for (Frame frame; root->next(&frame);)
+    if (frame.kind == kGone && frame.aux == 0) throw decode_failure(frame.payload);
+  if (!open) fail(kLost, 0, "rank 0 or the root went before all were connected");
+}
+
+}  // namespace
+
+Link join(const std::function<Fd()> &connect, const Claim &claim, const Secret &secret,
+          uint64_t most, const Deadline &deadline, int peer, const std::string &where) {
+  for (int64_t pause_us = 2000;; pause_us = std::min<int64_t>(pause_us * 3 / 2, 200000)) {
+    Fd fd = connect();
+    const int error = errno;
+    if (!fd && (error == EMFILE || error == ENFILE || error == ENOMEM))
+      fail_errno("cannot connect");
+    std::string why = fd ? "it closed the connection" : std::strerror(error);
+    if (fd) {
+      Link link = introduce(std::move(fd), claim, secret, most, deadline, where);
+      if (link) return link;
+    }
+    if (deadline.passed())
+      fail(kTimedOut, peer, "%s does not answer: %s", where.c_str(), why.c_str());
+    uint32_t random;
+    random_bytes(&random, sizeof random);
+    usleep(static_cast<useconds_t>(pause_us / 2 + random % pause_us));
+  }
+}
+
+Client::Client(const hccc_unique_id &id, int n, int own, const Deadline &deadline)
+    : n_ranks(n), rank(own), process_(getpid()), gone_(static_cast<size_t>(std::max(n, 0))) {
+  if (n < 1 || n > HCCC_BOOTSTRAP_MAX_RANKS || rank < 0 || rank >= n)
+    fail(kBadArgument, -1, "there is no rank %d of %d", rank, n);
+  const Identity identity = read_id(id);
+  secret = identity.secret;
+  try {
+    meet(identity, deadline);
+    set_up(deadline);
+    wait_for_root(identity);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+// A root that was there once refuses nobody: where it does, it is there no more.
+std::function<Fd()> to_root(const Identity &identity, const Deadline &deadline) {
+  int64_t since = 0;
+  return [&, since]() mutable {
+    Fd fd = connect_tcp(identity.address, deadline.or_in(10));
+    const bool refused = !fd && errno == ECONNREFUSED && identity.there;
+    if (!refused) since = 0;
+    else if (!since) since = now_ns();
+    else if (now_ns() - since > kRefused_ns)
+      fail(kLost, -1, "the root at %s is not there: its process has ended, it gave up, or the "
+           "address means another host here",
+           identity.address.str().c_str());
+    return fd;
+  };
+}
+
+void Client::meet(const Identity &identity, const Deadline &deadline) {
+  Claim claim = {kToRoot, rank, n_ranks, job};
+  const std::string at = "the root at " + identity.address.str();
+  Link root = join(to_root(identity, deadline), claim, secret, 1 << 20, deadline, -1, at);
+  std::string hub_at;
+  Fd listener;
+  if (rank == 0) {
+    const Binding binding = choose_binding(local_address(root.fd()));
+    Address told = binding.told, bound;
+    listener = listen_tcp(binding.bind, &bound);
+    told.port = bound.port;
+    hub_at.assign(reinterpret_cast<const char *>(told.ip), 16);
+    put(&hub_at, told.port);
+  }
+  root.send(encode(kJoin, 0, 0, hub_at));
+  root.flush();  // where it cannot be sent, the root has closed, and maybe said why
+  Met met;
+  try {
+    met = await_met(&root, at, n_ranks, deadline);
+  } catch (const Failure &failure) {
+    root.send(encode(kBye, 0, 0, encode(failure)));
+    root.flush();
+    throw;
+  }
+  job = met.job;
+  if (rank == 0) return start_hub(std::move(listener), std::move(root));
+  claim = {kToHub, rank, n_ranks, job};
+  const auto connect = [&] {
+    check_rank_0(&root);
+    return connect_tcp(met.hub, deadline.or_in(10));
+  };
+  link_ = join(connect, claim, secret, most_answer(), deadline, 0, "rank 0 at " + met.hub.str());
+  root.send(encode(kBye, 0, 0));
+  root.flush();
+}
+
+void Client::start_hub(Fd listener, Link root) {
+  int pair[2];
+  Fd of_hub;
+  Fd own = Fd::of([&] {
+    const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    return socketpair(AF_UNIX, type, 0, pair) == 0 ? pair[0] : -1;
+  });
+  if (!own) fail_errno("cannot make a pair of sockets");
+  of_hub = Fd(pair[1]);
+  auto hub = std::make_unique<Hub>(std::move(listener), secret, job, n_ranks, std::move(of_hub),
+                                   std::move(root));
+  hub_ = start_thread(run_hub, hub.get(), "hccc-hub");
+  hub.release();
+  has_hub_ = true;
+  link_ = Link(std::move(own), most_answer());
+}
+
+void Client::watch_link() {
+  watch_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  news_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  answer_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  if (!watch_ || !news_event_ || !answer_event_ ||
+      epoll_ctl(watch_.get(), EPOLL_CTL_ADD, link_.fd(), &event) != 0 ||
+      epoll_ctl(watch_.get(), EPOLL_CTL_ADD, news_event_.get(), &event) != 0)
+    fail_errno("cannot watch the connection");
+}
+
+// Everybody learns where the others are; the first call through the hub.
+void Client::set_up(const Deadline &deadline) {
+  watch_link();
+  std::string own = host_identity();
+  put<uint32_t>(&own, static_cast<uint32_t>(process_));
+  const Gathered all = gather(kSetUp, own.data(), own.size(), deadline);
+  std::map<std::string, int> hosts;
+  for (int r = 0; r < n_ranks; ++r) {
+    if (all.sizes[r] != own.size())
+      fail(kRefused, r, "rank %d breaks the protocol", r);
+    const char *p = all.data.data() + static_cast<size_t>(r) * own.size();
+    const auto [host, added] = hosts.emplace(std::string(p, own.size() - 4), hosts.size());
+    host_of.push_back(host->second);
+    pid_of.push_back(get<int32_t>(p + own.size() - 4));
+  }
+}
+
+}  // namespace hccc::bootstrap
