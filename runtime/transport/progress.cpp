@@ -1,0 +1,135 @@
+// progress.cpp: the thread. It spins briefly and then sleeps until UCX, a caller or the end of a nap
+// wakes it; rings have nothing to wake it with, so its naps are short while there is work.
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "state.h"
+
+namespace hccc::transport {
+namespace {
+
+using Micro = std::chrono::microseconds;
+
+constexpr Micro SPIN{30}, SPIN_IN_FLIGHT{300};
+constexpr Micro DRAIN{2'000'000};
+
+// How long a nap may be, by how long nothing has happened.
+Micro nap_after(const Transport &t, Clock::duration idle) {
+  const bool copies = !t.copying_out.empty() || !t.copying_in.empty() || !t.cells.empty();
+  if (copies) return Micro(20);
+  if (!t.door) return Micro(100'000);
+  if (idle < Micro(20'000)) return Micro(50);
+  return idle < Micro(1'000'000) ? Micro(200) : Micro(1000);
+}
+
+void sleep(Transport &t, Micro nap) {
+  pollfd waiting[2] = {{t.efd, POLLIN, 0}, {t.wake_fd, POLLIN, 0}};
+  const timespec limit = {time_t(nap.count() / 1'000'000), long(nap.count() % 1'000'000) * 1000};
+  ppoll(waiting, 2, &limit, nullptr);
+}
+
+// One round; how much happened.
+int work(Transport &t, bool taking) {
+  int n = taking ? take(t) : 0;
+  n += send(t);
+  n += finish_copies_out(t);
+  for (int k = 0; k < 64; ++k) {
+    const unsigned events = ucx().ucp_worker_progress(t.worker);
+    if (!events) break;
+    n += int(events);
+  }
+  return n + finish_copies_in(t);
+}
+
+bool was_woken(Transport &t) {
+  uint64_t count;
+  return read(t.wake_fd, &count, sizeof count) == sizeof count;
+}
+
+// Lets callers in, who wait for the lock.
+void give_way(const Transport &t) {
+  for (int k = 0; k < 64 && t.callers.load(std::memory_order_relaxed) > 0; ++k) sched_yield();
+}
+
+void greet(Transport &t) {
+  if (!t.greeting) return;
+  t.greeting = false;
+  for (const auto &peer : t.peers)
+    if (peer->life == Life::CONNECTED && !peer->greeting) {
+      peer->greeting = true;  // from now on its death is noticed
+      post(t, *peer, HELLO);
+    }
+}
+
+void serve(Transport &t) {
+  auto last = Clock::now();
+  while (t.running.load(std::memory_order_acquire)) {
+    bool armed = false;
+    auto now = Clock::now();
+    Micro nap{0};
+    {
+      const std::lock_guard<std::mutex> hold(t.lock);
+      greet(t);
+      if (work(t, true) > 0) last = now;
+      check_deadlines(t, now);
+      close_lost(t);
+      if (now - last > (t.slices || t.receipts ? SPIN_IN_FLIGHT : SPIN)) {
+        armed = ucx().ucp_worker_arm(t.worker) == ucp::OK;
+        nap = nap_after(t, now - last);
+        t.counters.sleeps += armed;
+      }
+    }
+    deliver_notices(t);
+    give_way(t);
+    if (armed) sleep(t, nap);
+    else if (now != last) sched_yield();
+    if (armed && was_woken(t)) last = Clock::now();
+  }
+}
+
+bool flushing(std::vector<ucp::StatusPointer> &requests) {
+  while (!requests.empty()) {
+    if (ucx().ucp_request_check_status(requests.back()) == ucp::IN_PROGRESS) return true;
+    ucx().ucp_request_free(requests.back());
+    requests.pop_back();
+  }
+  return false;
+}
+
+// Brings to the living what was taken, and says goodbye, so that the end of the connection is none
+// of a peer that died.
+void drain(Transport &t) {
+  const std::lock_guard<std::mutex> hold(t.lock);
+  const auto until = Clock::now() + DRAIN;
+  const auto step = [&t] {
+    work(t, false);
+    check_deadlines(t, Clock::now());
+    close_lost(t);
+    sched_yield();
+  };
+  while (t.messages > 0 && Clock::now() < until) step();
+  t.leaving = true;
+  for (const auto &peer : t.peers) post(t, *peer, LEAVING);
+  std::vector<ucp::StatusPointer> requests;
+  for (const auto &peer : t.peers) {
+    ucp::RequestParams params{};
+    if (peer->life != Life::CONNECTED || !peer->endpoint) continue;
+    const ucp::StatusPointer flush = ucx().ucp_ep_flush_nbx(peer->endpoint, &params);
+    if (ucp::is_request(flush)) requests.push_back(flush);
+  }
+  while (flushing(requests) && Clock::now() < until) step();
+  for (const ucp::StatusPointer request : requests) ucx().ucp_request_free(request);
+}
+
+}  // namespace
+
+void run(Transport &t) {
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+  serve(t);
+  drain(t);
+  deliver_notices(t);
+}
+
+}  // namespace hccc::transport

@@ -1,0 +1,231 @@
+// receive.cpp: from UCX into windows, and then the counters. Slices arrive in any order; a counter is
+// raised when its message and those before it, as network.h says, are there.
+#include <cstring>
+
+#include "state.h"
+
+namespace hccc::transport {
+namespace {
+
+constexpr uint32_t MAX_AHEAD = 1 << 20;  // messages beside each other on their way from a peer
+constexpr size_t MAX_LANES = 1 << 20;
+
+void raise(Transport &t, const Arrival &arrival) {
+  ++t.counters.received_transfers;
+  if (arrival.counter < 0) return;
+  const Window &flags = t.windows.at(HCCC_WINDOW_FLAGS);
+  void *at = flags.base + arrival.counter;
+  if (flags.memory == HCCC_MEMORY_HOST)
+    __atomic_store_n(static_cast<uint32_t *>(at), arrival.value, __ATOMIC_RELEASE);
+  else if (!t.cells.store(t.copier, at, arrival.value))
+    refuse(t, "a counter in memory of the device could not be raised");
+}
+
+void raise_first(Transport &t, Peer &peer, Lane &lane) {
+  const Arrival &arrival = lane.arrivals.front();
+  raise(t, arrival);
+  peer.raised[arrival.order - peer.first] = 1;
+  lane.arrivals.pop_front();
+  ++lane.first;
+  for (; !peer.raised.empty() && peer.raised.front(); ++peer.first) peer.raised.pop_front();
+}
+
+bool is_whole(const Lane &lane) {
+  return !lane.arrivals.empty() && lane.arrivals.front().known && lane.arrivals.front().missing == 0;
+}
+
+void raise_what_is_whole(Transport &t, Peer &peer, uint64_t key) {
+  const uint64_t rank_key = key_of(-1, 0);
+  if (key != rank_key)
+    for (Lane &lane = peer.lanes[key]; is_whole(lane);) raise_first(t, peer, lane);
+  const auto found = peer.lanes.find(rank_key);
+  if (found == peer.lanes.end()) return;
+  for (Lane &lane = found->second; is_whole(lane) && lane.arrivals.front().order == peer.first;)
+    raise_first(t, peer, lane);
+}
+
+// Null where the header cannot be right.
+Arrival *arrival_of(Peer &peer, const Header &h) {
+  if (peer.lanes.size() >= MAX_LANES) return nullptr;
+  Lane &lane = peer.lanes[key_of(h.tb, h.lane)];
+  const uint32_t at = h.turn - lane.first, among_all = h.order - peer.first;
+  if (at >= MAX_AHEAD || among_all >= MAX_AHEAD) return nullptr;
+  if (lane.arrivals.size() <= at) lane.arrivals.resize(at + 1);
+  if (peer.raised.size() <= among_all) peer.raised.resize(among_all + 1);
+  Arrival &arrival = lane.arrivals[at];
+  if (!arrival.known) arrival = {true, h.order, h.value, h.bytes, h.counter};
+  return arrival.order == h.order ? &arrival : nullptr;
+}
+
+// Whether what a slice says of itself lies in the own windows.
+bool is_inside(const Transport &t, const Header &h, size_t bytes) {
+  if (h.counter >= 0) {
+    const auto flags = t.windows.find(HCCC_WINDOW_FLAGS);
+    if (flags == t.windows.end() || h.counter % 4 || flags->second.bytes < 4 ||
+        uint64_t(h.counter) > flags->second.bytes - 4)
+      return false;
+  }
+  if (bytes == 0) return h.bytes == 0;
+  const auto window = t.windows.find(h.window);
+  return window != t.windows.end() && bytes <= h.bytes && bytes <= window->second.bytes &&
+         h.target <= window->second.bytes - bytes;
+}
+
+// A NIC's writes to a device may be on their way when UCX says that they are done.
+void make_visible(const Transport &t, const Window &window) {
+  const bool direct = window.memory != HCCC_MEMORY_HOST && !window.staged;
+  if (direct && t.copier.flush) t.copier.flush(t.copier.context);
+}
+
+void arrived(Transport &t, Peer &peer, const Header &h, size_t bytes) {
+  Arrival *arrival = arrival_of(peer, h);
+  if (!arrival || arrival->missing < bytes)
+    return lose(t, peer, "it sent what belongs to no message");
+  arrival->missing -= bytes;
+  ++t.counters.received_slices;
+  t.counters.received_bytes += bytes;
+  if (arrival->missing) return;
+  if (bytes) make_visible(t, t.windows.at(h.window));
+  raise_what_is_whole(t, peer, key_of(h.tb, h.lane));
+}
+
+void finish(Receipt *receipt, bool good) {
+  Transport &t = *receipt->t;
+  Peer &peer = *receipt->peer;
+  if (receipt->slot >= 0) t.in_pool.give(receipt->slot);
+  if (good && peer.life != Life::FAILED) arrived(t, peer, receipt->header, receipt->bytes);
+  --t.receipts;
+  delete receipt;
+}
+
+// The bytes are in the window or in the slot.
+void landed(Receipt *receipt) {
+  Transport &t = *receipt->t;
+  if (receipt->slot < 0) return finish(receipt, true);
+  t.counters.staged_in_bytes += receipt->bytes;
+  if (t.copier.begin(t.copier.context, receipt->target, t.in_pool.at(receipt->slot), receipt->bytes,
+                     1, &receipt->ticket) == 0)
+    return t.copying_in.push_back(receipt);
+  refuse(t, "memory of the device could not be copied");
+  finish(receipt, false);
+}
+
+void received(void *request, ucp::Status status, size_t, void *user_data) {
+  ucx().ucp_request_free(request);
+  auto *receipt = static_cast<Receipt *>(user_data);
+  if (status == ucp::OK) return landed(receipt);
+  lose(*receipt->t, *receipt->peer, "a transfer from it failed: " + ucx().meaning(status));
+  finish(receipt, false);
+}
+
+// Tells UCX where the bytes go.
+void fetch(Receipt *receipt) {
+  Transport &t = *receipt->t;
+  const Window &window = t.windows.at(receipt->header.window);
+  const bool slot = receipt->slot >= 0;
+  ucp::RequestParams params{};
+  params.mask = ucp::OP_CALLBACK | ucp::OP_USER_DATA | ucp::OP_DATATYPE | ucp::OP_MEMORY_TYPE;
+  params.callback.receive = received;
+  params.user_data = receipt;
+  params.datatype = ucp::BYTES;
+  params.memory_type = slot ? int(ucp::HOST) : window.memory;
+  const ucp::StatusPointer receiving = ucx().ucp_am_recv_data_nbx(
+      t.worker, receipt->descriptor, slot ? t.in_pool.at(receipt->slot) : receipt->target,
+      receipt->bytes, &params);
+  if (ucp::is_request(receiving)) return;
+  if (!ucp::is_error(receiving)) return landed(receipt);
+  lose(t, *receipt->peer,
+       "a transfer from it failed: " + ucx().meaning(ucp::status_of(receiving)));
+  finish(receipt, false);
+}
+
+// The bytes of a slice: eager ones are here, others are fetched from now on.
+ucp::Status receive(Transport &t, Peer &peer, const Header &h, void *data, size_t bytes,
+                    bool rendezvous) {
+  const Window &window = t.windows.at(h.window);
+  char *target = window.base + h.target;
+  if (!rendezvous && window.memory == HCCC_MEMORY_HOST) {
+    std::memcpy(target, data, bytes);
+    return arrived(t, peer, h, bytes), ucp::OK;
+  }
+  if (!rendezvous) return lose(t, peer, "it sent to a device what it must not"), ucp::OK;
+  ++t.receipts;
+  auto *receipt = new Receipt{&t, &peer, h, bytes, target, data, -1, nullptr};
+  if (window.staged && (receipt->slot = t.in_pool.take()) < 0) {
+    ++t.counters.stalls;
+    t.without_slot.push_back(receipt);
+  } else {
+    fetch(receipt);
+  }
+  return ucp::IN_PROGRESS;
+}
+
+ucp::Status heard(void *argument, const void *header, size_t header_bytes, void *data, size_t bytes,
+                  const ucp::ReceiveInfo *info) {
+  Transport &t = *static_cast<Transport *>(argument);
+  Header h;
+  if (header_bytes != sizeof h) return ucp::OK;
+  std::memcpy(&h, header, sizeof h);
+  if (h.key != t.key || h.rank < 0 || h.rank >= t.options.n_ranks) return ucp::OK;  // a stranger's
+  Peer &peer = *t.peers[size_t(h.rank)];
+  if (peer.life == Life::FAILED) return ucp::OK;
+  peer.heard = true;
+  if (h.kind == LEAVING) peer.life = Life::LEFT;
+  if (h.kind != TRANSFER) return ucp::OK;
+  if (!is_inside(t, h, bytes) || !arrival_of(peer, h))
+    return lose(t, peer, "it sent what lies in no window of this rank"), ucp::OK;
+  if (bytes == 0) return arrived(t, peer, h, 0), ucp::OK;
+  return receive(t, peer, h, data, bytes, info->attributes & ucp::RECEIVED_RENDEZVOUS);
+}
+
+}  // namespace
+
+bool listen(Transport &t, std::string &why) {
+  ucp::HandlerParams params{};
+  params.mask = ucp::HANDLER_ID | ucp::HANDLER_CALLBACK | ucp::HANDLER_ARGUMENT;
+  params.id = MESSAGE_ID;
+  params.callback = heard;
+  params.argument = &t;
+  const ucp::Status status = ucx().ucp_worker_set_am_recv_handler(t.worker, &params);
+  if (status != ucp::OK) why = "UCX has no active messages: " + ucx().meaning(status);
+  return status == ucp::OK;
+}
+
+int finish_copies_in(Transport &t) {
+  int n = 0;
+  const int raised = t.cells.finish(t.copier);
+  if (raised < 0) refuse(t, "a counter in memory of the device could not be raised");
+  if (raised > 0) n += raised;
+  for (; !t.copying_in.empty(); ++n) {
+    Receipt *receipt = t.copying_in.front();
+    const int copied = t.copier.done(t.copier.context, receipt->ticket);
+    if (copied == 0) break;
+    t.copying_in.pop_front();
+    if (copied < 0) refuse(t, "memory of the device could not be copied");
+    finish(receipt, copied > 0);
+  }
+  for (; !t.without_slot.empty(); ++n) {
+    Receipt *receipt = t.without_slot.front();
+    if ((receipt->slot = t.in_pool.take()) < 0) break;
+    t.without_slot.pop_front();
+    fetch(receipt);
+  }
+  return n;
+}
+
+// Of one peer, or (null) of all.
+void drop_receipts(Transport &t, const Peer *peer) {
+  std::deque<Receipt *> kept;
+  for (Receipt *receipt : t.without_slot) {
+    if (peer && receipt->peer != peer) {
+      kept.push_back(receipt);
+      continue;
+    }
+    ucx().ucp_am_data_release(t.worker, receipt->descriptor);
+    --t.receipts;
+    delete receipt;
+  }
+  t.without_slot.swap(kept);
+}
+
+}  // namespace hccc::transport

@@ -1,0 +1,237 @@
+// state.h: all that a transport has. One lock guards it; the progress thread holds it while it works.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "blob.h"
+#include "include/hccc_transport.h"
+#include "library.h"
+#include "pool.h"
+
+namespace hccc::transport {
+
+using Clock = std::chrono::steady_clock;
+
+// What every active message begins with. Ranks are of one byte order (blob.cpp).
+struct Header {
+  uint64_t key;     // the receiver's, from its blob
+  int32_t rank;     // the sender
+  uint32_t kind;
+  uint32_t order;   // of the message among all of that rank for this one, from 0 on, around 2^32
+  uint32_t turn;    // the same among those of its thread block
+  int32_t tb, lane;
+  int32_t window;
+  uint32_t value;
+  uint64_t target;  // of this slice
+  uint64_t bytes;   // of the whole message
+  int64_t counter;
+};
+enum Kind : uint32_t { HELLO, TRANSFER, LEAVING };
+enum : unsigned { MESSAGE_ID = 0x68 };  // of UCX's active message
+
+struct Window {
+  char *base;
+  uint64_t bytes;
+  int memory;
+  bool staged;
+  ucp::Memory registered;  // null: UCX registers what it needs
+};
+
+struct Peer;
+struct Stream;
+
+// A transfer that was taken and is not complete.
+struct Message {
+  hccc_transfer transfer;
+  Peer *peer;
+  uint32_t order, turn;
+  long long cut;   // bytes that are in slices
+  int in_flight;   // slices
+  bool begun;
+};
+
+// A part of a message: being copied into a slot of the pool, waiting to be sent, or sent.
+struct Slice {
+  struct hccc_transport *t;
+  Message *message;  // null: of the transport itself
+  Peer *peer;
+  Header header;
+  const char *data;
+  size_t bytes;
+  int memory;
+  int slot;  // of the pool; -1: none
+  void *ticket;
+  ucp::Memory registered;
+  bool rendezvous;
+};
+
+// What one thread block has handed over for one peer, in order.
+struct Stream {
+  std::deque<Message *> messages;
+  uint32_t turns = 0;
+};
+
+// A message that is arriving.
+struct Arrival {
+  bool known = false;
+  uint32_t order = 0, value = 0;
+  uint64_t missing = 0;
+  int64_t counter = -1;
+};
+
+// What arrives of one thread block of a peer, from the first on whose counter was not raised.
+struct Lane {
+  uint32_t first = 0;
+  std::deque<Arrival> arrivals;
+};
+
+enum class Life { UNKNOWN, CONNECTED, LEFT, FAILED };
+
+struct Peer {
+  int rank = -1;
+  struct hccc_transport *t = nullptr;
+  Life life = Life::UNKNOWN;
+  bool reported = false, busy = false;
+  bool greeting = false, greeted = false, heard = false;  // a HELLO was sent, has left, has come
+  ucp::Endpoint endpoint = nullptr;
+  Blob blob;
+  // Sending.
+  std::unordered_map<uint64_t, Stream> streams;
+  std::deque<Stream *> waiting[2];  // with a message to cut: small ones, large ones
+  uint32_t orders = 0;
+  long long bytes_in_flight = 0;
+  int in_flight = 0;
+  Clock::time_point moved{};  // when a slice was last sent or done
+  // Receiving.
+  std::unordered_map<uint64_t, Lane> lanes;
+  uint32_t first = 0;         // the first message whose counter was not raised
+  std::deque<char> raised;    // whether, from it on
+};
+
+// Bytes on their way into a window.
+struct Receipt {
+  struct hccc_transport *t;
+  Peer *peer;
+  Header header;
+  size_t bytes;
+  char *target;
+  void *descriptor;  // of UCX, while it waits for a slot
+  int slot;
+  void *ticket;
+};
+
+struct Notice {
+  int rank;
+  std::string text;
+};
+
+}  // namespace hccc::transport
+
+struct hccc_transport {
+  // Of the caller.
+  hccc_transport_options options{};
+  hccc_transport_copier copier{};
+  bool has_copier = false;
+  std::string network;
+  long long slice_bytes = 0, pool_bytes = 0, flight_bytes = 0;
+  // UCX.
+  hccc::transport::ucp::Context context = nullptr;
+  hccc::transport::ucp::Worker worker = nullptr;
+  uint64_t memory_types = 0;
+  int efd = -1, wake_fd = -1;
+  // Windows and peers.
+  uint64_t key = 0;
+  std::map<int, hccc::transport::Window> windows;
+  std::vector<std::unique_ptr<hccc::transport::Peer>> peers;
+  std::vector<hccc::transport::Peer *> busy;  // with messages to cut
+  bool greeting = false, losing = false;      // some peer is to be greeted, to be closed
+  std::vector<unsigned char> address, blob;
+  // Staging, made when it is first needed.
+  hccc::transport::Pool out_pool, in_pool;
+  std::deque<hccc::transport::Slice *> copying_out;
+  std::deque<hccc::transport::Receipt *> copying_in, without_slot;
+  hccc::transport::Cells cells;
+  // The door.
+  const hccc_door *door = nullptr;
+  uint32_t taken = 0;
+  size_t messages = 0, slices = 0, receipts = 0;
+  int closing = 0;  // endpoints
+  // The thread.
+  std::mutex lock;
+  std::atomic<int> callers{0};  // who want the lock
+  std::thread thread;
+  std::mutex thread_lock;  // of start and stop
+  std::atomic<bool> running{false};
+  bool leaving = false;
+  std::vector<hccc::transport::Notice> notices;
+  hccc_transport_counters_t counters{};
+};
+
+namespace hccc::transport {
+
+using Transport = ::hccc_transport;
+
+// The lock, for callers: the thread lets it go soon.
+class Hold {
+ public:
+  explicit Hold(Transport &t) : t_(t) {
+    ++t.callers;
+    t.lock.lock();
+    --t.callers;
+  }
+  ~Hold() { t_.lock.unlock(); }
+  Hold(const Hold &) = delete;
+  Hold &operator=(const Hold &) = delete;
+
+ private:
+  Transport &t_;
+};
+
+// All transfers without a block are one stream.
+inline uint64_t key_of(int tb, int lane) {
+  return tb < 0 ? ~uint64_t(0) : uint64_t(uint32_t(tb)) << 32 | uint32_t(lane);
+}
+
+// failure.cpp
+void say(Transport &t, const std::string &line);
+void lose(Transport &t, Peer &peer, const std::string &why);
+void report(Transport &t, Peer &peer, const std::string &why);  // once
+void refuse(Transport &t, const std::string &why);  // what the own rank did
+void deliver_notices(Transport &t);
+void close_lost(Transport &t);
+void check_deadlines(Transport &t, Clock::time_point now);
+
+// send.cpp
+int take(Transport &t);
+int send(Transport &t);
+bool post(Transport &t, Peer &peer, Kind kind);
+int finish_copies_out(Transport &t);
+void drop_messages(Transport &t, Peer &peer);
+
+// receive.cpp
+bool listen(Transport &t, std::string &why);
+int finish_copies_in(Transport &t);
+void drop_receipts(Transport &t, const Peer *peer);
+
+// endpoint.cpp
+bool open_worker(Transport &t, std::string &why);
+bool open_endpoint(Transport &t, Peer &peer, std::string &why);
+void close_endpoint(Transport &t, Peer &peer);
+void close_worker(Transport &t);
+
+// progress.cpp
+void run(Transport &t);
+
+}  // namespace hccc::transport

@@ -1,0 +1,10 @@
+// transport.cpp: the transport between hosts as one translation unit, as it is built at run time.
+#include "api.cpp"
+#include "blob.cpp"
+#include "endpoint.cpp"
+#include "failure.cpp"
+#include "library.cpp"
+#include "pool.cpp"
+#include "progress.cpp"
+#include "receive.cpp"
+#include "send.cpp"
