@@ -1,0 +1,295 @@
+// api.cpp: the C interface but for collectives, groups and splits. Nothing is thrown through it.
+#include <string.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "comm.h"
+#include "device_layer.h"
+
+namespace hccc {
+namespace {
+
+constexpr int THREADS_DEVICE = -1;
+
+// Who holds the heap for what was allocated.
+struct Allocations {
+  std::mutex mutex;
+  std::unordered_map<void *, std::shared_ptr<Heap>> heap_of;
+};
+Allocations &allocations() {
+  static Allocations *all = new Allocations;  // outlives every thread
+  return *all;
+}
+
+// Meets the other ranks now, or with the group that is open. device: the thread's where memory is a device's.
+void join(hcccComm_t *comm, const hccc_unique_id &id, int n_ranks, int rank, int device = THREADS_DEVICE) {
+  check(comm, "comm");
+  *comm = nullptr;
+  Device on = heap_is_of_device() ? Device::current() : Device();
+  if (device != THREADS_DEVICE) on.number = device;
+  const auto meet = [=] { *comm = hcccComm::on(on, id, n_ranks, rank); };
+  if (!group::open()) return meet();
+  group::add({comm, nullptr, {}, meet});
+}
+
+hccc_unique_id new_id() {
+  hccc_unique_id made;
+  hccc_bootstrap_error error{};
+  if (hccc_bootstrap_unique_id(&made, &error)) fail_as(error);
+  return made;
+}
+
+// What is in streams is done first, where the communicator is not lost.
+void destroy(hcccComm_t comm) {
+  const std::unique_ptr<hcccComm> last(comm);
+  if (comm->of.failure().code() != hcccSuccess) return;
+  comm->calls->finish();
+  comm->of.settle();
+}
+
+}  // namespace
+
+hccc_unique_id from(const hcccUniqueId &id) {
+  hccc_unique_id made;
+  static_assert(sizeof made == sizeof id, "one is the other");
+  memcpy(&made, &id, sizeof made);
+  return made;
+}
+
+}  // namespace hccc
+
+using hccc::check;
+using hccc::Error;
+using hccc::caught;
+
+HCCC_API hcccResult_t hcccGetVersion(int *version) {
+  return caught(nullptr, [&] {
+    check(version, "version");
+    *version = HCCC_RUNTIME_VERSION;
+  });
+}
+
+HCCC_API const char *hcccGetErrorString(hcccResult_t result) {
+  switch (result) {
+    case hcccSuccess: return "no error";
+    case hcccUnhandledDeviceError: return "a device refused";
+    case hcccSystemError: return "the system refused";
+    case hcccInternalError: return "a bug of hccc";
+    case hcccInvalidArgument: return "an argument makes no sense";
+    case hcccInvalidUsage: return "ranks call different things, or no library fits";
+    case hcccRemoteError: return "another rank is gone, or gave up";
+    case hcccInProgress: return "not yet done";
+    case hcccTimeout: return "a rank did not come, or did not go on, in time";
+    case hcccAborted: return "the communicator was aborted";
+  }
+  return "unknown result";
+}
+
+HCCC_API const char *hcccGetLastError(hcccComm_t comm) {
+  static thread_local std::string text;  // others may set it meanwhile
+  if (!comm) return hccc::thread_error().c_str();
+  text = comm->last_error->text();
+  return text.c_str();
+}
+
+HCCC_API hcccResult_t hcccGetUniqueId(hcccUniqueId *id) {
+  return caught(nullptr, [&] {
+    check(id, "id");
+    const hccc_unique_id made = hccc::new_id();
+    memcpy(id, &made, sizeof made);
+  });
+}
+
+HCCC_API hcccResult_t hcccCommInitRank(hcccComm_t *comm, int n_ranks, hcccUniqueId id, int rank) {
+  return caught(nullptr, [&] { hccc::join(comm, hccc::from(id), n_ranks, rank); });
+}
+
+HCCC_API hcccResult_t hcccCommInitEnvironment(hcccComm_t *comm) {
+  return caught(nullptr, [&] {
+    check(comm, "comm");
+    *comm = nullptr;
+    int rank = -1, n_ranks = 0, local = -1;
+    char address[256];
+    hccc_unique_id id;
+    hccc_bootstrap_error error{};
+    if (hccc_bootstrap_environment(&rank, &n_ranks, &local, address, sizeof address, &error))
+      hccc::fail_as(error);
+    if (hccc_bootstrap_id_from_environment(&id, rank, &error)) hccc::fail_as(error);
+    hccc::join(comm, id, n_ranks, rank);
+  });
+}
+
+HCCC_API hcccResult_t hcccCommInitAll(hcccComm_t *comms, int n_ranks, const int *devices) {
+  const hcccResult_t asked = caught(nullptr, [&] {
+    check(comms, "comms");
+    if (n_ranks < 1) throw Error(hcccInvalidArgument, hccc::text_of("%d ranks are none", n_ranks));
+    for (int r = 0; devices && r < n_ranks; ++r)
+      if (devices[r] < 0) throw Error(hcccInvalidArgument, hccc::text_of("%d is no device", devices[r]));
+    const hccc_unique_id id = hccc::new_id();
+    hcccGroupStart();
+    for (int r = 0; r < n_ranks; ++r) hccc::join(&comms[r], id, n_ranks, r, devices ? devices[r] : 0);
+  });
+  if (asked != hcccSuccess) return asked;
+  const hcccResult_t result = hcccGroupEnd();
+  for (int r = 0; result != hcccSuccess && r < n_ranks; ++r) {
+    if (comms[r]) hcccCommAbort(comms[r]);
+    comms[r] = nullptr;
+  }
+  return result;
+}
+
+HCCC_API hcccResult_t hcccCommLoad(hcccComm_t comm, const char *path) {
+  return caught(comm, [&] {
+    check(comm);
+    check(path, "path");
+    hccc::in_turn(comm, [comm, file = std::string(path)](const hccc::Settings &settings) {
+      comm->of.load(file, settings.timeout_s);
+    });
+  });
+}
+
+HCCC_API hcccResult_t hcccCommCount(hcccComm_t comm, int *count) {
+  return caught(comm, [&] {
+    check(comm);
+    check(count, "count");
+    *count = comm->of.n_ranks();
+  });
+}
+
+HCCC_API hcccResult_t hcccCommUserRank(hcccComm_t comm, int *rank) {
+  return caught(comm, [&] {
+    check(comm);
+    check(rank, "rank");
+    *rank = comm->of.rank();
+  });
+}
+
+HCCC_API hcccResult_t hcccCommCuDevice(hcccComm_t comm, int *device) {
+  return caught(comm, [&] {
+    check(comm);
+    check(device, "device");
+    *device = comm->of.device() ? comm->of.device()->number : comm->device;
+  });
+}
+
+HCCC_API hcccResult_t hcccCommPlatform(hcccComm_t comm, const char **platform) {
+  return caught(comm, [&] {
+    check(comm);
+    check(platform, "platform");
+    *platform = comm->of.target();
+  });
+}
+
+HCCC_API hcccResult_t hcccCommGetAsyncError(hcccComm_t comm, hcccResult_t *error) {
+  return caught(comm, [&] {
+    check(comm);
+    check(error, "error");
+    *error = comm->of.failure().code();
+    if (*error != hcccSuccess) comm->last_error->set(comm->of.failure().text());
+  });
+}
+
+HCCC_API hcccResult_t hcccCommSetTimeout(hcccComm_t comm, double seconds) {
+  return caught(comm, [&] {
+    check(comm);
+    comm->calls->set_timeout(seconds);
+  });
+}
+
+HCCC_API hcccResult_t hcccCommSetCut(hcccComm_t comm, long long micro_batch_bytes, int window) {
+  return caught(comm, [&] {
+    check(comm);
+    comm->calls->set_cut(micro_batch_bytes, window);
+  });
+}
+
+HCCC_API hcccResult_t hcccCommQuery(hcccComm_t comm, unsigned long long *made, unsigned long long *done) {
+  hcccResult_t state = hcccSuccess;
+  const hcccResult_t result = caught(comm, [&] {
+    check(comm);
+    const hccc::Calls::Progress now = comm->calls->progress();
+    if (made) *made = now.made;
+    const size_t launched = comm->of.unfinished();
+    if (done) *done = now.done - std::min<uint64_t>(now.done, launched);
+    if (comm->of.failure().code() != hcccSuccess)
+      throw Error(comm->of.failure().code(), comm->of.failure().text());
+    if (now.made != now.done || now.running || launched) state = hcccInProgress;
+  });
+  return result == hcccSuccess ? state : result;
+}
+
+HCCC_API hcccResult_t hcccCommFinalize(hcccComm_t comm) {
+  return caught(comm, [&] {
+    check(comm);
+    hccc::group::check_unused(comm);
+    comm->calls->finish();
+    comm->of.settle();
+  });
+}
+
+HCCC_API hcccResult_t hcccCommDestroy(hcccComm_t comm) {
+  return caught(nullptr, [&] {
+    if (!comm) return;
+    hccc::group::check_unused(comm);
+    hccc::destroy(comm);
+  });
+}
+
+HCCC_API hcccResult_t hcccCommAbort(hcccComm_t comm) {
+  return caught(nullptr, [&] {
+    check(comm);
+    hccc::group::check_unused(comm);
+    comm->of.lose(hcccAborted, hccc::text_of("rank %d has aborted the communicator", comm->of.rank()));
+    delete comm;
+  });
+}
+
+HCCC_API hcccResult_t hcccCommRegister(hcccComm_t comm, void *buffer, size_t bytes, void **handle) {
+  return caught(comm, [&] {
+    check(comm);
+    check(handle, "handle");
+    *handle = nullptr;
+    *handle = comm->of.enlist(buffer, bytes);
+  });
+}
+
+HCCC_API hcccResult_t hcccCommDeregister(hcccComm_t comm, void *handle) {
+  return caught(comm, [&] {
+    check(comm);
+    comm->of.registrations().remove(handle);
+  });
+}
+
+HCCC_API hcccResult_t hcccSetDeviceLayer(void *library) {
+  return caught(nullptr, [&] { hccc::device_layer::set(library); });
+}
+
+HCCC_API hcccResult_t hcccMemAlloc(void **pointer, size_t bytes) {
+  return caught(nullptr, [&] {
+    check(pointer, "pointer");
+    *pointer = nullptr;
+    std::shared_ptr<hccc::Heap> heap = hccc::Heap::held();
+    void *made = heap->take(bytes);
+    hccc::Allocations &all = hccc::allocations();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    all.heap_of[made] = std::move(heap);
+    *pointer = made;
+  });
+}
+
+HCCC_API hcccResult_t hcccMemFree(void *pointer) {
+  return caught(nullptr, [&] {
+    if (!pointer) return;
+    std::shared_ptr<hccc::Heap> heap;
+    {
+      hccc::Allocations &all = hccc::allocations();
+      std::lock_guard<std::mutex> lock(all.mutex);
+      const auto found = all.heap_of.find(pointer);
+      if (found == all.heap_of.end()) throw Error(hcccInvalidArgument, "nothing that hcccMemAlloc returned");
+      heap = std::move(found->second);
+      all.heap_of.erase(found);
+    }
+    heap->give(pointer);
+  });
+}

@@ -1,0 +1,83 @@
+// arguments.cpp
+#include "arguments.h"
+
+#include <string.h>
+
+#include "error.h"
+
+namespace hccc {
+namespace {
+
+bool is(const char *a, const char *b) { return !strcmp(a, b); }
+
+// Bytes from the beginning of the larger buffer to the smaller one, in place, as NCCL has it.
+struct Place {
+  long long send_past_receive, receive_past_send;
+};
+
+Place place_of(const char *collective, int rank, long long block) {
+  const long long own = rank * block;
+  if (is(collective, "Allgather") || is(collective, "Gather")) return {own, -own};
+  if (is(collective, "Reducescatter") || is(collective, "Scatter")) return {-own, own};
+  return {0, 0};
+}
+
+bool overlap(const Buffers &b) {
+  return b.send && b.receive && b.send < b.receive + b.receive_bytes &&
+         b.receive < b.send + b.send_bytes;
+}
+
+}  // namespace
+
+bool rooted(const char *collective) {
+  return is(collective, "Broadcast") || is(collective, "Reduce") || is(collective, "Gather") ||
+         is(collective, "Scatter");
+}
+
+void check_words(const Wanted &wanted) {
+  if (!name_of_type(wanted.type))
+    throw Error(hcccInvalidArgument, text_of("type %d is none", wanted.type));
+  if (!name_of_op(wanted.op))
+    throw Error(hcccInvalidArgument, text_of("reduction %d is none", wanted.op));
+}
+
+Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank) {
+  const int size = bytes_of_type(wanted.type);
+  const auto count = static_cast<long long>(wanted.count);
+  const long long send = hccc_buffer_bytes(library.input_blocks(rank), count, size);
+  const long long receive = hccc_buffer_bytes(library.output_blocks(rank), count, size);
+  if (count < 0 || send < 0 || receive < 0)
+    throw Error(hcccInvalidArgument, text_of("%zu elements are too many", wanted.count));
+  if ((send && !wanted.send) || (receive && !wanted.receive))
+    throw Error(hcccInvalidArgument, text_of("the %s buffer is null", send && !wanted.send ? "send" : "receive"));
+  Buffers found;
+  if (send) found.send = static_cast<const char *>(wanted.send);
+  if (receive) found.receive = static_cast<char *>(wanted.receive);
+  found.send_bytes = static_cast<size_t>(send);
+  found.receive_bytes = static_cast<size_t>(receive);
+  const auto bits = reinterpret_cast<uintptr_t>(found.send) | reinterpret_cast<uintptr_t>(found.receive);
+  if (bits % static_cast<uintptr_t>(size))
+    throw Error(hcccInvalidArgument, text_of("a buffer is not aligned to %d bytes, as its elements are", size));
+  if (found.send && found.receive) {
+    const Place place = place_of(library.collective, rank, count * size);
+    found.in_place = found.send == found.receive + place.send_past_receive;
+    if (!found.in_place && overlap(found))
+      throw Error(hcccInvalidArgument, "send and receive overlap, and not as they do in place");
+  }
+  return found;
+}
+
+Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number) {
+  Called made;
+  made.number = number;
+  made.count = static_cast<int64_t>(wanted.count);
+  made.type = wanted.type;
+  made.op = library.reduces ? wanted.op : -1;
+  made.root = library.root;
+  made.in_place = in_place;
+  strncpy(made.collective, library.collective, sizeof made.collective - 1);
+  strncpy(made.library, library.name, sizeof made.library - 1);
+  return made;
+}
+
+}  // namespace hccc

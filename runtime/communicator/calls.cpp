@@ -1,0 +1,191 @@
+// calls.cpp
+#include "calls.h"
+
+#include <chrono>
+
+#include "device_layer.h"
+#include "log.h"
+
+namespace hccc {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds PERIOD(100);  // how often who waits looks for a failure
+
+// Whose call a stream comes to. A graph may come to one whose communicator has ended: numbers are
+// never used again.
+struct Registry {
+  std::mutex mutex;
+  uint64_t last = 0;
+  std::unordered_map<uint64_t, std::shared_ptr<Calls>> calls;
+};
+Registry &registry() {
+  static auto *all = new Registry;  // outlives every stream
+  return *all;
+}
+
+uint64_t enlist(std::shared_ptr<Calls> calls) {
+  Registry &all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.calls[++all.last] = std::move(calls);
+  return all.last;
+}
+
+void forget(uint64_t id) {
+  Registry &all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.calls.erase(id);
+}
+
+}  // namespace
+
+// A thread is in a call, or waits to be, for as long as this lives. The lock is held at both ends.
+struct Calls::Inside {
+  Inside(Calls &of, std::unique_lock<std::mutex> &lock) : of(of), lock(lock) { ++of.inside_; }
+  ~Inside() {
+    if (!lock.owns_lock()) lock.lock();
+    --of.inside_;
+    if (runs) --of.running_;
+    if (number && *number >= of.done_) of.done_ = *number + 1;
+    of.moved_.notify_all();
+  }
+  void begin() { runs = true, ++of.running_, lock.unlock(); }
+
+  Calls &of;
+  std::unique_lock<std::mutex> &lock;
+  const uint64_t *number = nullptr;  // done when this ends
+  bool runs = false;
+};
+
+Calls::Calls(Communicator &of) : of_(of) { settings_.timeout_s = timeout_of_environment(); }
+
+void Calls::set_timeout(double seconds) {
+  if (!(seconds >= 0)) throw Error(hcccInvalidArgument, "a timeout is a number of seconds, or 0");
+  std::lock_guard<std::mutex> lock(mutex_);
+  settings_.timeout_s = seconds;
+}
+
+void Calls::set_cut(long long micro_batch_bytes, int window) {
+  if (micro_batch_bytes < 0 || window < 0)
+    throw Error(hcccInvalidArgument, "micro-batches and windows are not negative");
+  std::lock_guard<std::mutex> lock(mutex_);
+  settings_.micro_batch_bytes = micro_batch_bytes, settings_.window = window;
+}
+
+void Calls::check_open() const {
+  if (finished_ || abandoned_) throw Error(hcccInvalidUsage, "the communicator is finalized");
+}
+
+void Calls::enqueue(const Wanted &wanted, void *stream) {
+  of_.check(wanted);
+  const auto in = static_cast<hcccrtStream_t>(stream);
+  std::lock_guard<std::mutex> lock(mutex_);
+  check_open();
+  const bool captured = device_layer::captures(in);
+  const uint64_t id = enlist(shared_from_this());
+  waiting_.emplace(id, Waiting{Request(wanted), {made_, settings_}, captured});
+  try {
+    device_layer::launch(in, reached, reinterpret_cast<void *>(static_cast<uintptr_t>(id)));
+  } catch (...) {
+    waiting_.erase(id);
+    forget(id);
+    throw;
+  }
+  made_ += !captured;
+}
+
+std::shared_ptr<Calls> Calls::of(uint64_t id) {
+  Registry &all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.calls.find(id);
+  return found == all.calls.end() ? nullptr : found->second;
+}
+
+void Calls::reached(void *id) {
+  const auto number = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(id));
+  if (const std::shared_ptr<Calls> calls = of(number)) return calls->run_waiting(number);
+  HCCC_LOG(WARN, COLL, -1, "a stream comes to a call whose communicator has ended: nothing is done");
+}
+
+void Calls::run_waiting(uint64_t id) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto found = waiting_.find(id);
+  if (abandoned_ || found == waiting_.end()) return;
+  const Waiting own = found->second;
+  Inside inside(*this, lock);
+  if (!own.captured) {
+    inside.number = &own.place.number;
+    waiting_.erase(found);
+    forget(id);
+    if (!wait_for_turn(lock, own.place)) return;
+  }
+  inside.begin();
+  try {
+    of_.call(own.request.wanted(), own.place.settings);
+  } catch (const Error &error) {
+    of_.lose(error.code, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
+  } catch (const std::exception &error) {
+    of_.lose(hcccSystemError, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
+  }
+}
+
+Calls::Place Calls::reserve() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  check_open();
+  ++inside_;  // until it has run
+  return {made_++, settings_};
+}
+
+void Calls::run(const Place &place, const std::function<void(const Settings &)> &body) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  Inside inside(*this, lock);
+  --inside_;  // that of reserve()
+  inside.number = &place.number;
+  if (!wait_for_turn(lock, place)) {
+    const hcccResult_t code = of_.failure().code();
+    throw Error(code ? code : hcccAborted, code ? of_.failure().text() : "the communicator has ended");
+  }
+  inside.begin();
+  body(place.settings);
+}
+
+// Whether it comes: not where the communicator ends or is lost, nor where a call before it does not
+// begin in time, which its stream has not come to.
+bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place) {
+  if (done_ >= place.number) return !abandoned_;
+  Clock::time_point since = Clock::now();
+  for (uint64_t at = done_; done_ < place.number;) {
+    if (abandoned_ || of_.failure().code() != hcccSuccess) return false;
+    moved_.wait_for(lock, PERIOD);
+    if (running_ || done_ != at) since = Clock::now(), at = done_;
+    const std::chrono::duration<double> waited = Clock::now() - since;
+    if (place.settings.timeout_s > 0 && waited.count() > place.settings.timeout_s)
+      of_.lose(hcccTimeout, text_of("rank %d: no stream has come to an earlier call for %g s", of_.rank(),
+                                    place.settings.timeout_s));
+  }
+  return !abandoned_;
+}
+
+void Calls::finish() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  finished_ = true;
+  wait_for_turn(lock, {made_, settings_});
+  while (inside_ && !abandoned_) moved_.wait(lock);
+  if (of_.failure().code() != hcccSuccess) throw Error(of_.failure().code(), of_.failure().text());
+}
+
+void Calls::abandon() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  abandoned_ = true;
+  for (const auto &[id, waiting] : waiting_) forget(id);
+  waiting_.clear();
+  moved_.notify_all();
+  while (inside_) moved_.wait(lock);
+}
+
+Calls::Progress Calls::progress() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {made_, done_, running_};
+}
+
+}  // namespace hccc

@@ -1,0 +1,95 @@
+// calls.h: the calls of a communicator, one after another in the order in which they were made, of
+// whichever threads and streams.
+//
+// Every call has a number. It runs when those before it are done: one without a stream in the thread that
+// makes it, one in a stream when the stream comes to it. Whatever a call waits for was made before it, so
+// that no order of streams is a deadlock. Calls that a graph has captured have no number: each launch of
+// the graph runs them when it comes to them, between two others.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "communicator.h"
+
+namespace hccc {
+
+// A call that is kept, with the text that it points to.
+struct Request {
+  explicit Request(const Wanted &wanted) : wanted_(wanted), library_(wanted.library ? wanted.library : "") {}
+  Wanted wanted() const {
+    Wanted made = wanted_;
+    if (made.library) made.library = library_.c_str();
+    return made;
+  }
+
+ private:
+  Wanted wanted_;
+  std::string library_;
+};
+
+class Calls : public std::enable_shared_from_this<Calls> {
+ public:
+  // The communicator must live until abandon() has returned.
+  explicit Calls(Communicator &of);
+
+  void set_timeout(double seconds);
+  void set_cut(long long micro_batch_bytes, int window);
+
+  // Checks, and puts a call into a stream. What goes wrong later is the communicator's failure.
+  // Throws Error.
+  void enqueue(const Wanted &wanted, void *stream);
+
+  // The place of something that a thread of the caller's does. Who reserves one must run it.
+  struct Place {
+    uint64_t number = 0;
+    Settings settings;
+  };
+  Place reserve();
+  // Runs it in its turn. Throws Error, also where its turn does not come.
+  void run(const Place &place, const std::function<void(const Settings &)> &body);
+
+  // No more calls may be made; waits for all that were. Throws Error where they do not end.
+  void finish();
+  // None that has not begun will; waits for those that run.
+  void abandon();
+
+  // How many were made and are done, and how many launches of graphs run.
+  struct Progress {
+    uint64_t made = 0, done = 0;
+    int running = 0;
+  };
+  Progress progress() const;
+
+ private:
+  // A call in a stream or a graph.
+  struct Waiting {
+    Request request;
+    Place place;
+    bool captured;
+  };
+  struct Inside;
+
+  static void reached(void *id);
+  static std::shared_ptr<Calls> of(uint64_t id);
+  void run_waiting(uint64_t id);
+  bool wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place);
+  void check_open() const;
+
+  Communicator &of_;
+  mutable std::mutex mutex_;  // before that of the device layer
+  std::condition_variable moved_;
+  Settings settings_;
+  uint64_t made_ = 0, done_ = 0;
+  int inside_ = 0;   // threads that run calls, or wait to
+  int running_ = 0;  // those that run
+  bool finished_ = false, abandoned_ = false;
+  std::unordered_map<uint64_t, Waiting> waiting_;
+};
+
+}  // namespace hccc

@@ -1,0 +1,102 @@
+// collectives.cpp: the collectives of the C interface.
+#include "comm.h"
+#include "device_layer.h"
+
+namespace hccc {
+namespace {
+
+// In a stream: what can be known now is checked now.
+void put(const Wanted &wanted, hcccComm_t comm, void *stream) {
+  const std::shared_ptr<Calls> calls = comm->calls;
+  if (!group::open()) return calls->enqueue(wanted, stream);
+  comm->of.check(wanted);
+  device_layer::captures(static_cast<hcccrtStream_t>(stream));
+  const Request request(wanted);
+  group::add({comm, comm, [=] { calls->enqueue(request.wanted(), stream); }, {}});
+}
+
+// Without one: returns when this rank's part is done.
+void make(const Wanted &wanted, hcccComm_t comm) {
+  if (!group::open())
+    return comm->calls->run(comm->calls->reserve(), [&](const Settings &settings) {
+      comm->of.call(wanted, settings);
+    });
+  comm->of.check(wanted);
+  const Request request(wanted);
+  in_turn(comm, [=](const Settings &settings) { comm->of.call(request.wanted(), settings); });
+}
+
+hcccResult_t call(const Wanted &wanted, hcccComm_t comm, void *stream) {
+  return caught(comm, [&] {
+    check(comm);
+    Wanted own = wanted;
+    own.stream = stream;
+    if (stream && !comm->of.on_gpu()) put(own, comm, stream);
+    else make(own, comm);
+  });
+}
+
+Wanted wanted(const char *collective, const void *send, void *receive, size_t count, int type, int op,
+              int root) {
+  Wanted made;
+  made.collective = collective, made.send = send, made.receive = receive;
+  made.count = count, made.type = type, made.op = op, made.root = root;
+  return made;
+}
+
+}  // namespace
+}  // namespace hccc
+
+HCCC_API hcccResult_t hcccAllReduce(const void *send, void *receive, size_t count, hcccDataType_t type,
+                                    hcccRedOp_t op, hcccComm_t comm, void *stream) {
+  return hccc::call(hccc::wanted("Allreduce", send, receive, count, type, op, -1), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccAllGather(const void *send, void *receive, size_t send_count,
+                                    hcccDataType_t type, hcccComm_t comm, void *stream) {
+  return hccc::call(hccc::wanted("Allgather", send, receive, send_count, type, 0, -1), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccReduceScatter(const void *send, void *receive, size_t receive_count,
+                                        hcccDataType_t type, hcccRedOp_t op, hcccComm_t comm,
+                                        void *stream) {
+  return hccc::call(hccc::wanted("Reducescatter", send, receive, receive_count, type, op, -1), comm,
+                    stream);
+}
+
+HCCC_API hcccResult_t hcccBroadcast(const void *send, void *receive, size_t count, hcccDataType_t type,
+                                    int root, hcccComm_t comm, void *stream) {
+  return hccc::call(hccc::wanted("Broadcast", send, receive, count, type, 0, root), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccBcast(void *buffer, size_t count, hcccDataType_t type, int root,
+                                hcccComm_t comm, void *stream) {
+  return hcccBroadcast(buffer, buffer, count, type, root, comm, stream);
+}
+
+HCCC_API hcccResult_t hcccReduce(const void *send, void *receive, size_t count, hcccDataType_t type,
+                                 hcccRedOp_t op, int root, hcccComm_t comm, void *stream) {
+  return hccc::call(hccc::wanted("Reduce", send, receive, count, type, op, root), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccGather(const void *send, void *receive, size_t count, hcccDataType_t type,
+                                 int root, hcccComm_t comm, void *stream) {
+  return hccc::call(hccc::wanted("Gather", send, receive, count, type, 0, root), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccScatter(const void *send, void *receive, size_t count, hcccDataType_t type,
+                                  int root, hcccComm_t comm, void *stream) {
+  return hccc::call(hccc::wanted("Scatter", send, receive, count, type, 0, root), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccAllToAll(const void *send, void *receive, size_t count, hcccDataType_t type,
+                                   hcccComm_t comm, void *stream) {
+  return hccc::call(hccc::wanted("Alltoall", send, receive, count, type, 0, -1), comm, stream);
+}
+
+HCCC_API hcccResult_t hcccRun(const char *library, const void *send, void *receive, size_t count,
+                              hcccDataType_t type, hcccRedOp_t op, hcccComm_t comm, void *stream) {
+  hccc::Wanted one = hccc::wanted(nullptr, send, receive, count, type, op, -1);
+  one.library = library ? library : "";
+  return hccc::call(one, comm, stream);
+}

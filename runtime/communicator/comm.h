@@ -1,0 +1,94 @@
+// comm.h: what a handle of the C interface is, and how its functions end: with a result, whatever is
+// thrown.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "calls.h"
+#include "communicator.h"
+#include "group.h"
+#include "log.h"
+
+#define HCCC_API extern "C" __attribute__((visibility("default")))
+
+namespace hccc {
+
+// What went wrong last. A call may end after its communicator, which another thread has aborted.
+class LastError {
+ public:
+  void set(const std::string &text) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    text_ = text;
+  }
+  std::string text() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return text_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
+}  // namespace hccc
+
+struct hcccComm {
+  hcccComm(const hccc_unique_id &id, int n_ranks, int rank, int device)
+      : of(id, n_ranks, rank), calls(std::make_shared<hccc::Calls>(of)), device(device) {}
+  ~hcccComm() { calls->abandon(); }
+  // Of a thread whose device that is; no platform: only the number counts.
+  static hcccComm *on(const hccc::Device &device, const hccc_unique_id &id, int n_ranks, int rank) {
+    std::optional<hccc::OnDevice> there;
+    if (device.platform != hcccrtPlatformNone) there.emplace(device);
+    return new hcccComm(id, n_ranks, rank, device.number);
+  }
+
+  hccc::Communicator of;
+  const std::shared_ptr<hccc::Calls> calls;
+  const std::shared_ptr<hccc::LastError> last_error = std::make_shared<hccc::LastError>();
+  const int device;
+};
+
+namespace hccc {
+
+inline void check(const void *pointer, const char *what) {
+  if (!pointer) throw Error(hcccInvalidArgument, text_of("%s is null", what));
+}
+inline void check(hcccComm_t comm) { check(comm, "the communicator"); }
+
+hccc_unique_id from(const hcccUniqueId &id);
+
+// The result of what `body` throws, and its text for hcccGetLastError, of the communicator and of the
+// thread. In a group nothing of the group then runs.
+template <class Body>
+hcccResult_t caught(hcccComm_t comm, const Body &body) {
+  const std::shared_ptr<LastError> error = comm ? comm->last_error : nullptr;
+  const int rank = comm ? comm->of.rank() : -1;
+  const auto told = [&](hcccResult_t code, const std::string &text) {
+    if (error) error->set(text);
+    thread_error() = text;
+    group::failed(code, text);
+    HCCC_LOG(WARN, INIT, rank, "%s", text.c_str());
+    return code;
+  };
+  try {
+    body();
+    return hcccSuccess;
+  } catch (const Error &error) {
+    return told(error.code, error.what());
+  } catch (const std::bad_alloc &) {
+    return told(hcccSystemError, "no memory");
+  } catch (const std::exception &error) {
+    return told(hcccInternalError, error.what());
+  }
+}
+
+// Something that all ranks do at once, in its turn among a communicator's calls: now, or with the group
+// that is open.
+void in_turn(hcccComm_t comm, std::function<void(const Settings &)> body);
+
+}  // namespace hccc

@@ -1,0 +1,226 @@
+"""communicator: one rank of a communicator, for Python programs.
+
+comm = Communicator.from_environment()              # torchrun, mpirun, srun, `hccc run --procs`
+comm.load(Path("kernels"), ["float32"])
+x = comm.empty(1 << 20, "float32")                  # memory that the other ranks reach
+comm.all_reduce(x)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hccc.diagnostics import fail
+from hccc.dtypes import ALIASES
+from hccc.runtime.communicator.buffers import (
+    TYPES,
+    Lengths,
+    buffer_on,
+    check_alike,
+    check_lengths,
+    reduction_of,
+)
+from hccc.runtime.communicator.errors import CommunicatorError, Result, check
+from hccc.runtime.communicator.groups import group
+from hccc.runtime.communicator.library import library
+from hccc.runtime.communicator.rank import Rank, handle_of, unique_id
+from hccc.runtime.device.arrays import Buffer
+from hccc.runtime.device.stream import Stream
+from hccc.runtime.layout import DTYPES
+
+__all__ = ["Communicator", "CommunicatorError", "Result", "allocate", "group", "unique_id"]
+
+_Stream = Stream | int | None
+
+
+class Communicator(Rank):
+    """One rank. Buffers are arrays of NumPy, PyTorch or others with DLPack or an array interface,
+    in host memory, in C order; of CuPy or PyTorch on the device where memory is a GPU's
+    (HCCC_PLATFORM): calls are then put into `stream`, the platform's own, or its default stream.
+
+    Elsewhere a call returns when this rank's part is done; with a `stream` (of the device layer's
+    CPU platform) it is put into that. Buffers are kept until it is done. What goes wrong in a
+    stream is told by `error`, `check()` and every later call.
+
+    Calls raise CommunicatorError, and UserError E471 for what is no such array, E473 for buffers of
+    other lengths than the collective has.
+    """
+
+    def empty(self, shape: int | tuple[int, ...], dtype: str = "float32") -> Any:
+        """A new array, zeroed, in memory that the other ranks reach: it is not copied by calls.
+
+        Where memory is a GPU's it is CuPy's; raises UserError E456 without CuPy.
+        """
+        return allocate(shape, dtype) if self.platform == "cpu" else device_array(shape, dtype)
+
+    def all_reduce(
+        self, send: Any, receive: Any = None, op: str = "sum", stream: _Stream = None
+    ) -> None:
+        """Every rank gets the reduction of all `send`; in place where there is no `receive`."""
+        self._one("AllReduce", send, receive, lambda s, r: (s, s), op, stream=stream)
+
+    def all_gather(self, send: Any, receive: Any, stream: _Stream = None) -> None:
+        """Every rank gets all `send`, in the order of ranks."""
+        self._one("AllGather", send, receive, lambda s, r: (s, s * self.n_ranks), stream=stream)
+
+    def reduce_scatter(
+        self, send: Any, receive: Any, op: str = "sum", stream: _Stream = None
+    ) -> None:
+        """Rank r gets the reduction of block r of all `send`."""
+        self._one(
+            "ReduceScatter",
+            send,
+            receive,
+            lambda s, r: (r * self.n_ranks, r),
+            op,
+            count=1,
+            stream=stream,
+        )
+
+    def all_to_all(self, send: Any, receive: Any, stream: _Stream = None) -> None:
+        """Rank r gets block r of all `send`, in the order of ranks."""
+        n = self.n_ranks
+        self._one("AllToAll", send, receive, lambda s, r: (s // n * n, s), parts=n, stream=stream)
+
+    def broadcast(self, buffer: Any, root: int, stream: _Stream = None) -> None:
+        """Every rank gets the root's buffer, in place."""
+        self._one("Broadcast", buffer, None, lambda s, r: (s, s), root=root, stream=stream)
+
+    def reduce(
+        self, send: Any, receive: Any, root: int, op: str = "sum", stream: _Stream = None
+    ) -> None:
+        """The root gets the reduction of all `send`. receive: None at other ranks."""
+        self._one(
+            "Reduce", send, receive, lambda s, r: (s, s), op, root=root, alone=True, stream=stream
+        )
+
+    def gather(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
+        """The root gets all `send`, in the order of ranks. receive: None at other ranks."""
+        n = self.n_ranks
+        self._one(
+            "Gather", send, receive, lambda s, r: (s, s * n), root=root, alone=True, stream=stream
+        )
+
+    def scatter(self, send: Any, receive: Any, root: int, stream: _Stream = None) -> None:
+        """Rank r gets block r of the root's `send`, which is None at other ranks."""
+        n = self.n_ranks
+        self._one(
+            "Scatter", send, receive, lambda s, r: (r * n, r), root=root, count=1, stream=stream
+        )
+
+    def run(
+        self,
+        name: str,
+        send: Any,
+        receive: Any,
+        count: int,
+        op: str = "sum",
+        stream: _Stream = None,
+    ) -> None:
+        """The collective of the library of that name, with blocks of `count` elements."""
+        s = None if send is None else buffer_on(self.platform, name, "send", send)
+        r = (
+            None
+            if receive is None
+            else buffer_on(self.platform, name, "receive", receive, writable=True)
+        )
+        given = [one for one in (s, r) if one]
+        dtype = check_alike(name, given)
+        words: list[Any] = [name.encode(), s and s.pointer, r and r.pointer, count]
+        words += [TYPES.index(dtype), reduction_of(op)]
+        self._launch("Run", words, given, stream)
+
+    def prepared(
+        self, name: str, send: int | None, receive: int | None, count: int, dtype: str, op: str
+    ) -> Callable[[], None]:
+        """The same of addresses, to be called again and again; None where there is no buffer."""
+        handle, function = self.handle, library().function("Run")
+        words = (name.encode(), send, receive, count, TYPES.index(dtype), reduction_of(op))
+
+        def launch() -> None:
+            check(function(*words, handle, None))
+
+        return launch
+
+    def _one(
+        self,
+        name: str,
+        send: Any,
+        receive: Any,
+        lengths: Lengths,
+        op: str | None = None,
+        *,
+        stream: _Stream,
+        root: int | None = None,
+        count: int = 0,
+        parts: int = 1,
+        alone: bool = False,
+    ) -> None:
+        """A call. lengths: what both buffers must have, of what they have; count: which of the two
+        has a block, in `parts` parts; alone: no `receive` is none, rather than in place."""
+        in_place = receive is None and not alone
+        writes = in_place and root != self.rank
+        s = None if send is None else buffer_on(self.platform, name, "send", send, writable=writes)
+        r = (
+            None
+            if receive is None
+            else buffer_on(self.platform, name, "receive", receive, writable=True)
+        )
+        r = s if in_place else r
+        given = [one for one in (s, r) if one is not None]
+        dtype = check_alike(name, given)
+        check_lengths(name, s, r, lengths)
+        block = (s, r)[count] or given[0]
+        words: list[Any] = [s and s.pointer, r and r.pointer, block.count // parts]
+        words.append(TYPES.index(dtype))
+        words += [] if op is None else [reduction_of(op)]
+        words += [] if root is None else [root]
+        self._launch(name, words, given, stream)
+
+    def _launch(self, name: str, words: list[Any], given: list[Buffer], stream: _Stream) -> None:
+        handle, queue = self.handle, handle_of(stream)
+        check(library().call(name, *words, handle, queue))
+        self._kept.keep([one.owner for one in given], bool(queue) or self.platform != "cpu")
+
+
+def allocate(shape: int | tuple[int, ...], dtype: str = "float32") -> NDArray[Any]:
+    """An array of hcccMemAlloc, zeroed; its memory goes with it and its views."""
+    kind, pointer, bytes = _allocated(shape, dtype)
+    memory = (ctypes.c_char * bytes).from_address(pointer.value or 0)
+    weakref.finalize(memory, library().call, "MemFree", pointer)
+    return np.ndarray(shape, kind, memoryview(memory))
+
+
+def device_array(shape: int | tuple[int, ...], dtype: str = "float32") -> Any:
+    """The same of a GPU's memory, as an array of CuPy. Raises UserError E456."""
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        message = f"CuPy cannot be imported ({error}), which arrays of a GPU are of"
+        raise fail("E456", message, help="pip install 'hccc[cuda]', or pass PyTorch's") from error
+    kind, pointer, bytes = _allocated(shape, dtype)
+    owner = _Owner()
+    weakref.finalize(owner, library().call, "MemFree", pointer)
+    memory = cupy.cuda.UnownedMemory(pointer.value or 0, bytes, owner)
+    return cupy.ndarray(shape, kind, memptr=cupy.cuda.MemoryPointer(memory, 0))
+
+
+class _Owner:
+    """What lives as long as an array's memory."""
+
+
+def _allocated(
+    shape: int | tuple[int, ...], dtype: str
+) -> tuple[np.dtype[Any], ctypes.c_void_p, int]:
+    kind = DTYPES[ALIASES.get(dtype, dtype)]
+    bytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    pointer = ctypes.c_void_p()
+    check(library().call("MemAlloc", ctypes.byref(pointer), bytes))
+    return kind, pointer, bytes

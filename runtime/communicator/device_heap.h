@@ -1,0 +1,48 @@
+// device_heap.h: the memory of hcccMemAlloc on a device: segments that peers map one by one.
+#pragma once
+
+#include <deque>
+#include <mutex>
+
+#include "device.h"
+#include "handles.h"
+#include "heap.h"
+
+namespace hccc {
+
+class DeviceHeap final : public Heap {
+ public:
+  explicit DeviceHeap(const Device &device);
+  ~DeviceHeap() override;
+
+  void *take(size_t bytes) override;
+  bool give(void *pointer) override;
+  bool has(const void *pointer, size_t bytes) const override;
+  DeviceHeap *of_device() override { return this; }
+
+  const Device &device() const { return device_; }
+  HandleKind kind() const { return kind_; }
+
+  // Memory of which allocations are parts. It is kept until the heap ends, so that peers never have
+  // to let go of it, and is at one place of the list.
+  struct Segment {
+    char *base;
+    Pieces pieces;
+  };
+  // Which segment has all of it; -1: none.
+  int segment_of(const void *pointer, size_t bytes) const;
+  const Segment &segment(int number) const;
+
+ private:
+  char *grow(size_t bytes);
+  void clear(char *at, size_t bytes);
+
+  const Device device_;
+  const HandleKind kind_;
+  mutable std::mutex mutex_;
+  std::deque<Segment> segments_;
+  size_t total_ = 0;
+  hcccrtStream_t stream_ = nullptr;  // that waits for no kernel
+};
+
+}  // namespace hccc

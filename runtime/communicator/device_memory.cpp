@@ -1,0 +1,256 @@
+// device_memory.cpp
+#include "device_memory.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "error.h"
+#include "log.h"
+
+namespace hccc {
+namespace {
+
+constexpr long long DEVICE_FLAG_BYTES = 16 << 20;
+constexpr long long DEVICE_SCRATCH_BYTES = 256 << 20;  // without HCCC_SCRATCH_BYTES
+constexpr long long MOST_SCRATCH_BYTES = 1LL << 40;
+constexpr int MEMORY = 0;                       // the first piece that a rank tells: flags and scratch
+constexpr useconds_t TURN_US = 20;
+constexpr std::chrono::seconds CLOSES_WITHIN(2);
+
+long long scratch_of_environment() {
+  const char *wanted = getenv("HCCC_SCRATCH_BYTES");
+  char *end = nullptr;
+  const long long asked = wanted ? strtoll(wanted, &end, 10) : DEVICE_SCRATCH_BYTES;
+  if (wanted && (end == wanted || *end || asked < 0 || asked > MOST_SCRATCH_BYTES))
+    throw Error(hcccInvalidArgument, "HCCC_SCRATCH_BYTES is not a number of bytes");
+  return asked;
+}
+
+// Closes a descriptor.
+struct Closing {
+  int descriptor;
+  ~Closing() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
+
+size_t window_at(int n_ranks, int rank, int window) {
+  const size_t before = static_cast<size_t>(rank) * MOST_WINDOWS + static_cast<size_t>(window);
+  return static_cast<size_t>(n_ranks) * sizeof(hccc_rank) + before * sizeof(hccc_window);
+}
+
+}  // namespace
+
+unsigned DeviceMemory::opens() const { return handle_kinds_of(device()); }
+long long DeviceMemory::flag_bytes() const { return DEVICE_FLAG_BYTES; }
+long long DeviceMemory::scratch_bytes() const {
+  static const long long bytes = scratch_of_environment();
+  return bytes;
+}
+
+DeviceMemory::DeviceMemory(std::shared_ptr<DeviceHeap> heap, int rank, int n_ranks)
+    : heap_(std::move(heap)), rank_(rank), n_ranks_(n_ranks), mailbox_(n_ranks),
+      ranks_(static_cast<size_t>(n_ranks)) {
+  try {
+    allocate();
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+void DeviceMemory::allocate() {
+  const OnDevice on(device());
+  own_bytes_ = static_cast<size_t>(flag_bytes() + scratch_bytes());
+  const size_t table = window_at(n_ranks_, n_ranks_, 0);
+  check_device(hcccrtStreamCreateWithFlags(&stream_, hcccrtStreamNonBlocking), "a stream");
+  table_ = static_cast<char *>(allocate_coherent(table));
+  own_ = allocate_shared(heap_->kind(), &own_bytes_);
+  check_device(hcccrtMemsetAsync(own_, 0, static_cast<size_t>(DEVICE_FLAG_BYTES), stream_), "zeroing flags");
+  check_device(hcccrtMemsetAsync(table_, 0, table, stream_), "zeroing tables");
+  check_device(hcccrtStreamSynchronize(stream_), "zeroing flags");
+  for (int r = 0; r < n_ranks_; ++r)
+    ranks_[static_cast<size_t>(r)].windows =
+        reinterpret_cast<const hccc_window *>(table_ + window_at(n_ranks_, r, 0));
+}
+
+// No launch runs any more, here or at a peer that reads this memory.
+DeviceMemory::~DeviceMemory() { release(); }
+
+void DeviceMemory::release() noexcept {
+  try {
+    const OnDevice on(device());
+    for (void *base : opened_) free_shared(base);
+    for (Control *one : controls_)
+      if (one) one->let_go.fetch_add(1, std::memory_order_release);
+    if (table_) hcccrtFree(table_);
+    if (own_ && may_free()) free_shared(own_);
+    if (stream_) hcccrtStreamDestroy(stream_);
+  } catch (const Error &error) {
+    HCCC_LOG(WARN, MEM, rank_, "%s", error.what());
+  }
+}
+
+// What a legacy handle of CUDA or HIP is of must not be freed while a peer has it open: where one does
+// not close it soon, it stays until the process ends.
+bool DeviceMemory::may_free() const {
+  if (heap_->kind() != HandleKind::LEGACY || device().platform == hcccrtPlatformCPU || controls_.empty())
+    return true;
+  const auto all = static_cast<uint32_t>(
+      std::count_if(controls_.begin(), controls_.end(), [](Control *one) { return one; }));
+  const std::atomic<uint32_t> &let_go = controls_[static_cast<size_t>(rank_)]->let_go;
+  const auto until = std::chrono::steady_clock::now() + CLOSES_WITHIN;
+  while (std::chrono::steady_clock::now() < until) {
+    if (let_go.load(std::memory_order_acquire) >= all) return true;
+    usleep(TURN_US);
+  }
+  HCCC_LOG(WARN, MEM, rank_, "peers still have flags and scratch open: they stay allocated");
+  return false;
+}
+
+void DeviceMemory::meet(const std::vector<Control *> &controls, bool all_here, const Going &going) {
+  const OnDevice on(device());
+  controls_ = controls, all_here_ = all_here;
+  const auto peers = std::count_if(controls.begin(), controls.end(), [](Control *one) { return one; }) - 1;
+  Announced told;
+  told.bytes = own_bytes_;
+  told.base = reinterpret_cast<uint64_t>(own_);
+  int descriptor = -1;
+  if (peers) told.handle = handle_of(heap_->kind(), own_, &descriptor);
+  const Closing closing{descriptor};
+  set_memory(rank_, static_cast<char *>(own_));
+  for (int r = 0; all_here && r < n_ranks_; ++r) set_window(r, 0, nullptr, HCCC_MOST_BYTES);
+  tell(MEMORY, told, descriptor, [&] {
+    hear();
+    return going();
+  });
+  const auto met = [&] {
+    return std::all_of(controls.begin(), controls.end(), [&](Control *one) {
+      return !one || ranks_[static_cast<size_t>(std::find(controls.begin(), controls.end(), one) -
+                                                controls.begin())].flags;
+    });
+  };
+  for (hear(); !met(); hear()) {
+    if (!going()) return;
+    usleep(TURN_US);
+  }
+}
+
+void DeviceMemory::show(const void *pointer, size_t bytes, const Going &going) {
+  if (!bytes || all_here_) return;
+  const int segment = heap_->segment_of(pointer, bytes);
+  if (segment < 0) throw Error(hcccInternalError, "a buffer of no segment was to be shown");
+  const auto place = static_cast<size_t>(segment);
+  if (place < shown_.size() && shown_[place]) return;
+  if (n_shown_ + 1 >= MOST_WINDOWS)
+    throw Error(hcccSystemError, text_of("buffers lie in more than %d segments of memory", MOST_WINDOWS - 1));
+  const int number = ++n_shown_;
+  call_on(device(), [&] {
+    const DeviceHeap::Segment &of = heap_->segment(segment);
+    Announced told;
+    told.bytes = of.pieces.bytes();
+    told.base = reinterpret_cast<uint64_t>(of.base);
+    int descriptor = -1;
+    told.handle = handle_of(heap_->kind(), of.base, &descriptor);
+    const Closing closing{descriptor};
+    set_window(rank_, number - 1, of.base, told.bytes);
+    tell(number, told, descriptor, going);
+  });
+  shown_.resize(std::max(shown_.size(), place + 1));
+  shown_[place] = number;
+}
+
+// Tells the peers of a piece of memory, and waits until all have mapped it.
+void DeviceMemory::tell(int number, const Announced &what, int descriptor, const Going &going) {
+  Announced told = what;
+  told.from = rank_, told.number = number, told.process = getpid(), told.device = device().number;
+  uint32_t peers = 0;
+  for (int r = 0; r < n_ranks_; ++r) {
+    if (r == rank_ || !controls_[static_cast<size_t>(r)]) continue;
+    ++peers;
+    while (!mailbox_.send(r, told, descriptor)) {
+      if (!going()) return;
+      usleep(TURN_US);
+    }
+  }
+  const std::atomic<uint32_t> &mapped = controls_[static_cast<size_t>(rank_)]->mapped[number];
+  while (mapped.load(std::memory_order_acquire) < peers) {
+    if (!going()) return;
+    usleep(TURN_US);
+  }
+}
+
+void DeviceMemory::hear() {
+  Announced told;
+  for (int descriptor = -1; mailbox_.receive(&told, &descriptor);) {
+    const Closing closing{descriptor};
+    const bool sound = told.from >= 0 && told.from < n_ranks_ && told.from != rank_ && told.number >= 0 &&
+                       told.number < MOST_WINDOWS && told.bytes <= uint64_t{HCCC_MOST_BYTES} &&
+                       controls_[static_cast<size_t>(told.from)];
+    if (!sound) throw Error(hcccRemoteError, "a rank tells of memory that makes no sense");
+    open(told, descriptor);
+    controls_[static_cast<size_t>(told.from)]->mapped[told.number].fetch_add(1, std::memory_order_release);
+  }
+}
+
+void DeviceMemory::open(const Announced &told, int descriptor) {
+  const OnDevice on(device());
+  auto *base = reinterpret_cast<char *>(told.base);
+  if (told.process == getpid()) {
+    reach_device(told.device);
+  } else {
+    base = static_cast<char *>(open_shared(told.handle, descriptor, told.bytes));
+    std::lock_guard<std::mutex> lock(mutex_);
+    opened_.push_back(base);
+  }
+  if (told.number == MEMORY)
+    set_memory(told.from, base);
+  else
+    set_window(told.from, told.number - 1, base, told.bytes);
+  HCCC_LOG(INFO, MEM, rank_, "%s of rank %d, %llu bytes, by %s", told.number ? "a segment" : "flags and scratch",
+           told.from, static_cast<unsigned long long>(told.bytes),
+           told.process == getpid() ? "the same process" : name_of(told.handle.kind));
+}
+
+// Another device of this process.
+void DeviceMemory::reach_device(int other) {
+  int can = 0;
+  if (other == device().number) return;
+  check_device(hcccrtDeviceCanAccessPeer(&can, device().number, other), "whether devices reach each other");
+  if (!can)
+    throw Error(hcccInvalidUsage, text_of("%s %d cannot reach memory of %s %d", device().name(), device().number,
+                                          device().name(), other));
+  const hcccrtError_t error = hcccrtDeviceEnablePeerAccess(other, 0);
+  if (error == hcccrtErrorPeerAccessAlreadyEnabled) hcccrtGetLastError();
+  else check_device(error, "access to a peer's memory");
+}
+
+void DeviceMemory::set_memory(int rank, char *base) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  hccc_rank &one = ranks_[static_cast<size_t>(rank)];
+  one.flags = base;
+  one.scratch = base + flag_bytes();
+  upload(static_cast<size_t>(rank) * sizeof one, &one, sizeof one);
+}
+
+// The window first: a kernel that reads the table now takes it as it was, or as it will be.
+void DeviceMemory::set_window(int rank, int number, void *base, uint64_t bytes) {
+  if (all_here_ && number) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  const hccc_window window = {base, static_cast<long long>(bytes)};
+  upload(window_at(n_ranks_, rank, number), &window, sizeof window);
+  hccc_rank &one = ranks_[static_cast<size_t>(rank)];
+  one.n_windows = std::max(one.n_windows, number + 1);
+  upload(static_cast<size_t>(rank) * sizeof one, &one, sizeof one);
+}
+
+void DeviceMemory::upload(size_t at, const void *from, size_t bytes) {
+  const auto kind = hcccrtMemcpyHostToDevice;
+  check_device(hcccrtMemcpyAsync(table_ + at, from, bytes, kind, stream_), "copying tables");
+  check_device(hcccrtStreamSynchronize(stream_), "copying tables");
+}
+
+}  // namespace hccc

@@ -1,0 +1,76 @@
+// failure.cpp
+#include "failure.h"
+
+#include <inttypes.h>
+
+#include "libraries.h"
+
+namespace hccc {
+
+bool Failure::set(hcccResult_t code, const std::string &text) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (code_.load(std::memory_order_relaxed) != hcccSuccess) return false;
+    text_ = text;
+    code_.store(code, std::memory_order_release);
+  }
+  unsigned none = 0;
+  __atomic_compare_exchange_n(&fault_->claimed, &none, static_cast<unsigned>(HCCC_LEAVE), false,
+                              __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+  return true;
+}
+
+std::string Failure::text() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return text_;
+}
+
+hccc_fault Failure::place() const {
+  return __atomic_load_n(&fault_->claimed, __ATOMIC_ACQUIRE) == 1 ? *fault_ : hccc_fault{};
+}
+
+namespace {
+
+std::string waited_for(const hccc_fault &fault) {
+  switch (fault.kind) {
+    case HCCC_WAIT_FLAG: return text_of("flag %d of an earlier primitive", fault.flag);
+    case HCCC_WAIT_MESSAGE: return text_of("a message (flag %d)", fault.flag);
+    case HCCC_WAIT_CREDIT: return text_of("a free slot in a queue (flag %d)", fault.flag);
+    case HCCC_WAIT_READY: return text_of("rank %d to start the call", fault.flag);
+    case HCCC_WAIT_GO: return "its rank's first thread block to let it start";
+    case HCCC_WAIT_FINISHED: return text_of("block %d of its rank to finish", fault.flag);
+    case HCCC_WAIT_DONE: return text_of("rank %d to finish the call", fault.flag);
+    case HCCC_WAIT_PROXY: return text_of("its proxy to carry what is for rank %d", fault.flag);
+    default: return "nothing";
+  }
+}
+
+}  // namespace
+
+std::string description(const hccc_fault &fault) {
+  std::string place = text_of("rank %d, thread block %d, channel %d", fault.rank, fault.thread_block,
+                              fault.lane);
+  if (fault.primitive >= 0)
+    place += text_of(", primitive %d, micro-batch %u", fault.primitive, fault.micro_batch);
+  switch (fault.kind) {
+    case HCCC_NOT_IN_WINDOW: return place + " has a buffer that peers touch and cannot reach";
+    case HCCC_OTHER_CALL: return place + text_of(" meets rank %d, which makes another call", fault.flag);
+    case HCCC_CUT_OFF: return place + text_of(" shares no memory with rank %d", fault.flag);
+    case HCCC_NO_DOOR: return place + text_of(" reaches rank %d over a network only", fault.flag);
+    default: break;
+  }
+  return place + " waited for " + waited_for(fault) +
+         text_of(": want %u, have %u", fault.want, fault.have);
+}
+
+std::string description(const Called &called) {
+  if (!called.number) return "nothing yet";
+  const char *type = name_of_type(called.type), *op = name_of_op(called.op);
+  std::string text = text_of("%s of %" PRId64 " %s", called.collective, called.count, type ? type : "?");
+  if (called.op >= 0) text += text_of(" (%s)", op ? op : "?");
+  if (called.root >= 0) text += text_of(" with root %d", called.root);
+  if (called.in_place) text += " in place";
+  return text + text_of(" by %s, call %" PRIu64, called.library, called.number);
+}
+
+}  // namespace hccc

@@ -1,0 +1,87 @@
+"""gpu_kernels: a GPU library of an emitted directory, built by nvcc or hipcc for GPUs here.
+
+It is what the directory's CMakeLists.txt builds, without CMake: an object for each plan, type and
+reduction, and the dispatcher. Libraries are kept as those for the CPU are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+
+from hccc.diagnostics import fail
+from hccc.files.libraries import stem_of
+from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, find_compiler, kept
+
+# The compiler of each platform, how it is told what to compile for, and what else.
+COMPILERS = {"cuda": "nvcc", "hip": "hipcc"}
+FLAGS = {
+    "cuda": ("-std=c++17", "-O3", "-Xcompiler=-fPIC"),
+    "hip": ("-std=c++17", "-O3", "-fPIC"),
+}
+
+
+def find_gpu_compiler(platform: str) -> str:
+    """$NVCC or $HIPCC, else that of the name on PATH. Raises UserError E412."""
+    name = COMPILERS[platform]
+    found = shutil.which(os.environ.get(name.upper(), name))
+    if found:
+        return found
+    message = f"no compiler for {platform.upper()} found (looked for {name})"
+    other = f"load what CMake builds of the directory with -DHCCC_TARGETS={platform}"
+    raise fail("E412", message, help=f"install it, or {other}")
+
+
+def target_of(platform: str) -> list[str]:
+    """The options for what GPUs to compile for: HCCC_GPU_ARCH (sm_90, gfx942), else this
+    machine's."""
+    wanted = os.environ.get("HCCC_GPU_ARCH", "native")
+    return [f"-arch={wanted}" if platform == "cuda" else f"--offload-arch={wanted}"]
+
+
+def build_for_gpu(
+    platform: str, dispatch: Path, sources: Sequence[Path], variants: Sequence[Variant]
+) -> Path:
+    """The shared library of kernels for each of the variants. Raises UserError E412 to E414."""
+    compiler = find_gpu_compiler(platform)
+    flags = [*FLAGS[platform], *target_of(platform)]
+    pieces = list(product(sources, variants))
+
+    def compiled(piece: tuple[Path, Variant]) -> str:
+        source, variant = piece
+        kernel = f"-DHCCC_KERNEL_NAME={source.stem}_{variant.dtype}_{variant.op}_kernel"
+        options = [*flags, "-c", kernel, *variant.defines()]
+        return str(_made(compiler, source, ".o", options, f"{variant.dtype}-{variant.op}"))
+
+    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
+        objects = list(pool.map(compiled, pieces))
+    # nvcc would cut the macro at its commas.
+    entries = " ".join(f"ENTRY({v.dtype}, {v.op})" for v in variants)
+    options = ["-std=c++17", "-O2", "-fPIC", "-c", f"-DHCCC_BUILT(ENTRY)={entries}"]
+    objects.append(str(_made(find_compiler(), dispatch, ".o", options, "dispatch")))
+    return _made(compiler, dispatch, ".so", [*flags, "-shared"], "library", objects)
+
+
+def _made(
+    compiler: str,
+    source: Path,
+    suffix: str,
+    options: Sequence[str],
+    of: str,
+    linked: Sequence[str] = (),
+) -> Path:
+    """What the compiler makes of a source, unless it is kept from before; linked: of these in its
+    place."""
+    source = source.resolve()
+    told = subprocess.run([compiler, "--version"], capture_output=True, timeout=TIMEOUT_S)
+    version = hashlib.sha256(told.stdout).hexdigest()
+    words = [source.name, compiler, version, *options, *linked]
+    name = stem_of(source, digest_of([source.parent], words), of)
+    command = [compiler, *options, f"-I{source.parent}", *(linked or [str(source)])]
+    return kept(source, name, suffix, command)

@@ -1,0 +1,129 @@
+// group.cpp: hcccGroupStart, hcccGroupEnd, hcccGroupCancel.
+#include "group.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm.h"
+
+namespace hccc {
+namespace group {
+namespace {
+
+struct Group {
+  int depth = 0;
+  std::vector<Part> parts;
+  hcccResult_t code = hcccSuccess;  // of the first call that failed
+  std::string text;
+};
+thread_local Group current;
+
+// A part as it ended.
+struct Ended {
+  hcccResult_t code = hcccSuccess;
+  std::string text;
+};
+
+void run(const std::function<void()> &body, const Part &part, Ended &ended) {
+  if (!body || ended.code) return;
+  ended.code = caught(part.comm, body);
+  if (ended.code) ended.text = thread_error();
+}
+
+// Parts of one key, in order.
+void run_all(const std::vector<Part> &parts, std::vector<Ended> &ended, const void *key) {
+  for (size_t k = 0; k < parts.size(); ++k)
+    if (parts[k].key == key) run(parts[k].then, parts[k], ended[k]);
+}
+
+// Of parts that wait for other ranks.
+std::vector<const void *> keys_of(const std::vector<Part> &parts) {
+  std::vector<const void *> keys;
+  for (const Part &part : parts)
+    if (part.then && std::find(keys.begin(), keys.end(), part.key) == keys.end()) keys.push_back(part.key);
+  return keys;
+}
+
+// The last key's in this thread, others' in threads of their own; signals are for the program's.
+void run_keys(const std::vector<Part> &parts, std::vector<Ended> &ended) {
+  std::vector<const void *> keys = keys_of(parts);
+  std::vector<std::thread> threads;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    for (; keys.size() > 1; keys.pop_back())
+      threads.emplace_back(run_all, std::cref(parts), std::ref(ended), keys.back());
+  } catch (const std::system_error &) {  // no thread: one after another, by deadlines at worst
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (const void *key : keys) run_all(parts, ended, key);
+  for (std::thread &one : threads) one.join();
+}
+
+Ended run_parts(const std::vector<Part> &parts) {
+  std::vector<Ended> ended(parts.size());
+  for (size_t k = 0; k < parts.size(); ++k) run(parts[k].first, parts[k], ended[k]);
+  run_keys(parts, ended);
+  for (const Ended &one : ended)
+    if (one.code) return one;
+  return {};
+}
+
+}  // namespace
+
+bool open() { return current.depth > 0; }
+
+void add(Part part) { current.parts.push_back(std::move(part)); }
+
+void check_unused(hcccComm_t comm) {
+  for (const Part &part : current.parts)
+    if (part.comm == comm)
+      throw Error(hcccInvalidUsage, "the group that is open uses the communicator: end it first");
+}
+
+void failed(hcccResult_t code, const std::string &text) {
+  if (open() && current.code == hcccSuccess) current.code = code, current.text = text;
+}
+
+}  // namespace group
+
+void in_turn(hcccComm_t comm, std::function<void(const Settings &)> body) {
+  const std::shared_ptr<Calls> calls = comm->calls;
+  if (!group::open()) return calls->run(calls->reserve(), body);
+  const auto place = std::make_shared<Calls::Place>();
+  group::add({comm, comm, [=] { *place = calls->reserve(); }, [=] { calls->run(*place, body); }});
+}
+
+}  // namespace hccc
+
+using hccc::group::current;
+
+HCCC_API hcccResult_t hcccGroupStart(void) {
+  ++current.depth;
+  return hcccSuccess;
+}
+
+HCCC_API hcccResult_t hcccGroupEnd(void) {
+  if (current.depth > 1) return --current.depth, current.code;
+  if (!current.depth)
+    return hccc::caught(nullptr, [] { throw hccc::Error(hcccInvalidUsage, "no group is open"); });
+  const hccc::group::Group group = std::exchange(current, {});
+  hccc::group::Ended ended{group.code, group.text};
+  const hcccResult_t result = hccc::caught(nullptr, [&] {
+    if (!ended.code) ended = hccc::group::run_parts(group.parts);
+    if (ended.code) throw hccc::Error(ended.code, ended.text);
+  });
+  return result;
+}
+
+HCCC_API hcccResult_t hcccGroupCancel(void) {
+  current = {};
+  return hcccSuccess;
+}

@@ -1,0 +1,92 @@
+// heap.cpp
+#include "heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "device.h"
+#include "device_heap.h"
+#include "error.h"
+
+namespace hccc {
+namespace {
+
+// What the machine has, or HCCC_HEAP_BYTES.
+size_t most_bytes() {
+  const size_t page = page_bytes(), asked = heap_bytes_of_environment();
+  const auto machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page;
+  return ((asked ? asked : machine) + page - 1) / page * page;
+}
+
+}  // namespace
+
+bool heap_is_of_device() {
+  const char *wanted = getenv("HCCC_HEAP"), *platform = getenv("HCCC_PLATFORM");
+  if (!wanted || !*wanted)
+    return platform && (!strcasecmp(platform, "cuda") || !strcasecmp(platform, "hip"));
+  const bool device = !strcmp(wanted, "device");
+  if (!device && strcmp(wanted, "host"))
+    throw Error(hcccInvalidArgument, "HCCC_HEAP is neither host nor device");
+  return device;
+}
+
+size_t heap_bytes_of_environment() {
+  const char *wanted = getenv("HCCC_HEAP_BYTES");
+  char *end = nullptr;
+  const unsigned long long asked = wanted ? strtoull(wanted, &end, 10) : 0;
+  if (wanted && (end == wanted || *end || asked == 0))
+    throw Error(hcccInvalidArgument, "HCCC_HEAP_BYTES is not a number of bytes");
+  return asked;
+}
+
+std::shared_ptr<Heap> Heap::held() {
+  static std::mutex mutex;
+  static auto *current = new std::map<Device, std::weak_ptr<Heap>>;  // outlives every thread
+  static pid_t process = 0;
+  const Device device = heap_is_of_device() ? Device::current() : Device();
+  std::lock_guard<std::mutex> lock(mutex);
+  if (process != getpid()) current->clear();
+  process = getpid();
+  std::shared_ptr<Heap> found = (*current)[device].lock();
+  if (!found) {
+    if (device.platform == hcccrtPlatformNone)
+      found = std::make_shared<FileHeap>(most_bytes());
+    else
+      found = std::make_shared<DeviceHeap>(device);
+    (*current)[device] = found;
+  }
+  return found;
+}
+
+FileHeap::FileHeap(size_t bytes) : file_(SharedFile::make("hccc-heap", bytes)), pieces_(bytes) {}
+
+void *FileHeap::take(size_t bytes) {
+  const size_t page = page_bytes();
+  if (bytes > file_.bytes()) throw Error(hcccSystemError, text_of("no room for %zu bytes", bytes));
+  const size_t wanted = bytes ? (bytes + page - 1) / page * page : page;
+  size_t at = 0;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (pieces_.take(wanted, &at)) return file_.base() + at;
+  throw Error(hcccSystemError, text_of("no room for %zu bytes: HCCC_HEAP_BYTES says how much there is",
+                                       bytes));
+}
+
+bool FileHeap::give(void *pointer) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = static_cast<size_t>(static_cast<char *>(pointer) - file_.base());
+  const size_t bytes = pieces_.give(at);
+  if (bytes) file_.discard(at, bytes);
+  return bytes != 0;
+}
+
+bool FileHeap::has(const void *pointer, size_t bytes) const {
+  const char *first = static_cast<const char *>(pointer);
+  if (first < file_.base() || first >= file_.base() + file_.bytes()) return false;
+  std::lock_guard<std::mutex> lock(mutex_);
+  return pieces_.has(static_cast<size_t>(first - file_.base()), bytes);
+}
+
+}  // namespace hccc

@@ -1,0 +1,172 @@
+// host.cpp
+#include "host.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "error.h"
+#include "log.h"
+
+namespace hccc {
+namespace {
+
+constexpr size_t CONTROL_BYTES = 4096, FLAG_BYTES = size_t{256} << 20;
+
+}  // namespace
+
+[[noreturn]] void fail_as(const hccc_bootstrap_error &error) {
+  const hcccResult_t code = error.code == HCCC_BOOTSTRAP_TIMEOUT        ? hcccTimeout
+                            : error.code == HCCC_BOOTSTRAP_LOST         ? hcccRemoteError
+                            : error.code == HCCC_BOOTSTRAP_REFUSED      ? hcccInvalidUsage
+                            : error.code == HCCC_BOOTSTRAP_BAD_ARGUMENT ? hcccInvalidArgument
+                                                                        : hcccSystemError;
+  throw Error(code, error.message);
+}
+
+Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, double timeout_s)
+    : rank_(rank), heap_(Heap::held()), joined_(static_cast<size_t>(n_ranks)) {
+  if (DeviceHeap *of_device = heap_->of_device())
+    device_memory_ = std::make_unique<DeviceMemory>(std::shared_ptr<DeviceHeap>(heap_, of_device), rank, n_ranks);
+  exchange(bootstrap, timeout_s);
+  fill_tables();
+  if (device_memory_) meet(bootstrap, timeout_s);
+}
+
+void Host::exchange(hccc_bootstrap *bootstrap, double timeout_s) {
+  const auto self = static_cast<size_t>(rank_);
+  hccc_bootstrap_error error{};
+  const SharedFile *own = heap_->file();
+  joined_[self].process = getpid();
+  if (own) {
+    joined_[self].heap_bytes = own->bytes(), joined_[self].heap_base = reinterpret_cast<uint64_t>(own->base());
+    joined_[self].scratch_bytes = static_cast<int64_t>(own->bytes());
+  } else {
+    joined_[self].platform = device_memory_->device().platform;
+    joined_[self].scratch_bytes = device_memory_->scratch_bytes();
+    joined_[self].handles = static_cast<uint32_t>(device_memory_->kind());
+    joined_[self].opens = device_memory_->opens();
+  }
+  if (hccc_bootstrap_allgather(bootstrap, joined_.data(), sizeof(Joined), timeout_s, &error))
+    fail_as(error);
+  check_platforms();
+  scratch_bytes_ = static_cast<size_t>(joined_[self].scratch_bytes);
+  for (const Joined &one : joined_)
+    scratch_bytes_ = std::min(scratch_bytes_, static_cast<size_t>(one.scratch_bytes));
+  SharedFile arena = SharedFile::make("hccc-arena", CONTROL_BYTES + FLAG_BYTES + scratch_bytes_);
+  const int shared[2] = {arena.descriptor(), own ? own->descriptor() : device_memory_->mailbox().for_peers()};
+  std::vector<int> files(2 * joined_.size(), -1);
+  if (hccc_bootstrap_share(bootstrap, shared, 2, files.data(), timeout_s, &error)) fail_as(error);
+  try {
+    map(files, arena.bytes());
+  } catch (...) {
+    for (const int file : files)
+      if (file >= 0) close(file);
+    throw;
+  }
+}
+
+void Host::check_platforms() const {
+  const auto name = [&](size_t rank) {
+    return Device{static_cast<hcccrtPlatform_t>(joined_[rank].platform), 0}.name();
+  };
+  for (size_t r = 1; r < joined_.size(); ++r)
+    if (joined_[r].platform != joined_[0].platform)
+      throw Error(hcccInvalidUsage, text_of("rank %zu has memory of %s, rank 0 of %s: HCCC_HEAP and HCCC_PLATFORM "
+                                            "must be alike", r, name(r), name(0)));
+}
+
+// Each must be able to map what the others share.
+void Host::check_handles() const {
+  const size_t self = static_cast<size_t>(rank_);
+  for (size_t r = 0; r < joined_.size(); ++r)
+    for (const auto &[of, to] : {std::pair(r, self), std::pair(self, r)})
+      if (!(joined_[of].handles & joined_[to].opens))
+        throw Error(hcccInvalidUsage,
+                    text_of("memory of rank %zu is shared by %s, which rank %zu's device does not have: set "
+                            "HCCC_HANDLES to what all have", of,
+                            name_of(static_cast<HandleKind>(joined_[of].handles)), to));
+}
+
+// Flags and scratch of a device.
+void Host::meet(hccc_bootstrap *bootstrap, double timeout_s) {
+  if (n_near() < n_ranks())
+    throw Error(hcccInvalidUsage, text_of("ranks are on several hosts, which memory of %s is not carried between "
+                                          "yet: HCCC_HEAP=host", device_memory_->device().name()));
+  if (!one_process_) check_handles();
+  std::vector<Control *> controls;
+  for (int r = 0; r < n_ranks(); ++r) controls.push_back(near(r) ? &control(r) : nullptr);
+  const auto start = std::chrono::steady_clock::now();
+  device_memory_->meet(controls, one_process_, [&] {
+    int rank = -1, orderly = 0;
+    const bool gone = hccc_bootstrap_news(bootstrap, &rank, &orderly);
+    if (gone && control(rank).standing.load(std::memory_order_acquire) != Standing::LEFT)
+      throw Error(hcccRemoteError, text_of("rank %d is gone before all had met", rank));
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (timeout_s > 0 && waited.count() > timeout_s)
+      throw Error(hcccTimeout, text_of("flags of all ranks were not mapped within %g s", timeout_s));
+    return true;
+  });
+}
+
+// files: of every rank its arena and its heap (of a device: its mailbox), -1 of ranks on other hosts, and once somebody has it.
+void Host::map(std::vector<int> &files, size_t arena_bytes) {
+  for (size_t r = 0; r < joined_.size(); ++r) {
+    const bool near = files[2 * r] >= 0;
+    const bool here = near && joined_[r].process == getpid();
+    one_process_ = one_process_ && here;
+    arenas_.emplace_back();
+    heaps_.emplace_back();
+    if (near) arenas_.back() = SharedFile::open(std::exchange(files[2 * r], -1), arena_bytes);
+    if (near && device_memory_)
+      device_memory_->mailbox().connect(static_cast<int>(r), std::exchange(files[2 * r + 1], -1));
+    else if (near && !here)
+      heaps_.back() = SharedFile::open(std::exchange(files[2 * r + 1], -1), joined_[r].heap_bytes);
+    else if (near)
+      close(std::exchange(files[2 * r + 1], -1));
+  }
+}
+
+void Host::fill_tables() {
+  for (size_t r = 0; r < joined_.size(); ++r) {
+    const bool here = arenas_[r].base() && !heaps_[r].base();
+    void *base = here ? reinterpret_cast<void *>(joined_[r].heap_base) : heaps_[r].base();
+    hccc_window window = {base, static_cast<long long>(joined_[r].heap_bytes)};
+    if (one_process_) window = HCCC_ALL_MEMORY;
+    windows_.push_back(window);
+  }
+  for (size_t r = 0; r < joined_.size(); ++r) {
+    char *flags = arenas_[r].base() ? arenas_[r].base() + CONTROL_BYTES : nullptr;
+    ranks_.push_back({flags, flags ? flags + FLAG_BYTES : nullptr, &windows_[r], 1, 0});
+  }
+}
+
+int Host::n_near() const {
+  int found = 0;
+  for (const hccc_rank &one : ranks_) found += one.flags != nullptr;
+  return found;
+}
+
+std::vector<Host::Window> Host::own_windows() const {
+  const auto own = static_cast<size_t>(rank_);
+  const SharedFile &heap = *heap_->file();  // of ranks on several hosts memory is the host's
+  return {{HCCC_WINDOW_FLAGS, ranks_[own].flags, most_flag_bytes()},
+          {HCCC_WINDOW_SCRATCH, ranks_[own].scratch, most_scratch_bytes()},
+          {HCCC_WINDOW_USER, heap.base(), static_cast<long long>(heap.bytes())}};
+}
+
+Control &Host::control(int rank) const {
+  return *reinterpret_cast<Control *>(arenas_[static_cast<size_t>(rank)].base());
+}
+
+bool Host::reaches(const void *pointer, size_t bytes) const {
+  return one_process_ || heap_->has(pointer, bytes);
+}
+
+long long Host::most_flag_bytes() const {
+  return device_memory_ ? device_memory_->flag_bytes() : static_cast<long long>(FLAG_BYTES);
+}
+
+}  // namespace hccc

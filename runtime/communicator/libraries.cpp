@@ -1,0 +1,95 @@
+// libraries.cpp
+#include "libraries.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include <algorithm>
+
+#include "error.h"
+
+namespace hccc {
+namespace {
+
+struct Type {
+  const char *name;
+  int bytes;
+};
+constexpr Type TYPES[] = {{"int8", 1},    {"uint8", 1},    {"int32", 4},      {"uint32", 4},
+                          {"int64", 8},   {"uint64", 8},   {"float16", 2},    {"float32", 4},
+                          {"float64", 8}, {"bfloat16", 2}, {"float8e4m3", 1}, {"float8e5m2", 1}};
+constexpr const char *OPS[] = {"sum", "prod", "max", "min", "avg"};
+static_assert(sizeof TYPES / sizeof *TYPES == hcccNumTypes, "all types have names");
+static_assert(sizeof OPS / sizeof *OPS == hcccNumOps, "all reductions have names");
+
+const hccc_library *description(void *handle, const std::string &path) {
+  void *found = dlsym(handle, "hccc_this_library");
+  if (!found)
+    throw Error(hcccInvalidArgument, path + " is no library of kernels that hccc emitted");
+  return reinterpret_cast<hccc_library_function *>(found)();
+}
+
+void check(const hccc_library &says, const std::string &path, int n_ranks, const char *target) {
+  if (says.size != sizeof says || says.abi != HCCC_ABI)
+    throw Error(hcccInvalidArgument, path + " was emitted by another version of hccc; emit it again");
+  if (strcmp(says.target, target))
+    throw Error(hcccInvalidArgument, text_of("%s is for %s, and memory of the communicator is the %s's: see "
+                                             "HCCC_PLATFORM and HCCC_HEAP",
+                                             path.c_str(), says.target, target));
+  if (says.n_ranks != n_ranks)
+    throw Error(hcccInvalidArgument, text_of("%s is for %d ranks, the communicator has %d",
+                                             path.c_str(), says.n_ranks, n_ranks));
+}
+
+}  // namespace
+
+const char *name_of_type(int type) {
+  return type >= 0 && type < hcccNumTypes ? TYPES[type].name : nullptr;
+}
+int bytes_of_type(int type) { return TYPES[type].bytes; }
+const char *name_of_op(int op) { return op >= 0 && op < hcccNumOps ? OPS[op] : nullptr; }
+
+Library::Library(const std::string &path, int n_ranks, const char *target) {
+  handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle_) throw Error(hcccInvalidArgument, dlerror());
+  try {
+    says_ = description(handle_, path);
+    check(*says_, path, n_ranks, target);
+  } catch (...) {
+    dlclose(handle_);
+    throw;
+  }
+}
+
+Library::~Library() { dlclose(handle_); }
+
+void Libraries::add(std::unique_ptr<Library> library) {
+  const auto same = std::find_if(loaded_.begin(), loaded_.end(), [&](const auto &one) {
+    return one->says().digest == library->says().digest;
+  });
+  if (same != loaded_.end()) {
+    library->flags_at = (*same)->flags_at;
+  } else {
+    library->flags_at = flag_bytes_;
+    flag_bytes_ += library->flag_bytes();
+  }
+  loaded_.push_back(std::move(library));
+}
+
+std::vector<const Library *> Libraries::fit(const Wanted &wanted) const {
+  std::vector<const Library *> found;
+  for (auto it = loaded_.rbegin(); it != loaded_.rend(); ++it) {
+    const hccc_library &says = (*it)->says();
+    const bool named = wanted.library ? !strcmp(says.name, wanted.library)
+                                      : !strcmp(says.collective, wanted.collective);
+    if (named && (wanted.library || says.root == wanted.root)) found.push_back(it->get());
+  }
+  if (!found.empty()) return found;
+  const std::string what = wanted.library ? text_of("is called %s", wanted.library)
+                           : wanted.root < 0
+                               ? text_of("does %s", wanted.collective)
+                               : text_of("does %s with root %d", wanted.collective, wanted.root);
+  throw Error(hcccInvalidUsage, "no library is loaded that " + what);
+}
+
+}  // namespace hccc

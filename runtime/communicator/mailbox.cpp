@@ -1,0 +1,68 @@
+// mailbox.cpp
+#include "mailbox.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "error.h"
+
+namespace hccc {
+
+Mailbox::Mailbox(int n_ranks) : peers_(static_cast<size_t>(n_ranks), -1) {
+  if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends_))
+    throw system_error("no pair of sockets");
+}
+
+Mailbox::~Mailbox() {
+  for (const int end : ends_)
+    if (end >= 0) close(end);
+  for (const int end : peers_)
+    if (end >= 0) close(end);
+}
+
+void Mailbox::connect(int rank, int descriptor) { peers_[static_cast<size_t>(rank)] = descriptor; }
+
+bool Mailbox::send(int rank, const Announced &told, int descriptor) {
+  iovec part = {const_cast<Announced *>(&told), sizeof told};
+  alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &part, message.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    message.msg_control = space, message.msg_controllen = sizeof space;
+    cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof descriptor);
+    memcpy(CMSG_DATA(head), &descriptor, sizeof descriptor);
+  }
+  for (;;) {
+    if (sendmsg(peers_[static_cast<size_t>(rank)], &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
+    return true;  // it has gone: the monitor notices
+  }
+}
+
+bool Mailbox::receive(Announced *told, int *descriptor) {
+  *descriptor = -1;
+  for (;;) {
+    iovec part = {told, sizeof *told};
+    alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message = {};
+    message.msg_iov = &part, message.msg_iovlen = 1;
+    message.msg_control = space, message.msg_controllen = sizeof space;
+    const ssize_t got = recvmsg(ends_[0], &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return false;
+    for (cmsghdr *head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head))
+      if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+        memcpy(descriptor, CMSG_DATA(head), sizeof *descriptor);
+    if (static_cast<size_t>(got) == sizeof *told && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+      return true;
+    if (*descriptor >= 0) close(*descriptor);
+    *descriptor = -1;
+  }
+}
+
+}  // namespace hccc

@@ -1,0 +1,152 @@
+// monitor.cpp
+#include "monitor.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "log.h"
+
+namespace hccc {
+namespace {
+
+constexpr int PERIOD_MS = 100;
+
+struct Told {
+  int32_t code;
+  char text[248];
+};
+static_assert(sizeof(Told) <= 256, "what hccc_bootstrap_tell takes");
+
+// Signals are for the threads of the program.
+std::thread without_signals(std::thread (*start)(void *), void *argument) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread made = start(argument);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return made;
+}
+
+}  // namespace
+
+Monitor::Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank,
+                 std::function<void()> watch)
+    : bootstrap_(bootstrap), host_(host), failure_(failure), rank_(rank), watch_(std::move(watch)),
+      processes_(static_cast<size_t>(host.n_ranks()), -1), left_(static_cast<size_t>(host.n_ranks())) {
+  for (int r = 0; r < host.n_ranks(); ++r)
+    if (host.near(r) && host.process(r) != getpid())
+      processes_[static_cast<size_t>(r)] =
+          static_cast<int>(syscall(SYS_pidfd_open, host.process(r), 0));
+  stop_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (stop_ < 0) throw system_error("no event descriptor");
+  const auto start = [](void *self) {
+    return std::thread([self] { static_cast<Monitor *>(self)->run(); });
+  };
+  thread_ = without_signals(start, this);
+}
+
+Monitor::~Monitor() {
+  const uint64_t one = 1;
+  const ssize_t written = write(stop_, &one, sizeof one);
+  static_cast<void>(written);
+  thread_.join();
+  close(stop_);
+  for (const int file : processes_)
+    if (file >= 0) close(file);
+}
+
+void Monitor::tell(hcccResult_t code, const std::string &text) {
+  Told told{};
+  told.code = code;
+  strncpy(told.text, text.c_str(), sizeof told.text - 1);
+  hccc_bootstrap_tell(bootstrap_, &told, sizeof told);
+}
+
+void Monitor::run() {
+  for (;;) {
+    std::vector<pollfd> files = {{stop_, POLLIN, 0}, {hccc_bootstrap_watch(bootstrap_), POLLIN, 0}};
+    std::vector<int> of;
+    for (size_t r = 0; r < processes_.size(); ++r) {
+      if (processes_[r] < 0) continue;
+      files.push_back({processes_[r], POLLIN, 0});
+      of.push_back(static_cast<int>(r));
+    }
+    if (host_.device_memory()) files.push_back({host_.device_memory()->mailbox().own(), POLLIN, 0});
+    poll(files.data(), files.size(), PERIOD_MS);
+    if (files[0].revents) return;
+    hear();
+    if (host_.device_memory()) map_memory();
+    for (size_t k = 0; k < of.size(); ++k)
+      if (files[2 + k].revents) gone(of[k], false);
+    watch_();
+    if (running.load(std::memory_order_acquire)) compare();
+  }
+}
+
+void Monitor::hear() {
+  int rank = -1, orderly = 0;
+  while (hccc_bootstrap_news(bootstrap_, &rank, &orderly)) gone(rank, orderly);
+  Told told{};
+  size_t bytes = sizeof told;
+  for (; hccc_bootstrap_heard(bootstrap_, &rank, &told, &bytes); bytes = sizeof told) {
+    if (bytes != sizeof told) continue;
+    told.text[sizeof told.text - 1] = '\0';
+    const bool known = told.code > hcccSuccess && told.code <= hcccAborted;
+    failure_.set(known ? static_cast<hcccResult_t>(told.code) : hcccRemoteError, told.text);
+  }
+}
+
+// What peers show of their device memory. One that cannot be mapped is the end: a kernel would find it
+// missing.
+void Monitor::map_memory() {
+  try {
+    host_.device_memory()->hear();
+  } catch (const Error &error) {
+    const std::string text = text_of("rank %d: ", rank_) + error.what();
+    if (failure_.set(error.code, text)) tell(error.code, text);
+  }
+}
+
+void Monitor::gone(int rank, bool orderly) {
+  const auto r = static_cast<size_t>(rank);
+  if (rank < 0 || r >= left_.size() || rank == rank_ || left_[r]) return;
+  left_[r] = true;
+  if (processes_[r] >= 0) close(processes_[r]);
+  processes_[r] = -1;
+  const bool left = host_.near(rank) &&
+                    host_.control(rank).standing.load(std::memory_order_acquire) == Standing::LEFT;
+  HCCC_LOG(INFO, INIT, rank_, "rank %d is gone%s", rank, left || orderly ? ", as it said" : "");
+  if (left || orderly) return;
+  failure_.set(hcccRemoteError, text_of("rank %d is gone: its process, %d, has ended", rank,
+                                        host_.process(rank)));
+}
+
+// Ranks that make another call than this one, or will make none.
+void Monitor::compare() {
+  const Called own = called_by(host_.control(rank_));
+  for (int r = 0; r < host_.n_ranks(); ++r) {
+    if (r == rank_ || !host_.near(r)) continue;
+    const Control &control = host_.control(r);
+    const bool left = control.standing.load(std::memory_order_acquire) == Standing::LEFT;
+    const Called other = called_by(control);
+    if (running.load(std::memory_order_acquire) != own.number) return;
+    std::string why;
+    if (left && other.number < own.number)
+      why = text_of("rank %d has left the communicator; its last call was ", r) + description(other);
+    else if (other.number == own.number && other.signature != own.signature)
+      why = text_of("rank %d calls ", r) + description(other);
+    else
+      continue;
+    const std::string text = why + text_of("; rank %d calls ", rank_) + description(own);
+    if (failure_.set(hcccInvalidUsage, text)) tell(hcccInvalidUsage, text);
+  }
+}
+
+}  // namespace hccc

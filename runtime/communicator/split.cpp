@@ -1,0 +1,72 @@
+// split.cpp: hcccCommSplit: communicators of parts of a communicator's ranks.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "comm.h"
+
+namespace hccc {
+namespace {
+
+// What a rank asks for, and, at the first rank of each color, where the color's ranks meet.
+struct Asked {
+  int32_t color, key, code;
+  hccc_unique_id id;
+};
+
+// The ranks of a color, by key and rank.
+std::vector<int> ranks_of(const std::vector<Asked> &all, int color) {
+  std::vector<int> ranks;
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r].color == color) ranks.push_back(static_cast<int>(r));
+  std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
+    return all[static_cast<size_t>(a)].key < all[static_cast<size_t>(b)].key;
+  });
+  return ranks;
+}
+
+void exchange(Communicator &of, std::vector<Asked> &all, double timeout_s) {
+  of.allgather(all.data(), sizeof(Asked), timeout_s);
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r].code)
+      throw Error(static_cast<int>(r) == of.rank() ? static_cast<hcccResult_t>(all[r].code) : hcccRemoteError,
+                  text_of("rank %zu cannot split: color %d", r, all[r].color));
+}
+
+// Null for a rank without a color.
+hcccComm_t split(Communicator &of, int color, int key, const Device &device, double timeout_s) {
+  std::vector<Asked> all(static_cast<size_t>(of.n_ranks()));
+  Asked &own = all[static_cast<size_t>(of.rank())];
+  own.color = color, own.key = key;
+  own.code = color >= 0 || color == HCCC_SPLIT_NOCOLOR ? hcccSuccess : hcccInvalidArgument;
+  exchange(of, all, timeout_s);
+  const std::vector<int> ranks = ranks_of(all, color);
+  const bool first = color >= 0 && ranks.front() == of.rank();
+  hccc_bootstrap_error error{};
+  if (first && hccc_bootstrap_unique_id(&own.id, &error)) own.code = hcccSystemError;
+  exchange(of, all, timeout_s);
+  if (color < 0) return nullptr;
+  const auto at = std::find(ranks.begin(), ranks.end(), of.rank()) - ranks.begin();
+  return hcccComm::on(device, all[static_cast<size_t>(ranks.front())].id, static_cast<int>(ranks.size()),
+                      static_cast<int>(at));
+}
+
+}  // namespace
+}  // namespace hccc
+
+HCCC_API hcccResult_t hcccCommSplit(hcccComm_t comm, int color, int key, hcccComm_t *made,
+                                    const hcccConfig_t *config) {
+  return hccc::caught(comm, [&] {
+    hccc::check(comm);
+    hccc::check(made, "made");
+    *made = nullptr;
+    if (config)
+      throw hccc::Error(hcccInvalidArgument, "there are no settings of communicators: pass null");
+    hccc::in_turn(comm, [=](const hccc::Settings &settings) {
+      hccc::Device device;
+      if (comm->of.device()) device = *comm->of.device();
+      else device.number = comm->device;
+      *made = hccc::split(comm->of, color, key, device, settings.timeout_s);
+    });
+  });
+}

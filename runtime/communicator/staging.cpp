@@ -1,0 +1,56 @@
+// staging.cpp
+#include "staging.h"
+
+#include <stdint.h>
+
+namespace hccc {
+
+typedef unsigned char Wide __attribute__((vector_size(32), aligned(1), may_alias));
+
+// The empty asm keeps the compiler from turning the loop into a call of memcpy.
+void copy(char *to, const char *from, size_t bytes) {
+  size_t i = 0;
+  for (; i + 128 <= bytes; i += 128) {
+    const Wide *in = reinterpret_cast<const Wide *>(from + i);
+    Wide *out = reinterpret_cast<Wide *>(to + i);
+    const Wide a = in[0], b = in[1], c = in[2], d = in[3];
+    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+    asm volatile("" ::: "memory");
+  }
+  for (; i < bytes; ++i) {
+    to[i] = from[i];
+    asm volatile("" ::: "memory");
+  }
+}
+
+// As far into a page as `like` is: copies between places that differ by little modulo a page stall.
+char *Staging::room(Heap &heap, Kept &kept, const char *like, size_t bytes) {
+  heap_ = &heap;
+  const size_t past = reinterpret_cast<uintptr_t>(like) % page_bytes();
+  if (kept.base && kept.bytes >= past + bytes) return kept.base + past;
+  if (kept.base) heap.give(kept.base);
+  kept = Kept();
+  kept.base = static_cast<char *>(heap.take(past + bytes));
+  kept.bytes = past + bytes;
+  return kept.base + past;
+}
+
+void Staging::after(const Staged &staged) const {
+  if (staged.back) copy(staged.back, staged.used.receive, staged.used.receive_bytes);
+}
+
+Buffers Staging::apart(Heap &heap, const Buffers &given) {
+  Buffers made = given;
+  char *base = room(heap, apart_, given.send, given.send_bytes);
+  copy(base, given.send, given.send_bytes);
+  made.send = base;
+  made.in_place = false;
+  return made;
+}
+
+Staging::~Staging() {
+  for (const Kept *kept : {&input_, &output_, &apart_})
+    if (kept->base) heap_->give(kept->base);
+}
+
+}  // namespace hccc

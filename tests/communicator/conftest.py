@@ -1,0 +1,42 @@
+"""Libraries of kernels for few ranks, emitted and built once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hccc.ir.plan import Plan
+from hccc.runtime.communicator.kernels import built
+from tests.communicator import cuda
+from tests.emit import plans
+
+Library = Callable[[Plan], Path]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """The directory of a plan's kernels, whose CPU library is built for float32 and int32."""
+    made: dict[str, Path] = {}
+
+    def directory(plan: Plan) -> Path:
+        key = f"{plan.name}_{plan.n_ranks}_{plan.collective.root}_{plan.transport.name}"
+        if key not in made:
+            made[key] = plans.written(plan, tmp_path_factory.mktemp("libraries") / key)
+            built(made[key], ["float32", "int32"], ["sum", "max"])
+        return made[key]
+
+    return directory
+
+
+@pytest.fixture(scope="session")
+def sums(library: Library) -> Path:
+    """An AllReduce of three ranks."""
+    return library(plans.compiled(plans.mesh_allreduce(3)))
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runtime of CUDA that works on the CPU."""
+    return cuda.working_runtime(tmp_path_factory.mktemp("cuda"))

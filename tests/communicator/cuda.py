@@ -1,0 +1,68 @@
+"""CUDA without a GPU: a runtime that works on the CPU, and emitted libraries compiled for it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from hccc.emit import directory
+from hccc.emit.targets import CUDA
+from hccc.ir import plan_json
+from hccc.ir.plan import Plan
+from tests.test_architecture import RUNTIME
+
+HERE = Path(__file__).parent
+FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-fvisibility=hidden")
+
+
+def _run(place: Path, *command: str | Path) -> None:
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def working_runtime(place: Path) -> Path:
+    """The runtime: a shared library for HCCC_CUDA_LIBRARY."""
+    made = place / "libcudart.so"
+    source = HERE.parent / "runtime" / "device" / "working_cuda.cpp"
+    _run(place, "g++", *FLAGS, "-shared", f"-I{RUNTIME / 'device'}", source, "-o", made, "-ldl")
+    return made
+
+
+def emitted(plan: Plan, place: Path) -> Path:
+    """The directory of a plan's CUDA kernels."""
+    directory.write(place, directory.files(plan, [CUDA], plan_json.dumps(plan)))
+    return place
+
+
+def library(plan: Plan, place: Path, runtime: Path) -> Path:
+    """A plan's CUDA library for int32 and sums, compiled for the CPU against that runtime."""
+    emitted(plan, place)
+    header = place / "hccc" / "gpu_launch.h"
+    launch = (HERE / "working_launch.h").read_text()
+    header.write_text(f"{launch}\n{header.read_text()}")
+    flags = [*FLAGS, "-D__device__="]
+    kernel = ["-x", "c++", "-DHCCC_DTYPE=int32", "-DHCCC_OP=sum", "-c", f"{plan.name}.cu"]
+    _run(place, "g++", *flags, *kernel, "-o", "kernel.o")
+    built = "-DHCCC_BUILT(ENTRY)=ENTRY(int32, sum)"
+    dispatch = [built, f"{plan.name}_cuda_dispatch.cpp", "kernel.o", str(runtime)]
+    made = place / "library.so"
+    visible = [flag for flag in FLAGS if "visibility" not in flag]
+    _run(place, "g++", *visible, "-shared", *dispatch, f"-Wl,-rpath,{runtime.parent}", "-o", made)
+    return made
+
+
+def environment(runtime: Path, has: str = "vmm descriptor", **more: str) -> dict[str, str]:
+    """What ranks on that runtime are started with. has: as FAKE_CUDA of working_cuda.cpp."""
+    return {
+        "HCCC_PLATFORM": "cuda",
+        "HCCC_CUDA_LIBRARY": str(runtime),
+        "FAKE_CUDA": has,
+        "HCCC_SCRATCH_BYTES": str(1 << 20),
+        **more,
+    }
+
+
+def have_compiler() -> bool:
+    """Whether there is one."""
+    return shutil.which("g++") is not None

@@ -1,0 +1,152 @@
+// stress.cpp: ranks that are threads make calls in streams, in graphs, without streams and in groups at
+// once, end them and abort; built with a sanitizer, which judges. 0 is returned when all results are right.
+// arguments: an AllReduce of three ranks for float32, rounds.
+#include <hccc_runtime.h>
+#include <hcccrt.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int RANKS = 3, COUNT = 1000, CALLS = 20;
+std::atomic<int> wrong{0};
+
+void expect(bool is, const char *what, int line) {
+  if (is) return;
+  std::fprintf(stderr, "line %d: %s: %s\n", line, what, hcccGetLastError(nullptr));
+  ++wrong;
+}
+#define EXPECT(is) expect(is, #is, __LINE__)
+
+struct Made {
+  hcccrtStream_t stream = nullptr;
+  Made() {
+    EXPECT(!hcccrtSetPlatform(hcccrtPlatformCPU));
+    EXPECT(!hcccrtStreamCreateWithFlags(&stream, hcccrtStreamNonBlocking));
+  }
+  ~Made() { EXPECT(!hcccrtStreamDestroy(stream)); }
+};
+
+bool all_are(const std::vector<float> &x, float value) {
+  for (const float one : x)
+    if (one != value) return false;
+  return true;
+}
+
+// The same calls at all ranks. Those of both threads of a rank are alike, whichever comes first.
+void calls(hcccComm_t comm, int rank, int rounds) {
+  const Made one, two;
+  const std::vector<float> x(COUNT, static_cast<float>(rank + 1));
+  std::vector<std::vector<float>> y(CALLS, std::vector<float>(COUNT));
+  for (int round = 0; round < rounds; ++round) {
+    for (int k = 0; k < CALLS; ++k)
+      EXPECT(!hcccAllReduce(x.data(), y[static_cast<size_t>(k)].data(), COUNT, hcccFloat32, hcccSum, comm,
+                            k % 5 == 4 ? nullptr : k % 2 ? one.stream : two.stream));
+    EXPECT(!hcccrtStreamSynchronize(one.stream));
+    EXPECT(!hcccrtStreamSynchronize(two.stream));
+    for (auto &of : y) {
+      EXPECT(all_are(of, 6));
+      of.assign(COUNT, 0);
+    }
+  }
+}
+
+void graph(hcccComm_t comm, int rank, int rounds) {
+  const Made made;
+  const std::vector<float> x(COUNT, static_cast<float>(rank + 1));
+  std::vector<float> y(COUNT);
+  hcccrtGraph_t captured;
+  hcccrtGraphExec_t exec;
+  EXPECT(!hcccrtStreamBeginCapture(made.stream, hcccrtStreamCaptureModeRelaxed));
+  EXPECT(!hcccAllReduce(x.data(), y.data(), COUNT, hcccFloat32, hcccSum, comm, made.stream));
+  EXPECT(!hcccrtStreamEndCapture(made.stream, &captured));
+  EXPECT(!hcccrtGraphInstantiate(&exec, captured, 0));
+  EXPECT(!hcccrtGraphDestroy(captured));
+  for (int round = 0; round < 5 * rounds; ++round) {
+    y.assign(COUNT, 0);
+    EXPECT(!hcccrtGraphLaunch(exec, made.stream));
+    EXPECT(!hcccrtStreamSynchronize(made.stream));
+    EXPECT(all_are(y, 6));
+  }
+  EXPECT(!hcccrtGraphExecDestroy(exec));
+}
+
+void watch(hcccComm_t comm, const std::atomic<bool> &over) {
+  while (!over) {
+    hcccResult_t state;
+    unsigned long long issued = 0, done = 0;
+    const hcccResult_t found = hcccCommQuery(comm, &issued, &done);
+    EXPECT(found == hcccSuccess || found == hcccInProgress);
+    EXPECT(done <= issued);
+    EXPECT(!hcccCommGetAsyncError(comm, &state) && !state);
+    std::this_thread::yield();
+  }
+}
+
+void group(const std::vector<hcccComm_t> &comms, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::vector<float>> x(RANKS, std::vector<float>(COUNT, static_cast<float>(round)));
+    EXPECT(!hcccGroupStart());
+    for (int k = 0; k < 3; ++k)
+      for (size_t r = 0; r < RANKS; ++r)
+        EXPECT(!hcccAllReduce(x[r].data(), x[r].data(), COUNT, hcccFloat32, hcccSum, comms[r], nullptr));
+    EXPECT(!hcccGroupEnd());
+    for (const auto &of : x) EXPECT(all_are(of, 27.0f * static_cast<float>(round)));
+  }
+}
+
+// One rank aborts while calls of all are in streams.
+void aborted(hcccComm_t comm, int rank) {
+  const Made made;
+  std::vector<float> x(COUNT);
+  hcccResult_t last = hcccSuccess;
+  for (int k = 0; k < 50 && !last; ++k) {
+    if (rank == 1 && k == 20) break;
+    last = hcccAllReduce(x.data(), x.data(), COUNT, hcccFloat32, hcccSum, comm, made.stream);
+  }
+  EXPECT(!last || last == hcccAborted);
+  if (rank == 1) EXPECT(!hcccCommAbort(comm));
+  EXPECT(!hcccrtStreamSynchronize(made.stream));
+  hcccResult_t state = hcccAborted;
+  if (rank != 1) EXPECT(!hcccCommGetAsyncError(comm, &state) && state == hcccAborted);
+  if (rank != 1) EXPECT(!hcccCommDestroy(comm));
+}
+
+template <class Body>
+void at_every_rank(const std::vector<hcccComm_t> &comms, int threads, const Body &body) {
+  std::vector<std::thread> all;
+  for (int r = 0; r < RANKS; ++r)
+    for (int t = 0; t < threads; ++t)
+      all.emplace_back([&, r] { body(comms[static_cast<size_t>(r)], r); });
+  for (std::thread &one : all) one.join();
+}
+
+}  // namespace
+
+int main(int n, char **words) {
+  if (n < 3) return 2;
+  const int rounds = std::atoi(words[2]);
+  for (const bool aborts : {false, true}) {
+    std::vector<hcccComm_t> comms(RANKS);
+    EXPECT(!hcccCommInitAll(comms.data(), RANKS, nullptr));
+    EXPECT(!hcccGroupStart());
+    for (hcccComm_t comm : comms) EXPECT(!hcccCommLoad(comm, words[1]));
+    EXPECT(!hcccGroupEnd());
+    std::atomic<bool> over{false};
+    std::thread watcher([&] { watch(comms[0], over); });
+    at_every_rank(comms, 2, [&](hcccComm_t comm, int rank) { calls(comm, rank, rounds); });
+    at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) { graph(comm, rank, rounds); });
+    group(comms, rounds);
+    over = true;
+    watcher.join();
+    at_every_rank(comms, 1, [&](hcccComm_t comm, int rank) {
+      if (aborts) aborted(comm, rank);
+      else EXPECT(!hcccCommDestroy(comm));
+    });
+  }
+  return wrong != 0;
+}

@@ -1,0 +1,348 @@
+"""Libraries for CUDA in communicators, over a runtime of CUDA that works on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.library import library as runtime_library
+from hccc.runtime.device.library import library as device_library
+from hccc.runtime.device.library import use
+from tests.communicator import cuda
+from tests.communicator.test_calls import COUNT, pattern
+from tests.communicator.world import Lost, alone, run, start
+from tests.emit import plans
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not cuda.have_compiler(), reason="no g++"),
+]
+VICTIM, TYPE_INT32, SUM = 1, 2, 0
+
+
+@pytest.fixture(scope="session")
+def sums(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An AllReduce of three ranks."""
+    place = tmp_path_factory.mktemp("sums") / "kernels"
+    return cuda.library(plans.compiled(plans.mesh_allreduce(3)), place, runtime)
+
+
+class Rank:
+    """A rank, its memory as arrays that the CPU reads too, and streams of the platform."""
+
+    def __init__(self, communicator: Communicator, place: Path) -> None:
+        self.c = communicator
+        use("cuda")
+        self.device = device_library()
+        self.c.load(place)
+
+    def empty(self, count: int) -> np.ndarray[Any, Any]:
+        """An array in memory of hcccMemAlloc."""
+        pointer = ctypes.c_void_p()
+        assert not runtime_library().call("MemAlloc", ctypes.byref(pointer), count * 4)
+        memory = (ctypes.c_int32 * count).from_address(pointer.value or 0)
+        return np.ctypeslib.as_array(memory)
+
+    def foreign(self, count: int) -> np.ndarray[Any, Any]:
+        """An array in memory of the device that nobody shows to peers."""
+        pointer = ctypes.c_void_p()
+        self.device.call("Malloc", ctypes.byref(pointer), count * 4)
+        memory = (ctypes.c_int32 * count).from_address(pointer.value or 0)
+        return np.ctypeslib.as_array(memory)
+
+    def stream(self) -> int:
+        """A new one."""
+        made = ctypes.c_void_p()
+        self.device.call("StreamCreateWithFlags", ctypes.byref(made), 1)
+        return made.value or 0
+
+    def all_reduce(self, send: Any, receive: Any, stream: int | None = None) -> None:
+        """Puts it into the stream. Raises CommunicatorError."""
+        words = (send.ctypes.data, receive.ctypes.data, send.size, TYPE_INT32, SUM)
+        result = runtime_library().call("AllReduce", *words, self.c._handle, stream)
+        if result:
+            raise CommunicatorError(Result(result), runtime_library().last_error())
+
+    def wait(self, stream: int | None = None) -> None:
+        """Until a stream is done."""
+        self.device.call("StreamSynchronize", stream)
+
+
+def all_reduces(communicator: Communicator, place: Path) -> bool:
+    """In and out of place, of both kinds of memory, in several streams."""
+    rank = Rank(communicator, place)
+    me, n = rank.c.rank, rank.c.n_ranks
+    streams = [None, rank.stream(), rank.stream()]
+    for turn, count in enumerate((COUNT, 1, 70_001, COUNT)):
+        wanted = sum(pattern(r, count) for r in range(n))
+        for make in (rank.empty, rank.foreign):
+            send, receive, stream = make(count), make(count), streams[turn % 3]
+            send[:] = pattern(me, count)
+            rank.all_reduce(send, receive, stream)
+            rank.all_reduce(send, send, streams[(turn + me) % 3])
+            rank.wait(stream)
+            assert np.array_equal(receive, wanted), (count, make)
+            rank.wait(streams[(turn + me) % 3])
+            assert np.array_equal(send, wanted), (count, make)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("has", "name"),
+    [
+        ("vmm descriptor", "descriptors"),
+        ("vmm descriptor fabric", "fabric handles"),
+        ("", "legacy handles"),
+    ],
+)
+def test_all_reduce(runtime: Path, sums: Path, tmp_path: Path, has: str, name: str) -> None:
+    log = {"HCCC_DEBUG": "INFO", "HCCC_DEBUG_FILE": str(tmp_path / "log")}
+    environment = cuda.environment(runtime, has, **log)
+    assert run(3, all_reduces, sums, environment=environment) == [True] * 3
+    text = (tmp_path / "log").read_text()
+    assert f"cuda 0: memory is shared by {name}\n" in text
+    assert f"flags and scratch of rank 2, 18874368 bytes, by {name}" in text
+
+
+def async_error(c: Communicator, seconds: float) -> Lost:
+    """What the communicator says within so long, without being called."""
+    started = time.monotonic()
+    while c.error is Result.SUCCESS:
+        assert time.monotonic() - started < seconds, "nobody was told"
+        time.sleep(0.01)
+    waited = time.monotonic() - started
+    with pytest.raises(CommunicatorError) as said:
+        c.check()
+    return Lost(c.error, said.value.text, waited)
+
+
+def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
+    """Right calls, then one that does not end at the others, who only look."""
+    rank = Rank(communicator, place)
+    x = rank.empty(COUNT)
+    for _ in range(3):
+        rank.all_reduce(x, x)
+    rank.wait()
+    if rank.c.rank == VICTIM:
+        if how == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "abort":
+            time.sleep(0.2)
+            rank.c.abort()
+            return None
+        if how == "stall":
+            time.sleep(4)
+            return None
+        rank.all_reduce(x[:100], x[:100])
+    else:
+        rank.all_reduce(x, x)
+        rank.all_reduce(x, x)  # does nothing, after what went wrong
+    lost = async_error(rank.c, 4)
+    rank.wait()
+    return lost
+
+
+@pytest.mark.parametrize(
+    ("how", "result", "text"),
+    [
+        ("die", Result.REMOTE_ERROR, "rank 1 is gone"),
+        ("abort", Result.ABORTED, "rank 1 has aborted"),
+        ("stall", Result.TIMEOUT, "no progress for 1.5 s"),
+        ("count", Result.INVALID_USAGE, "Allreduce of 100 int32"),
+    ],
+)
+def test_errors_are_seen_later(
+    runtime: Path, sums: Path, how: str, result: Result, text: str
+) -> None:
+    environment = cuda.environment(runtime, HCCC_TIMEOUT="1.5")
+    silent = [VICTIM] if how == "die" else []
+    found = start(3, wrong_once, sums, how, environment=environment).outcomes(silent=silent)
+    for rank in (0, 2):
+        assert isinstance(found[rank], Lost), found
+        assert found[rank].result is result and text in found[rank].text, found[rank].text
+
+
+def one_call(communicator: Communicator, place: Path) -> bool:
+    rank = Rank(communicator, place)
+    x = rank.empty(COUNT)
+    rank.all_reduce(x, x)
+    rank.wait()
+    rank.c.check()
+    return True
+
+
+@pytest.mark.parametrize(
+    ("has", "more", "of_one", "text"),
+    [
+        ("vmm descriptor", {}, "cuMemImportFromShareableHandle", "mapping another rank's memory"),
+        ("vmm descriptor", {}, "cuMemExportToShareableHandle", "a handle of memory"),
+        ("vmm descriptor", {}, "cuMemSetAccess", "memory of the device"),
+        ("", {}, "cudaIpcOpenMemHandle", "mapping another rank's memory"),
+        ("", {"HCCC_HANDLES": "descriptor"}, "", "memory of cuda 0 has: legacy"),
+    ],
+)
+def test_a_device_that_refuses(
+    runtime: Path, sums: Path, has: str, more: dict[str, str], of_one: str, text: str
+) -> None:
+    """Whichever call it is, and at one rank alone: all ranks end with an error."""
+    environment = cuda.environment(runtime, has, **more, HCCC_TIMEOUT="5")
+    found = start(
+        3, one_call, sums, environment=environment,
+        of_rank=lambda rank: {"FAKE_CUDA_REFUSES": of_one} if rank == VICTIM else {},
+    ).outcomes()  # fmt: skip
+    assert all(isinstance(one, Lost) for one in found.values()), found
+    assert text in found[VICTIM].text, found
+
+
+def test_ranks_whose_devices_differ(runtime: Path, sums: Path) -> None:
+    environment = cuda.environment(runtime)
+    found = start(
+        3, one_call, sums, environment=environment,
+        of_rank=lambda rank: {"FAKE_CUDA_LACKS": "cuMemMap"} if rank == VICTIM else {},
+    ).outcomes()  # fmt: skip
+    said = "is shared by descriptors, which rank 1's device does not have: set HCCC_HANDLES"
+    assert all(isinstance(one, Lost) for one in found.values()), found
+    assert said in found[0].text and said in found[VICTIM].text
+    alike = {**environment, "HCCC_HANDLES": "legacy"}
+    found = start(
+        3, one_call, sums, environment=alike,
+        of_rank=lambda rank: {"FAKE_CUDA_LACKS": "cuMemMap"} if rank == VICTIM else {},
+    ).outcomes()  # fmt: skip
+    assert found == dict.fromkeys(range(3), True)
+
+
+def test_a_fabric_without_a_channel(runtime: Path, sums: Path, tmp_path: Path) -> None:
+    """A device that says that it has them, and cannot make one."""
+    log = {"HCCC_DEBUG": "INFO", "HCCC_DEBUG_FILE": str(tmp_path / "log")}
+    environment = cuda.environment(runtime, "vmm fabric", **log)
+    refuses = {"FAKE_CUDA_REFUSES": "cuMemExportToShareableHandle"}
+    assert run(3, one_call, sums, environment={**environment, **refuses}) == [True] * 3
+    assert "memory is shared by legacy handles\n" in (tmp_path / "log").read_text()
+
+
+def host_memory(communicator: Communicator, place: Path) -> str:
+    rank = Rank(communicator, place)
+    x = np.zeros(COUNT, np.int32)
+    with pytest.raises(CommunicatorError) as said:
+        rank.all_reduce(x, x)
+    rank.c.check()
+    return said.value.text
+
+
+def test_memory_of_the_host_is_refused(runtime: Path, sums: Path) -> None:
+    environment = cuda.environment(runtime)
+    found = run(3, host_memory, sums, environment=environment)
+    assert found == ["the send buffer is no memory of cuda 0"] * 3
+
+
+def refused_library(communicator: Communicator, place: Path) -> str:
+    with pytest.raises(CommunicatorError) as said:
+        communicator.load(place)
+    return said.value.text
+
+
+def test_a_library_runs_where_memory_is(sums: Path) -> None:
+    """One for CUDA is refused where memory is the host's."""
+    found = run(3, refused_library, sums)
+    assert all("is for cuda, and memory of the communicator is the cpu's" in text for text in found)
+
+
+def again_and_again(communicator: Communicator, place: Path) -> bool:
+    communicator.destroy()
+    before: Any = None
+    for turn in range(3):
+        c = Communicator.from_environment()
+        rank = Rank(c, place)
+        pointer = ctypes.c_void_p()
+        assert not runtime_library().call("MemAlloc", ctypes.byref(pointer), COUNT * 4)
+        x = np.ctypeslib.as_array((ctypes.c_int32 * COUNT).from_address(pointer.value or 0))
+        x[:] = c.rank + 1
+        rank.all_reduce(x, x)
+        rank.wait()
+        assert (x == 6).all()
+        c.destroy()
+        assert not runtime_library().call("MemFree", pointer)
+        time.sleep(0.3)
+        maps = Path("/proc/self/maps").read_text().count("memfd:fake-cuda")
+        now = len(os.listdir("/proc/self/fd")), maps
+        assert before in (None, now), (before, now)
+        before = now if turn else None
+        assert maps == 0
+    return True
+
+
+@pytest.mark.parametrize("has", ["vmm descriptor", "vmm descriptor fabric"])
+def test_nothing_is_left_behind(runtime: Path, sums: Path, has: str) -> None:
+    environment = cuda.environment(runtime, has)
+    assert run(3, again_and_again, sums, environment=environment) == [True] * 3
+
+
+def two_devices(sums: Path, runtime: Path) -> list[int]:
+    """All ranks in one process, on two devices."""
+    os.environ.update(cuda.environment(runtime), HCCC_CPU_DEVICES="2")
+    ranks = Communicator.init_all(3, [0, 1, 1])
+    devices = [one.device for one in ranks]
+    found = []
+
+    def body(c: Communicator) -> None:
+        rank = Rank(c, sums)
+        rank.device.call("SetDevice", c.device)
+        x = rank.foreign(COUNT)
+        x[:] = pattern(c.rank, COUNT)
+        stream = rank.stream()
+        for _ in range(2):
+            y = rank.empty(COUNT)
+            rank.all_reduce(x, y, stream)
+            rank.wait(stream)
+            found.append(np.array_equal(y, sum(pattern(r, COUNT) for r in range(3))))
+
+    threads = [threading.Thread(target=body, args=(c,)) for c in ranks]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    for c in ranks:
+        c.destroy()
+    assert found == [True] * 6
+    return devices
+
+
+def test_threads_of_one_process_on_two_devices(runtime: Path, sums: Path) -> None:
+    assert alone(two_devices, sums, runtime) == [0, 1, 1]
+
+
+def captured(communicator: Communicator, place: Path) -> bool:
+    """A graph that is launched again and again; the monitor looks at events meanwhile."""
+    rank = Rank(communicator, place)
+    stream, me, n = rank.stream(), rank.c.rank, rank.c.n_ranks
+    x, y = rank.empty(COUNT), rank.empty(COUNT)
+    rank.all_reduce(x, y, stream)  # peers have mapped the memory
+    graph, launched = ctypes.c_void_p(), ctypes.c_void_p()
+    rank.device.call("StreamBeginCapture", stream, 0)
+    rank.all_reduce(x, y, stream)
+    time.sleep(0.3)
+    rank.device.call("StreamEndCapture", stream, ctypes.byref(graph))
+    rank.device.call("GraphInstantiate", ctypes.byref(launched), graph, 0)
+    for turn in range(5):
+        x[:] = pattern(me + turn, COUNT)
+        rank.device.call("GraphLaunch", launched, stream)
+        rank.wait(stream)
+        assert np.array_equal(y, sum(pattern(r + turn, COUNT) for r in range(n)))
+    rank.all_reduce(x, y, stream)
+    rank.wait(stream)
+    rank.c.check()
+    return True
+
+
+def test_launches_in_graphs(runtime: Path, sums: Path) -> None:
+    assert run(3, captured, sums, environment=cuda.environment(runtime)) == [True] * 3

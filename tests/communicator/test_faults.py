@@ -1,0 +1,201 @@
+"""Ranks that die, stall, leave or call something else: every other rank is told, and goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hccc.diagnostics import UserError
+from hccc.runtime.communicator import Communicator, CommunicatorError
+from hccc.runtime.communicator.communicator import Result
+from tests.communicator.conftest import Library
+from tests.communicator.world import Lost, loaded, start
+from tests.emit import plans
+from tests.marks import LONG, slow
+
+COUNT, VICTIM, BEFORE = 50_000, 1, 5
+
+
+def _die(c: Communicator, x: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _exit(c: Communicator, x: Any) -> None:
+    os._exit(0)
+
+
+def _leave(c: Communicator, x: Any) -> None:
+    c.destroy()
+    time.sleep(1)  # its process lives on
+
+
+def _abort(c: Communicator, x: Any) -> None:
+    c.abort()
+
+
+def _stall(c: Communicator, x: Any) -> None:
+    time.sleep(4)
+
+
+def _other_count(c: Communicator, x: Any) -> None:
+    c.all_reduce(x[:100])
+
+
+def _other_operation(c: Communicator, x: Any) -> None:
+    c.all_reduce(x, op="max")
+
+
+def _other_type(c: Communicator, x: Any) -> None:
+    c.all_reduce(x.view(np.int32))
+
+
+# What the victim does, what the others are told, and what of it.
+WRONGS: dict[str, tuple[Callable[[Communicator, Any], None], Result, str]] = {
+    "die": (_die, Result.REMOTE_ERROR, "rank 1 is gone"),
+    "exit": (_exit, Result.REMOTE_ERROR, "rank 1 is gone"),
+    "leave": (_leave, Result.INVALID_USAGE, "rank 1 has left the communicator"),
+    "abort": (_abort, Result.ABORTED, "rank 1 has aborted"),
+    "stall": (_stall, Result.TIMEOUT, "waited for rank 1 to start the call"),
+    "count": (_other_count, Result.INVALID_USAGE, "rank 1 calls Allreduce of 100 float32"),
+    "operation": (_other_operation, Result.INVALID_USAGE, "float32 (max)"),
+    "type": (_other_type, Result.INVALID_USAGE, "int32"),
+}
+SILENT = {"die", "exit"}
+
+
+def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
+    """A few right calls, then one wrong one at one rank."""
+    c = loaded(communicator, place)
+    c.set_timeout(2)
+    x = c.empty(COUNT)
+    for _ in range(BEFORE):
+        c.all_reduce(x)
+    started = time.monotonic()
+    try:
+        if c.rank == VICTIM:
+            WRONGS[how][0](c, x)
+            return None
+        c.all_reduce(x)
+    except CommunicatorError as error:
+        with pytest.raises(CommunicatorError) as again:
+            c.all_reduce(x)
+        assert again.value.result is error.result and c.error is error.result
+        return Lost(error.result, error.text, time.monotonic() - started)
+    raise AssertionError("nobody was told")
+
+
+QUICK = {"die", "abort", "stall", "count"}
+
+
+@pytest.mark.parametrize("how", [how if how in QUICK else slow(how) for how in WRONGS])
+def test_every_rank_is_told(sums: Path, how: str) -> None:
+    silent = [VICTIM] if how in SILENT else []
+    found = start(3, wrong_once, sums, how).outcomes(silent=silent)
+    for rank in (0, 2):
+        lost = found[rank]
+        assert isinstance(lost, Lost)
+        assert lost.result is WRONGS[how][1] and WRONGS[how][2] in lost.text, lost.text
+        assert f"call {BEFORE + 1}" in lost.text or how == "abort", lost.text
+        assert lost.seconds < 4
+    if how in ("count", "operation", "type"):
+        assert isinstance(found[VICTIM], Lost) and found[VICTIM].result is Result.INVALID_USAGE
+
+
+def open_things() -> tuple[int, int, int]:
+    """Descriptors, threads, and mappings of shared memory of this process."""
+    maps = Path("/proc/self/maps").read_text().count("memfd:hccc")
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), maps
+
+
+def again_and_again(communicator: Communicator, place: Path) -> Any:
+    """Lost and made anew, time after time, in the same processes."""
+    communicator.destroy()
+    before: Any = None
+    for turn in range(4):
+        c = loaded(Communicator.from_environment(), place)
+        x = c.empty(COUNT)
+        x[:] = c.rank + 1
+        c.all_reduce(x)
+        assert (x == 6).all()
+        with pytest.raises(UserError):
+            if c.rank == turn % 3:
+                time.sleep(0.1)  # until the others are through with the call before
+                c.abort()
+            c.all_reduce(x)
+        c.destroy()
+        del x, c
+        time.sleep(0.3)  # threads that end with others
+        now = open_things()
+        assert before in (None, now), (before, now)
+        before = now if turn else None
+        assert now[2] == 0
+    return True
+
+
+@pytest.mark.slow
+def test_nothing_is_left_behind(sums: Path) -> None:
+    found = start(3, again_and_again, sums).outcomes()
+    assert set(found.values()) == {True}
+
+
+def until_lost(communicator: Communicator, place: Path, seed: int, joined: Path) -> Any:
+    """Calls of random sizes until one is lost; no result is wrong before. joined: a directory that
+    says who may be struck."""
+    c, n = loaded(communicator, place), communicator.n_ranks
+    c.set_timeout(2)
+    (joined / str(c.rank)).touch()
+    x = c.empty(1 << 18, "int32")
+    own = random.Random(seed)
+    for call in range(1_000_000):
+        count = own.choice([1, 100, 5_000, 1 << 18])
+        x[:count] = c.rank + call
+        started = time.monotonic()
+        try:
+            c.all_reduce(x[:count])
+        except CommunicatorError as error:
+            return Lost(error.result, error.text, time.monotonic() - started)
+        assert (x[:count] == n * call + n * (n - 1) // 2).all()
+    return None
+
+
+def wait_until_joined(joined: Path, n: int) -> None:
+    """Return when n ranks have left their mark there, or after a minute."""
+    until = time.monotonic() + 60
+    while len(os.listdir(joined)) < n and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def stricken(library: Library, joined: Path, seed: int, kind: signal.Signals) -> None:
+    """One rank is killed or stopped at some time after all have met; all others say so."""
+    chance = random.Random(seed)
+    n = chance.choice([2, 3, 4, 8]) if seed else 3
+    place = library(plans.compiled(plans.mesh_allreduce(n)))
+    victim = chance.randrange(n)
+    world = start(n, until_lost, place, seed, joined, environment={"HCCC_TIMEOUT": "60"})
+    wait_until_joined(joined, n)
+    time.sleep(chance.uniform(0, 1.2))
+    pid = world.processes[victim].pid
+    assert pid
+    os.kill(pid, kind)
+    found = world.outcomes(timeout=30, silent=[victim])
+    for rank in set(range(n)) - {victim}:
+        lost = found[rank]
+        assert isinstance(lost, Lost), (seed, rank, lost)
+        assert f"rank {victim}" in lost.text, (seed, lost.text)
+        assert lost.seconds < 4.5, (seed, lost)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, slow(signal.SIGSTOP)], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("seed", [0, *map(slow, range(1, 5 * LONG))])
+def test_a_process_dies_or_stops(
+    library: Library, tmp_path: Path, seed: int, kind: signal.Signals
+) -> None:
+    stricken(library, tmp_path, seed, kind)

@@ -1,0 +1,41 @@
+"""Calls in streams, graphs and groups under sanitizers: no data race, no wrong access, no leak."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hccc.runtime.communicator.kernels import built
+from hccc.runtime.communicator.library import SOURCE
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not shutil.which("g++"), reason="no g++"),
+]
+HERE, RUNTIME = Path(__file__).parent, SOURCE.parent.parent
+
+
+@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
+def test_many_threads_at_once(sums: Path, sanitizer: str, tmp_path: Path) -> None:
+    made = tmp_path / "stress"
+    rooms = ("include", "communicator", "communicator/include", "device", "device/include")
+    includes = [f"-I{RUNTIME / room}" for room in rooms]
+    sources = [HERE / "stress.cpp", SOURCE]
+    command: list[str | Path] = [
+        "g++", "-std=c++17", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}",
+        "-fno-sanitize-recover=all", "-w", *includes, *sources, "-o", made, "-ldl",
+    ]  # fmt: skip
+    subprocess.run(command, check=True, timeout=500)
+    kernels = built(sums, ["float32", "int32"], ["sum", "max"])
+    run = ["setarch", "-R"] if shutil.which("setarch") else []
+    variables = {"HCCC_HEAP_BYTES": str(64 << 20), "HCCC_TIMEOUT": "60"}
+    done = subprocess.run(
+        [*run, str(made), str(kernels), "10"], env=os.environ | variables, capture_output=True,
+        text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[:4000]
+    assert "WARNING" not in done.stderr and "ERROR" not in done.stderr

@@ -1,0 +1,394 @@
+"""Calls in streams: when they run, in which order, what becomes of errors, and graphs."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hccc.runtime.communicator import Communicator, CommunicatorError, group
+from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.library import library as runtime
+from hccc.runtime.device.library import library as device_layer
+from hccc.runtime.device.stream import Stream, on_cpu
+from tests.communicator.conftest import Library
+from tests.communicator.world import Lost, alone, in_threads, loaded, run, start
+from tests.emit import plans
+from tests.marks import slow
+
+COUNT, RANKS = 1003, 3
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_KEPT: list[Any] = []
+
+Run = Callable[..., list[Any]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """Ranks that have met do not wait for a compiler."""
+    device_layer()
+
+
+@pytest.fixture(params=["threads", slow("processes")])
+def everywhere(request: pytest.FixtureRequest) -> Run:
+    """Runs a body at every rank."""
+    return in_threads if request.param == "threads" else run
+
+
+def pattern(rank: int, turn: int = 0) -> Any:
+    """Elements that no other rank, place and turn has: sums of a few are exact."""
+    return (np.arange(COUNT, dtype=np.int32) * 31 + rank * 7919 + turn * 104_729) % 100_003
+
+
+def total(turn: int = 0) -> Any:
+    return sum(pattern(r, turn) for r in range(RANKS))
+
+
+def then(stream: Stream, body: Callable[[], object]) -> None:
+    """Calls a function in a stream."""
+    made = _FUNCTION(lambda _: body() and None)
+    _KEPT.append(made)
+    with on_cpu():
+        device_layer().call("LaunchHostFunc", stream.handle, made, None)
+
+
+def gate(stream: Stream) -> threading.Event:
+    """Stops a stream until what is returned is set."""
+    made = threading.Event()
+    then(stream, lambda: made.wait(20))
+    return made
+
+
+def buffers(c: Communicator, turn: int = 0, shared: bool = True) -> tuple[Any, Any]:
+    send = c.empty(COUNT, "int32") if shared else np.empty(COUNT, np.int32)
+    receive = c.empty(COUNT, "int32") if shared else np.zeros(COUNT, np.int32)
+    send[:] = pattern(c.rank, turn)
+    return send, receive
+
+
+def queued(communicator: Communicator, sums: Path) -> bool:
+    """A call returns before it runs, which is after what is in the stream before it."""
+    c = loaded(communicator, sums)
+    with Stream() as stream:
+        for shared in (True, False):
+            x, y = buffers(c, 0, shared)
+            x[:] = 0
+            held = gate(stream)
+            then(stream, lambda x=x: np.copyto(x, pattern(c.rank)))  # type: ignore[misc]
+            c.all_reduce(x, y, stream=stream)
+            then(stream, lambda y=y: np.multiply(y, 2, out=y))  # type: ignore[misc]
+            assert not c.done and not y.any()
+            held.set()
+            stream.synchronize()
+            assert c.done and np.array_equal(y, 2 * total())
+    return True
+
+
+def test_a_call_runs_when_its_stream_comes_to_it(sums: Path, everywhere: Run) -> None:
+    assert everywhere(RANKS, queued, sums) == [True] * RANKS
+
+
+@pytest.mark.slow
+def test_streams_of_the_cpu_whichever_platform_a_thread_has(sums: Path) -> None:
+    nowhere = {"HCCC_PLATFORM": "cuda", "HCCC_CUDA_LIBRARY": "/nowhere", "HCCC_HEAP": "host"}
+    assert run(RANKS, queued, sums, environment=nowhere) == [True] * RANKS
+
+
+def other_device_layers(sums: Path) -> Any:
+    """What a device layer says of streams of another, and what is no device layer."""
+    ranks = Communicator.init_all(RANKS)
+    with group():
+        for one in ranks:
+            loaded(one, sums)
+    x, call = np.zeros(1, np.int32).ctypes.data, runtime().call
+    with Stream() as stream:
+        found: list[Any] = [call("AllReduce", x, x, 1, 2, 0, ranks[0].handle, stream.handle)]
+        found += [runtime().last_error(), call("SetDeviceLayer", ctypes.CDLL(None)._handle)]
+    return [*found, runtime().last_error()]
+
+
+@pytest.mark.slow
+def test_streams_are_of_one_device_layer(sums: Path) -> None:
+    result, text, wrong, why = alone(other_device_layers, sums)
+    assert result == Result.INVALID_ARGUMENT and "none of the device layer's" in text
+    assert wrong == Result.INVALID_ARGUMENT and "the library has no hcccrt" in why
+
+
+def inside(communicator: Communicator, sums: Path) -> str:
+    """A host function may call without a stream, which it waits for, and with none of the CPU's."""
+    c = loaded(communicator, sums)
+    x, y = buffers(c)
+    texts: list[str] = []
+
+    def host() -> None:
+        c.all_reduce(x, y)
+        try:
+            c.all_reduce(x, y, stream=stream)
+        except CommunicatorError as error:
+            texts.append(f"{error.result.name} {error.text}")
+
+    with Stream() as stream:
+        then(stream, host)
+        stream.synchronize()
+    assert np.array_equal(y, total()) and c.error is Result.SUCCESS
+    return texts[0]
+
+
+@pytest.mark.slow
+def test_calls_of_host_functions(sums: Path, everywhere: Run) -> None:
+    for text in everywhere(RANKS, inside, sums):
+        assert "INVALID_USAGE" in text and "the stream refuses" in text, text
+
+
+def mixed(communicator: Communicator, sums: Path) -> bool:
+    """Streams that are entered in turn, some late, and calls without a stream among them: results
+    are those of the order in which the calls were made, which is the same at all ranks."""
+    c = loaded(communicator, sums)
+    with Stream() as one, Stream() as two:
+        x, y = buffers(c)
+        held = gate((one, two)[c.rank % 2])  # another stream is late at each rank
+        for turn in range(8):
+            c.all_reduce(x, y, stream=(one, two)[turn % 2])
+            c.all_reduce(y, x, op="max", stream=(two, one)[turn % 2])
+        threading.Timer(0.1, held.set).start()
+        c.all_reduce(x, op="max")  # waits for all these
+        assert c.done
+        wanted = total()
+        for _ in range(7):
+            wanted = wanted * RANKS
+        assert np.array_equal(x, wanted)
+    return True
+
+
+def test_calls_of_one_communicator_keep_their_order(sums: Path, everywhere: Run) -> None:
+    assert everywhere(RANKS, mixed, sums) == [True] * RANKS
+
+
+def crossed(communicator: Communicator, sums: Path) -> bool:
+    """Two communicators in two streams, put in by other orders at other ranks: only calls that run
+    at the same time can all end."""
+    first = loaded(communicator, sums)
+    second = first.split(0)
+    assert second
+    with second, Stream() as one, Stream() as two:
+        loaded(second, sums)
+        jobs = [(first, one), (second, two)]
+        made = {}
+        for c, stream in jobs[:: -1 if first.rank % 2 else 1]:
+            made[stream] = [(turn, *buffers(c, turn)) for turn in range(10)]
+            for _, x, y in made[stream]:
+                c.all_reduce(x, y, stream=stream)
+        one.synchronize()
+        two.synchronize()
+        for of in made.values():
+            assert all(np.array_equal(y, total(turn)) for turn, _, y in of)
+    return True
+
+
+def test_communicators_run_at_the_same_time(sums: Path, everywhere: Run) -> None:
+    assert everywhere(RANKS, crossed, sums) == [True] * RANKS
+
+
+def temporary(communicator: Communicator, sums: Path) -> bool:
+    """Arrays of queued calls are kept, those of calls that are done are not."""
+    c = loaded(communicator, sums)
+    with Stream() as stream:
+        results = []
+        held = gate(stream)
+        for turn in range(8):
+            results.append(np.zeros(COUNT, np.int32))
+            c.all_reduce(pattern(c.rank, turn), results[-1], stream=stream)
+        assert len(c._kept._waiting) == 8
+        held.set()
+        stream.synchronize()
+        assert all(np.array_equal(y, total(turn)) for turn, y in enumerate(results))
+        held = gate(stream)
+        c.all_reduce(pattern(c.rank), results[0], stream=stream)
+        assert len(c._kept._waiting) == 1
+        held.set()
+        stream.synchronize()
+    return True
+
+
+@pytest.mark.slow
+def test_arrays_of_calls_in_streams_are_kept(sums: Path, everywhere: Run) -> None:
+    assert everywhere(RANKS, temporary, sums) == [True] * RANKS
+
+
+def refused(communicator: Communicator, sums: Path) -> list[tuple[Result, str]]:
+    """What can be known when a call is made is told then, and loses nothing."""
+    c = loaded(communicator, sums)
+    x = c.empty(COUNT, "int32")
+    whole = np.zeros(2 * COUNT, np.int32)
+    with Stream() as stream:
+        wrongs: list[Callable[[], None]] = [
+            lambda: c.all_reduce(whole[:COUNT], whole[1 : COUNT + 1], stream=stream),
+            lambda: c.broadcast(x, 0, stream=stream),
+            lambda: c.all_reduce(x, stream=0x1234),
+        ]
+        found = []
+        for wrong in wrongs:
+            with pytest.raises(CommunicatorError) as caught:
+                wrong()
+            found.append((caught.value.result, caught.value.text))
+        x[:] = pattern(c.rank)
+        c.all_reduce(x, stream=stream)
+        stream.synchronize()
+        assert np.array_equal(x, total()) and c.error is Result.SUCCESS
+    return found
+
+
+def test_arguments_are_checked_at_once(sums: Path, everywhere: Run) -> None:
+    overlap, missing, stream = everywhere(RANKS, refused, sums)[0]
+    assert overlap[0] is Result.INVALID_ARGUMENT and "overlap" in overlap[1]
+    assert missing[0] is Result.INVALID_USAGE and "no library is loaded" in missing[1]
+    assert stream[0] is Result.INVALID_ARGUMENT and "stream" in stream[1]
+
+
+def late_error(communicator: Communicator, sums: Path) -> Any:
+    """One rank calls something else: nobody's call fails, everybody's communicator does."""
+    c = loaded(communicator, sums)
+    x = c.empty(COUNT, "int32")
+    with Stream() as stream:
+        c.all_reduce(x, stream=stream)
+        c.all_reduce(x[: 100 if c.rank == 1 else COUNT], stream=stream)
+        c.all_reduce(x, stream=stream)  # in the queue of a communicator that will be lost
+        stream.synchronize()
+        assert c.error is Result.INVALID_USAGE
+        with pytest.raises(CommunicatorError) as caught:
+            c.check()
+        with pytest.raises(CommunicatorError) as again:
+            c.all_reduce(x, stream=stream)
+        assert again.value.result is caught.value.result is Result.INVALID_USAGE
+        c.destroy()
+        return caught.value.text
+
+
+def test_errors_in_streams_are_asynchronous_and_stay(sums: Path, everywhere: Run) -> None:
+    texts = everywhere(RANKS, late_error, sums)
+    assert all("Allreduce of 100 int32" in text for text in texts), texts
+
+
+def ended(communicator: Communicator, sums: Path, how: str) -> Any:
+    c = loaded(communicator, sums)
+    other = c.split(0)
+    assert other
+    with loaded(other, sums), Stream() as stream:
+        x, y = buffers(c)
+        held = gate(stream)
+        c.all_reduce(x, y, stream=stream)
+        started = time.monotonic()
+        if how == "abort":
+            other.all_reduce(np.zeros_like(x))  # all ranks have called
+            c.abort()
+            assert time.monotonic() - started < 5
+            held.set()
+            stream.synchronize()
+            return not y.any()
+        threading.Timer(0.2, held.set).start()
+        if how == "finalize":
+            c.finalize()
+            with pytest.raises(CommunicatorError, match="finalized"):
+                c.all_reduce(x)
+        else:
+            c.destroy()
+        assert held.is_set()
+        return np.array_equal(y, total())
+
+
+@pytest.mark.parametrize("how", ["abort", slow("finalize"), slow("destroy")])
+def test_queued_calls_at_the_end(sums: Path, how: str, everywhere: Run) -> None:
+    assert everywhere(RANKS, ended, sums, how) == [True] * RANKS
+
+
+def stalled(communicator: Communicator, sums: Path) -> Any:
+    """A rank whose stream never comes to a call: every rank is told, that one too."""
+    c = loaded(communicator, sums)
+    x = c.empty(COUNT, "int32")
+    with Stream() as stream:
+        held = gate(stream) if c.rank == 1 else None
+        c.all_reduce(x, stream=stream)
+        started = time.monotonic()
+        try:
+            c.all_reduce(x)
+        except CommunicatorError as error:
+            return Lost(error.result, error.text, time.monotonic() - started)
+        finally:
+            if held:
+                held.set()
+    raise AssertionError("nobody was told")
+
+
+@pytest.mark.slow
+def test_a_stream_that_does_not_come_to_a_call(sums: Path) -> None:
+    found = start(RANKS, stalled, sums, environment={"HCCC_TIMEOUT": "1.5"}).outcomes()
+    for lost in found.values():
+        assert isinstance(lost, Lost) and lost.result is Result.TIMEOUT and "rank 1" in lost.text
+        assert lost.seconds < 4
+
+
+def graphs(communicator: Communicator, sums: Path, star: Path) -> bool:
+    """What is captured does not run, and runs at every launch, among other calls."""
+    c = loaded(communicator, sums, star)
+    with Stream() as stream:
+        x, y = buffers(c)
+        with stream.capture() as graph:
+            c.all_reduce(x, y, stream=stream)
+            then(stream, lambda: np.add(y, 1, out=y))
+            c.run("star", y, y, COUNT, stream=stream)
+        stream.synchronize()
+        assert not y.any() and c.done
+        for turn in range(5):
+            x[:] = pattern(c.rank, turn)
+            graph.launch(stream)
+            if turn % 2:
+                c.all_reduce(y, op="max", stream=stream)
+            stream.synchronize()
+            assert np.array_equal(y, total(turn) + 1), turn
+        with pytest.raises(CommunicatorError) as caught, stream.capture():
+            c.all_reduce(x[1:], x[:-1], stream=stream)
+        assert caught.value.result is Result.INVALID_ARGUMENT
+        c.destroy()
+        y[:] = 0
+        graph.launch(stream)  # its calls have ended with their communicator
+        stream.synchronize()
+        assert (y == 1).all()
+        graph.destroy()
+    return True
+
+
+def test_graphs(sums: Path, library: Library, everywhere: Run) -> None:
+    star = library(plans.compiled(plans.broadcast(RANKS, 1)))
+    assert everywhere(RANKS, graphs, sums, star) == [True] * RANKS
+
+
+def of_one_thread(sums: Path) -> bool:
+    """One thread, three ranks, a stream of each: nothing waits for anything that comes later."""
+    ranks = Communicator.init_all(RANKS)
+    assert [(c.rank, c.n_ranks) for c in ranks] == [(r, RANKS) for r in range(RANKS)]
+    with group():
+        for c in ranks:
+            loaded(c, sums)
+    streams = [Stream() for _ in ranks]
+    made = [[buffers(c, turn, bool(turn % 2)) for c in ranks] for turn in range(6)]
+    for of in made:
+        for c, stream, (x, y) in zip(ranks, streams, of, strict=True):
+            c.all_reduce(x, y, stream=stream)
+    for stream in streams:
+        stream.synchronize()
+    for turn, of in enumerate(made):
+        assert all(np.array_equal(y, total(turn)) for _, y in of)
+    for c, stream in zip(ranks, streams, strict=True):
+        c.destroy()
+        stream.destroy()
+    return True
+
+
+def test_one_thread_with_streams_of_all_ranks(sums: Path) -> None:
+    assert alone(of_one_thread, sums)

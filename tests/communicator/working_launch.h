@@ -1,0 +1,43 @@
+// The launch of an emitted CUDA library over tests/runtime/device/working_cuda.cpp: in a stream's turn CPU
+// threads run the grid. Put before hccc/gpu_launch.h in a translation unit for the CPU.
+#pragma once
+
+#include "cpu_runtime.h"
+
+struct CUstream_st;
+typedef CUstream_st* cudaStream_t;
+
+struct dim3 {
+  unsigned x, y, z;
+  explicit dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+enum cudaError_t { cudaSuccess, cudaErrorUnknown = 999 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrCooperativeLaunch = 95 };
+
+extern "C" {
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int*, const void*, int, unsigned long);
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data);
+}
+
+struct working_launch {
+  hccc_params params;
+  int blocks;
+};
+
+static cudaError_t cudaLaunchCooperativeKernel(const void*, dim3 grid, dim3, void** arguments, unsigned long,
+                                               cudaStream_t stream) {
+  const int blocks = static_cast<int>(grid.x * grid.y);
+  working_launch* launch = new working_launch{*static_cast<hccc_params*>(arguments[0]), blocks};
+  const auto run = [](void* data) {
+    working_launch* of = static_cast<working_launch*>(data);
+    hccc_run_team(hccc_cpu_block, &of->params, of->blocks, 1, true);  // stays: a graph may run it again
+  };
+  return cudaLaunchHostFunc(stream, run, launch);
+}
+
+static void working_kernel(const hccc_params) {}
+#define HCCC_KERNEL_NAME working_kernel
+#define __CUDACC__ 1

@@ -1,0 +1,168 @@
+"""Ranks in processes of their own, and what became of each.
+
+A body is a function of a module, called as body(communicator, *arguments) in every rank's process;
+what it returns, or the error that it raises, comes back. Processes are forked from a server that
+has nothing of the tests' own process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
+from hccc.runtime.communicator.communicator import Result
+from hccc.runtime.communicator.library import build
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["hccc.runtime.communicator", "tests.communicator.world", "numpy"])
+Body = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A rank's call that failed, and how long it took."""
+
+    result: Result
+    text: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class World:
+    """n ranks, of which some may not have ended."""
+
+    processes: Sequence[BaseProcess]
+    told: Any
+
+    def outcomes(self, timeout: float = 60, silent: Sequence[int] = ()) -> dict[int, Any]:
+        """What every rank but the silent ones returned, by rank. Raises AssertionError after
+        `timeout` seconds, and with what a rank raised that is no CommunicatorError."""
+        found: dict[int, Any] = {}
+        wanted = set(range(len(self.processes))) - set(silent)
+        until = time.monotonic() + timeout
+        try:
+            while wanted - set(found):
+                rank, value = self.told.get(timeout=max(0.01, until - time.monotonic()))
+                assert not isinstance(value, BaseException), f"rank {rank}: {value!r}"
+                found[rank] = value
+        except queue.Empty:
+            raise AssertionError(f"no word of ranks {sorted(wanted - set(found))}") from None
+        finally:
+            self.end(silent)
+        return found
+
+    def end(self, silent: Sequence[int] = ()) -> None:
+        """Nothing is left of the processes; of the silent ones nothing is waited for."""
+        for rank in silent:
+            self.processes[rank].kill()
+        for one in self.processes:
+            one.join(timeout=5 if one.is_alive() else None)
+            if one.is_alive():
+                one.kill()
+                one.join()
+
+
+def start(
+    n: int,
+    body: Body,
+    *arguments: Any,
+    environment: Mapping[str, str] | None = None,
+    of_rank: Callable[[int], Mapping[str, str]] = lambda rank: {},
+) -> World:
+    """n processes that join a communicator and call `body`.
+
+    environment: of all of them; of_rank: of each.
+    """
+    build()
+    told = CONTEXT.Queue()
+    job = {"HCCC_JOB": uuid.uuid4().hex, "HCCC_NRANKS": str(n), **(environment or {})}
+    made = []
+    for rank in range(n):
+        variables = {**job, "HCCC_RANK": str(rank), **of_rank(rank)}
+        made.append(CONTEXT.Process(target=_main, args=(rank, variables, body, arguments, told)))
+    for one in made:
+        one.start()
+    return World(made, told)
+
+
+def run(n: int, body: Body, *arguments: Any, **options: Any) -> list[Any]:
+    """What the ranks returned, in order."""
+    found = start(n, body, *arguments, **options).outcomes()
+    return [found[rank] for rank in range(n)]
+
+
+def _main(rank: int, variables: Mapping[str, str], body: Body, arguments: Any, told: Any) -> None:
+    os.environ.update({"HCCC_TIMEOUT": "20", **variables})
+    started = time.monotonic()
+    try:
+        with Communicator.from_environment() as communicator:
+            value = body(communicator, *arguments)
+    except CommunicatorError as error:
+        value = Lost(error.result, error.text, time.monotonic() - started)
+    except BaseException as error:
+        value = RuntimeError(f"{type(error).__name__}: {error}")
+    told.put((rank, value))
+    told.close()
+    told.join_thread()
+
+
+def alone(body: Body, *arguments: Any) -> Any:
+    """What a function returns in a process of its own, which is of no communicator yet."""
+    build()
+    told = CONTEXT.Queue()
+    made = CONTEXT.Process(target=_alone, args=(body, arguments, told))
+    made.start()
+    return World([made], told).outcomes()[0]
+
+
+def _alone(body: Body, arguments: Any, told: Any) -> None:
+    os.environ["HCCC_TIMEOUT"] = "20"
+    try:
+        value = body(*arguments)
+    except BaseException as error:
+        value = RuntimeError(f"{type(error).__name__}: {error}")
+    told.put((0, value))
+    told.close()
+    told.join_thread()
+
+
+def in_threads(n: int, body: Body, *arguments: Any) -> list[Any]:
+    """As `run`, with ranks that are threads of one process."""
+    found: list[Any] = alone(_threads, n, body, arguments)
+    for rank, value in enumerate(found):
+        assert not isinstance(value, BaseException), f"rank {rank}: {value!r}"
+    return found
+
+
+def _threads(n: int, body: Body, arguments: Any) -> list[Any]:
+    id = unique_id()
+
+    def rank(me: int) -> Any:
+        started = time.monotonic()
+        try:
+            with Communicator.join(id, n, me) as communicator:
+                return body(communicator, *arguments)
+        except CommunicatorError as error:
+            return Lost(error.result, error.text, time.monotonic() - started)
+        except BaseException as error:
+            return RuntimeError(f"{type(error).__name__}: {error}")
+
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(rank, range(n)))
+
+
+def loaded(communicator: Communicator, *places: Path) -> Communicator:
+    """With the libraries of these directories, float32 and int32."""
+    for place in places:
+        communicator.load(place, ["float32", "int32"], ["sum", "max"])
+    return communicator
