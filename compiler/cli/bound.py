@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hccc.cli import report
-from hccc.cli.options import COLLECTIVES, json_option
+from hccc.cli.options import COLLECTIVES, faults_options, json_option
 from hccc.cli.types import ClusterFile, Size, Words
 
 
@@ -19,9 +19,16 @@ from hccc.cli.types import ClusterFile, Size, Words
 )  # fmt: skip
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
+@faults_options
 @json_option
 def bound(
-    cluster: Path, collectives: tuple[str, ...] | None, size: int, root: int, as_json: bool
+    cluster: Path,
+    collectives: tuple[str, ...] | None,
+    size: int,
+    root: int,
+    failed: tuple[str, ...],
+    degraded: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Say what no schedule of a collective can beat on CLUSTER, and what holds it up.
 
@@ -31,10 +38,12 @@ def bound(
     to a root, whichever, and broadcast it from there.
     """
     from hccc import api
+    from hccc.inputs import load_cluster
 
     with report.progress() as on_phase:
         on_phase("Looking for the narrowest cut")
-        found = api.bound(cluster, collectives, size, root=root)
+        site = load_cluster(cluster, failed, degraded)
+        found = api.bound(site, collectives, size, root=root)
     if as_json:
         report.as_json(found.facts())
     else:

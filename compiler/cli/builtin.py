@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,10 +87,27 @@ def _topology(ranks: int | None, gpus_per_node: int | None, cluster: Path | None
         from hccc.inputs import load_cluster
 
         return load_cluster(cluster)
-    from hccc.ir.topology import uniform
+    return _switched(ranks or 1, min(gpus_per_node or ranks or 1, ranks or 1))
 
-    gpus = min(gpus_per_node or ranks or 1, ranks or 1)
-    return uniform(ranks or 1, gpus, gpus)
+
+def _switched(ranks: int, gpus: int) -> Topology:
+    """What is taken where nothing is known of links: nodes of `gpus` GPUs, the last of what is
+    left, behind one switch, and one NIC for each node."""
+    from hccc.diagnostics import Source
+    from hccc.ir.topology import NOMINAL_DEVICE
+    from hccc.lang.cluster.load import parse
+
+    whole, left = divmod(ranks, gpus)
+    nodes = [(1, whole, gpus), *([(whole + 1, 1, left)] if left else [])]
+    lines = [f"define network = InfiniBand\ndefine nodenum = {whole + bool(left)}"]
+    for first, count, size in nodes:
+        lines.append(f"define node{first} = {count} * {size}")
+        lines.append(
+            f"define bandwidth = {{port => [((0..{size - 1}) -> 300)]}}" if size > 1 else ""
+        )
+        lines.append(f"define nic = [((0..{size - 1}) -> 50)]")
+    made = parse(Source("ranks.cluster", "\n".join(lines)))
+    return replace(made, name="", devices=(NOMINAL_DEVICE,) * len(made.devices))
 
 
 def _comments(name: str, p: Program, t: Topology) -> list[str]:

@@ -63,7 +63,7 @@ STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport st
 @click.option(
     "--calls", type=click.Choice(list(CALLS)), default="in-place", help="That XML or JSON serves."
 )
-@click.option("--name", default="", help="Of the library, where several ALGO are given.")
+@click.option("--name", default="", help="Of the library, instead of the ALGO's.")
 @click.option(
     "--report",
     "page",
@@ -145,8 +145,10 @@ def _compiled(
     if len(algorithms) > 1:
         refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
         return load_library(algorithms, how, site, name, on_phase)
-    refuse(["name"] * bool(name), "it is of several algorithms", "leave it out")
-    return load(algorithms[0], how, site, on_phase)
+    from hccc.inputs import check_name, renamed
+
+    check_name(name)
+    return renamed(load(algorithms[0], how, site, on_phase), name)
 
 
 def _common_cluster(program: Program) -> Topology | None:

@@ -15,6 +15,7 @@ from hccc.cli.builtin import builtin
 from hccc.cli.check import check
 from hccc.cli.cluster import cluster
 from hccc.cli.compile import compile_command
+from hccc.cli.config import config
 from hccc.cli.execute import EXIT_INTERRUPTED, DefaultGroup, execute, leave, open_streams
 from hccc.cli.explain import explain
 from hccc.cli.fuzz import fuzz
@@ -42,6 +43,7 @@ def cli() -> None:
 
 for _command in (
     compile_command, check, run, fuzz, profile, sim, explain, bound, show, cluster, builtin, synth,
+    config,
 ):  # fmt: skip
     cli.add_command(_command)
 

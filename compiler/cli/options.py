@@ -37,6 +37,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 time_phases_option = click.option(
     "--time-phases", is_flag=True, help="Print the time of each phase on stderr."
 )
+_FAIL = click.option(
+    "--fail", "failed", multiple=True, metavar="NODE.GPU",
+    help="Without this GPU, node2.gpu3, or NIC, node2.nic0; may be given again.",
+)  # fmt: skip
+_DEGRADE = click.option(
+    "--degrade", "degraded", multiple=True, metavar="WHAT=RATE",
+    help="Slower than the cluster says: node1.nic=18Gbps, node1.nic0=2.25, leaf1=50, or "
+    "node1-node2=18Gbps: all ways between two nodes, in each direction.",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
 algorithm_argument = click.argument("algorithm", type=AlgorithmFile(), metavar="ALGO")
 _MORE = {
@@ -57,6 +66,11 @@ _MORE = {
         help=f"Print on stderr what a pass returns: {', '.join(PASSES)}.",
     ),
 }  # fmt: skip
+
+
+def faults_options(command: Command) -> Command:
+    """`--fail` and `--degrade`: what is left of a cluster."""
+    return _FAIL(_DEGRADE(command))
 
 
 def _click_option(name: str, default: Any, metadata: Any) -> Callable[[Any], Any]:

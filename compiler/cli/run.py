@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,8 +16,12 @@ from hccc.cli.options import (
     load,
     size_options,
 )
-from hccc.cli.types import Number, Size, Speed, Words
+from hccc.cli.types import File, Number, Size, Speed, Words
+from hccc.diagnostics import fail
 from hccc.dtypes import ALIASES, NAMES, OPS
+
+if TYPE_CHECKING:
+    from hccc.ir.collective import Collective
 
 
 @click.command(short_help="Run all ranks of ALGO on real data, and check and time it.")
@@ -39,7 +43,41 @@ from hccc.dtypes import ALIASES, NAMES, OPS
 @click.option("--window", type=click.IntRange(0), default=0, help="Micro-batches; 0: all.")
 @click.option("--micro-batch", type=Size(), default=0, help="Bytes; 0: by the size.")
 @click.option("--device", type=click.Choice(["cpu", "cuda", "hip"]), default="cpu")
-@click.option("--workers", type=click.IntRange(0), default=0, help="CPU threads; 0: as useful.")
+@click.option("-r", "--root", type=click.IntRange(0), help="Must be ALGO's: a program has one.")
+@click.option(
+    "-J",
+    "--output-file",
+    "file",
+    type=File(),
+    metavar="FILE",
+    help="The report as JSON in FILE, too.",
+)
+@click.option(
+    "--threads",
+    "--workers",
+    "workers",
+    type=click.IntRange(0),
+    default=0,
+    help="All ranks in this process, with so many threads on the CPU; 0: as useful.",
+)
+@click.option(
+    "--procs",
+    type=click.IntRange(0),
+    default=0,
+    help="Processes for the ranks; 0: this one, or with --hosts one for each rank.",
+)
+@click.option(
+    "--hosts",
+    default="",
+    metavar="HOSTS",
+    help="Where the ranks run: a:4,b:4, or a file with lines `host slots=4`.",
+)
+@click.option("--rsh", metavar="COMMAND", help="The remote shell: HCCC_RSH, else ssh.")
+@click.option(
+    "--remote-python",
+    metavar="FILE",
+    help="The Python with hccc on the hosts: HCCC_REMOTE_PYTHON, else the path of this one.",
+)
 @click.option(
     "--network",
     type=Speed(),
@@ -48,28 +86,74 @@ from hccc.dtypes import ALIASES, NAMES, OPS
 @click.option(
     "--timeout", type=Number(0, 86_400), default=30.0, help="Seconds a wait has; 0: for ever."
 )
+@click.option(
+    "--trace",
+    type=File(),
+    metavar="FILE",
+    help="Record a launch of each row for Perfetto (JSON), with --cluster beside the prediction.",
+)
 @compile_options
-def run(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> None:
+def run(
+    algorithm: Path,
+    as_json: bool,
+    time_phases: bool,
+    file: Path | None,
+    root: int | None,
+    **options: Any,
+) -> None:
     """Run all ranks of ALGO (program, plan, MSCCL XML, or a directory of kernels) on real data.
 
     Prints the table of nccl-tests, for a directory of several plans with the plan that each row
     is of. Exits with 1 if any element is wrong.
     """
+    _check_files(algorithm, file, options["trace"])
     how = chosen(options)
     with report.progress() as on_phase:
-        compiled = load(algorithm, how, how.load_cluster(), on_phase)
+        cluster = how.load_cluster()
+        compiled = load(algorithm, how, cluster, on_phase)
+    _check_root(root, compiled.plan.collective)
     from hccc.cli.tables import Table
     from hccc.launch.measure import RunOptions, measure
+    from hccc.launch.tracing import Tracer
 
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
+    tracer = Tracer(compiled.library) if wanted.trace else None
     with report.progress() as on_phase:
-        rows = measure(compiled, wanted, on_phase)
+        rows = measure(compiled, wanted, on_phase, tracer)
     library = compiled.library
     speed = wanted.network_of(library)
-    table = Table(library, wanted.device, wanted.schedule(library), as_json, speed)
+    table = Table(library, wanted.where(library.n_ranks), wanted.schedule(library), as_json, speed)
     for row in rows:
         table.add(row)
-    table.finish()
+    table.finish(file)
+    if tracer and wanted.trace:
+        from hccc.cli import recorded
+
+        report.warnings(recorded.write(wanted.trace, tracer.launches, cluster))
     if time_phases:
         report.phases(compiled.seconds)
     click.get_current_context().exit(1 if table.wrong else 0)
+
+
+def _check_files(algorithm: Path, *files: Path | None) -> None:
+    """Raises UserError where one cannot be written, or two are one."""
+    given = [file for file in files if file is not None]
+    if not given:
+        return
+    from hccc.files.writing import check_place
+
+    for file in given:
+        if str(file) == "-":
+            raise fail("E415", "a report or a trace cannot go to stdout", help="give a file")
+        check_place(file, algorithm)
+    if len(given) > 1 and given[0].resolve() == given[1].resolve():
+        raise fail("E415", f"-J and --trace are both {given[0]}", help="give two names")
+
+
+def _check_root(root: int | None, collective: Collective) -> None:
+    """Raises UserError E415 for another root than the program's."""
+    if root is None or (collective.rooted and root == collective.root):
+        return
+    has = f"its root is rank {collective.root}" if collective.rooted else "it has no root"
+    help = "Root= in the program's header says which" if collective.rooted else "leave -r out"
+    raise fail("E415", f"-r {root}: {collective.op.value}, and {has}", help=help)

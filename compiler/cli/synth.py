@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from hccc.cli import report
-from hccc.cli.options import COLLECTIVES, given, json_option, refuse
+from hccc.cli.options import COLLECTIVES, faults_options, given, json_option, refuse
 from hccc.cli.synth_sizes import PROGRAMS, check_directory, library, told, write_programs
 from hccc.cli.types import ClusterFile, File, Number, Size
 from hccc.diagnostics import fail
@@ -52,15 +52,7 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
 )  # fmt: skip
 @click.option("--explain", is_flag=True, help="Also what a solver was asked, call by call.")
 @click.option("--seed", type=click.IntRange(0, 1 << 30), default=0, help="Of ties in greedy.")
-@click.option(
-    "--fail", "failed", multiple=True, metavar="NODE.GPU",
-    help="Without this GPU, node2.gpu3, or NIC, node2.nic0; may be given again.",
-)  # fmt: skip
-@click.option(
-    "--degrade", "degraded", multiple=True, metavar="WHAT=RATE",
-    help="Slower than the cluster says: node1.nic=18Gbps, node1.nic0=2.25, leaf1=50, or "
-    "node1-node2=18Gbps: all ways between two nodes, in each direction.",
-)  # fmt: skip
+@faults_options
 @click.option(
     "-o", "--output", type=File(), metavar="FILE|DIR",
     help="A program, x.rccl; a directory of kernels; or 'DIR/*.rccl', which hccc names. Without it "

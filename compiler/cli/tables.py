@@ -6,9 +6,12 @@ its output reads this.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hccc.cli import report
 from hccc.dtypes import NCCL_NAMES
 from hccc.facts import spans, title
+from hccc.files.writing import write_whole
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing
@@ -49,8 +52,11 @@ class Table:
         if not self._as_json:
             print(line(row) + self._picked(row), flush=True)
 
-    def finish(self) -> None:
-        """The footer; or everything, as JSON."""
+    def finish(self, file: Path | None = None) -> None:
+        """The footer; or everything, as JSON. file: where the latter is written besides."""
+        if file is not None:
+            text = report.dumps(self._json()) + "\n"
+            write_whole(file, lambda opened: opened.write(text))
         if self._as_json:
             report.as_json(self._json())
             return

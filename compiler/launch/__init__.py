@@ -1,1 +1,1 @@
-"""Building and launching a Plan's kernels on the devices of this machine."""
+"""Building and launching a Plan's kernels here, in processes, and on other hosts."""

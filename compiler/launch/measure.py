@@ -24,18 +24,26 @@ from hccc.emit.directory import plans_of
 from hccc.emit.targets import TARGETS, Target
 from hccc.interruptible import interruptible
 from hccc.ir.catalogue import Catalogue
+from hccc.ir.collective import Collective
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
+from hccc.launch.hosts import hosts_of
+from hccc.launch.processes import Processes, shared_out
+from hccc.launch.remote import Shell
+from hccc.launch.tracing import Tracer
 from hccc.outputs import kernels
 from hccc.runtime.cpu import CpuCatalogue, CpuCommunicator
 from hccc.runtime.cuda import CudaCatalogue, CudaCommunicator
 from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import perf
-from hccc.runtime.measure.perf import Bind, Memory, Row, Schedule
+from hccc.runtime.measure.patterns import Pattern
+from hccc.runtime.measure.perf import Bind, Memory, Ranks, Row, Schedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
 from hccc.runtime.network import Network, Wire, network_of
 from hccc.runtime.request import Request
 
+# type, reduction, bytes → a row
+Measure = Callable[[Collective, str, str, int, Schedule, Timed], Row]
 MOST_SIZES = 10_000  # of one `hccc run`
 
 
@@ -58,11 +66,24 @@ class RunOptions:
     workers: int = 0
     timeout: float = 30.0
     network: tuple[float, float] | None = None  # GB/s of each NIC, µs
+    procs: int = 0  # processes that the ranks are in; 0: this one, or one for each on `hosts`
+    hosts: str = ""  # where they are, as `hosts_of` reads it; empty: here
+    rsh: str | None = None  # the remote shell's command
+    remote_python: str | None = None  # the interpreter on the hosts
+    trace: Path | None = None  # where what the kernels record is to go
 
     def __post_init__(self) -> None:
         if self.minbytes > self.maxbytes:
             message = f"-b {self.minbytes:,} is more than -e {self.maxbytes:,}"
             raise fail("E415", message, help="a smaller -b, or a larger -e")
+        if (self.procs or self.hosts) and (self.device != "cpu" or self.network):
+            what = "--network" if self.network else f"--device {self.device}"
+            option = "--hosts" if self.hosts else "--procs"
+            raise fail("E473", f"{option}: ranks in processes are the CPU's, without {what}")
+        if self.trace and (self.hosts or self.device == "hip"):
+            where = "with hip" if self.device == "hip" else "on hosts, whose clocks differ"
+            message = f"--trace: launches are recorded on the CPU and on NVIDIA GPUs, not {where}"
+            raise fail("E459", message, help="leave --trace out")
 
     def schedule(self, plan: Plan | Catalogue) -> Schedule:
         """What to measure at each type and reduction."""
@@ -79,6 +100,8 @@ class RunOptions:
         Raises:
             UserError: E436 there can be none.
         """
+        if self.procs or self.hosts:
+            return None  # a real one
         if isinstance(plan, Catalogue):
             found = [self.network_of(one) for one in plan.plans]
             return found[0] if all(found) else None
@@ -101,17 +124,30 @@ class RunOptions:
         """Whether all ranks run on the CPU."""
         return self.device == "cpu"
 
+    def where(self, n_ranks: int) -> str:
+        """The device and, in words, where so many ranks are."""
+        if not (self.procs or self.hosts):
+            return self.device
+        said = f"{self.device}, {self.procs or n_ranks} processes"
+        n = len(hosts_of(self.hosts, n_ranks)) if self.hosts else 0
+        return f"{said} on {n} host{'s' * (n > 1)}" if n else said
+
     def request(self, dtype: str, op: str, count: int, in_place: bool) -> Request:
         """One launch."""
         return Request(
-            count, dtype, op, in_place, self.micro_batch, self.window, self.timeout, self.workers
-        )
+            count, dtype, op, in_place, self.micro_batch, self.window, self.timeout, self.workers,
+            trace=self.trace is not None,
+        )  # fmt: skip
 
 
 def measure(
-    compiled: Compiled, options: RunOptions, on_phase: Callable[[str], None] = lambda _: None
+    compiled: Compiled,
+    options: RunOptions,
+    on_phase: Callable[[str], None] = lambda _: None,
+    tracer: Tracer | None = None,
 ) -> Iterator[Row]:
     """Builds the kernels; then, as they are asked for, a row for each type, reduction and size.
+    tracer: has a launch of each recorded, where options say that kernels can.
 
     Raises:
         UserError: the kernels cannot be built or launched, or a launch stood still.
@@ -126,21 +162,45 @@ def measure(
     with ExitStack() as stack:
         place = stack.enter_context(_kernels(compiled, _devices(options)))
         on_phase("Building kernels")
-        binds = [
-            _binder(launcher(device, place, library, network), options, variants)
-            for device in _devices(options)
-        ]
+        if options.procs or options.hosts:
+            one_row = _processes(stack, place, library, options, variants)
+        else:
+            binds = [
+                _binder(launcher(device, place, library, network), options, variants)
+                for device in _devices(options)
+            ]
+            one_row = _here(binds)
         kept = stack.pop_all()  # until the last row
 
     def rows() -> Iterator[Row]:
-        one_row = interruptible(perf.measure)
         with kept:
             for dtype, op in variants:
-                bound = [bind(dtype, op) for bind in binds]
+                timed = _timed(tracer, options, dtype, op)
                 for size in _sizes(plan, dtype, sizes):
-                    yield one_row(plan.collective, dtype, op, size, schedule, *bound)
+                    yield one_row(plan.collective, dtype, op, size, schedule, timed)
 
     return rows()
+
+
+def _timed(tracer: Tracer | None, options: RunOptions, dtype: str, op: str) -> Timed:
+    """What is done with ranks that were timed."""
+    if tracer is None:
+        return lambda *_: None
+    return lambda ranks, count, in_place: tracer.record(
+        ranks, options.request(dtype, op, count, in_place)
+    )
+
+
+def _here(binds: Sequence[Callable[[str, str], Bind]]) -> Measure:
+    """Measures ranks of this process."""
+
+    def one_row(
+        c: Collective, dtype: str, op: str, size: int, schedule: Schedule, timed: Timed
+    ) -> Row:
+        bound = [bind(dtype, op) for bind in binds]
+        return interruptible(perf.measure)(c, dtype, op, size, schedule, *bound, timed=timed)
+
+    return one_row
 
 
 def _windowed(library: Plan | Catalogue, options: RunOptions) -> RunOptions:
@@ -185,6 +245,35 @@ def _binder(
             built, options.request(dtype, op, count, in_place), memory
         )
     )
+
+
+def _processes(
+    stack: ExitStack,
+    place: Path,
+    library: Plan | Catalogue,
+    options: RunOptions,
+    variants: Sequence[tuple[str, str]],
+) -> Measure:
+    """Starts processes for the ranks, which end with the stack; then measures them."""
+    c = library.collective
+    hosts = hosts_of(options.hosts, c.n_ranks) if options.hosts else []
+    each = shared_out(c.n_ranks, options.procs, hosts)
+    shell = Shell.of(options.rsh, options.remote_python)
+    made = stack.enter_context(Processes(library.name, c, options.timeout, each))
+    if hosts:
+        interruptible(made.start_on)(hosts, shell, place, variants)
+    else:
+        interruptible(made.start_here)(place, variants, trace=options.trace is not None)
+
+    def ranks(p: Pattern, in_place: bool) -> Ranks:
+        return made.ranks(p, in_place, options.micro_batch, options.window)
+
+    def one_row(
+        c: Collective, dtype: str, op: str, size: int, schedule: Schedule, timed: Timed
+    ) -> Row:
+        return interruptible(perf.measure_ranks)(c, dtype, op, size, schedule, ranks, timed)
+
+    return one_row
 
 
 def between(plan: Plan, wire: Wire | None = None) -> Network:
@@ -281,6 +370,8 @@ def _kernels(compiled: Compiled, devices: Sequence[str]) -> Iterator[Path]:
 
 def _fits(plan: Plan | Catalogue, size: int, options: RunOptions) -> None:
     """Refuses a size that would not fit into memory, before anything is allocated."""
+    if options.hosts:
+        return  # each host looks for itself
     itemsize = min(DTYPES[dtype].itemsize for dtype in options.dtypes)
     count = perf.count_of(plan.collective, size, itemsize)
     scratch = max(

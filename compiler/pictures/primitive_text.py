@@ -46,14 +46,14 @@ class PrimitiveText:
     def text(self, p: int) -> str:
         """`put chunk 3 → 1`, `reduce-put chunk 3 ← 0 → 1 → 8 over the network`."""
         plan = self.plan
-        label = f"{self._verb(p)} chunk {plan.chunk[p]}"
+        label = f"{self.verb(p)} chunk {plan.chunk[p]}"
         label += self._ranks("←", self.sources, p) + self._ranks("→", self.targets, p)
         guard = Guard(int(plan.guard[p]))
         if guard is not Guard.ALWAYS:
             label += f" ({guard.name.lower().replace('_', ' ')} only)"
         return label
 
-    def _verb(self, p: int) -> str:
+    def verb(self, p: int) -> str:
         """What it does to its rank's own value."""
         if self.kind[p] == Kind.LOCAL:
             return "copy"

@@ -8,31 +8,38 @@ busiest links were. Events are written one by one: nothing is held that grows wi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 import numpy as np
 
 from hccc.ir.arrays import starts
 from hccc.network.resource_names import names
+from hccc.pictures import chrome
 from hccc.pictures.carriage import Carriage, carriage
+from hccc.pictures.chrome import Event
 from hccc.pictures.primitive_text import LOOKS, Kind, PrimitiveText, primitive_text, spans
 from hccc.sim.simulate import Run
 
-Event = dict[str, Any]
 EVENTS = 400_000  # more than this, and micro-batches are merged, then ranks left out
 LINKS, POINTS = 8, 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What is written: `ranks` first ranks, micro-batches or (`merged`) only their primitives."""
+    """What is written: `ranks` first ranks, micro-batches or (`merged`) only their primitives. pid:
+    the first process; at: ns of the call's beginning."""
 
     ranks: int
     merged: bool
     notes: tuple[str, ...]
+    pid: int = 0
+    at: int = 0
+
+    def ns(self, us: float) -> int:
+        """A time of the call."""
+        return self.at + round(float(us) * 1000)
 
 
 def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
@@ -45,14 +52,12 @@ def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
         "notes": list(scope.notes),
         **({"launch_us": run.launch} if run.launch else {}),  # before the first slice
     }  # fmt: skip
-    out.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
-    count = 0
-    for event in _events(run, scope):
-        out.write(",\n" if count else "")
-        out.write(event if isinstance(event, str) else json.dumps(event, separators=(",", ":")))
-        count += 1
-    out.write("\n]}\n")
-    return count
+    return chrome.write(about, _events(run, scope), out)
+
+
+def events(run: Run, pid: int, at: int, most: int = EVENTS) -> Iterator[Event | str]:
+    """The same events, to stand beside others: from process `pid` and from time `at` (ns) on."""
+    return _events(run, replace(_scope(run, most), pid=pid, at=at))
 
 
 def _scope(run: Run, most: int) -> _Scope:
@@ -80,15 +85,16 @@ def _events(run: Run, scope: _Scope) -> Iterator[Event | str]:
     block = 0
     for rank in range(scope.ranks):
         device = run.machine.topology.devices[run.machine.topology.device[rank]].name
-        yield _named("process_name", rank, 0, f"rank {rank} ({device})")
-        yield _meta("process_sort_index", rank, 0, {"sort_index": rank})
+        pid = scope.pid + rank
+        yield chrome.named("process_name", pid, 0, f"rank {rank} ({device})")
+        yield chrome.meta("process_sort_index", pid, 0, {"sort_index": rank})
         for tb in range(int(plan.n_tb[rank])):
-            yield _named("thread_name", rank, tb, f"thread block {tb}")
+            yield chrome.named("thread_name", pid, tb, f"thread block {tb}")
             rows = np.arange(plan.tb_ptr[block], plan.tb_ptr[block + 1])
-            yield from _block(run, texts, scope, (rank, tb), rows)
+            yield from _block(run, texts, scope, (pid, tb), rows)
             block += 1
-        yield from _proxy(run, texts, int(plan.n_tb[rank]), carried.of(rank))
-    yield from _counters(run, plan.n_ranks)
+        yield from _proxy(run, texts, scope, int(plan.n_tb[rank]), carried.of(rank))
+    yield from _counters(run, scope, scope.pid + plan.n_ranks)
 
 
 def _block(
@@ -99,19 +105,23 @@ def _block(
     for p, first, last in zip(
         found.primitive.tolist(), found.first.tolist(), found.last.tolist(), strict=True
     ):
-        begin, end = _ns(run.begin[first]), _ns(run.end[last])
-        yield _slice(texts.text(p), at, begin, end, "primitive", _args(run, texts, p, first, last))
+        begin, end = scope.ns(run.begin[first]), scope.ns(run.end[last])
+        yield chrome.slice(
+            texts.text(p), at, begin, end, "primitive", _args(run, texts, p, first, last)
+        )
         steps = [(first, last)] if scope.merged else [(i, i) for i in range(first, last + 1)]
         name = LOOKS[Kind(int(texts.kind[p]))][0]
         for a, b in steps:
-            start, ready, done = _ns(run.begin[a]), _ns(run.ready[a]), _ns(run.end[b])
+            start, ready, done = map(scope.ns, (run.begin[a], run.ready[a], run.end[b]))
             if ready > start:
-                yield _slice("wait", at, start, ready, "wait", _cause(run, texts, a))
+                yield chrome.slice("wait", at, start, ready, "wait", _cause(run, texts, a))
             if done > ready:
-                yield _slice(name, at, ready, done, "work", {"micro_batch": a % run.batches})
+                yield chrome.slice(name, at, ready, done, "work", {"micro_batch": a % run.batches})
 
 
-def _proxy(run: Run, texts: PrimitiveText, first: int, found: Carriage) -> Iterator[Event | str]:
+def _proxy(
+    run: Run, texts: PrimitiveText, scope: _Scope, first: int, found: Carriage
+) -> Iterator[Event | str]:
     """What one rank's proxy carries: a thread for each peer and thread block that hands it over.
     first: the number of the first."""
     plan = texts.plan
@@ -121,33 +131,17 @@ def _proxy(run: Run, texts: PrimitiveText, first: int, found: Carriage) -> Itera
     own = int(plan.n_tb[: int(found.rank[0])].sum()) if len(found) else 0
     for k, i in enumerate(some.tolist()):
         name = f"proxy, to rank {found.peer[i]} of thread block {block[i] - own}"
-        yield _named("thread_name", int(found.rank[0]), first + k, name)
+        yield chrome.named("thread_name", scope.pid + int(found.rank[0]), first + k, name)
     for i in range(len(found)):
-        p, at = int(found.primitive[i]), (int(found.rank[i]), first + int(thread[i]))
+        p, at = int(found.primitive[i]), (scope.pid + int(found.rank[i]), first + int(thread[i]))
         short = found.last[i] == run.batches - 1
         size = run.payload * (found.last[i] - found.first[i] + 1 - short) + run.last * short
         args = {
             "for": texts.text(p), "bytes": round(float(size)), "micro_batch": int(found.first[i]),
             "arrives": round(float(found.arrival[i]), 3),
         }  # fmt: skip
-        begin, end = _ns(found.begin[i]), _ns(found.end[i])
-        yield _slice(f"carry chunk {texts.plan.chunk[p]}", at, begin, end, "network", args)
-
-
-def _ns(us: float) -> int:
-    return round(float(us) * 1000)
-
-
-def _us(ns: int) -> str:
-    """Nanoseconds as decimal µs, exactly: children end where their parents do."""
-    return f"{ns // 1000}.{ns % 1000:03d}"
-
-
-def _slice(name: str, at: tuple[int, int], begin: int, end: int, category: str, args: Event) -> str:
-    return (
-        f'{{"name":{json.dumps(name)},"cat":"{category}","ph":"X","ts":{_us(begin)},'
-        f'"dur":{_us(end - begin)},"pid":{at[0]},"tid":{at[1]},"args":{json.dumps(args)}}}'
-    )
+        begin, end = scope.ns(found.begin[i]), scope.ns(found.end[i])
+        yield chrome.slice(f"carry chunk {texts.plan.chunk[p]}", at, begin, end, "network", args)
 
 
 def _args(run: Run, texts: PrimitiveText, p: int, first: int, last: int) -> Event:
@@ -159,12 +153,7 @@ def _args(run: Run, texts: PrimitiveText, p: int, first: int, last: int) -> Even
         "chunk": int(plan.chunk[p]), "sub-pipeline": int(plan.sub[p]),
         "bytes": round(size), "micro-batches": batches,
     }  # fmt: skip
-    if place := texts.place(p):
-        found["source"] = place
-    for key, peers in (("from", texts.sources), ("to", texts.targets)):
-        if len(ranks := peers.row(p).tolist()):
-            found[key] = ranks[:16]
-    return found
+    return found | chrome.peers(texts, p)
 
 
 def _cause(run: Run, texts: PrimitiveText, instance: int) -> Event:
@@ -177,29 +166,27 @@ def _cause(run: Run, texts: PrimitiveText, instance: int) -> Event:
     return {"for": f"rank {texts.rank[p]}: {texts.text(p)}{way}"}
 
 
-def _meta(name: str, pid: int, tid: int, args: Event) -> Event:
-    return {"name": name, "ph": "M", "pid": pid, "tid": tid, "args": args}
-
-
-def _named(name: str, pid: int, tid: int, text: str) -> Event:
-    return _meta(name, pid, tid, {"name": text})
-
-
-def _counters(run: Run, pid: int) -> Iterator[Event]:
+def _counters(run: Run, scope: _Scope, pid: int) -> Iterator[Event]:
     """GB/s over the busiest links: all channels, averaged over each transfer."""
     machine = run.machine
     links = np.flatnonzero(machine.links & (run.carried > 0))
     top = links[np.argsort(-run.utilisation[links], kind="stable")][:LINKS]
     if not len(top):
         return
-    yield _named("process_name", pid, 0, "busiest links")
+    yield chrome.named("process_name", pid, 0, "busiest links")
     for resource, name in zip(
         top.tolist(), names(machine.topology, machine.resource[top]), strict=True
     ):
         at, rate = _rates(*_movements(run, resource))
         for us, value in zip(at.tolist(), rate.tolist(), strict=True):
             args = {"GB/s": round(value, 3)}
-            yield {"name": name, "ph": "C", "ts": round(us, 3), "pid": pid, "args": args}
+            yield {
+                "name": name,
+                "ph": "C",
+                "ts": round(us + scope.at / 1000, 3),
+                "pid": pid,
+                "args": args,
+            }
 
 
 def _movements(run: Run, resource: int) -> tuple[Any, Any, Any]:

@@ -27,6 +27,17 @@ def test_one_collective(hccc: Hccc) -> None:
         assert said in out
 
 
+def test_what_is_left_of_a_cluster(hccc: Hccc) -> None:
+    """Without a NIC of its four, three fill node1."""
+    given = ("bound", "heteccl-h20-4x2+8", "--collective", "allgather", "-b", "1G", "--json")
+    found = [
+        json.loads(hccc(*given, *more)[1])["bounds"][0]["cut"]["capacity"]
+        for more in ((), ("--fail", "node1.nic0"), ("--degrade", "node1.nic=25"))
+    ]
+    assert found == [200, 150, 100]
+    assert hccc(*given, "--fail", "node9.gpu0")[0] == 1
+
+
 def test_unequal_nodes_and_an_allreduce(hccc: Hccc) -> None:
     out = hccc("bound", "heteccl-h20-4+8", "--collective", "allreduce")[1]
     assert "as sizes grow  algbw 200.00 GB/s" in out and "over trees     algbw 200.00 GB/s" in out

@@ -29,6 +29,17 @@ def test_a_direct_allgather_is_a_few_lines(hccc: Hccc) -> None:
     ]
 
 
+@pytest.mark.parametrize("ranks", [8, 256])
+def test_a_ring_without_a_cluster_is_in_order(hccc: Hccc, ranks: int) -> None:
+    code, out, _ = hccc("builtin", "ring", "--ranks", ranks, "--collective", "allgather")
+    assert code == 0
+    assert out.splitlines()[4:] == [
+        "    for s in range(nRanks - 1):",
+        "        for i in range(nRanks):",
+        "            transfer(i, (i + 1) % nRanks, s, (i - s) % nChunks, recv)",
+    ]
+
+
 @pytest.mark.parametrize("name", BUILTINS)
 def test_what_it_writes_is_proved(hccc: Hccc, tmp_path: Path, name: str) -> None:
     """On 4 + 8 GPUs, and again byte for byte."""

@@ -49,6 +49,7 @@ def test_an_unknown_name_is_one_error(hccc: Hccc) -> None:
     assert (code, out) == (1, "") and f"help: {shipped.LIST_CLUSTERS}" in err
 
 
+@pytest.mark.slow
 def test_names_are_taken_where_files_are(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -204,6 +204,7 @@ def explained(hccc: Hccc, *more: object) -> str:
     return out
 
 
+@pytest.mark.slow
 def test_the_page(hccc: Hccc) -> None:
     out = explained(hccc, "-b", "1M")
     for words in ("lower bound", "bottleneck", "where the time goes", "what would help", "NIC"):
@@ -222,6 +223,7 @@ def test_filling_and_draining_add_up_as_they_are_said(hccc: Hccc) -> None:
     assert before + after - of_bound == pytest.approx(part, abs=0.021)  # each is rounded
 
 
+@pytest.mark.slow
 def test_json_says_the_same(hccc: Hccc) -> None:
     facts = json.loads(explained(hccc, "-b", "1M", "--json", "--launch", "3"))
     assert sum(facts["parts"].values()) == pytest.approx(facts["time"])

@@ -29,6 +29,7 @@ def test_it_finds_nothing_and_says_how_much_it_tried() -> None:
     assert out.startswith("nothing found: 30 examples")
 
 
+@pytest.mark.slow
 def test_the_same_seed_tries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     for _ in range(2):
@@ -46,12 +47,14 @@ def test_a_given_program_is_mutated_and_run() -> None:
     assert json.loads(out)["examples"] == {"result": 40, "verdict": 5}
 
 
+@pytest.mark.slow
 def test_a_kernel_is_built_and_run() -> None:
     code, out = hccc("--collective", "allgather", "--examples", "151", "--json")
     assert code == 0
     assert json.loads(out)["examples"]["kernel"] == 1
 
 
+@pytest.mark.slow
 def test_a_planted_bug_is_found_shrunk_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verify that accepts everything."""
     monkeypatch.setattr(fuzz, "verify", lambda program: program)

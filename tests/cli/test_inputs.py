@@ -14,6 +14,7 @@ import pytest
 from hccc import inputs
 from hccc.ir import plan_json
 from tests.cli.commandline import Hccc
+from tests.marks import slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RING = EXAMPLES / "ring_allreduce.rccl"
@@ -95,8 +96,9 @@ NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kind", ["program", "xml"])
+@pytest.mark.parametrize("kind", ["program", slow("xml")])
 def test_any_file_name_gives_a_plan_that_is_read_again(
     hccc: Hccc, tmp_path: Path, name: bytes, kind: str
 ) -> None:

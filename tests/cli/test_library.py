@@ -85,7 +85,8 @@ def test_without_a_cluster_a_line_says_which(hccc: Hccc, tmp_path: Path) -> None
     ("argv", "said"),
     [([RING, EXAMPLES / "ring_allgather.rccl"], "E321"), ([RING, DGX], "E321"),
      ([RING, RHD, "--name", "1x"], "E410"), ([RING, RHD, "--name", "a b"], "E410"),
-     ([RING, "--name", "x"], "E416"), ([RING, RHD, "--plans", "1"], "E321"),
+     ([RING, "--name", "hccc_x"], "E410"), ([RING, "--name", "all"], "E410"),
+     ([RING, RHD, "--plans", "1"], "E321"),
      ([RING, RHD, "--reschedule"], "E416"), (["-", "-"], "E415")],
 )  # fmt: skip
 def test_what_is_refused(hccc: Hccc, tmp_path: Path, argv: list[object], said: str) -> None:
@@ -99,3 +100,18 @@ def test_as_text_it_is_all_plans(hccc: Hccc) -> None:
     assert code == 0
     names = [plan["name"] for plan in json.loads(out)["plans"]]
     assert names == [f"allreduce_{k + 1}" for k in range(len(names))] and len(names) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [("--cluster", DGX), ("--tune", "off")])
+def test_a_library_of_one_has_the_name_that_is_given(
+    hccc: Hccc, tmp_path: Path, options: tuple[object, ...]
+) -> None:
+    code, _, err = hccc(
+        RING, *options, "--name", "best", "-o", tmp_path / "k", "--target", "cpu", "--validate"
+    )
+    assert (code, err) == (0, "")
+    assert (tmp_path / "k" / "best.h").exists() and not list((tmp_path / "k").glob("ring*"))
+    assert "race" in hccc("check", tmp_path / "k")[1]
+    assert hccc(RING, *options, "-o", tmp_path / "k", "--target", "cpu")[0] == 0
+    assert not list((tmp_path / "k").glob("best*"))  # what was written under the other name

@@ -105,6 +105,7 @@ def test_programs_are_staged_for_xml_unless_told_otherwise(more: list[str]) -> N
     assert told.stdout == left_open.stdout and not told.stderr
 
 
+@pytest.mark.slow
 def test_mixed_plans_are_told_what_to_do(tmp_path: Path) -> None:
     ring, plan = str(EXAMPLES / "ring_allreduce.rccl"), tmp_path / "plan.json"
     plan.write_text(hccc("compile", ring, "--emit=plan", "--cluster", "resccl-topo1"))

@@ -32,6 +32,7 @@ MADE = profile_file.Profile(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_this_machine(hccc: Hccc, tmp_path: Path) -> None:
     site = tmp_path / "site.cluster"
     code, stdout, stderr = hccc("profile", "-o", site, "--device", "cpu", *QUICK, "--json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,9 +86,10 @@ CASES: dict[str, tuple[list[str], str]] = {
 }
 
 
-@pytest.fixture
-def place(tmp_path: Path, hccc: Hccc) -> Path:
+@pytest.fixture(scope="module")
+def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with one of each thing that can be in the way."""
+    tmp_path = tmp_path_factory.mktemp("furnished")
     (tmp_path / "binary").write_bytes(bytes(range(256)) * 10)
     (tmp_path / "empty").write_text("")
     (tmp_path / "taken").write_text("mine")
@@ -96,9 +98,15 @@ def place(tmp_path: Path, hccc: Hccc) -> Path:
     (tmp_path / "wrong.rccl").write_text(header + "    transfer(0, 1, 0, 0, rrc)\n")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.tex").write_text("mine")
-    (tmp_path / "plan").write_text(hccc(RING, "--emit=plan")[1])
-    assert hccc(RING, "-o", tmp_path / "cuda", "--target=cuda")[0] == 0
+    (tmp_path / "plan").write_text(process(RING, "--emit=plan").stdout)
+    assert process(RING, "-o", tmp_path / "cuda", "--target=cuda").returncode == 0
     return tmp_path
+
+
+@pytest.fixture
+def place(tmp_path: Path, furnished: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(furnished, tmp_path, dirs_exist_ok=True)
 
 
 def _contents(place: Path) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ SHORT = ["-n", "2", "-w", "1"]
 
 
 @pytest.mark.parametrize(
-    "path", [slow(p) if p.stem.startswith("hm_") else p for p in EXAMPLES], ids=lambda p: p.stem
+    "path", [slow(p) if k % 3 else p for k, p in enumerate(EXAMPLES)], ids=lambda p: p.stem
 )
 def test_every_example_runs_with_nothing_wrong(hccc: Hccc, path: Path) -> None:
     """No bytes, fewer elements than chunks, no multiple of anything, several micro-batches."""
@@ -47,6 +47,44 @@ def test_options(hccc: Hccc, option: str) -> None:
     assert hccc("run", RING, option, "-b", "5K", "-e", "5K", "--micro-batch=64", *SHORT)[0] == 0
 
 
+@pytest.mark.parametrize("path", [RING, *map(slow, EXAMPLES)], ids=lambda p: p.stem)
+def test_ranks_in_processes(hccc: Hccc, path: Path) -> None:
+    """No bytes, fewer elements than chunks, no multiple of anything, several micro-batches."""
+    sizes = ["-b", "0", "-e", "70001", "-i", "35000", "--micro-batch", "100"]
+    code, stdout, stderr = hccc("run", path, "--procs", "2", *sizes, *SHORT)
+    assert (code, stderr) == (0, "")
+    assert "on cpu, 2 processes" in stdout and "Out of bounds values : 0 OK" in stdout
+
+
+def test_a_report_besides_the_table(hccc: Hccc, tmp_path: Path) -> None:
+    """-J, as nccl-tests has it; -r must be the program's."""
+    file = tmp_path / "report.json"
+    code, stdout, _ = hccc(
+        "run", RING, "-b", "4K", "-e", "4K", "-J", file, "--threads", "1", *SHORT
+    )
+    assert code == 0 and "#wrong" in stdout
+    report = json.loads(file.read_text())
+    assert [row["size"] for row in report["results"]] == [4096] and report["out_of_bounds"]["okay"]
+    assert hccc("run", RING, "-J", tmp_path / "no" / "report.json")[0] == 1
+
+
+def test_the_root_is_the_programs(hccc: Hccc) -> None:
+    star = next(path for path in EXAMPLES if path.stem == "binomial_broadcast")
+    assert hccc("run", star, "-r", "0", "-b", "4K", "-e", "4K", *SHORT)[0] == 0
+    code, _, stderr = hccc("run", star, "-r", "1")
+    assert code == 2 and "its root is rank 0" in stderr
+    code, _, stderr = hccc("run", RING, "-r", "0")
+    assert code == 2 and "has no root" in stderr
+
+
+def test_processes_that_cannot_be(hccc: Hccc) -> None:
+    code, _, stderr = hccc("run", RING, "--procs", "3")
+    assert code == 1 and "cannot be shared out evenly" in stderr
+    code, _, stderr = hccc("run", RING, "--procs", "2", "--network", "1GB/s,1us")
+    assert code == 1 and "--procs" in stderr
+
+
+@pytest.mark.slow
 def test_types_and_reductions(hccc: Hccc) -> None:
     argv = ["-d", "int8,half,bfloat16", "-o", "sum,avg", "-b", "1001", "-e", "1001", *SHORT]
     code, stdout, _ = hccc("run", RING, *argv)

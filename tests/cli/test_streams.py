@@ -37,6 +37,7 @@ def test_a_full_stdout_is_one_error(argv: str, unbuffered: str) -> None:
     assert stderr.startswith("error[E440]: ") and stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argv", [f"check {RING}", "check --json nothing.rccl", "--version"])
 def test_a_closed_stdout_is_one_error(argv: str) -> None:
     """Nothing is written into a file that got the number of stdout, either."""
@@ -70,6 +71,7 @@ def test_the_end_of_a_file_is_no_interrupt(hccc: Hccc, monkeypatch: pytest.Monke
     assert code == 70 and "Ran out of input" in stderr
 
 
+@pytest.mark.slow
 def test_results_are_not_written_into_files_of_others(tmp_path: Path) -> None:
     """With stdout closed, the first file opened would get its number."""
     page = tmp_path / "page.svg"

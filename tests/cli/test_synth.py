@@ -20,7 +20,7 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("collective", ["allgather", "allreduce", slow("reducescatter")])
+@pytest.mark.parametrize("collective", ["allreduce", *map(slow, ("allgather", "reducescatter"))])
 def test_the_program_on_stdout_runs(hccc: Hccc, cluster: Path, collective: str) -> None:
     code, out, err = hccc("synth", cluster, "--collective", collective, "-b", "1M")
     assert code == 0 and "chosen" in err and "lower bound" in err
@@ -35,6 +35,7 @@ def test_the_program_on_stdout_runs(hccc: Hccc, cluster: Path, collective: str) 
     )
 
 
+@pytest.mark.slow
 def test_into_a_file_and_as_json(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.rccl"
     argv = ("synth", cluster, "--collective", "allgather", "-b", "1M", "--seed", 3, "-o")
@@ -53,6 +54,7 @@ def test_into_a_directory_that_checks(hccc: Hccc, cluster: Path, tmp_path: Path)
     assert hccc("check", out)[0] == 0
 
 
+@pytest.mark.slow
 def test_within_a_budget_of_sms(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
     argv = ("synth", cluster, "--collective", "allreduce", "-b", "64M", "--json", "-o")
     free = json.loads(hccc(*argv, tmp_path / "x.rccl")[1])
@@ -103,6 +105,7 @@ def test_refusals_leave_what_is_there(
 SIZES = ("--collective", "allgather", "--sizes", "1K..16M")
 
 
+@pytest.mark.slow
 def test_several_sizes_into_a_directory_that_checks(
     hccc: Hccc, cluster: Path, tmp_path: Path
 ) -> None:
@@ -112,6 +115,7 @@ def test_several_sizes_into_a_directory_that_checks(
     assert hccc("check", out)[0] == 0
 
 
+@pytest.mark.slow
 def test_several_sizes_as_programs(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
     out = tmp_path / "programs"
     out.mkdir()

@@ -58,6 +58,7 @@ def cluster(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_best_so_far_goes_to_stdout(cluster: Path) -> None:
     code, out, err = interrupted("synthesis:simulated:1", cluster, "-b", "1M")
     assert code == 0 and "def ResCCLAlgo(" in out
@@ -74,6 +75,7 @@ def test_the_best_so_far_is_written(cluster: Path, tmp_path: Path, name: str) ->
     assert facts["interrupted"] and sum(w["time"] is not None for w in facts["weighed"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["programs/*.rccl", slow("kernels")])
 def test_the_best_so_far_of_several_sizes(cluster: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / name
@@ -88,6 +90,7 @@ def test_the_best_so_far_of_several_sizes(cluster: Path, tmp_path: Path, name: s
     assert all(size["method"] == facts["programs"][0]["method"] for size in facts["sizes"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "argv"),
     [

@@ -106,6 +106,7 @@ def test_dotted_lines_can_be_seen() -> None:
     assert palette.contrast(palette.dark(palette.ORDER), palette.dark(palette.PAPER)) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_png_is_the_drawing_at_its_resolution(name: str) -> None:
     picture = _drawn(name)

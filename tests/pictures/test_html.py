@@ -75,6 +75,7 @@ def _read(text: str) -> _Reader:
     return reader
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_needs_nothing_else() -> None:
     text = html(_page())
     found = _read(text).found
@@ -112,6 +113,7 @@ def _browse(tmp_path: Path, page: Path, *options: str) -> subprocess.CompletedPr
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [0, 1], ids=["dark", "light"])
 def test_nothing_in_tables_is_cut(tmp_path: Path, scheme: int) -> None:
     """A script of the test's own measures; the policy that forbids it is taken out."""
@@ -130,9 +132,8 @@ def test_nothing_in_tables_is_cut(tmp_path: Path, scheme: int) -> None:
     assert 'data-cut="0"' in _browse(tmp_path, page, *options).stdout
 
 
-@pytest.mark.parametrize(
-    "name", ["ring", pytest.param(EVIL, marks=pytest.mark.slow)], ids=["plain", "evil"]
-)
+@pytest.mark.parametrize("name", ["ring", EVIL], ids=["plain", "evil"])
+@pytest.mark.slow
 def test_a_browser_shows_it(tmp_path: Path, name: str) -> None:
     """Its script ran, nothing else did, no error was logged, and there is something to see."""
     page, shot = tmp_path / "page.html", tmp_path / "shot.png"

@@ -56,9 +56,10 @@ def _ends(run: Run, rank: int) -> NDArray[np.float64]:
     return ends
 
 
+@pytest.mark.slow
 def test_many_micro_batches_become_few_bars() -> None:
-    run = ran("hm_allreduce", "syccl-a100-32", 1 << 28, micro_batch=1 << 11, window=4)
-    assert len(run.end) > 200_000
+    run = ran("hm_allreduce", "syccl-a100-32", 1 << 26, micro_batch=1 << 11, window=4)
+    assert len(run.end) > 50_000
     picture = timeline(run)
     assert len(picture.svg) < 1_500_000
     assert any(x.startswith("A bar is neighbouring primitives") for x in texts(picture))

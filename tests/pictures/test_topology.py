@@ -50,6 +50,7 @@ def test_every_example_is_drawn(path: Path) -> None:
         assert any(device.name in x for x in shown)
 
 
+@pytest.mark.slow
 @given(testing.topologies())
 @settings(max_examples=20, deadline=None)
 def test_every_node_is_in_one_box_and_one_kind(t: Topology) -> None:

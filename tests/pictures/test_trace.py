@@ -53,6 +53,7 @@ def _check_nesting(events: list[Event]) -> int:
     return deepest
 
 
+@pytest.mark.slow
 @given(testing.plans(choices=testing.options(prove=False)), st.integers(1, 9), st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_any_plan_has_a_trace_and_a_timeline(plan: Plan, lots: int, merge: bool) -> None:

@@ -1,0 +1,109 @@
+"""host: what a remote shell starts on a host: builds what is sent, and starts its ranks.
+
+`python -P -m hccc.launch.host` has no arguments: everything is read from its standard input. It
+says first which hccc it is. Kernels are kept, by the digest of their sources, in
+`$XDG_CACHE_HOME/hccc/kernels` (`~/.cache`). When its input ends so does it, and its ranks with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from hccc import __version__
+from hccc.diagnostics import UserError, fail
+from hccc.files.writing import write_whole
+from hccc.launch.messages import PROTOCOL, Channel, Message, fields_of, served
+from hccc.launch.workers import Job, Workers
+from hccc.runtime.communicator.kernels import built
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_KEPT_S = 30 * 86_400.0  # that kernels are kept which nobody uses
+
+
+def main() -> None:
+    """Starts the ranks of this host, and passes on what they are told and say."""
+    with served() as (channel, next_message):
+        channel.send({"version": __version__, "protocol": PROTOCOL})
+        workers: Workers | None = None
+        while (message := next_message())["word"] != "end":
+            if message["word"] == "job":
+                workers = _started(message, channel)
+            elif workers:
+                workers.tell(message["to"], message["message"])
+        if workers:
+            workers.end(orderly=True)
+
+
+def _started(message: Message, channel: Channel) -> Workers | None:
+    """The ranks' processes. None: there are none, and it was said why."""
+
+    def heard(worker: int, answer: Message) -> None:
+        with suppress(OSError):  # who started this has gone: the input ends, too
+            channel.send({"from": worker, "message": answer})
+
+    os.environ.update(message["environment"])
+    job, groups = message["job"], message["groups"]
+    try:
+        place = unpacked(message["sources"])
+        library = built(place, message["dtypes"], message["ops"])
+        return Workers(Job(**job), groups, library, heard)
+    except UserError as error:
+        for worker in range(len(groups)):
+            heard(worker, {"error": fields_of(error)})
+        return None
+
+
+def unpacked(packed: str) -> Path:
+    """The directory of kernels that was sent, in this user's cache. Raises UserError E431."""
+    text = zlib.decompress(base64.b64decode(packed))
+    sources: Mapping[str, str] = json.loads(text)
+    place = _cache() / hashlib.sha256(text).hexdigest()[:32]
+    place.mkdir(mode=0o700, exist_ok=True)
+    for name, source in sources.items():
+        if not _NAME.fullmatch(name):
+            raise fail("E474", f"{name!r} is no name of a source")
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.is_file() or path.read_text(encoding="utf-8") != source:
+            write_whole(path, lambda file, source=source: file.write(source))  # type: ignore[misc]
+    os.utime(place)
+    _forget_old(place.parent)
+    return place
+
+
+def _cache() -> Path:
+    """A directory that only this user can write to. Raises UserError E413."""
+    for base in (os.environ.get("XDG_CACHE_HOME"), "~/.cache"):
+        place = Path(base or "").expanduser() / "hccc" / "kernels"
+        with suppress(OSError, RuntimeError):
+            if place.is_absolute():
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if os.access(place, os.W_OK):
+                    return place
+    place = Path(tempfile.gettempdir()) / f"hccc-{os.getuid()}-kernels"
+    place.mkdir(mode=0o700, exist_ok=True)
+    if place.stat().st_uid != os.getuid():
+        raise fail("E413", f"{place} belongs to another user", help="set XDG_CACHE_HOME")
+    return place
+
+
+def _forget_old(cache: Path) -> None:
+    for place in cache.iterdir():
+        with suppress(OSError):
+            if time.time() - place.stat().st_mtime > _KEPT_S:
+                shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main()

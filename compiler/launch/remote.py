@@ -1,0 +1,196 @@
+"""remote: the processes of ranks on another host, started over a remote shell.
+
+`ssh` runs one command there, `python -P -m hccc.launch.host`. What it is to do goes through its
+standard input: sources of kernels, variables, later the secret by which ranks meet. It is built
+there, for the processor and with the compiler of that host.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shlex
+import sys
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hccc import __version__
+from hccc.diagnostics import Note, Problem, fail
+from hccc.files.libraries import FOLDER
+from hccc.launch.child import Child, how_it_ended
+from hccc.launch.hosts import Host
+from hccc.launch.messages import PROTOCOL, Message
+from hccc.launch.workers import END_S, Heard, Job, died, named
+
+# No terminal, no X11, no questions; a host that does not answer, or no longer, is told within 15 s.
+SSH = (
+    "ssh -T -x -o BatchMode=yes -o ConnectTimeout=10 "
+    "-o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+)
+_START_S = 60.0  # that a remote shell has until hccc answers
+_UNREACHED = 255  # what ssh ends with where the command did not run
+HOST = ("-P", "-m", "hccc.launch.host")
+_SENT = frozenset({".h", ".inc", ".cpp", ".json"})
+_VARIABLE = re.compile(r"(?:HCCC|UCX)_[A-Z0-9_]{1,60}")
+# Whose values are this host's, or another job's.
+_OWN = frozenset(
+    {"HCCC_RANK", "HCCC_NRANKS", "HCCC_LOCAL_RANK", "HCCC_LOCAL_NRANKS", "HCCC_ROOT", "HCCC_JOB",
+     "HCCC_ROOT_PORT", "HCCC_SECRET", "HCCC_SECRET_FILE", "HCCC_HOST_ID", "HCCC_RSH",
+     "HCCC_REMOTE_PYTHON"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """How hosts are reached. command: of the remote shell, before the host; python: there."""
+
+    command: tuple[str, ...]
+    python: str
+
+    @classmethod
+    def of(cls, rsh: str | None, python: str | None) -> Shell:
+        """As options, else variables, else `ssh` and this interpreter's path. Raises UserError
+        E474 for a command that is none."""
+        text = rsh or os.environ.get("HCCC_RSH") or SSH
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError as error:
+            raise fail("E474", f"the remote shell {text!r} is no command: {error}") from None
+        if not words:
+            raise fail("E474", f"the remote shell {text!r} is no command")
+        named = python or os.environ.get("HCCC_REMOTE_PYTHON") or sys.executable
+        return cls(words, named)
+
+    def line(self, login: str) -> list[str]:
+        """The command that starts the processes of a host: ssh joins the words after the host for
+        a shell there."""
+        return [*self.command, login, *map(shlex.quote, (self.python, *HOST))]
+
+
+class Remote:
+    """Processes of a host, one for each group of its ranks."""
+
+    def __init__(
+        self, host: Host, shell: Shell, job: Job, groups: Sequence[range], kernels: Message,
+        heard: Heard,
+    ) -> None:  # fmt: skip
+        """kernels: `sources`, which `packed` made, and the `dtypes` and `ops` to build."""
+        self._host, self._heard, self._groups = host, heard, groups
+        self._python, self._shell = shell.python, shell.command[0]
+        self._ending = self._welcome = False
+        self._job: Message = {
+            "word": "job",
+            "job": asdict(job),
+            "groups": [list(ranks) for ranks in groups],
+            "environment": variables(),
+            **kernels,
+        }
+        command = shell.line(host.login)
+        try:
+            self._child = Child(command, self._hears, keeps_errors=True)
+        except OSError as error:
+            message = f"{command[0]} cannot be run: {error.strerror}"
+            raise fail("E474", message, help="--rsh, or HCCC_RSH, names another") from None
+        self._late = threading.Timer(_START_S, self._is_late)
+        self._late.daemon = True
+        self._late.start()
+        self._child.begin()
+
+    def tell(self, worker: int, message: Message) -> None:
+        """Says something to one of them."""
+        self._child.tell({"word": "tell", "to": worker, "message": message})
+
+    def called(self, worker: int) -> str:
+        """What errors call it."""
+        return f"{self._where}: the process of {named(self._groups[worker])}"
+
+    def end(self, orderly: bool) -> None:
+        """Ends them."""
+        self._ending = True
+        self._late.cancel()
+        if orderly:
+            self._child.tell({"word": "end"})
+        # Where nothing has started nobody listens; else its ranks have time to end, then it has.
+        self._child.end(0 if not self._welcome else 2 * END_S if orderly else END_S / 2)
+
+    def _hears(self, message: Message | None) -> None:
+        if message is None:
+            if not self._ending:
+                self._all(died(self._gone()))
+        elif not self._welcome:
+            self._check(message)
+        else:
+            try:
+                worker, found = message["from"], message["message"]
+                if "error" in found:
+                    found["error"]["message"] = f"{self._where}: {found['error']['message']}"
+            except (LookupError, TypeError) as error:
+                raise ValueError("no message of hccc") from error
+            self._heard(worker, found)
+
+    @property
+    def _where(self) -> str:
+        return f"host {self._host.name}"
+
+    def _all(self, message: Message) -> None:
+        for worker in range(len(self._groups)):
+            self._heard(worker, message)
+
+    def _is_late(self) -> None:
+        if not self._welcome:
+            message = f"{self._where}: hccc did not start there within {_START_S:g} s"
+            self._all(died(Problem("E474", message, notes=self._notes())))
+
+    def _check(self, hello: Message) -> None:
+        """Sends the job to a host that has the same hccc."""
+        self._welcome = True
+        self._late.cancel()
+        if hello.get("protocol") == PROTOCOL and hello.get("version") == __version__:
+            self._child.tell(self._job)
+            self._job = {}
+            return
+        there = f"hccc {hello.get('version')} (protocol {hello.get('protocol')})"
+        message = f"{self._where} has {there}, this is {__version__} (protocol {PROTOCOL})"
+        help = "install the same there, or name its interpreter with --remote-python"
+        self._all(died(Problem("E474", message, help=help)))
+
+    def _gone(self) -> Problem:
+        """The remote shell has ended, or what it ran."""
+        code, notes = self._child.exit_code(), self._notes()
+        how = how_it_ended(code)
+        if self._welcome:
+            return Problem("E473", f"{self._where}: what ran there {how}", notes=notes)
+        message = f"{self._where}: hccc did not start there: the remote shell {how}"
+        help = f"`{self._python}` must be a Python with hccc there (--remote-python names another)"
+        if code == _UNREACHED:
+            help = f"`{self._shell} {self._host.login} true` must work, without a question"
+        return Problem("E474", message, notes=notes, help=help)
+
+    def _notes(self) -> tuple[Note, ...]:
+        printed = self._child.printed()
+        return (Note(f"it printed: {printed}"),) if printed else ()
+
+
+def packed(place: Path) -> str:
+    """The sources of a directory of kernels, to be sent; `hccc.launch.host` unpacks them."""
+    sources = {
+        path.relative_to(place).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(place.rglob("*"))
+        if path.suffix in _SENT and path.is_file() and FOLDER not in path.relative_to(place).parts
+    }
+    text = json.dumps(sources, ensure_ascii=False).encode()
+    return base64.b64encode(zlib.compress(text)).decode()
+
+
+def variables() -> dict[str, str]:
+    """hccc's and UCX's variables, which ranks of all hosts are to have."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if _VARIABLE.fullmatch(name) and name not in _OWN
+    }

@@ -1,0 +1,64 @@
+"""tracing: after the timed launches of a row, one more that is recorded (`hccc run --trace`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hccc.ir.catalogue import Catalogue
+from hccc.ir.plan import Plan
+from hccc.runtime.layout import Shape, Sizes, shape_of
+from hccc.runtime.measure.perf import Ranks, Recordable
+from hccc.runtime.picks import picks_of
+from hccc.runtime.recording import Recording
+from hccc.runtime.request import Request
+
+MOST_RECORDS = 1 << 18  # of one launch: what viewers still open
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """A launch, the plan that served it, how it was cut, and what its kernels recorded."""
+
+    request: Request
+    plan: Plan
+    sizes: Sizes
+    window: int  # micro-batches
+    recording: Recording
+
+
+class Tracer:
+    """Records a launch of each row of a run."""
+
+    def __init__(self, library: Plan | Catalogue) -> None:
+        self._library = library
+        self.launches: list[Traced] = []
+
+    def record(self, ranks: Ranks, request: Request) -> None:
+        """One launch more of ranks that were just measured."""
+        assert isinstance(ranks, Recordable)
+        plan, shape, window = self._served(request)
+        sizes = shape.sizes(request.count, request.itemsize, request.micro_batch)
+        slots = slots_of(plan, sizes.batches)
+        found = ranks.record(shape.blocks * shape.channels, slots)
+        window = min(window or sizes.batches, max(sizes.batches, 1))
+        self.launches.append(Traced(request, plan, sizes, window, found))
+
+    def _served(self, request: Request) -> tuple[Plan, Shape, int]:
+        """The plan that serves a call, its shape, and its window, 0 for all micro-batches."""
+        library = self._library
+        if isinstance(library, Plan):
+            return library, shape_of(library), request.window
+        picks = picks_of(library)
+        plan = library.plan_of(picks.range_of(request))
+        return plan, picks.shape_of(request), picks.window_of(request)
+
+
+def slots_of(plan: Plan, batches: int) -> int:
+    """Records that a thread block keeps, a power of two: all of a launch, or where those of all
+    thread blocks are too many, as many as are not."""
+    longest = int(np.diff(plan.tb_ptr).max(initial=0)) * batches
+    wanted = 1 << max(longest - 1, 0).bit_length()
+    room = MOST_RECORDS // max(plan.n_ranks * plan.blocks_per_rank, 1)
+    return min(wanted, 1 << max(room.bit_length() - 1, 0))

@@ -1,0 +1,312 @@
+"""`hccc run --hosts`: what starts on a host, what is sent there, and hosts that fail.
+
+A script stands for the remote shell. In quick tests its hosts are this one, in slow ones network
+namespaces.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from socket import AF_INET
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from hccc import api
+from hccc.diagnostics import UserError
+from hccc.launch.host import unpacked
+from hccc.launch.remote import packed, variables
+from hccc.launch.worker import address_of
+from hccc.options import Options
+from hccc.runtime.transport.library import available
+from tests.benchmarks.conftest import FOLDER, module_of
+from tests.cli.commandline import COMMAND, Hccc, environment, hccc
+from tests.emit import plans
+from tests.marks import slow
+
+__all__ = ["hccc"]
+namespaces = module_of(FOLDER.parent, "namespaces")
+SHORT = ["-b", "4K", "-e", "4K", "-n", "2", "-w", "1"]
+SHELL = """#!/bin/sh
+host=$1; shift
+case $host in
+down) echo "ssh: connect to host down port 22: No route to host" >&2; exit 255;;
+bare) shift; exec /no/python "$@";;
+old) shift; echo Welcome; exec "$0.old";;
+garbage) printf '\\nhccc speaks\\n[]\\n'; exec sleep 60;;
+chatty) echo "Welcome to chatty"; HCCC_HOST_ID=$host exec "$@";;
+node*) HCCC_HOST_ID=$host exec "$@";;
+hccc-*) exec ip netns exec "$host" "$@";;
+*) exec "$@";;
+esac
+"""
+OLD = """#!/bin/sh
+printf '\\nhccc speaks\\n{"version":"0.0.1","protocol":1}\\n'
+exec cat >/dev/null
+"""
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("shell") / "rsh"
+    for path, text in ((place, SHELL), (place.with_name("rsh.old"), OLD)):
+        path.write_text(text)
+        path.chmod(0o755)
+    return place
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def variables_of_runs(shell: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HCCC_RSH", str(shell))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+
+
+@pytest.fixture(scope="module")
+def mesh(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An AllReduce of four ranks that share memory."""
+    compiled = api.compile(plans.mesh_allreduce(4), Options(tune="off"))
+    place = tmp_path_factory.mktemp("mesh") / "kernels"
+    api.write(compiled, place, targets=["cpu"])
+    return place
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An AllReduce over two nodes of two ranks."""
+    compiled = api.compile(plans.hierarchical_mesh(2, 2, channels=2), Options(tune="off"))
+    place = tmp_path_factory.mktemp("nodes") / "kernels"
+    api.write(compiled, place, targets=["cpu"])
+    return place
+
+
+def test_hosts_that_share_no_memory(
+    hccc: Hccc, nodes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A greeting of a host's shell is passed over."""
+    usable, why = available()
+    if not usable:
+        pytest.skip(why)
+    monkeypatch.setenv("UCX_TLS", "tcp,self")
+    monkeypatch.setenv("HCCC_NETWORK", "lo")
+    code, stdout, stderr = hccc("run", nodes, "--hosts", "node0,chatty", "--procs", "2", *SHORT)
+    assert code == 0 and "error" not in stderr
+    assert "on cpu, 2 processes on 2 hosts" in stdout and "Out of bounds values : 0 OK" in stdout
+
+
+@pytest.mark.slow
+def test_hosts_that_share_memory(hccc: Hccc, mesh: Path, cache: Path) -> None:
+    """Two names of one host. The second time nothing is built."""
+    code, stdout, stderr = hccc("run", mesh, "--hosts", "a:3,b:1", *SHORT, "--json")
+    assert (code, stderr) == (0, "")
+    assert json.loads(stdout)["out_of_bounds"] == {"count": 0, "okay": True}
+    built = {path: path.stat().st_mtime_ns for path in cache.rglob("*.so")}
+    assert built
+    assert hccc("run", mesh, "--hosts", "a,b", "--procs", "4", *SHORT)[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.so")} == built
+    code, _, stderr = hccc("run", mesh, "--hosts", "node0:2,node1:2", *SHORT)
+    assert code == 1 and "host node" in stderr and "on different hosts" in stderr
+
+
+@pytest.mark.parametrize(
+    "host, said",
+    [
+        ("down", ["host down: hccc did not start there", "No route to host", "rsh down true"]),
+        ("bare", ["host bare: hccc did not start there", "/no/python", "--remote-python"]),
+        ("old", ["host old has hccc 0.0.1", "install the same there"]),
+        slow("garbage", ["host garbage: hccc did not start there", "what hccc does not know"]),
+    ],
+)
+def test_hosts_where_nothing_starts(hccc: Hccc, mesh: Path, host: str, said: list[str]) -> None:
+    """One error that names the host, and nothing is left anywhere."""
+    hosts = f"a:2,{host}:2" if host == "old" else host
+    code, _, stderr = hccc("run", mesh, "--hosts", hosts, *SHORT)
+    assert code == 1 and stderr.count("error[") == 1
+    assert all(words in stderr for words in said), stderr
+    assert not left_running()
+
+
+def test_a_host_without_a_compiler(
+    hccc: Hccc, mesh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CXX", "/no/compiler")
+    code, _, stderr = hccc("run", mesh, "--hosts", "b:4", *SHORT)
+    assert code == 1 and "error[E412]: host b: no C++ compiler found" in stderr
+
+
+def test_no_remote_shell(hccc: Hccc, mesh: Path) -> None:
+    code, _, stderr = hccc("run", mesh, "--hosts", "a", "--rsh", "/no/ssh", *SHORT)
+    assert code == 1 and "/no/ssh cannot be run" in stderr
+    code, _, stderr = hccc("run", mesh, "--hosts", "a", "--network", "1GB/s", *SHORT)
+    assert code == 1 and "--hosts" in stderr
+
+
+def test_what_is_sent(mesh: Path, cache: Path) -> None:
+    """Sources, and no library that was built of them; only into the cache."""
+    (mesh / "build").mkdir(exist_ok=True)
+    (mesh / "build" / "x.h").write_text("")
+    sent = packed(mesh)
+    place = unpacked(sent)
+    assert cache in place.parents and place == unpacked(sent)
+    assert (place / "plan.json").read_text() == (mesh / "plan.json").read_text()
+    assert (place / "hccc" / "layout.h").is_file() and not (place / "build" / "x.h").exists()
+    (place / "plan.json").write_text("damaged")
+    assert (unpacked(sent) / "plan.json").read_text() == (mesh / "plan.json").read_text()
+    for name in ("/etc/x", "../x", "a/../../x", ".ssh/x"):
+        evil = base64.b64encode(zlib.compress(json.dumps({name: ""}).encode())).decode()
+        with pytest.raises(UserError, match="is no name of a source"):
+            unpacked(evil)
+
+
+def test_old_kernels_are_forgotten(mesh: Path, cache: Path) -> None:
+    old = cache / "hccc" / "kernels" / "old"
+    old.mkdir(parents=True)
+    os.utime(old, (0, 0))
+    assert unpacked(packed(mesh)).is_dir() and not old.exists()
+
+
+def test_variables_that_hosts_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that say who a process is, nor any secret."""
+    for name in ("HCCC_DEBUG", "UCX_TLS", "HCCC_SECRET", "HCCC_HOST_ID", "HCCC_RANK", "AWS_KEY"):
+        monkeypatch.setenv(name, "x")
+    assert {"HCCC_DEBUG", "UCX_TLS"} <= set(variables())
+    assert not {"HCCC_SECRET", "HCCC_HOST_ID", "HCCC_RANK", "HCCC_RSH", "AWS_KEY"} & set(
+        variables()
+    )
+
+
+def test_the_address_that_hosts_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loopback address, or one of another machine, is none; ssh's comes before an interface's."""
+    all_ = [one for of in psutil.net_if_addrs().values() for one in of if one.family == AF_INET]
+    here = next((one.address for one in all_ if not one.address.startswith("127.")), None)
+    monkeypatch.setattr(psutil, "net_if_addrs", dict)
+    monkeypatch.setenv("SSH_CONNECTION", "203.0.113.5 5000 203.0.113.9 22")
+    assert address_of("localhost") is None and address_of("no.such.name.invalid") is None
+    monkeypatch.setenv("SSH_CONNECTION", f"203.0.113.5 5000 {here} 22")
+    assert address_of("localhost") == here
+
+
+@pytest.fixture
+def network() -> None:
+    """Skips where there are no namespaces, or no UCX."""
+    usable, why = available()
+    if why := namespaces.missing() or ("" if usable else why):
+        pytest.skip(why)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+@pytest.mark.parametrize("n, each", [(2, 2), (2, 4), (4, 2)])
+def test_hosts_in_namespaces(
+    hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int, each: int
+) -> None:
+    """Every rank a process of its own, the root at an address that the others find."""
+    compiled = api.compile(plans.hierarchical_mesh(n, each, channels=2), Options(tune="off"))
+    api.write(compiled, tmp_path / "kernels", targets=["cpu"])
+    monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
+    with namespaces.hosts(n, "10gbit") as found:
+        file = tmp_path / "hosts"
+        file.write_text("".join(f"{one.namespace} slots={each}\n" for one in found))
+        sizes = ["-b", "0", "-e", "1M", "-i", "512K", "-d", "float,int8", "-o", "sum,max"]
+        code, stdout, stderr = hccc(
+            "run", tmp_path / "kernels", "--hosts", file, *sizes, "-n", "2", "--json"
+        )
+    assert (code, stderr) == (0, "")
+    report = json.loads(stdout)
+    assert report["out_of_bounds"] == {"count": 0, "okay": True}
+    assert len(report["results"]) == 3 * 2 * 2
+    assert not left_running()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGSTOP], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("victim", ["worker", "host"])
+def test_a_host_that_fails(
+    nodes: Path, monkeypatch: pytest.MonkeyPatch, victim: str, kind: signal.Signals
+) -> None:
+    """A rank, or what relays to it, dies or stops: an error that names the host."""
+    monkeypatch.setenv("HCCC_NETWORK", namespaces.DEVICE)
+    with namespaces.hosts(2, "10gbit") as found, endless(nodes, found) as run:
+        named = f"hccc.launch.{victim}"
+        chosen = [p for p in run.started() if named in " ".join(p.cmdline())]
+        chosen[-1].send_signal(kind)
+        stderr = run.process.communicate(timeout=60)[1]
+        assert run.process.returncode == 1 and stderr.count("error[") == 1
+        assert "host hccc-" in stderr, stderr
+        run.nothing_is_left()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGINT], ids=lambda kind: kind.name)
+def test_who_launched_them_goes(mesh: Path, kind: signal.Signals) -> None:
+    with endless(mesh, ["a", "b"]) as run:
+        run.process.send_signal(kind)
+        run.process.communicate(timeout=60)
+        run.nothing_is_left()
+
+
+class Run:
+    """`hccc run` that is in the middle of its launches."""
+
+    def __init__(self, place: Path, hosts: str) -> None:
+        argv = ["run", place, "--hosts", hosts, "--timeout", "3", "-b", "4K", "-e", "64M", "-n"]
+        self.process = subprocess.Popen(
+            [*COMMAND, *map(str, argv), "3000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, env=environment(),
+        )  # fmt: skip
+        assert self.process.stdout
+        for line in self.process.stdout:
+            if not line.startswith("#"):
+                break  # a row: they run
+        self._started = self.started()
+
+    def started(self) -> list[psutil.Process]:
+        """The processes of hosts and ranks, oldest first."""
+        below = psutil.Process(self.process.pid).children(recursive=True)
+        return sorted(filter(is_of_run, below), key=lambda process: process.pid)
+
+    def nothing_is_left(self) -> None:
+        """Whatever was started has ended."""
+        _, alive = psutil.wait_procs(self._started, timeout=10)
+        assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+@contextmanager
+def endless(place: Path, hosts: Sequence[Any]) -> Iterator[Run]:
+    names = [getattr(host, "namespace", host) for host in hosts]
+    run = Run(place, ",".join(names))
+    try:
+        yield run
+    finally:
+        run.process.kill()
+        run.process.communicate()
+
+
+def left_running() -> list[psutil.Process]:
+    """What a run of this process started and left."""
+    started = [p for p in psutil.Process().children(recursive=True) if is_of_run(p)]
+    left: list[psutil.Process] = psutil.wait_procs(started, timeout=5)[1]
+    return left
+
+
+def is_of_run(process: psutil.Process) -> bool:
+    try:
+        return "hccc.launch" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
