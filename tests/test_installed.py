@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
-import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import hccc
+from tests.installed import Installed
 from tests.test_architecture import PACKAGE
-from tests.test_packaging import ROOT, _files
+from tests.test_packaging import ROOT
 
 pytestmark = pytest.mark.slow
-
-
-@dataclass(frozen=True)
-class Installed:
-    """An environment that has the wheel and a folder outside the tree to work in."""
-
-    bin: Path
-    place: Path
-
-    def run(self, *argv: str) -> str:
-        """What a command of the environment prints; it must exit with 0."""
-        plain = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "HCCC"))}
-        command = [str(self.bin / argv[0]), *argv[1:]]
-        done = subprocess.run(
-            command, cwd=self.place, env=plain, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-def _pip(*argv: str | Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", "--quiet", *map(str, argv)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in an environment of its own, which borrows the dependencies of this one."""
-    place = tmp_path_factory.mktemp("installed")
-    for name in _files():
-        target = place / "tree" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, target, follow_symlinks=False)
-    options = ("--no-deps", "--no-build-isolation", "--wheel-dir", place)
-    _pip("wheel", *options, place / "tree")
-    (wheel,) = place.glob("*.whl")
-    shutil.rmtree(place / "tree")
-    environment = place / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    _pip("--python", environment / "bin" / "python", "install", "--no-deps", wheel)
-    (packages,) = environment.glob("lib/python*/site-packages")
-    borrowed = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    (packages / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
-    (place / "work").mkdir()
-    return Installed(environment / "bin", place / "work")
 
 
 def test_it_is_the_wheel_that_runs(installed: Installed) -> None:

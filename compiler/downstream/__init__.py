@@ -1,0 +1,1 @@
+"""What projects that link generated libraries build them with: CMake, pkg-config, setuptools."""
