@@ -44,10 +44,11 @@ from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.bound import limits
 from hccc.tune.search import exhaustive
-from hccc.tune.setting import most_blocks, space
+from hccc.tune.setting import Setting, most_blocks, space
 from hccc.tune.sizes import parsed
 from hccc.tune.timing import Timing
 
+FUSIONS = ("auto", "none", "reduce", "full")
 MOST = 1 << 17  # primitives times micro-batches of a call of the search
 STEP = 4  # from one size to the next: those between that were tuned for are among them
 LIBRARIES = {
@@ -99,18 +100,26 @@ def best(file: Path, t: Topology, sizes: Sequence[int]) -> list[float]:
     blocks = most_blocks(t)
     several = len(set(t.memory_domain.tolist())) > 1
     ways = ("put", "slots") if several else ("put",)
-    for order, way, fuse, few in product(
-        ("hpds", "list"), ways, ("auto", "none", "reduce", "full"), (False, True)
-    ):
+    structures = [
+        *product(ways, FUSIONS, ("hpds", "list"), ("state",), (False, True)),
+        *product(ways, FUSIONS, ("hpds",), ("depth", "depth8", "depth16"), (False,)),
+    ]
+    for way, fuse, order, allocator, few in structures:
         options = Options(
-            order, network_lowering=way, fuse=fuse, tune="off", channels=1,
+            order, network_lowering=way, fuse=fuse, allocator=allocator, tune="off", channels=1,
             max_sms=1 if few else None, prove=False,
         )  # fmt: skip
         plan = driver.compile_file(file, options, t).plan
         timing, settings = Timing(plan, t, MOST), space(plan, blocks)
         for k, size in enumerate(sizes):
-            least[k] = min(least[k], exhaustive(settings, partial(timing.time, size))[1])
+            shorter = partial(_shorter, timing, size, least[k])
+            least[k] = min(least[k], exhaustive(settings, shorter)[1])
     return least
+
+
+def _shorter(timing: Timing, size: int, least: float, setting: Setting, limit: float) -> float:
+    """µs of a call, inf where it takes more than `least`."""
+    return timing.time(size, setting, limit=min(limit, least))
 
 
 def nccl(op: str, t: Topology, sizes: Sequence[int]) -> tuple[float, ...] | None:

@@ -1,6 +1,6 @@
 """What no schedule beats on machines that others published, and what `hccc synth` reaches of it.
 
-    python benchmarks/machines.py DIR [--nodes 1,4] [--collectives LIST | --bounds-only]
+    python benchmarks/machines.py DIR [--nodes 1,4] [--collectives NAME... | --bounds-only]
                                   [--size 1G] [--workers 2] [--json]
 
 Every file below DIR that describes a machine (topologies of NCCL and RCCL, `nvidia-smi topo -m`)

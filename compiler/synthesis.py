@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-
-import numpy as np
 
 from hccc import driver
 from hccc.diagnostics import UserError, fail
@@ -33,36 +30,26 @@ from hccc.synth.estimate import estimate
 from hccc.synth.packed import packed
 from hccc.synth.programs import OPS
 from hccc.synth.searched import METHODS, Searched, search, solve
+from hccc.synth.weighed import (
+    ENOUGH,
+    Weighed,
+    enough,
+    hardly_faster,
+    in_order,
+    nearest,
+    weighed_facts,
+)
 from hccc.text import count as count_of
 from hccc.text import microseconds as us
 
-COMPILED = 6  # candidates of a size, those of least estimate
-ALIKE = 4  # of one method, where there are others: their estimates hardly differ
-CROWDED = 1.05  # times the estimate of what greedy makes: many peers a rank are slower than it says
-FAR = 2.0  # times the least estimate: not compiled
 LARGE_GREEDY = 1 << 17  # ranks²
+LARGE_PACK = 40  # ranks
 GREEDY = "greedy"
 PACK = "pack"
 ROUTED = "routed"
 LONGEST = 48  # characters of a name that is made of a method's
-INTERRUPTED = "interrupted before it was simulated"
-ENOUGH = 0.98  # of the bound: no other candidate is simulated
-UNNEEDED = f"not simulated: another comes within {1 - ENOUGH:.0%} of the bound"
-UNSEARCHED = f"not searched: by estimate trees come within {1 - ENOUGH:.0%} of the bound"
+UNSEARCHED = f"not searched: by estimate another comes within {1 - ENOUGH:.0%} of the bound"
 OnPhase = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Weighed:
-    """A candidate. estimate, time: µs, time None where it was not simulated; refused: why it is
-    none, or was not compiled; searched: how its schedule was found, None of a built-in."""
-
-    name: str
-    program: Program | None
-    estimate: float
-    time: float | None = None
-    refused: str = ""
-    searched: Searched | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,14 +134,6 @@ class Synthesis:
         }  # fmt: skip
 
 
-def weighed_facts(one: Weighed) -> dict[str, object]:
-    """A candidate, for JSON; times in µs, None where there are none."""
-    return {
-        "name": one.name, "time": one.time, "refused": one.refused or None,
-        "estimate": one.estimate if one.program else None,
-    }  # fmt: skip
-
-
 def steps(p: Program) -> int:
     """How many steps a Program has."""
     return int(p.transfers["step"].max(initial=-1)) + 1
@@ -226,15 +205,18 @@ def synthesize(
     bound, near, how = best.at(size), nearest(found), options or Options()
 
     def simulate(done: list[Weighed]) -> None:
+        least = inf
         for one in near:
+            if hardly_faster(one, least, bound.time):
+                continue
             on_phase(f"Simulating {one.name}, {len(done) + 1} of {len(near)}")
             done.append(simulated(one, t, [size], how, bound.time / ENOUGH)[size])
-            if ENOUGH * (done[-1].time or np.inf) <= bound.time:
+            least = min(least, done[-1].time or inf)
+            if enough(one) * least <= bound.time:
                 return
 
     done, stopped = anytime(simulate, lambda done: any(one.time is not None for one in done))
-    why = INTERRUPTED if stopped else UNNEEDED
-    weighed = in_order(found, near, {one.name: one for one in done}, why)
+    weighed = in_order(found, near, {one.name: one for one in done}, bound.time, stopped)
     if weighed[0].time is None:
         raise none_serves(op, weighed)
     took, stopped = time.perf_counter() - begin, stopped or given_up(found)
@@ -303,73 +285,50 @@ def _candidates(
     t: Topology, op: OpType, root: int, method: str, seed: int, size: int, best: Limits,
     on_phase: OnPhase,
 ) -> Iterator[Weighed]:  # fmt: skip
+    """Slow methods last: of "auto" they are left out where another promises to come as near to the
+    bound, greedy schedules also of many ranks, where compose does in less time what they do."""
     names = [name for name in methods(op) if name == method or method == "auto"]
     names = [name for name in names if name not in METHODS]
-    if method == "auto" and len(t) ** 2 > LARGE_GREEDY:  # compose does in less time what it does
+    slow = {GREEDY: 2, PACK: 1 if len(t) > LARGE_PACK else 0}
+    if method == "auto" and len(t) ** 2 > LARGE_GREEDY:
         names = [name for name in names if name != GREEDY]
     least = inf
-    for name in names:
+    for name in sorted(names, key=lambda name: slow.get(name, 0)):
+        near = least * ENOUGH <= best.at(size).time
+        if method == "auto" and slow.get(name) and near:
+            yield Weighed(name, None, inf, refused=UNSEARCHED)
+            continue
         on_phase(f"Synthesis: {name}")
         try:
-            if name == GREEDY and method == "auto" and least * ENOUGH <= best.at(size).time:
-                yield Weighed(name, None, inf, refused=UNSEARCHED)
-            elif name == GREEDY:
-                for one in search(t, op, root, seed, on_phase):
-                    yield _searched(one, t, size)
-            elif name == PACK:
-                for tree in packed(t, op, root, seed, best):
-                    packing = Weighed(tree.name, tree.program, estimate(tree.program, t, size))
-                    least = min(least, packing.estimate)
-                    yield packing
-            elif name == ROUTED:
-                for r in routed.routed(t, op, root, seed):
-                    yield Weighed(r.name, r.program, estimate(r.program, t, size))
-            elif name == composed.NAME:
-                for part in composed.composed(t, op):
-                    yield Weighed(part.name, part.program, estimate(part.program, t, size))
-            else:
-                made = registry.make(name, t, op, root)
-                yield Weighed(name, made, estimate(made, t, size))
+            for one in _made(name, t, op, root, seed, size, best, on_phase):
+                least = min(least, one.estimate)
+                yield one
         except UserError as error:
             yield Weighed(name, None, inf, refused=error.problem.message)
 
 
+def _made(
+    name: str, t: Topology, op: OpType, root: int, seed: int, size: int, best: Limits,
+    on_phase: OnPhase,
+) -> Iterator[Weighed]:  # fmt: skip
+    """What one method makes."""
+    if name == GREEDY:
+        yield from (_searched(one, t, size) for one in search(t, op, root, seed, on_phase))
+    elif name in (PACK, ROUTED, composed.NAME):
+        made = (
+            packed(t, op, root, seed, best) if name == PACK
+            else routed.routed(t, op, root, seed) if name == ROUTED
+            else composed.composed(t, op)
+        )  # fmt: skip
+        for one in made:
+            yield Weighed(one.name, one.program, estimate(one.program, t, size))
+    else:
+        program = registry.make(name, t, op, root)
+        yield Weighed(name, program, estimate(program, t, size))
+
+
 def _searched(one: Searched, t: Topology, size: int) -> Weighed:
     return Weighed(one.name, one.program, estimate(one.program, t, size), searched=one)
-
-
-def nearest(found: Sequence[Weighed]) -> list[Weighed]:
-    """The candidates to compile: at most COMPILED, by estimate; of one method more than ALIKE only
-    where there are not enough others."""
-    crowded = {True: CROWDED, False: 1.0}
-    order = sorted(
-        (one for one in found if one.program),
-        key=lambda one: one.estimate * crowded[one.searched is not None],
-    )
-    count, first, more = Counter[str](), list[Weighed](), list[Weighed]()
-    for one in order:
-        if one.estimate <= FAR * order[0].estimate:
-            method = one.name.split(",")[0]
-            (first if count[method] < ALIKE else more).append(one)
-            count[method] += 1
-    return [*first, *more][:COMPILED]
-
-
-def in_order(
-    found: Sequence[Weighed], near: Sequence[Weighed], done: dict[str, Weighed],
-    why: str = INTERRUPTED,
-) -> list[Weighed]:  # fmt: skip
-    """All candidates: those that were simulated, by time, then the others, by estimate.
-
-    near: those that were to be simulated; done: those that were, by name; why: not others.
-    """
-    left = {one.name for one in near} - done.keys()
-    each = [
-        done.get(one.name, replace(one, refused=why) if one.name in left else one)
-        for one in sorted(found, key=lambda one: one.estimate)
-    ]
-    timed = sorted((one for one in each if one.time is not None), key=lambda one: one.time or 0.0)
-    return [*timed, *(one for one in each if one.time is None)]
 
 
 def simulated(

@@ -24,20 +24,17 @@ from hccc.options import Options
 from hccc.structures import MOST_TRIED
 from hccc.synth.certificate import certificate
 from hccc.synth.estimate import estimate
+from hccc.synth.weighed import Weighed, in_order, nearest, weighed_facts
 from hccc.synthesis import (
     OnPhase,
     Synthesis,
-    Weighed,
     candidates,
     file_name,
     given_up,
-    in_order,
-    nearest,
     none_serves,
     simulated,
     slug,
     steps,
-    weighed_facts,
 )
 from hccc.text import microseconds as us
 from hccc.text import size as size_text
@@ -186,7 +183,7 @@ def synthesize_sizes(
     made = list[Synthesis]()
     for k, size in enumerate(each):
         came = {name: _with_estimate(at[size], estimated[k]) for name, at in done if size in at}
-        weighed = tuple(in_order(estimated[k], near[k], came))
+        weighed = tuple(in_order(estimated[k], near[k], came, bound.at(size).time))
         made.append(Synthesis(t, size, seed, weighed[0], weighed, bound.at(size), took, stopped))
     chosen, choice = _chosen(made, how.plans)
     return SizesSynthesis(tuple(made), chosen, choice, took, stopped)

@@ -38,6 +38,7 @@ def columns(one: Synthesis) -> list[list[int]]:
     return [one.program.transfers[k].tolist() for k in ("src", "dst", "step", "chunk", "op")]
 
 
+@pytest.mark.slow
 @EACH
 def test_the_best_is_proved(op: OpType) -> None:
     p = made(op).program
@@ -132,6 +133,7 @@ def test_calls_of_any_size(size: int) -> None:
 SCENARIOS = ["4", "8", "4-4", "4-8"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [SCENARIOS[0], *map(slow, SCENARIOS[1:])])
 def test_gpus_that_failed(name: str) -> None:
     cluster: Topology = hccc.load_cluster(CLUSTERS / f"heteccl-h20-4x2+8-fault-{name}.cluster")

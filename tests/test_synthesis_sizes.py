@@ -17,7 +17,8 @@ from hccc.ir.collective import OpType
 from hccc.lang.transfer import load as transfer
 from hccc.options import Options
 from hccc.passes.verify import verify
-from hccc.synthesis import COMPILED, Weighed, methods, nearest, slug
+from hccc.synth.weighed import COMPILED, Weighed, nearest
+from hccc.synthesis import methods, slug
 from hccc.synthesis_sizes import program_text, synthesize_sizes
 from hccc.tune.sizes import parsed
 from tests.marks import slow
@@ -34,6 +35,7 @@ def made(op: OpType, plans: int = 4) -> SizesSynthesis:
     return synthesize_sizes(SMALL, op, SIZES, options=Options(plans=plans))
 
 
+@pytest.mark.slow
 @EACH
 def test_every_size_has_a_program_of_those_weighed(op: OpType) -> None:
     one = made(op)
@@ -69,6 +71,7 @@ def test_the_text_is_the_program_and_says_what_it_is_for(op: OpType) -> None:
         assert text.count("no schedule takes less") == one.choice.count(one.chosen.index(chosen))
 
 
+@pytest.mark.slow
 def test_one_program_for_all_sizes_is_weighed_at_all() -> None:
     one = made(OpType.ALLREDUCE, 1)
     assert one.choice == (0,) * len(one.sizes)

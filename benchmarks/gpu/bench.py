@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import cases
+import communicators
 import estimate
 import numpy as np
+import two_ranks
 from cases import Case, Settings
 from data import UNWRITTEN, memory, same
 from measured_machine import Gpu, Host, Kernel, Kind, Machine, build_all
@@ -126,6 +128,30 @@ class Bench:
             return
         print(f"{name}: {wrong} wrong elements")
         self.results.checks.append(Check(name, sizes, wrong))
+
+    # Communicators
+
+    def communicators(self, budget: Budget) -> None:
+        """Two ranks on the device, as processes and as threads."""
+        what = "ranks of a communicator"
+        if Kind.LAUNCHER not in self.machine.kinds or isinstance(self.machine, Host):
+            self.results.notes.append(f"{what}: no nvcc, so nothing was built for them")
+            return
+        if not self.going_on(budget, what):
+            return
+        with budget.piece():
+            try:
+                file = two_ranks.built(self.machine, self.place / "communicators")
+                self.results.shared = communicators.all_of(
+                    two_ranks.platform_of(self.machine), file, self.settings.shared_small,
+                    self.settings.shared, self.settings.launches,
+                )  # fmt: skip
+            except (UserError, OSError) as error:
+                self.results.notes.append(f"{what}: {error}")
+        for row in self.results.shared:
+            wrong = "" if row.right else ", WRONG"
+            print(f"{row.ranks}, {row.size:,} bytes: {row.time:.1f} µs{wrong}")
+        self.results.save(self.out)
 
     # Times
 
@@ -255,6 +281,7 @@ def main(words: Sequence[str]) -> int:
         guard = watchdog(args.budget + GRACE, bench.save)
         bench.copies()
         bench.check_examples(budget, args.only)
+        bench.communicators(budget)
         bench.sweep(budget, args.only)
         bench.time_all(budget, args.only)
         bench.results.facts |= machine.facts()  # clocks just after work, not idle

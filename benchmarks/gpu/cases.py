@@ -38,7 +38,8 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 class Settings:
     """How much is measured. Sizes in bytes of a rank's larger buffer, smallest first; `launches`
     of each kernel in each cell, `burst` of them queued at a time; at most `channels` a plan.
-    swept: sizes at which all transports, dtypes and ways to launch are compared."""
+    swept: sizes at which all transports, dtypes and ways to launch are compared; shared_small and
+    shared: those of two ranks of a communicator, as processes and as threads."""
 
     sizes: tuple[int, ...]
     micro_batches: tuple[int, ...]
@@ -48,6 +49,8 @@ class Settings:
     check_sizes: tuple[int, ...]
     swept: tuple[int, ...]
     windows: tuple[int, ...] = (1, 0)  # 0: all micro-batches
+    shared_small: tuple[int, ...] = (8, 4 << 10, 1 << 20)
+    shared: tuple[int, ...] = (8, 64 << 10, 1 << 20, 64 << 20)
 
 
 MICRO_BATCHES = tuple(4 * KIB * 4**k for k in range(6))  # 4 KiB to 4 MiB

@@ -20,6 +20,8 @@ CHECK_S = 0.5  # of one example at one size: patterns, copies to the GPU, compar
 BANDWIDTH = 1.5e12  # bytes a second, read and written
 LAUNCH_S = 150e-6  # of one small launch with its event
 BURST_S = 1.5e-3  # before each burst: the long copy, tables
+SHARED_S = 8.0  # of two processes that start, meet and take turns on the GPU
+KINDS_OF_HANDLES = ("legacy", "descriptor", "fabric")
 START_S = 70.0  # Python, CuPy's context, loops that numba compiles for the first time
 
 
@@ -53,6 +55,7 @@ def pieces(settings: Settings, only: str = "") -> list[Piece]:
     timed, _ = cases.timed(2 * UNITS, settings.channels, only)
     swept = cases.swept(2 * UNITS, settings.channels, only)
     compiled = perf_counter() - begin
+    shared_s = SHARED_S * (len(KINDS_OF_HANDLES) + 2)
     builds = len(found) + 2 * len(timed) + KINDS * len(cases.DTYPES) * len(swept)
     sweep = sum(
         _race(case, settings, size, itemsize, KINDS)
@@ -75,6 +78,7 @@ def pieces(settings: Settings, only: str = "") -> list[Piece]:
         Piece(
             f"checking {len(found)} programs", 2 * len(found) * len(settings.check_sizes) * CHECK_S
         ),
+        Piece("two ranks of a communicator, as processes and as threads", shared_s),
         Piece(f"{len(swept)} plans at {len(settings.swept)} sizes", sweep),
         Piece(f"{len(timed)} plans in every micro-batch and window", grid),
     ]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from communicators import Shared
 from timing import Sample
 
 
@@ -87,6 +88,7 @@ class Results:
     cells: list[Cell] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     libraries: list[Library] = field(default_factory=list)
+    shared: list[Shared] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -98,6 +100,7 @@ class Results:
     def failures(self) -> int:
         """Checks and cells with wrong results."""
         differ = sum(not c.same for c in self.cells) + sum(not p.same for p in self.points)
+        differ += sum(not s.right for s in self.shared)
         return sum(bool(c.wrong) for c in self.checks) + differ
 
     def save(self, folder: Path) -> list[Path]:
@@ -129,6 +132,7 @@ def page(r: Results) -> str:
         LEGEND,
         *(_section(r, size) for size in sorted({c.size for c in r.cells})),
         *_sweeps(r),
+        *_shared(r),
         "\n".join(f"- {n}" for n in r.notes),
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -193,6 +197,18 @@ def _sweeps(r: Results) -> list[str]:
         rows = [(x.name, x.dtype, binary(x.size), f"{x.time.median:.1f}") for x in r.libraries]
         parts.append("## Libraries\n\n" + _table(heads, rows))
     return parts
+
+
+def _shared(r: Results) -> list[str]:
+    if not r.shared:
+        return []
+    rows = [
+        (s.ranks, binary(s.size) if s.size else "", f"{s.time:.1f}" if s.time else "",
+         f"{s.size / s.time * 1e-3:.2f}" if s.time else "", "yes" if s.right else "NO", s.note)
+        for s in r.shared
+    ]  # fmt: skip
+    heads = ("two ranks on the device", "a rank", "µs", "algbw GB/s", "right", "")
+    return ["## Ranks of a communicator\n\n" + _table(heads, rows)]
 
 
 def _point(p: Point, kinds: Sequence[str]) -> tuple[str, ...]:

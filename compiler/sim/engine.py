@@ -25,9 +25,10 @@ AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-
 
 
 def run(s: State, channels: float, limit: float = math.inf) -> int:
-    """Runs to the end; how many blocks never finish (0: none hangs), LATE after `limit` µs."""
+    """Runs to the end, or until `State.work` is done; how many blocks have not finished, LATE after
+    `limit` µs."""
     left, stamp, now = _begin(s), 1, 0.0
-    while s.length[TODO] > 0 or s.length[HEAP] > 0:
+    while (s.length[TODO] > 0 or s.length[HEAP] > 0) and s.work[0] <= s.work[1]:
         left, now = _go_on(s, channels, left, stamp, now, limit)
         if now > limit:
             return LATE
@@ -56,7 +57,7 @@ def _go_on(
     for moment in range(AT_ONCE):
         left -= _try_all(s, channels, now)
         rebalance(s, now, stamp + moment)
-        if s.length[HEAP] == 0:
+        if s.length[HEAP] == 0 or s.work[0] > s.work[1]:
             break
         now = s.block[s.lists[HEAP, 0]].time
         if now > latest:

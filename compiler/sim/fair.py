@@ -18,6 +18,7 @@ from hccc.sim.agenda import put
 from hccc.sim.state import BLOCKS, DIRTY, GROWING, NEW, RESOURCES, STOPPED, State
 
 TIGHT = 1 + 1e-9  # what counts as equal
+GROWS = -1.0  # in place of the rate of a flow that has none yet
 
 
 @njit(allocates=False)
@@ -77,8 +78,8 @@ def _full(s: State, r: int) -> bool:
 def rebalance(s: State, now: float, stamp: int) -> None:
     """New rates for all that the changes at `now` reach, and when they will be through.
 
-    O(levels · (resources + flows) + uses) of what is reached; a level is a rate at which
-    something fills up. stamp: another one each time, from 1.
+    O(levels · resources + uses) of what is reached, and flows for each of their caps that is
+    reached; a level is a rate at which something fills up. stamp: another one each time, from 1.
     """
     resources, blocks = _component(s, stamp)
     s.length[DIRTY] = s.length[NEW] = 0
@@ -141,49 +142,85 @@ def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
         while e >= 0:
             y.load += s.flow[e].weight
             e = s.flow[e].next
-    left = 0
+    left, least = 0, np.inf
     for i in range(blocks):
         b = s.lists[BLOCKS, i]
         x = s.block[b]
         x.fresh = x.cap
-        held = False  # by any resource of the component
         for e in range(x.first, x.first + x.uses):
-            held |= s.resource[s.flow[e].resource].seen == stamp
-        if held:
-            s.lists[GROWING, left] = b
-            left += 1
+            if s.resource[s.flow[e].resource].seen == stamp:  # held by it: of the component
+                x.fresh = GROWS
+                s.lists[GROWING, left] = b
+                left += 1
+                least = min(least, x.cap)
+                break
+    growing = left
     while left > 0:
-        left = _grow(s, resources, left, stamp)
+        resources, level = _level(s, resources, least)
+        stopped = 0
+        if least <= level * TIGHT:
+            growing, stopped, least = _stop_at_caps(s, growing, level)
+        stopped = _stop_at_resources(s, resources, stopped, level)
+        for i in range(stopped):
+            _settle(s, s.lists[STOPPED, i], stamp)
+        left -= stopped
 
 
 @njit(allocates=False)
-def _grow(s: State, resources: int, left: int, stamp: int) -> int:
-    """All growing flows reach the next level; those held there stop. How many still grow."""
-    level = np.inf
+def _level(s: State, resources: int, least: float) -> tuple[int, float]:
+    """The rate that growing flows reach next. resources: those of the component that still hold a
+    flow, of which as many stay; least: no growing flow has a lower cap."""
+    level, kept = least, 0
+    s.work[0] += resources
     for i in range(resources):
-        y = s.resource[s.lists[RESOURCES, i]]
+        r = s.lists[RESOURCES, i]
+        y = s.resource[r]
         if y.load > 0:
             level = min(level, y.room / y.load)
-    for i in range(left):
-        level = min(level, s.block[s.lists[GROWING, i]].cap)
-    kept, stopped = 0, 0
-    for i in range(left):
+            s.lists[RESOURCES, kept] = r
+            kept += 1
+    return kept, level
+
+
+@njit(allocates=False)
+def _stop_at_caps(s: State, growing: int, level: float) -> tuple[int, int, float]:
+    """Flows stop that go no faster than `level`. (How many stay in the list of those that grow, how
+    many stopped, the least cap of those that stay)."""
+    kept, stopped, least = 0, 0, np.inf
+    s.work[0] += growing
+    for i in range(growing):
         b = s.lists[GROWING, i]
         x = s.block[b]
-        held = x.cap <= level * TIGHT
-        for e in range(x.first, x.first + x.uses):
-            y = s.resource[s.flow[e].resource]
-            held |= y.seen == stamp and y.room <= level * y.load * TIGHT
-        if held:
+        if x.fresh != GROWS:  # a resource stopped it
+            continue
+        if x.cap <= level * TIGHT:
             x.fresh = min(level, x.cap)
             s.lists[STOPPED, stopped] = b
             stopped += 1
         else:
+            least = min(least, x.cap)
             s.lists[GROWING, kept] = b
             kept += 1
-    for i in range(stopped):
-        _settle(s, s.lists[STOPPED, i], stamp)
-    return kept
+    return kept, stopped, least
+
+
+@njit(allocates=False)
+def _stop_at_resources(s: State, resources: int, stopped: int, level: float) -> int:
+    """Flows stop whose resources are full at `level`; how many did, with the `stopped` before."""
+    for i in range(resources):
+        y = s.resource[s.lists[RESOURCES, i]]
+        if y.room > level * y.load * TIGHT:
+            continue
+        e = y.head
+        while e >= 0:
+            b = s.flow[e].block
+            x = s.block[b]
+            if x.fresh == GROWS:
+                x.fresh = min(level, x.cap)
+                s.lists[STOPPED, stopped] = b
+                stopped += 1
+            e = s.flow[e].next
+    return stopped
 
 
 @njit(allocates=False)

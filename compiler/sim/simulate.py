@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.diagnostics import UserError, fail
+from hccc.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen, starts
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8
@@ -23,6 +23,7 @@ from hccc.sim.memory import Memory, delivered, memory_of
 from hccc.sim.state import State
 
 MOST_INSTANCES = 1 << 27  # 32 bytes each
+ENDLESS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,43 +129,18 @@ class Run:
         return self.carried / (self.machine.capacity * BYTES_PER_US * max(self.time, 1e-12))
 
 
-def simulate(machine: Machine, request: Request) -> Run:
+def simulate(
+    machine: Machine, request: Request, work: int = ENDLESS, limit: float = math.inf
+) -> Run:
     """Runs `machine` for one call. O(instances · (log blocks + what a change of rates reaches)).
+
+    work: how many rates of flows and resources may be looked at, a few ns each; limit: µs that the
+    call may take.
 
     Raises:
         UserError: E426 its queues are too short for the window; E460 it serves no such calls;
-            E461 too many micro-batches; E462 it hangs.
+            E461 too many micro-batches, more work, or longer; E462 it hangs.
     """
-    s, batches, window, micro, last, size = _before(machine, request)
-    if hung := engine.run(s, float(machine.plan.channels)):
-        raise _hangs(machine, hung)
-    time = launch_of(machine, request) + _finish(machine, s)
-    figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
-    figures += [s.resource[name] for name in ("carried", "active")]
-    figures += [s.instance["via"], s.item]
-    return Run(machine, request, batches, window, micro, last, size, time, *figures)
-
-
-def time_of(machine: Machine, request: Request, limit: float) -> float:
-    """The µs of `simulate`, or inf, sooner, where they are more than `limit`.
-
-    Raises:
-        UserError: as `simulate`.
-    """
-    s = _before(machine, request)[0]
-    launched = launch_of(machine, request)
-    hung = engine.run(s, float(machine.plan.channels), limit - launched)
-    if hung == engine.LATE:
-        return math.inf
-    if hung:
-        raise _hangs(machine, hung)
-    time = launched + _finish(machine, s)
-    return time if time <= limit else math.inf
-
-
-def _before(machine: Machine, request: Request) -> tuple[State, int, int, float, float, int]:
-    """Everything before the first event; micro-batches, those of a window, the bytes of one and of
-    the last, and of the call."""
     plan = machine.plan
     _check(machine, request)
     block, size = pieces(plan, request.size)
@@ -173,25 +149,24 @@ def _before(machine: Machine, request: Request) -> tuple[State, int, int, float,
         what = f"{len(plan):,} primitives × {batches:,} micro-batches"
         raise fail("E461", f"{what} are too many to simulate", help="a larger --micro-batch")
     window = min(request.window or plan.window or plan.max_window or batches, batches)
-    return (
-        _state(machine, request, (batches, window), micro, last),
-        batches,
-        window,
-        micro,
-        last,
-        size,
-    )
-
-
-def _hangs(machine: Machine, blocks: int) -> UserError:
-    help = "a smaller --window, or more --slots; `hccc check` says what is safe"
-    message = f"{blocks} thread blocks of {machine.plan.name} never finish"
-    return fail("E462", message, help=help)
-
-
-def _finish(machine: Machine, s: State) -> float:
-    """µs at which the last instance ended, or the last bytes arrived."""
-    return max(float(s.instance["end"].max(initial=0.0)), _last_arrival(machine, s.item))
+    s = _state(machine, request, (batches, window), micro, last)
+    s.work[1] = work
+    launched = launch_of(machine, request)
+    hung = engine.run(s, float(plan.channels), limit - launched)
+    if s.work[0] > work:
+        message = f"{plan.name} has too many transfers in flight to simulate"
+        raise fail("E461", message, help="fewer connections, or a larger --micro-batch")
+    if hung == engine.LATE:
+        raise fail("E461", f"{plan.name} takes longer than {limit:,.2f} µs")
+    if hung:
+        help = "a smaller --window, or more --slots; `hccc check` says what is safe"
+        raise fail("E462", f"{hung} thread blocks of {plan.name} never finish", help=help)
+    finish = max(float(s.instance["end"].max(initial=0.0)), _last_arrival(machine, s.item))
+    figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
+    figures += [s.resource[name] for name in ("carried", "active")]
+    figures += [s.instance["via"], s.item]
+    time = launched + finish
+    return Run(machine, request, batches, window, micro, last, size, time, *figures)
 
 
 def _last_arrival(machine: Machine, carriage: state.Table) -> float:
@@ -274,6 +249,7 @@ def _state(
         np.array([*nest, plan.queue_slots, n_blocks]),
         _transfers(machine, request, micro, last), _pairs(machine, request, nest[0]),
         np.zeros(len(carried) * nest[0], state.ITEM), carried.uses.index, route,
+        np.zeros(2, np.int64),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.ir.arrays import I4
+from hccc.ir.arrays import I4, I8
 from hccc.ir.topology import F8
 
 Table = Any  # a NumPy record array; its fields are in the dtypes below
@@ -104,7 +104,8 @@ class State(NamedTuple):
     """Everything. wait, post: flags; take, give: queues; use, weight: resources of primitives;
     route, route_weight: of pairs; block: those of the plan, then two for each pair (`proxy`);
     flag: micro-batches done; waiting: the first block that waits for each flag, message, slot;
-    lists, length: see above; shape: batches, window, slots, blocks of the plan."""
+    lists, length: see above; shape: batches, window, slots, blocks of the plan; work: how many
+    rates were looked at, and how many may be."""
 
     primitive: Table
     wait: I4
@@ -128,6 +129,7 @@ class State(NamedTuple):
     item: Table
     route: I4
     route_weight: F8
+    work: I8
 
 
 def blocks(tb_ptr: NDArray[Any], most_uses: NDArray[Any]) -> Table:

@@ -51,6 +51,15 @@ class Space(NamedTuple):
         count = min(self.channels, key=lambda one: abs(one - channels))
         return Setting(count, window, other.grain)
 
+    def coarsest(self) -> Setting:
+        """All channels, and as few micro-batches as there may be."""
+        return Setting(self.channels[-1], self.windows[0], self.grains[-1])
+
+    def most(self) -> Setting:
+        """Where a search begins that must be short: all channels, as in `middle` but finer."""
+        grain = self.grains[min(2, len(self.grains) - 1)]
+        return Setting(self.channels[-1], self.windows[0], grain)
+
     def paths(self, at: Setting) -> Iterator[Iterator[Setting]]:
         """From `at` along each axis, either way, nearest first; every other window is near."""
         channels, grains = self.channels.index(at.channels), self.grains.index(at.grain)

@@ -19,11 +19,11 @@ import numpy as np
 
 from hccc.diagnostics import fail
 from hccc.ir.arrays import I8
+from hccc.ir.digest import digest
 from hccc.ir.plan import Plan
 from hccc.ir.topology import F8, Topology
 from hccc.text import size as size_text
 from hccc.tune import choose
-from hccc.tune.alike import digest
 from hccc.tune.search import Time, descend, exhaustive
 from hccc.tune.setting import Setting, Space, applied, space
 from hccc.tune.timing import Timing
@@ -31,9 +31,11 @@ from hccc.tune.timing import Timing
 FAR = 1.1  # times the best: a structure that is slower at every probe is dropped
 PROBES = 3  # sizes
 HOPELESS = 2.0  # times the best so far: a structure that begins slower is not searched there
+FINER = 8  # times the instances of a call of what is fastest
 BETWEEN = 4  # times a size: one for which only cuts are searched
-MOST = {"fast": 1 << 14, "full": 1 << 20}  # instances of a simulated call
+MOST = {"fast": 1 << 15, "full": 1 << 20}  # instances of a simulated call
 SEARCHED = {"fast": 1 << 18, "full": math.inf}  # instances of one size's search
+LARGE = 16  # micro-batches of all primitives, the same of a plan that has more than MOST
 CROWD = (
     128  # thread blocks of a channel, of all ranks: with so many an instance takes twice as long
 )
@@ -158,6 +160,8 @@ class Tuner:
                 again = alone and k != first  # of one size only the best is searched once more
                 search = self._searches[k]
                 setting, took = search.again(size) if again else search(size)
+                if alone and k == first:
+                    setting, took = search.finer(size)
                 if np.isfinite(took):
                     found[k, setting] = None
         if not found:
@@ -209,9 +213,10 @@ class Tuner:
 
     def _times(self, candidates: Iterable[tuple[int, Setting]], sizes: tuple[int, ...]) -> F8:
         """f8[KINDS, candidates, sizes] µs. What is far from the best out of place is not simulated
-        in place too, but taken to be as far from it there."""
+        in place too, but taken to be as far from it there; nor is the only one, if it is large."""
         out = np.array([[self._time(c, size, None) for size in sizes] for c in candidates])
         near = out <= FAR * out.min(0)
+        near &= len(out) > 1 or not any(search.large for search in self._searches)
         times = np.stack([out, out])
         for kind, in_place in enumerate(KINDS):
             for i, candidate in enumerate(candidates):
@@ -286,6 +291,9 @@ class _Search:
         self._limit = SEARCHED[request.effort] * crowded
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]
+        self.large = len(plan) > MOST[request.effort]
+        if self.large:
+            self._limit, self._starts = LARGE * len(plan), [self._space.most()]
         self._last: Setting | None = None
         self._each = int(plan.n_tb.max(initial=1))
         self.found: dict[int, tuple[Setting, int]] = {}  # by size; and blocks of all channels
@@ -311,14 +319,15 @@ class _Search:
         starts = self._starts if self._last is None else [self._last, self._space.middle()]
         if like is not None:
             starts = [self._space.nearest(like[0], like[1] / self._each)]
+        coarse = self._space.coarsest()
         with self.timing.limited(self._limit):
-            if all(math.isinf(time(start, limit)) for start in starts):
+            known = [(coarse, time(coarse, math.inf))] if self.large else []  # more may be too much
+            if not known and all(math.isinf(time(start, limit)) for start in starts):
                 return starts[0], math.inf
-            found = descend(self._space, time, starts[0], self._enough)
-            for start in starts[1:]:
-                if found[1] > self._enough:
-                    other = descend(self._space, time, start, self._enough)
-                    found = min(found, other, key=lambda pair: pair[1])
+            for start in starts:
+                if min((took for _, took in known), default=math.inf) > self._enough:
+                    known.append(descend(self._space, time, start, self._enough))
+        found = min(known, key=lambda pair: pair[1])
         self._last = found[0]
         self.found[size] = found[0], found[0].channels * self._each
         return found
@@ -327,6 +336,13 @@ class _Search:
         """What the last search for `size` found."""
         setting = self.found[size][0] if size in self.found else self._starts[0]
         return setting, self.timing.time(size, setting)
+
+    def finer(self, size: int) -> tuple[Setting, float]:
+        """As `again`, and what is near it but could not be simulated before: it is cut too
+        finely."""
+        self.timing.most *= FINER
+        with self.timing.limited(FINER * self._limit):
+            return descend(self._space, self._time(size), self.again(size)[0], self._enough)
 
     def _time(self, size: int) -> Time:
         return lambda setting, limit: self.timing.time(size, setting, limit=limit)

@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from hccc.runtime.abi import Params
-
 # What follows the CUDA source: a launch of the grid by CPU threads, as cuLaunchCooperativeKernel.
 ENTRY = """
 #include "hccc/cpu_runtime.h"
 extern "C" int fake_launch(hccc_params* p, int x, int y, int threads) {
   if (x != hccc_blocks_of_rank || y != HCCC_RANKS || threads != HCCC_THREADS) return -1;
-  return hccc_run_team(hccc_cpu_block, p, x * y, 2);
+  return hccc_run_team(hccc_cpu_block, p, x * y, 2, false);
 }
 """
 
@@ -119,7 +117,7 @@ class Function:
         """Launches. Structures are passed as arrays of one element."""
         (argument,) = args
         assert enable_cooperative_groups and argument.size == 1
-        params = Params.from_buffer_copy(argument.tobytes())
+        params = ctypes.create_string_buffer(argument.tobytes())
         assert self._function(ctypes.byref(params), *grid, *block) == 0
 
 

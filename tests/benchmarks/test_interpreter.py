@@ -63,6 +63,7 @@ def results(kernel: CpuCommunicator, p: Pattern, request: Request) -> list[Array
     return [m.slab for m in memory]
 
 
+@pytest.mark.slow
 @named
 def test_the_same_bits(plan: Plan, interpreter: ModuleType, tmp_path: Path) -> None:
     kernels = []
@@ -106,6 +107,7 @@ def compiled(command: list[str], where: Path) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 @named
 @pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize("arch", [slow("sm_80"), "sm_90"])

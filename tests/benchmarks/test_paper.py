@@ -45,6 +45,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return list(found)
 
 
+@pytest.mark.slow
 def test_table_3_has_the_blocks_of_the_paper(rows: list[Any]) -> None:
     found = {row.cells[:2]: row.facts["ours"][0] for row in rows}
     for op in ("AllReduce", "AllGather"):

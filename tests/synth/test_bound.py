@@ -33,7 +33,7 @@ from tests.health_checks import EVERY_CHECK
 from tests.synth.published import ALLGATHER, ALLREDUCE, published
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
-SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=40)
+SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=20)
 
 
 def reachable(source: str) -> bool:
@@ -228,6 +228,7 @@ def test_no_subset_is_tighter(t: Topology, data: st.DataObject) -> None:
         assert algbw(t, op, root) == pytest.approx(value, rel=1e-5)
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=15)
 @given(topologies)
 def test_no_partition_is_tighter(t: Topology) -> None:
@@ -282,6 +283,7 @@ def test_every_route_is_a_path_of_the_network(t: Topology, pairs: int) -> None:
             assert (mine == c).all() or not len(mine)
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=10)
 @given(texts, st.sampled_from(PROGRAMMABLE), st.data())
 def test_no_run_is_below_the_bound(

@@ -147,6 +147,7 @@ def test_double_trees_share_the_work(n: int) -> None:
     assert np.array_equal(binary(n), double(n)[0])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 6))
 def test_any_uniform_cluster(nodes: int, gpus: int, nics: int) -> None:

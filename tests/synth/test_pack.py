@@ -81,6 +81,7 @@ def test_the_same_seed_gives_the_same_packing(t: Topology, taste: Taste) -> None
         np.testing.assert_array_equal(one.parent, other.parent)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies(), TASTES, st.booleans())
 def test_repacked_the_busiest_carries_no_more(t: Topology, taste: Taste, sums: bool) -> None:

@@ -57,6 +57,7 @@ def unequal(*sizes: int) -> Topology:
     return cluster.parse(Source("unequal", "\n".join(lines)))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.integers(2, 24), st.integers(1, 24), st.data())
 def test_any_number_of_ranks(n: int, gpus: int, data: st.DataObject) -> None:
@@ -68,6 +69,7 @@ def test_any_number_of_ranks(n: int, gpus: int, data: st.DataObject) -> None:
     assert same(load.parse(Source("printed", printer.text(p))), p)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies().filter(lambda t: len(t) > 1), st.data())
 def test_any_cluster_that_has_the_routes(t: Topology, data: st.DataObject) -> None:

@@ -87,6 +87,7 @@ def test_between_equal_shares_and_the_bound(t: Topology) -> None:
     assert trees.algbw >= (1 - 1e-6) / turns
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(topologies)
 def test_tying_what_is_alike_changes_nothing(t: Topology) -> None:

@@ -133,6 +133,7 @@ def test_only_the_sizes_asked_for_count() -> None:
     assert large.tuned and large.tuned.sizes == (1 << 30,)
 
 
+@pytest.mark.slow
 def test_ranges_are_whole_and_each_size_has_about_its_best() -> None:
     made = compiled("hm_allreduce", "resccl-topo4")
     tuned = made.tuned
@@ -163,6 +164,7 @@ def library(*names: str, on: str = "dgx-h100") -> CompiledProgram:
     return driver.compile_library(sources, Options(prove=False), site(on))
 
 
+@pytest.mark.slow
 def test_a_library_takes_the_best_algorithm_for_each_size() -> None:
     """Halving and doubling has few steps, the ring is faster from some size on."""
     made = library("ring_allreduce", "rhd_allreduce")
@@ -209,6 +211,15 @@ def test_large_programs_are_tried_less(monkeypatch: pytest.MonkeyPatch) -> None:
     one = driver.compile_file(RING, options, site("dgx-h100")).tuned
     assert some and one
     assert (len(some.names), len(one.names)) == (2, 1)
+
+
+def test_large_programs_of_many_steps_are_list_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hccc.structures.MOST_TRIED", 10)
+    monkeypatch.setattr("hccc.structures.MOST_SCHEDULED", 10)
+    for hops, first in ((14, "list"), (15, "hpds")):  # of a ring's Allreduce over 8 ranks
+        monkeypatch.setattr("hccc.structures.HOPS", hops - 1)
+        tuned = driver.compile_file(RING, Options(prove=False, sizes="1M"), site("dgx-h100")).tuned
+        assert tuned and [name.split(",")[0] for name in tuned.names] == [first]
 
 
 def test_a_header_that_gives_way_is_told() -> None:

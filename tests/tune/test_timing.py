@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc import driver
+from hccc.diagnostics import UserError
 from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
@@ -22,6 +23,7 @@ from hccc.tune.setting import Setting, applied, most_blocks, space
 from hccc.tune.timing import Timing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+CROWDED = Setting(32, 0, 1 << 20)  # more blocks than fill a link
 
 
 @cache
@@ -106,3 +108,37 @@ def test_a_quarter_of_the_sms_is_hcccs() -> None:
     assert most_blocks(site()) == 132 // 4
     unknown = replace(site(), devices=tuple(replace(d, sms=0) for d in site().devices))
     assert most_blocks(unknown) == 32
+
+
+def test_calls_of_large_plans_have_few_micro_batches() -> None:
+    timing, size = Timing(ring(), site(), 1), 1 << 26
+    fine, coarse = (timing.time(size, Setting(1, 0, grain)) for grain in (1 << 10, 1 << 20))
+    assert fine == float("inf") > coarse
+
+
+def test_large_plans_are_given_up_after_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hccc.tune.timing.WORK", 0)
+    timing = Timing(ring(), site(), 1)
+    assert timing.time(1 << 30, CROWDED) == float("inf")
+    assert timing.time(1 << 12, CROWDED) < float("inf")  # one micro-batch
+    assert Timing(ring(), site(), 1 << 20).time(1 << 30, CROWDED) < float("inf")
+
+
+def test_a_search_of_a_large_plan_ends_where_links_are_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for full, more in ((2.0, True), (0.0, False)):
+        monkeypatch.setattr("hccc.tune.timing.FULL", full)
+        timing = Timing(ring(), site(), 1)
+        with timing.limited(float(1 << 30)):
+            timing.time(1 << 12, Setting(1, 0, 1 << 20))
+            assert (timing.time(1 << 13, Setting(1, 0, 1 << 20)) < float("inf")) is more
+        assert timing.time(1 << 14, Setting(1, 0, 1 << 20)) < float("inf")
+
+
+def test_too_much_work_is_refused() -> None:
+    machine, request = prepare(applied(ring(), CROWDED), site()), Request(1 << 20)
+    with pytest.raises(UserError, match="too many transfers in flight") as caught:
+        simulate(machine, request, work=1)
+    assert caught.value.problem.code == "E461"
+    assert simulate(machine, request, work=1 << 30).time == simulate(machine, request).time

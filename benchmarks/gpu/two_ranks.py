@@ -1,0 +1,38 @@
+"""The library that communicators.py runs: an AllReduce of two ranks, built by nvcc or hipcc."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from cases import TRANSPORTS, programs
+
+from hccc.diagnostics import Source
+from hccc.driver import compile_text
+from hccc.emit import directory
+from hccc.emit.targets import CUDA, HIP
+from hccc.ir import plan_json
+from hccc.ir.plan import Plan
+from hccc.runtime.communicator.kernels import built as library_of
+
+
+def of_two_ranks() -> Plan:
+    """A ring AllReduce of two ranks."""
+    text = programs()["ring_allreduce"]
+    for key in ("nRanks", "GPUPerNode", "NICPerNode"):
+        text = text.replace(f"{key}=8", f"{key}=2")
+    return compile_text(Source("two_ranks.rccl", text), TRANSPORTS["direct"]).plan
+
+
+def platform_of(machine: Any) -> str:
+    """`cuda` or `hip`."""
+    return "hip" if machine.device.hip else "cuda"
+
+
+def built(machine: Any, place: Path) -> Path:
+    """The library of two ranks, for the machine's GPU. Raises UserError E41x."""
+    plan, target = of_two_ranks(), HIP if machine.device.hip else CUDA
+    directory.write(place, directory.files(plan, [target], plan_json.dumps(plan)))
+    os.environ["HCCC_GPU_ARCH"] = machine.device.arch
+    return library_of(place, ["int32"], ["sum"], platform_of(machine))
