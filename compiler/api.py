@@ -85,7 +85,7 @@ def compile(
         cluster: what to schedule for, its file, or what makes it of the program (`common_cluster`);
             None for what the program's header describes, and nothing is chosen by time. Of MSCCL
             XML it says what the memory domains are.
-        name: of a library of several algorithms, instead of the collective's.
+        name: of the library, instead of the algorithm's, or, of several, the collective's.
         reschedule: raise MSCCL XML to a program, and schedule that.
         on_phase: is told the name of each phase as it begins.
         on_pass: is given the name of each pass and the IR that it returned.
@@ -93,10 +93,8 @@ def compile(
     Raises:
         UserError: anything wrong with the algorithm, the options or the cluster.
     """
+    inputs.check_name(name)
     topology = cluster if callable(cluster) else topology_of(cluster)
-    several = isinstance(algorithm, Sequence) and not isinstance(algorithm, str)
-    if name and not several:
-        raise fail("E416", "name has no effect: it is of several algorithms", help="leave it out")
     if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
         if reschedule or not algorithm:
             what = "reschedule: Programs always are" if reschedule else "no algorithm is given"
@@ -108,13 +106,15 @@ def compile(
     if isinstance(algorithm, Program):
         if reschedule:
             raise fail("E416", "reschedule: a Program always is", help="it is for MSCCL XML")
-        return driver.compile_program(
+        made = driver.compile_program(
             algorithm, options, topology, on_phase=on_phase, on_pass=on_pass
         )
-    return inputs.load(
+        return inputs.renamed(made, name)
+    compiled = inputs.load(
         source(algorithm), options, topology,
         reschedule=reschedule, on_phase=on_phase, on_pass=on_pass,
     )  # fmt: skip
+    return inputs.renamed(compiled, name)
 
 
 def check(

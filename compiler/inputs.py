@@ -24,7 +24,7 @@ from hccc.hardware import common as hardware
 from hccc.hardware.common import common_device
 from hccc.interruptible import interruptible
 from hccc.ir import catalogue_json, plan_json
-from hccc.ir.catalogue import Catalogue
+from hccc.ir.catalogue import Catalogue, plan_name
 from hccc.ir.names import IDENTIFIER, PLAN_FILE, objection
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -216,8 +216,7 @@ def load_library(
     Raises:
         UserError: E321 for what is no program; anything wrong with one.
     """
-    if name and not (IDENTIFIER.fullmatch(str(name)) and not objection(name)):
-        raise fail("E410", f"--name {name!r} is not a name that C functions can have")
+    check_name(name)
     sources: list[Source | Program] = []
     for one in given:
         text = one if isinstance(one, Program) else opened(one)
@@ -231,6 +230,33 @@ def load_library(
     return driver.compile_library(
         sources, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
     )
+
+
+def check_name(name: str) -> None:
+    """Raises E410 for a library's name that is none; "" is for the name that it has anyway."""
+    if name and not IDENTIFIER.fullmatch(str(name)):
+        raise fail("E410", f"--name {name!r} is not a name that C functions can have")
+    if name and (why := objection(name)):
+        raise fail("E410", f"--name {name!r}: {why}", help="give another name")
+
+
+def renamed(compiled: Compiled, name: str) -> Compiled:
+    """`compiled`, whose library is called `name`; as it is for "".
+
+    Raises:
+        UserError: E410 for what C functions cannot be called.
+    """
+    check_name(name)
+    if not name:
+        return compiled
+    plan, catalogue = replace(compiled.plan, name=name), compiled.catalogue
+    names = {compiled.plan.name: name}
+    if catalogue is not None:
+        each = {plan.name: plan_name(name, k) for k, plan in enumerate(catalogue.plans)}
+        plans = tuple(replace(plan, name=each[plan.name]) for plan in catalogue.plans)
+        names, catalogue = names | each, replace(catalogue, name=name, plans=plans)
+    made_with = {names.get(known, known): how for known, how in compiled.made_with.items()}
+    return replace(compiled, plan=plan, catalogue=catalogue, made_with=made_with)
 
 
 def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proof, ...]]:

@@ -52,7 +52,8 @@ class Options:
         "auto",
         SCHEDULERS,
         "Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
-        "on the --cluster, up to 32,768 transfers, else HPDS; round-robin to compare.",
+        "on the --cluster, of more than 32,768 transfers by how many steps they have; "
+        "round-robin to compare.",
     )
     allocator: str = _one_of(
         "auto",

@@ -27,6 +27,8 @@ NETWORK_TRIED = ("put", "slots")
 FUSION_TRIED = ("auto", "full", "none")
 MOST_TRIED = 1 << 13  # transfers, of which everything is tried
 MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are, and what no cluster is given for
+MOST_LISTED = 1 << 20  # transfers: more than MOST_SCHEDULED are list scheduled
+HOPS = 8  # steps, where there are more: HPDS fills long pipelines late
 
 Axis = Callable[[Settings], Sequence[Settings]]  # other choices, given the best so far
 
@@ -35,7 +37,8 @@ def start(settings: Settings, tasks: Dag) -> Settings:
     """What stands where nothing is tried."""
     options = settings.options
     if options.scheduler == "auto":
-        options = replace(options, scheduler=SCHEDULERS_TRIED[0])
+        scheduler = "list" if _listed(settings, tasks) else SCHEDULERS_TRIED[0]
+        options = replace(options, scheduler=scheduler)
     if options.allocator == "auto":
         options = replace(options, allocator=ALLOCATORS_TRIED[0])
     most = None
@@ -44,6 +47,14 @@ def start(settings: Settings, tasks: Dag) -> Settings:
     if settings.topology is not None and options.network_lowering == "auto":
         options = replace(options, network_lowering=NETWORK_TRIED[0])
     return replace(settings, options=options, blocks=most)
+
+
+def _listed(settings: Settings, tasks: Dag) -> bool:
+    """Whether a program of which one scheduler is tried has list scheduling."""
+    if settings.topology is None or settings.options.tune == "off":
+        return False
+    several = int(tasks.program.transfers["step"].max(initial=0)) >= HOPS
+    return several and MOST_SCHEDULED < len(tasks) <= MOST_LISTED
 
 
 def axes(settings: Settings, tasks: Dag) -> list[Axis]:

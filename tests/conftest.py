@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.installed import Installed, root_of, shared
+
 ROOT = Path(__file__).parent.parent
 GOLDEN = Path(__file__).parent / "golden"
 Golden = Callable[[str, str], None]
@@ -41,6 +43,12 @@ def pytest_runtest_makereport(
 def golden_folder(test: str) -> Path:
     """Where the golden files of a test lie: `test_ring[cuda]` → tests/golden/test_ring-cuda."""
     return GOLDEN / test.replace("[", "-").replace("]", "")
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel in an environment of its own; tests install nothing else there."""
+    return shared(root_of(tmp_path_factory) / "installed")
 
 
 @pytest.fixture

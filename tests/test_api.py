@@ -59,6 +59,7 @@ def test_a_path_a_text_a_source_and_a_program_compile_to_the_same(tmp_path: Path
     assert {p.name for p in compiled[-1].proofs} == {"program", "deadlock", "race", "result"}
 
 
+@pytest.mark.slow
 def test_a_directory_is_checked_and_simulated_as_it_was_made(tmp_path: Path) -> None:
     compiled = hccc.compile(HM, Options(channels=2), cluster=TOPO4)
     written = hccc.write(compiled, tmp_path / "kernels", ["cpu"])
@@ -143,6 +144,7 @@ def test_drawing_writes_over_nothing_that_is_read(tmp_path: Path) -> None:
         assert trace.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_plan_file_may_tell_of_options_that_there_are_not(tmp_path: Path) -> None:
     """Provenance is told, and never believed."""
     path = tmp_path / "plan.json"
@@ -182,7 +184,7 @@ def made(**changes: Any) -> hccc.Program:
         (lambda: hccc.compile(made(), reschedule=True), "E416"),
         (lambda: hccc.check(hccc.compile(RING), cluster="nowhere"), "E416"),
         (lambda: hccc.compile(DGX), "E416"),
-        (lambda: hccc.compile(RING, name="ring"), "E416"),
+        (lambda: hccc.compile(RING, name="a ring"), "E410"),
         (lambda: hccc.compile([], cluster=DGX), "E416"),
         (lambda: hccc.compile([RING, RING], cluster=DGX, reschedule=True), "E416"),
         (lambda: hccc.compile([RING, RING], cluster=DGX, name=5), "E410"),  # type: ignore[arg-type]
@@ -213,3 +215,16 @@ def test_what_is_wrong_is_one_exception(wrong: Callable[[], object], code: str) 
     problem = caught.value.problem
     assert problem.message in str(caught.value)
     assert problem.code == code
+
+
+@pytest.mark.parametrize("given", [RING, "made", "plan"])
+def test_one_algorithm_may_have_another_name(given: object, tmp_path: Path) -> None:
+    algorithm: Any = made() if given == "made" else given
+    if given == "plan":
+        hccc.write(hccc.compile(RING), tmp_path / "kernels", ["cpu"])
+        algorithm = tmp_path / "kernels"
+    compiled = hccc.compile(algorithm, name="other")
+    assert compiled.library.name == "other" and "other" in compiled.plan_names()[0]
+    hccc.write(compiled, tmp_path / "named", ["cpu"])
+    assert (tmp_path / "named" / "other.h").exists()
+    assert hccc.check(tmp_path / "named").plan.name == "other"

@@ -70,13 +70,13 @@ ALLOWED: dict[str, set[str]] = {
     | {"driver", "emit", "files", "inputs", "interop", "interruptible", "pass_manager",
        "proofs", "validate"},
     "facts": BELOW | {"driver", "proofs", "tune", "validate"},
-    "launch": BELOW | {"driver", "emit", "interruptible", "outputs", "runtime"},
+    "launch": BELOW | {"driver", "emit", "files", "interruptible", "outputs", "runtime"},
     "predict": BELOW
     | {"candidates", "driver", "facts", "hardware", "inputs", "interop", "interruptible", "library",
        "network", "options", "pass_manager", "passes", "proofs", "sim", "synth", "text", "tune"},
     "pictures": BELOW
-    | {"driver", "facts", "files", "inputs", "interruptible", "lang", "library", "network",
-       "options", "pass_manager", "predict", "render", "sim", "text"},
+    | {"analysis", "driver", "facts", "files", "inputs", "interruptible", "lang", "library",
+       "network", "options", "pass_manager", "predict", "render", "sim", "text"},
     "profile": BELOW
     | {"driver", "emit", "files", "lang", "launch", "options", "runtime"},
     "testing": BELOW
@@ -86,11 +86,12 @@ ALLOWED: dict[str, set[str]] = {
     "api": BELOW
     | {"driver", "given", "inputs", "options", "outputs", "pass_manager", "pictures", "predict",
        "proofs", "synthesis", "synthesis_sizes"},
+    "downstream": BELOW | {"files"},
     "cli": BELOW
-    | {"api", "driver", "dtypes", "facts", "files", "inputs", "interop", "interruptible", "lang",
-       "launch", "library", "network", "options", "outputs", "pass_manager", "passes", "pictures",
-       "predict", "profile", "runtime", "structures", "synth", "synthesis", "synthesis_sizes",
-       "testing", "text", "tune", "validate"},
+    | {"api", "downstream", "driver", "dtypes", "facts", "files", "inputs", "interop",
+       "interruptible", "lang", "launch", "library", "network", "options", "outputs",
+       "pass_manager", "passes", "pictures", "predict", "profile", "runtime", "sim", "structures",
+       "synth", "synthesis", "synthesis_sizes", "testing", "text", "tune", "validate"},
     "__main__": {"cli"},
 }  # fmt: skip
 LONGEST = 400

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.cli.commandline import ROOT, environment
 
 SCRIPT = ROOT / "examples" / "python" / "compare_sites.py"
@@ -17,6 +19,7 @@ def _run(*argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_line_for_each_cluster() -> None:
     done = _run("examples/ring_allreduce.rccl", "mi300x", "resccl-topo4")
     assert done.returncode == 0

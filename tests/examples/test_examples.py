@@ -18,7 +18,7 @@ from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.options import Options
-from tests.marks import slow
+from tests.marks import LONG, slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.rccl"))
@@ -68,6 +68,7 @@ def test_runs_right(path: Path, transport: str) -> None:
     assert wrong(rows) == [0] * 2 * len(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [slow("hm_allreduce"), "direct_alltoall"])
 def test_every_dtype(name: str) -> None:
     rows = run(FOLDER / f"{name}.rccl", "-d", DTYPES, "-b", "16K", "-e", "16K")
@@ -75,7 +76,7 @@ def test_every_dtype(name: str) -> None:
     assert wrong(rows) == [0] * 2 * len(rows)
 
 
-@pytest.mark.parametrize("dtype", ["float16", slow(DTYPES)])
+@pytest.mark.parametrize("dtype", ["float16", *([slow(DTYPES)] if LONG > 1 else [])])
 def test_every_operation(dtype: str) -> None:
     rows = run(FOLDER / "ring_allreduce.rccl", "-d", dtype, "-o", OPS, "-b", "10000", "-e", "10000")
     assert len(rows) == len(OPS.split(",")) * len(dtype.split(","))

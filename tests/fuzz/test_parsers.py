@@ -29,6 +29,7 @@ def fuzzer(*arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rccl", "xml"])
 def test_no_input_crashes_a_parser(kind: str, tmp_path: Path) -> None:
     done = fuzzer("--kind", kind, "--seed", "5", "--inputs", "1500", "--save", str(tmp_path))
@@ -46,6 +47,7 @@ def test_a_while_of_fuzzing(kind: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_once_crashed_is_answered() -> None:
     assert CRASHERS
     done = fuzzer("--replay", *map(str, CRASHERS))

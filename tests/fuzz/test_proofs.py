@@ -30,6 +30,7 @@ def test_what_is_accepted_is_right(work: Work) -> None:
     assert count.accepted and not count.wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [proofs.plan_mutants, proofs.xml_mutants])
 def test_without_proofs_much_is_wrong(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "check_plan", plan_check.check)

@@ -25,6 +25,7 @@ from hccc.passes.hpds import hpds
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.round_robin import round_robin
 from hccc.testing.clusters import cluster, texts
+from tests.marks import slow
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 NODES = """define node1 = 2 * 2
@@ -81,6 +82,7 @@ def unlimited(t: Topology, u: int, v: int) -> tuple[set[object], float, float]:
     return set(used), min(capacity, default=0.0), alpha + slowest
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(texts())
 def test_routes_are_the_models(text: str) -> None:
@@ -115,6 +117,7 @@ def _name(t: Topology, resource: int, u: int, v: int) -> object:
     return "mesh", u, v
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(texts())
 def test_schedules_keep_their_invariants(text: str) -> None:
@@ -206,17 +209,22 @@ def test_what_a_program_asks_of_a_cluster(tmp_path: Path) -> None:
     assert "GPU 1 of node1" in problem.render()
 
 
-def test_every_example_runs_a_ring_on_every_kind_of_cluster() -> None:
+RINGS = [
+    "heteccl-h20-4+8", "hetccl-snu", "resccl-topo4",
+    *map(slow, ("heteccl-v100-4x2+8", "mi300x", "heteccl-h20-4x2+8-fault-4-8", "heteccl-fig10")),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RINGS)
+def test_a_ring_runs_on_every_kind_of_cluster(name: str) -> None:
     ring = 'def ResCCLAlgo(nRanks={0}, OpType="Allgather", nChunks={0}):\n'
     ring += "    for r in range(nRanks):\n"
     ring += "        for s in range(nRanks - 1):\n"
     ring += "            transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)\n"
-    for name in ("heteccl-h20-4+8", "heteccl-v100-4x2+8", "hetccl-snu", "mi300x",
-                 "heteccl-h20-4x2+8-fault-4-8", "resccl-topo4", "heteccl-fig10"):  # fmt: skip
-        path = CLUSTERS / f"{name}.cluster"
-        t = load(path)
-        stops = compile_text(Source("r.rccl", ring.format(len(t))), Options(verify_each=True), t)
-        assert len(stops.proofs) == 4
+    t = load(CLUSTERS / f"{name}.cluster")
+    stops = compile_text(Source("r.rccl", ring.format(len(t))), Options(verify_each=True), t)
+    assert len(stops.proofs) == 4
 
 
 @pytest.mark.parametrize("nodes", [128, 512])

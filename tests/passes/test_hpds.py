@@ -23,6 +23,7 @@ from hccc.passes.lower import lower
 from hccc.passes.place import place
 from hccc.passes.round_robin import round_robin
 from hccc.passes.sync import sync
+from tests.marks import LONG
 from tests.passes.textbook import (
     RECV,
     RRC,
@@ -205,7 +206,7 @@ def test_hpds_is_algorithm_1_for_any_table(p: Program) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=1000 * LONG, deadline=None)
 @given(tables(400))
 def test_hpds_is_algorithm_1_for_any_larger_table(p: Program) -> None:
     assert_hpds(depend(p))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def test_it_is_a_pipeline(program: Program, batches: int) -> None:
     assert pipeline_ir.check(list_schedule(depend(verify(program)), batches)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(st.data())
 def test_it_is_one_on_any_cluster(data: st.DataObject) -> None:

@@ -55,6 +55,7 @@ def right(plan: Plan) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(want, got, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "tree"), [(GATHER, False), (REDUCE, True)])
 def test_everything_that_runs_the_collective(text: str, tree: bool) -> None:
     found = others(text)

@@ -1,6 +1,7 @@
 """Random programs on random clusters: scheduled for the cluster, proved, and right when run."""
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def test_topologies_keep_their_invariants(t: Topology) -> None:
     assert 1 <= t.n_ranks <= 20
 
 
+@pytest.mark.slow
 @settings(max_examples=16, deadline=None, suppress_health_check=EVERY_CHECK)
 @given(cluster_texts(), st.sampled_from([OpType.ALLGATHER, OpType.ALLREDUCE]), st.data())
 def test_the_road_on_any_cluster_gives_the_result(

@@ -160,6 +160,7 @@ def test_a_change_is_refused_or_harmless(name: str) -> None:
     assert refused and refused <= BOUND[name], codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SAID))
 def test_a_change_of_words_leaves_the_kernel_as_it_is(name: str) -> None:
     codes, accepted = tried(tuple(name.split(".")))
@@ -169,6 +170,7 @@ def test_a_change_of_words_leaves_the_kernel_as_it_is(name: str) -> None:
         assert kernel(plan) == kernel(plan_json.loads(text(base(original))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LAUNCH))
 def test_a_change_of_the_launch_is_in_range_or_refused(name: str) -> None:
     codes, accepted = tried((name,))

@@ -15,7 +15,7 @@ from hccc.testing import REDUCE_OPS, correct_programs, execute, options, run, te
 from hccc.testing.kernels import launch, wrong_elements
 from tests.health_checks import EVERY_CHECK
 
-MANY = pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
 
 
 def at_length(examples: int) -> settings:
@@ -33,6 +33,7 @@ def rough(program: Program, dtype: str, elements: int, seed: int) -> list[np.nda
     return [dice.integers(info.min, info.max, (n, elements), dtype, endpoint=True) for n in slots]
 
 
+@pytest.mark.slow
 @MANY
 def test_program_plan_and_kernel_agree_on_rounded_data(examples: int) -> None:
     """Sums that depend on the order of addition, wrapping integers, in and out of place."""

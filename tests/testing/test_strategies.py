@@ -41,6 +41,7 @@ def test_the_simplest_program_is_two_ranks(op: OpType) -> None:
     assert p.transfers["step"].max() <= 1
 
 
+@pytest.mark.slow
 def test_wrong_programs_shrink_to_a_few_lines() -> None:
     m = find(wrong_programs(), lambda m: m.mutation == "duplicate", settings=QUIET)
     assert len(m.original) <= 3

@@ -124,7 +124,7 @@ def test_examples_have_no_race(name: str, tmp_path: Path) -> None:
     assert_no_race(plan, tmp_path)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *map(slow, range(2, 60))])
+@pytest.mark.parametrize("seed", [0, *map(slow, range(1, 60))])
 def test_random_plans_have_no_race(seed: int, tmp_path: Path) -> None:
     assert_no_race(random_plan(seed), tmp_path, late=seed % 2 == 1)
 
@@ -153,6 +153,7 @@ def test_mixed_plans_have_no_race(shape: str, network: str, late: bool, tmp_path
     assert_no_race(mixed_plan(shape, network), tmp_path, late)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", [0, slow(5), slow(11), slow(17)])
 @pytest.mark.parametrize("network", ["slots", "put"])
 def test_a_missing_wait_of_a_mixed_plan_is_told(network: str, wait: int, tmp_path: Path) -> None:
@@ -170,6 +171,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BREAKS)
 def test_a_broken_kernel_is_told(what: str, tmp_path: Path) -> None:
     network, name, old, new = BREAKS[what]

@@ -220,6 +220,7 @@ def test_large_input_is_refused_soon(name: str) -> None:
     assert time.perf_counter() - begin < 20
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(texts(), st.data())
 def test_damaged_text_is_refused_or_read(text: str, data: st.DataObject) -> None:

@@ -91,6 +91,7 @@ def test_all_examples_are_there() -> None:
     assert set(GPUS) <= {path.stem for path in EXAMPLES}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(texts())
 def test_printing_parses_to_the_same(text: str) -> None:

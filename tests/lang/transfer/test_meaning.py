@@ -260,7 +260,8 @@ def _computed_by_functions(body: str) -> tuple[list[str], str]:
     return functions, ASSIGNMENT.sub(called, body)
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=50, deadline=None)
 @given(programs())
 def test_a_function_computes_what_its_body_does(body: str) -> None:
     """Where a right side is written changes nothing but the place of an error in it."""

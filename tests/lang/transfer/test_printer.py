@@ -66,6 +66,7 @@ def nests(draw: st.DrawFn) -> Program:
     return table(n, chunks, rows or [(0, 1, 0, 0, 0)])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(nests())
 def test_any_table_in_any_order_is_the_same(p: Program) -> None:
@@ -125,6 +126,7 @@ def test_lists_are_the_same_too(n: int, turns: int, by: int, random: Random) -> 
     assert same(again(p), p)
 
 
+@pytest.mark.slow
 def test_large_and_irregular_programs_take_seconds() -> None:
     rng = np.random.default_rng(1)
     n = 64
