@@ -56,10 +56,16 @@ class World:
                 assert not isinstance(value, BaseException), f"rank {rank}: {value!r}"
                 found[rank] = value
         except queue.Empty:
-            raise AssertionError(f"no word of ranks {sorted(wanted - set(found))}") from None
+            silent_ones = sorted(wanted - set(found))
+            raise AssertionError(f"no word of ranks {self._described(silent_ones)}") from None
         finally:
             self.end(silent)
         return found
+
+    def _described(self, ranks: Sequence[int]) -> str:
+        codes = [self.processes[rank].exitcode for rank in ranks]
+        states = ["running" if code is None else f"ended with {code}" for code in codes]
+        return ", ".join(f"{rank} ({state})" for rank, state in zip(ranks, states, strict=True))
 
     def end(self, silent: Sequence[int] = ()) -> None:
         """Nothing is left of the processes; of the silent ones nothing is waited for."""

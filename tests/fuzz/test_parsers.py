@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hccc
+from tests.marks import LONG
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -43,7 +44,9 @@ def test_no_input_crashes_a_parser(kind: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rccl", "xml"])
 def test_a_while_of_fuzzing(kind: str, tmp_path: Path) -> None:
-    done = fuzzer("--kind", kind, "--seed", "77", "--seconds", "20", "--save", str(tmp_path))
+    done = fuzzer(
+        "--kind", kind, "--seed", "77", "--seconds", str(8 * LONG), "--save", str(tmp_path)
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -26,6 +26,7 @@ from hccc.testing import (
     text,
     topologies,
 )
+from tests.marks import LONG
 from tests.sim.plain import times
 
 COSTS = st.builds(
@@ -42,7 +43,9 @@ def law(always: int, slow: int) -> Callable[[Callable[..., None]], Callable[[int
     """A test over random programs on random clusters: `slow` many with -m slow."""
 
     def decorate(body: Callable[..., None]) -> Callable[[int], None]:
-        @pytest.mark.parametrize("examples", [always, pytest.param(slow, marks=pytest.mark.slow)])
+        @pytest.mark.parametrize(
+            "examples", [always, pytest.param(slow * LONG, marks=pytest.mark.slow)]
+        )
         def test(examples: int) -> None:
             at_length = settings(
                 max_examples=examples, deadline=None, suppress_health_check=SLOW_TO_GROW
@@ -82,7 +85,7 @@ def drawn(data: st.DataObject) -> tuple[Machine, Request]:
 
 
 @pytest.mark.slow
-@law(always=12, slow=250)
+@law(always=12, slow=100)
 def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
     machine, request = drawn(data)
     try:
@@ -100,7 +103,7 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@law(always=12, slow=150)
+@law(always=12, slow=60)
 def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObject) -> None:
     """Executed in the order of the simulated ends, a plan gives the collective's result."""
     machine, request = drawn(data)
@@ -123,7 +126,7 @@ def test_a_run_keeps_the_order_of_the_plan_and_its_parts_add_up(data: st.DataObj
 
 
 @pytest.mark.slow
-@law(always=8, slow=150)
+@law(always=8, slow=60)
 def test_proxies_carry_everything_once_and_in_order(data: st.DataObject) -> None:
     """Every transfer of every micro-batch, pair by pair; every byte crosses its pair's links."""
     machine, request = drawn(data)

@@ -37,6 +37,7 @@ from hccc.testing import (
 from hccc.testing.judge import first_fault
 from hccc.testing.reference import Data
 from hccc.testing.sabotage import without_wait
+from tests.marks import LONG
 
 SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -47,7 +48,9 @@ def law(
     """A test over random examples: `always` many by default, `slow` many with -m slow."""
 
     def decorate(body: Callable[..., None]) -> Callable[[int], None]:
-        @pytest.mark.parametrize("examples", [always, pytest.param(slow, marks=pytest.mark.slow)])
+        @pytest.mark.parametrize(
+            "examples", [always, pytest.param(slow * LONG, marks=pytest.mark.slow)]
+        )
         def test(examples: int) -> None:
             at_length = settings(
                 max_examples=examples, deadline=None, suppress_health_check=SLOW_TO_GROW
@@ -73,19 +76,19 @@ def same(a: Sequence[Data], b: Sequence[Data]) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@law(correct_programs(), always=100, slow=1000)
+@law(correct_programs(), always=100, slow=400)
 def test_programs_grown_by_construction_are_right(program: Program) -> None:
     assert is_correct(program)
     assert accepts(program)
 
 
-@law(mutants(), always=300, slow=4000)
+@law(mutants(), always=300, slow=1600)
 def test_verify_tells_right_from_wrong(mutant: Mutant) -> None:
     note(f"{mutant.mutation} at {mutant.what}\n{text(mutant.program)}")
     assert accepts(mutant.program) == is_correct(mutant.program)
 
 
-@law(correct_programs(), st.sampled_from(REDUCE_OPS), st.integers(0, 9), always=40, slow=1000)
+@law(correct_programs(), st.sampled_from(REDUCE_OPS), st.integers(0, 9), always=40, slow=400)
 def test_a_correct_program_gives_what_its_collective_defines(
     program: Program, op: str, seed: int
 ) -> None:
@@ -101,7 +104,7 @@ RUN = st.tuples(
 )  # fmt: skip
 
 
-@law(correct_programs(), options(), RUN, always=150, slow=1500)
+@law(correct_programs(), options(), RUN, always=150, slow=600)
 def test_any_options_give_the_result(
     program: Program, way: Options, how: tuple[int, int | None, str, bool, int]
 ) -> None:
@@ -115,7 +118,7 @@ def test_any_options_give_the_result(
     assert same(got, want)
 
 
-@law(correct_programs(), options(), st.integers(0, 2**32), always=60, slow=1500)
+@law(correct_programs(), options(), st.integers(0, 2**32), always=60, slow=600)
 def test_a_call_of_any_count_gives_the_result(program: Program, way: Options, seed: int) -> None:
     """Chunks, parts and micro-batches of every length, empty ones too, in several channels."""
     rng = Random(seed)

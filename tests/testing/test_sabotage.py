@@ -25,6 +25,7 @@ from hccc.testing.sabotage import (
     without_wait,
 )
 from tests.health_checks import EVERY_CHECK
+from tests.marks import LONG
 from tests.passes.textbook import with_operands
 
 Fault = Callable[[Plan, Choose], Plan]
@@ -118,7 +119,7 @@ def assert_harmless(plan: Plan, seeds: int) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(want, got, strict=True))
 
 
-@pytest.mark.parametrize("examples", [8, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [8, pytest.param(200 * LONG, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_survives(fault: Fault, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)

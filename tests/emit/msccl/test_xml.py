@@ -24,6 +24,7 @@ from tests.health_checks import EVERY_CHECK
 from tests.interop import corpus
 from tests.interop import fifo_model as runtime
 from tests.interop.expected import aliases, wanted
+from tests.marks import LONG
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*.rccl"))
 STAGED = Options(transport=Transport.STAGED, allocator="connection")
@@ -138,7 +139,7 @@ def test_random_programs(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@random_programs(1500)
+@random_programs(600 * LONG)
 @given(st.data())
 def test_many_random_programs(data: st.DataObject) -> None:
     exported_random(data)

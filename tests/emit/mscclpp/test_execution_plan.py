@@ -24,6 +24,7 @@ from hccc.testing import correct_programs
 from tests.emit.mscclpp.executor import Machine
 from tests.health_checks import EVERY_CHECK
 from tests.interop.expected import aliases, wanted
+from tests.marks import LONG
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 FIT = ("ring_allgather", "ring_allreduce", "ring_reducescatter", "rhd_allreduce",
@@ -115,7 +116,7 @@ def test_random_programs(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@thorough(1500)
+@thorough(500 * LONG)
 @given(st.data())
 def test_many_random_programs(data: st.DataObject) -> None:
     exported_random(data)
