@@ -22,6 +22,7 @@ from typing import Any
 from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.library import build
+from tests.communicator import stacks
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["hccc.runtime.communicator", "tests.communicator.world", "numpy"])
@@ -56,16 +57,20 @@ class World:
                 assert not isinstance(value, BaseException), f"rank {rank}: {value!r}"
                 found[rank] = value
         except queue.Empty:
-            silent_ones = sorted(wanted - set(found))
-            raise AssertionError(f"no word of ranks {self._described(silent_ones)}") from None
+            others = {rank: value for rank, value in found.items() if isinstance(value, Lost)}
+            lost = self._described(sorted(wanted - set(found)))
+            raise AssertionError(f"no word of ranks\n{lost}\n{others}") from None
         finally:
             self.end(silent)
         return found
 
     def _described(self, ranks: Sequence[int]) -> str:
-        codes = [self.processes[rank].exitcode for rank in ranks]
-        states = ["running" if code is None else f"ended with {code}" for code in codes]
-        return ", ".join(f"{rank} ({state})" for rank, state in zip(ranks, states, strict=True))
+        lines = []
+        for rank in ranks:
+            process = self.processes[rank]
+            ended = f"ended with {process.exitcode}"
+            lines.append(f"{rank}: {stacks.of(process.pid or 0) if process.is_alive() else ended}")
+        return "\n".join(lines)
 
     def end(self, silent: Sequence[int] = ()) -> None:
         """Nothing is left of the processes; of the silent ones nothing is waited for."""
@@ -108,6 +113,7 @@ def run(n: int, body: Body, *arguments: Any, **options: Any) -> list[Any]:
 
 
 def _main(rank: int, variables: Mapping[str, str], body: Body, arguments: Any, told: Any) -> None:
+    stacks.ready()
     os.environ.update({"HCCC_TIMEOUT": "20", **variables})
     started = time.monotonic()
     try:
