@@ -1,7 +1,8 @@
 """Collectives between processes of this machine, beside PyTorch's gloo and Open MPI.
 
     python benchmarks/cpu.py [--ranks 2 4 8] [--collectives allreduce allgather]
-                             [--sizes 64K 1M 16M 64M 256M] [--rounds 5] [--python PATH] [--json]
+                             [--sizes 64K 1M 16M 64M 256M] [--rounds 5] [--python PATH]
+                             [--json | --markdown]
 
 float32, AllReduce in place. All systems' ranks are there at once and sleep until it is their turn:
 every round measures each system once, a figure is the median of the rounds. hccc's buffers are
@@ -32,6 +33,7 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -259,9 +261,9 @@ def rows(given: argparse.Namespace, n: int, names: Sequence[str], stream: float)
                 yield Row(n, collective, size, seconds, plan, share)
 
 
-def table(found: Sequence[Row], stream: float) -> Table:
-    """GB/s (algbw) of each, and how many times the rivals' ours is."""
-    shown = Table(title=f"algbw in GB/s, 8 B in us; memory adds at {stream:.1f} GB/s")
+def table(found: Sequence[Row], stream: float, form: box.Box) -> Table:
+    """GB/s (algbw) of each, and how many times the rivals' ours is, registered and foreign."""
+    shown = Table(title=f"algbw in GB/s, 8 B in us; memory adds at {stream:.1f} GB/s", box=form)
     systems = list(dict.fromkeys(name for one in found for name in one.seconds))
     for name in (
         "ranks",
@@ -280,7 +282,12 @@ def table(found: Sequence[Row], stream: float) -> Table:
             f"{s * 1e6:.1f} us" if one.size < 1024 else f"{one.size / s / 1e9:.2f}"
             for s in (one.seconds[name] for name in systems)
         ]
-        over = [f"{one.seconds[r] / ours:.1f}" if r in one.seconds else "" for r in ("gloo", "mpi")]
+        over = [
+            f"{one.seconds[r] / ours:.1f} / {one.seconds[r] / one.seconds['hccc foreign']:.1f}"
+            if r in one.seconds
+            else ""
+            for r in ("gloo", "mpi")
+        ]
         shown.add_row(str(one.ranks), one.collective, f"{one.size:,}", *cells, *over,
                       f"{one.memory:.2f}", one.plan)  # fmt: skip
     return shown
@@ -295,6 +302,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--markdown", action="store_true")
     given = parser.parse_args()
     names = ["hccc"]
     names += ["gloo"] * has(given.python, "torch") + ["mpi"] * has(given.python, "mpi4py")
@@ -315,7 +323,9 @@ def main() -> None:
     if given.json:
         print(json.dumps({"stream": stream, "rows": [asdict(one) for one in found]}, indent=2))
         return
-    Console(width=180).print(table(found, stream))
+    Console(width=180).print(
+        table(found, stream, box.MARKDOWN if given.markdown else box.HEAVY_HEAD)
+    )
 
 
 if __name__ == "__main__":
