@@ -16,7 +16,8 @@ namespace hccc {
 namespace {
 
 constexpr double DEFAULT_TIMEOUT_S = 600;
-constexpr size_t SLICE_BYTES = 1 << 20;  // of what is copied
+constexpr size_t SLICE_BYTES = 1 << 20;  // of a buffer, of what is copied
+constexpr size_t LEAST_SLICE = 1024;     // elements of a block
 constexpr double SMALL_CALL = 4 << 20;  // bytes too few to repay waking another core
 
 int cores() {
@@ -55,18 +56,18 @@ uint64_t signature_of(const Called &called, uint64_t digest, long long micro_bat
   return hash ? hash : 1;
 }
 
-// Whether no rank has several blocks, so that parts of its buffers are buffers.
-bool one_block(const hccc_library &library) {
+// Of the rank that has most, in its larger buffer.
+int most_blocks(const hccc_library &library) {
+  int most = 1;
   for (int r = 0; r < library.n_ranks; ++r)
-    if (library.input_blocks(r) > 1 || library.output_blocks(r) > 1) return false;
-  return true;
+    most = std::max({most, library.input_blocks(r), library.output_blocks(r)});
+  return most;
 }
 
-Buffers part_of(const Buffers &whole, size_t at, size_t bytes) {
-  Buffers part = whole;
-  if (part.send) part.send += at, part.send_bytes = bytes;
-  if (part.receive) part.receive += at, part.receive_bytes = bytes;
-  return part;
+// Elements of a block that are copied at a time.
+size_t slice_of(size_t size, int blocks) {
+  const size_t wanted = SLICE_BYTES / size / static_cast<size_t>(blocks);
+  return std::max<size_t>(LEAST_SLICE, wanted / LEAST_SLICE * LEAST_SLICE);
 }
 
 bool serves(const hccc_library &library, bool in_place) {
@@ -223,17 +224,18 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
     HCCC_LOG(INFO, MEM, rank_, "%s: buffers are not of hcccMemAlloc: they are copied", first.name);
   if (gpu_) return launch(libraries, called, buffers, reaches, wanted.stream);
   const size_t size = static_cast<size_t>(bytes_of_type(wanted.type));
+  const int most = most_blocks(first);
   size_t step = wanted.count;
-  if (wanted.count * size > SLICE_BYTES && !network_ && one_block(first) &&
-      any_foreign(foreign, called))
-    step = SLICE_BYTES / size;
+  if (wanted.count * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && any_foreign(foreign, called))
+    step = slice_of(size, most);
   for (size_t at = 0; at < wanted.count; at += step) {
     const size_t count = std::min(step, wanted.count - at);
-    const Buffers part = count < wanted.count ? part_of(buffers, at * size, count * size) : buffers;
-    const Staged staged = staging_.before(host_->heap(), part, reaches);
+    const Cut cut = {at * size, count * size, wanted.count * size, first.input_blocks(rank_),
+                     first.output_blocks(rank_)};
+    const Staged staged = staging_.before(host_->heap(), buffers, cut, reaches);
     if (copies && host_->device_memory()) show(staged.used, called);
     run(libraries, called, staged, at, count, nullptr);
-    staging_.after(staged);
+    staging_.after(staged, cut);
   }
   monitor_->running.store(0, std::memory_order_release);
 }

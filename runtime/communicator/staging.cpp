@@ -23,6 +23,18 @@ void copy(char *to, const char *from, size_t bytes) {
   }
 }
 
+void gather(char *to, const char *from, int blocks, const Cut &cut) {
+  if (cut.bytes == cut.whole) return copy(to, from, static_cast<size_t>(blocks) * cut.whole);
+  for (size_t k = 0; k < static_cast<size_t>(blocks); ++k)
+    copy(to + k * cut.bytes, from + k * cut.whole + cut.at, cut.bytes);
+}
+
+void scatter(char *to, const char *from, int blocks, const Cut &cut) {
+  if (cut.bytes == cut.whole) return copy(to, from, static_cast<size_t>(blocks) * cut.whole);
+  for (size_t k = 0; k < static_cast<size_t>(blocks); ++k)
+    copy(to + k * cut.whole + cut.at, from + k * cut.bytes, cut.bytes);
+}
+
 // As far into a page as `like` is: copies between places that differ by little modulo a page stall.
 char *Staging::room(Heap &heap, Kept &kept, const char *like, size_t bytes) {
   heap_ = &heap;
@@ -35,8 +47,8 @@ char *Staging::room(Heap &heap, Kept &kept, const char *like, size_t bytes) {
   return kept.base + past;
 }
 
-void Staging::after(const Staged &staged) const {
-  if (staged.back) copy(staged.back, staged.used.receive, staged.used.receive_bytes);
+void Staging::after(const Staged &staged, const Cut &cut) const {
+  if (staged.back) scatter(staged.back, staged.used.receive, cut.receive_blocks, cut);
 }
 
 Buffers Staging::apart(Heap &heap, const Buffers &given) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from tests.communicator.world import alone, loaded, run, start
 from tests.emit import plans
 from tests.marks import slow
 
-COUNT = 1003
+COUNT, LONG_COUNT = 1003, 150_001  # the latter are copied in slices
+SHARED_AT = (lambda rank: True, lambda rank: False, lambda rank: rank != 0)
 
 
 def pattern(rank: int, count: int, blocks: int = 1) -> np.ndarray[Any, Any]:
@@ -37,9 +39,9 @@ def placed(communicator: Communicator, values: Any, shared: bool) -> Any:
 def all_reduces(communicator: Communicator, place: Path) -> bool:
     """In and out of place, of both kinds of memory, of several sizes, more than once."""
     c, n = loaded(communicator, place), communicator.n_ranks
-    for count in (COUNT, 1, 70_001):
+    for count in (COUNT, 1, 70_001, 300_001):
         wanted = sum(pattern(r, count) for r in range(n))
-        for shared in (True, False):
+        for shared in (at(c.rank) for at in SHARED_AT):
             send = placed(c, pattern(c.rank, count), shared)
             receive = placed(c, np.zeros(count, np.int32), shared)
             c.all_reduce(send, receive)
@@ -65,9 +67,14 @@ def test_queues_between_processes(library: Library) -> None:
 
 
 def one_of_all(communicator: Communicator, place: Path, name: str, root: int) -> bool:
-    c, n, me = loaded(communicator, place), communicator.n_ranks, communicator.rank
-    blocks = [pattern(r, COUNT, n) for r in range(n)]
-    parts = [b.reshape(n, COUNT) for b in blocks]
+    c = loaded(communicator, place)
+    return all(performs(c, name, root, count) for count in (COUNT, LONG_COUNT))
+
+
+def performs(c: Communicator, name: str, root: int, count: int) -> bool:
+    n, me = c.n_ranks, c.rank
+    blocks = [pattern(r, count, n) for r in range(n)]
+    parts = [b.reshape(n, count) for b in blocks]
     sent = {  # what each rank gives, and what this one is to get
         "all_gather": (parts[me][0], np.concatenate([p[0] for p in parts])),
         "reduce_scatter": (blocks[me], sum(p[me] for p in parts)),
@@ -76,7 +83,7 @@ def one_of_all(communicator: Communicator, place: Path, name: str, root: int) ->
         "scatter": (blocks[me], parts[root][me]),
         "reduce": (parts[me][0], sum(p[0] for p in parts)),
     }
-    for shared in (True, False):
+    for shared in (at(me) for at in SHARED_AT):
         if name == "broadcast":
             buffer = placed(c, parts[me][0], shared)
             c.broadcast(buffer, root)
@@ -132,15 +139,15 @@ def test_every_collective(library: Library, name: str) -> None:
 def in_place(communicator: Communicator, gather: Path, scatter: Path) -> bool:
     """As NCCL has it: what a rank sends lies in what it receives, or the other way round."""
     c, n, me = loaded(communicator, gather, scatter), communicator.n_ranks, communicator.rank
-    for shared in (True, False):
-        every = placed(c, np.zeros(n * COUNT, np.int32), shared)
-        own = every[me * COUNT : (me + 1) * COUNT]
-        own[:] = pattern(me, COUNT)
+    for count, at in product((COUNT, LONG_COUNT), SHARED_AT):
+        every = placed(c, np.zeros(n * count, np.int32), at(me))
+        own = every[me * count : (me + 1) * count]
+        own[:] = pattern(me, count)
         c.all_gather(own, every)
-        assert np.array_equal(every, np.concatenate([pattern(r, COUNT) for r in range(n)]))
-        every[:] = pattern(me, COUNT, n)
+        assert np.array_equal(every, np.concatenate([pattern(r, count) for r in range(n)]))
+        every[:] = pattern(me, count, n)
         c.reduce_scatter(every, own)
-        wanted = sum(pattern(r, COUNT, n).reshape(n, COUNT)[me] for r in range(n))
+        wanted = sum(pattern(r, count, n).reshape(n, count)[me] for r in range(n))
         assert np.array_equal(own, wanted)
     return True
 
