@@ -9,14 +9,16 @@ The compiler gets its arguments as a list; names never reach a shell.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -218,7 +220,35 @@ def build_plain(
     searched = [source.parent, *include]
     name = stem_of(source, digest_of([*searched, *made_of], words))
     command = [compiler, *options, *(f"-I{path}" for path in searched), str(source)]
-    return kept(source, name, ".so", command, _temporary(source.parent))
+    place = _temporary(source.parent)
+    if found := _found(place, name, ".so"):
+        return found
+    with _one_at_a_time(place):  # ranks that start at once
+        return kept(source, name, ".so", command, place)
+
+
+@contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    """Waits for other processes that are here, at most as long as a compiler may take."""
+    opened = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        until = time.monotonic() + TIMEOUT_S
+        while not _locks(opened) and time.monotonic() < until:
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _locks(opened: int) -> bool:
+    """Whether it could be locked, or its disk has no locks: then nobody waits."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def kept(
@@ -231,11 +261,8 @@ def kept(
     name is damaged, and goes. Raises UserError E414.
     """
     place = place or build_directory(source.parent)
-    for path in place.glob(f"{name}-*{suffix}"):
-        with suppress(OSError):
-            if path.name == name_of(name, suffix, path.read_bytes()):
-                return path
-            path.unlink()
+    if found := _found(place, name, suffix):
+        return found
     remove_leftovers(place, age_s=2 * TIMEOUT_S)
     made = beside(place / name)
     try:
@@ -245,6 +272,16 @@ def kept(
     finally:
         made.unlink(missing_ok=True)
     return target
+
+
+def _found(place: Path, name: str, suffix: str) -> Path | None:
+    """What `kept` keeps, if it is there. What is damaged goes."""
+    for path in place.glob(f"{name}-*{suffix}"):
+        with suppress(OSError):
+            if path.name == name_of(name, suffix, path.read_bytes()):
+                return path
+            path.unlink()
+    return None
 
 
 def build_all(

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE / "hcccruntime.cpp"
 MADE_OF = tuple(HERE.parent / room for room in ("bootstrap", "device", "transport"))
 # nodelete: its threads run its code until communicators are destroyed.
-FLAGS = ("-fvisibility=hidden", "-Wl,-z,nodelete", "-ldl")
+FLAGS = ("-O2", "-fvisibility=hidden", "-Wl,-z,nodelete", "-ldl")
 
 
 class UniqueId(ctypes.Structure):

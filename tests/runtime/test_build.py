@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from hccc.diagnostics import UserError
 from hccc.runtime import build
-from hccc.runtime.build import Variant, build_all, build_library, find_compiler
+from hccc.runtime.build import (
+    Variant,
+    build_all,
+    build_library,
+    build_plain,
+    find_compiler,
+)
 from tests.marks import slow
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
@@ -93,3 +102,25 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_are_checked(bad: tuple[str, str]) -> None:
     with pytest.raises(UserError, match=r"E41[17]"):
         Variant(*bad)
+
+
+def built_plain(source: str, compiler: str) -> str:
+    """What `build_plain` gives with that compiler."""
+    os.environ["CXX"] = compiler
+    return str(build_plain(Path(source)))
+
+
+def test_processes_that_start_at_once_compile_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait for the first."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    source, calls, compiler = (tmp_path / name for name in ("one.cpp", "calls", "compiler"))
+    source.write_text('extern "C" int one() { return 1; }\n')
+    told = f'case "$*" in *-shared*one.cpp*) echo >> {calls}; sleep 0.5;; esac'
+    compiler.write_text(f'#!/bin/sh\n{told}\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    with ProcessPoolExecutor(4, get_context("spawn")) as pool:
+        made = set(pool.map(built_plain, [str(source)] * 4, [str(compiler)] * 4))
+    assert len(made) == 1 and Path(made.pop()).is_file()
+    assert calls.read_text() == "\n"
