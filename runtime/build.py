@@ -56,6 +56,17 @@ class Variant:
         return [f"-DHCCC_DTYPE={self.dtype}", f"-DHCCC_OP={self.op}", *trace]
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A source of hccc's own. It includes what lies beside it and in `include`, and by relative
+    paths what lies in `reads`."""
+
+    source: Path
+    include: tuple[Path, ...] = ()
+    reads: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ("-O2", "-fvisibility=hidden")
+
+
 def find_compiler() -> str:
     """The host C++ compiler: $CXX, else g++, clang++ or c++. Raises UserError E412."""
     wanted = os.environ.get("CXX")
@@ -192,39 +203,55 @@ def _compiled(
     compiler = find_compiler()
     options = [*flags, *variant.defines()]
     searched = [source.parent, *(path.resolve() for path in include)]
-    words = [
-        source.name, compiler, compiler_version(compiler), processor(compiler), *options, *linked,
-    ]  # fmt: skip
+    words = [source.name, *_compiler_words(), *options, *linked]
     name = stem_of(source, digest_of(searched, words), f"{variant.dtype}-{variant.op}")
     search = [f"-I{path}" for path in searched]
     return kept(source, name, suffix, [compiler, *options, *search, str(source), *linked])
 
 
-def build_plain(
-    source: Path,
-    flags: Sequence[str] = (),
-    *,
-    include: Sequence[Path] = (),
-    made_of: Sequence[Path] = (),
-) -> Path:
-    """The shared library of a source of hccc's own, which has no variants; it includes what lies
-    beside it and in `include`, and by relative paths what lies in `made_of`. Kept in a temporary
-    directory: a package is no place for it.
+def build_plain(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
+    """The shared library of sources of hccc's own, which have no variants. Each is compiled by
+    itself, a few at a time, unless it was already for whatever library. Kept in temporary
+    directories: a package is no place for it. link: options of the linker.
 
     Raises UserError E412 to E414.
     """
-    source = source.resolve()
+    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
+        objects = [str(path) for path in pool.map(_object, pieces)]
+    source = pieces[0].source.resolve()
+    options = ["-shared", "-pthread", *link]
+    words = [*_compiler_words(), *options, *objects]
+    name = stem_of(source, digest_of((), words))
+    return _kept_once(source, name, ".so", [find_compiler(), *objects, *options])
+
+
+def _object(piece: Piece) -> Path:
+    """What is linked of a piece."""
+    source = piece.source.resolve()
+    flags = [flag for flag in FLAGS if flag != "-shared"]
+    options = [*flags, *piece.flags, "-c"]
+    searched = [source.parent, *piece.include]
+    name = stem_of(
+        source,
+        digest_of([*searched, *piece.reads], [source.name, *_compiler_words(), *options]),
+    )
+    search = [f"-I{path}" for path in searched]
+    return _kept_once(source, name, ".o", [find_compiler(), *options, *search, str(source)])
+
+
+def _compiler_words() -> list[str]:
+    """What tells compilers and processors apart."""
     compiler = find_compiler()
-    options = [*FLAGS, *flags]
-    words = [source.name, compiler, compiler_version(compiler), processor(compiler), *options]
-    searched = [source.parent, *include]
-    name = stem_of(source, digest_of([*searched, *made_of], words))
-    command = [compiler, *options, *(f"-I{path}" for path in searched), str(source)]
+    return [compiler, compiler_version(compiler), processor(compiler)]
+
+
+def _kept_once(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
+    """As `kept`, in a temporary directory, by one process while others wait."""
     place = _temporary(source.parent)
-    if found := _found(place, name, ".so"):
+    if found := _found(place, name, suffix):
         return found
     with _one_at_a_time(place):  # ranks that start at once
-        return kept(source, name, ".so", command, place)
+        return kept(source, name, suffix, command, place)
 
 
 @contextmanager

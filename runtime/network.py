@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hccc.diagnostics import InternalError, fail
 from hccc.runtime.abi import Door, Rank, Transfer
-from hccc.runtime.build import build_plain
+from hccc.runtime.build import Piece, build_plain
 
 RING = 1024  # transfers
 LINE = 128  # bytes between counters
@@ -132,7 +132,7 @@ def network_of(
 def _library() -> Any:
     """The library of proxy.h, built once."""
     include = Path(__file__).resolve().parent / "include"
-    library = ctypes.CDLL(str(build_plain(include / "proxy.cpp")))
+    library = ctypes.CDLL(str(build_plain([Piece(include / "proxy.cpp", flags=())])))
     library.hccc_network_new.restype = ctypes.c_void_p
     library.hccc_network_new.argtypes = [ctypes.c_int] + [ctypes.c_void_p] * 3
     for name, more in (("start", [ctypes.c_int]), ("stop", []), ("reset", []), ("free", [])):

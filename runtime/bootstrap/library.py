@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any
 
 from hccc.diagnostics import Problem, UserError
-from hccc.runtime.build import build_plain
+from hccc.runtime.build import Piece, build_plain
 
-SOURCE = Path(__file__).parent / "bootstrap.cpp"
-FLAGS = ("-O2", "-fvisibility=hidden", "-Wl,-z,nodelete")  # nodelete: threads run its code
+BOOTSTRAP = Piece(Path(__file__).parent / "bootstrap.cpp")
+LINK = ("-Wl,-z,nodelete",)  # threads run its code
 ID_BYTES = 128
 MOST_TELL = 256
 _MESSAGE_BYTES = 256
@@ -91,7 +91,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 @cache
 def library() -> Any:
     """The rendezvous of this process. Raises UserError E412 to E414 when it cannot be built."""
-    handle = ctypes.CDLL(str(build_plain(SOURCE, FLAGS)))
+    handle = ctypes.CDLL(str(build_plain([BOOTSTRAP], LINK)))
     for name, (result, arguments) in _CALLS.items():
         function = getattr(handle, f"hccc_bootstrap_{name}")
         function.restype = result

@@ -1,7 +1,5 @@
-// hcccruntime.cpp: the runtime as one translation unit, as it is built at run time.
-#include "../bootstrap/bootstrap.cpp"
-#include "../transport/transport.cpp"
-
+// hcccruntime.cpp: communicators as one translation unit, as they are built at run time. The library
+// of hccc_runtime.h is linked of this, bootstrap.cpp, transport.cpp and hcccrt.cpp.
 #include "api.cpp"
 #include "arguments.cpp"
 #include "calls.cpp"
@@ -30,5 +28,3 @@
 #include "shared_memory.cpp"
 #include "split.cpp"
 #include "staging.cpp"
-
-#include "../device/hcccrt.cpp"  // last: names of its own are then nobody else's

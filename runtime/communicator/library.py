@@ -8,13 +8,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hccc.runtime.build import build_plain
+from hccc.runtime.bootstrap.library import BOOTSTRAP
+from hccc.runtime.build import Piece, build_plain
+from hccc.runtime.device.library import DEVICE
+from hccc.runtime.transport.library import TRANSPORT
 
-HERE = Path(__file__).parent
-SOURCE = HERE / "hcccruntime.cpp"
-MADE_OF = tuple(HERE.parent / room for room in ("bootstrap", "device", "transport"))
+ROOMS = Path(__file__).parents[1]
+COMMUNICATOR = Piece(
+    Path(__file__).parent / "hcccruntime.cpp",
+    include=(ROOMS / "include",),
+    reads=tuple(ROOMS / room for room in ("bootstrap", "device", "transport")),
+)
+PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT)  # what takes longest first
 # nodelete: its threads run its code until communicators are destroyed.
-FLAGS = ("-O2", "-fvisibility=hidden", "-Wl,-z,nodelete", "-ldl")
+LINK = ("-Wl,-z,nodelete", "-ldl")
 
 
 class UniqueId(ctypes.Structure):
@@ -106,7 +113,7 @@ def build() -> Path:
 
     Who starts ranks calls it first: they have a deadline by which they must have met.
     """
-    return build_plain(SOURCE, FLAGS, include=[HERE.parent / "include"], made_of=MADE_OF)
+    return build_plain(PIECES, LINK)
 
 
 @cache

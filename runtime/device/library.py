@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from hccc.diagnostics import UserError, fail
-from hccc.runtime.build import build_plain
+from hccc.runtime.build import Piece, build_plain
 from hccc.runtime.device.description import PREFIX, Call, description
 
-SOURCE = Path(__file__).parent / "hcccrt.cpp"
-# nodelete: threads of streams run its code until the devices are reset.
-FLAGS = ("-O2", "-fvisibility=hidden", "-Wl,-z,nodelete")
+DEVICE = Piece(Path(__file__).parent / "hcccrt.cpp")
+LINK = ("-Wl,-z,nodelete",)  # threads of streams run its code until the devices are reset
 PLATFORMS = ("cpu", "cuda", "hip")  # by number, from 1 on
 MESSAGE_BYTES = 1024
 _PLAIN: Mapping[str, Any] = {
@@ -96,7 +95,7 @@ def _failed(name: str, error: int, meaning: str) -> UserError:
 @cache
 def library() -> Library:
     """The device layer of this process. Raises UserError E412 to E414 when it cannot be built."""
-    return Library(build_plain(SOURCE, FLAGS))
+    return Library(build_plain([DEVICE], LINK))
 
 
 def available() -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from hccc.diagnostics import UserError, fail
-from hccc.runtime.build import build_plain
+from hccc.runtime.build import Piece, build_plain
 
 HERE = Path(__file__).resolve().parent
-FLAGS = ("-O2", "-fvisibility=hidden", f"-I{HERE.parent / 'include'}", "-ldl")
+TRANSPORT = Piece(HERE / "transport.cpp", include=(HERE.parent / "include",))
 MESSAGE_BYTES = 1024
 MEMORIES = ("host", "cuda", "hip")  # by number
 NO_UCX = 1  # HCCC_TRANSPORT_NO_UCX
@@ -132,7 +132,7 @@ def library() -> Any:
     Which UCX it finds: the one that HCCC_UCX_LIBRARY names, else one that is loaded, else a
     package's, else the system's.
     """
-    found = ctypes.CDLL(str(build_plain(HERE / "transport.cpp", FLAGS)))
+    found = ctypes.CDLL(str(build_plain([TRANSPORT], ("-ldl",))))
     for name, arguments in _SIGNATURES.items():
         function = getattr(found, f"hccc_transport_{name}")
         function.argtypes = arguments

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.bootstrap.library import SOURCE
+from hccc.runtime.bootstrap.library import BOOTSTRAP
 
 HERE = Path(__file__).parent
+SOURCE = BOOTSTRAP.source
 PARTS = sorted(path for path in SOURCE.parent.glob("*.cpp") if path != SOURCE)
 
 

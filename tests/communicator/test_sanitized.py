@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from hccc.runtime.communicator.kernels import built
-from hccc.runtime.communicator.library import SOURCE
+from hccc.runtime.communicator.library import COMMUNICATOR, PIECES
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not shutil.which("g++"), reason="no g++"),
 ]
-HERE, RUNTIME = Path(__file__).parent, SOURCE.parent.parent
+HERE, RUNTIME = Path(__file__).parent, COMMUNICATOR.source.parent.parent
 
 
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
@@ -24,7 +24,7 @@ def test_many_threads_at_once(sums: Path, sanitizer: str, tmp_path: Path) -> Non
     made = tmp_path / "stress"
     rooms = ("include", "communicator", "communicator/include", "device", "device/include")
     includes = [f"-I{RUNTIME / room}" for room in rooms]
-    sources = [HERE / "stress.cpp", SOURCE]
+    sources = [HERE / "stress.cpp", *(piece.source for piece in PIECES)]
     command: list[str | Path] = [
         "g++", "-std=c++17", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}",
         "-fno-sanitize-recover=all", "-w", *includes, *sources, "-o", made, "-ldl",

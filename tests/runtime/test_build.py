@@ -15,6 +15,7 @@ import pytest
 from hccc.diagnostics import UserError
 from hccc.runtime import build
 from hccc.runtime.build import (
+    Piece,
     Variant,
     build_all,
     build_library,
@@ -107,7 +108,7 @@ def test_names_are_checked(bad: tuple[str, str]) -> None:
 def built_plain(source: str, compiler: str) -> str:
     """What `build_plain` gives with that compiler."""
     os.environ["CXX"] = compiler
-    return str(build_plain(Path(source)))
+    return str(build_plain([Piece(Path(source))]))
 
 
 def test_processes_that_start_at_once_compile_once(
@@ -116,8 +117,8 @@ def test_processes_that_start_at_once_compile_once(
     """The others wait for the first."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     source, calls, compiler = (tmp_path / name for name in ("one.cpp", "calls", "compiler"))
-    source.write_text('extern "C" int one() { return 1; }\n')
-    told = f'case "$*" in *-shared*one.cpp*) echo >> {calls}; sleep 0.5;; esac'
+    source.write_text('extern "C" __attribute__((visibility("default"))) int one() { return 1; }\n')
+    told = f'case "$*" in *-c*one.cpp*) echo >> {calls}; sleep 0.5;; esac'
     compiler.write_text(f'#!/bin/sh\n{told}\nexec g++ "$@"\n')
     compiler.chmod(0o755)
     with ProcessPoolExecutor(4, get_context("spawn")) as pool:

@@ -15,7 +15,7 @@ import pytest
 
 from hccc.runtime.build import build_plain
 from hccc.runtime.device.description import Call, Parameter, description
-from hccc.runtime.device.library import FLAGS, PLATFORMS, SOURCE, Library, structure
+from hccc.runtime.device.library import DEVICE, LINK, PLATFORMS, Library, structure
 from tests.runtime.device.harness import VALUES
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
@@ -123,7 +123,7 @@ def _environment(**values: str) -> Iterator[None]:
 def copy_of_the_layer(folder: Path, **environment: str) -> Library:
     """A device layer with globals of its own, that looks for platforms in this environment."""
     name = f"copy-{len(list(folder.iterdir()))}.so"  # one that is loaded must not be written over
-    path = shutil.copy(build_plain(SOURCE, FLAGS), folder / name)
+    path = shutil.copy(build_plain([DEVICE], LINK), folder / name)
     with _environment(**environment):
         layer = Library(Path(path))
         layer.call("GetAvailablePlatforms", ctypes.byref(ctypes.c_uint()))

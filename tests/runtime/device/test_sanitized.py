@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.device.library import SOURCE
+from hccc.runtime.device.library import DEVICE
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,7 +23,7 @@ def test_many_threads_at_once(sanitizer: str, tmp_path: Path) -> None:
     made = tmp_path / "stress"
     command: list[str | Path] = [
         "g++", "-std=c++17", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}",
-        "-fno-sanitize-recover=all", f"-I{SOURCE.parent}", HERE / "stress.cpp", "-o", made,
+        "-fno-sanitize-recover=all", f"-I{DEVICE.source.parent}", HERE / "stress.cpp", "-o", made,
     ]  # fmt: skip
     subprocess.run(command, check=True, timeout=300)
     # What the vendors' libraries do is not asked; address space must not be laid out at random for
