@@ -11,6 +11,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 import numba
 from numba import prange
+from numba.core import types
 from numba.core.options import DefaultOptions
 
 from hccc.jit.loop_cache import keep
@@ -52,7 +53,29 @@ def njit(
         made: Callable[P, R] = compiler(nogil=True, parallel=parallel, inline=inline, **options)(
             loop
         )
+        _no_literals(made)
         keep(made)
         return made
 
     return compiled if loop is None else compiled(loop)
+
+
+def _no_literals(made: Any) -> None:
+    """Callers compile `made` for the type of a whole number that they know, not for the number.
+
+    numba else compiles a loop's callees twice: for what a variable is when the loop begins, 0, and
+    for what it is afterwards.
+    """
+    if not hasattr(made, "get_call_template"):  # NUMBA_DISABLE_JIT
+        return
+    found = made.get_call_template
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        return found([_plain(a) for a in args], {k: _plain(a) for k, a in dict(kws).items()})
+
+    made.get_call_template = get_call_template
+
+
+def _plain(argument: Any) -> Any:
+    whole = isinstance(argument, types.IntegerLiteral)
+    return argument.literal_type if whole else argument

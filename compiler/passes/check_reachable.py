@@ -28,7 +28,7 @@ def check_reachable(program: Program, topology: Topology | None) -> Program:
         message = f"the program is for {wanted} ranks, the cluster has {gpus}{lost}"
         span = program.origin.header("nRanks") if program.origin else None
         raise fail("E130", message, span, help=f"{write}another --cluster")
-    src, dst = (np.ascontiguousarray(program.transfers[k]) for k in ("src", "dst"))
+    src, dst = (np.array(program.transfers[k]) for k in ("src", "dst"))
     bad = unreachable(topology, src, dst)
     if len(bad):
         i = int(bad[0])

@@ -160,7 +160,7 @@ def hpds(dag: Dag, patience: int = PATIENCE) -> Pipeline:
     """The HPDS Pipeline of `dag`."""
     program = dag.program
     n_chunks = program.collective.n_chunks
-    chunk = np.ascontiguousarray(program.transfers["chunk"])
+    chunk = np.array(program.transfers["chunk"])
     ptr, rows = group(chunk, n_chunks)
     succs = transpose(dag.preds)
     n_resources = int(max(dag.tx.max(initial=0), dag.rx.max(initial=0))) + 1
