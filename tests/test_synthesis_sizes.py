@@ -49,6 +49,7 @@ def test_every_size_has_a_program_of_those_weighed(op: OpType) -> None:
         assert 0 < one.share(k) <= at.share() <= 1 + 1e-9
 
 
+@pytest.mark.slow
 @EACH
 def test_spans_are_where_a_program_is_chosen(op: OpType) -> None:
     one = made(op)

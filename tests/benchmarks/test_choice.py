@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.benchmarks.conftest import FOLDER, module_of
 
 choice = module_of(FOLDER.parent, "choice")
 
 
+@pytest.mark.slow
 def test_the_best_is_found_and_nothing_is_far_from_it() -> None:
     row = choice.row(("binomial_reduce", "mi300x"), (1 << 16,), quick=False)
     assert row.best is not None

@@ -64,6 +64,7 @@ def test_shares_are_simulated(rows: list[Any], tmp_path: Path) -> None:
         assert row.facts["ours"][2] <= row.facts["ours"][3]
 
 
+@pytest.mark.slow
 def test_no_speed_up_beats_the_bound(tmp_path: Path) -> None:
     table = module("expert").table(bench(tmp_path), "fig8")
     assert {row.cells[2] for row in table.rows} == {"NCCL", "MSCCL"}

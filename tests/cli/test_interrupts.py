@@ -74,7 +74,7 @@ def _interrupted(running: subprocess.Popen[str], place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
-QUICK = ("schedule", "MSCCL XML", "files")
+QUICK = ("schedule", "files")
 
 
 @pytest.mark.parametrize(

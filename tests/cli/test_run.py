@@ -23,7 +23,7 @@ SHORT = ["-n", "2", "-w", "1"]
 
 
 @pytest.mark.parametrize(
-    "path", [slow(p) if k % 3 else p for k, p in enumerate(EXAMPLES)], ids=lambda p: p.stem
+    "path", [slow(p) if k % 7 else p for k, p in enumerate(EXAMPLES)], ids=lambda p: p.stem
 )
 def test_every_example_runs_with_nothing_wrong(hccc: Hccc, path: Path) -> None:
     """No bytes, fewer elements than chunks, no multiple of anything, several micro-batches."""

@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from tests.cli.commandline import Hccc
-from tests.marks import LONG
+from tests.marks import LONG, slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RING = EXAMPLES / "ring_allreduce.rccl"
@@ -23,7 +23,7 @@ def _svg(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("what", ["topology", "dag", "pipeline", "timeline"])
+@pytest.mark.parametrize("what", [slow("topology"), "dag", slow("pipeline"), "timeline"])
 def test_one_picture(hccc: Hccc, tmp_path: Path, what: str) -> None:
     out = tmp_path / "out.svg"
     code, stdout, stderr = hccc("show", RING, "-o", out, "--what", what, "--cluster", MI300X)

@@ -152,6 +152,7 @@ def test_a_plan_of_another_number_of_ranks(hccc: Hccc, tmp_path: Path) -> None:
     assert code == 1 and "the cluster has 1 GPU\n" in err and "nRanks=1," not in err
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_heard_while_simulating(hccc: Hccc) -> None:
     argv = ["sim", str(RING), "--cluster", str(DGX), "-b", "1024G", "-e", "1024G"]
     assert hccc("sim", RING, "--cluster", DGX, "-e", "1K")[0] == 0  # its loops are compiled

@@ -97,6 +97,7 @@ def new_memory_at_one(communicator: Communicator, place: Path) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_memory_that_is_shown_while_others_wait(sums: Path) -> None:
     assert run(3, new_memory_at_one, sums, environment=DEVICE) == [True] * 3
 

@@ -92,7 +92,7 @@ def wrong_once(communicator: Communicator, place: Path, how: str) -> Any:
     raise AssertionError("nobody was told")
 
 
-QUICK = {"die", "abort", "stall", "count"}
+QUICK = {"die", "count"}
 
 
 @pytest.mark.parametrize("how", [how if how in QUICK else slow(how) for how in WRONGS])

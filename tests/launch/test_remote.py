@@ -94,6 +94,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_hosts_that_share_no_memory(
     hccc: Hccc, nodes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

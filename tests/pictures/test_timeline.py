@@ -23,6 +23,7 @@ from hccc.pictures.timeline import ROWS, WIDE, timeline
 from hccc.sim.critical import critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
+from tests.marks import slow
 from tests.pictures.drawn import EXAMPLES, compiled, ran, site, texts, tips
 
 
@@ -120,7 +121,7 @@ def test_the_axis_reaches_the_end() -> None:
     assert text.time(run.time).split()[0] in texts(timeline(run))
 
 
-@pytest.mark.parametrize("size", [1 << 10, 1 << 20, 1 << 26, 1 << 30])
+@pytest.mark.parametrize("size", [1 << 10, slow(1 << 20), slow(1 << 26), 1 << 30])
 def test_title_and_axis_say_the_same_time(size: int) -> None:
     run = ran("hm_allreduce", "resccl-topo4", size)
     shown = texts(timeline(run))
@@ -168,6 +169,7 @@ def test_a_rank_with_more_blocks_than_rows() -> None:
     assert site("syccl-a100-32").n_ranks - 1 == len(chosen.shown[0].alike) + len(chosen.left_out)
 
 
+@pytest.mark.slow
 def test_proxies_have_a_row_each() -> None:
     """When they carry anything, whose it is, and how much of the time."""
     run = ran("ring_allreduce", "resccl-topo1", 1 << 22)

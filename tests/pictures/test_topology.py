@@ -37,7 +37,7 @@ def _parsed(text: str) -> Topology:
 
 
 @pytest.mark.parametrize(
-    "path", [slow(p) if i % 4 else p for i, p in enumerate(CLUSTERS)], ids=lambda path: path.stem
+    "path", [slow(p) if i % 10 else p for i, p in enumerate(CLUSTERS)], ids=lambda path: path.stem
 )
 def test_every_example_is_drawn(path: Path) -> None:
     t = cluster.load(path)

@@ -21,6 +21,7 @@ from hccc.synth.route_table import RouteTable, route_table
 from hccc.synth.tree_growth import Taste, near
 from hccc.testing.clusters import topologies
 from tests.health_checks import EVERY_CHECK
+from tests.marks import slow
 from tests.synth.chunked_clusters import CLUSTERS
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=30)
@@ -95,7 +96,7 @@ def test_repacked_the_busiest_carries_no_more(t: Topology, taste: Taste, sums: b
         assert (one.load / usable).max(initial=0) <= (made.load / usable).max(initial=0)
 
 
-@pytest.mark.parametrize("name", ["fault-4", "fault-4-4", "fault-4-8", "fault-8"])
+@pytest.mark.parametrize("name", [slow("fault-4"), "fault-4-4", "fault-4-8", "fault-8"])
 def test_repacked_nics_are_filled_chunk_by_chunk(name: str) -> None:
     """Nodes whose NICs are three, four and seven: passes over single trees end a chunk over."""
     t = cluster(f"heteccl-h20-4x2+8-{name}")

@@ -19,6 +19,7 @@ from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.tune import told
 from hccc.tune.setting import most_blocks
+from tests.marks import slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RING, RHD = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "rhd_allreduce.rccl"
@@ -46,7 +47,7 @@ def took(made: CompiledProgram, size: int, in_place: bool = False) -> float:
 @pytest.mark.parametrize(
     ("algorithm", "on"),
     [("ring_allreduce", "dgx-h100"), ("direct_alltoall", "mi300x"),
-     ("ring_reducescatter", "resccl-topo1")],
+     slow("ring_reducescatter", "resccl-topo1")],
 )  # fmt: skip
 def test_what_is_chosen_is_about_as_fast_as_each_thing_it_could_be(algorithm: str, on: str) -> None:
     made = compiled(algorithm, on)
