@@ -195,7 +195,7 @@ def test_hip_host_part_compiles_where_hip_is(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hip_kernels_need_no_headers(tmp_path: Path) -> None:
-    for arch in HIP:
+    for arch in ("gfx90a", "gfx942"):
         assert hip_spills(write(tmp_path, HIP_LIBRARY), arch, "-nostdinc") == 0
     assert hip_spills(write(tmp_path, HIP_LIBRARY), "gfx942", "-D__HIPCC_RTC__") == 0
 
