@@ -17,7 +17,7 @@ from tests.runtime.handwritten import INCLUDE, PROGRAMS
 PRIMITIVES = [(2, 1), (8, 1), (8, 8), (1, 7)]
 CUDA = [slow("sm_80"), "sm_90"]
 AROUND_LOOKS = 96  # bytes spilled around hccc_look, which a wait calls when it has lasted long
-HIP = [slow("gfx90a"), "gfx942"]
+HIP = ["gfx90a", "gfx942"]
 
 
 def kernel_text(sources: int, destinations: int, inline: int, ranks: int = 32) -> str:
@@ -114,7 +114,7 @@ def test_cuda_many_operands_and_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
+@pytest.mark.parametrize("arch", HIP)
 def test_hip_bodies_do_not_spill(tmp_path: Path, arch: str) -> None:
     for primitive in PRIMITIVES:
         source = write(tmp_path, kernel_text(*primitive, inline=1))
@@ -195,7 +195,7 @@ def test_hip_host_part_compiles_where_hip_is(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_hip_kernels_need_no_headers(tmp_path: Path) -> None:
-    for arch in ("gfx90a", "gfx942"):
+    for arch in HIP:
         assert hip_spills(write(tmp_path, HIP_LIBRARY), arch, "-nostdinc") == 0
     assert hip_spills(write(tmp_path, HIP_LIBRARY), "gfx942", "-D__HIPCC_RTC__") == 0
 
