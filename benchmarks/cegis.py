@@ -49,18 +49,26 @@ def measure(name: str, chunks: int, way: str, solver: str, seconds: float) -> di
         found, calls, ended = fill(c, demand, EMPTY), 0, ""
     else:
         outcome = synthesize(
-            c, demand, mode="faithful" if way == "faithful" else "fast",
-            solver="z3" if solver == "z3" else "highs", time_limit=seconds,
-        )  # fmt: skip
+            c,
+            demand,
+            mode="faithful" if way == "faithful" else "fast",
+            solver="z3" if solver == "z3" else "highs",
+            time_limit=seconds,
+        )
         found = outcome.schedule
         calls = sum(one.variables > 0 for one in outcome.trace)
         ended = outcome.trace[-1].verdict.value if outcome.gap else ""
     took = time.perf_counter() - begin
     return {
-        "ranks": c.n, "bound": bound, "steps": found.steps, "seconds": took,
-        "valid": not violations(found, c, demand), "calls": calls, "ended": ended,
+        "ranks": c.n,
+        "bound": bound,
+        "steps": found.steps,
+        "seconds": took,
+        "valid": not violations(found, c, demand),
+        "calls": calls,
+        "ended": ended,
         "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10,
-    }  # fmt: skip
+    }
 
 
 def apart(*given: object) -> dict[str, object]:

@@ -106,9 +106,15 @@ def best(file: Path, t: Topology, sizes: Sequence[int]) -> list[float]:
     ]
     for way, fuse, order, allocator, few in structures:
         options = Options(
-            order, network_lowering=way, fuse=fuse, allocator=allocator, tune="off", channels=1,
-            max_sms=1 if few else None, prove=False,
-        )  # fmt: skip
+            order,
+            network_lowering=way,
+            fuse=fuse,
+            allocator=allocator,
+            tune="off",
+            channels=1,
+            max_sms=1 if few else None,
+            prove=False,
+        )
         plan = driver.compile_file(file, options, t).plan
         timing, settings = Timing(plan, t, MOST), space(plan, blocks)
         for k, size in enumerate(sizes):
@@ -143,13 +149,15 @@ def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
     c = made.program.collective
     least = limits(t, c.op, c.root)
     return Row(
-        algorithm, name, sizes,
+        algorithm,
+        name,
+        sizes,
         tuple(took(made, t, size) for size in sizes),
         tuple(took(plain, t, size) for size in sizes),
         tuple(least.at(size).time for size in sizes),
         None if quick else tuple(best(file, t, sizes)),
         nccl(algorithm, t, sizes),
-    )  # fmt: skip
+    )
 
 
 def over(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
@@ -179,8 +187,16 @@ def cells(one: Row) -> list[str]:
 def table(rows: Sequence[Row]) -> Table:
     """A line for each case."""
     found = Table("algorithm", "cluster", title="Chosen for the cluster, 1 KiB to 4 GiB, simulated")
-    for name in ("over best: median", "worst", "default over it", "least", "NCCL over it", "least",
-                 "over bound", "least"):  # fmt: skip
+    for name in (
+        "over best: median",
+        "worst",
+        "default over it",
+        "least",
+        "NCCL over it",
+        "least",
+        "over bound",
+        "least",
+    ):
         found.add_column(name, justify="right")
     for one in rows:
         found.add_row(one.algorithm, one.cluster, *cells(one))

@@ -151,10 +151,14 @@ def started(
     for rank in range(n):
         interpreter = sys.executable if system == "hccc" else python
         environment = {
-            **os.environ, "HCCC_JOB": job, "HCCC_RANK": str(rank), "HCCC_NRANKS": str(n),
+            **os.environ,
+            "HCCC_JOB": job,
+            "HCCC_RANK": str(rank),
+            "HCCC_NRANKS": str(n),
             "HCCC_BENCHMARK_LIBRARIES": ":".join(map(str, libraries)),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 10000 + n),
-        }  # fmt: skip
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(20000 + os.getpid() % 10000 + n),
+        }
         command = [interpreter, str(WORKER), system, str(rank), str(n), *where]
         made.append(subprocess.Popen(command, env=environment))
     return made
@@ -288,8 +292,15 @@ def table(found: Sequence[Row], stream: float, form: box.Box) -> Table:
             else ""
             for r in ("gloo", "mpi")
         ]
-        shown.add_row(str(one.ranks), one.collective, f"{one.size:,}", *cells, *over,
-                      f"{one.memory:.2f}", one.plan)  # fmt: skip
+        shown.add_row(
+            str(one.ranks),
+            one.collective,
+            f"{one.size:,}",
+            *cells,
+            *over,
+            f"{one.memory:.2f}",
+            one.plan,
+        )
     return shown
 
 

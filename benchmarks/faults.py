@@ -113,11 +113,18 @@ def measured(case: str, op: str, t: Topology, made: Synthesis, seconds: float) -
     ring = rivals.nccl_ring(compiled, t, made.size)
     ideal, cut = rivals.ideal_ring(t, collective), made.bound.cut
     return Row(
-        case, op, len(t), made.best.name, made.size / ours / BYTES_PER_US, bound / ours,
-        ring and ring / ours, ring and ring / bound,
+        case,
+        op,
+        len(t),
+        made.best.name,
+        made.size / ours / BYTES_PER_US,
+        bound / ours,
+        ring and ring / ours,
+        ring and ring / bound,
         float(cut.algbw) / ideal if ideal and cut else None,
-        _predicted(t, made, ours), seconds,
-    )  # fmt: skip
+        _predicted(t, made, ours),
+        seconds,
+    )
 
 
 def _predicted(t: Topology, made: Synthesis, ours: float) -> float | None:
@@ -134,28 +141,45 @@ def _predicted(t: Topology, made: Synthesis, ours: float) -> float | None:
 def table(rows: list[Row]) -> Table:
     """A line each."""
     shown = Table("case", "collective", title="HeteCCL's clusters, over a simulated NCCL ring")
-    for name in ("GPUs", "GB/s", "of the bound", "over rings", "ceiling", "over an ideal ring",
-                 "predicted", "seconds"):  # fmt: skip
+    for name in (
+        "GPUs",
+        "GB/s",
+        "of the bound",
+        "over rings",
+        "ceiling",
+        "over an ideal ring",
+        "predicted",
+        "seconds",
+    ):
         shown.add_column(name, justify="right")
     shown.add_column("method")
     for one in rows:
         if one.refused:
             shown.add_row(one.case, one.collective, *[""] * 8, one.refused)
             continue
-        times = ("" if x is None else f"{x:.3f}"
-                 for x in (one.rings, one.ceiling, one.ideal, one.predicted))  # fmt: skip
+        times = (
+            "" if x is None else f"{x:.3f}"
+            for x in (one.rings, one.ceiling, one.ideal, one.predicted)
+        )
         shown.add_row(
-            one.case, one.collective, f"{one.ranks}", f"{one.algbw:.1f}", f"{one.share:.3f}",
-            *times, f"{one.seconds:.1f}", one.method,
-        )  # fmt: skip
+            one.case,
+            one.collective,
+            f"{one.ranks}",
+            f"{one.algbw:.1f}",
+            f"{one.share:.3f}",
+            *times,
+            f"{one.seconds:.1f}",
+            one.method,
+        )
     return shown
 
 
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--cases", nargs="+", choices=list(cases()), default=list(cases()),
-                        metavar="NAME")  # fmt: skip
+    parser.add_argument(
+        "--cases", nargs="+", choices=list(cases()), default=list(cases()), metavar="NAME"
+    )
     parser.add_argument("--collectives", nargs="+", default=list(OPS))
     parser.add_argument("--size", type=size_of, default=1 << 30)
     parser.add_argument("--workers", type=int, default=2)

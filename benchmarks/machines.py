@@ -73,12 +73,17 @@ def row(path: Path, nodes: int) -> Row:
     end = time.perf_counter()
     first = made.machines[0]
     return Row(
-        path, made.topology.n_nodes, first.gpus, first.device.name,
-        len({frozenset(pair) for pair in first.links}), sum(nic.count for nic in first.nics),
+        path,
+        made.topology.n_nodes,
+        first.gpus,
+        first.device.name,
+        len({frozenset(pair) for pair in first.links}),
+        sum(nic.count for nic in first.nics),
         {x.collective.op.value: float(x.bound.cut.algbw) for x in found if x.bound.cut},
         {x.collective.op.value: x.trees.algbw for x in found if x.trees},
-        middle - start, end - middle,
-    )  # fmt: skip
+        middle - start,
+        end - middle,
+    )
 
 
 def share(case: Case) -> shares.Row:
@@ -130,10 +135,15 @@ def table(found: Sequence[Row]) -> Table:
     shown.add_column("s", justify="right")
     for one in found:
         shown.add_row(
-            one.file, str(one.nodes), str(one.gpus), one.device, str(one.links), str(one.nics),
+            one.file,
+            str(one.nodes),
+            str(one.gpus),
+            one.device,
+            str(one.links),
+            str(one.nics),
             *(_rates(one, name) for name in names),
             f"{one.import_seconds + one.bound_seconds:.2f}",
-        )  # fmt: skip
+        )
     return shown
 
 
@@ -166,8 +176,11 @@ def main() -> None:
         wanted = product(machines, given.collectives)
         made = all_shares([(*m, op, given.size) for m, op in wanted], given.workers)
     if given.json:
-        facts = {"machines": [asdict(one) for one in found], "others": none,
-                 "shares": [asdict(one) for one in made]}  # fmt: skip
+        facts = {
+            "machines": [asdict(one) for one in found],
+            "others": none,
+            "shares": [asdict(one) for one in made],
+        }
         print(json.dumps(facts, indent=2, default=str))
         return
     console = Console(width=200)

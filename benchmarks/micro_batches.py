@@ -31,11 +31,21 @@ from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.builtin.ring import ring
 
-MESHES = (("resccl-topo1", 2, 4), ("resccl-topo2", 2, 8), ("resccl-topo3", 4, 4),
-          ("resccl-topo4", 4, 8), ("resccl-v100-topo4", 4, 8), ("syccl-a100-16", 2, 8))  # fmt: skip
+MESHES = (
+    ("resccl-topo1", 2, 4),
+    ("resccl-topo2", 2, 8),
+    ("resccl-topo3", 4, 4),
+    ("resccl-topo4", 4, 8),
+    ("resccl-v100-topo4", 4, 8),
+    ("syccl-a100-16", 2, 8),
+)
 RINGS = ("resccl-topo2", "heteccl-h20-4x2+8", "dgx-h100", "mi300x", "hetccl-snu")
-ALONE = (("rhd_allreduce", "mi300x"), ("ring_allreduce", "dgx-h100"),
-         ("direct_alltoall", "dgx-h100"), ("binomial_broadcast", "dgx-h100"))  # fmt: skip
+ALONE = (
+    ("rhd_allreduce", "mi300x"),
+    ("ring_allreduce", "dgx-h100"),
+    ("direct_alltoall", "dgx-h100"),
+    ("binomial_broadcast", "dgx-h100"),
+)
 SIZES = tuple(1 << k for k in range(10, 33, 3))
 TRIED = tuple(1 << k for k in range(12, 23))
 FIXED = (64 << 10, 256 << 10, 1 << 20)

@@ -35,8 +35,16 @@ PROGRAMS: dict[str, Callable[[int], str]] = {
     "alltoall": direct_alltoall,
 }
 PHASES = (
-    "Parsing", "Analysis", "Scheduling", "Lowering", "Proof", "plan.json", "Emission", "nvcc", "g++"
-)  # fmt: skip
+    "Parsing",
+    "Analysis",
+    "Scheduling",
+    "Lowering",
+    "Proof",
+    "plan.json",
+    "Emission",
+    "nvcc",
+    "g++",
+)
 SHORTEST = 0.05  # seconds of a phase that can be compared
 COMPILERS = {
     "nvcc": ("nvcc", ".cu", ["-O3", "-arch=sm_90", "-cubin"]),

@@ -99,9 +99,18 @@ def row(case: Case, limit: float) -> Row:
         cluster, out = Path(folder) / "x.cluster", Path(folder) / "x.rccl"
         cluster.write_text(case.cluster)
         command = [
-            sys.executable, "-m", "hccc", "synth", str(cluster), "--collective", case.collective,
-            "--bytes", str(SIZE), "-o", str(out),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "hccc",
+            "synth",
+            str(cluster),
+            "--collective",
+            case.collective,
+            "--bytes",
+            str(SIZE),
+            "-o",
+            str(out),
+        ]
         code, first, _ = timed(command, limit)
         if code != 0:
             return Row(*head, whole=first, refused=f"{code}, after {first:.0f} s")
@@ -120,8 +129,11 @@ def _engine_apart(cluster: Path, collective: str, limit: float) -> float | None:
     try:
         told = subprocess.run(
             [sys.executable, str(HERE), "--engine", str(cluster), collective],
-            stdout=subprocess.PIPE, text=True, timeout=limit, check=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=limit,
+            check=True,
+        )
     except subprocess.SubprocessError:
         return None
     return float(told.stdout)
@@ -131,8 +143,11 @@ def timed(command: list[str], limit: float) -> tuple[int | str, float, float]:
     """What a command ended with, its seconds, and its MiB."""
     done = subprocess.run(
         [sys.executable, "-c", LAUNCHER, str(limit), *command],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
     code, seconds, memory = json.loads(done.stdout)
     return code, seconds, memory
 
@@ -165,9 +180,16 @@ def engine(path: Path, collective: str) -> float:
     for _ in range(2):
         begin = time.perf_counter()
         candidates(
-            t, op, SIZE, certificate(t, op, 0), root=0, method="auto", seed=0, time_limit=60.0,
+            t,
+            op,
+            SIZE,
+            certificate(t, op, 0),
+            root=0,
+            method="auto",
+            seed=0,
+            time_limit=60.0,
             on_phase=lambda _: None,
-        )  # fmt: skip
+        )
         seconds = time.perf_counter() - begin
     return seconds
 
@@ -183,8 +205,14 @@ def table(rows: list[Row]) -> Table:
         cells = ("", "", f"{one.reach:g}", "", "", one.refused)
         if not one.refused:
             alone = "" if one.engine is None else f"{one.engine:.3f}"
-            cells = (f"{one.whole:.2f}", alone, f"{one.reach:g}",
-                     f"{one.memory:.0f}", f"{one.share:.3f}", one.method)  # fmt: skip
+            cells = (
+                f"{one.whole:.2f}",
+                alone,
+                f"{one.reach:g}",
+                f"{one.memory:.0f}",
+                f"{one.share:.3f}",
+                one.method,
+            )
         shown.add_row(one.name, one.collective, *cells, one.published)
     return shown
 

@@ -60,9 +60,16 @@ def row(case: Case) -> Row:
             raise SystemExit(f"{name}, {chunks} chunks: not valid: {wrong[0]}")
     ended = outcome.trace[-1].verdict.value if outcome.gap and outcome.trace else ""
     return Row(
-        name, c.n, chunks, bound, first.steps, middle - begin, outcome.schedule.steps, end - middle,
+        name,
+        c.n,
+        chunks,
+        bound,
+        first.steps,
+        middle - begin,
+        outcome.schedule.steps,
+        end - middle,
         ended,
-    )  # fmt: skip
+    )
 
 
 def table(rows: list[Row]) -> Table:
@@ -73,8 +80,15 @@ def table(rows: list[Row]) -> Table:
     shown.add_column("ended")
     for one in rows:
         shown.add_row(
-            one.cluster, f"{one.ranks}", f"{one.chunks}", f"{one.bound}", f"{one.greedy}",
-            f"{one.greedy_seconds:.2f}", f"{one.repair}", f"{one.repair_seconds:.2f}",
-            f"{min(one.greedy, one.repair) - one.bound}", one.ended,
-        )  # fmt: skip
+            one.cluster,
+            f"{one.ranks}",
+            f"{one.chunks}",
+            f"{one.bound}",
+            f"{one.greedy}",
+            f"{one.greedy_seconds:.2f}",
+            f"{one.repair}",
+            f"{one.repair_seconds:.2f}",
+            f"{min(one.greedy, one.repair) - one.bound}",
+            one.ended,
+        )
     return shown

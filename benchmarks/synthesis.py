@@ -81,10 +81,12 @@ def cases(given: argparse.Namespace) -> list[Case]:
     """Every cluster of no more ranks, collective and size."""
     names = given.clusters or sorted(f.stem for f in (EXAMPLES / "clusters").glob("*.cluster"))
     small = [
-        name for name in names
-        if 2 <= len(hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster"))
+        name
+        for name in names
+        if 2
+        <= len(hccc.load_cluster(EXAMPLES / "clusters" / f"{name}.cluster"))
         <= given.most_ranks
-    ]  # fmt: skip
+    ]
     return list(product(small, given.collectives, given.sizes))
 
 
@@ -122,10 +124,11 @@ def _speed(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     if wrong := set(given.clusters or ()) - set(every):
         parser.error(f"no {min(wrong)}; there are {', '.join(every)}")
     wanted = [
-        one for one in speed.cases()
+        one
+        for one in speed.cases()
         if one.name.replace(" ", "-") in (given.clusters or every)
         and one.collective in given.collectives
-    ]  # fmt: skip
+    ]
     rows = [
         speed.row(one, given.seconds)
         for one in track(wanted, "Timing", console=Console(stderr=True))
@@ -134,8 +137,10 @@ def _speed(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
 
 
 def _steps(given: argparse.Namespace) -> None:
-    wanted = [(name, chunks, given.seconds)
-              for name, chunks in product(given.clusters or steps.NAMES, given.chunks)]  # fmt: skip
+    wanted = [
+        (name, chunks, given.seconds)
+        for name, chunks in product(given.clusters or steps.NAMES, given.chunks)
+    ]
     rows = parallel(steps.row, wanted, given.workers)
     shown(rows, steps.table(rows), as_json=given.json)
 
@@ -164,14 +169,16 @@ def main() -> None:
     mode.add_argument("--speed", action="store_true", help="seconds and memory of the command")
     mode.add_argument("--steps", action="store_true", help="N_step over the integer bound")
     mode.add_argument("--over-sizes", action="store_true", help="over the best of the rivals")
-    parser.add_argument("--clusters", nargs="+",
-                        help="names; of --speed 16-H20, 512-H800; of --steps h20-4+8")  # fmt: skip
+    parser.add_argument(
+        "--clusters", nargs="+", help="names; of --speed 16-H20, 512-H800; of --steps h20-4+8"
+    )
     parser.add_argument("--collectives", nargs="+")
     parser.add_argument("--sizes", nargs="+", type=size_of)
     parser.add_argument("--chunks", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--most-ranks", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=120.0,
-                        help="of one command, or of a solver")  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=float, default=120.0, help="of one command, or of a solver"
+    )
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()

@@ -134,9 +134,17 @@ def gathered(net: Links, owner: I4, nbytes: float, seed: int) -> tuple[float, Sc
     sorted_cost = np.sort(cost, kind="stable")
     first = np.flatnonzero(np.diff(sorted_cost, prepend=-1.0) > 1e-9)
     start, chunk, pair = _matched(
-        net.n, net.use, net.alpha, net.rate * BYTES_PER_US, net.capacity * BYTES_PER_US,
-        order.astype(np.int64), np.append(first, len(order)).astype(np.int64), owner, nbytes, seed,
-    )  # fmt: skip
+        net.n,
+        net.use,
+        net.alpha,
+        net.rate * BYTES_PER_US,
+        net.capacity * BYTES_PER_US,
+        order.astype(np.int64),
+        np.append(first, len(order)).astype(np.int64),
+        owner,
+        nbytes,
+        seed,
+    )
     if len(start) < len(owner) * (net.n - 1):
         raise fail("E451", "some rank is reached by nobody who has data")
     src, dst = (pair // net.n).astype(np.int32), (pair % net.n).astype(np.int32)
@@ -147,9 +155,17 @@ def gathered(net: Links, owner: I4, nbytes: float, seed: int) -> tuple[float, Sc
 
 @njit
 def _matched(
-    n: int, use: I4, alpha: F8, rate: F8, capacity: F8, order: I8, first: I8, owner: I4,
-    nbytes: float, seed: int,
-) -> tuple[F8, I4, I8]:  # fmt: skip
+    n: int,
+    use: I4,
+    alpha: F8,
+    rate: F8,
+    capacity: F8,
+    order: I8,
+    first: I8,
+    owner: I4,
+    nbytes: float,
+    seed: int,
+) -> tuple[F8, I4, I8]:
     """Transfers in order: their start, chunk, and row of `use`. rate, capacity: bytes/µs; order:
     usable rows, cheapest first, equally dear ones from first[i] to first[i + 1]."""
     np.random.seed(seed)
@@ -256,22 +272,37 @@ def main() -> None:
             best(t, op, 1, seeds=1)  # loops are compiled
             made = best(t, op, chunks, given.bytes, given.seeds)
             simulated = rivals.compiled(made.program, t, given.bytes)[1]
-            own, run, most = (given.bytes / BYTES_PER_US / x for x in
-                              (made.time, simulated, bound.time))  # fmt: skip
+            own, run, most = (
+                given.bytes / BYTES_PER_US / x for x in (made.time, simulated, bound.time)
+            )
             rows.append(Row(path.stem, len(t), chunks, own, run, most, made.seconds))
     if given.json:
         print(json.dumps([asdict(one) for one in rows]))
         return
     table = Table(
-        "cluster", "GPUs", "chunks", "own model", "of the bound", "simulated", "of the bound",
-        "bound GB/s", "seconds", title=f"TACOS-like {op.value}, GB/s",
-    )  # fmt: skip
+        "cluster",
+        "GPUs",
+        "chunks",
+        "own model",
+        "of the bound",
+        "simulated",
+        "of the bound",
+        "bound GB/s",
+        "seconds",
+        title=f"TACOS-like {op.value}, GB/s",
+    )
     for one in rows:
         table.add_row(
-            one.cluster, f"{one.ranks}", f"{one.chunks}", f"{one.own:.1f}",
-            f"{one.own / one.bound:.3f}", f"{one.simulated:.1f}",
-            f"{one.simulated / one.bound:.3f}", f"{one.bound:.1f}", f"{one.seconds:.3f}",
-        )  # fmt: skip
+            one.cluster,
+            f"{one.ranks}",
+            f"{one.chunks}",
+            f"{one.own:.1f}",
+            f"{one.own / one.bound:.3f}",
+            f"{one.simulated:.1f}",
+            f"{one.simulated / one.bound:.3f}",
+            f"{one.bound:.1f}",
+            f"{one.seconds:.3f}",
+        )
     Console(width=120).print(table)
 
 

@@ -126,10 +126,13 @@ class Pair:
         self.processes = [
             subprocess.Popen(
                 [*host.before(), sys.executable, __file__, "--serve", str(rank), *words],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=dict(os.environ),
             )
             for rank, host in enumerate(ends)
-        ]  # fmt: skip
+        ]
 
     def read(self, rank: int) -> str:
         """The next line that is no message of UCX's own."""
@@ -217,9 +220,13 @@ def table(rows: list[Row]) -> Table:
     made = Table("Gbit/s", "KiB", "µs", "share of the line", "socket, µs", "share")
     for row in rows:
         made.add_row(
-            f"{row.gbit:g}", f"{row.size >> 10:,}", f"{row.transport_us:,.0f}", f"{row.share:.1%}",
-            f"{row.socket_us:,.0f}", f"{row.socket_share:.1%}",
-        )  # fmt: skip
+            f"{row.gbit:g}",
+            f"{row.size >> 10:,}",
+            f"{row.transport_us:,.0f}",
+            f"{row.share:.1%}",
+            f"{row.socket_us:,.0f}",
+            f"{row.socket_share:.1%}",
+        )
     return made
 
 

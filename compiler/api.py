@@ -111,9 +111,13 @@ def compile(
         )
         return inputs.renamed(made, name)
     compiled = inputs.load(
-        source(algorithm), options, topology,
-        reschedule=reschedule, on_phase=on_phase, on_pass=on_pass,
-    )  # fmt: skip
+        source(algorithm),
+        options,
+        topology,
+        reschedule=reschedule,
+        on_phase=on_phase,
+        on_pass=on_pass,
+    )
     return inputs.renamed(compiled, name)
 
 
@@ -145,9 +149,13 @@ def check(
     else:
         proved = replace(options or Options(), prove=True)
         compiled = compile(
-            algorithm, proved,
-            cluster=cluster, reschedule=reschedule, on_phase=on_phase, on_pass=on_pass,
-        )  # fmt: skip
+            algorithm,
+            proved,
+            cluster=cluster,
+            reschedule=reschedule,
+            on_phase=on_phase,
+            on_pass=on_pass,
+        )
     from hccc import outputs
 
     return outputs.compared(compiled, on_phase)
@@ -341,10 +349,17 @@ def common_cluster(program: Program) -> Topology:
 
 
 def synthesize(
-    cluster: Cluster, collective: str, size: int = DEFAULT_SIZE, *, root: int = 0,
-    method: str = "auto", seed: int = 0, time_limit: float = 60.0, options: Options | None = None,
+    cluster: Cluster,
+    collective: str,
+    size: int = DEFAULT_SIZE,
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    options: Options | None = None,
     on_phase: OnPhase = _quiet,
-) -> Synthesis:  # fmt: skip
+) -> Synthesis:
     """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
 
     Args:
@@ -371,16 +386,30 @@ def synthesize(
     where, op = collective_of(cluster, collective, root)
     check_integer("size", size, 1, None)
     return synthesis.synthesize(
-        where, op, size, root=root, method=method, seed=seed, time_limit=time_limit,
-        options=options, on_phase=on_phase,
-    )  # fmt: skip
+        where,
+        op,
+        size,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
+        options=options,
+        on_phase=on_phase,
+    )
 
 
 def synthesize_sizes(
-    cluster: Cluster, collective: str, sizes: str = "1K..4G", *, root: int = 0,
-    method: str = "auto", seed: int = 0, time_limit: float = 60.0, options: Options | None = None,
+    cluster: Cluster,
+    collective: str,
+    sizes: str = "1K..4G",
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    options: Options | None = None,
     on_phase: OnPhase = _quiet,
-) -> SizesSynthesis:  # fmt: skip
+) -> SizesSynthesis:
     """Makes algorithms of one collective for a cluster, at most `options.plans`, each for those of
     `sizes` at which it is best. Its `programs` are for `compile`, which makes one library of them.
 
@@ -390,6 +419,13 @@ def synthesize_sizes(
 
     where, op = collective_of(cluster, collective, root)
     return synthesized(
-        where, op, sizes, root=root, method=method, seed=seed, time_limit=time_limit,
-        options=options, on_phase=on_phase,
-    )  # fmt: skip
+        where,
+        op,
+        sizes,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
+        options=options,
+        on_phase=on_phase,
+    )

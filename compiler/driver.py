@@ -107,9 +107,12 @@ class CompiledProgram(Compiled):
 @interruptible
 def compile_file(
     path: Path | str,
-    options: Options | None = None, topology: Where = None, *,
-    on_phase: OnPhase = lambda _: None, on_pass: OnPass = lambda name, ir: None,
-) -> CompiledProgram:  # fmt: skip
+    options: Options | None = None,
+    topology: Where = None,
+    *,
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:
     """Compiles a program file. Raises `UserError` for anything wrong with it."""
     return compile_text(transfer.read(path), options, topology, on_phase=on_phase, on_pass=on_pass)
 
@@ -117,9 +120,12 @@ def compile_file(
 @interruptible
 def compile_text(
     source: Source,
-    options: Options | None = None, topology: Where = None, *,
-    on_phase: OnPhase = lambda _: None, on_pass: OnPass = lambda name, ir: None,
-) -> CompiledProgram:  # fmt: skip
+    options: Options | None = None,
+    topology: Where = None,
+    *,
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:
     """Compiles a program's text; otherwise as `compile_program`."""
     hook = Hook(options or Options(), on_phase, on_pass)
     with hook.phase("Parsing"):
@@ -130,9 +136,13 @@ def compile_text(
 @interruptible
 def compile_program(
     program: Program,
-    options: Options | None = None, topology: Where = None, *, enough: float = 0.0,
-    on_phase: OnPhase = lambda _: None, on_pass: OnPass = lambda name, ir: None,
-) -> CompiledProgram:  # fmt: skip
+    options: Options | None = None,
+    topology: Where = None,
+    *,
+    enough: float = 0.0,
+    on_phase: OnPhase = lambda _: None,
+    on_pass: OnPass = lambda name, ir: None,
+) -> CompiledProgram:
     """Compiles a Program, whoever made it.
 
     topology: the cluster to schedule for, what makes it of the program, or None for what the
@@ -236,12 +246,20 @@ def _compile(
     ordered = best.irs["schedule"]
     assert isinstance(ordered, Pipeline)
     return CompiledProgram(
-        plan=replace(plan, provenance=how), proofs=proofs[chosen], seconds=hook.seconds,
-        warnings=warnings, scheduler=best.settings.options.scheduler,
-        program=best.front.program, dag=best.front.dag, pipeline=ordered, topology=topology,
-        tuned=tuned, made_with=_made_with(made, plan, tuned, catalogue), catalogue=catalogue,
+        plan=replace(plan, provenance=how),
+        proofs=proofs[chosen],
+        seconds=hook.seconds,
+        warnings=warnings,
+        scheduler=best.settings.options.scheduler,
+        program=best.front.program,
+        dag=best.front.dag,
+        pipeline=ordered,
+        topology=topology,
+        tuned=tuned,
+        made_with=_made_with(made, plan, tuned, catalogue),
+        catalogue=catalogue,
         catalogue_proofs=tuple(proofs[k] for k in kernels),
-    )  # fmt: skip
+    )
 
 
 def _front(given: Program, settings: Settings, hook: Hook) -> _Front:
@@ -379,9 +397,12 @@ def _asked(settings: Settings, large: bool) -> Request:
     if options.channels and options.max_sms and options.channels > options.max_sms:
         raise fail("E410", f"--channels {options.channels}: each has a block; --max-sms is less")
     return Request(
-        spread(sizes) if large else sizes, options.max_sms or most_blocks(settings.topology),
-        options.channels, options.plans, options.tune,
-    )  # fmt: skip
+        spread(sizes) if large else sizes,
+        options.max_sms or most_blocks(settings.topology),
+        options.channels,
+        options.plans,
+        options.tune,
+    )
 
 
 def recorded(topology: Topology) -> Cluster:

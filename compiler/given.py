@@ -51,9 +51,10 @@ def files(*given: object) -> list[Path]:
     """What of it lies somewhere: paths, and directories that were compiled before."""
     places = [one.directory if isinstance(one, Compiled) else one for one in given]
     return [
-        Path(one) for one in places
+        Path(one)
+        for one in places
         if isinstance(one, Path) or (isinstance(one, str) and "\n" not in one)
-    ]  # fmt: skip
+    ]
 
 
 def collective_of(cluster: Cluster, collective: str, root: int) -> tuple[Topology, OpType]:

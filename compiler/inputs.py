@@ -194,9 +194,13 @@ def _catalogue(
             each = tuple(check_plan(plan) for plan in catalogue.plans)
     last = replace(catalogue.largest, provenance=catalogue.provenance)
     return Compiled(
-        last, each[catalogue.last.plan] if each else (), seconds, directory=kernels,
-        catalogue=catalogue, catalogue_proofs=each,
-    )  # fmt: skip
+        last,
+        each[catalogue.last.plan] if each else (),
+        seconds,
+        directory=kernels,
+        catalogue=catalogue,
+        catalogue_proofs=each,
+    )
 
 
 @interruptible

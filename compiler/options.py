@@ -23,12 +23,28 @@ FUSION_LEVELS = ("auto", "none", "reduce", "full")
 TUNINGS = ("fast", "full", "off")
 TARGETS = ("cuda", "hip", "cpu")
 OUTPUTS = (
-    "program", "dag", "pipeline", "plan", "cpu", "cuda", "hip", "msccl-xml", "mscclpp-json",
-)  # fmt: skip
+    "program",
+    "dag",
+    "pipeline",
+    "plan",
+    "cpu",
+    "cuda",
+    "hip",
+    "msccl-xml",
+    "mscclpp-json",
+)
 PASSES = (
-    "verify", "check_reachable", "depend", "schedule", "lower", "fuse", "place", "allocate", "sync",
+    "verify",
+    "check_reachable",
+    "depend",
+    "schedule",
+    "lower",
+    "fuse",
+    "place",
+    "allocate",
+    "sync",
     "limit_window",
-)  # fmt: skip
+)
 BEFORE_THE_PLAN = OUTPUTS[:3]  # of a program only; nothing about them needs a proof of the plan
 
 

@@ -125,13 +125,22 @@ class Synthesis:
         """The same for JSON; times in µs, None where there are none."""
         c = self.program.collective
         return {
-            "collective": c.op.value, "cluster": self.topology.name, "ranks": c.n_ranks,
-            "size": self.size, "seed": self.seed, "method": self.best.name,
-            "transfers": len(self.program), "steps": steps(self.program),
-            "time": self.best.time, "bound": self.bound.time, "share": self.share(),
-            "binding": self.bound.binding, "seconds": self.seconds,
-            "interrupted": self.interrupted, "weighed": list(map(weighed_facts, self.weighed)),
-        }  # fmt: skip
+            "collective": c.op.value,
+            "cluster": self.topology.name,
+            "ranks": c.n_ranks,
+            "size": self.size,
+            "seed": self.seed,
+            "method": self.best.name,
+            "transfers": len(self.program),
+            "steps": steps(self.program),
+            "time": self.best.time,
+            "bound": self.bound.time,
+            "share": self.share(),
+            "binding": self.bound.binding,
+            "seconds": self.seconds,
+            "interrupted": self.interrupted,
+            "weighed": list(map(weighed_facts, self.weighed)),
+        }
 
 
 def steps(p: Program) -> int:
@@ -144,13 +153,17 @@ def program_text(made: Synthesis) -> str:
     t, p = made.topology, made.program
     on = f" on {t.name}" if t.name else ""
     bound = made.bound
-    return printer.text(p, [
-        f"{p.collective.op.value}{on}, {len(t)} ranks, for calls of {count_of(made.size, 'byte')}.",
-        f"Method: {made.best.name}; seed {made.seed}.",
-        f"Steps: {steps(p):,}. Transfers: {len(p):,}.",
-        f"Simulated: {us(made.best.time or 0.0)} µs.",
-        f"No schedule takes less than {us(bound.time)} µs: {bound.binding}.",
-    ])  # fmt: skip
+    return printer.text(
+        p,
+        [
+            f"{p.collective.op.value}{on}, {len(t)} ranks, "
+            f"for calls of {count_of(made.size, 'byte')}.",
+            f"Method: {made.best.name}; seed {made.seed}.",
+            f"Steps: {steps(p):,}. Transfers: {len(p):,}.",
+            f"Simulated: {us(made.best.time or 0.0)} µs.",
+            f"No schedule takes less than {us(bound.time)} µs: {bound.binding}.",
+        ],
+    )
 
 
 def file_name(p: Program, method: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -183,9 +196,17 @@ def methods(op: OpType) -> list[str]:
 
 
 def synthesize(
-    t: Topology, op: OpType, size: int, *, root: int = 0, method: str = "auto", seed: int = 0,
-    time_limit: float = 60.0, options: Options | None = None, on_phase: OnPhase = lambda _: None,
-) -> Synthesis:  # fmt: skip
+    t: Topology,
+    op: OpType,
+    size: int,
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    options: Options | None = None,
+    on_phase: OnPhase = lambda _: None,
+) -> Synthesis:
     """The best Program of `op` on `t` for calls of `size` bytes; at Ctrl-C, of those that were
     simulated by then.
 
@@ -199,9 +220,16 @@ def synthesize(
     begin = time.perf_counter()
     best = interruptible(certificate)(t, op, root if op in ROOTED else 0)
     found = candidates(
-        t, op, size, best, root=root, method=method, seed=seed, time_limit=time_limit,
+        t,
+        op,
+        size,
+        best,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
         on_phase=on_phase,
-    )  # fmt: skip
+    )
     bound, near, how = best.at(size), nearest(found), options or Options()
 
     def simulate(done: list[Weighed]) -> None:
@@ -224,9 +252,17 @@ def synthesize(
 
 
 def candidates(
-    t: Topology, op: OpType, size: int, best: Limits, *, root: int, method: str, seed: int,
-    time_limit: float, on_phase: OnPhase,
-) -> list[Weighed]:  # fmt: skip
+    t: Topology,
+    op: OpType,
+    size: int,
+    best: Limits,
+    *,
+    root: int,
+    method: str,
+    seed: int,
+    time_limit: float,
+    on_phase: OnPhase,
+) -> list[Weighed]:
     """All that there is to weigh, with what each is estimated to take for `size` bytes. best: what
     no schedule beats.
 
@@ -282,9 +318,15 @@ def given_up(found: Sequence[Weighed]) -> bool:
 
 
 def _candidates(
-    t: Topology, op: OpType, root: int, method: str, seed: int, size: int, best: Limits,
+    t: Topology,
+    op: OpType,
+    root: int,
+    method: str,
+    seed: int,
+    size: int,
+    best: Limits,
     on_phase: OnPhase,
-) -> Iterator[Weighed]:  # fmt: skip
+) -> Iterator[Weighed]:
     """Slow methods last: of "auto" they are left out where another promises to come as near to the
     bound, greedy schedules also of many ranks, where compose does in less time what they do."""
     names = [name for name in methods(op) if name == method or method == "auto"]
@@ -308,18 +350,26 @@ def _candidates(
 
 
 def _made(
-    name: str, t: Topology, op: OpType, root: int, seed: int, size: int, best: Limits,
+    name: str,
+    t: Topology,
+    op: OpType,
+    root: int,
+    seed: int,
+    size: int,
+    best: Limits,
     on_phase: OnPhase,
-) -> Iterator[Weighed]:  # fmt: skip
+) -> Iterator[Weighed]:
     """What one method makes."""
     if name == GREEDY:
         yield from (_searched(one, t, size) for one in search(t, op, root, seed, on_phase))
     elif name in (PACK, ROUTED, composed.NAME):
         made = (
-            packed(t, op, root, seed, best) if name == PACK
-            else routed.routed(t, op, root, seed) if name == ROUTED
+            packed(t, op, root, seed, best)
+            if name == PACK
+            else routed.routed(t, op, root, seed)
+            if name == ROUTED
             else composed.composed(t, op)
-        )  # fmt: skip
+        )
         for one in made:
             yield Weighed(one.name, one.program, estimate(one.program, t, size))
     else:
@@ -340,9 +390,11 @@ def simulated(
     low, high = max(1, sizes[0]), max(1, sizes[-1])
     several = low < high
     how = replace(
-        options, prove=False, sizes=f"{low}..{high}" if several else str(low),
+        options,
+        prove=False,
+        sizes=f"{low}..{high}" if several else str(low),
         plans=options.plans if several else 2,
-    )  # fmt: skip
+    )
     try:
         made = driver.compile_program(verify(one.program), how, t, enough=enough)
     except UserError as error:

@@ -105,21 +105,36 @@ class SizesSynthesis:
         """For JSON; times in µs, None where there are none."""
         c, t = self.programs[0].collective, self.at[0].topology
         return {
-            "collective": c.op.value, "cluster": t.name, "ranks": c.n_ranks,
-            "seed": self.at[0].seed, "seconds": self.seconds, "interrupted": self.interrupted,
+            "collective": c.op.value,
+            "cluster": t.name,
+            "ranks": c.n_ranks,
+            "seed": self.at[0].seed,
+            "seconds": self.seconds,
+            "interrupted": self.interrupted,
             "programs": [
-                {"method": one.name, "name": one.program.name, "file": one.file_name(),
-                 "spans": [list(span) for span in one.spans], "transfers": len(one.program),
-                 "steps": steps(one.program)}
+                {
+                    "method": one.name,
+                    "name": one.program.name,
+                    "file": one.file_name(),
+                    "spans": [list(span) for span in one.spans],
+                    "transfers": len(one.program),
+                    "steps": steps(one.program),
+                }
                 for one in self.chosen
             ],
             "sizes": [
-                {"size": one.size, "method": self.chosen_at(k).name,
-                 "time": self.chosen_at(k).time, "bound": one.bound.time, "share": self.share(k),
-                 "binding": one.bound.binding, "weighed": list(map(weighed_facts, one.weighed))}
+                {
+                    "size": one.size,
+                    "method": self.chosen_at(k).name,
+                    "time": self.chosen_at(k).time,
+                    "bound": one.bound.time,
+                    "share": self.share(k),
+                    "binding": one.bound.binding,
+                    "weighed": list(map(weighed_facts, one.weighed)),
+                }
                 for k, one in enumerate(self.at)
             ],
-        }  # fmt: skip
+        }
 
 
 def program_text(made: SizesSynthesis, chosen: Chosen) -> str:
@@ -127,12 +142,15 @@ def program_text(made: SizesSynthesis, chosen: Chosen) -> str:
     made."""
     t, p = made.at[0].topology, chosen.program
     on = f" on {t.name}" if t.name else ""
-    return printer.text(p, [
-        f"{p.collective.op.value}{on}, {len(t)} ranks, for calls of {chosen.serves()}.",
-        f"Method: {chosen.name}; seed {made.at[0].seed}.",
-        f"Steps: {steps(p):,}. Transfers: {len(p):,}.",
-        *_times(made, chosen),
-    ])  # fmt: skip
+    return printer.text(
+        p,
+        [
+            f"{p.collective.op.value}{on}, {len(t)} ranks, for calls of {chosen.serves()}.",
+            f"Method: {chosen.name}; seed {made.at[0].seed}.",
+            f"Steps: {steps(p):,}. Transfers: {len(p):,}.",
+            *_times(made, chosen),
+        ],
+    )
 
 
 def _times(made: SizesSynthesis, chosen: Chosen) -> Iterator[str]:
@@ -145,10 +163,17 @@ def _times(made: SizesSynthesis, chosen: Chosen) -> Iterator[str]:
 
 
 def synthesize_sizes(
-    t: Topology, op: OpType, sizes: str = SIZES, *, root: int = 0, method: str = "auto",
-    seed: int = 0, time_limit: float = 60.0, options: Options | None = None,
+    t: Topology,
+    op: OpType,
+    sizes: str = SIZES,
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    options: Options | None = None,
     on_phase: OnPhase = lambda _: None,
-) -> SizesSynthesis:  # fmt: skip
+) -> SizesSynthesis:
     """The best Programs of `op` on `t` for calls of `sizes`, at most `options.plans`; at Ctrl-C, of
     those that were simulated by then.
 
@@ -162,9 +187,16 @@ def synthesize_sizes(
     begin, how, each = time.perf_counter(), options or Options(), parsed(sizes)
     bound = interruptible(certificate)(t, op, root if op in ROOTED else 0)
     found = candidates(
-        t, op, each[0], bound, root=root, method=method, seed=seed, time_limit=time_limit,
+        t,
+        op,
+        each[0],
+        bound,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
         on_phase=on_phase,
-    )  # fmt: skip
+    )
     if max(len(one.program) for one in found if one.program) > MOST_TRIED:
         each = spread(each)  # all that tuning tries of a large one
     estimated = interruptible(lambda: [_estimated(found, t, size) for size in each])()

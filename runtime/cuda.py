@@ -310,10 +310,12 @@ class CudaCommunicator:
                 Rank(
                     self._flags.data.ptr + r * self.flag_bytes,
                     self._scratch.data.ptr + r * need,
-                    self._windows.data.ptr, 1, 0,
+                    self._windows.data.ptr,
+                    1,
+                    0,
                 )
                 for r in ranks
-            ]  # fmt: skip
+            ]
             self._ranks = self._upload((Rank * shape.ranks)(*rows))
         return self._ranks
 

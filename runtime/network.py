@@ -78,12 +78,19 @@ class Proxy:
         self._threads = max(1, min(len(set(network.domain)), 2))
         self._library = _library()
         self._proxy = self._library.hccc_network_new(
-            n, ctypes.addressof(ranks), ctypes.addressof(self.doors),
-            ctypes.byref(_Wire(
-                wire.bandwidth * BYTES_PER_US, wire.latency, int(self._nic.max()) + 1,
-                self._nic.ctypes.data, wire.late,
-            )),
-        )  # fmt: skip
+            n,
+            ctypes.addressof(ranks),
+            ctypes.addressof(self.doors),
+            ctypes.byref(
+                _Wire(
+                    wire.bandwidth * BYTES_PER_US,
+                    wire.latency,
+                    int(self._nic.max()) + 1,
+                    self._nic.ctypes.data,
+                    wire.late,
+                )
+            ),
+        )
         if not self._proxy:
             raise fail("E455", f"no memory for a network between {n} ranks")
 

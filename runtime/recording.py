@@ -80,9 +80,15 @@ class Recorder:
         self._records = np.empty((places, slots), RECORD)
         self._records.view(np.uint8).fill(0)  # or kernels would wait for pages
         self.trace = Trace(
-            ctypes.sizeof(Trace), ctypes.sizeof(Record), slots, ranks.start, len(ranks), blocks,
-            self._written.ctypes.data, self._records.ctypes.data,
-        )  # fmt: skip
+            ctypes.sizeof(Trace),
+            ctypes.sizeof(Record),
+            slots,
+            ranks.start,
+            len(ranks),
+            blocks,
+            self._written.ctypes.data,
+            self._records.ctypes.data,
+        )
 
     @property
     def memory(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

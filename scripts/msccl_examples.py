@@ -23,13 +23,20 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MOST_DOUBLING = 8 << 20  # bytes: longer ones need more messages than a FIFO of Simple holds
 ORIGIN = "<!-- {}: written by scripts/msccl_examples.py of hccc{}. -->\n"
 EXPORTED = (
-    ("allreduce_ring_n8_msccl", "ring_allreduce", "msccl",
-     "Ring AllReduce, 8 ranks, microsoft/msccl's dialect"),
-    ("reducescatter_ring_n8_msccl", "ring_reducescatter", "msccl",
-     "Ring ReduceScatter, 8 ranks, microsoft/msccl's dialect"),
-    ("broadcast_binomial_n8", "binomial_broadcast", "executor",
-     "Binomial tree Broadcast, 8 ranks"),
-)  # fmt: skip
+    (
+        "allreduce_ring_n8_msccl",
+        "ring_allreduce",
+        "msccl",
+        "Ring AllReduce, 8 ranks, microsoft/msccl's dialect",
+    ),
+    (
+        "reducescatter_ring_n8_msccl",
+        "ring_reducescatter",
+        "msccl",
+        "Ring ReduceScatter, 8 ranks, microsoft/msccl's dialect",
+    ),
+    ("broadcast_binomial_n8", "binomial_broadcast", "executor", "Binomial tree Broadcast, 8 ranks"),
+)
 
 
 @dataclass(slots=True)

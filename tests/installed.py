@@ -41,9 +41,14 @@ class Installed:
         own = self.bin / str(argv[0])
         command = [str(own) if own.exists() else str(argv[0]), *map(str, argv[1:])]
         return subprocess.run(
-            command, cwd=self.place, env=self.environment(), capture_output=True, text=True,
-            timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
+            command,
+            cwd=self.place,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
 
     def run(self, *argv: str | Path) -> str:
         """What a command prints; it must exit with 0."""

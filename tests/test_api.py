@@ -135,9 +135,11 @@ def test_drawing_writes_over_nothing_that_is_read(tmp_path: Path) -> None:
     kernels = tmp_path / "kernels"
     hccc.write(hccc.compile(algorithm), kernels, ["cpu"])
     for subject, trace in (
-        (algorithm, algorithm), (algorithm, site), (kernels, kernels / "plan.json"),
+        (algorithm, algorithm),
+        (algorithm, site),
+        (kernels, kernels / "plan.json"),
         (hccc.compile(kernels), kernels / "plan.json"),
-    ):  # fmt: skip
+    ):
         before = trace.read_bytes()
         with pytest.raises(hccc.UserError, match="read, too"):
             hccc.draw(subject, None, trace=trace, cluster=site)

@@ -24,8 +24,11 @@ def _files() -> list[str]:
         pytest.skip("not a git checkout: nothing says which files belong")
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     names = filter(None, listed.stdout.split("\0"))
     return [n for n in names if (ROOT / n).is_symlink() or (ROOT / n).is_file()]
 
@@ -54,10 +57,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         else:
             target.write_bytes(source.read_bytes())
     done = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet",
-         "--wheel-dir", str(place), str(tree)],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-deps",
+            "--no-build-isolation",
+            "--quiet",
+            "--wheel-dir",
+            str(place),
+            str(tree),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     (built,) = place.glob("*.whl")
     return set(zipfile.ZipFile(built).namelist())

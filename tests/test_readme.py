@@ -44,9 +44,13 @@ def test_commands_run(tmp_path: Path) -> None:
         name, *arguments = shlex.split(command)
         assert name == HCCC, f"say in NOT_RUN why {command} is not run"
         done = subprocess.run(
-            [*COMMAND, *arguments], cwd=tmp_path, env=environment(), capture_output=True,
-            text=True, timeout=SECONDS,
-        )  # fmt: skip
+            [*COMMAND, *arguments],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
         run += 1
         if done.returncode != int(command.startswith(REFUSED)):
             wrong.append(f"{command}\n{done.returncode}: {done.stderr or done.stdout[-500:]}")

@@ -95,9 +95,11 @@ def test_the_programs_are_one_library() -> None:
 
 def test_the_api_checks_what_it_is_given() -> None:
     refused = (
-        ({"sizes": "1K..x"}, "E410"), ({"root": 3}, "E410"), ({"method": "best"}, "E451"),
+        ({"sizes": "1K..x"}, "E410"),
+        ({"root": 3}, "E410"),
+        ({"method": "best"}, "E451"),
         ({"collective": "allgathr"}, "E465"),
-    )  # fmt: skip
+    )
     for wrong, code in refused:
         given = {"collective": "allgather", **wrong}
         with pytest.raises(UserError) as error:

@@ -28,8 +28,11 @@ def test_fixed_is_the_number_to_its_digits(value: float, digits: int) -> None:
 
 def test_times_and_sizes() -> None:
     assert [text.time(x) for x in (0.5, 12.34, 4560.0, 1.2e6)] == [
-        "0.5 µs", "12.34 µs", "4.56 ms", "1.2 s",
-    ]  # fmt: skip
+        "0.5 µs",
+        "12.34 µs",
+        "4.56 ms",
+        "1.2 s",
+    ]
     assert [text.size(x) for x in (17, 1 << 20, 3 << 29)] == ["17 B", "1 MiB", "1.5 GiB"]
 
 

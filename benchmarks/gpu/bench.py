@@ -143,9 +143,12 @@ class Bench:
             try:
                 file = two_ranks.built(self.machine, self.place / "communicators")
                 self.results.shared = communicators.all_of(
-                    two_ranks.platform_of(self.machine), file, self.settings.shared_small,
-                    self.settings.shared, self.settings.launches,
-                )  # fmt: skip
+                    two_ranks.platform_of(self.machine),
+                    file,
+                    self.settings.shared_small,
+                    self.settings.shared,
+                    self.settings.launches,
+                )
             except (UserError, OSError) as error:
                 self.results.notes.append(f"{what}: {error}")
         for row in self.results.shared:
@@ -226,14 +229,19 @@ class Bench:
         generated, interpreted = race(arms, self.settings.launches, self.settings.burst)
         plan = case.plan
         cell = Cell(
-            name=case.name, fuse=case.fuse,
-            thread_blocks=cases.grid_blocks(plan) // plan.channels, channels=plan.channels,
-            size=size, micro_batch=request.micro_batch, window=request.window,
-            generated=generated, interpreted=interpreted,
+            name=case.name,
+            fuse=case.fuse,
+            thread_blocks=cases.grid_blocks(plan) // plan.channels,
+            channels=plan.channels,
+            size=size,
+            micro_batch=request.micro_batch,
+            window=request.window,
+            generated=generated,
+            interpreted=interpreted,
             issued=cases.issued_bytes(plan, request.count, request.itemsize),
             floor=cases.floor_bytes(plan, request.count, request.itemsize),
             same=same(self.machine, DTYPE, *outputs),
-        )  # fmt: skip
+        )
         self.results.cells.append(cell)
         print(
             f"{case.name}, fuse {case.fuse}, {size:,} bytes, micro-batch {request.micro_batch:,}, "

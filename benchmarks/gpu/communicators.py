@@ -154,11 +154,22 @@ def as_processes(
 ) -> list[Shared]:
     """Each rank a process. dies: the second is killed while the first waits for it."""
     job = {
-        **os.environ, "HCCC_NRANKS": str(RANKS), "HCCC_JOB": uuid.uuid4().hex,
-        "HCCC_PLATFORM": platform, "HCCC_HANDLES": kind, "HCCC_TIMEOUT": WAIT_S,
-    }  # fmt: skip
-    what = json.dumps({"platform": platform, "file": str(file), "sizes": list(sizes),
-                       "launches": launches, "dies": dies})  # fmt: skip
+        **os.environ,
+        "HCCC_NRANKS": str(RANKS),
+        "HCCC_JOB": uuid.uuid4().hex,
+        "HCCC_PLATFORM": platform,
+        "HCCC_HANDLES": kind,
+        "HCCC_TIMEOUT": WAIT_S,
+    }
+    what = json.dumps(
+        {
+            "platform": platform,
+            "file": str(file),
+            "sizes": list(sizes),
+            "launches": launches,
+            "dies": dies,
+        }
+    )
     command = [sys.executable, str(Path(__file__).resolve()), what]
     started = [
         subprocess.Popen(

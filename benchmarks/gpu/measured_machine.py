@@ -184,9 +184,14 @@ class LaunchedKernel(SystemKernel):
         n, entry = self.shape.ranks, self._entries[request.variant(self.collective)]
         comm = Comm.of(n, table.data.ptr, self._fault.data.ptr)
         call = Call.of(
-            count=request.count, micro_batch_bytes=request.micro_batch, window=request.window,
-            timeout_s=request.timeout, in_place=request.in_place, n_local=n, local=local.data.ptr,
-        )  # fmt: skip
+            count=request.count,
+            micro_batch_bytes=request.micro_batch,
+            window=request.window,
+            timeout_s=request.timeout,
+            in_place=request.in_place,
+            n_local=n,
+            local=local.data.ptr,
+        )
         stream = self.device.cupy.cuda.get_current_stream().ptr
 
         def launch() -> None:

@@ -156,10 +156,20 @@ def _copy(c: Copy) -> tuple[str, ...]:
 
 def _section(r: Results, size: int) -> str:
     heads = (
-        "collective", "fuse", "blocks × channels", "micro-batch", "window", "generated",
-        "interpreted", "interp. / gen.", "algbw GB/s", "issued GB/s", "of bound",
-        "issued / floor", "same bits",
-    )  # fmt: skip
+        "collective",
+        "fuse",
+        "blocks × channels",
+        "micro-batch",
+        "window",
+        "generated",
+        "interpreted",
+        "interp. / gen.",
+        "algbw GB/s",
+        "issued GB/s",
+        "of bound",
+        "issued / floor",
+        "same bits",
+    )
     rows = [_cell(c, r.bandwidth) for c in r.cells if c.size == size]
     return f"## {binary(size)} a rank\n\n" + _table(heads, rows)
 
@@ -168,12 +178,20 @@ def _cell(c: Cell, bandwidth: float) -> tuple[str, ...]:
     seconds = c.generated.median * 1e-6
     issued = c.issued / seconds / 1e9
     return (
-        c.name, c.fuse, f"{c.thread_blocks} × {c.channels}", binary(c.micro_batch),
-        str(c.window or "all"), f"{c.generated.median:.1f}", f"{c.interpreted.median:.1f}",
-        f"{c.interpreted.median / c.generated.median:.3f}", f"{c.size / seconds / 1e9:.1f}",
-        f"{issued:.0f}", f"{100 * issued / bandwidth:.0f} %" if bandwidth else "",
-        f"{c.issued / c.floor:.2f}", "yes" if c.same else "NO",
-    )  # fmt: skip
+        c.name,
+        c.fuse,
+        f"{c.thread_blocks} × {c.channels}",
+        binary(c.micro_batch),
+        str(c.window or "all"),
+        f"{c.generated.median:.1f}",
+        f"{c.interpreted.median:.1f}",
+        f"{c.interpreted.median / c.generated.median:.3f}",
+        f"{c.size / seconds / 1e9:.1f}",
+        f"{issued:.0f}",
+        f"{100 * issued / bandwidth:.0f} %" if bandwidth else "",
+        f"{c.issued / c.floor:.2f}",
+        "yes" if c.same else "NO",
+    )
 
 
 def _sweeps(r: Results) -> list[str]:
@@ -203,10 +221,16 @@ def _shared(r: Results) -> list[str]:
     if not r.shared:
         return []
     rows = [
-        (s.ranks, binary(s.size) if s.size else "", f"{s.time:.1f}" if s.time else "",
-         f"{s.size / s.time * 1e-3:.2f}" if s.time else "", "yes" if s.right else "NO", s.note)
+        (
+            s.ranks,
+            binary(s.size) if s.size else "",
+            f"{s.time:.1f}" if s.time else "",
+            f"{s.size / s.time * 1e-3:.2f}" if s.time else "",
+            "yes" if s.right else "NO",
+            s.note,
+        )
         for s in r.shared
-    ]  # fmt: skip
+    ]
     heads = ("two ranks on the device", "a rank", "µs", "algbw GB/s", "right", "")
     return ["## Ranks of a communicator\n\n" + _table(heads, rows)]
 
@@ -214,10 +238,14 @@ def _shared(r: Results) -> list[str]:
 def _point(p: Point, kinds: Sequence[str]) -> tuple[str, ...]:
     times = [f"{p.times[kind].median:.1f}" if kind in p.times else "" for kind in kinds]
     return (
-        binary(p.size), p.transport, f"{p.thread_blocks} × {p.channels}", *times,
+        binary(p.size),
+        p.transport,
+        f"{p.thread_blocks} × {p.channels}",
+        *times,
         f"{p.size / next(iter(p.times.values())).median * 1e-3:.2f}",
-        f"{p.host_us:.1f}" if p.host_us else "", "yes" if p.same else "NO",
-    )  # fmt: skip
+        f"{p.host_us:.1f}" if p.host_us else "",
+        "yes" if p.same else "NO",
+    )
 
 
 def binary(size: int) -> str:

@@ -77,12 +77,16 @@ class Sweep:
         times = {kind.value: sample for kind, sample in zip(kernels, samples, strict=True)}
         launched = kernels.get(Kind.LAUNCHER)
         point = Point(
-            name=case.name, transport=case.transport, dtype=dtype,
-            thread_blocks=cases.grid_blocks(plan) // plan.channels, channels=plan.channels,
-            size=size, times=times,
+            name=case.name,
+            transport=case.transport,
+            dtype=dtype,
+            thread_blocks=cases.grid_blocks(plan) // plan.channels,
+            channels=plan.channels,
+            size=size,
+            times=times,
             host_us=getattr(launched, "host_us", 0.0) if launched else 0.0,
             same=all(same(self.machine, dtype, out, outputs[0]) for out in outputs),
-        )  # fmt: skip
+        )
         self.results.points.append(point)
         said = ", ".join(f"{kind} {sample.median:.1f} µs" for kind, sample in times.items())
         differ = "" if point.same else ", RESULTS DIFFER"

@@ -81,9 +81,15 @@ def table(bench: Bench, name: str) -> Table:
     note = NOTE.format(first=human(s.sizes[0]), last=human(s.sizes[-1]), micro=human(s.micro_batch))
     note += PLACES if name == "fig11" else ""
     columns = (
-        "collective", "topology", "over", "published", "ResCCL", "hccc", "hccc, best",
+        "collective",
+        "topology",
+        "over",
+        "published",
+        "ResCCL",
+        "hccc",
+        "hccc, best",
         "any schedule",
-    )  # fmt: skip
+    )
     rows = [_row(bench, claim, cluster) for claim in claims for cluster in claim.clusters]
     return Table(name, title, note, columns, tuple(rows))
 

@@ -22,9 +22,13 @@ def table(bench: Bench) -> Table:
     s = bench.setting
     note = NOTE.format(first=human(s.sizes[0]), last=human(s.sizes[-1]))
     columns = (
-        "algorithm", "topology", "published", "HPDS over RR", "at the largest size",
+        "algorithm",
+        "topology",
+        "published",
+        "HPDS over RR",
+        "at the largest size",
         "any schedule over RR",
-    )  # fmt: skip
+    )
     cases = [
         Case(algorithm, op, f"resccl-topo{n}")
         for algorithm in ("HM", "ring")

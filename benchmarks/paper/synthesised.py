@@ -48,9 +48,14 @@ def table(bench: Bench, name: str) -> Table:
         micro=human(s.micro_batch),
     )
     columns = (
-        "collective", "topology", "TACCL, published", "TE-CCL, published", "ring on ResCCL",
-        "on hccc", "on hccc, best",
-    )  # fmt: skip
+        "collective",
+        "topology",
+        "TACCL, published",
+        "TE-CCL, published",
+        "ring on ResCCL",
+        "on hccc",
+        "on hccc, best",
+    )
     rows = [_row(bench, op, f"resccl-topo{n}", ta, te) for op, n, ta, te in claims]
     return Table(name, title, note, columns, tuple(rows))
 

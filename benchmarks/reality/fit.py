@@ -65,9 +65,13 @@ def main() -> None:
 
     shares = np.array([not WHOLE.isdisjoint({s, k}) for s, k in keys])
     best = least_squares(
-        residuals, given, loss="soft_l1", f_scale=0.15, max_nfev=40,
+        residuals,
+        given,
+        loss="soft_l1",
+        f_scale=0.15,
+        max_nfev=40,
         bounds=(given - 1.2, np.where(shares, np.log(0.98), given + 1.2)),
-    )  # fmt: skip
+    )
     text, found = FILE.read_text("utf-8"), with_values(best.x)
     for s, k in keys:
         section = re.compile(rf"(\[{s}\][^\[]*?\n{k} = )\S+")

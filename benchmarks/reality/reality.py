@@ -63,8 +63,10 @@ def main() -> None:
         if args.rows:
             for p, measured in zip(t.predicted(), t.times, strict=True):
                 off = p.time_us / measured - 1
-                print(f"      {p.size:>12} {measured:>10.4g} {p.time_us:>10.4g} {off:+5.0%} "
-                      f"{p.algorithm} {p.protocol} {p.channels}")  # fmt: skip
+                print(
+                    f"      {p.size:>12} {measured:>10.4g} {p.time_us:>10.4g} {off:+5.0%} "
+                    f"{p.algorithm} {p.protocol} {p.channels}"
+                )
     counted = [t for t in chosen if not t.context]
     for name, part in (
         ("fit half", [t for t in counted if t.fit]),

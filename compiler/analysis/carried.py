@@ -111,7 +111,9 @@ def locate_carried(plan: Plan, made: Carriers, where: Locations) -> Locations:
     carries = np.bincount(carried[put], minlength=total)[n:] > 0
     counts = np.concatenate([plan.src.counts(), carries.astype(np.int64)])
     return where._replace(
-        src_ptr=starts(counts), src=np.concatenate([where.src, place[carries]]),
-        dst_ptr=dst_ptr, dst=where.dst[order],
+        src_ptr=starts(counts),
+        src=np.concatenate([where.src, place[carries]]),
+        dst_ptr=dst_ptr,
+        dst=where.dst[order],
         active=np.concatenate([where.active, where.active[made.of]]),
-    )  # fmt: skip
+    )

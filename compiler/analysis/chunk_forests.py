@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.analysis.ancestry import (  # fmt: skip
+from hccc.analysis.ancestry import (
     BLOCK,
     LEVEL,
     MADE,

@@ -101,7 +101,7 @@ def _missing(
 @njit
 def _run(
     ptr: I8, rows: I4, table: I4, start: I4, target: I4, full: Words, n_ranks: int, single: bool
-) -> tuple[int, int, int, int]:  # fmt: skip
+) -> tuple[int, int, int, int]:
     """Runs every chunk: (code, row or chunk, clashing row, rank)."""
     state = np.zeros((n_ranks, len(full)), np.uint64)
     seen = np.full(n_ranks, -1, np.int32)

@@ -14,9 +14,12 @@ from hccc.cli.types import ClusterFile, Size, Words
 @click.command(short_help="Say what no schedule of a collective can beat on CLUSTER.")
 @click.argument("cluster", type=ClusterFile(), metavar="CLUSTER")
 @click.option(
-    "--collective", "collectives", type=Words(COLLECTIVES), metavar="LIST",
+    "--collective",
+    "collectives",
+    type=Words(COLLECTIVES),
+    metavar="LIST",
     help="Any of allreduce,allgather,...  [default: all but sendrecv]",
-)  # fmt: skip
+)
 @click.option("-b", "--bytes", "size", type=Size(), default="64M", help="Bytes of the call.")
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @faults_options

@@ -92,11 +92,16 @@ def import_cluster(
         write_whole(output, lambda file: file.write(made.text))
     if as_json:
         machines = [
-            {"file": m.name, "gpus": m.gpus, "device": m.device.name,
-             "network": m.network.name if m.network else None,
-             "read": m.read, "assumed": m.assumed}
+            {
+                "file": m.name,
+                "gpus": m.gpus,
+                "device": m.device.name,
+                "network": m.network.name if m.network else None,
+                "read": m.read,
+                "assumed": m.assumed,
+            }
             for m in made.machines
-        ]  # fmt: skip
+        ]
         report.as_json({"machines": machines, "cluster": made.text})
     elif output is not None and to_file:
         t = made.topology

@@ -37,9 +37,13 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
         from hccc import api
 
         explanation = api.explain(
-            compiled, size, call(options),
-            cluster=topology, options=how.options, on_phase=on_phase,
-        )  # fmt: skip
+            compiled,
+            size,
+            call(options),
+            cluster=topology,
+            options=how.options,
+            on_phase=on_phase,
+        )
     if as_json:
         report.as_json(explanation.facts())
     else:

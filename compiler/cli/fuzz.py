@@ -156,7 +156,10 @@ def _facts(tally: Tally, wanted: FuzzOptions) -> Facts:
     found |= {"seed": wanted.seed, "finding": None}
     if f := tally.finding:
         found["finding"] = {
-            "law": f.law, "reason": f.reason, "options": f.options, "program": f.lines(),
+            "law": f.law,
+            "reason": f.reason,
+            "options": f.options,
+            "program": f.lines(),
             "replay": replay(f, wanted),
-        }  # fmt: skip
+        }
     return found

@@ -42,9 +42,20 @@ def cli() -> None:
 
 
 for _command in (
-    compile_command, check, run, fuzz, profile, sim, explain, bound, show, cluster, builtin, synth,
+    compile_command,
+    check,
+    run,
+    fuzz,
+    profile,
+    sim,
+    explain,
+    bound,
+    show,
+    cluster,
+    builtin,
+    synth,
     config,
-):  # fmt: skip
+):
     cli.add_command(_command)
 
 

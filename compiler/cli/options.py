@@ -28,9 +28,16 @@ if TYPE_CHECKING:
 PROTOCOLS = ("Simple", "LL", "LL128")
 CALLS = {"in-place": True, "out-of-place": False, "both": None}
 COLLECTIVES = (
-    "allgather", "allreduce", "reducescatter", "broadcast", "reduce", "gather", "scatter",
-    "alltoall", "sendrecv",
-)  # fmt: skip
+    "allgather",
+    "allreduce",
+    "reducescatter",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "alltoall",
+    "sendrecv",
+)
 HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,14 +45,20 @@ time_phases_option = click.option(
     "--time-phases", is_flag=True, help="Print the time of each phase on stderr."
 )
 _FAIL = click.option(
-    "--fail", "failed", multiple=True, metavar="NODE.GPU",
+    "--fail",
+    "failed",
+    multiple=True,
+    metavar="NODE.GPU",
     help="Without this GPU, node2.gpu3, or NIC, node2.nic0; may be given again.",
-)  # fmt: skip
+)
 _DEGRADE = click.option(
-    "--degrade", "degraded", multiple=True, metavar="WHAT=RATE",
+    "--degrade",
+    "degraded",
+    multiple=True,
+    metavar="WHAT=RATE",
     help="Slower than the cluster says: node1.nic=18Gbps, node1.nic0=2.25, leaf1=50, or "
     "node1-node2=18Gbps: all ways between two nodes, in each direction.",
-)  # fmt: skip
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Report as JSON, errors too.")
 algorithm_argument = click.argument("algorithm", type=AlgorithmFile(), metavar="ALGO")
 _MORE = {
@@ -65,7 +78,7 @@ _MORE = {
         metavar="PASS",
         help=f"Print on stderr what a pass returns: {', '.join(PASSES)}.",
     ),
-}  # fmt: skip
+}
 
 
 def faults_options(command: Command) -> Command:
@@ -119,12 +132,15 @@ def size_options(smallest: str, largest: str, factor: float = 4) -> Callable[[Co
     def add(command: Command) -> Command:
         for option in (
             click.option(
-                "-f", "--stepfactor", type=Number(1, 1000, min_open=True), default=factor,
+                "-f",
+                "--stepfactor",
+                type=Number(1, 1000, min_open=True),
+                default=factor,
                 help="Between sizes.",
             ),
             click.option("-e", "--maxbytes", type=Size(), default=largest, help="Largest size."),
             click.option("-b", "--minbytes", type=Size(), default=smallest, help="Smallest size."),
-        ):  # fmt: skip
+        ):
             command = option(command)
         return command
 
@@ -163,8 +179,15 @@ _CALL: tuple[Callable[[Any], Any], ...] = (
     ),
 )
 CALL = (
-    "micro_batch", "window", "in_place", "protocol", "launch", "step", "interpret", "contention",
-)  # fmt: skip
+    "micro_batch",
+    "window",
+    "in_place",
+    "protocol",
+    "launch",
+    "step",
+    "interpret",
+    "contention",
+)
 
 
 def call_options(command: Command) -> Command:
@@ -194,9 +217,12 @@ def chosen(options: dict[str, Any], *, prove: bool = True) -> Chosen:
     own = {f.name: options[f.name] for f in selectable()}
     own["transport"] = Transport[own["transport"].upper()]
     return Chosen(
-        Options(**own, prove=prove), options["cluster"], options["reschedule"],
-        options["print_after"], given(*own, "cluster", "print_after"),
-    )  # fmt: skip
+        Options(**own, prove=prove),
+        options["cluster"],
+        options["reschedule"],
+        options["print_after"],
+        given(*own, "cluster", "print_after"),
+    )
 
 
 def given(*names: str) -> tuple[str, ...]:
@@ -234,9 +260,13 @@ def load(
         help = "give it when you compile the program"
         refuse(unused, f"{place} is compiled already", help)
     compiled = (api.check if checked else api.compile)(
-        opened, how.options, cluster=topology,
-        reschedule=how.reschedule, on_phase=on_phase, on_pass=_printer(how),
-    )  # fmt: skip
+        opened,
+        how.options,
+        cluster=topology,
+        reschedule=how.reschedule,
+        on_phase=on_phase,
+        on_pass=_printer(how),
+    )
     report.warnings(compiled.warnings)
     return compiled
 
@@ -253,9 +283,13 @@ def load_library(
     from hccc.cli import report
 
     compiled = api.compile(
-        algorithms, how.options, cluster=site, name=name,
-        on_phase=on_phase, on_pass=_printer(how),
-    )  # fmt: skip
+        algorithms,
+        how.options,
+        cluster=site,
+        name=name,
+        on_phase=on_phase,
+        on_pass=_printer(how),
+    )
     report.warnings(compiled.warnings)
     return compiled
 

@@ -36,16 +36,30 @@ def _launch(one: Traced, cluster: Topology | None) -> Launch:
     call = Request(size, sizes.micro * request.itemsize, one.window, request.in_place)
     predicted = simulate(prepare(one.plan, cluster), call) if cluster and size else None
     about = {
-        "type": request.dtype, "redop": request.op if one.plan.reduces else "none",
+        "type": request.dtype,
+        "redop": request.op if one.plan.reduces else "none",
         "bytes": size,
-        "in place": request.in_place, "micro_batches": sizes.batches, "window": one.window,
-    }  # fmt: skip
+        "in place": request.in_place,
+        "micro_batches": sizes.batches,
+        "window": one.window,
+    }
     columns = {
         name: found.records[name].astype(np.int64)
         for name in ("primitive", "micro_batch", "begin", "ready", "end")
     }
     return Launch(
-        one.plan, about, request.in_place, request.itemsize, request.count, sizes.part,
-        sizes.micro, sizes.batches, one.window, found.rank, found.block, lost=found.lost,
-        predicted=predicted, **columns,
-    )  # fmt: skip
+        one.plan,
+        about,
+        request.in_place,
+        request.itemsize,
+        request.count,
+        sizes.part,
+        sizes.micro,
+        sizes.batches,
+        one.window,
+        found.rank,
+        found.block,
+        lost=found.lost,
+        predicted=predicted,
+        **columns,
+    )

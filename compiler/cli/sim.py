@@ -84,9 +84,14 @@ def sim(
         from hccc.predict.simulation import Sizes
 
         simulation = api.simulate(
-            compiled, Sizes(minbytes, maxbytes, stepfactor), call(options),
-            cluster=topology, vs=vs or False, options=how.options, on_phase=on_phase,
-        )  # fmt: skip
+            compiled,
+            Sizes(minbytes, maxbytes, stepfactor),
+            call(options),
+            cluster=topology,
+            vs=vs or False,
+            options=how.options,
+            on_phase=on_phase,
+        )
     if as_json:
         report.as_json(simulation.facts())
     else:
@@ -128,10 +133,13 @@ def _baseline(
         options["channels"] if given("channels") else None,
     )
     predicted = calls(
-        Library(options["baseline"]), collective_named(options["collective"]),
-        load_cluster(options["cluster"]), Sizes(minbytes, maxbytes, stepfactor), forced,
+        Library(options["baseline"]),
+        collective_named(options["collective"]),
+        load_cluster(options["cluster"]),
+        Sizes(minbytes, maxbytes, stepfactor),
+        forced,
         options["launch"],
-    )  # fmt: skip
+    )
     if as_json:
         report.as_json(predicted.facts())
     else:

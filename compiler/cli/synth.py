@@ -35,29 +35,39 @@ INTERRUPTED = "interrupted: the best of what was weighed so far"
 )
 @click.option("--plans", type=click.IntRange(1, 16), default=4, help="Most algorithms of --sizes.")
 @click.option(
-    "--max-sms", "most_sms", type=click.IntRange(1),
+    "--max-sms",
+    "most_sms",
+    type=click.IntRange(1),
     help="Most thread blocks of a rank, each on an SM of its own; as many as NCCL may take, 32, or "
     "a quarter of the SMs, where left out.",
-)  # fmt: skip
+)
 @click.option("--root", type=click.IntRange(0), default=0, help="Of rooted collectives.")
 @click.option(
-    "--method", default="auto", metavar="NAME",
+    "--method",
+    default="auto",
+    metavar="NAME",
     help="A built-in algorithm (`hccc builtin list`), pack (trees), routed (relays), compose (one "
     "node of each kind), greedy, greedy shortened by a solver (repair), or HeteCCL's cegis; auto: "
     "the fastest but for solvers, simulated.",
-)  # fmt: skip
+)
 @click.option(
-    "--time-limit", type=Number(0, 1_000_000), default=60, show_default=True,
+    "--time-limit",
+    type=Number(0, 1_000_000),
+    default=60,
+    show_default=True,
     help="Seconds of a solver; then, or at Ctrl-C, the best so far.",
-)  # fmt: skip
+)
 @click.option("--explain", is_flag=True, help="Also what a solver was asked, call by call.")
 @click.option("--seed", type=click.IntRange(0, 1 << 30), default=0, help="Of ties in greedy.")
 @faults_options
 @click.option(
-    "-o", "--output", type=File(), metavar="FILE|DIR",
+    "-o",
+    "--output",
+    type=File(),
+    metavar="FILE|DIR",
     help="A program, x.rccl; a directory of kernels; or 'DIR/*.rccl', which hccc names. Without it "
     "the program goes to stdout.",
-)  # fmt: skip
+)
 @json_option
 def synth(
     cluster: Path,
@@ -128,9 +138,15 @@ def _check(kind: Kind, output: Path | None, cluster: Path, as_json: bool) -> Non
 
 
 def _one(
-    site: Topology, collective: str, size: int, how: dict[str, Any], kind: Kind,
-    output: Path | None, as_json: bool, explain: bool,
-) -> Callable[[], None]:  # fmt: skip
+    site: Topology,
+    collective: str,
+    size: int,
+    how: dict[str, Any],
+    kind: Kind,
+    output: Path | None,
+    as_json: bool,
+    explain: bool,
+) -> Callable[[], None]:
     """Makes and writes an algorithm for one size; what then tells of it."""
     from hccc import api
     from hccc.files.writing import write_whole
@@ -156,9 +172,14 @@ def _one(
 
 
 def _several(
-    site: Topology, collective: str, sizes: str, how: dict[str, Any], kind: Kind,
-    output: Path | None, as_json: bool,
-) -> Callable[[], None]:  # fmt: skip
+    site: Topology,
+    collective: str,
+    sizes: str,
+    how: dict[str, Any],
+    kind: Kind,
+    output: Path | None,
+    as_json: bool,
+) -> Callable[[], None]:
     """Makes and writes algorithms for a range of sizes; what then tells of them."""
     from hccc import api
     from hccc.synthesis_sizes import program_text

@@ -77,10 +77,19 @@ class Speed(click.ParamType[tuple[float, float]]):
 
     name = "speed"
     _UNITS: ClassVar[dict[str, tuple[int, float]]] = {  # which of the two, and how many of it
-        "tb/s": (0, 1e3), "gb/s": (0, 1.0), "mb/s": (0, 1e-3), "kb/s": (0, 1e-6),
-        "tbps": (0, 125.0), "gbps": (0, 0.125), "mbps": (0, 0.125e-3),
-        "ms": (1, 1e3), "us": (1, 1.0), "µs": (1, 1.0), "μs": (1, 1.0), "ns": (1, 1e-3),
-    }  # fmt: skip
+        "tb/s": (0, 1e3),
+        "gb/s": (0, 1.0),
+        "mb/s": (0, 1e-3),
+        "kb/s": (0, 1e-6),
+        "tbps": (0, 125.0),
+        "gbps": (0, 0.125),
+        "mbps": (0, 0.125e-3),
+        "ms": (1, 1e3),
+        "us": (1, 1.0),
+        "µs": (1, 1.0),
+        "μs": (1, 1.0),
+        "ns": (1, 1e-3),
+    }
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

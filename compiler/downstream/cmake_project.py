@@ -48,9 +48,17 @@ def build(collectives: Sequence[Collective], root: Path, place: Path) -> dict[Co
     ninja = shutil.which("ninja") and not (built / "CMakeCache.txt").exists()
     compiler = f"{sys.executable};-m;hccc"
     _run(
-        [cmake, "-S", str(place), "-B", str(built), f"-Dhccc_DIR={CMAKE}",
-         f"-DHCCC_EXECUTABLE={compiler}", *(["-G", "Ninja"] if ninja else [])]
-    )  # fmt: skip
+        [
+            cmake,
+            "-S",
+            str(place),
+            "-B",
+            str(built),
+            f"-Dhccc_DIR={CMAKE}",
+            f"-DHCCC_EXECUTABLE={compiler}",
+            *(["-G", "Ninja"] if ninja else []),
+        ]
+    )
     _run([cmake, "--build", str(built), "--parallel"])
     return {one: _gathered(one, built) for one in collectives}
 

@@ -20,8 +20,18 @@ from hccc.ir.device import ByProtocol, Device, Network
 
 Value = float | str | bool
 SAID_OF_DEVICES = ("vendor", "arch", "generation", "link", "nvls", "peer")
-MEASURED = ("reduce", "block", "store", "load", "proxy", "hbm", "wire", "delivered",
-            "launch", "graph")  # fmt: skip
+MEASURED = (
+    "reduce",
+    "block",
+    "store",
+    "load",
+    "proxy",
+    "hbm",
+    "wire",
+    "delivered",
+    "launch",
+    "graph",
+)
 
 # Words of a name that leave the device or network what it is: vendors, series, forms, systems.
 SAYS_NOTHING = re.compile(
@@ -30,8 +40,18 @@ SAYS_NOTHING = re.compile(
 )
 SIZE = re.compile(r"\b\d+ ?gi?b\b")
 SPEED = re.compile(r"\b(\d+) ?(?:g|gb?e|gbps|gbit|gb?/s|gbit/s)\b")
-SPEEDS = {"fdr": 6.8, "edr": 12.5, "hdr100": 12.5, "hdr": 25, "hdr200": 25, "ndr200": 25, "ndr": 50,
-          "ndr400": 50, "xdr": 100, "xdr800": 100}  # fmt: skip
+SPEEDS = {
+    "fdr": 6.8,
+    "edr": 12.5,
+    "hdr100": 12.5,
+    "hdr": 25,
+    "hdr200": 25,
+    "ndr200": 25,
+    "ndr": 50,
+    "ndr400": 50,
+    "xdr": 100,
+    "xdr800": 100,
+}
 
 
 @dataclass(frozen=True, slots=True)

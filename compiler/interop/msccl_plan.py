@@ -198,9 +198,10 @@ def _place(
     if not 0 <= offset <= chunks - at.step.chunks:
         outside = offset if offset < 0 else max(offset, chunks)
         raise fail(
-            "E513", f"chunk {outside} of buffer {letter!r} of gpu {at.rank}, which has {chunks}",
+            "E513",
+            f"chunk {outside} of buffer {letter!r} of gpu {at.rank}, which has {chunks}",
             algo.span(at.step.line),
-        )  # fmt: skip
+        )
     return at.rank, int(_BUFFERS[letter]), offset
 
 

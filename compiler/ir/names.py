@@ -13,10 +13,20 @@ IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 MAX_SOURCE = 1024  # characters; `plan_check` and the schema hold plans to it
 OWN = "hccc"
 PLAN_FILE = "plan.json"  # of a directory of kernels
-CMAKES = frozenset({
-    "ALL_BUILD", "INSTALL", "ZERO_CHECK", "all", "clean", "edit_cache", "help", "install",
-    "preinstall", "rebuild_cache",
-})  # fmt: skip
+CMAKES = frozenset(
+    {
+        "ALL_BUILD",
+        "INSTALL",
+        "ZERO_CHECK",
+        "all",
+        "clean",
+        "edit_cache",
+        "help",
+        "install",
+        "preinstall",
+        "rebuild_cache",
+    }
+)
 
 
 def objection(name: str) -> str | None:

@@ -103,8 +103,16 @@ class Plan:
     provenance: Provenance | None = None  # how it was made, where that is known
 
     def __post_init__(self) -> None:
-        for name in ("n_tb", "chunk", "sub", "line", "n_flags", "scratch_slots", "stage_slots",
-                     "memory_domain"):  # fmt: skip
+        for name in (
+            "n_tb",
+            "chunk",
+            "sub",
+            "line",
+            "n_flags",
+            "scratch_slots",
+            "stage_slots",
+            "memory_domain",
+        ):
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         for name in ("final", "guard"):
             object.__setattr__(self, name, frozen(getattr(self, name), np.uint8))

@@ -253,10 +253,13 @@ def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
         k = int(np.argmax(short))
         i = int(operands.owner()[k])
         raise _at(
-            field, "E312", i, f"chunk {plan.chunk[i]} may be longer than slot {operands.slot[k]} "
+            field,
+            "E312",
+            i,
+            f"chunk {plan.chunk[i]} may be longer than slot {operands.slot[k]} "
             f"of {Buffer(int(operands.buffer[k])).name}",
             "keep it in a slot of the same place in its block, or in scratch memory",
-        )  # fmt: skip
+        )
 
 
 def _modulo(column: I4, n: int) -> I4:

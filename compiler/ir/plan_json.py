@@ -36,9 +36,18 @@ _VERSION_KEY = "hccc_plan"
 _READ = (1, PLAN_VERSION)
 # The columns that Plan holds itself, and those of the tables in it.
 _COLUMNS = (
-    "memory_domain", "n_tb", "n_flags", "scratch_slots", "stage_slots",
-    "tb_ptr", "chunk", "sub", "line", "final", "guard",
-)  # fmt: skip
+    "memory_domain",
+    "n_tb",
+    "n_flags",
+    "scratch_slots",
+    "stage_slots",
+    "tb_ptr",
+    "chunk",
+    "sub",
+    "line",
+    "final",
+    "guard",
+)
 _TABLES: dict[str, tuple[type[Operands] | type[Csr] | type[Posts] | type[Queues], list[str]]] = {
     "src": (Operands, ["ptr", "rank", "buffer", "slot"]),
     "dst": (Operands, ["ptr", "rank", "buffer", "slot"]),
@@ -60,7 +69,10 @@ def _fields(plan: Plan) -> Iterator[str]:
         "name": plan.name,
         "source": plan.source,
         "collective": {
-            "op": c.op.value, "n_ranks": c.n_ranks, "n_chunks": c.n_chunks, "root": c.root,
+            "op": c.op.value,
+            "n_ranks": c.n_ranks,
+            "n_chunks": c.n_chunks,
+            "root": c.root,
         },
         "channels": plan.channels,
         "warps": plan.warps,
@@ -75,7 +87,7 @@ def _fields(plan: Plan) -> Iterator[str]:
         "window": plan.window,
         "grain": plan.grain,
         "accumulate": plan.accumulate,
-    }  # fmt: skip
+    }
     if plan.provenance is not None:
         header["provenance"] = provenance_fields(plan.provenance)
     for key, value in header.items():
@@ -108,9 +120,11 @@ def provenance_of(data: Any) -> Provenance:
         for name, value in data["options"].items()
     }
     return Provenance(
-        source_name(data["hccc"]), options, source_name(data["scheduler"]),
+        source_name(data["hccc"]),
+        options,
+        source_name(data["scheduler"]),
         cluster and Cluster(source_name(cluster["name"]), cluster["text"]),
-    )  # fmt: skip
+    )
 
 
 def _line(key: str, column: I8) -> str:

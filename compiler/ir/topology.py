@@ -156,8 +156,21 @@ class Topology:
     name: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("node", "local", "device", "node_size", "failed", "link_src", "link_dst",
-                     "mesh", "port", "domain", "memory_domain", "cores", "network"):  # fmt: skip
+        for name in (
+            "node",
+            "local",
+            "device",
+            "node_size",
+            "failed",
+            "link_src",
+            "link_dst",
+            "mesh",
+            "port",
+            "domain",
+            "memory_domain",
+            "cores",
+            "network",
+        ):
             object.__setattr__(self, name, frozen(getattr(self, name), np.int32))
         object.__setattr__(self, "level", frozen(self.level, np.uint8))
         object.__setattr__(self, "launch", frozen(self.launch, np.float64))
@@ -242,17 +255,29 @@ def uniform(
     none = np.zeros(0, np.int32)
     return Topology(
         devices=(device,),
-        node=node, local=local, device=np.zeros(n_ranks, np.int32),
-        node_size=np.full(n_nodes, gpus_per_node), failed=np.zeros((0, 2), np.int32),
-        link_src=none, link_dst=none, links=rates([]),
-        mesh=node, meshes=_repeated(link, n_nodes),
-        level=np.full(n_nics, Level.NIC), shared=_repeated(nic, n_nics),
-        port=port, domain=domain, memory_domain=node,
-        side_a=Csr(np.zeros(1, np.int64), none), side_b=Csr(np.zeros(1, np.int64), none),
-        chunk=chunk, cores=np.zeros(n_nodes, np.int32),
+        node=node,
+        local=local,
+        device=np.zeros(n_ranks, np.int32),
+        node_size=np.full(n_nodes, gpus_per_node),
+        failed=np.zeros((0, 2), np.int32),
+        link_src=none,
+        link_dst=none,
+        links=rates([]),
+        mesh=node,
+        meshes=_repeated(link, n_nodes),
+        level=np.full(n_nics, Level.NIC),
+        shared=_repeated(nic, n_nics),
+        port=port,
+        domain=domain,
+        memory_domain=node,
+        side_a=Csr(np.zeros(1, np.int64), none),
+        side_b=Csr(np.zeros(1, np.int64), none),
+        chunk=chunk,
+        cores=np.zeros(n_nodes, np.int32),
         launch=np.zeros((n_nodes, len(Launch._fields))),
-        networks=(Network(),), network=np.zeros(n_nodes, np.int32),
-    )  # fmt: skip
+        networks=(Network(),),
+        network=np.zeros(n_nodes, np.int32),
+    )
 
 
 def _repeated(rate: Rate, times: int) -> Rates:

@@ -34,9 +34,12 @@ class Child:
         # A group of its own, as Ctrl-C is for who started it. No session: Linux schedules each
         # session by itself, and ranks that give way would not give way to those of another.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if keeps_errors else None, process_group=0,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if keeps_errors else None,
+            process_group=0,
+        )
         assert self._process.stdin and self._process.stdout
         self._channel = Channel(self._process.stdout, self._process.stdin)
         work = [self._pass_on, self._listen] if keeps_errors else [self._listen]

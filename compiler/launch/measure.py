@@ -89,10 +89,16 @@ class RunOptions:
         """What to measure at each type and reduction."""
         factor = None if self.stepbytes else self.stepfactor
         return Schedule(
-            self.minbytes, self.maxbytes, factor, self.stepbytes or 0,
-            self.iters, self.warmup_iters, self.checks > 0, plan.modes,
+            self.minbytes,
+            self.maxbytes,
+            factor,
+            self.stepbytes or 0,
+            self.iters,
+            self.warmup_iters,
+            self.checks > 0,
+            plan.modes,
             plan.keeps_input,
-        )  # fmt: skip
+        )
 
     def network_of(self, plan: Plan | Catalogue) -> Network | None:
         """What is between the ranks of `plan`, as asked for, and where it needs one.
@@ -135,9 +141,16 @@ class RunOptions:
     def request(self, dtype: str, op: str, count: int, in_place: bool) -> Request:
         """One launch."""
         return Request(
-            count, dtype, op, in_place, self.micro_batch, self.window, self.timeout, self.workers,
+            count,
+            dtype,
+            op,
+            in_place,
+            self.micro_batch,
+            self.window,
+            self.timeout,
+            self.workers,
             trace=self.trace is not None,
-        )  # fmt: skip
+        )
 
 
 def measure(

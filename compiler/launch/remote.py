@@ -39,10 +39,21 @@ _SENT = frozenset({".h", ".inc", ".cpp", ".json"})
 _VARIABLE = re.compile(r"(?:HCCC|UCX)_[A-Z0-9_]{1,60}")
 # Whose values are this host's, or another job's.
 _OWN = frozenset(
-    {"HCCC_RANK", "HCCC_NRANKS", "HCCC_LOCAL_RANK", "HCCC_LOCAL_NRANKS", "HCCC_ROOT", "HCCC_JOB",
-     "HCCC_ROOT_PORT", "HCCC_SECRET", "HCCC_SECRET_FILE", "HCCC_HOST_ID", "HCCC_RSH",
-     "HCCC_REMOTE_PYTHON"}
-)  # fmt: skip
+    {
+        "HCCC_RANK",
+        "HCCC_NRANKS",
+        "HCCC_LOCAL_RANK",
+        "HCCC_LOCAL_NRANKS",
+        "HCCC_ROOT",
+        "HCCC_JOB",
+        "HCCC_ROOT_PORT",
+        "HCCC_SECRET",
+        "HCCC_SECRET_FILE",
+        "HCCC_HOST_ID",
+        "HCCC_RSH",
+        "HCCC_REMOTE_PYTHON",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +87,14 @@ class Remote:
     """Processes of a host, one for each group of its ranks."""
 
     def __init__(
-        self, host: Host, shell: Shell, job: Job, groups: Sequence[range], kernels: Message,
+        self,
+        host: Host,
+        shell: Shell,
+        job: Job,
+        groups: Sequence[range],
+        kernels: Message,
         heard: Heard,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """kernels: `sources`, which `packed` made, and the `dtypes` and `ops` to build."""
         self._host, self._heard, self._groups = host, heard, groups
         self._python, self._shell = shell.python, shell.command[0]

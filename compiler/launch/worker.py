@@ -93,9 +93,15 @@ class Worker:
             return {"error": fields_of(found)}
 
     def start(
-        self, n_ranks: int, ranks: Sequence[int], n_near: int, library: str, name: str,
-        collective: Sequence[Any], timeout: float,
-    ) -> None:  # fmt: skip
+        self,
+        n_ranks: int,
+        ranks: Sequence[int],
+        n_near: int,
+        library: str,
+        name: str,
+        collective: Sequence[Any],
+        timeout: float,
+    ) -> None:
         """Which ranks these are, and of what. n_near: ranks of this host, timeout: seconds that
         launches wait."""
         os.environ.setdefault("HCCC_TIMEOUT", str(_MEET_S))

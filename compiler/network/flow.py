@@ -48,9 +48,14 @@ class Network:
     def reversed(self) -> Network:
         """Every arc in the other direction."""
         return Network(
-            self.ranks, self.vertices, self.head, self.tail,
-            self.capacity, self.alpha, self.resource,
-        )  # fmt: skip
+            self.ranks,
+            self.vertices,
+            self.head,
+            self.tail,
+            self.capacity,
+            self.alpha,
+            self.resource,
+        )
 
     def crossing(self, inside: B1) -> B1:
         """The arcs that lead into a set of vertices: b1[m]."""
@@ -65,9 +70,14 @@ class Network:
         tail, head = name[self.tail], name[self.head]
         kept = tail != head
         return Network(
-            groups, groups + len(hubs), tail[kept], head[kept],
-            self.capacity[kept], self.alpha[kept], self.resource[kept],
-        )  # fmt: skip
+            groups,
+            groups + len(hubs),
+            tail[kept],
+            head[kept],
+            self.capacity[kept],
+            self.alpha[kept],
+            self.resource[kept],
+        )
 
 
 @dataclass(slots=True)
@@ -98,10 +108,14 @@ class _Arcs:
             for column in (zip(*self.rows, strict=True) if self.rows else ((),) * 5)
         )
         return Network(
-            ranks, self.vertices,
-            frozen(tail, np.int64), frozen(head, np.int64), frozen(capacity, np.float64),
-            frozen(alpha, np.float64), frozen(resource, np.int64),
-        )  # fmt: skip
+            ranks,
+            self.vertices,
+            frozen(tail, np.int64),
+            frozen(head, np.int64),
+            frozen(capacity, np.float64),
+            frozen(alpha, np.float64),
+            frozen(resource, np.int64),
+        )
 
 
 def network(t: Topology) -> Network:
@@ -113,9 +127,12 @@ def network(t: Topology) -> Network:
     head = t.link_dst.astype(np.int64)
     head[held] = arcs.new(len(held))
     arcs.add(
-        t.link_src, head, router.links, t.links.alpha,
+        t.link_src,
+        head,
+        router.links,
+        t.links.alpha,
         router.first_link + np.arange(len(t.links)),
-    )  # fmt: skip
+    )
     _meshes(t, router, arcs)
     base, names = {"rank": 0}, [e for e in spokes(t) if e.above not in ("mesh", "switch")]
     for name in HUBS:
@@ -186,10 +203,14 @@ class _Gates:
         """What leads through each leaf, and from node to node through their limit."""
         leaf, node = self.key // self.nodes, self.key % self.nodes
         for tail, head in (
-            (self.first, self.last), (self.first, self.up), (self.down, self.last),
-            (self.first[leaf], self.into), (self.down[leaf], self.into),
-            (self.out, self.last[leaf]), (self.out, self.up[leaf]),
-        ):  # fmt: skip
+            (self.first, self.last),
+            (self.first, self.up),
+            (self.down, self.last),
+            (self.first[leaf], self.into),
+            (self.down[leaf], self.into),
+            (self.out, self.last[leaf]),
+            (self.out, self.up[leaf]),
+        ):
             arcs.free(tail, head)
         a, b = (x.ravel() for x in np.indices((len(self.key),) * 2))
         both = (leaf[a] == leaf[b]) & (node[a] != node[b])

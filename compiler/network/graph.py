@@ -67,11 +67,21 @@ def _network(t: Topology) -> list[Edges]:
     rank = np.arange(len(t))
     return [
         Edges("rank", "leaf", rank[on], leaf[on], t.shared, nic[on]),
-        Edges("leaf", "spine", *_once(leaf, spine, climbs), t.shared,
-               t.port[Level.LEAF][climbs][_first(leaf[climbs])]),
-        Edges("spine", "core", *_once(spine, np.zeros_like(spine), top), t.shared,
-               t.port[Level.SPINE][top][_first(spine[top])]),
-    ]  # fmt: skip
+        Edges(
+            "leaf",
+            "spine",
+            *_once(leaf, spine, climbs),
+            t.shared,
+            t.port[Level.LEAF][climbs][_first(leaf[climbs])],
+        ),
+        Edges(
+            "spine",
+            "core",
+            *_once(spine, np.zeros_like(spine), top),
+            t.shared,
+            t.port[Level.SPINE][top][_first(spine[top])],
+        ),
+    ]
 
 
 def _first(values: I8) -> I8:

@@ -52,8 +52,7 @@ def _groups(t: Topology) -> list[str]:
     for level in (Level.PORT, Level.NIC, Level.LEAF, Level.SPINE):
         ports, first = np.unique(t.port[level], return_index=True)
         used = ports >= 0
-        for k, place, rank in zip(ports[used], _place(t, first[used]), first[used],
-                                  strict=True):  # fmt: skip
+        for k, place, rank in zip(ports[used], _place(t, first[used]), first[used], strict=True):
             texts[k] = _group(t, level, int(place), int(rank))
     for i in range(len(t.side_a)):
         a, b = t.side_a.row(i), t.side_b.row(i)

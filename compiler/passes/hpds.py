@@ -165,13 +165,23 @@ def hpds(dag: Dag, patience: int = PATIENCE) -> Pipeline:
     succs = transpose(dag.preds)
     n_resources = int(max(dag.tx.max(initial=0), dag.rx.max(initial=0))) + 1
     tasks = Tasks(
-        ptr, rows, chunk, dag.tx, dag.rx, np.full(n_resources, -1, np.int32),
-        np.zeros(n_chunks, np.int64), np.empty(len(dag), np.int32),
-    )  # fmt: skip
+        ptr,
+        rows,
+        chunk,
+        dag.tx,
+        dag.rx,
+        np.full(n_resources, -1, np.int32),
+        np.zeros(n_chunks, np.int64),
+        np.empty(len(dag), np.int32),
+    )
     ready = _Ready(
-        np.empty(len(dag), np.int32), np.zeros(n_chunks, np.int32), np.zeros(n_chunks, np.int64),
-        dag.preds.counts().astype(np.int32), succs.ptr, succs.index,
+        np.empty(len(dag), np.int32),
+        np.zeros(n_chunks, np.int32),
+        np.zeros(n_chunks, np.int64),
+        dag.preds.counts().astype(np.int32),
+        succs.ptr,
+        succs.index,
         patience,
-    )  # fmt: skip
+    )
     start = _hpds(tasks, ready, backlogs(len(dag), n_chunks, n_resources))
     return Pipeline(dag, tasks.order, start)

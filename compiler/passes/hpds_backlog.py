@@ -74,10 +74,23 @@ def backlogs(n: int, n_chunks: int, n_resources: int) -> Backlogs:
     first, at, before, after = (np.empty(most, np.int32) for _ in range(4))
     waiting, last = (np.full(n_resources, -1, np.int32) for _ in range(2))
     return Backlogs(
-        tx, rx, arrival, left, right, first, at, np.empty(most, np.int64), before, after, waiting,
-        np.full(n_chunks, -1, np.int32), np.empty(n_chunks, np.int32), np.zeros(3, np.int64),
-        np.zeros(n_chunks, np.uint8), last,
-    )  # fmt: skip
+        tx,
+        rx,
+        arrival,
+        left,
+        right,
+        first,
+        at,
+        np.empty(most, np.int64),
+        before,
+        after,
+        waiting,
+        np.full(n_chunks, -1, np.int32),
+        np.empty(n_chunks, np.int32),
+        np.zeros(3, np.int64),
+        np.zeros(n_chunks, np.uint8),
+        last,
+    )
 
 
 @njit(allocates=False)

@@ -170,11 +170,17 @@ def list_schedule(dag: Dag, batches: int = MICRO_BATCHES) -> Pipeline:
     rank = _upward(succs.ptr, succs.index, unit)
     tasks = _Tasks(succs.ptr, succs.index, rank, unit, dag.tx, dag.rx)
     state = _State(
-        np.zeros(n + len(users)), np.empty(n + len(users), np.int32), np.zeros(2, np.int64),
-        np.empty(2 * n, np.int32), np.cumsum(users) - users, np.zeros(len(users), np.int64),
-        np.zeros(len(users), np.bool_), dag.preds.counts().astype(np.int32), np.zeros(n),
+        np.zeros(n + len(users)),
+        np.empty(n + len(users), np.int32),
+        np.zeros(2, np.int64),
+        np.empty(2 * n, np.int32),
+        np.cumsum(users) - users,
+        np.zeros(len(users), np.int64),
+        np.zeros(len(users), np.bool_),
+        dag.preds.counts().astype(np.int32),
+        np.zeros(n),
         np.empty(n, np.int32),
-    )  # fmt: skip
+    )
     _list(state, tasks, batches)
     preds = dag.preds
     sub = _levels(state.order, preds.ptr, preds.index, dag.tx, dag.rx, len(users))[state.order]

@@ -77,12 +77,21 @@ def lower(
     if how.any():
         deps = graph(*_dependencies(tasks, preds.ptr, preds.index), n)
     return Primitives(
-        dag, transport, owner, np.repeat(table[:, CHUNK], 1 + two),
-        np.repeat(pipeline.sub_of_position(), 1 + two), final, np.zeros(n, np.uint8),
-        Operands(*sources), Operands(np.arange(n + 1), *_targets(tasks, n)), deps,
-        Csr(np.arange(n + 1), np.repeat(order, 1 + two)), queues, landings,
+        dag,
+        transport,
+        owner,
+        np.repeat(table[:, CHUNK], 1 + two),
+        np.repeat(pipeline.sub_of_position(), 1 + two),
+        final,
+        np.zeros(n, np.uint8),
+        Operands(*sources),
+        Operands(np.arange(n + 1), *_targets(tasks, n)),
+        deps,
+        Csr(np.arange(n + 1), np.repeat(order, 1 + two)),
+        queues,
+        landings,
         np.zeros(n_ranks, np.int32),
-    )  # fmt: skip
+    )
 
 
 def chosen(dag: Dag, transport: Transport) -> Transport:

@@ -104,8 +104,17 @@ def bars(run: Run, texts: PrimitiveText, block: int, detail: Detail) -> Bars:
     merged, batches = (one, many) if detail.single else (many, one)
     primitive = found.primitive[cut]
     marks = end[:-1][~new[1:]] if detail.single else np.zeros(0)
-    return Bars(begin[cut], ready[cut], end[last], np.minimum(total / length, 1.0), primitive,
-                texts.kind[primitive], merged, batches, marks)  # fmt: skip
+    return Bars(
+        begin[cut],
+        ready[cut],
+        end[last],
+        np.minimum(total / length, 1.0),
+        primitive,
+        texts.kind[primitive],
+        merged,
+        batches,
+        marks,
+    )
 
 
 def _begins(run: Run, detail: Detail, found: Spans, begin: F8, ready: F8, end: F8) -> B1:

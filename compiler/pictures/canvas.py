@@ -146,17 +146,24 @@ class Sheet:
         self.axes.add_patch(shape)
 
     def line(
-        self, xs: Sequence[float], ys: Sequence[float], colour: str = FAINT, width: float = 1.0,
+        self,
+        xs: Sequence[float],
+        ys: Sequence[float],
+        colour: str = FAINT,
+        width: float = 1.0,
         **style: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A line through points; `width` in points."""
         looks: Any = {"solid_capstyle": "round", "clip_on": False} | style
         self.axes.plot(xs, ys, color=colour, linewidth=width, **looks)
 
     def curve(
-        self, points: Sequence[tuple[float, float]], colour: str = FAINT, width: float = 1.0,
+        self,
+        points: Sequence[tuple[float, float]],
+        colour: str = FAINT,
+        width: float = 1.0,
         **style: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Cubic Bézier curves: where the first begins; of each two control points and its end."""
         codes = [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)]
         looks: Any = {"fill": False, "capstyle": "round", "clip_on": False} | style

@@ -35,9 +35,15 @@ class Carriage:
 
     def _taken(self, rows: I8) -> Carriage:
         return Carriage(
-            self.rank[rows], self.peer[rows], self.primitive[rows], self.first[rows],
-            self.last[rows], self.begin[rows], self.end[rows], self.arrival[rows],
-        )  # fmt: skip
+            self.rank[rows],
+            self.peer[rows],
+            self.primitive[rows],
+            self.first[rows],
+            self.last[rows],
+            self.begin[rows],
+            self.end[rows],
+            self.arrival[rows],
+        )
 
     def busy(self, least: float) -> tuple[F8, F8]:
         """When anything is carried: begins and ends, with gaps of `least` µs or less closed."""
@@ -61,7 +67,12 @@ def carriage(run: Run, *, merged: bool = False) -> Carriage:
     cut = np.flatnonzero(new)
     last = np.r_[cut[1:], len(items)] - 1 if len(cut) else cut
     return Carriage(
-        carried.src[pair[cut]].astype(np.int64), carried.dst[pair[cut]].astype(np.int64),
-        carried.owner[transfer[cut]].astype(np.int64), batch[cut], batch[last],
-        items["begin"][cut], items["end"][last], items["arrival"][last],
-    )  # fmt: skip
+        carried.src[pair[cut]].astype(np.int64),
+        carried.dst[pair[cut]].astype(np.int64),
+        carried.owner[transfer[cut]].astype(np.int64),
+        batch[cut],
+        batch[last],
+        items["begin"][cut],
+        items["end"][last],
+        items["arrival"][last],
+    )

@@ -63,8 +63,14 @@ def _net(t: Topology) -> _Net:
     up: dict[int, int | None] = {}
     spine: dict[int, int] = {}
     top: dict[int, int | None] = {}
-    columns = (t.node, t.port[Level.NIC], t.domain[Level.LEAF], t.port[Level.LEAF],
-               t.domain[Level.SPINE], t.port[Level.SPINE])  # fmt: skip
+    columns = (
+        t.node,
+        t.port[Level.NIC],
+        t.domain[Level.LEAF],
+        t.port[Level.LEAF],
+        t.domain[Level.SPINE],
+        t.port[Level.SPINE],
+    )
     table = np.unique(np.stack(columns, 1)[t.port[Level.NIC] >= 0], axis=0)
     for node, nic, leaf, leaf_up, above, spine_up in table.tolist():
         nics[node].setdefault(leaf, []).append(nic)
@@ -86,9 +92,7 @@ def fabric(t: Topology, classes: Sequence[NodeClass]) -> Fabric | None:
         return None
     net = _net(t)
     kind = {n: i for i, c in enumerate(classes) for n in c.nodes}
-    below = gathered(
-        [(n, leaf) for n in range(t.n_nodes) for leaf in net.nics[n]], lambda x: x[1]
-    )  # fmt: skip
+    below = gathered([(n, leaf) for n in range(t.n_nodes) for leaf in net.nics[n]], lambda x: x[1])
     shape = {
         pairs[0][1]: tuple((kind[n], len(net.nics[n][pairs[0][1]])) for n, _ in pairs)
         for pairs in below

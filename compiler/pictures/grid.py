@@ -155,9 +155,13 @@ def _row(pipeline: Pipeline, cells: _Cells, group: I8) -> Row:
     task = cells.task[at]
     t = pipeline.dag.program.transfers[task]
     return Row(
-        _name(pipeline, cells, int(group[0])), len(group), cells.sub[at],
-        t["chunk"].astype(np.int64), t["op"].astype(np.int64), task,
-    )  # fmt: skip
+        _name(pipeline, cells, int(group[0])),
+        len(group),
+        cells.sub[at],
+        t["chunk"].astype(np.int64),
+        t["op"].astype(np.int64),
+        task,
+    )
 
 
 def _name(pipeline: Pipeline, cells: _Cells, resource: int) -> str:

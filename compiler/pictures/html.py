@@ -76,6 +76,8 @@ def html(page: Page) -> str:
     """The page's text."""
     script = environment(escape=True).get_template("pictures/report.js.jinja").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment(escape=True).get_template(TEMPLATE).render(
-        it=page, headings=HEADINGS, script=Markup(script), digest=digest
-    )  # fmt: skip
+    return (
+        environment(escape=True)
+        .get_template(TEMPLATE)
+        .render(it=page, headings=HEADINGS, script=Markup(script), digest=digest)
+    )

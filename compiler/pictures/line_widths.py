@@ -37,8 +37,9 @@ class LineWidths:
         chosen = sorted({round(i * (n - 1) / (_SAMPLES - 1)) for i in range(_SAMPLES)}) if n else []
         return [
             Entry(
-                f"{text.number(self.capacities[i])} GB/s", palette.FAINT,
+                f"{text.number(self.capacities[i])} GB/s",
+                palette.FAINT,
                 line=self(self.capacities[i]),
             )
             for i in chosen
-        ]  # fmt: skip
+        ]

@@ -101,10 +101,13 @@ def show_cluster(t: Topology, options: ShowOptions) -> None:
     """Draws a cluster into a file. Raises E434 for what a cluster does not have."""
     picture = draw_cluster(t, "trace" if options.trace else options.what)
     figures = [
-        ("ranks", f"{len(t):,}"), ("nodes", f"{t.n_nodes:,}"),
-        ("failed GPUs", f"{len(t.failed):,}"), ("direct links", f"{len(t.links):,}"),
-        ("shared groups", f"{len(t.shared):,}"), ("chunk", words.size(t.chunk)),
-    ]  # fmt: skip
+        ("ranks", f"{len(t):,}"),
+        ("nodes", f"{t.n_nodes:,}"),
+        ("failed GPUs", f"{len(t.failed):,}"),
+        ("direct links", f"{len(t.links):,}"),
+        ("shared groups", f"{len(t.shared):,}"),
+        ("chunk", words.size(t.chunk)),
+    ]
     summary = f"The cluster that {t.name} describes."
     name = Path(t.name).stem
     if options.output is not None:
@@ -256,10 +259,14 @@ class Subject:
         return Page(
             title=title(self.compiled.library),
             summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
-            options=_options(plan), figures=_figures(self.compiled),
+            options=_options(plan),
+            figures=_figures(self.compiled),
             proofs=_proofs(self.compiled),
-            pictures=pictures, missing=missing, tables=tables, explanation=explanation,
-        )  # fmt: skip
+            pictures=pictures,
+            missing=missing,
+            tables=tables,
+            explanation=explanation,
+        )
 
     def _predicted(self) -> tuple[list[Picture], list[Table]]:
         """What the simulator says, over sizes and of the timeline."""
@@ -274,8 +281,15 @@ class Subject:
             rows.append((run.size, run.time, run.busbw))
             cells.append(_row(run))
         note = f"Left out, as it takes long: {', '.join(left_out)}." if left_out else ""
-        head = ("size", "time", "algbw GB/s", "busbw GB/s", "micro-batches", "links used",
-                "blocks busy")  # fmt: skip
+        head = (
+            "size",
+            "time",
+            "algbw GB/s",
+            "busbw GB/s",
+            "micro-batches",
+            "links used",
+            "blocks busy",
+        )
         tables = [Table("Over sizes", head, cells, note), *_use(self.run())]
         name = self.compiled.plan.name
         return ([bandwidth(rows, name)] if len(rows) > 1 else []), tables
@@ -310,21 +324,31 @@ def _plans(catalogue: Catalogue | None) -> list[Table]:
     cells = []
     for one in catalogue.ranges:
         plan = catalogue.plans[one.plan]
-        cells.append((
-            "in place" if one.in_place else "out of place", words.size(one.begin), plan.name,
-            _clean(plan.source), f"{plan.channels}", f"{plan.blocks_per_rank}",
-            f"{one.window}" if one.window else "all", words.size(one.grain),
-        ))  # fmt: skip
+        cells.append(
+            (
+                "in place" if one.in_place else "out of place",
+                words.size(one.begin),
+                plan.name,
+                _clean(plan.source),
+                f"{plan.channels}",
+                f"{plan.blocks_per_rank}",
+                f"{one.window}" if one.window else "all",
+                words.size(one.grain),
+            )
+        )
     note = "Figures, proofs, timeline and explanation are those of one of them."
     return [Table("Plans by size", head, cells, note)]
 
 
 def _row(run: Run) -> tuple[str, ...]:
     return (
-        words.size(run.size), words.time(run.time), words.number(run.algbw),
-        words.number(run.busbw), f"{run.batches:,}",
+        words.size(run.size),
+        words.time(run.time),
+        words.number(run.algbw),
+        words.number(run.busbw),
+        f"{run.batches:,}",
         *_shares(usage.utilisation(run), usage.blocks(run).busy),
-    )  # fmt: skip
+    )
 
 
 def _use(run: Run) -> list[Table]:

@@ -48,9 +48,7 @@ def dark(colour: str) -> str:
 def ink_on(fill: str) -> str:
     """The colour of text that is read best on `fill`, on light pages and on dark ones."""
     inks = (INK, PAPER, ALWAYS_DARK, ALWAYS_LIGHT)
-    return max(
-        inks, key=lambda ink: min(contrast(ink, fill), contrast(dark(ink), dark(fill)))
-    )  # fmt: skip
+    return max(inks, key=lambda ink: min(contrast(ink, fill), contrast(dark(ink), dark(fill))))
 
 
 def contrast(a: str, b: str) -> float:

@@ -111,11 +111,13 @@ def write(launches: Sequence[Launch], out: TextIO) -> int:
     """Writes launches as one JSON object; returns how many events. O(what is written)."""
     lost = sum(one.lost for one in launches)
     about = {
-        "tool": "hccc", "recorded": True, "launches": len(launches),
+        "tool": "hccc",
+        "recorded": True,
+        "launches": len(launches),
         "algorithm": _each(one.plan.name for one in launches),
         "source": _each(one.plan.source for one in launches),
         "notes": [f"{lost} records lost: thread blocks kept the latest"] if lost else [],
-    }  # fmt: skip
+    }
     return chrome.write(about, events(launches), out)
 
 
@@ -192,12 +194,16 @@ def _changes(*columns: NDArray[Any]) -> NDArray[np.bool_]:
 def _args(texts: PrimitiveText, p: int, channel: int, moved: int, batches: int) -> Event:
     plan = texts.plan
     return {
-        "opcode": texts.verb(p), "channel": channel,
-        "chunk": int(plan.chunk[p]), "sub-pipeline": int(plan.sub[p]),
-        "bytes": moved, "micro-batches": batches,
+        "opcode": texts.verb(p),
+        "channel": channel,
+        "chunk": int(plan.chunk[p]),
+        "sub-pipeline": int(plan.sub[p]),
+        "bytes": moved,
+        "micro-batches": batches,
         **chrome.peers(texts, p),
-        "reads": _places(plan.src, p), "writes": _places(plan.dst, p),
-    }  # fmt: skip
+        "reads": _places(plan.src, p),
+        "writes": _places(plan.dst, p),
+    }
 
 
 def _places(operands: Operands, p: int) -> list[str]:

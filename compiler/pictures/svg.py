@@ -92,8 +92,11 @@ def _style(name: str, classes: dict[str, str]) -> str:
     for rules, of in classes.items():
         plain.append(f".{of}{{{rules}}}")
         pairs = (rule.split(":", 1) for rule in rules.split(";"))
-        colours = [f"{key}:{dark(value)}" for key, value in pairs
-                   if key in _COLOURED and value.startswith("#")]  # fmt: skip
+        colours = [
+            f"{key}:{dark(value)}"
+            for key, value in pairs
+            if key in _COLOURED and value.startswith("#")
+        ]
         if "font-size" in rules and "fill:" not in rules:
             colours.append(f"fill:{dark('#000000')}")
         if colours:

@@ -73,9 +73,15 @@ class _Scale:
 
 
 def _draw_ranks(
-    sheet: Sheet, run: Run, texts: PrimitiveText, chosen: ShownRanks,
-    proxies: Mapping[int, Carriage], scale: _Scale, top: float, detail: Detail,
-) -> dict[int, float]:  # fmt: skip
+    sheet: Sheet,
+    run: Run,
+    texts: PrimitiveText,
+    chosen: ShownRanks,
+    proxies: Mapping[int, Carriage],
+    scale: _Scale,
+    top: float,
+    detail: Detail,
+) -> dict[int, float]:
     """The rows; returns the middle of each block's."""
     first_block = starts(run.machine.plan.n_tb)
     y, middles = top, {}

@@ -47,11 +47,16 @@ def write(run: Run, out: TextIO, most: int = EVENTS) -> int:
     scope = _scope(run, most)
     plan = run.machine.plan
     about = {
-        "tool": "hccc", "algorithm": plan.name, "source": plan.source, "bytes": run.size,
-        "time_us": run.time, "busbw_GBps": run.busbw, "micro_batches": run.batches,
+        "tool": "hccc",
+        "algorithm": plan.name,
+        "source": plan.source,
+        "bytes": run.size,
+        "time_us": run.time,
+        "busbw_GBps": run.busbw,
+        "micro_batches": run.batches,
         "notes": list(scope.notes),
         **({"launch_us": run.launch} if run.launch else {}),  # before the first slice
-    }  # fmt: skip
+    }
     return chrome.write(about, _events(run, scope), out)
 
 
@@ -137,9 +142,11 @@ def _proxy(
         short = found.last[i] == run.batches - 1
         size = run.payload * (found.last[i] - found.first[i] + 1 - short) + run.last * short
         args = {
-            "for": texts.text(p), "bytes": round(float(size)), "micro_batch": int(found.first[i]),
+            "for": texts.text(p),
+            "bytes": round(float(size)),
+            "micro_batch": int(found.first[i]),
             "arrives": round(float(found.arrival[i]), 3),
-        }  # fmt: skip
+        }
         begin, end = scope.ns(found.begin[i]), scope.ns(found.end[i])
         yield chrome.slice(f"carry chunk {texts.plan.chunk[p]}", at, begin, end, "network", args)
 
@@ -150,9 +157,11 @@ def _args(run: Run, texts: PrimitiveText, p: int, first: int, last: int) -> Even
     short = last % run.batches == run.batches - 1
     size = run.payload * (batches - short) + (run.last if short else 0.0)
     found: Event = {
-        "chunk": int(plan.chunk[p]), "sub-pipeline": int(plan.sub[p]),
-        "bytes": round(size), "micro-batches": batches,
-    }  # fmt: skip
+        "chunk": int(plan.chunk[p]),
+        "sub-pipeline": int(plan.sub[p]),
+        "bytes": round(size),
+        "micro-batches": batches,
+    }
     return found | chrome.peers(texts, p)
 
 

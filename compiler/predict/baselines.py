@@ -169,13 +169,25 @@ def _same_algorithm(
     header = replace(options, scheduler="round-robin", channels=None, warps=None, max_sms=None)
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
     baselines = (
-        ("MSCCL", "this algorithm, algorithm-level, a block a connection, interpreted",
-         replace(staged, allocator="connection"), _interpreted),
-        ("stage-level", "this algorithm, a block a connection and stage, interpreted",
-         replace(staged, allocator="stage"), _interpreted),
-        ("round-robin", "as compiled, but scheduled round-robin",
-         replace(options, scheduler="round-robin"), _as_it_is),
-    )  # fmt: skip
+        (
+            "MSCCL",
+            "this algorithm, algorithm-level, a block a connection, interpreted",
+            replace(staged, allocator="connection"),
+            _interpreted,
+        ),
+        (
+            "stage-level",
+            "this algorithm, a block a connection and stage, interpreted",
+            replace(staged, allocator="stage"),
+            _interpreted,
+        ),
+        (
+            "round-robin",
+            "as compiled, but scheduled round-robin",
+            replace(options, scheduler="round-robin"),
+            _as_it_is,
+        ),
+    )
     for name, note, chosen, adapt in baselines:
         yield Alternative(name, note, cache(partial(_compiled, program, chosen, topology)), adapt)
 

@@ -41,18 +41,34 @@ class Bounded:
         factor = self.collective.bus_factor()
         rooted = {"root": self.collective.root} if self.collective.rooted else {}
         return {
-            "collective": self.collective.op.value, **rooted, "size": b.size,
-            "time": b.time, "algbw": b.algbw, "busbw": b.algbw * factor, "binding": b.binding,
-            "latency": b.latency, "head": b.head, "bandwidth": b.bandwidth,
-            "cut": None if cut is None else {
-                "name": cut.name, "share": cut.share, "capacity": cut.capacity,
-                "algbw": float(cut.algbw), "algbw_exact": str(cut.algbw),
-                "parts": cut.parts, "resources": names(t, cut.resources),
+            "collective": self.collective.op.value,
+            **rooted,
+            "size": b.size,
+            "time": b.time,
+            "algbw": b.algbw,
+            "busbw": b.algbw * factor,
+            "binding": b.binding,
+            "latency": b.latency,
+            "head": b.head,
+            "bandwidth": b.bandwidth,
+            "cut": None
+            if cut is None
+            else {
+                "name": cut.name,
+                "share": cut.share,
+                "capacity": cut.capacity,
+                "algbw": float(cut.algbw),
+                "algbw_exact": str(cut.algbw),
+                "parts": cut.parts,
+                "resources": names(t, cut.resources),
             },
-            "rooted_trees": None if self.trees is None else {
-                "algbw": self.trees.algbw, "share": self.trees.share.tolist(),
+            "rooted_trees": None
+            if self.trees is None
+            else {
+                "algbw": self.trees.algbw,
+                "share": self.trees.share.tolist(),
             },
-        }  # fmt: skip
+        }
 
     def lines(self, t: Topology) -> Iterator[str]:
         """All of it, a figure a line."""
@@ -90,8 +106,16 @@ class Bounded:
         busbw = b.algbw * self.collective.bus_factor()
         rates = (f"{b.algbw:.2f}", f"{busbw:.2f}") if b.time else ("", "")
         name = "" if cut is None else cut.name
-        return (self.collective.op.value, us(b.time), us(b.latency), us(b.bandwidth), *rates,
-                grown, trees, name)  # fmt: skip
+        return (
+            self.collective.op.value,
+            us(b.time),
+            us(b.latency),
+            us(b.bandwidth),
+            *rates,
+            grown,
+            trees,
+            name,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,9 +130,11 @@ class Bounds:
         """Everything, for JSON."""
         t = self.topology
         return {
-            "cluster": self.cluster, "nodes": t.n_nodes, "ranks": len(t),
+            "cluster": self.cluster,
+            "nodes": t.n_nodes,
+            "ranks": len(t),
             "bounds": [one.facts(t) for one in self.found],
-        }  # fmt: skip
+        }
 
     def text(self) -> str:
         """The page: one collective with all its figures, several as a table."""

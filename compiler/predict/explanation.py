@@ -64,9 +64,18 @@ def explain(
     loaded = compiled.program is None
     guessed = estimates(machine, launch=request.costs.launch is None)
     return Explanation(
-        compiled.plan, topology.name, taken, changes, len(path), breakdown, loaded, guessed,
-        advice(compiled, topology, run), compiled.tuned, tuple(compiled.plan_names()),
-    )  # fmt: skip
+        compiled.plan,
+        topology.name,
+        taken,
+        changes,
+        len(path),
+        breakdown,
+        loaded,
+        guessed,
+        advice(compiled, topology, run),
+        compiled.tuned,
+        tuple(compiled.plan_names()),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,13 +105,23 @@ class Explanation:
             **provenance_facts(self.plan),
             "cluster": self.cluster,
             "estimates": self.estimates,
-            "size": run.size, "time": run.time, "algbw": run.algbw, "busbw": run.busbw,
+            "size": run.size,
+            "time": run.time,
+            "algbw": run.algbw,
+            "busbw": run.busbw,
             "micro_batches": run.batches,
             "bound": {
-                "time": least.time, "latency": least.latency, "head": least.head,
-                "bandwidth": least.bandwidth, "binding": least.binding,
-                "cut": None if cut is None else {
-                    "name": cut.name, "share": cut.share, "capacity": cut.capacity,
+                "time": least.time,
+                "latency": least.latency,
+                "head": least.head,
+                "bandwidth": least.bandwidth,
+                "binding": least.binding,
+                "cut": None
+                if cut is None
+                else {
+                    "name": cut.name,
+                    "share": cut.share,
+                    "capacity": cut.capacity,
                     "parts": cut.parts,
                     "resources": names(run.machine.topology, cut.resources),
                 },
@@ -113,7 +132,7 @@ class Explanation:
             "warnings": [problem.as_json() for problem in self.warnings],
             **({"tuned": told.facts(self.tuned)} if self.tuned else {}),
             "what_if": None if self.changes is None else [asdict(c) for c in self.changes],
-        }  # fmt: skip
+        }
 
     def text(self) -> str:
         """The page."""

@@ -32,9 +32,19 @@ class Figures:
 def figures_of(name: str, run: Run) -> Figures:
     path = critical.breakdown(run, critical.critical_path(run))
     return Figures(
-        name, run.size, run.time, run.algbw, run.busbw, round(run.payload), run.batches,
-        usage.utilisation(run), usage.links(run), usage.blocks(run), path, run.machine.plan.name,
-    )  # fmt: skip
+        name,
+        run.size,
+        run.time,
+        run.algbw,
+        run.busbw,
+        round(run.payload),
+        run.batches,
+        usage.utilisation(run),
+        usage.links(run),
+        usage.blocks(run),
+        path,
+        run.machine.plan.name,
+    )
 
 
 def plans(results: Sequence[Figures]) -> Iterator[str]:
@@ -47,10 +57,22 @@ def plans(results: Sequence[Figures]) -> Iterator[str]:
 
 
 _HEAD = (
-    ("size", "time", "algbw", "busbw", "micro-batch", "links", "busiest", "", "blocks", "busy",
-     "idle", "most"),
+    (
+        "size",
+        "time",
+        "algbw",
+        "busbw",
+        "micro-batch",
+        "links",
+        "busiest",
+        "",
+        "blocks",
+        "busy",
+        "idle",
+        "most",
+    ),
     ("(B)", "(us)", "(GB/s)", "(GB/s)", "(B)", "(%)", "(%)", "", "/rank", "(%)", "(%)", "idle (%)"),
-)  # fmt: skip
+)
 _LINE = "{:>13}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>7} {:<7} {:>6}  {:>6}  {:>6}  {:>8}"
 
 
@@ -74,10 +96,21 @@ def table(rows: Sequence[Sequence[Figures]]) -> Iterator[str]:
 
 _VERSUS = "{:>13}  {:<12}  {:>10}  {:>7}  {:>7}  {:>11}  {:>6}  {:>6}  {:>6}  {:>8}  {:>9}"
 _VERSUS_HEAD = (
-    ("size", "as", "time", "algbw", "busbw", "micro-batch", "links", "blocks", "idle", "most",
-     "of hccc's"),
+    (
+        "size",
+        "as",
+        "time",
+        "algbw",
+        "busbw",
+        "micro-batch",
+        "links",
+        "blocks",
+        "idle",
+        "most",
+        "of hccc's",
+    ),
     ("(B)", "", "(us)", "(GB/s)", "(GB/s)", "(B)", "(%)", "/rank", "(%)", "idle (%)", "time"),
-)  # fmt: skip
+)
 
 
 def versus(rows: Sequence[Sequence[Figures]], library: Sequence[Row | None]) -> Iterator[str]:

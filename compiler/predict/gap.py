@@ -35,8 +35,14 @@ from hccc.sim.simulate import Run
 from hccc.synth.bound import Bound, Limits
 
 PARTS = (
-    "launch", "bound", "extra bytes", "imbalance", "below capacity", "bubbles", "fill and drain",
-)  # fmt: skip
+    "launch",
+    "bound",
+    "extra bytes",
+    "imbalance",
+    "below capacity",
+    "bubbles",
+    "fill and drain",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +101,16 @@ def _bottleneck(run: Run) -> Bottleneck | None:
     took, active = end - begin, float(run.active[k])
     return Bottleneck(
         name=names(machine.topology, machine.resource[[k]])[0],
-        capacity=float(machine.capacity[k]), bytes=float(run.carried[k]), load=float(load[k]),
-        active=active, begin=float(begin.min()), end=float(end.max()),
+        capacity=float(machine.capacity[k]),
+        bytes=float(run.carried[k]),
+        load=float(load[k]),
+        active=active,
+        begin=float(begin.min()),
+        end=float(end.max()),
         flight=float((took * at_once).sum()) / active,
         offered=float((took * rate).sum()) / active / BYTES_PER_US,
         movers="proxies" if len(proxies[0]) else "blocks",
-    )  # fmt: skip
+    )
 
 
 # Movements over a resource, f8[m] each: when bytes began and ceased to move (µs), how many

@@ -69,9 +69,12 @@ class Call:
     def request(self, size: int) -> Request:
         """The call of one size."""
         costs = replace(
-            PROTOCOLS[self.protocol], launch=self.launch, step=self.step,
-            interpret=self.interpret, contention=self.contention,
-        )  # fmt: skip
+            PROTOCOLS[self.protocol],
+            launch=self.launch,
+            step=self.step,
+            interpret=self.interpret,
+            contention=self.contention,
+        )
         return Request(size, self.micro_batch or 0, self.window, self.in_place, costs)
 
     @interruptible
@@ -195,13 +198,21 @@ def simulate_sizes(
         notes |= {entry.name: entry.note for entry, _ in runs}
         last = runs[0][1]
     return Simulation(
-        title(compiled.library), compiled.plan, topology.name, sizes, call, tuple(rows),
-        vs is not None, notes | beside.notes, missing,
-        critical_lines(last) if last else (), compiled.program is None,
+        title(compiled.library),
+        compiled.plan,
+        topology.name,
+        sizes,
+        call,
+        tuple(rows),
+        vs is not None,
+        notes | beside.notes,
+        missing,
+        critical_lines(last) if last else (),
+        compiled.program is None,
         estimates(entries[0].machine, launch=call.launch is None),
         advice(compiled, topology, last) if last else (),
         beside.rows or (None,) * len(each),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +238,11 @@ def _library(
         machine = machine_for(library, topology)
         more = _launch(topology, call) - max(device.launch for device in topology.devices)
         made = rows_of(
-            replace(machine, floor=0.0), plan.collective.op, [s or 1 for s in sizes],
+            replace(machine, floor=0.0),
+            plan.collective.op,
+            [s or 1 for s in sizes],
             more=max(0.0, more),
-        )  # fmt: skip
+        )
     except UserError as error:
         if asked:
             raise
@@ -279,10 +292,15 @@ def _baselines(
         plans, lambda plan: prepare(plan, topology), lambda name: on_phase(f"Compiling: {name}")
     )
     entries = [
-        Baseline(one.name, others[one.name].note, one.value, others[one.name].adapt,
-              others[one.name].free)
+        Baseline(
+            one.name,
+            others[one.name].note,
+            one.value,
+            others[one.name].adapt,
+            others[one.name].free,
+        )
         for one in made
-    ]  # fmt: skip
+    ]
     return entries, missing
 
 

@@ -29,9 +29,16 @@ from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate
 
 FREE = 1e9  # GB/s of what costs nothing
-MANY = {"port": "ports", "NIC": "NICs", "leaf": "leaf uplinks", "spine": "spine uplinks",
-        "switch": "switch groups", "limit": "limits between nodes", "link": "links",
-        "mesh": "mesh links"}  # fmt: skip
+MANY = {
+    "port": "ports",
+    "NIC": "NICs",
+    "leaf": "leaf uplinks",
+    "spine": "spine uplinks",
+    "switch": "switch groups",
+    "limit": "limits between nodes",
+    "link": "links",
+    "mesh": "mesh links",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +77,15 @@ def outcomes(
         lambda name: on_phase(f"Simulating: {name}"),
     )
     found = [
-        Outcome(one.name, by_name[one.name].option, one.value, 1 - one.value / run.time,
-                one.candidate[1])
+        Outcome(
+            one.name,
+            by_name[one.name].option,
+            one.value,
+            1 - one.value / run.time,
+            one.candidate[1],
+        )
         for one in simulated
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda outcome: outcome.time)
 
 
@@ -142,8 +154,11 @@ def _calls(run: Run) -> Iterator[Change]:
         if other >= 1 and not (run.batches == 1 and other > micro):
             name = f"micro-batches of {other:,} bytes"
             yield asked(name, f"--micro-batch {other}", replace(request, micro_batch=other))
-    windows = {1: "one micro-batch at a time", 4: "four micro-batches at a time",
-               0: "all micro-batches at a time"}  # fmt: skip
+    windows = {
+        1: "one micro-batch at a time",
+        4: "four micro-batches at a time",
+        0: "all micro-batches at a time",
+    }
     for window, name in windows.items():
         if (min(window, run.batches) or run.batches) != run.window:
             yield asked(name, f"--window {window}", replace(request, window=window))

@@ -70,8 +70,9 @@ def text(p: Profile) -> str:
     if f.cache:
         cache = ", ".join(f"({_size(x.size)} -> {_rates(x)})" for x in f.cache)
         speeds += f", read => {_digits(f.read)}, step => {_digits(f.alpha)},\n"
-        speeds += "\n".join(wrap(f"cache => [{cache}]", 98, initial_indent=4 * " ",
-                                 subsequent_indent=14 * " "))  # fmt: skip
+        speeds += "\n".join(
+            wrap(f"cache => [{cache}]", 98, initial_indent=4 * " ", subsequent_indent=14 * " ")
+        )
     link, kind = (p.total, "mesh") if p.cores else (p.total / p.ranks, "port")
     rate = f"({_digits(max(link, f.block))}, 1, {_digits(f.alpha)})"
     lines = [

@@ -90,13 +90,23 @@ def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda 
         total = max(level.all or level.block for level in found.cache)
     kinds += everyone
     return Profile(
-        device=device, vendor=VENDORS[device], name=name, tools=tools, ranks=ranks, cores=cores,
-        found=found, total=total,
-        kinds=len(kinds), rounds=rounds, launches=sum(len(kind.samples) for kind in kinds),
+        device=device,
+        vendor=VENDORS[device],
+        name=name,
+        tools=tools,
+        ranks=ranks,
+        cores=cores,
+        found=found,
+        total=total,
+        kinds=len(kinds),
+        rounds=rounds,
+        launches=sum(len(kind.samples) for kind in kinds),
         spread=float(np.median([kind.spread for kind in kinds])),
-        error_small=found.error(few), error_large=found.error(many), seconds=seconds,
+        error_small=found.error(few),
+        error_large=found.error(many),
+        seconds=seconds,
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-    )  # fmt: skip
+    )
 
 
 def _touched(cores: int, seconds: float) -> list[int]:

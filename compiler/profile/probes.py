@@ -58,28 +58,45 @@ class Probe:
 
 
 RELAY = Probe(
-    "relay", "copies one after the other", "Broadcast",
-    "        if r < nRanks - 1:\n            transfer(r, r + 1, r, 0, recv)\n", 1,
-)  # fmt: skip
+    "relay",
+    "copies one after the other",
+    "Broadcast",
+    "        if r < nRanks - 1:\n            transfer(r, r + 1, r, 0, recv)\n",
+    1,
+)
 COLLECT = Probe(
-    "collect", "reductions one after the other", "Reduce",
-    "        if r > 0:\n            transfer(r, r - 1, nRanks - r, 0, rrc)\n", 1,
-)  # fmt: skip
+    "collect",
+    "reductions one after the other",
+    "Reduce",
+    "        if r > 0:\n            transfer(r, r - 1, nRanks - r, 0, rrc)\n",
+    1,
+)
 STAR = Probe(
-    "star", "one reduction of all ranks", "Reduce",
-    "        if r > 0:\n            transfer(r, 0, r, 0, rrc)\n", 0, fuse="full",
-)  # fmt: skip
+    "star",
+    "one reduction of all ranks",
+    "Reduce",
+    "        if r > 0:\n            transfer(r, 0, r, 0, rrc)\n",
+    0,
+    fuse="full",
+)
 RING = Probe(
-    "ring", "the ring AllReduce", "Allreduce",
+    "ring",
+    "the ring AllReduce",
+    "Allreduce",
     "        for s in range(nRanks - 1):\n"
     "            transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, rrc)\n"
     "            transfer(r, (r + 1) % nRanks, nRanks - 1 + s, (r + 1 - s) % nRanks, recv)\n",
-    2, alike=False,
-)  # fmt: skip
+    2,
+    alike=False,
+)
 EXCHANGE = Probe(
-    "exchange", "copies at once, one a rank", "SendRecv",
-    "        transfer(r, (r + 1) % nRanks, 0, r, recv)\n", 0, in_place=False,
-)  # fmt: skip
+    "exchange",
+    "copies at once, one a rank",
+    "SendRecv",
+    "        transfer(r, (r + 1) % nRanks, 0, r, recv)\n",
+    0,
+    in_place=False,
+)
 PROBES = (RELAY, COLLECT, STAR, RING, EXCHANGE)
 
 

@@ -223,9 +223,10 @@ def _execute(
     component.
     """
     values = _Values(
-        np.empty((size, len(seen.full)), np.uint64), np.empty(size, np.int32),
+        np.empty((size, len(seen.full)), np.uint64),
+        np.empty(size, np.int32),
         np.empty(size, np.uint8),
-    )  # fmt: skip
+    )
     bad, code, wrong = -1, OK, len(where.want)
     for k in range(len(split.row_ptr) - 1):
         touched = split.touched[split.touched_ptr[k] : split.touched_ptr[k + 1]]

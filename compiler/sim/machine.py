@@ -95,20 +95,26 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
     core, memory, memories = _apart(plan, topology, cores, len(resource))
     capacity = np.concatenate([capacity, np.ones(cores.sum()), np.full(memories, np.inf)])
     return Machine(
-        plan, topology,
+        plan,
+        topology,
         waits=Csr(plan.waits.ptr, base[rank[plan.waits.owner()]] + plan.waits.index),
         posts=_posts(plan, topology),
-        takes=_queues(plan.src), gives=_queues(plan.dst),
-        uses=Csr(uses.ptr, first[uses.index]), weight=weight, alpha=alpha,
+        takes=_queues(plan.src),
+        gives=_queues(plan.dst),
+        uses=Csr(uses.ptr, first[uses.index]),
+        weight=weight,
+        alpha=alpha,
         move=frozen(np.where(d > 0, copied / block, 0.0), np.float64),
         combine=frozen(np.maximum(k - 1, 0) / reduce, np.float64),
         copied=frozen(copied, np.float64),
-        core=frozen(core, np.int32), memory=frozen(memory, np.int32),
+        core=frozen(core, np.int32),
+        memory=frozen(memory, np.int32),
         resource=frozen(np.concatenate([resource, np.full(cores.sum() + memories, -1)]), np.int64),
         capacity=frozen(capacity, np.float64),
-        launch=launch(plan, topology, cores), meeting=meeting(plan, topology),
+        launch=launch(plan, topology, cores),
+        meeting=meeting(plan, topology),
         transfers=replace(carried, uses=Csr(far.uses.ptr, second[far.uses.index])),
-    )  # fmt: skip
+    )
 
 
 def _apart(plan: Plan, t: Topology, cores: I8, first: int) -> tuple[I4, I4, int]:

@@ -226,8 +226,9 @@ def _state(
     plan, costs, carried = machine.plan, request.costs, machine.transfers
     n_blocks, n_pairs = len(plan.tb_ptr) - 1, len(carried.src)
     most: I8 = np.ones(n_blocks + 2 * n_pairs, np.int64)
-    np.maximum.at(most, plan.block_of(), machine.uses.counts() + (machine.core >= 0)
-                  + (machine.memory >= 0))  # fmt: skip
+    np.maximum.at(
+        most, plan.block_of(), machine.uses.counts() + (machine.core >= 0) + (machine.memory >= 0)
+    )
     most[n_blocks : n_blocks + n_pairs] = carried.uses.counts()
     unit = np.where(machine.links, BYTES_PER_US, 1.0)
     memory = memory_in(machine, request)
@@ -240,17 +241,29 @@ def _state(
     route = frozen(np.full(len(carried.uses.index), plan.channels / costs.efficiency), np.float64)
     return State(
         _primitives(machine, request, memory, (micro, last)),
-        machine.waits.index, machine.posts.index, machine.takes.index, machine.gives.index,
-        machine.uses.index, frozen(machine.weight / costs.efficiency, np.float64),
-        state.blocks(plan.tb_ptr, most), state.resources(capacity, contention),
-        flows, _queues(machine), np.zeros(int(plan.n_flags.sum()), np.int32),
-        np.full(n_lines, -1, np.int32), np.zeros(len(plan) * nest[0], state.INSTANCE),
-        np.zeros((state.HEAP + 1, width), np.int32), np.zeros(state.HEAP + 1, np.int32),
+        machine.waits.index,
+        machine.posts.index,
+        machine.takes.index,
+        machine.gives.index,
+        machine.uses.index,
+        frozen(machine.weight / costs.efficiency, np.float64),
+        state.blocks(plan.tb_ptr, most),
+        state.resources(capacity, contention),
+        flows,
+        _queues(machine),
+        np.zeros(int(plan.n_flags.sum()), np.int32),
+        np.full(n_lines, -1, np.int32),
+        np.zeros(len(plan) * nest[0], state.INSTANCE),
+        np.zeros((state.HEAP + 1, width), np.int32),
+        np.zeros(state.HEAP + 1, np.int32),
         np.array([*nest, plan.queue_slots, n_blocks]),
-        _transfers(machine, request, micro, last), _pairs(machine, request, nest[0]),
-        np.zeros(len(carried) * nest[0], state.ITEM), carried.uses.index, route,
+        _transfers(machine, request, micro, last),
+        _pairs(machine, request, nest[0]),
+        np.zeros(len(carried) * nest[0], state.ITEM),
+        carried.uses.index,
+        route,
         np.zeros(2, np.int64),
-    )  # fmt: skip
+    )
 
 
 def _queues(machine: Machine) -> state.Table:

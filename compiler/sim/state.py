@@ -26,36 +26,69 @@ SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 # loads that by.
 PRIMITIVE = np.dtype(
     [
-        ("wait", "i8"), ("post", "i8"), ("take", "i8"), ("give", "i8"), ("use", "i8"),
-        ("hand", "i8"), ("fixed", "f8"), ("fixed_last", "f8"), ("amount", "f8"),
-        ("amount_last", "f8"), ("cap", "f8"), ("core_weight", "f8"), ("memory_weight", "f8"),
-        ("core", "i4"), ("memory", "i4"),
+        ("wait", "i8"),
+        ("post", "i8"),
+        ("take", "i8"),
+        ("give", "i8"),
+        ("use", "i8"),
+        ("hand", "i8"),
+        ("fixed", "f8"),
+        ("fixed_last", "f8"),
+        ("amount", "f8"),
+        ("amount_last", "f8"),
+        ("cap", "f8"),
+        ("core_weight", "f8"),
+        ("memory_weight", "f8"),
+        ("core", "i4"),
+        ("memory", "i4"),
     ],
     align=True,
-)  # fmt: skip
+)
 # Of a thread block: its primitives; where it is; the instance that let it go (-1), and by which
 # transfer (-1: memory); the next that waits for the same; bytes left at `since` (µs), and how fast
 # they go; its uses (rows of USE); its place in the agenda (-1), and when its action ends.
 BLOCK = np.dtype(
     [
-        ("start", "i4"), ("stop", "i4"), ("prim", "i4"), ("batch", "i4"), ("window", "i4"),
-        ("doing", "i4"), ("waker", "i4"), ("via", "i4"), ("other", "i4"), ("uses", "i4"),
+        ("start", "i4"),
+        ("stop", "i4"),
+        ("prim", "i4"),
+        ("batch", "i4"),
+        ("window", "i4"),
+        ("doing", "i4"),
+        ("waker", "i4"),
+        ("via", "i4"),
+        ("other", "i4"),
+        ("uses", "i4"),
         ("place", "i4"),
-        ("left", "f8"), ("since", "f8"), ("cap", "f8"), ("rate", "f8"), ("fresh", "f8"),
-        ("time", "f8"), ("first", "i8"), ("seen", "i8"),
+        ("left", "f8"),
+        ("since", "f8"),
+        ("cap", "f8"),
+        ("rate", "f8"),
+        ("fresh", "f8"),
+        ("time", "f8"),
+        ("first", "i8"),
+        ("seen", "i8"),
     ],
     align=True,
-)  # fmt: skip
+)
 # Of a resource: bytes/µs; Costs.contention; weight · cap of its flows; the first of its uses (-1);
 # when last visited; capacity not given out and weight still growing (`fair`); busy since (µs);
 # bytes carried, µs busy.
 RESOURCE = np.dtype(
     [
-        ("capacity", "f8"), ("contention", "f8"), ("demand", "f8"), ("head", "i8"), ("seen", "i8"),
-        ("room", "f8"), ("load", "f8"), ("since", "f8"), ("carried", "f8"), ("active", "f8"),
+        ("capacity", "f8"),
+        ("contention", "f8"),
+        ("demand", "f8"),
+        ("head", "i8"),
+        ("seen", "i8"),
+        ("room", "f8"),
+        ("load", "f8"),
+        ("since", "f8"),
+        ("carried", "f8"),
+        ("active", "f8"),
     ],
     align=True,
-)  # fmt: skip
+)
 # One flow on one resource, and its neighbours in the list of that resource.
 USE = np.dtype(
     [("resource", "i4"), ("block", "i4"), ("weight", "f8"), ("next", "i8"), ("back", "i8")],
@@ -72,28 +105,43 @@ INSTANCE = np.dtype(
 # of the last micro-batch.
 TRANSFER = np.dtype(
     [
-        ("pair", "i4"), ("kind", "i4"), ("target", "i4"), ("prim", "i4"), ("amount", "f8"),
+        ("pair", "i4"),
+        ("kind", "i4"),
+        ("target", "i4"),
+        ("prim", "i4"),
+        ("amount", "f8"),
         ("amount_last", "f8"),
     ],
     align=True,
-)  # fmt: skip
+)
 # Of a pair: its first item; how many were handed over, have begun, are over, have arrived; where
 # its rows of `route` begin and end; µs of the way; bytes/µs alone.
 PAIR = np.dtype(
     [
-        ("first", "i8"), ("handed", "i8"), ("begun", "i8"), ("over", "i8"), ("arrived", "i8"),
-        ("use", "i8"), ("use_end", "i8"), ("alpha", "f8"), ("cap", "f8"),
+        ("first", "i8"),
+        ("handed", "i8"),
+        ("begun", "i8"),
+        ("over", "i8"),
+        ("arrived", "i8"),
+        ("use", "i8"),
+        ("use_end", "i8"),
+        ("alpha", "f8"),
+        ("cap", "f8"),
     ],
     align=True,
-)  # fmt: skip
+)
 # What was handed over, in order within a pair, and when (µs): bytes begin and end, it arrives.
 ITEM = np.dtype(
     [
-        ("transfer", "i4"), ("batch", "i4"), ("handed", "f8"), ("begin", "f8"), ("end", "f8"),
+        ("transfer", "i4"),
+        ("batch", "i4"),
+        ("handed", "f8"),
+        ("begin", "f8"),
+        ("end", "f8"),
         ("arrival", "f8"),
     ],
     align=True,
-)  # fmt: skip
+)
 
 # Rows of `lists`: blocks to try, resources that changed, blocks with a new flow; the component at
 # hand; its flows that still grow, and those that just stopped; blocks due now; the agenda's heap.

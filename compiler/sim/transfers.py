@@ -117,9 +117,17 @@ def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
     order = np.argsort(row, kind="stable")
     ptr = starts(np.bincount(row, minlength=len(plan)))
     found = Transfers(
-        ptr, kind[order], target[order], pair[order], first, last,
-        _latency(t, paths, first, last), paths.bandwidth, paths.uses, queue,
-    )  # fmt: skip
+        ptr,
+        kind[order],
+        target[order],
+        pair[order],
+        first,
+        last,
+        _latency(t, paths, first, last),
+        paths.bandwidth,
+        paths.uses,
+        queue,
+    )
     return found, paths
 
 

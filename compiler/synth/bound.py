@@ -291,8 +291,10 @@ def _sets(t: Topology, net: Network) -> Iterator[I8]:
     narrowest cuts there are, and the narrowest for Allgather. Labels i8[ranks]."""
     yield from shown(t)
     for directed in (net, net.reversed()):
-        for inside in (narrowest(directed, 0, _sorts(directed, 0)),
-                       gathered(directed, _sorts(directed))):  # fmt: skip
+        for inside in (
+            narrowest(directed, 0, _sorts(directed, 0)),
+            gathered(directed, _sorts(directed)),
+        ):
             yield inside[: len(t)].astype(np.int64)
 
 

@@ -80,9 +80,12 @@ def chunked(t: Topology, *, fine: bool = False, ranks: I8 | None = None) -> Chun
     quotient = found.capacity / slowest * scale
     whole = np.floor(quotient + EXACT) if fine else np.ceil(quotient - EXACT)
     return Chunked(
-        frozen(node, np.int32), frozen(use, np.int32), frozen(whole, np.int64),
-        frozen(network, np.bool_), slowest / scale,
-    )  # fmt: skip
+        frozen(node, np.int32),
+        frozen(use, np.int32),
+        frozen(whole, np.int64),
+        frozen(network, np.bool_),
+        slowest / scale,
+    )
 
 
 def _scale(quotient: F8, filled: int) -> int:

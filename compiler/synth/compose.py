@@ -103,8 +103,11 @@ def _entries(t: Topology, p: Pods, owner: I8, turned: bool, ring: bool) -> _Entr
     ends = ends[::-1] if turned else ends
     if len(bad := unreachable(t, *ends)):
         u, v = (t.describe(int(end[bad[0]])) for end in ends)
-        raise fail("E451", f"compose over this cluster needs a route from {u} to {v}",
-                   help="greedy may do without")  # fmt: skip
+        raise fail(
+            "E451",
+            f"compose over this cluster needs a route from {u} to {v}",
+            help="greedy may do without",
+        )
     return _Entries(chunk, pod, away, root, src, after, places_among(root))
 
 
@@ -142,8 +145,11 @@ def _other_planes(p: Pods, home: I8, pod: I8, plane: I8) -> I8:
         x, y = divmod(key, len(p))
         common = np.flatnonzero((p.gateway[x] >= 0) & (p.gateway[y] >= 0))
         if not len(common):
-            raise fail("E451", "compose needs a leaf that every two nodes have a NIC on",
-                       help="greedy may do without")  # fmt: skip
+            raise fail(
+                "E451",
+                "compose needs a leaf that every two nodes have a NIC on",
+                help="greedy may do without",
+            )
         rows = lacking[at == i]
         found[rows] = common[(np.arange(len(rows)) + i) % len(common)]
     return found
@@ -161,8 +167,11 @@ def _trees(t: Topology, p: Pods, e: _Entries, turned: bool) -> list[Spread]:
         trees = spread(c.reversed() if turned else c, weight[own], enough)
         if trees is None:
             u, v = t.describe(int(own[0])), t.describe(int(own[-1]))
-            raise fail("E451", f"compose needs ways between all ranks of a node: {u} to {v}",
-                       help="greedy may do without")  # fmt: skip
+            raise fail(
+                "E451",
+                f"compose needs ways between all ranks of a node: {u} to {v}",
+                help="greedy may do without",
+            )
         found.append(trees)
     return found
 
@@ -208,11 +217,17 @@ def _transfers(p: Pods, e: _Entries, trees: list[Spread], owner: I8, ring: bool)
         group = apart - 1 + (e.away[row] - 1) * (widest - 1)
         had = have[chunk, p.local[other]]
         had = np.full_like(had, have.max() + s.step.max()) if ring else had
-        parts.append(Transfers(
-            chunk, p.ranks[begin + s.parent[at]], dst, entered[row] + s.step[at], other,
-            had + len(p) - 1 + e.away[row],
-            group * (int(again.max()) + 1) + again[chunk],
-        ))  # fmt: skip
+        parts.append(
+            Transfers(
+                chunk,
+                p.ranks[begin + s.parent[at]],
+                dst,
+                entered[row] + s.step[at],
+                other,
+                had + len(p) - 1 + e.away[row],
+                group * (int(again.max()) + 1) + again[chunk],
+            )
+        )
     columns = ([getattr(one, name) for one in parts] for name in Transfers.__dataclass_fields__)
     return Transfers(*(np.concatenate(column) for column in columns))
 

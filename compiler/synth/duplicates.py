@@ -62,8 +62,9 @@ class _Loads:
         used = np.bincount(self.uses.index, count[self.uses.owner()], len(self.capacity))
         time: F8 = used / self.capacity
         return (
-            float(time[~self.network].max(initial=0.0)), float(time[self.network].max(initial=0.0))
-        )  # fmt: skip
+            float(time[~self.network].max(initial=0.0)),
+            float(time[self.network].max(initial=0.0)),
+        )
 
 
 def duplicated(t: Topology, m: Transfers, pod: I8, turned: bool = False) -> tuple[Transfers, float]:

@@ -31,9 +31,11 @@ def estimate(p: Program, t: Topology, size: int) -> float:
         return float("inf")
     chunk = _chunk(p, size)
     count = np.bincount(pair, minlength=len(key))
-    load = np.bincount(
-        found.uses.index, count[found.uses.owner()], len(found.capacity)
-    ) * chunk / (found.capacity * BYTES_PER_US)  # fmt: skip
+    load = (
+        np.bincount(found.uses.index, count[found.uses.owner()], len(found.capacity))
+        * chunk
+        / (found.capacity * BYTES_PER_US)
+    )
     hop = found.alpha + min(chunk, PIPELINED) / (found.bandwidth * BYTES_PER_US)
     return float(load.max()) + _longest(p, n, hop[pair])
 
@@ -52,9 +54,13 @@ def _longest(p: Program, n: int, hop: F8) -> float:
         return steps * float(hop.max())
     rows = p.transfers
     return _chains(
-        rows["src"].copy(), rows["dst"].copy(), rows["chunk"].copy(), rows["step"].copy(), hop,
+        rows["src"].copy(),
+        rows["dst"].copy(),
+        rows["chunk"].copy(),
+        rows["step"].copy(),
+        hop,
         np.zeros((n, chunks)),
-    )  # fmt: skip
+    )
 
 
 @njit

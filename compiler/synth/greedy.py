@@ -73,12 +73,24 @@ def greedy(
     nodes = int(node.max(initial=-1)) + 1
     peers, peer_ptr = _peers(c)
     s = _State(
-        node, members, np.searchsorted(node[members], np.arange(nodes + 1)), c.use,
-        c.capacity.copy(), demand.post, demand.pre.copy(), np.zeros((chunks, n), np.int32),
-        np.zeros((chunks, nodes), np.int64), np.zeros(chunks, np.int64),
-        np.zeros((chunks, nodes), np.int64), peers, peer_ptr, _gates(c),
-        np.zeros((room, 4), np.int32), np.zeros(2, np.int64), np.array([2 * seed + 1], np.int64),
-    )  # fmt: skip
+        node,
+        members,
+        np.searchsorted(node[members], np.arange(nodes + 1)),
+        c.use,
+        c.capacity.copy(),
+        demand.post,
+        demand.pre.copy(),
+        np.zeros((chunks, n), np.int32),
+        np.zeros((chunks, nodes), np.int64),
+        np.zeros(chunks, np.int64),
+        np.zeros((chunks, nodes), np.int64),
+        peers,
+        peer_ptr,
+        _gates(c),
+        np.zeros((room, 4), np.int32),
+        np.zeros(2, np.int64),
+        np.array([2 * seed + 1], np.int64),
+    )
     _start(s)
     _run(s, c.capacity, again, most)
     if s.done[0] < room:

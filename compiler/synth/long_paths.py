@@ -35,9 +35,7 @@ def long_paths(use: I4, each: F8, src: I4, dst: I4, ranks: int, seed: int) -> tu
 
 
 @njit
-def _walk(
-    use: I4, each: F8, src: I4, dst: I4, n: int, turn: I8, load: F8
-) -> tuple[I4, int]:  # fmt: skip
+def _walk(use: I4, each: F8, src: I4, dst: I4, n: int, turn: I8, load: F8) -> tuple[I4, int]:
     """Changes `load`. Returns the paths and the longest one's hops, -1 where there is none."""
     paths = np.full((n, len(src)), -1, np.int32)
     price, before = np.empty(len(each)), np.empty(n, np.int32)
@@ -67,9 +65,7 @@ def _walk(
 
 
 @njit
-def _nearest(
-    use: I4, price: F8, n: int, source: int, target: int, hop: float, before: I4
-) -> bool:  # fmt: skip
+def _nearest(use: I4, price: F8, n: int, source: int, target: int, hop: float, before: I4) -> bool:
     """Whether there is a path; `before` has the rank before each on the cheapest."""
     far, done = np.full(n, np.inf), np.zeros(n, np.bool_)
     far[source] = 0.0

@@ -61,9 +61,17 @@ def pack(table: RouteTable, roots: Roots, target: float, taste: Taste) -> Packin
 
 @njit
 def _run(
-    s: State, root: I4, sums: B1, steep: F8, turns: I8, parent: I4, depth: I4, best_parent: I4,
-    best_depth: I4, best_load: F8,
-) -> bool:  # fmt: skip
+    s: State,
+    root: I4,
+    sums: B1,
+    steep: F8,
+    turns: I8,
+    parent: I4,
+    depth: I4,
+    best_parent: I4,
+    best_depth: I4,
+    best_load: F8,
+) -> bool:
     """All passes; the packing of least load is the best of them. Whether trees reach everybody."""
     least = np.inf
     for turn in range(len(steep)):

@@ -109,9 +109,9 @@ def packed(t: Topology, op: OpType, root: int, seed: int, limits: Limits) -> Ite
     if op is OpType.ALLREDUCE:
         algbw, shares = _shares(t, algbw)
     found = list[_Found]()
-    owners = sorted(
-        _owners(t, op, root, shares), key=lambda one: _rough(table, len(one) / algbw)
-    )[: TRIED + TRIED // 2 * (op is OpType.ALLREDUCE)]  # fmt: skip
+    owners = sorted(_owners(t, op, root, shares), key=lambda one: _rough(table, len(one) / algbw))[
+        : TRIED + TRIED // 2 * (op is OpType.ALLREDUCE)
+    ]
     for style, taste in STYLES.items():
         enough, least, number = 0, np.inf, Counter[int]()
         for owner in owners:
@@ -240,8 +240,9 @@ def _packings(
     """The best few packings of a style, best first; none where the style has none."""
     chunk = np.arange(len(owner), dtype=np.int32)
     sums = [*([] if op in SUMS else [False]), *([] if op in COPIES else [True])]
-    roots = Roots(np.tile(chunk, len(sums)), np.tile(owner, len(sums)),
-                  np.repeat(np.array(sums), len(owner)))  # fmt: skip
+    roots = Roots(
+        np.tile(chunk, len(sums)), np.tile(owner, len(sums)), np.repeat(np.array(sums), len(owner))
+    )
     found = dict[bytes, _Found]()
     for k in range(min(SEEDS, max(1, WORK // (len(roots.root) * table.n**2)))):
         made = pack(table, roots, target, taste._replace(seed=taste.seed + k))
@@ -278,7 +279,10 @@ def _program(t: Topology, op: OpType, root: int, owner: I4, made: Packing) -> Pr
     last = int(depth[adds].max(initial=0))
     step = np.where(adds, last - depth, depth - 1 + last)
     columns: dict[str, I8 | int] = {
-        "src": np.where(adds, v, u), "dst": np.where(adds, u, v), "step": step,
-        "chunk": k % len(owner), "op": np.where(adds, int(Op.RRC), int(Op.RECV)),
-    }  # fmt: skip
+        "src": np.where(adds, v, u),
+        "dst": np.where(adds, u, v),
+        "step": step,
+        "chunk": k % len(owner),
+        "op": np.where(adds, int(Op.RRC), int(Op.RECV)),
+    }
     return program("Packed", Collective(op, len(t), len(owner), root), t, 1, columns)

@@ -41,9 +41,15 @@ def owners(t: Topology, op: OpType, root: int, chunks: int) -> I4:
 
 
 def from_schedules(
-    name: str, t: Topology, op: OpType, root: int, owner: I4, copies: Schedule | None,
-    sums: Schedule | None, channels: int = 1,
-) -> Program:  # fmt: skip
+    name: str,
+    t: Topology,
+    op: OpType,
+    root: int,
+    owner: I4,
+    copies: Schedule | None,
+    sums: Schedule | None,
+    channels: int = 1,
+) -> Program:
     """The Program of `op`. copies, sums: schedules of copies of chunks from their owners, sums over
     the turned cluster; which there must be depends on `op`.
 

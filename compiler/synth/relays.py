@@ -66,9 +66,7 @@ def _relayed(sender: I8, home: I8, order: I8, spare: F8, rate: F8) -> None:
 
 
 @njit
-def _relay(
-    sender: I8, passes_on: B1, spare: F8, rate: F8, k: int, own: int, to: int
-) -> int:  # fmt: skip
+def _relay(sender: I8, passes_on: B1, spare: F8, rate: F8, k: int, own: int, to: int) -> int:
     """The pod with most time left that gets chunk k from its own pod; -1 where none has any."""
     pods = len(spare)
     best, most = -1, 0.0

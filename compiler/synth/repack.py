@@ -46,9 +46,16 @@ def repacked(
 
 @njit
 def _repair(
-    s: State, root: I4, sums: B1, steep: float, tries: int, parent: I4, depth: I4, load: F8,
+    s: State,
+    root: I4,
+    sums: B1,
+    steep: float,
+    tries: int,
+    parent: I4,
+    depth: I4,
+    load: F8,
     random: I8,
-) -> None:  # fmt: skip
+) -> None:
     """Repairs until nothing carries too much, or no repair helps; parent, depth and load change."""
     for k in range(len(parent)):
         move(s, parent[k], sums[k], steep, 1.0)
@@ -70,9 +77,16 @@ def _repair(
 
 @njit
 def _repair_once(
-    s: State, root: I4, sums: B1, steep: float, limit: float, excess: float, parent: I4, depth: I4,
+    s: State,
+    root: I4,
+    sums: B1,
+    steep: float,
+    limit: float,
+    excess: float,
+    parent: I4,
+    depth: I4,
     random: I8,
-) -> float:  # fmt: skip
+) -> float:
     """Some trees grown again, unless that is worse. The excess afterwards."""
     trees, n = parent.shape
     count = min(trees, 2 + next_random(random) % (MOVED - 1))

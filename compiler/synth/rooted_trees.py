@@ -129,10 +129,13 @@ class _Program:
         gain[: len(self.roots)] = -size
         found = linprog(
             gain,
-            A_ub=self.most.matrix(self.columns), b_ub=np.array(self.most.right) / unit,
-            A_eq=self.equal.matrix(self.columns), b_eq=np.array(self.equal.right) / unit,
-            bounds=(0, None), method=SOLVER,
-        )  # fmt: skip
+            A_ub=self.most.matrix(self.columns),
+            b_ub=np.array(self.most.right) / unit,
+            A_eq=self.equal.matrix(self.columns),
+            b_eq=np.array(self.equal.right) / unit,
+            bounds=(0, None),
+            method=SOLVER,
+        )
         if found.status != 0 or found.fun >= 0:
             return None
         best = -float(found.fun) * unit
@@ -144,14 +147,22 @@ class _Program:
         """No arc needs more than `enough`: every rank sends the others all there is, both ways."""
         held = np.flatnonzero(np.isfinite(self.whole.capacity))
         row, capacity = np.arange(len(held)), np.minimum(self.whole.capacity[held], enough)
-        self.most.add(np.tile(row, 2), np.concatenate([self.b + held, self.a + held]),
-                      np.ones(2 * len(held)), capacity)  # fmt: skip
+        self.most.add(
+            np.tile(row, 2),
+            np.concatenate([self.b + held, self.a + held]),
+            np.ones(2 * len(held)),
+            capacity,
+        )
 
     def _equal_shares(self) -> None:
         row = np.arange(len(self.roots) - 1)
         one = np.ones(len(row))
-        self.equal.add(np.tile(row, 2), np.concatenate([row, row + 1]),
-                       np.concatenate([one, -one]), np.zeros(len(row)))  # fmt: skip
+        self.equal.add(
+            np.tile(row, 2),
+            np.concatenate([row, row + 1]),
+            np.concatenate([one, -one]),
+            np.zeros(len(row)),
+        )
 
     def _switches(self) -> None:
         """As much in as out, for broadcasts and for reductions."""
@@ -181,8 +192,12 @@ class _Program:
         at = row >= 0
         self.equal.add(row[at], column[at], value[at], np.zeros(len(small.size) - 1))
         wide = base + self.kind[small.first]
-        self.most.add(np.tile(arcs, 2), np.concatenate([first + arcs, wide]),
-                      np.concatenate([one, -small.count]), np.zeros(len(arcs)))  # fmt: skip
+        self.most.add(
+            np.tile(arcs, 2),
+            np.concatenate([first + arcs, wide]),
+            np.concatenate([one, -small.count]),
+            np.zeros(len(arcs)),
+        )
 
 
 class _Rows:

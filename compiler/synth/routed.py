@@ -146,9 +146,7 @@ def _ends(t: Topology, op: OpType, root: int, chunks: int) -> tuple[I8, I4, I4]:
     return chunk[moves], src[moves].astype(np.int32), dst[moves].astype(np.int32)
 
 
-def _packed(
-    t: Topology, use: I4, each: F8, src: I4, dst: I4, chunks: int, seed: int
-) -> _Paths:  # fmt: skip
+def _packed(t: Topology, use: I4, each: F8, src: I4, dst: I4, chunks: int, seed: int) -> _Paths:
     """Paths for chunks from src to dst. use: as of `Chunked`; each: f8[R] what one chunk adds to
     the load of a resource; chunks: from one rank to another.
 
@@ -167,9 +165,22 @@ def _packed(
     for steep in STEEPNESS:
         for _ in range(PASSES):
             lost = _pass(
-                use, each, node, ptr, order, src, dst, first, second, load, carried,
-                turns.permutation(len(src)), steep, chunks, twice,
-            )  # fmt: skip
+                use,
+                each,
+                node,
+                ptr,
+                order,
+                src,
+                dst,
+                first,
+                second,
+                load,
+                carried,
+                turns.permutation(len(src)),
+                steep,
+                chunks,
+                twice,
+            )
             if lost >= 0:
                 return _long(t, use, each, src, dst, seed, int(lost))
             now = _Paths(np.stack([first, second]), float(load.max(initial=0.0)))
@@ -181,9 +192,7 @@ def _packed(
     return best
 
 
-def _long(
-    t: Topology, use: I4, each: F8, src: I4, dst: I4, seed: int, lost: int
-) -> _Paths:  # fmt: skip
+def _long(t: Topology, use: I4, each: F8, src: I4, dst: I4, seed: int, lost: int) -> _Paths:
     """Paths of any number of relays. lost: a chunk that two do not bring where it must end."""
     stops, load = long_paths(use, each, src, dst, len(t), seed)
     if not len(stops):
@@ -215,9 +224,16 @@ def _cost(use: I4, price: F8, carried: I4, even: float, row: int) -> float:
 
 @njit
 def _put(
-    use: I4, each: F8, load: F8, price: F8, carried: I4, widest: float, steep: float, row: int,
+    use: I4,
+    each: F8,
+    load: F8,
+    price: F8,
+    carried: I4,
+    widest: float,
+    steep: float,
+    row: int,
     sign: int,
-) -> None:  # fmt: skip
+) -> None:
     """A chunk more, or less, on a hop."""
     carried[row] += sign
     for k in range(use.shape[1]):
@@ -230,9 +246,20 @@ def _put(
 
 @njit
 def _whole(
-    use: I4, each: F8, load: F8, price: F8, carried: I4, widest: float, steep: float, n: int,
-    u: int, v: int, a: int, b: int, sign: int,
-) -> None:  # fmt: skip
+    use: I4,
+    each: F8,
+    load: F8,
+    price: F8,
+    carried: I4,
+    widest: float,
+    steep: float,
+    n: int,
+    u: int,
+    v: int,
+    a: int,
+    b: int,
+    sign: int,
+) -> None:
     """A chunk more, or less, on the path from u by a and b to v."""
     at = u
     for relay in (a, b):
@@ -244,9 +271,19 @@ def _whole(
 
 @njit
 def _cheapest(
-    use: I4, price: F8, carried: I4, node: I8, ptr: I8, order: I4, n: int, u: int, v: int,
-    relay: float, even: float, twice: bool,
-) -> tuple[float, int, int]:  # fmt: skip
+    use: I4,
+    price: F8,
+    carried: I4,
+    node: I8,
+    ptr: I8,
+    order: I4,
+    n: int,
+    u: int,
+    v: int,
+    relay: float,
+    even: float,
+    twice: bool,
+) -> tuple[float, int, int]:
     """(price, relays) of the best path: straight, then by one rank of either node, then by one
     of each. relay: the price of being relayed."""
     best, a, b = _cost(use, price, carried, even, u * n + v), -1, -1
@@ -283,9 +320,22 @@ def _cheapest(
 
 @njit
 def _pass(
-    use: I4, each: F8, node: I8, ptr: I8, order: I4, src: I4, dst: I4, first: I4, second: I4,
-    load: F8, carried: I4, turn: I8, steep: float, chunks: int, twice: bool,
-) -> int:  # fmt: skip
+    use: I4,
+    each: F8,
+    node: I8,
+    ptr: I8,
+    order: I4,
+    src: I4,
+    dst: I4,
+    first: I4,
+    second: I4,
+    load: F8,
+    carried: I4,
+    turn: I8,
+    steep: float,
+    chunks: int,
+    twice: bool,
+) -> int:
     """In `turn` every chunk off its path (-2 in `first`: it has none yet) and on the cheapest.
     Changes first, second, load and carried. Returns a chunk that has no path, or -1."""
     n = len(node)

@@ -103,10 +103,14 @@ def _capacity(s: Schedule, c: Chunked) -> list[Violation]:
     keys, count = np.unique(key, return_counts=True)
     excess = count - c.capacity[keys % resources]
     found = [
-        Violation(int(k // resources), 5 if c.network[k % resources] else 4,
-                  resource=int(k % resources), excess=int(e))
+        Violation(
+            int(k // resources),
+            5 if c.network[k % resources] else 4,
+            resource=int(k % resources),
+            excess=int(e),
+        )
         for k, e in zip(keys[excess > 0], excess[excess > 0], strict=True)
-    ]  # fmt: skip
+    ]
     nowhere = np.flatnonzero(row[:, 0] == -2)
     return found + [Violation(int(s.step[i]), 4, rank=int(s.dst[i]), excess=1) for i in nowhere]
 
@@ -136,7 +140,8 @@ def _twice(s: Schedule, demand: Demand) -> list[Violation]:
     key = (s.step.astype(np.int64) * chunks + s.chunk) * n + s.src
     keys, count = np.unique(key, return_counts=True)
     return [
-        Violation(int(k // n // chunks), 8, chunk=int(k // n % chunks), rank=int(k % n),
-                  excess=int(e) - 1)
+        Violation(
+            int(k // n // chunks), 8, chunk=int(k // n % chunks), rank=int(k % n), excess=int(e) - 1
+        )
         for k, e in zip(keys[count > 1], count[count > 1], strict=True)
-    ]  # fmt: skip
+    ]

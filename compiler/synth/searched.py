@@ -89,9 +89,16 @@ def search(
 
 
 def solve(
-    method: str, t: Topology, op: OpType, root: int, seed: int, *, chunks: int = 1,
-    time_limit: float = 60.0, on_phase: Callable[[str], None] = lambda _: None,
-) -> Searched:  # fmt: skip
+    method: str,
+    t: Topology,
+    op: OpType,
+    root: int,
+    seed: int,
+    *,
+    chunks: int = 1,
+    time_limit: float = 60.0,
+    on_phase: Callable[[str], None] = lambda _: None,
+) -> Searched:
     """The Program of a schedule with as few steps as a solver finds in `time_limit` seconds.
 
     method: one of METHODS. HeteCCL's has its model (Eq. 1 rounds rates up) and, of an Allreduce,
@@ -116,18 +123,30 @@ def solve(
         demand = gather_all(owner, len(t), exclusive=faithful and turned)
         start = None if faithful else interruptible(_best)(model, demand, seed, again=False)
         left = 0.0 if any(one.interrupted for one in outcomes) else time_limit / len(models)
-        outcomes.append(synthesize(
-            model, demand, mode=METHODS[method], time_limit=left, seed=seed, start=start,
-            on_phase=on_phase,
-        ))  # fmt: skip
+        outcomes.append(
+            synthesize(
+                model,
+                demand,
+                mode=METHODS[method],
+                time_limit=left,
+                seed=seed,
+                start=start,
+                on_phase=on_phase,
+            )
+        )
     found = [outcome.schedule for outcome in outcomes]
     copies, sums = None if op in SUMS else found[0], None if op in COPIES else found[-1]
     made = from_schedules(method.capitalize(), t, op, root, owner, copies, sums)
     return Searched(
-        made, chunks, False, sum(s.steps for s in found), sum(one.bound for one in outcomes),
-        method, tuple(step for one in outcomes for step in one.trace),
+        made,
+        chunks,
+        False,
+        sum(s.steps for s in found),
+        sum(one.bound for one in outcomes),
+        method,
+        tuple(step for one in outcomes for step in one.trace),
         any(one.interrupted for one in outcomes),
-    )  # fmt: skip
+    )
 
 
 def _best(c: Chunked, demand: Demand, seed: int, again: bool) -> Schedule:

@@ -74,12 +74,26 @@ def state(table: RouteTable, taste: Taste, target: float) -> State:
     capacity = np.where(near(table), taste.near, 1.0) * table.capacity
     hop = taste.depth / float(table.capacity[used].min()) if len(used) else 0.0
     return State(
-        table.use, capacity, table.node, order,
+        table.use,
+        capacity,
+        table.node,
+        order,
         np.searchsorted(table.node[order], np.arange(nodes + 1)),
-        np.zeros(resources), np.zeros(resources), np.ones(n * n),
-        np.zeros(n * n), np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n),
-        np.zeros(n, np.int32), np.zeros(n), target, hop, taste.pair, taste.star, taste.strict,
-    )  # fmt: skip
+        np.zeros(resources),
+        np.zeros(resources),
+        np.ones(n * n),
+        np.zeros(n * n),
+        np.zeros(n, np.int32),
+        np.zeros(n, np.int32),
+        np.zeros(n),
+        np.zeros(n, np.int32),
+        np.zeros(n),
+        target,
+        hop,
+        taste.pair,
+        taste.star,
+        taste.strict,
+    )
 
 
 def near(table: RouteTable) -> B1:

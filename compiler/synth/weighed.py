@@ -45,9 +45,11 @@ class Weighed:
 def weighed_facts(one: Weighed) -> dict[str, object]:
     """A candidate, for JSON; times in µs, None where there are none."""
     return {
-        "name": one.name, "time": one.time, "refused": one.refused or None,
+        "name": one.name,
+        "time": one.time,
+        "refused": one.refused or None,
         "estimate": one.estimate if one.program else None,
-    }  # fmt: skip
+    }
 
 
 def nearest(found: Sequence[Weighed]) -> list[Weighed]:
@@ -88,9 +90,12 @@ def hardly_faster(one: Weighed, least: float, bound: float) -> bool:
 
 
 def in_order(
-    found: Sequence[Weighed], near: Sequence[Weighed], done: dict[str, Weighed],
-    bound: float, stopped: bool = True,
-) -> list[Weighed]:  # fmt: skip
+    found: Sequence[Weighed],
+    near: Sequence[Weighed],
+    done: dict[str, Weighed],
+    bound: float,
+    stopped: bool = True,
+) -> list[Weighed]:
     """All candidates: those that were simulated, by time, then the others, by estimate.
 
     near: those that were to be simulated; done: those that were, by name; bound: µs; stopped:

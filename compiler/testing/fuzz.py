@@ -143,9 +143,12 @@ def _round(
 
 def _result(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
     how = st.tuples(
-        st.integers(1, 7), st.sampled_from([1, 2, None]), st.sampled_from(REDUCE_OPS),
-        st.booleans(), st.integers(0, 2**16),
-    )  # fmt: skip
+        st.integers(1, 7),
+        st.sampled_from([1, 2, None]),
+        st.sampled_from(REDUCE_OPS),
+        st.booleans(),
+        st.integers(0, 2**16),
+    )
     return st.tuples(programs, options(), how), _same_result
 
 

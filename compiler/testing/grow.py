@@ -53,9 +53,13 @@ class Timetable:
         self.rows.append((src, dst, step, self.chunk, Op.RRC))
 
     def _step(
-        self, src: int, read: dict[int, int], reduced: dict[int, int], written: dict[int, int],
+        self,
+        src: int,
+        read: dict[int, int],
+        reduced: dict[int, int],
+        written: dict[int, int],
         dst: int,
-    ) -> int:  # fmt: skip
+    ) -> int:
         last = max(self.reduced.get(src, -1), self.written.get(src, -1), self.first - 1)
         last = max(last, read.get(dst, -1), reduced.get(dst, -1), written.get(dst, -1))
         step = last + 1 + self.choose(self.gap)
@@ -63,8 +67,15 @@ class Timetable:
         return step
 
 
-def grow(c: Collective, choose: Choose, *, gpus_per_node: int = 0, nics_per_node: int = 0,
-         channels: int = 1, extras: bool = True) -> Program:  # fmt: skip
+def grow(
+    c: Collective,
+    choose: Choose,
+    *,
+    gpus_per_node: int = 0,
+    nics_per_node: int = 0,
+    channels: int = 1,
+    extras: bool = True,
+) -> Program:
     """A correct program for `c`.
 
     extras: whether ranks that do not want a chunk may relay it, values may be delivered twice,

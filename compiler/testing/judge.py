@@ -107,9 +107,15 @@ def xml_verdict(xml: str, choose: Choose, calls: int) -> str | None:
 
 def _launched(plan: Plan, call: Call, x: list[Data], seed: int) -> list[Data]:
     return launch(
-        plan, x, call.op, count=call.count, micro_batch=call.micro_batch, in_place=call.in_place,
-        window=call.window, seed=seed,
-    )  # fmt: skip
+        plan,
+        x,
+        call.op,
+        count=call.count,
+        micro_batch=call.micro_batch,
+        in_place=call.in_place,
+        window=call.window,
+        seed=seed,
+    )
 
 
 def blocks_of(c: Collective) -> Collective:

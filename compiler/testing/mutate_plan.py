@@ -192,8 +192,12 @@ def _joined_blocks(data: PlanData, choose: Choose) -> PlanData | None:
 
 
 _PER_PRIMITIVE = ("chunk", "sub", "line", "final", "guard")
-_PER_ROW = {"src": ("rank", "buffer", "slot"), "dst": ("rank", "buffer", "slot"),
-            "waits": ("index",), "posts": ("rank", "flag")}  # fmt: skip
+_PER_ROW = {
+    "src": ("rank", "buffer", "slot"),
+    "dst": ("rank", "buffer", "slot"),
+    "waits": ("index",),
+    "posts": ("rank", "flag"),
+}
 
 
 def _swapped_primitives(data: PlanData, choose: Choose) -> PlanData | None:

@@ -81,9 +81,13 @@ def correct_programs(
     nics = gpus - draw(st.integers(0, gpus - 1))
     channels = draw(st.integers(1, 2))
     return grow(
-        collective, _chooser(draw), gpus_per_node=gpus, nics_per_node=nics, channels=channels,
+        collective,
+        _chooser(draw),
+        gpus_per_node=gpus,
+        nics_per_node=nics,
+        channels=channels,
         extras=extras,
-    )  # fmt: skip
+    )
 
 
 @st.composite

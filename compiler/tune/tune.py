@@ -180,10 +180,17 @@ class Tuner:
         assigned = choose.assigned(regret, _numbered(kernel), few)
         ranges = self._ranges(sizes, candidates, times, assigned)
         return Tuned(
-            tuple(search.plan for search in self._searches), tuple(self._names), sizes,
-            candidates, times, self.probes, probed,
-            sum(search.instances for search in set(self._searches)), candidates.index(one), ranges,
-        )  # fmt: skip
+            tuple(search.plan for search in self._searches),
+            tuple(self._names),
+            sizes,
+            candidates,
+            times,
+            self.probes,
+            probed,
+            sum(search.instances for search in set(self._searches)),
+            candidates.index(one),
+            ranges,
+        )
 
     def _plan(self, structure: int) -> Plan:
         return self._searches[structure].plan

@@ -29,8 +29,15 @@ MANNERS = {
     Outcome.LOOPS: "loops over the windows a second time",
     Outcome.LEFT: "leaves the loop over windows before its end",
 }
-KINDS = ("hccc_input", "hccc_output", "hccc_scratch", "hccc_stage", "hccc_recv", "hccc_send",
-         "hccc_send_far")  # fmt: skip
+KINDS = (
+    "hccc_input",
+    "hccc_output",
+    "hccc_scratch",
+    "hccc_stage",
+    "hccc_recv",
+    "hccc_send",
+    "hccc_send_far",
+)
 MEMORY = 3  # columns of an operand that memory has
 LEAST_OPERANDS = 254  # ranks from which HCCC_OPERANDS is 512 where it is not defined (gpu_body.h)
 

@@ -37,8 +37,18 @@ from hccc.validate.tables import (
 )
 
 CALL = ("entry", "in place", "window", "count", "micro-batch", "flags at")  # what is called with
-FOUND = ("status", "launches", "plan", "window", "micro-batch", "flags at", "passed on",
-         "plan_of", "scratch bytes", "flag bytes")  # fmt: skip
+FOUND = (
+    "status",
+    "launches",
+    "plan",
+    "window",
+    "micro-batch",
+    "flags at",
+    "passed on",
+    "plan_of",
+    "scratch bytes",
+    "flag bytes",
+)
 _GIVEN, _WIDTH = 9, 23  # cells of a row; counts and bytes take two
 _LONG = frozenset({"count", "micro-batch", "flags at", "scratch bytes", "flag bytes"})
 _WINDOWS, _MICRO_BATCHES, _FLAGS_AT = (0, 5), (0, 0, 4096), (0, 896)
@@ -171,9 +181,18 @@ def _call(picks: Picks, given: tuple[int, ...], size: int) -> list[int]:
         shape.scratch_bytes(count, size, micro_batch),
     )
     return [
-        *cells, LAUNCHED + entry, 1, found.plan, window or found.window, *_halves(micro),
-        *_halves(at), 1, found.plan + 1, *_halves(scratch), *flag_bytes,
-    ]  # fmt: skip
+        *cells,
+        LAUNCHED + entry,
+        1,
+        found.plan,
+        window or found.window,
+        *_halves(micro),
+        *_halves(at),
+        1,
+        found.plan + 1,
+        *_halves(scratch),
+        *flag_bytes,
+    ]
 
 
 def _halves(value: int) -> tuple[int, int]:
@@ -198,9 +217,11 @@ def _prepare(path: Path, catalogue: Catalogue, wanted: Rows) -> None:
     """Writes the file that is recorded into, with the calls to make."""
     calls = wanted["calls"]
     words = {
-        "ranks": catalogue.n_ranks, "blocks": len(catalogue.plans), "calls": len(calls),
+        "ranks": catalogue.n_ranks,
+        "blocks": len(catalogue.plans),
+        "calls": len(calls),
         "seconds": execute.RUN_S,
-    }  # fmt: skip
+    }
     layout = _layout(wanted)
     head = np.array([words.get(name, 0) for name in recording.WORDS], np.int64)
     cells = np.zeros(int((layout[:, 0] + layout[:, 1] * layout[:, 2]).max()), np.int32)
@@ -227,8 +248,12 @@ def _read(path: Path, wanted: Rows) -> dict[str, I4] | None:
 
 def _difference(found: Rows, wanted: Rows, catalogue: Catalogue) -> str | None:
     """The first thing that is otherwise than the catalogue says."""
-    for name, what in (("shape", "the shapes of plans"), ("user_blocks", "blocks of buffers"),
-                       ("calls", ""), ("names", "entries by name")):  # fmt: skip
+    for name, what in (
+        ("shape", "the shapes of plans"),
+        ("user_blocks", "blocks of buffers"),
+        ("calls", ""),
+        ("names", "entries by name"),
+    ):
         mine, theirs = wanted[name], found[name]
         if mine.shape != theirs.shape:
             return f"{what or 'calls'}: {len(theirs)} of them, the catalogue has {len(mine)}"

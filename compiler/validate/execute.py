@@ -26,11 +26,18 @@ from hccc.validate.recording import Recording
 from hccc.validate.tables import ENTRY, Rows
 
 FLAGS = (
-    "-std=c++17", "-O0", "-w", "-pipe", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
+    "-std=c++17",
+    "-O0",
+    "-w",
+    "-pipe",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-threadsafe-statics",
     "-fsanitize=signed-integer-overflow,integer-divide-by-zero,shift,bounds,return",
     "-fsanitize-undefined-trap-on-error",
-    f"-DHCCC_DTYPE={ENTRY[0]}", f"-DHCCC_OP={ENTRY[1]}",
-)  # fmt: skip
+    f"-DHCCC_DTYPE={ENTRY[0]}",
+    f"-DHCCC_OP={ENTRY[1]}",
+)
 COMPILE_S = 600
 COMPILE_BYTES = 16 << 30  # of address space
 # The C library and nothing of C++'s, whose initialisation asks the system for more than is allowed.

@@ -61,10 +61,16 @@ class Processes:
             if self.ended:
                 return None
             process = subprocess.Popen(
-                command, cwd=place, env=environment, start_new_session=True, text=True,
-                errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                command,
+                cwd=place,
+                env=environment,
+                start_new_session=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-            )  # fmt: skip
+            )
             self.running.append(process)
             return process
 

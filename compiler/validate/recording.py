@@ -17,8 +17,20 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
 from hccc.validate.tables import COLUMNS, CONSTANTS, Rows
 
-WORDS = ("outcome", "rank", "tb", "lane", "full", "ranks", "blocks", "lanes", "lane_step", "calls",
-         "seconds", "sandboxed")  # fmt: skip
+WORDS = (
+    "outcome",
+    "rank",
+    "tb",
+    "lane",
+    "full",
+    "ranks",
+    "blocks",
+    "lanes",
+    "lane_step",
+    "calls",
+    "seconds",
+    "sandboxed",
+)
 ALL_LANES = 1 << 20  # primitives of all channels together up to which every channel is run
 SPARE = 1  # rows of a table besides those it should have: one more is enough to be told
 
@@ -53,9 +65,13 @@ def prepare(path: Path, plan: Plan, wanted: Rows, seconds: int) -> None:
     lanes = plan.channels
     every = len(plan) * lanes <= ALL_LANES
     words = {
-        "ranks": plan.n_ranks, "blocks": int(plan.n_tb.max(initial=1)), "lanes": lanes,
-        "lane_step": 1 if every else lanes, "calls": len(wanted["calls"]), "seconds": seconds,
-    }  # fmt: skip
+        "ranks": plan.n_ranks,
+        "blocks": int(plan.n_tb.max(initial=1)),
+        "lanes": lanes,
+        "lane_step": 1 if every else lanes,
+        "calls": len(wanted["calls"]),
+        "seconds": seconds,
+    }
     layout, size = _layout(wanted)
     head = np.array([words.get(name, 0) for name in WORDS], np.int64)
     with path.open("wb") as file:
@@ -86,9 +102,7 @@ def read(path: Path, wanted: Rows) -> Recording:
     words = dict(zip(WORDS, head[: len(WORDS)].tolist(), strict=True))
     counts = head[len(WORDS) :].reshape(-1, 4)[:, 3]
     layout, _ = _layout(wanted)
-    rows = {
-        name: table(path, layout[k], int(counts[k])) for k, name in enumerate(COLUMNS)
-    }  # fmt: skip
+    rows = {name: table(path, layout[k], int(counts[k])) for k, name in enumerate(COLUMNS)}
     known = words["outcome"] in iter(Outcome)
     names = list(COLUMNS)
     return Recording(

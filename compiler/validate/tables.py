@@ -35,8 +35,18 @@ OPERAND = (
     "own number",
 )
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "primitives": ("rank", "thread block", "number", "mode", "chunk", "waits", "sources",
-                   "destinations", "puts", "posts"),
+    "primitives": (
+        "rank",
+        "thread block",
+        "number",
+        "mode",
+        "chunk",
+        "waits",
+        "sources",
+        "destinations",
+        "puts",
+        "posts",
+    ),
     "waits": ("flag",),
     "sources": OPERAND,
     "destinations": OPERAND,
@@ -52,18 +62,29 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "calls": ("in place", "window", "status", "launches", "passed on", "window launched"),
     "names": ("status", "launches", "passed on"),
     "library": ("value",),
-}  # fmt: skip
+}
 OF_PRIMITIVES = {  # the column of their number
-    "waits": 5, "sources": 6, "destinations": 7, "puts": 8, "put_sources": 8, "posts": 9,
-}  # fmt: skip
+    "waits": 5,
+    "sources": 6,
+    "destinations": 7,
+    "puts": 8,
+    "put_sources": 8,
+    "posts": 9,
+}
 UNORDERED = (
     "waits",
     "destinations",
     "puts",
     "posts",
 )  # the order within a primitive changes nothing
-CONSTANTS = (*KernelShape.__dataclass_fields__, "threads", "touches_peers", "network", "operands",
-             "inline")  # fmt: skip
+CONSTANTS = (
+    *KernelShape.__dataclass_fields__,
+    "threads",
+    "touches_peers",
+    "network",
+    "operands",
+    "inline",
+)
 MODES = {"reduce": 1, "final": 2, "in place": 4, "out of place": 8, "network": 16}
 BAD_ARGUMENT, NOT_BUILT, LAUNCHED = 2, 6, 1000  # statuses; LAUNCHED: of the recorded launch
 ENTRY = ("float16", "sum")  # a text is compiled for; every library has it

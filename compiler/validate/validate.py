@@ -69,9 +69,13 @@ def _validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target])
             processes.end()  # of an error the others, and all where somebody presses Ctrl-C
     operands = sum(len(wanted[name]) for name in ("sources", "destinations", "puts"))
     return Validated(
-        tuple(t.name for t in targets), len(plan), operands, len(wanted["waits"]),
-        len(wanted["posts"]), len(wanted["neighbours"]),
-    )  # fmt: skip
+        tuple(t.name for t in targets),
+        len(plan),
+        operands,
+        len(wanted["waits"]),
+        len(wanted["posts"]),
+        len(wanted["neighbours"]),
+    )
 
 
 def validate_directory(place: Path, compiled: Plan | Catalogue) -> Validated | Unvalidated:

@@ -71,8 +71,15 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "allgatherv": (
         _INT,
-        (_HANDLE, ctypes.c_char_p, _SIZE, ctypes.POINTER(ctypes.c_void_p),
-         ctypes.POINTER(_SIZE), _TIME, _ERROR),
+        (
+            _HANDLE,
+            ctypes.c_char_p,
+            _SIZE,
+            ctypes.POINTER(ctypes.c_void_p),
+            ctypes.POINTER(_SIZE),
+            _TIME,
+            _ERROR,
+        ),
     ),
     "allgather": (_INT, (_HANDLE, ctypes.c_void_p, _SIZE, _TIME, _ERROR)),
     "barrier": (_INT, (_HANDLE, _TIME, _ERROR)),
@@ -85,7 +92,7 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "heard": (_INT, (_HANDLE, _INTS, ctypes.c_char_p, ctypes.POINTER(_SIZE))),
     "close": (None, (_HANDLE,)),
     "hmac": (None, (ctypes.c_char_p, _SIZE, ctypes.c_char_p, _SIZE, ctypes.c_char_p)),
-}  # fmt: skip
+}
 
 
 @cache

@@ -10,9 +10,19 @@ from hccc.runtime.device.arrays import Buffer, buffer_of
 
 # hcccDataType_t and hcccRedOp_t, in order.
 TYPES = (
-    "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
-    "bfloat16", "float8e4m3", "float8e5m2",
-)  # fmt: skip
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float8e4m3",
+    "float8e5m2",
+)
 REDUCTIONS = ("sum", "prod", "max", "min", "avg")
 Lengths = Callable[[int, int], tuple[int, int]]
 

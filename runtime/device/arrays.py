@@ -90,9 +90,16 @@ def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
         raise _refuse(array, "has elements and no memory")
     size = count * BY_NAME[seen.dtype].bytes
     return Buffer(
-        seen.pointer, size, count, seen.dtype, seen.shape, seen.platform, seen.device,
-        seen.writable, seen.owner,
-    )  # fmt: skip
+        seen.pointer,
+        size,
+        count,
+        seen.dtype,
+        seen.shape,
+        seen.platform,
+        seen.device,
+        seen.writable,
+        seen.owner,
+    )
 
 
 def _refuse(array: Any, what: str, remedy: str | None = None) -> UserError:
@@ -172,10 +179,15 @@ def _interface(array: Any, found: Mapping[str, Any], platform: str) -> _Seen:
     if found.get("mask") is not None:
         raise _refuse(array, "is masked", "pass the data without its mask")
     return _Seen(
-        int(pointer or 0), _dtype_of(array, dtype), shape,
-        _elements(array, strides, dtype.itemsize), platform, _device_of(array), not read_only,
+        int(pointer or 0),
+        _dtype_of(array, dtype),
+        shape,
+        _elements(array, strides, dtype.itemsize),
+        platform,
+        _device_of(array),
+        not read_only,
         array,
-    )  # fmt: skip
+    )
 
 
 def _device_of(array: Any) -> int:
@@ -229,9 +241,15 @@ def _dlpack(array: Any) -> _Seen:
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
     return _Seen(
-        (tensor.data or 0) + tensor.byte_offset, dtype, shape, strides, platform,
-        0 if platform == "cpu" else tensor.device_id, not read_only, (array, capsule),
-    )  # fmt: skip
+        (tensor.data or 0) + tensor.byte_offset,
+        dtype,
+        shape,
+        strides,
+        platform,
+        0 if platform == "cpu" else tensor.device_id,
+        not read_only,
+        (array, capsule),
+    )
 
 
 def _capsule(array: Any) -> Any:

@@ -136,8 +136,9 @@ class Description:
         return next(enum for enum in self.enums if enum.name == name)
 
 
-def _row(name: str, value: int, cuda: str, cuda_value: int, hip: str, hip_value: int,
-         doc: str) -> Row:  # fmt: skip
+def _row(
+    name: str, value: int, cuda: str, cuda_value: int, hip: str, hip_value: int, doc: str
+) -> Row:
     natives = {"cuda": (cuda, cuda_value), "hip": (hip, hip_value)}
     return Row(name, value, {k: native for k, native in natives.items() if native[0]}, doc)
 

@@ -195,11 +195,14 @@ def sources() -> dict[str, str]:
 def calls_table(group: Group) -> list[list[str]]:
     """The rows of the page's table of one group: call, CUDA, HIP, meaning."""
     return [
-        [f"`{PREFIX}{call.name}({View(description()).list(call)})`"
-         + (" *(not of Fig. 10)*" if call.extra else ""),
-         *(_bound(call.bindings[gpu]) for gpu in GPUS), call.doc]
+        [
+            f"`{PREFIX}{call.name}({View(description()).list(call)})`"
+            + (" *(not of Fig. 10)*" if call.extra else ""),
+            *(_bound(call.bindings[gpu]) for gpu in GPUS),
+            call.doc,
+        ]
         for call in group.calls
-    ]  # fmt: skip
+    ]
 
 
 def _bound(binding: Binding) -> str:
@@ -214,7 +217,11 @@ def values_table(enum: Enum) -> list[list[str]]:
     """The rows of the page's table of one enum: name, value, CUDA, HIP, meaning."""
     view = View(description())
     return [
-        [f"`{PREFIX}{row.name}`", view.number(enum, row),
-         *(f"`{row.natives[gpu][0]}`" if gpu in row.natives else "" for gpu in GPUS), row.doc]
+        [
+            f"`{PREFIX}{row.name}`",
+            view.number(enum, row),
+            *(f"`{row.natives[gpu][0]}`" if gpu in row.natives else "" for gpu in GPUS),
+            row.doc,
+        ]
         for row in enum.rows
-    ]  # fmt: skip
+    ]

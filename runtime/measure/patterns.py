@@ -31,14 +31,22 @@ U8 = NDArray[np.uint64]
 
 # Whole numbers up to this size are exact.
 _EXACT = {
-    "float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53,
-    "float8e4m3": 2**4, "float8e5m2": 2**3,
-}  # fmt: skip
+    "float16": 2**11,
+    "bfloat16": 2**8,
+    "float32": 2**24,
+    "float64": 2**53,
+    "float8e4m3": 2**4,
+    "float8e5m2": 2**3,
+}
 # Partial products keep their exponents within this (normal numbers of the dtype).
 _EXPONENT = {
-    "float16": 14, "bfloat16": 120, "float32": 120, "float64": 960,
-    "float8e4m3": 6, "float8e5m2": 14,
-}  # fmt: skip
+    "float16": 14,
+    "bfloat16": 120,
+    "float32": 120,
+    "float64": 960,
+    "float8e4m3": 6,
+    "float8e5m2": 14,
+}
 _MOST_AT_ONCE = 32  # ranks that give something else than 0 to a sum
 _MOST_FACTORS = 12  # ranks that give something else than ±1 to a product
 _BLOCK = 1 << 16  # elements at a time: what fits the cache
@@ -180,8 +188,12 @@ def rough(p: Pattern, rank: int) -> Array:
 
 
 _FOLD: dict[str, np.ufunc] = {
-    "sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum,
-}  # fmt: skip
+    "sum": np.add,
+    "avg": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+}
 
 
 def reduced(p: Pattern, start: int, stop: int) -> Array:

@@ -21,9 +21,14 @@ NO_UCX = 1  # HCCC_TRANSPORT_NO_UCX
 FAILED = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
 LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
 BEGIN = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
     ctypes.POINTER(ctypes.c_void_p),
-)  # fmt: skip
+)
 DONE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 PIN = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 FLUSH = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -96,12 +101,20 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "available": (ctypes.c_char_p, ctypes.c_size_t),
     "open": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
     "window": (
-        ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_longlong,
+        ctypes.c_int,
         ctypes.c_void_p,
     ),
     "blob": (ctypes.c_void_p,) * 4,
     "connect": (
-        ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
     ),
     "start": (ctypes.c_void_p,) * 3,
     "ready": (ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p),
@@ -109,7 +122,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "stop": (ctypes.c_void_p,),
     "close": (ctypes.c_void_p,),
     "counters": (ctypes.c_void_p, ctypes.c_void_p),
-}  # fmt: skip
+}
 
 
 def find_packaged() -> Path | None:
@@ -183,11 +196,17 @@ class Transport:
         self._log = LOG(lambda _, text: log(text.decode()) if log else None)
         self._copier = copier
         options = Options(
-            size=ctypes.sizeof(Options), rank=rank, n_ranks=n_ranks, slice_bytes=slice_bytes,
-            pool_bytes=pool_bytes, timeout_s=timeout_s,
-            network=network.encode() if network is not None else None, failed=self._failed,
-            log=self._log, force_staging=force_staging,
-        )  # fmt: skip
+            size=ctypes.sizeof(Options),
+            rank=rank,
+            n_ranks=n_ranks,
+            slice_bytes=slice_bytes,
+            pool_bytes=pool_bytes,
+            timeout_s=timeout_s,
+            network=network.encode() if network is not None else None,
+            failed=self._failed,
+            log=self._log,
+            force_staging=force_staging,
+        )
         if copier is not None:
             options.copier = ctypes.pointer(copier)
         self._call("open", ctypes.byref(self._handle), ctypes.byref(options))

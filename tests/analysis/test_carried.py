@@ -21,8 +21,13 @@ from hccc.testing.sabotage import without_wait
 from tests.passes.textbook import program, ring_allreduce
 
 RECV, RRC = Op.RECV, Op.RRC
-REPLACED = [(1, 0, 0, 0, RRC), (2, 1, 1, 0, RECV), (1, 0, 2, 0, RRC), (0, 1, 3, 0, RECV),
-            (0, 2, 3, 0, RECV)]  # fmt: skip
+REPLACED = [
+    (1, 0, 0, 0, RRC),
+    (2, 1, 1, 0, RECV),
+    (1, 0, 2, 0, RRC),
+    (0, 1, 3, 0, RECV),
+    (0, 2, 3, 0, RECV),
+]
 
 
 def on_nodes(p: Program, gpus: int = 1, **chosen: str) -> Plan:

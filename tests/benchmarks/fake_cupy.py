@@ -127,26 +127,37 @@ def fake_cupy(place: Path, units: int) -> ModuleType:
     properties = {"name": b"Fake GPU", "major": 9, "minor": 0, "multiProcessorCount": units}
     error = type("CUDARuntimeError", (RuntimeError,), {})
     runtime = SimpleNamespace(
-        CUDARuntimeError=error, is_hip=False, getDeviceCount=lambda: 1, getDevice=lambda: 0,
-        getDeviceProperties=lambda _: properties, runtimeGetVersion=lambda: 13000,
+        CUDARuntimeError=error,
+        is_hip=False,
+        getDeviceCount=lambda: 1,
+        getDevice=lambda: 0,
+        getDeviceProperties=lambda _: properties,
+        runtimeGetVersion=lambda: 13000,
         driverGetVersion=lambda: 13000,
-    )  # fmt: skip
+    )
     cuda = SimpleNamespace(
-        runtime=runtime, Event=Event, get_current_stream=lambda: SimpleNamespace(ptr=0),
+        runtime=runtime,
+        Event=Event,
+        get_current_stream=lambda: SimpleNamespace(ptr=0),
         get_elapsed_time=lambda a, b: (b.at - a.at) * 1e3,
         Device=lambda _: SimpleNamespace(attributes={"CooperativeLaunch": 1}),
         driver=SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: 2),
         compiler=SimpleNamespace(CompileException=type("CompileException", (Exception,), {})),
-    )  # fmt: skip
+    )
     functions: dict[str, Any] = {
-        "__version__": "0", "cuda": cuda, "array_equal": np.array_equal, "sqrt": np.sqrt,
-        "asarray": _owned, "asnumpy": np.array,
-        "zeros": lambda *a: _owned(np.zeros(*a)), "empty": lambda *a: _owned(np.empty(*a)),
+        "__version__": "0",
+        "cuda": cuda,
+        "array_equal": np.array_equal,
+        "sqrt": np.sqrt,
+        "asarray": _owned,
+        "asnumpy": np.array,
+        "zeros": lambda *a: _owned(np.zeros(*a)),
+        "empty": lambda *a: _owned(np.empty(*a)),
         "arange": lambda n, dtype: _owned(np.arange(n, dtype=dtype)),
         "RawModule": lambda code, options: SimpleNamespace(
             get_function=lambda name: RawKernel(code, options, place)
         ),
-    }  # fmt: skip
+    }
     for name, value in functions.items():
         setattr(made, name, value)
     return made

@@ -204,9 +204,13 @@ def test_nccl_where_it_is(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -
     rank = SimpleNamespace(allReduce=lambda *call: calls.append(call[2:]))
     nccl = ModuleType("cupy.cuda.nccl")
     for name, value in {
-        "available": 1, "NCCL_FLOAT32": 7, "NCCL_SUM": 0, "get_version": lambda: 22703,
-        "get_unique_id": lambda: (), "NcclCommunicator": lambda *_: rank,
-    }.items():  # fmt: skip
+        "available": 1,
+        "NCCL_FLOAT32": 7,
+        "NCCL_SUM": 0,
+        "get_version": lambda: 22703,
+        "get_unique_id": lambda: (),
+        "NcclCommunicator": lambda *_: rank,
+    }.items():
         setattr(nccl, name, value)
     monkeypatch.setitem(sys.modules, "cupy.cuda.nccl", nccl)
     library = machines.Gpu().library()

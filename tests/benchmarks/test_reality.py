@@ -36,15 +36,17 @@ def test_every_table_has_a_source_and_ranks_as_its_machine() -> None:
 
 @pytest.mark.parametrize(
     ("table", "machine"),
-    [("24", (8, 1, Link.NVSWITCH, 450, Network.INFINIBAND, True, True)),
-     ("07", (8, 2, Link.NVSWITCH, 300, Network.EFA1, False, True)),
-     ("58", (4, 8, Link.NVLINK_MESH, 450, Network.SLINGSHOT, False, True)),
-     ("12", (72, 1, Link.NVSWITCH, 900, Network.INFINIBAND, True, True)),
-     ("37", (8, 2, Link.XGMI_MESH, 537.6, Network.ROCE, False, True)),
-     ("53", (4, 1, Link.PCIE, 31.5, Network.ROCE, False, False)),
-     ("188", (8, 1, Link.PCIE, 31.5, Network.ROCE, False, False)),
-     ("155", (1, 2, Link.NVSWITCH, 900, Network.INFINIBAND, False, True))],
-)  # fmt: skip
+    [
+        ("24", (8, 1, Link.NVSWITCH, 450, Network.INFINIBAND, True, True)),
+        ("07", (8, 2, Link.NVSWITCH, 300, Network.EFA1, False, True)),
+        ("58", (4, 8, Link.NVLINK_MESH, 450, Network.SLINGSHOT, False, True)),
+        ("12", (72, 1, Link.NVSWITCH, 900, Network.INFINIBAND, True, True)),
+        ("37", (8, 2, Link.XGMI_MESH, 537.6, Network.ROCE, False, True)),
+        ("53", (4, 1, Link.PCIE, 31.5, Network.ROCE, False, False)),
+        ("188", (8, 1, Link.PCIE, 31.5, Network.ROCE, False, False)),
+        ("155", (1, 2, Link.NVSWITCH, 900, Network.INFINIBAND, False, True)),
+    ],
+)
 def test_clusters_are_the_machines(table: str, machine: tuple[object, ...]) -> None:
     m = next(t.machine for t in tables.tables() if t.id == table)
     found = (m.gpus, m.nodes, m.link, pytest.approx(m.wire, rel=1e-3), m.network, m.nvls, m.peer)

@@ -70,6 +70,8 @@ def test_one_size_over_its_rivals() -> None:
 def test_an_unknown_case_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, str(FOLDER.parent / "synthesis.py"), "--speed", "--clusters", "17-H20"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2 and "17-H20" in done.stderr and "16-H20" in done.stderr

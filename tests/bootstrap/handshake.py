@@ -21,9 +21,14 @@ def address(id: bytes) -> tuple[str, int]:
 
 
 def hello(
-    *, magic: bytes = CLIENT, version: int = VERSION, purpose: int = TO_ROOT, rank: int = 0,
-    n_ranks: int = 2, nonce: bytes = bytes(32),
-) -> bytes:  # fmt: skip
+    *,
+    magic: bytes = CLIENT,
+    version: int = VERSION,
+    purpose: int = TO_ROOT,
+    rank: int = 0,
+    n_ranks: int = 2,
+    nonce: bytes = bytes(32),
+) -> bytes:
     return magic + struct.pack("<IIii", version, purpose, rank, n_ranks) + bytes(16) + nonce
 
 

@@ -43,8 +43,13 @@ class Me:
 class Rank:
     """A rank's process as the test sees it."""
 
-    def __init__(self, body: Callable[..., Any], me: tuple[int, int, bytes], given: tuple[Any, ...],
-                 environment: Mapping[str, str]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        me: tuple[int, int, bytes],
+        given: tuple[Any, ...],
+        environment: Mapping[str, str],
+    ) -> None:
         self._connection, other = _FORK.Pipe()
         self.process = _FORK.Process(target=_run, args=(body, me, other, given, environment))
         self.process.start()
@@ -88,18 +93,28 @@ class Rank:
 class Job:
     """Some ranks of a job; on leaving, none is left."""
 
-    def __init__(self, body: Callable[..., Any], n_ranks: int, *given: Any, id: bytes | None = None,
-                 environment: Mapping[str, str] | None = None,
-                 of_rank: Callable[[int], Mapping[str, str]] | None = None,
-                 ranks: range | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        body: Callable[..., Any],
+        n_ranks: int,
+        *given: Any,
+        id: bytes | None = None,
+        environment: Mapping[str, str] | None = None,
+        of_rank: Callable[[int], Mapping[str, str]] | None = None,
+        ranks: range | None = None,
+    ) -> None:
         library()  # built once
         self.id = unique_id() if id is None else id
         which = range(n_ranks) if ranks is None else ranks
         self.ranks = {
-            r: Rank(body, (r, n_ranks, self.id), given,
-                    {**(environment or {}), **(of_rank(r) if of_rank else {})})
+            r: Rank(
+                body,
+                (r, n_ranks, self.id),
+                given,
+                {**(environment or {}), **(of_rank(r) if of_rank else {})},
+            )
             for r in which
-        }  # fmt: skip
+        }
 
     def __enter__(self) -> Job:
         return self
@@ -123,8 +138,13 @@ def run(body: Callable[..., Any], n_ranks: int, *given: Any, **options: Any) -> 
         return job.results()
 
 
-def _run(body: Callable[..., Any], me: tuple[int, int, bytes], connection: Connection,
-         given: tuple[Any, ...], environment: Mapping[str, str]) -> None:  # fmt: skip
+def _run(
+    body: Callable[..., Any],
+    me: tuple[int, int, bytes],
+    connection: Connection,
+    given: tuple[Any, ...],
+    environment: Mapping[str, str],
+) -> None:
     os.environ.update(environment)
     try:
         value = body(Me(*me, connection), *given)

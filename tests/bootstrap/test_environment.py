@@ -25,14 +25,30 @@ from tests.bootstrap.ranks import Job, Me, run
 PREFIXES = ("HCCC_", "OMPI_", "PMI_", "PMIX_", "SLURM_", "MPI_", "TORCHELASTIC_")
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 HCCC = {"HCCC_RANK": "1", "HCCC_NRANKS": "3"}
-TORCH = {"RANK": "5", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
-         "MASTER_ADDR": "node1", "MASTER_PORT": "29500"}  # fmt: skip
-OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4",
-            "OMPI_COMM_WORLD_LOCAL_RANK": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}  # fmt: skip
+TORCH = {
+    "RANK": "5",
+    "WORLD_SIZE": "16",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "4",
+    "MASTER_ADDR": "node1",
+    "MASTER_PORT": "29500",
+}
+OPEN_MPI = {
+    "OMPI_COMM_WORLD_RANK": "2",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+}
 PMI = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
-SLURM = {"SLURM_PROCID": "7", "SLURM_NTASKS": "8", "SLURM_LOCALID": "3",
-         "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "gpu[017-018]", "SLURM_JOB_ID": "100",
-         "SLURM_STEP_ID": "2"}  # fmt: skip
+SLURM = {
+    "SLURM_PROCID": "7",
+    "SLURM_NTASKS": "8",
+    "SLURM_LOCALID": "3",
+    "SLURM_NNODES": "2",
+    "SLURM_JOB_NODELIST": "gpu[017-018]",
+    "SLURM_JOB_ID": "100",
+    "SLURM_STEP_ID": "2",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -81,9 +97,14 @@ def _set(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str | None]) -
     ],
 )
 def test_what_launchers_say(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], rank: int, n_ranks: int,
-    local_rank: int | None, address: str, taken: str,
-) -> None:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    rank: int,
+    n_ranks: int,
+    local_rank: int | None,
+    address: str,
+    taken: str,
+) -> None:
     _set(monkeypatch, variables)
     found = environment()
     assert found == Environment(rank, n_ranks, local_rank, address, found.taken)
@@ -93,10 +114,15 @@ def test_what_launchers_say(
 @pytest.mark.parametrize(
     "nodes, first",
     [
-        ("a", "a"), ("a,b", "a"), ("gpu[3-9]", "gpu3"), ("gpu[003,7],x", "gpu003"),
-        ("r[1-2]n[05-09]-x,y", "r1n05-x"), ("[a-b]c", "ac"), ("login[1", "login1"),
+        ("a", "a"),
+        ("a,b", "a"),
+        ("gpu[3-9]", "gpu3"),
+        ("gpu[003,7],x", "gpu003"),
+        ("r[1-2]n[05-09]-x,y", "r1n05-x"),
+        ("[a-b]c", "ac"),
+        ("login[1", "login1"),
     ],
-)  # fmt: skip
+)
 def test_the_first_of_slurms_nodes(monkeypatch: pytest.MonkeyPatch, nodes: str, first: str) -> None:
     _set(monkeypatch, SLURM | {"SLURM_JOB_NODELIST": nodes, "HCCC_ROOT_PORT": "1"})
     assert environment().address == f"{first}:1"
@@ -120,11 +146,14 @@ def test_the_first_of_slurms_nodes(monkeypatch: pytest.MonkeyPatch, nodes: str, 
         (TORCH | {"WORLD_SIZE": None}, "RANK is set, but WORLD_SIZE is not"),
         (TORCH | {"MASTER_PORT": "65535"}, "MASTER_PORT is `65535`"),
         (TORCH | {"MASTER_PORT": None}, "neither MASTER_PORT nor HCCC_ROOT_PORT"),
-        (OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "Open MPI says that this is rank 2 of 4, "
-         "but not where rank 0 is: set HCCC_ROOT=host:port"),
+        (
+            OPEN_MPI | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+            "Open MPI says that this is rank 2 of 4, "
+            "but not where rank 0 is: set HCCC_ROOT=host:port",
+        ),
         (PMI | {"MPI_LOCALNRANKS": "1"}, "but not where rank 0 is"),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_or_wrong_is_said(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str | None], said: str
 ) -> None:
@@ -144,8 +173,13 @@ def _finds(me: Me, times: int = 1) -> list[list[bytes]]:
 
 
 def _as_torchrun(rank: int, n: int, **more: str) -> dict[str, str]:
-    return {"RANK": str(rank), "WORLD_SIZE": str(n), "LOCAL_RANK": str(rank),
-            "LOCAL_WORLD_SIZE": str(n), **more}  # fmt: skip
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(n),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(n),
+        **more,
+    }
 
 
 def _free_port() -> int:
@@ -179,8 +213,11 @@ def test_torchrun_on_one_host(runtime: Path) -> None:
 
 @pytest.mark.parametrize("root", ["127.0.0.1", "localhost"])
 def test_ranks_with_a_secret_meet_at_the_address(runtime: Path, root: str) -> None:
-    said = {"HCCC_NRANKS": "3", "HCCC_SECRET": "correct horse battery",
-            "HCCC_ROOT": f"{root}:{_free_port()}"}  # fmt: skip
+    said = {
+        "HCCC_NRANKS": "3",
+        "HCCC_SECRET": "correct horse battery",
+        "HCCC_ROOT": f"{root}:{_free_port()}",
+    }
     got = run(_finds, 3, 3, of_rank=lambda r: said | {"HCCC_RANK": str(r)}, id=b"")
     assert got == [[[b"\0", b"\1", b"\2"]] * 3] * 3
     assert not list(runtime.rglob("*"))
@@ -194,12 +231,17 @@ def _fails(me: Me) -> tuple[Reason, str]:
 
 def test_ranks_with_different_secrets(runtime: Path) -> None:
     said = {"HCCC_NRANKS": "2", "HCCC_ROOT": f"127.0.0.1:{_free_port()}"}
-    of_rank = {r: said | {"HCCC_RANK": str(r), "HCCC_SECRET": f"secret of rank {r} is this"}
-               for r in range(2)}  # fmt: skip
-    with Job(_fails, 2, of_rank=of_rank.__getitem__, id=b"",
-             environment={"HCCC_TIMEOUT": "1"}) as job:  # fmt: skip
-        assert job.ranks[1].result() == (Reason.REFUSED, f"error[E480]: the hccc at the root at "
-                                         f"{said['HCCC_ROOT']} has another secret")  # fmt: skip
+    of_rank = {
+        r: said | {"HCCC_RANK": str(r), "HCCC_SECRET": f"secret of rank {r} is this"}
+        for r in range(2)
+    }
+    with Job(
+        _fails, 2, of_rank=of_rank.__getitem__, id=b"", environment={"HCCC_TIMEOUT": "1"}
+    ) as job:
+        assert job.ranks[1].result() == (
+            Reason.REFUSED,
+            f"error[E480]: the hccc at the root at {said['HCCC_ROOT']} has another secret",
+        )
 
 
 def test_the_secrets_file(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,18 +276,40 @@ def test_the_secrets_file(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     "variables, said",
     [
         (TORCH | {"RANK": "0"}, "they need a secret in common, HCCC_SECRET or HCCC_SECRET_FILE"),
-        (TORCH | {"RANK": "0", "HCCC_SECRET": "x" * 16, "MASTER_ADDR": "nowhere.invalid"},
-         "no address of `nowhere.invalid`"),
-        (TORCH | {"RANK": "0", "HCCC_SECRET": "x" * 16, "MASTER_ADDR": "203.0.113.9"},
-         "203.0.113.9 is not an address of rank 0's host: set HCCC_BIND"),
-        (HCCC | {"HCCC_RANK": "0", "HCCC_SECRET": "x" * 16, "HCCC_ROOT": "127.0.0.1:9999",
-                 "HCCC_SOCKET_IFNAME": "none"}, "no interface with an address"),
-        (HCCC | {"HCCC_RANK": "0", "HCCC_SECRET": "x" * 16, "HCCC_ROOT": "127.0.0.1:9999",
-                 "HCCC_TIMEOUT": "soon"}, "HCCC_TIMEOUT is `soon`: it must be seconds"),
-        (HCCC | {"HCCC_SECRET": "hunter2", "HCCC_ROOT": "127.0.0.1:9999"},
-         "HCCC_SECRET has 7 characters"),
+        (
+            TORCH | {"RANK": "0", "HCCC_SECRET": "x" * 16, "MASTER_ADDR": "nowhere.invalid"},
+            "no address of `nowhere.invalid`",
+        ),
+        (
+            TORCH | {"RANK": "0", "HCCC_SECRET": "x" * 16, "MASTER_ADDR": "203.0.113.9"},
+            "203.0.113.9 is not an address of rank 0's host: set HCCC_BIND",
+        ),
+        (
+            HCCC
+            | {
+                "HCCC_RANK": "0",
+                "HCCC_SECRET": "x" * 16,
+                "HCCC_ROOT": "127.0.0.1:9999",
+                "HCCC_SOCKET_IFNAME": "none",
+            },
+            "no interface with an address",
+        ),
+        (
+            HCCC
+            | {
+                "HCCC_RANK": "0",
+                "HCCC_SECRET": "x" * 16,
+                "HCCC_ROOT": "127.0.0.1:9999",
+                "HCCC_TIMEOUT": "soon",
+            },
+            "HCCC_TIMEOUT is `soon`: it must be seconds",
+        ),
+        (
+            HCCC | {"HCCC_SECRET": "hunter2", "HCCC_ROOT": "127.0.0.1:9999"},
+            "HCCC_SECRET has 7 characters",
+        ),
     ],
-)  # fmt: skip
+)
 def test_jobs_that_cannot_be_found(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
 ) -> None:

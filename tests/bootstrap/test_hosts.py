@@ -41,8 +41,20 @@ def hosts() -> Iterator[list[str]]:
         if not shutil.which("ip") or not all(_ip("netns", "add", name) for name in names):
             pytest.skip("no network namespaces can be made here")
         made = [f"v{name}" for name in names]
-        if not _ip("link", "add", made[0], "netns", names[0], "type", "veth",
-                   "peer", "name", made[1], "netns", names[1]):  # fmt: skip
+        if not _ip(
+            "link",
+            "add",
+            made[0],
+            "netns",
+            names[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            made[1],
+            "netns",
+            names[1],
+        ):
             pytest.skip("no virtual interfaces can be made here")
         for i, name in enumerate(names):
             assert _ip("-n", name, "addr", "add", f"10.77.0.{i + 1}/24", "dev", made[i])
@@ -67,10 +79,11 @@ def test_ranks_of_two_hosts(hosts: list[str], more: dict[str, str]) -> None:
         subprocess.Popen(
             ["ip", "netns", "exec", hosts[0 if rank == 0 else 1], sys.executable, "-c", _RANK],
             env=os.environ | said | {"HCCC_RANK": str(rank)},
-            stdout=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for rank in range(3)
-    ]  # fmt: skip
+    ]
     try:
         got = [_line(rank) for rank in ranks]
         assert got == [[[0, 1, 1], [r == 0, r != 0, r != 0]] for r in range(3)]

@@ -21,9 +21,18 @@ PARTS = sorted(path for path in SOURCE.parent.glob("*.cpp") if path != SOURCE)
 def test_ranks_as_threads(sanitizer: str, tmp_path: Path) -> None:
     made = tmp_path / "stress"
     command: list[str | Path] = [
-        "g++", "-std=c++17", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}",
-        "-fno-sanitize-recover=all", f"-I{SOURCE.parent}", HERE / "stress.cpp", "-o", made,
-    ]  # fmt: skip
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-g",
+        "-pthread",
+        f"-fsanitize={sanitizer}",
+        "-fno-sanitize-recover=all",
+        f"-I{SOURCE.parent}",
+        HERE / "stress.cpp",
+        "-o",
+        made,
+    ]
     subprocess.run(command, check=True, timeout=300)
     # Older thread sanitizers need an address space that is not laid out at random.
     run = ["setarch", "-R", str(made)] if shutil.which("setarch") else [str(made)]

@@ -21,8 +21,10 @@ def _file(text: bytes) -> int:
 
 def _shares(me: Me, n_own: int, missing: list[tuple[int, int]]) -> list[list[bytes | None]]:
     with me.open() as b:
-        own = [-1 if (me.rank, i) in missing else _file(b"%d of %d" % (i, me.rank))
-               for i in range(n_own)]  # fmt: skip
+        own = [
+            -1 if (me.rank, i) in missing else _file(b"%d of %d" % (i, me.rank))
+            for i in range(n_own)
+        ]
         before = set(os.listdir("/proc/self/fd"))
         got = b.share(own)
         assert not {fd for of in got for fd in of if fd >= 0} & set(own)

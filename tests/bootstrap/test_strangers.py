@@ -79,9 +79,16 @@ _JUNK = st.one_of(
         ),
         st.binary(max_size=300),
     ),
-    st.sampled_from([b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"SSH-2.0-x\r\n", b"\x16\x03\x01\x02\0",
-                     b"\0" * 4096, b"\xff" * 65536]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            b"SSH-2.0-x\r\n",
+            b"\x16\x03\x01\x02\0",
+            b"\0" * 4096,
+            b"\xff" * 65536,
+        ]
+    ),
+)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

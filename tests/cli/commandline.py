@@ -26,9 +26,12 @@ def environment(**more: str) -> dict[str, str]:
 def process(*argv: object, **more: str) -> subprocess.CompletedProcess[str]:
     """Runs hccc in a process of its own; `more` goes into its environment."""
     return subprocess.run(
-        [*COMMAND, *map(str, argv)], capture_output=True, text=True, timeout=120,
+        [*COMMAND, *map(str, argv)],
+        capture_output=True,
+        text=True,
+        timeout=120,
         env=environment(**more),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

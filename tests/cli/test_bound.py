@@ -20,10 +20,13 @@ def test_one_collective(hccc: Hccc) -> None:
     code, out, err = hccc(*given)
     assert (code, err) == (0, "")
     for said in (
-        "3 nodes, 16 GPUs, 16 H20", "Allgather of 1 GiB: no schedule beats",
-        "3/4 of 1 GiB into node1 at 200 GB/s", "NIC 0 of node1, in",
-        "algbw 266.67 GB/s, exactly 800/3", "over trees     algbw 266.67 GB/s, the same",
-    ):  # fmt: skip
+        "3 nodes, 16 GPUs, 16 H20",
+        "Allgather of 1 GiB: no schedule beats",
+        "3/4 of 1 GiB into node1 at 200 GB/s",
+        "NIC 0 of node1, in",
+        "algbw 266.67 GB/s, exactly 800/3",
+        "over trees     algbw 266.67 GB/s, the same",
+    ):
         assert said in out
 
 
@@ -77,9 +80,12 @@ def test_of_a_cluster_of_ones_own(hccc: Hccc, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "code", "said"),
-    [(["--root", "99"], 2, "E410"), (["--collective", "allgatherr"], 2, "allgatherr"),
-     (["-b", "-1"], 2, "-1")],
-)  # fmt: skip
+    [
+        (["--root", "99"], 2, "E410"),
+        (["--collective", "allgatherr"], 2, "allgatherr"),
+        (["-b", "-1"], 2, "-1"),
+    ],
+)
 def test_refusals(hccc: Hccc, options: list[str], code: int, said: str) -> None:
     found, out, err = hccc("bound", "dgx-h100", *options)
     assert (found, out) == (code, "") and said in err

@@ -51,9 +51,12 @@ def test_check_of_a_plan_file_as_json(hccc: Hccc, kernels: Path) -> None:
         assert [proof["name"] for proof in plan["proofs"]] == ["deadlock", "race", "result"]
     ranges = found["catalogue"]["ranges"]
     assert [(r["in_place"], r["begin"], r["end"], r["plan"]) for r in ranges] == [
-        (False, 0, 40000, "both_1"), (False, 40000, 160000, "both_2"),
-        (False, 160000, None, "both_2"), (True, 0, 10000, "both_1"), (True, 10000, None, "both_2"),
-    ]  # fmt: skip
+        (False, 0, 40000, "both_1"),
+        (False, 40000, 160000, "both_2"),
+        (False, 160000, None, "both_2"),
+        (True, 0, 10000, "both_1"),
+        (True, 10000, None, "both_2"),
+    ]
 
 
 def test_a_wrong_plan_is_found_whichever_it_is(hccc: Hccc, kernels: Path) -> None:
@@ -114,8 +117,10 @@ def test_run_says_which_plan_each_row_is_of(hccc: Hccc, kernels: Path) -> None:
     assert "# both_1 (mesh.rccl): out of place 0 to 39,999 bytes; in place 0 to 9,999" in stdout
     rows = [line.split() for line in stdout.splitlines() if not line.startswith("#")]
     assert [(row[0], row[-1]) for row in rows] == [
-        ("4096", "both_1"), ("32768", "both_1/both_2"), ("262144", "both_2"),
-    ]  # fmt: skip
+        ("4096", "both_1"),
+        ("32768", "both_1/both_2"),
+        ("262144", "both_2"),
+    ]
     code, stdout, _ = hccc("run", kernels, *sizes, *SHORT, "--json", "-d", "float16,float64")
     found = json.loads(stdout)["results"]
     assert code == 0 and len(found) == 6

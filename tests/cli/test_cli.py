@@ -113,8 +113,9 @@ def test_check_of_a_directory_says_what_it_is_about(hccc: Hccc, tmp_path: Path) 
     assert lines[0] == f"ring_allreduce: Allreduce over 8 ranks (proofs of {kernels}/plan.json)"
     n = sum(path.is_file() for path in kernels.rglob("*")) - 1
     assert lines[-4:-2] == [
-        f"  sources   {n} files are what this plan emits", "            (for cpu, hip)"
-    ]  # fmt: skip
+        f"  sources   {n} files are what this plan emits",
+        "            (for cpu, hip)",
+    ]
     facts = json.loads(hccc("check", kernels, "--json")[1])
     assert facts["plan"] == f"{kernels}/plan.json"
     assert facts["sources"] == {"files": n, "targets": ["cpu", "hip"]}

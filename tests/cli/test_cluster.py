@@ -38,8 +38,10 @@ def test_the_list_as_json_says_what_the_files_do(hccc: Hccc) -> None:
 
 def test_a_cluster_is_printed_as_it_is(hccc: Hccc) -> None:
     assert hccc("cluster", "show", "mi300x") == (
-        0, (ROOT / "examples/clusters/mi300x.cluster").read_text(), "",
-    )  # fmt: skip
+        0,
+        (ROOT / "examples/clusters/mi300x.cluster").read_text(),
+        "",
+    )
 
 
 def test_an_unknown_name_is_one_error(hccc: Hccc) -> None:

@@ -48,9 +48,12 @@ def test_pkg_config_says_the_same(hccc: Hccc) -> None:
     def asked(*options: str) -> str:
         path = hccc("config", "--pkgconfigdir")[1].strip()
         done = subprocess.run(
-            ["pkg-config", *options, "hccc"], capture_output=True, text=True, check=True,
+            ["pkg-config", *options, "hccc"],
+            capture_output=True,
+            text=True,
+            check=True,
             env={**os.environ, "PKG_CONFIG_PATH": path},
-        )  # fmt: skip
+        )
         return done.stdout.strip()
 
     assert asked("--modversion") == package.__version__

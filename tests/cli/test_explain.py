@@ -24,8 +24,16 @@ from hccc.synth.bound import limits
 from tests.cli.commandline import ROOT, Hccc
 
 EXAMPLES = ROOT / "examples"
-CLUSTERS = ("dgx-h100", "mi300x", "resccl-topo1", "resccl-v100-topo1", "resccl-topo4",
-            "hetccl-pku-v1", "hetccl-pku-nvidia", "syccl-a100-32")  # fmt: skip
+CLUSTERS = (
+    "dgx-h100",
+    "mi300x",
+    "resccl-topo1",
+    "resccl-v100-topo1",
+    "resccl-topo4",
+    "hetccl-pku-v1",
+    "hetccl-pku-nvidia",
+    "syccl-a100-32",
+)
 FAST = Device(reduce=1e9, block=1e9)
 
 

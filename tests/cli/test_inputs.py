@@ -81,8 +81,11 @@ def test_an_endless_cluster_is_read_to_its_limit(hccc: Hccc, tmp_path: Path) -> 
 
 def test_every_kind_has_its_own_limit() -> None:
     assert {kind: most >> 20 for kind, most in inputs._MOST.items()} == {
-        inputs.Kind.PROGRAM: 64, inputs.Kind.PLAN: 256, inputs.Kind.XML: 8, inputs.Kind.CLUSTER: 8,
-    }  # fmt: skip
+        inputs.Kind.PROGRAM: 64,
+        inputs.Kind.PLAN: 256,
+        inputs.Kind.XML: 8,
+        inputs.Kind.CLUSTER: 8,
+    }
 
 
 def test_a_device_is_no_plan(hccc: Hccc) -> None:
@@ -91,9 +94,14 @@ def test_a_device_is_no_plan(hccc: Hccc) -> None:
 
 
 NAMES = [
-    b"two\nlines", b"tab\tbell\a", b"latin-1 \xe9\xff", "\u202eright to left".encode(),
-    b"no comment *\\", "größe→".encode(), b"x" * 255,
-]  # fmt: skip
+    b"two\nlines",
+    b"tab\tbell\a",
+    b"latin-1 \xe9\xff",
+    "\u202eright to left".encode(),
+    b"no comment *\\",
+    "größe→".encode(),
+    b"x" * 255,
+]
 
 
 @pytest.mark.slow

@@ -85,8 +85,11 @@ def test_an_interrupt_is_heard(name: str, tmp_path: Path) -> None:
     given = [str(a).replace(OUT, str(tmp_path / "out")) for a in argv]
     with subprocess.Popen(
         [sys.executable, "-c", LONG, where, *given],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    ) as running:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "here\n"
         time.sleep(0.1)
@@ -103,8 +106,11 @@ def test_an_interrupt_is_heard_in_a_large_program(seconds: float, tmp_path: Path
     (tmp_path / "out").mkdir()
     with subprocess.Popen(
         [*COMMAND, str(large), "-o", str(tmp_path / "out" / "kernels")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    ) as running:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as running:
         time.sleep(seconds)
         _interrupted(running, tmp_path / "out")
 

@@ -35,8 +35,9 @@ def test_json_has_every_structure_and_range(hccc: Hccc, tmp_path: Path) -> None:
     facts = json.loads(library(hccc, tmp_path / "k", "--json"))
     tuned = facts["tuned"]
     assert {one["name"].split(":")[0] for one in tuned["structures"]} == {
-        "ring_allreduce", "rhd_allreduce",
-    }  # fmt: skip
+        "ring_allreduce",
+        "rhd_allreduce",
+    }
     for kind in (False, True):
         begins = [one["begin"] for one in tuned["ranges"] if one["in_place"] == kind]
         assert begins[0] == 0 and begins == sorted(begins)
@@ -83,12 +84,18 @@ def test_without_a_cluster_a_line_says_which(hccc: Hccc, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("argv", "said"),
-    [([RING, EXAMPLES / "ring_allgather.rccl"], "E321"), ([RING, DGX], "E321"),
-     ([RING, RHD, "--name", "1x"], "E410"), ([RING, RHD, "--name", "a b"], "E410"),
-     ([RING, "--name", "hccc_x"], "E410"), ([RING, "--name", "all"], "E410"),
-     ([RING, RHD, "--plans", "1"], "E321"),
-     ([RING, RHD, "--reschedule"], "E416"), (["-", "-"], "E415")],
-)  # fmt: skip
+    [
+        ([RING, EXAMPLES / "ring_allgather.rccl"], "E321"),
+        ([RING, DGX], "E321"),
+        ([RING, RHD, "--name", "1x"], "E410"),
+        ([RING, RHD, "--name", "a b"], "E410"),
+        ([RING, "--name", "hccc_x"], "E410"),
+        ([RING, "--name", "all"], "E410"),
+        ([RING, RHD, "--plans", "1"], "E321"),
+        ([RING, RHD, "--reschedule"], "E416"),
+        (["-", "-"], "E415"),
+    ],
+)
 def test_what_is_refused(hccc: Hccc, tmp_path: Path, argv: list[object], said: str) -> None:
     code, out, err = hccc(*argv, "-o", tmp_path / "k")
     assert (code > 0, out) == (True, "") and err.startswith(f"error[{said}]")

@@ -58,8 +58,18 @@ def test_it_is_scheduled_anew(xml: Path) -> None:
 
 def test_both_dialects_and_what_they_serve(xml: Path) -> None:
     ring = str(EXAMPLES / "ring_allreduce.rccl")
-    text = hccc("compile", ring, "--emit=msccl-xml", "--dialect", "msccl", *STAGED,
-                "--calls", "out-of-place", "--protocol", "LL")  # fmt: skip
+    text = hccc(
+        "compile",
+        ring,
+        "--emit=msccl-xml",
+        "--dialect",
+        "msccl",
+        *STAGED,
+        "--calls",
+        "out-of-place",
+        "--protocol",
+        "LL",
+    )
     assert 'proto="LL"' in text and 'inplace="0"' in text
     assert 'inplace="1"' in xml.read_text()
 

@@ -25,11 +25,32 @@ from tests.cli.commandline import ROOT, Hccc
 
 QUICK = ["--ranks", "4", "--time", "0.01"]
 MADE = profile_file.Profile(
-    "cpu", "cpu", "A (R) CPU @ 3 GHz", "a compiler", 8, 2,
-    Found(4.0, 90.0, 0.02, 0.03, 7.0, 150.0, 0.3,
-          (Cached(1 << 20, 40.0, 70.0), Cached(1 << 30, 7.0, 13.0))),
-    70.0, 25, 9, 999, 0.1, 0.01, 0.2, 1.0, "today",
-)  # fmt: skip
+    "cpu",
+    "cpu",
+    "A (R) CPU @ 3 GHz",
+    "a compiler",
+    8,
+    2,
+    Found(
+        4.0,
+        90.0,
+        0.02,
+        0.03,
+        7.0,
+        150.0,
+        0.3,
+        (Cached(1 << 20, 40.0, 70.0), Cached(1 << 30, 7.0, 13.0)),
+    ),
+    70.0,
+    25,
+    9,
+    999,
+    0.1,
+    0.01,
+    0.2,
+    1.0,
+    "today",
+)
 
 
 @pytest.mark.slow

@@ -229,8 +229,11 @@ def test_other_ends(
 def test_an_interrupt_is_quiet() -> None:
     with subprocess.Popen(
         [*COMMAND, "run", RING, "-n", "1000000", "-b", "1M"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    ) as running:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as running:
         assert running.stdout is not None and running.stderr is not None
         assert running.stdout.readline().startswith("# ring_allreduce")
         time.sleep(1)
@@ -244,9 +247,12 @@ def test_a_closed_pipe_is_quiet() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [*COMMAND, RING, "--emit=plan"], stdout=writing, stderr=subprocess.PIPE, text=True,
+        [*COMMAND, RING, "--emit=plan"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
         env=environment(),
-    )  # fmt: skip
+    )
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == 1
@@ -263,8 +269,16 @@ def test_sizes() -> None:
         return types.Size().convert(text, None, None)
 
     assert [size(t) for t in ("0", "8", "1K", "4M", "1G", "1.5k", "2KiB", "3MB", "1T")] == [
-        0, 8, 1024, 4 << 20, 1 << 30, 1536, 2048, 3 << 20, 1 << 40,
-    ]  # fmt: skip
+        0,
+        8,
+        1024,
+        4 << 20,
+        1 << 30,
+        1536,
+        2048,
+        3 << 20,
+        1 << 40,
+    ]
     for wrong in ("", "K", "-1", "1.1T", "1P", "1e3", "0x10", "١", "1 K", "nan"):
         with pytest.raises(click.BadParameter):
             size(wrong)

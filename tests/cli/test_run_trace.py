@@ -25,8 +25,9 @@ def test_a_trace_besides_the_table(hccc: Hccc, tmp_path: Path) -> None:
     whole = json.loads(file.read_text())
     launches = [e["args"] for e in whole["traceEvents"] if e.get("cat") == "launch"]
     assert [(x["bytes"], x["in place"], x["lost"]) for x in launches] == [
-        (65536, False, 0), (65536, True, 0),
-    ]  # fmt: skip
+        (65536, False, 0),
+        (65536, True, 0),
+    ]
     first = next(e for e in whole["traceEvents"] if e.get("cat") == "primitive")
     assert {"opcode", "channel", "reads", "writes", "source", "bytes"} <= set(first["args"])
 

@@ -55,9 +55,17 @@ def test_the_page_of_a_program(hccc: Hccc, tmp_path: Path) -> None:
     assert [f["path"] for f in json.loads(stdout)["files"]] == [str(out), str(trace)]
     page = out.read_text(encoding="utf-8")
     assert page.count("<svg ") == 5
-    for text in ("ring_allreduce: Allreduce over 8 ranks", "no wait is in vain", "<td>none</td>",
-                 "Over sizes", "Critical path", "what would help", "1 MiB in ",
-                 "thread blocks per rank", ">sub-pipelines<"):  # fmt: skip
+    for text in (
+        "ring_allreduce: Allreduce over 8 ranks",
+        "no wait is in vain",
+        "<td>none</td>",
+        "Over sizes",
+        "Critical path",
+        "what would help",
+        "1 MiB in ",
+        "thread blocks per rank",
+        ">sub-pipelines<",
+    ):
         assert text in page
     assert json.loads(trace.read_text())["otherData"]["bytes"] == 1 << 20
     first = out.read_bytes()
@@ -110,10 +118,13 @@ def test_inputs_are_never_overwritten(hccc: Hccc, tmp_path: Path) -> None:
     program.write_bytes(RING.read_bytes())
     site.write_bytes(MI300X.read_bytes())
     before = {path: path.read_bytes() for path in (program, site)}
-    for argv in (["show", program, "-o", program], ["show", site, "-o", site],
-                 ["show", program, "--cluster", site, "-o", site],
-                 ["show", program, "--cluster", site, "--trace", site],
-                 [program, "--cluster", site, "-o", tmp_path / "k", "--report", site]):  # fmt: skip
+    for argv in (
+        ["show", program, "-o", program],
+        ["show", site, "-o", site],
+        ["show", program, "--cluster", site, "-o", site],
+        ["show", program, "--cluster", site, "--trace", site],
+        [program, "--cluster", site, "-o", tmp_path / "k", "--report", site],
+    ):
         code, _, stderr = hccc(*argv)
         assert code == 1 and "error[E431]" in stderr and "read, too" in stderr
     same = tmp_path / "out.svg"

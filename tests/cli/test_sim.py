@@ -115,8 +115,10 @@ def test_a_launch_is_the_cluster_s_unless_given(hccc: Hccc, tmp_path: Path) -> N
     call = (PAIR, "--cluster", site, "-b", "1K", "-e", "1K", "--in-place")
     bare = simulated(hccc, *call)["results"][0]["time"]
     site.write_text(TWO + "\ndefine launch = 43\n")
-    times = [simulated(hccc, *call, *more)["results"][0]["time"]
-             for more in ((), ("--launch", "0"), ("--launch", "5"))]  # fmt: skip
+    times = [
+        simulated(hccc, *call, *more)["results"][0]["time"]
+        for more in ((), ("--launch", "0"), ("--launch", "5"))
+    ]
     assert times == [bare + 43, bare, bare + 5]
     shown = hccc("explain", PAIR, "--cluster", site, "-b", "1K", "--in-place", "--json")[1]
     assert json.loads(shown)["parts"]["launch"] == 43
@@ -158,8 +160,11 @@ def test_an_interrupt_is_heard_while_simulating(hccc: Hccc) -> None:
     assert hccc("sim", RING, "--cluster", DGX, "-e", "1K")[0] == 0  # its loops are compiled
     with subprocess.Popen(
         [*COMMAND, *argv, "--micro-batch", "16K"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    ) as running:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as running:
         time.sleep(4)  # of minutes
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=30)

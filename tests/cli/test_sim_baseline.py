@@ -53,14 +53,18 @@ def test_rccl_runs_on_amd_and_nccl_does_not(hccc: Hccc) -> None:
 
 @pytest.mark.parametrize(
     ("argv", "code"),
-    [((*NCCL, "--collective", "allfoo"), "E465"), (NCCL, "E467"),
-     (("--baseline", "nccl", "--collective", "reduce"), "E467"),
-     ((CLUSTERS.parent / "ring_allreduce.rccl", *NCCL, "--collective", "reduce"), "E467"),
-     ((*NCCL, "--collective", "allgather", "--algorithm", "Tree"), "E464"),
-     ((*NCCL, "--collective", "reduce", "--window", "2"), "E416"),
-     ((*NCCL, "--collective", "reduce", "-b", "0"), "E415"),
-     (("--collective", "reduce"), "E416"), ((), "E467")],
-)  # fmt: skip
+    [
+        ((*NCCL, "--collective", "allfoo"), "E465"),
+        (NCCL, "E467"),
+        (("--baseline", "nccl", "--collective", "reduce"), "E467"),
+        ((CLUSTERS.parent / "ring_allreduce.rccl", *NCCL, "--collective", "reduce"), "E467"),
+        ((*NCCL, "--collective", "allgather", "--algorithm", "Tree"), "E464"),
+        ((*NCCL, "--collective", "reduce", "--window", "2"), "E416"),
+        ((*NCCL, "--collective", "reduce", "-b", "0"), "E415"),
+        (("--collective", "reduce"), "E416"),
+        ((), "E467"),
+    ],
+)
 def test_what_makes_no_sense_is_refused(hccc: Hccc, argv: tuple[object, ...], code: str) -> None:
     status, out, err = hccc("sim", *argv)
     assert status != 0
@@ -70,13 +74,21 @@ def test_what_makes_no_sense_is_refused(hccc: Hccc, argv: tuple[object, ...], co
 
 @pytest.mark.parametrize(
     ("site", "collective", "said"),
-    [("define device = H20\ndefine node1 = 8", "allreduce", "H20: delivered bandwidth"),
-     ("define device = V100\ndefine node1 = 8", "allgather",
-      "V100: steps and channels as of Ampere"),
-     ("define device = H100\ndefine network = Ethernet\ndefine node1 = 2 * 8", "allreduce",
-      "Ethernet: latency, delivered bandwidth of fast NICs"),
-     ("define device = H100\ndefine node1 = 2 * 8", "allreduce", None)],
-)  # fmt: skip
+    [
+        ("define device = H20\ndefine node1 = 8", "allreduce", "H20: delivered bandwidth"),
+        (
+            "define device = V100\ndefine node1 = 8",
+            "allgather",
+            "V100: steps and channels as of Ampere",
+        ),
+        (
+            "define device = H100\ndefine network = Ethernet\ndefine node1 = 2 * 8",
+            "allreduce",
+            "Ethernet: latency, delivered bandwidth of fast NICs",
+        ),
+        ("define device = H100\ndefine node1 = 2 * 8", "allreduce", None),
+    ],
+)
 def test_estimates_are_named(
     hccc: Hccc, tmp_path: Path, site: str, collective: str, said: str | None
 ) -> None:

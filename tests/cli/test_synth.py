@@ -80,12 +80,14 @@ def test_faults(hccc: Hccc, cluster: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "code"),
     [  # E410 is wrong usage: 2
-        (["--fail", "gpu3"], "E410"), (["--degrade", "node1.nic"], "E410"),
-        (["--fail", "node2.gpu9"], "E132"), (["--method", "best"], "E451"),
+        (["--fail", "gpu3"], "E410"),
+        (["--degrade", "node1.nic"], "E410"),
+        (["--fail", "node2.gpu9"], "E132"),
+        (["--method", "best"], "E451"),
         (["--root", "3", "--method", "greedy"], "E410"),
         (["--fail", "node2.gpu0", "--fail", "node2.gpu1"], "E451"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("name", ["x.rccl", "kernels"])
 def test_refusals_leave_what_is_there(
     hccc: Hccc, cluster: Path, tmp_path: Path, name: str, argv: list[str], code: str
@@ -149,13 +151,15 @@ def test_one_size_as_programs(hccc: Hccc, cluster: Path, tmp_path: Path) -> None
     ("argv", "code"),
     [
         (["--sizes", "1K..4M", "-b", "1M", "-o", "kernels"], "E415"),
-        (["--sizes", "1K..4M"], "E415"), (["--sizes", "1K..4M", "-o", "x.rccl"], "E415"),
+        (["--sizes", "1K..4M"], "E415"),
+        (["--sizes", "1K..4M", "-o", "x.rccl"], "E415"),
         (["--sizes", "1K..4M", "--explain", "-o", "kernels"], "E416"),
-        (["--plans", "2", "-o", "kernels"], "E416"), (["--sizes", "4M..1K", "-o", "k"], "E410"),
+        (["--plans", "2", "-o", "kernels"], "E416"),
+        (["--sizes", "4M..1K", "-o", "k"], "E410"),
         (["--sizes", "1K..4M", "-o", "no/such/*.rccl"], "E431"),
         (["--sizes", "1K..4M", "-o", "small.cluster/*.rccl"], "E431"),
     ],
-)  # fmt: skip
+)
 def test_refusals_of_several_sizes(
     hccc: Hccc, cluster: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], code: str
 ) -> None:
@@ -182,9 +186,15 @@ def test_the_cluster_is_not_written_over(hccc: Hccc, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["--collective", "allgathr"], [], ["--collective", "allgather", "-b", "x"],
-             ["--collective", "allgather", "-b", "-1"], ["--collective", "allgather", "-b", "0"]],
-)  # fmt: skip
+    "argv",
+    [
+        ["--collective", "allgathr"],
+        [],
+        ["--collective", "allgather", "-b", "x"],
+        ["--collective", "allgather", "-b", "-1"],
+        ["--collective", "allgather", "-b", "0"],
+    ],
+)
 def test_bad_options(hccc: Hccc, cluster: Path, argv: list[str]) -> None:
     code, out, err = hccc("synth", cluster, *argv)
     assert code == 2 and out == "" and err and "Traceback" not in err

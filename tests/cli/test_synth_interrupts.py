@@ -41,8 +41,11 @@ def interrupted(where: str, cluster: Path, *argv: str | Path) -> tuple[int, str,
     given = ["synth", cluster, "--collective", "allgather", *argv]
     with subprocess.Popen(
         [sys.executable, "-c", LONG, where, *map(str, given)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    ) as running:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as running:
         assert running.stderr is not None
         assert running.stderr.readline() == "here\n"
         time.sleep(0.1)

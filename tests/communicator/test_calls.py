@@ -110,7 +110,9 @@ def plan_of(name: str, n: int, root: int) -> Plan:
         "all_gather": lambda: plans.ring_allgather(n),
         "all_to_all": lambda: plans.alltoall(n),
         "reduce_scatter": lambda: plans.program(
-            "rs", OpType.REDUCESCATTER, n,
+            "rs",
+            OpType.REDUCESCATTER,
+            n,
             [((r + k) % n, r, k, r, 1, 1) for r in range(n) for k in range(1, n)],
         ),
         "gather": lambda: plans.program(
@@ -122,7 +124,7 @@ def plan_of(name: str, n: int, root: int) -> Plan:
         "reduce": lambda: plans.program(
             "reduce", OpType.REDUCE, n, [(r, root, 0, 0, 1, 1) for r in others], chunks=1, root=root
         ),
-    }  # fmt: skip
+    }
     return plans.compiled(made[name]())
 
 

@@ -197,9 +197,12 @@ def test_a_device_that_refuses(
     """Whichever call it is, and at one rank alone: all ranks end with an error."""
     environment = cuda.environment(runtime, has, **more, HCCC_TIMEOUT="5")
     found = start(
-        3, one_call, sums, environment=environment,
+        3,
+        one_call,
+        sums,
+        environment=environment,
         of_rank=lambda rank: {"FAKE_CUDA_REFUSES": of_one} if rank == VICTIM else {},
-    ).outcomes()  # fmt: skip
+    ).outcomes()
     assert all(isinstance(one, Lost) for one in found.values()), found
     assert text in found[VICTIM].text, found
 
@@ -207,17 +210,23 @@ def test_a_device_that_refuses(
 def test_ranks_whose_devices_differ(runtime: Path, sums: Path) -> None:
     environment = cuda.environment(runtime)
     found = start(
-        3, one_call, sums, environment=environment,
+        3,
+        one_call,
+        sums,
+        environment=environment,
         of_rank=lambda rank: {"FAKE_CUDA_LACKS": "cuMemMap"} if rank == VICTIM else {},
-    ).outcomes()  # fmt: skip
+    ).outcomes()
     said = "is shared by descriptors, which rank 1's device does not have: set HCCC_HANDLES"
     assert all(isinstance(one, Lost) for one in found.values()), found
     assert said in found[0].text and said in found[VICTIM].text
     alike = {**environment, "HCCC_HANDLES": "legacy"}
     found = start(
-        3, one_call, sums, environment=alike,
+        3,
+        one_call,
+        sums,
+        environment=alike,
         of_rank=lambda rank: {"FAKE_CUDA_LACKS": "cuMemMap"} if rank == VICTIM else {},
-    ).outcomes()  # fmt: skip
+    ).outcomes()
     assert found == dict.fromkeys(range(3), True)
 
 

@@ -108,8 +108,11 @@ class OnGpu:
     """A tensor in memory of a GPU."""
 
     __cuda_array_interface__ = {  # noqa: RUF012
-        "typestr": "<f4", "data": (0x7F0000000000, False), "shape": (COUNT,), "version": 3,
-    }  # fmt: skip
+        "typestr": "<f4",
+        "data": (0x7F0000000000, False),
+        "shape": (COUNT,),
+        "version": 3,
+    }
 
 
 def others(communicator: Communicator, sums: Path) -> list[str]:

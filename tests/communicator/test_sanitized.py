@@ -26,16 +26,30 @@ def test_many_threads_at_once(sums: Path, sanitizer: str, tmp_path: Path) -> Non
     includes = [f"-I{RUNTIME / room}" for room in rooms]
     sources = [HERE / "stress.cpp", *(piece.source for piece in PIECES)]
     command: list[str | Path] = [
-        "g++", "-std=c++17", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}",
-        "-fno-sanitize-recover=all", "-w", *includes, *sources, "-o", made, "-ldl",
-    ]  # fmt: skip
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-g",
+        "-pthread",
+        f"-fsanitize={sanitizer}",
+        "-fno-sanitize-recover=all",
+        "-w",
+        *includes,
+        *sources,
+        "-o",
+        made,
+        "-ldl",
+    ]
     subprocess.run(command, check=True, timeout=500)
     kernels = built(sums, ["float32", "int32"], ["sum", "max"])
     run = ["setarch", "-R"] if shutil.which("setarch") else []
     variables = {"HCCC_HEAP_BYTES": str(64 << 20), "HCCC_TIMEOUT": "60"}
     done = subprocess.run(
-        [*run, str(made), str(kernels), "10"], env=os.environ | variables, capture_output=True,
-        text=True, timeout=300,
-    )  # fmt: skip
+        [*run, str(made), str(kernels), "10"],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[:4000]
     assert "WARNING" not in done.stderr and "ERROR" not in done.stderr

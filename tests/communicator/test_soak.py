@@ -81,10 +81,12 @@ def soak(communicator: Communicator, *places: Path) -> int:
 
 
 PLANS: tuple[Callable[[], Any], ...] = (
-    lambda: plans.mesh_allreduce(RANKS), lambda: plans.ring_allreduce(RANKS),
-    lambda: plans.ring_allgather(RANKS), lambda: plans.broadcast(RANKS, 1),
+    lambda: plans.mesh_allreduce(RANKS),
+    lambda: plans.ring_allreduce(RANKS),
+    lambda: plans.ring_allgather(RANKS),
+    lambda: plans.broadcast(RANKS, 1),
     lambda: plans.alltoall(RANKS),
-)  # fmt: skip
+)
 
 
 @pytest.mark.slow

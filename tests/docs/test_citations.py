@@ -58,8 +58,11 @@ def test_what_code_cites_exists() -> None:
 def test_citations_are_recognised() -> None:
     text = "x (kernel-protocol §4, §5) and (docs/nowhere.md §3), the kernel-protocol; docs/a-b.md"
     assert _cited(text) == [
-        ("kernel-protocol", "4"), ("kernel-protocol", "5"), ("nowhere", "3"), ("a-b", ""),
-    ]  # fmt: skip
+        ("kernel-protocol", "4"),
+        ("kernel-protocol", "5"),
+        ("nowhere", "3"),
+        ("a-b", ""),
+    ]
 
 
 def test_nothing_cites_what_is_not_here() -> None:

@@ -129,8 +129,8 @@ CALLS = {
     "(x ring.rccl TARGETS gpu)": "'gpu' is not one of cuda, hip, cpu",
     "(x ring.rccl TARGETS cpu DTYPES half)": "there is no dtype 'half'",
     "(x ring.rccl OPTIONS --channels none)": "--channels",
-    "(x \"ring.rccl$(touch${IFS}made)\")": "cannot read",
-}  # fmt: skip
+    '(x "ring.rccl$(touch${IFS}made)")': "cannot read",
+}
 
 
 @pytest.mark.parametrize("call", CALLS)

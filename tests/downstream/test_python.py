@@ -90,9 +90,17 @@ def test_an_editable_installation_has_it_in_the_source(
     tools(["cmake", "c++", "ninja"])
     source, target = copied("python_setuptools", tmp_path / "a project"), tmp_path / "target"
     installed.run(
-        "python", "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--target", target,
-        "-e", source,
-    )  # fmt: skip
+        "python",
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+        target,
+        "-e",
+        source,
+    )
     assert (source / "ring_setuptools" / "libfour_sum.so").exists()
     outside = installed.at(tmp_path, str(source))
     assert str(source) in outside.run("python", "-c", CHECK.format(module="ring_setuptools"))

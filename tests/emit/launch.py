@@ -50,9 +50,9 @@ class World:
         scratch = [aligned_zeros(need) for _ in range(n)]
         window = all_memory()
         table = zip(self.flags, scratch, strict=True)
-        ranks = (Rank * n)(*[
-            Rank(flags.ctypes.data, s.ctypes.data, addressof(window), 1, 0) for flags, s in table
-        ])  # fmt: skip
+        ranks = (Rank * n)(
+            *[Rank(flags.ctypes.data, s.ctypes.data, addressof(window), 1, 0) for flags, s in table]
+        )
         local = (Local * n)(*[Local(a.ctypes.data, b.ctypes.data, None) for a, b in buffers])
         call.local, call.n_local = addressof(local), n
         comm = Comm.of(n, addressof(ranks), addressof(self.fault))

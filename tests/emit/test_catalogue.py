@@ -41,9 +41,10 @@ def test_each_plan_is_emitted_as_it_would_be_alone() -> None:
         assert headers.items() <= FILES.items()
     assert FILES["plan.json"] == TEXT
     assert FILES.keys() - ALONE_FILES.keys() == {
-        "both.h", *(f"both_{t.name}_dispatch.cpp" for t in TARGETS),
+        "both.h",
+        *(f"both_{t.name}_dispatch.cpp" for t in TARGETS),
         *(f"both_{k}{t.suffix}" for t in TARGETS for k in (1, 2)),
-    }  # fmt: skip
+    }
 
 
 def test_catalogue_golden(golden: Golden) -> None:

@@ -55,8 +55,7 @@ def kept(order: Order) -> Bools:
     return closure(before)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=EVERY_CHECK,
-          derandomize=True)  # fmt: skip
+@settings(max_examples=40, deadline=None, suppress_health_check=EVERY_CHECK, derandomize=True)
 @given(plans(), st.data())
 def test_order_survives_what_is_skipped(plan: Plan, data: st.DataObject) -> None:
     """Any primitives may be skipped, not only the copies that hccc itself guards."""

@@ -54,17 +54,28 @@ def wrong(rows: list[dict[str, Any]]) -> list[object]:
 def test_the_examples_are_all_there() -> None:
     names = {path.stem for path in EXAMPLES}
     assert names >= {
-        "hm_allgather", "hm_reducescatter", "hm_allreduce", "ring_allgather", "rhd_allreduce",
-        "ring_reducescatter", "ring_allreduce", "binomial_broadcast", "binomial_reduce",
-        "direct_alltoall", "direct_gather", "direct_scatter", "sendrecv",
-    }  # fmt: skip
+        "hm_allgather",
+        "hm_reducescatter",
+        "hm_allreduce",
+        "ring_allgather",
+        "rhd_allreduce",
+        "ring_reducescatter",
+        "ring_allreduce",
+        "binomial_broadcast",
+        "binomial_reduce",
+        "direct_alltoall",
+        "direct_gather",
+        "direct_scatter",
+        "sendrecv",
+    }
 
 
 @example
 @pytest.mark.parametrize("transport", ["direct", slow("staged")])
 def test_runs_right(path: Path, transport: str) -> None:
-    rows = run(path, "--transport", transport, "-b", "500", "-e", "300K", "-f", "25",
-               "--micro-batch", "4K")  # fmt: skip
+    rows = run(
+        path, "--transport", transport, "-b", "500", "-e", "300K", "-f", "25", "--micro-batch", "4K"
+    )
     assert wrong(rows) == [0] * 2 * len(rows)
 
 
@@ -104,9 +115,20 @@ def test_cuda_compiles_without_spills(path: Path, arch: str, tmp_path: Path) -> 
     kernels = emitted(path, tmp_path)
     (source,) = kernels.glob("*.cu")
     said = compiled(
-        [str(NVCC), "-std=c++17", "-O3", f"-arch={arch}", "-cubin", "-Xptxas", "-v",
-         "-o", "kernel.cubin", source.name], kernels,
-    )  # fmt: skip
+        [
+            str(NVCC),
+            "-std=c++17",
+            "-O3",
+            f"-arch={arch}",
+            "-cubin",
+            "-Xptxas",
+            "-v",
+            "-o",
+            "kernel.cubin",
+            source.name,
+        ],
+        kernels,
+    )
     spills = re.findall(
         r"Function properties for (\S+)\n.*, (\d+) bytes spill stores, (\d+) bytes spill loads",
         said,
@@ -128,10 +150,24 @@ def test_hip_compiles(path: Path, arch: str, tmp_path: Path) -> None:
     kernels = emitted(path, tmp_path)
     (source,) = kernels.glob("*.hip")
     compiled(
-        [str(CLANG), "-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib",
-         "-nogpuinc", "-O3", "-std=c++17", "--no-gpu-bundle-output", "-Werror",
-         "-o", "kernel.hsaco", source.name], kernels,
-    )  # fmt: skip
+        [
+            str(CLANG),
+            "-x",
+            "hip",
+            "--cuda-device-only",
+            f"--offload-arch={arch}",
+            "-nogpulib",
+            "-nogpuinc",
+            "-O3",
+            "-std=c++17",
+            "--no-gpu-bundle-output",
+            "-Werror",
+            "-o",
+            "kernel.hsaco",
+            source.name,
+        ],
+        kernels,
+    )
     assert (kernels / "kernel.hsaco").stat().st_size > 1000
 
 

@@ -12,27 +12,172 @@ from random import Random
 Text = bytes
 
 NUMBERS = (
-    "0", "1", "2", "3", "4", "7", "8", "-1", "71", "72", "127", "255", "1024", "32767", "65536",
-    "2147483647", "2147483648", "-2147483648", "9223372036854775807", "9223372036854775808",
-    "00", "1e3", "0x10", "1_0", "١", "99999999999999999999999999",
-)  # fmt: skip
+    "0",
+    "1",
+    "2",
+    "3",
+    "4",
+    "7",
+    "8",
+    "-1",
+    "71",
+    "72",
+    "127",
+    "255",
+    "1024",
+    "32767",
+    "65536",
+    "2147483647",
+    "2147483648",
+    "-2147483648",
+    "9223372036854775807",
+    "9223372036854775808",
+    "00",
+    "1e3",
+    "0x10",
+    "1_0",
+    "١",
+    "99999999999999999999999999",
+)
 RCCL_WORDS = (
-    "def", "ResCCLAlgo", "transfer", "for", "in", "range", "if", "elif", "else", "and", "or",
-    "not", "min", "max", "recv", "rrc", "nRanks", "nChannels", "nWarps", "AlgoName", "OpType",
-    "GPUPerNode", "NICPerNode", "nChunks", "Root", '"Allreduce"', '"Alltoall"', "(", ")", ",",
-    "[", "]", "abs", "len", "+=", "//=", "srcRank", "dstRank", "step", "chunkId", "op",
-    ":", "=", "==", "!=", "<", "<=", "+", "-", "*", "/", "//", "%", "**", "^", "&", "|", "<<",
-    ">>", "\n", "\n    ", "\n        ", "\t", "#", '"', "'", "\\", ";", ".", "\r", "\r\n",
-    "\x00", "\ufeff", "\x0c", "\u2028", "é", "def ", "True", "None", "lambda", "while",
-    "return", "\ndef f(x): return x\n", "f(", "g(2, ",
-)  # fmt: skip
+    "def",
+    "ResCCLAlgo",
+    "transfer",
+    "for",
+    "in",
+    "range",
+    "if",
+    "elif",
+    "else",
+    "and",
+    "or",
+    "not",
+    "min",
+    "max",
+    "recv",
+    "rrc",
+    "nRanks",
+    "nChannels",
+    "nWarps",
+    "AlgoName",
+    "OpType",
+    "GPUPerNode",
+    "NICPerNode",
+    "nChunks",
+    "Root",
+    '"Allreduce"',
+    '"Alltoall"',
+    "(",
+    ")",
+    ",",
+    "[",
+    "]",
+    "abs",
+    "len",
+    "+=",
+    "//=",
+    "srcRank",
+    "dstRank",
+    "step",
+    "chunkId",
+    "op",
+    ":",
+    "=",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    "+",
+    "-",
+    "*",
+    "/",
+    "//",
+    "%",
+    "**",
+    "^",
+    "&",
+    "|",
+    "<<",
+    ">>",
+    "\n",
+    "\n    ",
+    "\n        ",
+    "\t",
+    "#",
+    '"',
+    "'",
+    "\\",
+    ";",
+    ".",
+    "\r",
+    "\r\n",
+    "\x00",
+    "\ufeff",
+    "\x0c",
+    "\u2028",
+    "é",
+    "def ",
+    "True",
+    "None",
+    "lambda",
+    "while",
+    "return",
+    "\ndef f(x): return x\n",
+    "f(",
+    "g(2, ",
+)
 XML_WORDS = (
-    "<", ">", "/>", "</", "<algo", "<gpu", "<tb", "<step", "<copy", "</algo>", "</gpu>", "</tb>",
-    "<!--", "-->", "<![CDATA[", "]]>", "<?xml?>", "<!DOCTYPE a [", "&amp;", "&#0;", "&#x41;",
-    "&e;", '"', "'", "=", ' name="x"', ' cnt="', ' depid="', ' deps="', ' hasdep="1"', ' type="',
-    "nop", "rrcs", "rcs", "rrs", "rrc", "cpy", "re", "s", "r", "i", "o", "allreduce", "custom",
-    "alltoall", "\t", "\n", "\x00", "\ufeff", "é",
-)  # fmt: skip
+    "<",
+    ">",
+    "/>",
+    "</",
+    "<algo",
+    "<gpu",
+    "<tb",
+    "<step",
+    "<copy",
+    "</algo>",
+    "</gpu>",
+    "</tb>",
+    "<!--",
+    "-->",
+    "<![CDATA[",
+    "]]>",
+    "<?xml?>",
+    "<!DOCTYPE a [",
+    "&amp;",
+    "&#0;",
+    "&#x41;",
+    "&e;",
+    '"',
+    "'",
+    "=",
+    ' name="x"',
+    ' cnt="',
+    ' depid="',
+    ' deps="',
+    ' hasdep="1"',
+    ' type="',
+    "nop",
+    "rrcs",
+    "rcs",
+    "rrs",
+    "rrc",
+    "cpy",
+    "re",
+    "s",
+    "r",
+    "i",
+    "o",
+    "allreduce",
+    "custom",
+    "alltoall",
+    "\t",
+    "\n",
+    "\x00",
+    "\ufeff",
+    "é",
+)
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -104,8 +249,14 @@ def _tokens(rng: Random, data: Text, seeds: list[Text], words: tuple[str, ...]) 
 
 
 CHANGES: tuple[Callable[[Random, Text, list[Text], tuple[str, ...]], Text], ...] = (
-    _flip, _insert, _delete, _repeat, _splice, _truncate, *[_tokens] * 6,
-)  # fmt: skip
+    _flip,
+    _insert,
+    _delete,
+    _repeat,
+    _splice,
+    _truncate,
+    *[_tokens] * 6,
+)
 
 
 # the transfer language
@@ -114,9 +265,17 @@ LISTS = ("ring", "rings", "[0, 2, 1, 3]", "[]", "[a, b + 1]", "[[0, 1], [2]]", "
 BINARY = ("+", "-", "*", "//", "/", "%", "**", "^", "&", "|", "<<", ">>")
 COMPARE = ("<", "<=", ">", ">=", "==", "!=")
 COLLECTIVES = (
-    "Allreduce", "Allgather", "Reducescatter", "Broadcast", "Reduce", "Gather", "Scatter",
-    "Alltoall", "SendRecv", "Bogus",
-)  # fmt: skip
+    "Allreduce",
+    "Allgather",
+    "Reducescatter",
+    "Broadcast",
+    "Reduce",
+    "Gather",
+    "Scatter",
+    "Alltoall",
+    "SendRecv",
+    "Bogus",
+)
 
 
 def program(rng: Random) -> Text:
@@ -147,8 +306,7 @@ def _statement(rng: Random, depth: int, budget: int) -> list[str]:
     if budget and kind < 0.35:
         bounds = ", ".join(_expression(rng, 1) for _ in range(rng.choice((1, 1, 2, 3))))
         over = rng.choice(LISTS) if rng.random() < 0.2 else f"range({bounds})"
-        return [f"{pad}for {rng.choice(NAMES[3:])} in {over}:",
-                *_block(rng, depth + 1, budget - 1)]  # fmt: skip
+        return [f"{pad}for {rng.choice(NAMES[3:])} in {over}:", *_block(rng, depth + 1, budget - 1)]
     if budget and kind < 0.5:
         lines = [f"{pad}if {_condition(rng)}:", *_block(rng, depth + 1, budget - 1)]
         if rng.random() < 0.3:
@@ -213,8 +371,18 @@ def _expression(rng: Random, depth: int) -> str:
 
 # MSCCL XML
 KINDS = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop")
-COLLS = ("allreduce", "allgather", "reduce", "broadcast", "alltoall", "reduce_scatter",
-         "reducescatter", "gather", "scatter", "custom")  # fmt: skip
+COLLS = (
+    "allreduce",
+    "allgather",
+    "reduce",
+    "broadcast",
+    "alltoall",
+    "reduce_scatter",
+    "reducescatter",
+    "gather",
+    "scatter",
+    "custom",
+)
 
 
 def schedule(rng: Random) -> Text:

@@ -62,9 +62,12 @@ def grown(number: int) -> Iterator[tuple[Program, Options]]:
 
     @seed(number)
     @settings(
-        max_examples=BASES, database=None, deadline=None, phases=(Phase.generate,),
+        max_examples=BASES,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate,),
         suppress_health_check=EVERY_CHECK,
-    )  # fmt: skip
+    )
     @given(correct_programs(max_ranks=5, max_transfers=24), options())
     def collect(program: Program, way: Options) -> None:
         made.append((program, way))

@@ -26,8 +26,13 @@ def fuzzer(*arguments: str) -> subprocess.CompletedProcess[str]:
     }
     return subprocess.run(
         [sys.executable, "-m", "tests.fuzz.parsers", *arguments],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
 
 
 @pytest.mark.slow
@@ -81,7 +86,12 @@ print(sorted({crash.what.split(" in ")[0] for crash in crashes}))
 """
     environment = os.environ | {"PYTHONPATH": str(Path(next(iter(hccc.__path__))).parent)}
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=100, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
     assert done.stdout.strip() == "['crash KeyError', 'crash Slow', 'ended the worker']"

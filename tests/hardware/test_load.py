@@ -15,16 +15,27 @@ ASKED = """V100 A100 A800 H20 H100 H800 H200 B200 GB200 GB300 L40S A6000
 MI250X MI300X MI355X"""
 # What machines did (device, figure, GB/s or µs, at most so far off): not what the library says.
 MEASURED = [
-    ("H100", "store", 20.5, 0.01), ("B200", "store", 21.4, 0.01), ("A100", "proxy", 6.25, 0),
-    ("H100", "delivered", 367, 0.01), ("H200", "delivered", 367, 0.01),
-    ("A100", "delivered", 235, 0.01), ("B200", "delivered", 677, 0.01),
-    ("GB300", "delivered", 681, 0.01), ("GH200", "delivered", 339, 0.01),
-    ("MI300X", "delivered", 315, 0.01), ("MI325X", "delivered", 319, 0.01),
-    ("MI355X", "delivered", 403, 0.01), ("L40S", "delivered", 15.7, 0.01),
-    ("A6000", "delivered", 22.9, 0.01), ("H100", "alpha_ll", 0.63, 0.01),
-    ("A100", "launch", 2.7, 0), ("A100", "graph", 1.37, 0), ("H200", "launch", 2.5, 0),
-    ("H200", "graph", 1.3, 0), ("MI250X", "launch", 2.1, 0),
-]  # fmt: skip
+    ("H100", "store", 20.5, 0.01),
+    ("B200", "store", 21.4, 0.01),
+    ("A100", "proxy", 6.25, 0),
+    ("H100", "delivered", 367, 0.01),
+    ("H200", "delivered", 367, 0.01),
+    ("A100", "delivered", 235, 0.01),
+    ("B200", "delivered", 677, 0.01),
+    ("GB300", "delivered", 681, 0.01),
+    ("GH200", "delivered", 339, 0.01),
+    ("MI300X", "delivered", 315, 0.01),
+    ("MI325X", "delivered", 319, 0.01),
+    ("MI355X", "delivered", 403, 0.01),
+    ("L40S", "delivered", 15.7, 0.01),
+    ("A6000", "delivered", 22.9, 0.01),
+    ("H100", "alpha_ll", 0.63, 0.01),
+    ("A100", "launch", 2.7, 0),
+    ("A100", "graph", 1.37, 0),
+    ("H200", "launch", 2.5, 0),
+    ("H200", "graph", 1.3, 0),
+    ("MI250X", "launch", 2.1, 0),
+]
 
 
 def _name(hardware: Hardware) -> str:
@@ -106,13 +117,26 @@ def test_block_rates_not_given_are_the_first() -> None:
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("H100 80GB", "H100"), ("H100_SXM5_80GB", "H100"), ("HGX H100", "H100"),
-     ("NVIDIA A100-SXM4-40GB", "A100"), ("A100 80 GB", "A100"), ("Tesla V100-SXM2-32GB", "V100"),
-     ("A100 80GB PCIe", "A100-PCIe"), ("NVIDIA H100 PCIe", "H100-PCIe"), ("h100-nvl", "H100-NVL"),
-     ("AMD Instinct MI300X OAM", "MI300X"), ("NVIDIA GH200 480GB", "GH200"),
-     ("GB200 NVL72", "GB200"), ("NVIDIA RTX A6000", "A6000"), ("MI250", "MI250X"), ("80GB", None),
-     ("NVIDIA", None), ("T4", None)],
-)  # fmt: skip
+    [
+        ("H100 80GB", "H100"),
+        ("H100_SXM5_80GB", "H100"),
+        ("HGX H100", "H100"),
+        ("NVIDIA A100-SXM4-40GB", "A100"),
+        ("A100 80 GB", "A100"),
+        ("Tesla V100-SXM2-32GB", "V100"),
+        ("A100 80GB PCIe", "A100-PCIe"),
+        ("NVIDIA H100 PCIe", "H100-PCIe"),
+        ("h100-nvl", "H100-NVL"),
+        ("AMD Instinct MI300X OAM", "MI300X"),
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("GB200 NVL72", "GB200"),
+        ("NVIDIA RTX A6000", "A6000"),
+        ("MI250", "MI250X"),
+        ("80GB", None),
+        ("NVIDIA", None),
+        ("T4", None),
+    ],
+)
 def test_words_that_say_nothing_of_links(name: str, known: str | None) -> None:
     found = load.device(name)
     assert (found and found.name) == known
@@ -120,14 +144,25 @@ def test_words_that_say_nothing_of_links(name: str, known: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("name", "known", "speed"),
-    [("RoCE v2", "RoCE", None), ("RoCEv2", "RoCE", None), ("ib", "InfiniBand", None),
-     ("InfiniBand NDR", "InfiniBand", 50), ("HDR", "InfiniBand", 25), ("HDR200", "InfiniBand", 25),
-     ("InfiniBand 200G", "InfiniBand", 25), ("GPUDirect-TCPX", "TCPX", None),
-     ("HPE Slingshot 11", "Slingshot", None), ("AWS EFA", "EFA", None), ("EFAv2", "EFA", None),
-     ("10GbE", "Ethernet", 1.25), ("100 Gb/s Ethernet", "Ethernet", 12.5),
-     ("TCP/IP", "Ethernet", None),
-     ("200G", None, 25), ("RDMA", None, None)],
-)  # fmt: skip
+    [
+        ("RoCE v2", "RoCE", None),
+        ("RoCEv2", "RoCE", None),
+        ("ib", "InfiniBand", None),
+        ("InfiniBand NDR", "InfiniBand", 50),
+        ("HDR", "InfiniBand", 25),
+        ("HDR200", "InfiniBand", 25),
+        ("InfiniBand 200G", "InfiniBand", 25),
+        ("GPUDirect-TCPX", "TCPX", None),
+        ("HPE Slingshot 11", "Slingshot", None),
+        ("AWS EFA", "EFA", None),
+        ("EFAv2", "EFA", None),
+        ("10GbE", "Ethernet", 1.25),
+        ("100 Gb/s Ethernet", "Ethernet", 12.5),
+        ("TCP/IP", "Ethernet", None),
+        ("200G", None, 25),
+        ("RDMA", None, None),
+    ],
+)
 def test_networks_may_say_how_fast_they_are(
     name: str, known: str | None, speed: float | None
 ) -> None:

@@ -42,10 +42,12 @@ def nodes(*sizes: int, nics: int = 1, memory: str = "") -> str:
             f"define node{number} = {size}",
             f"define bandwidth = {{port => [(({ids}) -> (100))]}}",
             "define nic = ["
-            + ", ".join(f"(({','.join(map(str, range(k, size, nics)))}) -> (12))"
-                        for k in range(min(nics, size)))
+            + ", ".join(
+                f"(({','.join(map(str, range(k, size, nics)))}) -> (12))"
+                for k in range(min(nics, size))
+            )
             + "]",
-        ]  # fmt: skip
+        ]
     return "\n".join([*lines, memory])
 
 

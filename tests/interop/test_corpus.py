@@ -177,8 +177,9 @@ def test_plans_are_well_formed_and_survive_their_file() -> None:
         except UserError as error:
             refused.append((Path(entry["file"]).stem, error.problem.code))
     assert sorted(refused) == [
-        ("pipeline_allpairs_2x4_i1", "E315"), ("pipeline_ring_2x8_ch1_i1", "E315"),
-    ]  # fmt: skip
+        ("pipeline_allpairs_2x4_i1", "E315"),
+        ("pipeline_ring_2x8_ch1_i1", "E315"),
+    ]
 
 
 def broken(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -34,8 +34,14 @@ HEAD = ALGO.format(chunks=2, n=2, coll="allreduce")
 def step(**given: object) -> str:
     """A step, `given` over harmless values."""
     usual: dict[str, object] = {
-        "s": 0, "kind": "s", "off": 0, "cnt": 1, "dep": -1, "deps": -1, "has": 0,
-    }  # fmt: skip
+        "s": 0,
+        "kind": "s",
+        "off": 0,
+        "cnt": 1,
+        "dep": -1,
+        "deps": -1,
+        "has": 0,
+    }
     return STEP.format(**(usual | given))
 
 
@@ -114,10 +120,12 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "long entity often": ("E502", quadratic),
     "external DTD": ("E501", f'<!DOCTYPE a SYSTEM "file:///etc/passwd">{GOOD}'),
     "external entity": (
-        "E501", f'<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]>{HEAD}&e;</algo>',
+        "E501",
+        f'<!DOCTYPE a [<!ENTITY e SYSTEM "file:///etc/passwd">]>{HEAD}&e;</algo>',
     ),
     "parameter entity": (
-        "E501", f'<!DOCTYPE a [<!ENTITY % e SYSTEM "http://127.0.0.1:9/">%e;]>{HEAD}</algo>',
+        "E501",
+        f'<!DOCTYPE a [<!ENTITY % e SYSTEM "http://127.0.0.1:9/">%e;]>{HEAD}</algo>',
     ),
     "undeclared entity": ("E501", HEAD + "&e;</algo>"),
     "deep nesting": ("E502", lambda: "<a>" * (2 * MB)),
@@ -125,7 +133,8 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "duplicate attribute": ("E501", changed('chan="0"', 'chan="0" chan="0"')),
     "duplicate gpu": ("E502", changed('<gpu id="1"', '<gpu id="0"')),
     "duplicate block": (
-        "E502", changed("</tb>", '</tb><tb id="0" send="-1" recv="-1" chan="0"></tb>'),
+        "E502",
+        changed("</tb>", '</tb><tb id="0" send="-1" recv="-1" chan="0"></tb>'),
     ),
     "duplicate step": ("E502", changed('s="1"', 's="0"')),
     "second algo": ("E501", GOOD + GOOD),
@@ -157,16 +166,25 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "unknown protocol": ("E502", changed('proto="LL"', 'proto="LL64"')),
     "unknown collective": ("E511", changed('coll="allreduce"', 'coll="allsum"')),
     "no call": ("E502", changed('inplace="1"', 'inplace="0" outofplace="0"')),
-    "no steps": ("E511", HEAD + GPU.format(r=0, s=0) + "</gpu>" + GPU.format(r=1, s=0)
-                 + "</gpu></algo>"),
-    "one rank": ("E511", ALGO.format(chunks=1, n=1, coll="allreduce") + GPU.format(r=0, s=0)
-                 + "</gpu></algo>"),
+    "no steps": (
+        "E511",
+        HEAD + GPU.format(r=0, s=0) + "</gpu>" + GPU.format(r=1, s=0) + "</gpu></algo>",
+    ),
+    "one rank": (
+        "E511",
+        ALGO.format(chunks=1, n=1, coll="allreduce") + GPU.format(r=0, s=0) + "</gpu></algo>",
+    ),
     "peer is itself": ("E512", changed('send="1"', 'send="0"')),
     "peer that is not there": ("E512", changed('send="1"', 'send="9"')),
     "no peer": ("E512", changed('send="1"', 'send="-1"')),
-    "more sends than receives": ("E515", changed(
-        '<step s="2" type="r" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" '
-        'deps="-1" hasdep="0"/>', "")),
+    "more sends than receives": (
+        "E515",
+        changed(
+            '<step s="2" type="r" srcbuf="i" srcoff="1" dstbuf="i" dstoff="1" cnt="1" depid="-1" '
+            'deps="-1" hasdep="0"/>',
+            "",
+        ),
+    ),
     "wait for no block": ("E516", changed('depid="-1"', 'depid="7"')),
     "waits for silence": ("E516", many_waits),
     "two blocks on a connection": ("E502", unmatched_messages),
@@ -177,10 +195,12 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "junk in angle brackets": ("E501", lambda: "<>" * MB),
     "long attribute": ("E502", lambda: changed('name="', f'name="{"x" * (7 * MB)}')),
     "many attributes": (
-        "E502", lambda: changed("name=", " ".join(f'a{i}="1"' for i in range(400_000)) + " name="),
+        "E502",
+        lambda: changed("name=", " ".join(f'a{i}="1"' for i in range(400_000)) + " name="),
     ),
     "attributes that hash alike": (
-        "E502", lambda: changed("ngpus=\"2\"", " ".join(f'a{i}="{i}"' for i in range(5000))),
+        "E502",
+        lambda: changed('ngpus="2"', " ".join(f'a{i}="{i}"' for i in range(5000))),
     ),
     "long comment": ("E502", lambda: changed("<gpu", f"<!--{'x' * (7 * MB)}--><gpu")),
     "many comments": ("E501", lambda: HEAD + "<!---->" * MB),
@@ -192,7 +212,7 @@ CASES: dict[str, tuple[str, str | bytes | Callable[[], str]]] = {
     "UTF-16 said, UTF-8 meant": ("E501", '<?xml version="1.0" encoding="utf-16"?' + GOOD),
     "invalid UTF-8": ("E402", b"\xff\xfe\xfd" + GOOD.encode()),
     **{f"cut at {part}/10": ("E501", GOOD[: len(GOOD) * part // 10]) for part in range(1, 10)},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +228,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, objec
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": source}
     done = subprocess.run(
         [sys.executable, str(LIMITED), *map(str, paths)],
-        capture_output=True, text=True, timeout=300, check=True, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+        env=environment,
+    )
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return dict(zip(CASES, rows, strict=True))
 

@@ -22,9 +22,9 @@ from tests.marks import slow
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HEADER = (
-    "ResCCLAlgo(nRanks={n}, nChannels={k}, nWarps=16, AlgoName=\"x\", OpType=\"{op}\", "
+    'ResCCLAlgo(nRanks={n}, nChannels={k}, nWarps=16, AlgoName="x", OpType="{op}", '
     "GPUPerNode={n}, NICPerNode={n}{more}):\n"
-)  # fmt: skip
+)
 RING = """    for r in range(nRanks):
         for s in range(nRanks - 1):
             transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, rrc)
@@ -50,9 +50,15 @@ def plan(
 
 
 def refused(
-    code: str, words: str, made: Plan, dialect: str = "msccl", *, protocol: str = "Simple",
-    largest: int | None = None, op: str = "sum",
-) -> None:  # fmt: skip
+    code: str,
+    words: str,
+    made: Plan,
+    dialect: str = "msccl",
+    *,
+    protocol: str = "Simple",
+    largest: int | None = None,
+    op: str = "sum",
+) -> None:
     """The export fails with `code`, saying `words`."""
     with pytest.raises(UserError) as caught:
         msccl_xml.dumps(made, dialect, True, protocol=protocol, largest=largest, op=op)
@@ -112,10 +118,16 @@ def test_one_file_for_both_kinds_of_call() -> None:
         msccl_xml.dumps(plan(DIRECT_GATHER, "Allgather", 3), "executor", None)
 
 
-@pytest.mark.parametrize(("n", "dialect", "fits"), [
-    (32, "executor", True), (34, "executor", False), (34, "msccl", True),
-    slow(129, "msccl", True), slow(130, "msccl", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "dialect", "fits"),
+    [
+        (32, "executor", True),
+        (34, "executor", False),
+        (34, "msccl", True),
+        slow(129, "msccl", True),
+        slow(130, "msccl", False),
+    ],
+)
 def test_steps_of_a_block(n: int, dialect: str, fits: bool) -> None:
     """A ring AllReduce sends 2 (n - 1) messages in one block."""
     made = plan(RING, "Allreduce", n)
@@ -125,11 +137,14 @@ def test_steps_of_a_block(n: int, dialect: str, fits: bool) -> None:
         refused("E523", "steps in", made, dialect)
 
 
-@pytest.mark.parametrize(("n", "k", "dialect", "what"), [
-    (34, 1, "executor", "thread blocks at rank 0"),  # 33 that send, 33 that receive
-    (110, 1, "msccl", "thread blocks at rank 0"),
-    (4, 33, "msccl", "channels"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n", "k", "dialect", "what"),
+    [
+        (34, 1, "executor", "thread blocks at rank 0"),  # 33 that send, 33 that receive
+        (110, 1, "msccl", "thread blocks at rank 0"),
+        (4, 33, "msccl", "channels"),
+    ],
+)
 def test_blocks_and_channels(n: int, k: int, dialect: str, what: str) -> None:
     refused("E523", what, plan(DIRECT_GATHER, "Allgather", n, k=k), dialect)
 

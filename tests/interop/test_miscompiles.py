@@ -121,12 +121,18 @@ def test_two_blocks_on_one_connection() -> None:
 def test_fifo_deadlock(chunks: int, largest: int | None) -> None:
     """Send k, then receive k, in one block (kind 4): 2 messages of Simple are in flight."""
     gpus: list[list[tuple[int, int, list[Row]]]] = [
-        [(1 - r, 1 - r, [
-            ("s", ("o", chunks * r), ("o", 0), chunks),
-            ("r", ("o", 0), ("o", chunks * (1 - r)), chunks),
-        ])]
+        [
+            (
+                1 - r,
+                1 - r,
+                [
+                    ("s", ("o", chunks * r), ("o", 0), chunks),
+                    ("r", ("o", 0), ("o", chunks * (1 - r)), chunks),
+                ],
+            )
+        ]
         for r in (0, 1)
-    ]  # fmt: skip
+    ]
     text = algo("allgather", 2 * chunks, gpus)
     _, found = corpus.verdict(text)
     assert (found.largest, found.hangs, found.result) == (largest, False, None)

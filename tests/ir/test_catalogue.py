@@ -154,35 +154,41 @@ WRONG: dict[str, tuple[Callable[[Catalogue], Catalogue], str]] = {
     "a window of its own": (_plan(1, replace(PAIR[1], window=1)), "plans[1].window: 1"),
     "other ranks": (_plan(1, pair(5)[1]), "plans[1].collective: not that of both_1"),
     "another collective": (
-        _plan(1, plans.compiled(plans.ring_allgather(4))), "plans[1].collective: not that of",
+        _plan(1, plans.compiled(plans.ring_allgather(4))),
+        "plans[1].collective: not that of",
     ),
     "another root": (
         lambda _: replace(
-            both(), plans=tuple(
+            both(),
+            plans=tuple(
                 replace(plans.compiled(plans.broadcast(4, root)), name=f"both_{root}")
                 for root in (1, 2)
             ),
-        ), "plans[1].collective",
+        ),
+        "plans[1].collective",
     ),
     "other nodes": (_plan(1, replace(PAIR[1], gpus_per_node=2)), "plans[1].gpus_per_node"),
     "other domains": (
-        _plan(1, replace(PAIR[1], memory_domain=np.array([0, 0, 1, 1]))), "plans[1].memory_domain",
+        _plan(1, replace(PAIR[1], memory_domain=np.array([0, 0, 1, 1]))),
+        "plans[1].memory_domain",
     ),
     "an idle plan": (
-        lambda c: replace(c, ranges=(c.ranges[0], c.ranges[3])), "plans[1]: no range names both_2",
+        lambda c: replace(c, ranges=(c.ranges[0], c.ranges[3])),
+        "plans[1]: no range names both_2",
     ),
     "another name": (lambda c: replace(c, name="other"), "plans[0].name: both_1, not other_1"),
     "no name": (lambda c: replace(c, name="a b"), "name: not an identifier"),
     "hccc's name": (lambda c: replace(c, name="hccc"), "name: `hccc`"),
     "too many": (
-        lambda c: replace(c, plans=c.plans * (MOST_PLANS // 2) + c.plans[:1]), "plans: 17 of them",
+        lambda c: replace(c, plans=c.plans * (MOST_PLANS // 2) + c.plans[:1]),
+        "plans: 17 of them",
     ),
     "none": (lambda c: replace(c, plans=()), "plans: 0 of them"),
     "one": (
         lambda c: replace(c, plans=c.plans[:1], ranges=(c.ranges[0], c.ranges[3])),
         "all run the same plan",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -99,7 +99,7 @@ WRONG: dict[str, tuple[tuple[str | int, ...], Any, str, str]] = {
     "no such plan": (("ranges", 0, "plan"), 5, "E319", "ranges[0].plan"),
     "another name": (("name",), "other", "E319", "plans[0].name"),
     "provenance": (("provenance",), {"hccc": 1}, "E407", "provenance"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -117,6 +117,7 @@ def test_network_queues_join_two_domains() -> None:
     split = replace(staged, memory_domain=np.arange(8) // 4)
     q, network = split.queues, split.network_queues()
     assert set(zip(q.src[network].tolist(), q.dst[network].tolist(), strict=True)) == {
-        (3, 4), (7, 0),
-    }  # fmt: skip
+        (3, 4),
+        (7, 0),
+    }
     assert not split.network_puts().any()

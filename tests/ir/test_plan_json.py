@@ -109,10 +109,14 @@ def test_a_plan_tells_how_it_was_made() -> None:
 def test_provenance_is_printable_whatever_the_file_has() -> None:
     """Reports print it: terminals must not be told what to do."""
     wrong = "\x1b[2J\n"
-    made = plan_json.provenance_of({
-        "hccc": wrong, "options": {wrong: wrong, "slots": 2}, "scheduler": wrong,
-        "cluster": {"name": wrong, "text": "define nodenum = 1\n"},
-    })  # fmt: skip
+    made = plan_json.provenance_of(
+        {
+            "hccc": wrong,
+            "options": {wrong: wrong, "slots": 2},
+            "scheduler": wrong,
+            "cluster": {"name": wrong, "text": "define nodenum = 1\n"},
+        }
+    )
     assert made.cluster and made.options["slots"] == 2
     texts = [made.version, made.scheduler, made.cluster.name, *map(str, made.options.items())]
     assert all(text.isprintable() and "x1b" not in text for text in texts)
@@ -281,10 +285,21 @@ def test_staged_plans_touch_only_their_own_memory() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "null", "[]", "3", "{", '{"hccc_plan": 1', "{}", '{"hccc_plan": NaN}',
-        '{"a": 1, "a": 2}', "[" * 100_000, '{"hccc_plan": ' + "9" * 5000 + "}", "\x00", "{}{}",
+        "",
+        "null",
+        "[]",
+        "3",
+        "{",
+        '{"hccc_plan": 1',
+        "{}",
+        '{"hccc_plan": NaN}',
+        '{"a": 1, "a": 2}',
+        "[" * 100_000,
+        '{"hccc_plan": ' + "9" * 5000 + "}",
+        "\x00",
+        "{}{}",
     ],
-)  # fmt: skip
+)
 def test_not_a_plan(text: str) -> None:
     with pytest.raises(UserError):
         plan_json.loads(text)

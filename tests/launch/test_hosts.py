@@ -118,8 +118,15 @@ def test_the_command_of_a_remote_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HCCC_RSH", "rsh -p '7 7'")
     monkeypatch.setenv("HCCC_REMOTE_PYTHON", "/opt/my python")
     assert Shell.of(None, None).line("me@a") == [
-        "rsh", "-p", "7 7", "me@a", "'/opt/my python'", "-P", "-m", "hccc.launch.host",
-    ]  # fmt: skip
+        "rsh",
+        "-p",
+        "7 7",
+        "me@a",
+        "'/opt/my python'",
+        "-P",
+        "-m",
+        "hccc.launch.host",
+    ]
     assert Shell.of("x", "p").line("a")[:3] == ["x", "a", "p"]
     for wrong in ("'", " "):
         with pytest.raises(UserError, match="is no command"):

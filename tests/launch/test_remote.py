@@ -268,9 +268,12 @@ class Run:
     def __init__(self, place: Path, hosts: str) -> None:
         argv = ["run", place, "--hosts", hosts, "--timeout", "3", "-b", "4K", "-e", "64M", "-n"]
         self.process = subprocess.Popen(
-            [*COMMAND, *map(str, argv), "3000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=environment(),
-        )  # fmt: skip
+            [*COMMAND, *map(str, argv), "3000"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
         assert self.process.stdout
         for line in self.process.stdout:
             if not line.startswith("#"):

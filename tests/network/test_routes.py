@@ -141,8 +141,10 @@ def test_schedules_keep_their_invariants(text: str) -> None:
         assert pipeline_ir.check(pipeline) == []
         for begin, end in zip(pipeline.start[:-1], pipeline.start[1:], strict=True):
             tasks = pipeline.order[begin:end]
-            links = [(int(dag.program.transfers["src"][i]), int(dag.program.transfers["dst"][i]))
-                     for i in tasks]  # fmt: skip
+            links = [
+                (int(dag.program.transfers["src"][i]), int(dag.program.transfers["dst"][i]))
+                for i in tasks
+            ]
             assert len(set(links)) == len(links)
 
 
@@ -210,9 +212,11 @@ def test_what_a_program_asks_of_a_cluster(tmp_path: Path) -> None:
 
 
 RINGS = [
-    "heteccl-h20-4+8", "hetccl-snu", "resccl-topo4",
+    "heteccl-h20-4+8",
+    "hetccl-snu",
+    "resccl-topo4",
     *map(slow, ("heteccl-v100-4x2+8", "mi300x", "heteccl-h20-4x2+8-fault-4-8", "heteccl-fig10")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow

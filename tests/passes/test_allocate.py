@@ -232,11 +232,16 @@ def test_planned_uses_what_is_asked() -> None:
 
 def test_what_a_put_reads_is_copied_by_its_own_block() -> None:
     """A direct Alltoall in place saves what it overwrites: in parallel, as it is sent."""
-    p = placed(parse(Source("alltoall.rccl",
-        'ResCCLAlgo(nRanks=4, OpType="Alltoall", nChunks=16, GPUPerNode=4):\n'
-        "    for i in range(4):\n        for s in range(3):\n"
-        "            transfer(i, (i + s + 1) % 4, s, 4 * i + (i + s + 1) % 4, recv)\n"
-    )))  # fmt: skip
+    p = placed(
+        parse(
+            Source(
+                "alltoall.rccl",
+                'ResCCLAlgo(nRanks=4, OpType="Alltoall", nChunks=16, GPUPerNode=4):\n'
+                "    for i in range(4):\n        for s in range(3):\n"
+                "            transfer(i, (i + s + 1) % 4, s, 4 * i + (i + s + 1) % 4, recv)\n",
+            )
+        )
+    )
     of = connections(p).of
     saves = np.flatnonzero(p.guard == Guard.IN_PLACE)
     assert len(saves) == 12

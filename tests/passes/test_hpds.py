@@ -188,12 +188,16 @@ def tables(draw: st.DrawFn, most: int) -> Program:
     rows = draw(
         st.lists(
             st.tuples(
-                st.integers(0, ranks - 1), st.integers(1, ranks - 1), st.integers(0, 12),
-                st.integers(0, chunks - 1), st.sampled_from([RECV, RRC]),
+                st.integers(0, ranks - 1),
+                st.integers(1, ranks - 1),
+                st.integers(0, 12),
+                st.integers(0, chunks - 1),
+                st.sampled_from([RECV, RRC]),
             ),
-            min_size=1, max_size=most,
+            min_size=1,
+            max_size=most,
         )
-    )  # fmt: skip
+    )
     table = [(src, (src + by) % ranks, step, chunk, op) for src, by, step, chunk, op in rows]
     nics = draw(st.sampled_from([n for n in (1, 2, 4) if n <= per_node]))
     return program(OpType.ALLREDUCE, ranks, chunks, table, gpus=per_node, nics=nics)
@@ -216,11 +220,16 @@ def test_hpds_is_algorithm_1_for_any_larger_table(p: Program) -> None:
 @pytest.mark.parametrize(
     "p",
     [
-        one_link(3000), one_link_many_chunks(400), one_to_all(3000), gather(400), alltoall(48),
-        replace(alltoall(48), gpus_per_node=8, nics_per_node=4), flat_broadcast(48),
+        one_link(3000),
+        one_link_many_chunks(400),
+        one_to_all(3000),
+        gather(400),
+        alltoall(48),
+        replace(alltoall(48), gpus_per_node=8, nics_per_node=4),
+        flat_broadcast(48),
         hm_allreduce(8, 8),
     ],
-)  # fmt: skip
+)
 def test_hpds_is_algorithm_1_for_larger_shapes(p: Program) -> None:
     assert_hpds(depend(p))
 

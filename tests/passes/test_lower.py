@@ -129,8 +129,11 @@ def test_what_a_proxy_reads_is_overwritten_after_it_was_used() -> None:
     """Rank 1's value is replaced by rank 2's, which waits for rank 0 to have added the first."""
     rows = [(1, 0, 0, 0, RRC), (2, 1, 1, 0, RECV), (1, 0, 2, 0, RRC), (0, 1, 3, 0, RECV)]
     p = on_nodes(program(OpType.ALLREDUCE, 3, 1, [*rows, (0, 2, 3, 0, RECV)]), 1, "put")
-    overwrites = next(i for i in range(len(p)) if p.dst.rank[i] == 1 and p.owner[i] in (1, 2)
-                      and p.dst.buffer[i] == Buffer.VALUE)  # fmt: skip
+    overwrites = next(
+        i
+        for i in range(len(p))
+        if p.dst.rank[i] == 1 and p.owner[i] in (1, 2) and p.dst.buffer[i] == Buffer.VALUE
+    )
     first_add = next(i for i in range(len(p)) if p.src.counts()[i] == 2)
     assert first_add in p.deps.row(overwrites)
     plan = planned(p)

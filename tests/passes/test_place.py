@@ -33,13 +33,30 @@ from tests.passes.textbook import (
 
 # Rank 2 relays in both: values that nobody wants there.
 RELAYED = program(
-    OpType.GATHER, 3, 6, [(1, 2, 0, 2, RECV), (2, 0, 1, 2, RECV), (1, 0, 0, 3, RECV),
-                          (2, 0, 0, 4, RECV), (2, 0, 2, 5, RECV)],
-)  # fmt: skip
+    OpType.GATHER,
+    3,
+    6,
+    [
+        (1, 2, 0, 2, RECV),
+        (2, 0, 1, 2, RECV),
+        (1, 0, 0, 3, RECV),
+        (2, 0, 0, 4, RECV),
+        (2, 0, 2, 5, RECV),
+    ],
+)
 DETOUR = program(
-    OpType.REDUCESCATTER, 3, 3, [(1, 2, 0, 0, RRC), (2, 0, 1, 0, RRC), (0, 1, 0, 1, RRC),
-                                 (2, 1, 0, 1, RRC), (0, 1, 0, 2, RRC), (1, 2, 1, 2, RRC)],
-)  # fmt: skip
+    OpType.REDUCESCATTER,
+    3,
+    3,
+    [
+        (1, 2, 0, 0, RRC),
+        (2, 0, 1, 0, RRC),
+        (0, 1, 0, 1, RRC),
+        (2, 1, 0, 1, RRC),
+        (0, 1, 0, 2, RRC),
+        (1, 2, 1, 2, RRC),
+    ],
+)
 PROGRAMS = {**SMALL, "relayed gather": RELAYED, "detour reducescatter": DETOUR}
 
 

@@ -54,8 +54,11 @@ def test_a_ring_is_nccls() -> None:
     n = 6
     found = relay(staged(ring_allreduce(n)))
     assert shapes(found) == {
-        (1, 1): 2 * n, (2, 1): (n - 2) * n, (2, 2): n, (1, 2): (n - 2) * n,
-    }  # fmt: skip
+        (1, 1): 2 * n,
+        (2, 1): (n - 2) * n,
+        (2, 2): n,
+        (1, 2): (n - 2) * n,
+    }
 
 
 def test_partial_sums_are_not_stored() -> None:

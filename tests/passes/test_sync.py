@@ -108,9 +108,12 @@ def test_waiters_of_one_rank_share_a_flag() -> None:
 def test_a_cycle_of_blocks_and_dependencies_is_an_internal_error() -> None:
     p = place(lowered(SMALL["ring allreduce"]))
     rows = np.append(p.deps.owner(), np.int32(0))
-    late = replace(p, deps=type(p.deps)(
-        np.concatenate([[0], p.deps.ptr[1:] + 1]), np.append(np.int32(len(p) - 1), p.deps.index)
-    ))  # fmt: skip
+    late = replace(
+        p,
+        deps=type(p.deps)(
+            np.concatenate([[0], p.deps.ptr[1:] + 1]), np.append(np.int32(len(p) - 1), p.deps.index)
+        ),
+    )
     assert len(rows) == len(late.deps.index)
     with pytest.raises(InternalError, match="cycle"):
         sync(Blocks(late, np.zeros(len(p), np.int32)))

@@ -19,9 +19,13 @@ from hccc.pictures.dag import dag as draw
 from tests.pictures.drawn import EXAMPLES, compiled, program, texts
 
 ALIKE = {
-    "hm_allreduce": 32, "hm_allgather": 32, "ring_allreduce": 8, "rhd_allreduce": 8,
-    "direct_alltoall": 56, "binomial_broadcast": 1,
-}  # fmt: skip
+    "hm_allreduce": 32,
+    "hm_allgather": 32,
+    "ring_allreduce": 8,
+    "rhd_allreduce": 8,
+    "direct_alltoall": 56,
+    "binomial_broadcast": 1,
+}
 
 
 def _graph(dag: Dag, chunk: int) -> nx.MultiDiGraph[tuple[str, int]]:

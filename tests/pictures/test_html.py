@@ -38,13 +38,15 @@ def _page(name: str = "ring") -> Page:
         figures=[("ranks", "8"), (name, name)],
         proofs=[Proof("race", name, name)],
         pictures=[
-            topology(t, name), dag(stops_dag), pipeline(replace(stops.pipeline, dag=stops_dag)),
+            topology(t, name),
+            dag(stops_dag),
+            pipeline(replace(stops.pipeline, dag=stops_dag)),
             timeline(ran("ring_allreduce", "mi300x", 1 << 20), name),
         ],
         missing=[("bandwidth", name)],
         tables=[Table(name, ("size", "time"), [("1 KiB", name)], name)],
         explanation=f"{name}\n  because",
-    )  # fmt: skip
+    )
 
 
 class _Reader(HTMLParser):
@@ -105,12 +107,22 @@ def _browse(tmp_path: Path, page: Path, *options: str) -> subprocess.CompletedPr
         pytest.skip("no chromium on PATH")
     return subprocess.run(
         [
-            CHROMIUM, "--no-sandbox", "--headless=new", "--disable-gpu", "--hide-scrollbars",
-            "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}",
-            "--enable-logging=stderr", "--v=0", *options, page.as_uri(),
+            CHROMIUM,
+            "--no-sandbox",
+            "--headless=new",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--disable-dev-shm-usage",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--enable-logging=stderr",
+            "--v=0",
+            *options,
+            page.as_uri(),
         ],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.mark.slow

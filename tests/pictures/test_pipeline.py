@@ -73,10 +73,12 @@ def test_no_line_crosses_a_number() -> None:
     """Bars of all heights grow below the numbers of a large broadcast tree."""
     tree = (EXAMPLES / "binomial_broadcast.rccl").read_text()
     for old, new in (
-        ("nRanks=8", "nRanks=64"), ("nChunks=1", "nChunks=32"), ("range(3)", "range(6)"),
+        ("nRanks=8", "nRanks=64"),
+        ("nChunks=1", "nChunks=32"),
+        ("range(3)", "range(6)"),
         ("step, 0, recv", "step, c, recv"),
         ("            transfer", "            for c in range(32): transfer"),
-    ):  # fmt: skip
+    ):
         assert old in tree
         tree = tree.replace(old, new)
     picture = pipeline(hpds(depend(verify(transfer.parse(Source("tree", tree))), None)))

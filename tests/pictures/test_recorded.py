@@ -46,10 +46,24 @@ def launched(plan: Plan, batches: int = 1, window: int = 1, in_place: bool = Fal
     pieces = plan.collective.chunks_per_block * plan.channels
     part, micro = 4 * batches, 4
     return Launch(
-        plan, {}, in_place, 4, pieces * part - 2, part, micro, batches, window,
-        np.array(rank, np.int32), np.array(block, np.int32), np.array(primitive, np.int64),
-        np.array(batch, np.int64), 10**15 + at, 10**15 + at + 1, 10**15 + at + 3, 0,
-    )  # fmt: skip
+        plan,
+        {},
+        in_place,
+        4,
+        pieces * part - 2,
+        part,
+        micro,
+        batches,
+        window,
+        np.array(rank, np.int32),
+        np.array(block, np.int32),
+        np.array(primitive, np.int64),
+        np.array(batch, np.int64),
+        10**15 + at,
+        10**15 + at + 1,
+        10**15 + at + 3,
+        0,
+    )
 
 
 def written(*launches: Launch) -> tuple[dict[str, Any], list[Event]]:

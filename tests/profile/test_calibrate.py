@@ -48,8 +48,14 @@ def case(work: Work, samples: list[float]) -> Case:
 def works(cores: int) -> list[Work]:
     """Of the shapes that probes have: few and many blocks, steps, bytes, sources."""
     found = []
-    shapes = ((7, 7, 7, 7, 0), (7, 7, 14, 7, 7), (1, 1, 8, 1, 7), (24, 104, 18, 16, 7),
-              (8, 16, 8, 8, 0), (32, 32, 8, 8, 0))  # fmt: skip
+    shapes = (
+        (7, 7, 7, 7, 0),
+        (7, 7, 14, 7, 7),
+        (1, 1, 8, 1, 7),
+        (24, 104, 18, 16, 7),
+        (8, 16, 8, 8, 0),
+        (32, 32, 8, 8, 0),
+    )
     for blocks, steps, read, written, combined in shapes:
         for size in (SMALL, *TOUCHED):
             for used in {1, cores}:
@@ -76,11 +82,18 @@ def parts(cases: list[Case]) -> tuple[list[Case], list[Case]]:
 @settings(max_examples=8, deadline=None)
 @given(
     st.tuples(
-        st.floats(1, 20), st.floats(10, 200), st.floats(0.02, 1), st.floats(0.02, 2),
-        st.floats(0.5, 80), st.floats(1, 500), st.sampled_from([0.3, 0.5, 0.7]), st.floats(1, 8),
+        st.floats(1, 20),
+        st.floats(10, 200),
+        st.floats(0.02, 1),
+        st.floats(0.02, 2),
+        st.floats(0.5, 80),
+        st.floats(1, 500),
+        st.sampled_from([0.3, 0.5, 0.7]),
+        st.floats(1, 8),
     ),
-    st.integers(1, 64), st.integers(0, 1 << 30),
-)  # fmt: skip
+    st.integers(1, 64),
+    st.integers(0, 1 << 30),
+)
 def test_costs_are_found_again(costs: tuple[float, ...], cores: int, seed: int) -> None:
     noise = random.Random(seed)
     cases = []

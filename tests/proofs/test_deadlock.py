@@ -83,15 +83,32 @@ def hand_plan(
     zero, no_slots = np.zeros(n, np.int32), np.zeros(n_ranks, np.int32)
     queue_flag = 2 * np.arange(len(q)) + 100  # no post raises these
     return Plan(
-        "hand", "", Collective(OpType.BROADCAST, n_ranks, 1), 1, 16, n_ranks, n_ranks,
-        Transport.STAGED if len(q) else Transport.DIRECT, no_slots, slots,
-        np.array(per_rank or [1] * n_ranks), np.cumsum([0, *map(len, blocks)]),
-        zero, zero, zero, zero, zero, operands(0), operands(1),
+        "hand",
+        "",
+        Collective(OpType.BROADCAST, n_ranks, 1),
+        1,
+        16,
+        n_ranks,
+        n_ranks,
+        Transport.STAGED if len(q) else Transport.DIRECT,
+        no_slots,
+        slots,
+        np.array(per_rank or [1] * n_ranks),
+        np.cumsum([0, *map(len, blocks)]),
+        zero,
+        zero,
+        zero,
+        zero,
+        zero,
+        operands(0),
+        operands(1),
         Csr(wait_ptr, wait[:, 1] if len(wait) else NONE),
         Posts(post_ptr, *(post[:, 1:].T if len(post) else (NONE, NONE))),
-        flags, no_slots, no_slots,
+        flags,
+        no_slots,
+        no_slots,
         Queues(q[:, 0], q[:, 1], q[:, 2], queue_flag, queue_flag + 1),
-    )  # fmt: skip
+    )
 
 
 IN, OUT, QUEUE = Buffer.INPUT, Buffer.OUTPUT, Buffer.QUEUE

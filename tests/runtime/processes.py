@@ -135,12 +135,21 @@ class Processes:
         sizes.append(f"window_bytes={self.window_bytes}")
         return [
             subprocess.Popen(
-                [self.program, self.path, f"first={first}", f"n={n}", *sizes,
-                 *(more[i] if more else ()), *(launch.said(i) for launch in launches)],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                [
+                    self.program,
+                    self.path,
+                    f"first={first}",
+                    f"n={n}",
+                    *sizes,
+                    *(more[i] if more else ()),
+                    *(launch.said(i) for launch in launches),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             for i, (first, n) in enumerate(groups)
-        ]  # fmt: skip
+        ]
 
     def run(
         self,
@@ -208,10 +217,13 @@ def _built(plan: Plan, place: Path, dtype: str, more: Sequence[str]) -> Path:
     directory.write(place / "kernels", directory.files(plan, [CPU], plan_json.dumps(plan)))
     name = plan.name
     defines = {
-        "KERNEL_HEADER": f'"{name}.h"', "SHAPE": f"{name}_shape",
-        "ENTRY": f"{name}_cpu_{dtype}_sum", "INPUT_BLOCKS": f"{name}_input_blocks",
-        "OUTPUT_BLOCKS": f"{name}_output_blocks", "ELEMENT": DTYPES[dtype].itemsize,
-    }  # fmt: skip
+        "KERNEL_HEADER": f'"{name}.h"',
+        "SHAPE": f"{name}_shape",
+        "ENTRY": f"{name}_cpu_{dtype}_sum",
+        "INPUT_BLOCKS": f"{name}_input_blocks",
+        "OUTPUT_BLOCKS": f"{name}_output_blocks",
+        "ELEMENT": DTYPES[dtype].itemsize,
+    }
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-I.", "-c", *more]
     cxx = ["g++", "-std=c++17", *flags, f"-DHCCC_DTYPE={dtype}", "-DHCCC_OP=sum"]
     named = [f"-D{key}={value}" for key, value in defines.items()]

@@ -45,10 +45,16 @@ def test_a_library_is_built_once(source: Path) -> None:
     assert build_library(source, Variant("int32")) != first
 
 
-@pytest.mark.parametrize("damage", [
-    lambda good: b"", slow(lambda good: good[: len(good) // 2]), slow(lambda good: good[:-1]),
-    slow(lambda good: b"not a library" * 1000), lambda good: good[:-9] + b"something",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda good: b"",
+        slow(lambda good: good[: len(good) // 2]),
+        slow(lambda good: good[:-1]),
+        slow(lambda good: b"not a library" * 1000),
+        lambda good: good[:-9] + b"something",
+    ],
+)
 def test_a_damaged_library_is_built_again(source: Path, damage: Callable[[bytes], bytes]) -> None:
     first = build_library(source, Variant("int32"))
     first.write_bytes(damage(first.read_bytes()))

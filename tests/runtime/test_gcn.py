@@ -73,8 +73,13 @@ def test_a_called_function_may_leave_anything() -> None:
 
 
 def test_a_far_jump_is_followed() -> None:
-    far = ["s_getpc_b64 s[8:9]", ".Lpost_getpc0:", "s_add_u32 s8, s8, (.LBB0_9-.Lpost_getpc0)&1",
-           "s_addc_u32 s9, s9, (.LBB0_9-.Lpost_getpc0)>>32", "s_setpc_b64 s[8:9]"]  # fmt: skip
+    far = [
+        "s_getpc_b64 s[8:9]",
+        ".Lpost_getpc0:",
+        "s_add_u32 s8, s8, (.LBB0_9-.Lpost_getpc0)&1",
+        "s_addc_u32 s9, s9, (.LBB0_9-.Lpost_getpc0)>>32",
+        "s_setpc_b64 s[8:9]",
+    ]
     rest = [WAIT, ".LBB0_9:", "s_barrier", "s_endpgm"]
     assert scanned(STORE, *far, *rest) == ["a store at s_barrier"]
 
@@ -88,11 +93,15 @@ PLACES = 8
 CODE = st.lists(
     st.one_of(
         st.sampled_from([STORE, "buffer_wbl2", "buffer_inv sc1", WAIT, "s_barrier", "s_endpgm"]),
-        st.builds("{} .L{}".format, st.sampled_from(["s_branch", "s_cbranch_scc0"]),
-                  st.integers(0, PLACES)),
+        st.builds(
+            "{} .L{}".format,
+            st.sampled_from(["s_branch", "s_cbranch_scc0"]),
+            st.integers(0, PLACES),
+        ),
     ),
-    min_size=PLACES, max_size=PLACES,
-)  # fmt: skip
+    min_size=PLACES,
+    max_size=PLACES,
+)
 
 
 def executed(f: gcn.Function) -> set[tuple[int, int]]:
@@ -180,11 +189,16 @@ LANGUAGE_RELEASE = "  __hip_atomic_store(flag, value, __ATOMIC_RELEASE, HCCC_SCO
 @pytest.mark.parametrize("arch", [slow("gfx90a"), "gfx942"])
 @pytest.mark.parametrize(
     ("mended", "naive", "wanted"),
-    [("  hccc_drain();\n  hccc_barrier_shared();", "  hccc_barrier_shared();",
-      "a store at s_barrier"),
-     (RELEASE, LANGUAGE_RELEASE, "a write-back at flat_store_dword")],
+    [
+        (
+            "  hccc_drain();\n  hccc_barrier_shared();",
+            "  hccc_barrier_shared();",
+            "a store at s_barrier",
+        ),
+        (RELEASE, LANGUAGE_RELEASE, "a write-back at flat_store_dword"),
+    ],
     ids=["barrier", "release"],
-)  # fmt: skip
+)
 def test_what_the_language_offers_breaks_a_law(
     mended: str, naive: str, wanted: str, arch: str, tmp_path: Path
 ) -> None:

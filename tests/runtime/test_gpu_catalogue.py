@@ -39,10 +39,14 @@ def expected(picks: Picks, request: Request) -> dict[str, Any]:
     plan, shape = picks.range_of(request).plan, picks.shape_of(request)
     sizes = shape.sizes(request.count, request.itemsize, request.micro_batch)
     return {
-        "flags_at": picks.flags_at(plan), "count": request.count, "part": sizes.part,
-        "micro": sizes.micro, "batches": sizes.batches, "in_place": request.in_place,
+        "flags_at": picks.flags_at(plan),
+        "count": request.count,
+        "part": sizes.part,
+        "micro": sizes.micro,
+        "batches": sizes.batches,
+        "in_place": request.in_place,
         "window": picks.window_of(request) or sizes.batches,
-    }  # fmt: skip
+    }
 
 
 def given(params: Params) -> dict[str, Any]:

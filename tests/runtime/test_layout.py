@@ -99,8 +99,12 @@ def test_structures_agree(header: ctypes.CDLL) -> None:
     out = (ctypes.c_int * 14)()
     header.structure_sizes(out)
     assert list(out) == [
-        *map(ctypes.sizeof, structures), PEER, *map(ctypes.sizeof, (Trace, Record)), STRIDE, ABI
-    ]  # fmt: skip
+        *map(ctypes.sizeof, structures),
+        PEER,
+        *map(ctypes.sizeof, (Trace, Record)),
+        STRIDE,
+        ABI,
+    ]
 
 
 @pytest.mark.parametrize("which", range(5))

@@ -77,9 +77,16 @@ def test_a_transfer_puts_bytes_and_then_raises_the_counter(late: bool) -> None:
     ranks.scratch[0][:100] = np.arange(100)
     with ranks.proxy.running():
         ranks.hand_over(
-            0, peer=1, source_window=SCRATCH, source=3, target_window=SCRATCH, target=1000,
-            bytes=50, counter=256, value=7,
-        )  # fmt: skip
+            0,
+            peer=1,
+            source_window=SCRATCH,
+            source=3,
+            target_window=SCRATCH,
+            target=1000,
+            bytes=50,
+            counter=256,
+            value=7,
+        )
         wait(lambda: ranks.counter(1, 256) == 7)
         assert (ranks.scratch[1][1000:1050] == np.arange(3, 53)).all()
         wait(lambda: ranks.completed(0) == 1)
@@ -102,9 +109,16 @@ def test_transfers_of_a_pair_arrive_in_order(
             at, size = src * 4096, 2048 if big else 4
             ranks.scratch[src][number * 8 :][:4] = np.array([number], np.uint32).view(np.uint8)
             ranks.hand_over(
-                src, peer=dst, source_window=SCRATCH, source=number * 8, target_window=FLAGS,
-                target=8192 + at, bytes=size, counter=128 * src, value=number,
-            )  # fmt: skip
+                src,
+                peer=dst,
+                source_window=SCRATCH,
+                source=number * 8,
+                target_window=FLAGS,
+                target=8192 + at,
+                bytes=size,
+                counter=128 * src,
+                value=number,
+            )
             last[src, dst] = number
         for src in range(3):
             wait(lambda src=src: ranks.completed(src) == sum(o[0] == src for o in order))  # type: ignore[misc]
@@ -129,9 +143,14 @@ def test_what_was_taken_arrives_though_the_proxy_stops() -> None:
     with ranks.proxy.running():
         for number in range(1, 4):
             ranks.hand_over(
-                0, peer=1, source_window=SCRATCH, target_window=SCRATCH, bytes=number,
-                counter=128, value=number,
-            )  # fmt: skip
+                0,
+                peer=1,
+                source_window=SCRATCH,
+                target_window=SCRATCH,
+                bytes=number,
+                counter=128,
+                value=number,
+            )
         wait(lambda: ctypes.c_uint.from_address(ranks.door(0).taken).value == 3)
     assert (ranks.completed(0), ranks.counter(1, 128)) == (3, 3)
     assert ranks.scratch[1][:4].tolist() == [7, 7, 7, 0]
@@ -145,9 +164,14 @@ def test_a_network_takes_its_time(shared: bool) -> None:
     with ranks.proxy.running():
         for src in (0, 1):
             ranks.hand_over(
-                src, peer=2 - 2 * src, source_window=SCRATCH, target_window=SCRATCH, bytes=40_000,
-                counter=0, value=1,
-            )  # fmt: skip
+                src,
+                peer=2 - 2 * src,
+                source_window=SCRATCH,
+                target_window=SCRATCH,
+                bytes=40_000,
+                counter=0,
+                value=1,
+            )
         wait(lambda: ranks.counter(2, 0) == 1)
         assert time.monotonic() - begin >= 0.012
         wait(lambda: ranks.counter(0, 0) == 1)

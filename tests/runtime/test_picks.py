@@ -51,8 +51,10 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         command = ["gcc", "-std=c99", *warnings, "-shared", "-fPIC", f"-I{place}"]
         done = subprocess.run(
             [*command, str(PROGRAMS / "catalogue.c"), "-o", str(library)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         found[name] = ctypes.CDLL(str(library))
         found[name].scratch_bytes.restype = found[name].flag_bytes.restype = ctypes.c_longlong
@@ -76,9 +78,14 @@ choices = st.sampled_from([0, 0, 5]), st.sampled_from([0, 0, 4096, 1 << 20])
 @example("apart", 50, "float32", False, 0, 0)  # 1000 bytes
 @example("apart", 51, "float32", False, 0, 0)  # 1020
 def test_c_and_python_agree(
-    libraries: dict[str, Any], case: str, count: int, dtype: str, in_place: bool, window: int,
+    libraries: dict[str, Any],
+    case: str,
+    count: int,
+    dtype: str,
+    in_place: bool,
+    window: int,
     micro_batch: int,
-) -> None:  # fmt: skip
+) -> None:
     catalogue, library, picks = CASES[case], libraries[case], picks_of(CASES[case])
     request = Request(count, dtype, "sum", in_place, micro_batch, window)
     size = request.itemsize

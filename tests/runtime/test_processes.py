@@ -27,7 +27,7 @@ from tests.runtime.processes import (
     Process,
     Processes,
     ended,
-)  # fmt: skip
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 

@@ -42,9 +42,15 @@ def compiled(name: str, transport: Transport, channels: int = 1) -> Compiled:
 def traced(made: Compiled, procs: int = 0, window: int = 0) -> list[Traced]:
     """A launch out of place and one in place."""
     options = RunOptions(
-        SIZE, SIZE, iters=2, warmup_iters=1, micro_batch=512, procs=procs, window=window,
+        SIZE,
+        SIZE,
+        iters=2,
+        warmup_iters=1,
+        micro_batch=512,
+        procs=procs,
+        window=window,
         trace=Path("trace.json"),
-    )  # fmt: skip
+    )
     tracer = Tracer(made.library)
     rows = list(measure(made, options, tracer=tracer))
     assert not any(row.wrong for row in rows)
@@ -116,9 +122,14 @@ def test_the_plan_that_a_catalogue_picks(procs: int) -> None:
     catalogue = catalogues.both()
     made = Compiled(catalogue.plans[0], catalogue=catalogue)
     options = RunOptions(
-        BORDER // 8, BORDER * 8, stepfactor=8, iters=1, warmup_iters=0, procs=procs,
+        BORDER // 8,
+        BORDER * 8,
+        stepfactor=8,
+        iters=1,
+        warmup_iters=0,
+        procs=procs,
         trace=Path("trace.json"),
-    )  # fmt: skip
+    )
     tracer = Tracer(made.library)
     assert not any(row.wrong for row in measure(made, options, tracer=tracer))
     assert {one.plan.name for one in tracer.launches} == {one.name for one in catalogue.plans}

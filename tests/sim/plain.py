@@ -126,8 +126,11 @@ class Network:
     ) -> list[Transfer]:
         """In order: puts, messages, credits, flags."""
         q = self.plan.queues
-        found = [Transfer(rank, r, True, ()) for r, b in targets
-                 if b != Buffer.QUEUE and self.far(rank, r)]  # fmt: skip
+        found = [
+            Transfer(rank, r, True, ())
+            for r, b in targets
+            if b != Buffer.QUEUE and self.far(rank, r)
+        ]
         for operands, there, counter in ((targets, q.dst, "sent"), (sources, q.src, "taken")):
             found += [
                 Transfer(rank, int(there[k]), counter == "sent", (counter, k))
@@ -285,9 +288,15 @@ def fair(
 
 
 def times(
-    plan: Plan, t: Topology, batches: int, payload: float, last: float, window: int,
-    costs: Costs, in_place: bool,
-) -> dict[tuple[int, int], float]:  # fmt: skip
+    plan: Plan,
+    t: Topology,
+    batches: int,
+    payload: float,
+    last: float,
+    window: int,
+    costs: Costs,
+    in_place: bool,
+) -> dict[tuple[int, int], float]:
     """When each (primitive, micro-batch) ends, in µs."""
     network = Network(plan, t)
     whole = (payload * (batches - 1) + last) * plan.channels * plan.collective.chunks_per_block
@@ -358,8 +367,9 @@ def times(
             way, often = ways[x.transfer.src, x.transfer.dst], plan.channels / costs.efficiency
             flows[n] = (Counter({r: w * often for r, w in way.uses.items()}), way.cap / often)
         rate = fair(flows, capacity)
-        steps = [(b.fixed if b.fixed > 1e-9 else b.left) / rate.get(n, 1.0)
-                 for n, b in enumerate(busy)]  # fmt: skip
+        steps = [
+            (b.fixed if b.fixed > 1e-9 else b.left) / rate.get(n, 1.0) for n, b in enumerate(busy)
+        ]
         steps += [x.left / rate[n] for n, x in enumerate(carriers, len(busy))]
         step = min([*steps, *(x.way for x in flying)])
         now += step

@@ -76,9 +76,11 @@ def test_ring_allreduce_pipelined_is_bound_by_its_links(batches: int) -> None:
     n, size = 8, GIB
     free = Rate(50.0, 1, 0.0)
     got = simulated(
-        example("ring_allreduce"), Request(size, micro_batch=size // n // batches), link=free,
+        example("ring_allreduce"),
+        Request(size, micro_batch=size // n // batches),
+        link=free,
         device=Device(reduce=1e9, block=FAST),
-    )  # fmt: skip
+    )
     assert got.batches == batches
     want = us(2 * (n - 1) * size / n, free.bandwidth)
     assert want * (1 - 1e-9) <= got.time <= want * (1 + (n + 1) / batches / (2 * (n - 1)) * 2)
@@ -149,9 +151,12 @@ def test_hierarchical_mesh_allreduce(nodes: int, gpus: int, slow: float) -> None
     c, batches = 1 << 24, 1000
     nic = Rate(LINK.bandwidth * slow, 1, 0.0)
     got = simulated(
-        hierarchical_mesh(nodes, gpus), Request(nodes * gpus * c, micro_batch=-(-c // batches)),
-        link=Rate(LINK.bandwidth), nic=nic, device=Device(reduce=1e9, block=FAST),
-    )  # fmt: skip
+        hierarchical_mesh(nodes, gpus),
+        Request(nodes * gpus * c, micro_batch=-(-c // batches)),
+        link=Rate(LINK.bandwidth),
+        nic=nic,
+        device=Device(reduce=1e9, block=FAST),
+    )
     assert got.batches == batches
     within, between = 2 * nodes * us(c, LINK.bandwidth), 2 * (nodes - 1) * us(c, nic.bandwidth)
     assert got.time == pytest.approx(max(within, between), rel=CLOSE)
@@ -238,8 +243,10 @@ def test_staged_transport_pays_for_its_copy() -> None:
     """Send into a slot, receive out of it: behind the last message one local copy."""
     device = Device(reduce=REDUCE, block=50.0)
     got = simulated(
-        CHAIN.format(n=2), Request(64 << 20, micro_batch=1 << 20), device=device,
+        CHAIN.format(n=2),
+        Request(64 << 20, micro_batch=1 << 20),
+        device=device,
         transport=Transport.STAGED,
-    )  # fmt: skip
+    )
     t = LINK.alpha + us(1 << 20, 50.0)
     assert got.time == pytest.approx(64 * t + us(1 << 20, 50.0), rel=CLOSE)

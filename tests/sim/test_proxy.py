@@ -17,9 +17,16 @@ ON_NIC, IN_BLOCK = MIB / 12500, MIB / 20000  # µs of a MiB
 
 
 def simulated(
-    transfers: str, batches: int, *, network: str = "put", nodes: int = 2, slots: int = 2,
-    op: str = "Broadcast", gpus: int = 1, root: int = 0,
-) -> Run:  # fmt: skip
+    transfers: str,
+    batches: int,
+    *,
+    network: str = "put",
+    nodes: int = 2,
+    slots: int = 2,
+    op: str = "Broadcast",
+    gpus: int = 1,
+    root: int = 0,
+) -> Run:
     """A call of micro-batches of a MiB between nodes whose thread blocks copy 20 GB/s."""
     head = f"nRanks={nodes * gpus}, OpType='{op}', GPUPerNode={gpus}, NICPerNode=1, nChunks=1"
     head += f", Root={root}" if op == "Reduce" else ""

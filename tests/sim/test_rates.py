@@ -104,8 +104,13 @@ def test_a_ring_on_eight_h100_is_as_fast_as_on_machines() -> None:
     assert 355 < busbw < 367
 
 
-@pytest.mark.parametrize(("nodes", "flag"), [("define nodenum = 1\ndefine node1 = 2", 0.63), (
-    "define nodenum = 2\ndefine node1 = 2 * 1\ndefine nic = [((0) -> (50,1))]", 5.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("nodes", "flag"),
+    [
+        ("define nodenum = 1\ndefine node1 = 2", 0.63),
+        ("define nodenum = 2\ndefine node1 = 2 * 1\ndefine nic = [((0) -> (50,1))]", 5.0),
+    ],
+)
 def test_ranks_meet_before_and_after(nodes: str, flag: float) -> None:
     """Two flags, one way each, besides the launch, which a call may name itself."""
     t = cluster(f"{nodes}\ndefine device = H100\ndefine network = InfiniBand\n")

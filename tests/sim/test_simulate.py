@@ -94,9 +94,15 @@ def test_times_are_those_of_the_plain_simulator(data: st.DataObject) -> None:
         assert error.problem.code in ("E426", "E460", "E462")
         return
     want = times(
-        machine.plan, machine.topology, got.batches, got.payload, got.last, got.window,
-        request.costs, request.in_place,
-    )  # fmt: skip
+        machine.plan,
+        machine.topology,
+        got.batches,
+        got.payload,
+        got.last,
+        got.window,
+        request.costs,
+        request.in_place,
+    )
     ends = np.array([want[divmod(i, got.batches)] for i in range(len(got.end))])
     # Rates of caches came out 3e-5 apart once, for a block that chunks do not divide.
     np.testing.assert_allclose(got.end, ends, rtol=1e-4, atol=1e-5)

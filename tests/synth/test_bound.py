@@ -101,8 +101,13 @@ def test_a_cut_that_no_level_of_the_topology_shows() -> None:
 
 def test_alltoall_over_a_bus_that_is_nobodys() -> None:
     """Two meshes of four in one node, and 12 GB/s between them: half of all crosses it."""
-    links = [f"(({u},{v}) -> 50)" for a in (0, 4) for u in range(a, a + 4)
-             for v in range(a, a + 4) if u != v]  # fmt: skip
+    links = [
+        f"(({u},{v}) -> 50)"
+        for a in (0, 4)
+        for u in range(a, a + 4)
+        for v in range(a, a + 4)
+        if u != v
+    ]
     t = cluster_of(
         f"define node1 = 8\ndefine bandwidth = {{direct => [{', '.join(links)}], "
         "switch => [((0..3), (4..7) >-> 12)]}"

@@ -24,9 +24,15 @@ from tests.marks import slow, some
 
 CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
 SMALL = [
-    "dgx-h100", "mi300x", "heteccl-fig10", "heteccl-v100-4+8", "heteccl-h20-4x2+8-fault-4-4",
-    "resccl-topo1", "resccl-v100-topo2", "hetccl-snu",
-]  # fmt: skip
+    "dgx-h100",
+    "mi300x",
+    "heteccl-fig10",
+    "heteccl-v100-4+8",
+    "heteccl-h20-4x2+8-fault-4-4",
+    "resccl-topo1",
+    "resccl-v100-topo2",
+    "hetccl-snu",
+]
 EVERY = [
     pytest.param(path.stem, marks=() if path.stem in SMALL else pytest.mark.slow)
     for path in sorted(CLUSTERS.glob("*.cluster"))
@@ -69,11 +75,17 @@ def test_circuits_visit_everyone_over_ways_that_exist(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "count", "gbps"),
     [
-        ("resccl-topo1", 4, 25), ("resccl-topo4", 4, 25), ("mi300x", 7, 45), ("dgx-h100", 1, 367),
-        ("heteccl-h20-4+8", 4, 50), ("heteccl-h20-4x2+8-fault-4-4", 3, 50),
-        ("heteccl-fig10", 1, 8), ("syccl-h800-64", 8, 180 / 7), ("heteccl-v100-8x2+4", 4, 8),
+        ("resccl-topo1", 4, 25),
+        ("resccl-topo4", 4, 25),
+        ("mi300x", 7, 45),
+        ("dgx-h100", 1, 367),
+        ("heteccl-h20-4+8", 4, 50),
+        ("heteccl-h20-4x2+8-fault-4-4", 3, 50),
+        ("heteccl-fig10", 1, 8),
+        ("syccl-h800-64", 8, 180 / 7),
+        ("heteccl-v100-8x2+4", 4, 8),
     ],
-)  # fmt: skip
+)
 def test_every_nic_or_link_is_used(name: str, count: int, gbps: float) -> None:
     """One circuit a NIC (or link of a GPU in a mesh), none in the way of another."""
     t = load(name)

@@ -96,13 +96,20 @@ def test_rails_of_which_gpus_failed(count: int, failed: set[tuple[int, int]]) ->
 @pytest.mark.parametrize(
     ("name", "least"),
     {
-        "heteccl-h20-4x2+8": 1.0, "heteccl-h20-4x3+8": 1.0, "hetccl-pku-nvidia+v1": 1.0,
-        "heteccl-h20-4x2+8-fault-4": 1.0, "heteccl-h20-4+8": 1.0, "heteccl-h20-8x2+4": 1.0,
+        "heteccl-h20-4x2+8": 1.0,
+        "heteccl-h20-4x3+8": 1.0,
+        "hetccl-pku-nvidia+v1": 1.0,
+        "heteccl-h20-4x2+8-fault-4": 1.0,
+        "heteccl-h20-4+8": 1.0,
+        "heteccl-h20-8x2+4": 1.0,
         "heteccl-v100-4x2+8x2": 1.0,
-        "syccl-a100-32": 1.0, "resccl-topo4": 1.0, "syccl-h800-64": 0.995,
-        "hetccl-pku-v3": 0.995, "hetccl-pku-nvidia": 0.99,
+        "syccl-a100-32": 1.0,
+        "resccl-topo4": 1.0,
+        "syccl-h800-64": 0.995,
+        "hetccl-pku-v3": 0.995,
+        "hetccl-pku-nvidia": 0.99,
     }.items(),
-)  # fmt: skip
+)
 def test_the_busiest_resource_is_nearly_the_bounds(name: str, least: float) -> None:
     t = load.load(CLUSTERS / f"{name}.cluster")
     cut = limits(t, OpType.ALLGATHER).cut

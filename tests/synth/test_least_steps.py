@@ -17,10 +17,20 @@ from tests.synth.chunked_clusters import cluster, clusters, demands, example, ga
 
 # The integer cut bound of HeteCCL's clusters, by chunks of each rank.
 KNOWN = {
-    ("4+8", 1): 3, ("4x3", 1): 3, ("4x3", 8): 17, ("4x2+8", 1): 4, ("4x2+8", 4): 13,
-    ("4x2+8", 8): 25, ("8x2+4", 1): 5, ("8x2+4", 2): 9, ("8x2+4", 4): 17, ("4x3+8", 1): 5,
-    ("4x3+8", 8): 33, ("4x2+8x2", 1): 6, ("4x2+8x2", 8): 41,
-}  # fmt: skip
+    ("4+8", 1): 3,
+    ("4x3", 1): 3,
+    ("4x3", 8): 17,
+    ("4x2+8", 1): 4,
+    ("4x2+8", 4): 13,
+    ("4x2+8", 8): 25,
+    ("8x2+4", 1): 5,
+    ("8x2+4", 2): 9,
+    ("8x2+4", 4): 17,
+    ("4x3+8", 1): 5,
+    ("4x3+8", 8): 33,
+    ("4x2+8x2", 1): 6,
+    ("4x2+8x2", 8): 41,
+}
 
 
 @pytest.mark.parametrize(("name", "chunks"), KNOWN)

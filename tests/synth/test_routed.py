@@ -72,8 +72,10 @@ def test_rails_are_joined_by_relays() -> None:
 
 def line(nodes: int) -> Topology:
     """Nodes of two, each joined to the next by one link of 5 GB/s each way."""
-    text = "".join(f"define node{i + 1} = 2\ndefine bandwidth = {{mesh => [((0,1) -> 100)]}}\n"
-                   for i in range(nodes))  # fmt: skip
+    text = "".join(
+        f"define node{i + 1} = 2\ndefine bandwidth = {{mesh => [((0,1) -> 100)]}}\n"
+        for i in range(nodes)
+    )
     for i in range(1, nodes):
         for a, b, ends in ((i, i + 1, "(1,0)"), (i + 1, i, "(0,1)")):
             text += f"define internode = (node{a}, node{b})\n"
@@ -106,8 +108,9 @@ def test_a_ring_of_one_way_links_divides_the_load_evenly() -> None:
 
 
 def test_where_relays_gain_nothing_it_says_so() -> None:
-    t = cluster("define nodenum = 1\ndefine node1 = 4\n"
-                "define bandwidth = {port => [((0..3) -> (100,1))]}")  # fmt: skip
+    t = cluster(
+        "define nodenum = 1\ndefine node1 = 4\ndefine bandwidth = {port => [((0..3) -> (100,1))]}"
+    )
     with pytest.raises(UserError, match="relays gain nothing"):
         next(routed(t, OpType.ALLTOALL))
 

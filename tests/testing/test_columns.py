@@ -46,8 +46,19 @@ HEADER = {"E310"}
 SCHEMA = {"E407"}
 ROWS = {"E311", *SCHEMA}
 OPERANDS = {
-    "E302", "E303", "E304", "E306", "E307", "E311", "E312", "E314", "E315", "E316", "E318", *SCHEMA,
-}  # fmt: skip
+    "E302",
+    "E303",
+    "E304",
+    "E306",
+    "E307",
+    "E311",
+    "E312",
+    "E314",
+    "E315",
+    "E316",
+    "E318",
+    *SCHEMA,
+}
 FLAGS = {"E301", "E302", "E303", "E304", "E313", "E314", *ROWS}
 QUEUES = {"E302", "E303", "E304", "E306", "E312", "E313", "E314", "E316", *ROWS}
 ORDER = {"E302", "E303", "E304", "E306", "E307", "E312", "E313", "E314", "E318", *ROWS}
@@ -91,14 +102,28 @@ BOUND: dict[str, set[str]] = {
 }
 # Only named or said in comments: the kernel's text stays, but for these.
 SAID = {
-    "name", "source", "sub", "line",
-    "provenance.hccc", "provenance.options", "provenance.scheduler", "provenance.cluster",
-}  # fmt: skip
+    "name",
+    "source",
+    "sub",
+    "line",
+    "provenance.hccc",
+    "provenance.options",
+    "provenance.scheduler",
+    "provenance.cluster",
+}
 # How a call is cut or launched: any value in range is as right as another.
 LAUNCH = {
-    "channels", "warps", "gpus_per_node", "nics_per_node", "max_window", "keeps_input", "grain",
-    "window", "in_place", "out_of_place",
-}  # fmt: skip
+    "channels",
+    "warps",
+    "gpus_per_node",
+    "nics_per_node",
+    "max_window",
+    "keeps_input",
+    "grain",
+    "window",
+    "in_place",
+    "out_of_place",
+}
 
 
 @cache

@@ -41,10 +41,13 @@ def test_program_plan_and_kernel_agree_on_rounded_data(examples: int) -> None:
 
     @at_length(examples)
     @given(
-        correct_programs(max_ranks=6), options(prove=False),
-        st.sampled_from(["float32", "int32", "uint8"]), st.sampled_from(REDUCE_OPS),
-        st.booleans(), st.integers(0, 2**16),
-    )  # fmt: skip
+        correct_programs(max_ranks=6),
+        options(prove=False),
+        st.sampled_from(["float32", "int32", "uint8"]),
+        st.sampled_from(REDUCE_OPS),
+        st.booleans(),
+        st.integers(0, 2**16),
+    )
     def agree(
         program: Program, way: Options, dtype: str, op: str, in_place: bool, seed: int
     ) -> None:

@@ -99,9 +99,12 @@ def test_a_correct_program_gives_what_its_collective_defines(
 
 
 RUN = st.tuples(
-    st.integers(1, 7), st.sampled_from([1, 2, None]), st.sampled_from(REDUCE_OPS),
-    st.booleans(), st.integers(0, 2**16),
-)  # fmt: skip
+    st.integers(1, 7),
+    st.sampled_from([1, 2, None]),
+    st.sampled_from(REDUCE_OPS),
+    st.booleans(),
+    st.integers(0, 2**16),
+)
 
 
 @law(correct_programs(), options(), RUN, always=150, slow=600)

@@ -43,121 +43,268 @@ class Mutant:
 
 
 MUTANTS = [
-    Mutant("reads of a changed chunk wait for nothing", "depend",
-           "edges[fill] = writer[s]\n                fill += 1", "pass"),
-    Mutant("a write does not wait for the write before it", "depend",
-           "edges[fill] = writer[d]  # never the writer of s: a task writes one rank\n"
-           "                fill += 1", "pass"),
-    Mutant("a write does not wait for reads", "depend",
-           "r = reader[d] if writer[d] >= 0 or overwrites[i] else -1", "r = -1"),
-    Mutant("in place is forgotten: first writes never wait", "depend",
-           "if writer[d] >= 0 or overwrites[i]", "if writer[d] >= 0"),
+    Mutant(
+        "reads of a changed chunk wait for nothing",
+        "depend",
+        "edges[fill] = writer[s]\n                fill += 1",
+        "pass",
+    ),
+    Mutant(
+        "a write does not wait for the write before it",
+        "depend",
+        "edges[fill] = writer[d]  # never the writer of s: a task writes one rank\n"
+        "                fill += 1",
+        "pass",
+    ),
+    Mutant(
+        "a write does not wait for reads",
+        "depend",
+        "r = reader[d] if writer[d] >= 0 or overwrites[i] else -1",
+        "r = -1",
+    ),
+    Mutant(
+        "in place is forgotten: first writes never wait",
+        "depend",
+        "if writer[d] >= 0 or overwrites[i]",
+        "if writer[d] >= 0",
+    ),
     Mutant("only the last of several reads is waited for", "depend", "r = older[r]", "r = -1"),
-    Mutant("a changed source is taken from the send buffer", "depend",
-           "            if writer[s] >= 0:", "            initial[i] |= SOURCE_INITIAL\n"
-           "            if writer[s] >= 0:"),
-    Mutant("a changed target is taken from the send buffer", "depend",
-           "if writer[d] < 0 and op:", "if op:"),
-    Mutant("an unchanged source is taken for changed", "depend",
-           "initial[i] |= SOURCE_INITIAL", "pass"),
-    Mutant("chains grow over readers in between", "fuse",
-           "if nearest > i and end[h] == j", "if end[h] == j"),
-    Mutant("a chain keeps its first member's place", "fuse",
-           "return contract(p, end, keep_src", "return contract(p, head_of(end), keep_src"),
-    Mutant("a chain loses a source", "fuse",
-           "keep_src = ~own | (first[end[row]] == row)", "keep_src = ~own"),
-    Mutant("a chain adds the own value twice", "fuse",
-           "keep_src = ~own | (first[end[row]] == row)", "keep_src = own | ~own"),
-    Mutant("puts of different chunks are one put", "fuse",
-           "place = p.owner[puts].astype(np.int64) * n_chunks + p.chunk[puts]",
-           "place = p.owner[puts].astype(np.int64)"),
-    Mutant("a put joins an earlier one before it may", "fuse",
-           "if last_pred[k] < h and total", "if total"),
-    Mutant("two scratch values share a slot", "place",
-           "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
-           "slot = places_of(order, counts) // 2 + p.scratch_slots[at_rank]"),
-    Mutant("values share scratch slots with what lands there", "place",
-           "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
-           "slot = places_of(order, counts)"),
-    Mutant("values go to scratch where the rank wants them", "place",
-           "home = value & c.wants(o.rank, o.slot)",
-           "home = value & c.wants(o.rank, o.slot) & (o.rank != 0)"),
-    Mutant("nothing is copied aside in place", "place", "if c.swaps_in_place else p",
-           "if False else p"),
-    Mutant("nobody waits for what is copied aside", "place",
-           "rows = np.concatenate([p.deps.owner() + m, readers[0] + m, writers[0] + m])\n"
-           "    values = np.concatenate([p.deps.index + m, readers[1], writers[1]])",
-           "rows, values = p.deps.owner() + m, p.deps.index + m"),
-    Mutant("chunks that stay are not copied out of place", "place",
-           "return _own_copies(p, c)", "return p"),
-    Mutant("chunks that stay are copied in place only", "place",
-           "Guard.OUT_OF_PLACE, first=False", "Guard.IN_PLACE, first=False"),
-    Mutant("send slots are off by one", "place",
-           "buffer[start], slot[start] = Buffer.INPUT, c.input_slot(",
-           "buffer[start], slot[start] = Buffer.INPUT, (c.input_slot(o.slot[start] * 0) + "),
-    Mutant("a block runs backwards", "sync",
-           'row = np.argsort(block, kind="stable")',
-           "row = np.lexsort((-np.arange(len(p)), block))"),
-    Mutant("two blocks of a rank are merged in the wrong order", "sync",
-           "block = base[p.owner] + tb\n    row = np.argsort(block, kind=\"stable\")",
-           "late = tb\n    tb = tb * 0\n    n_tb = np.minimum(n_tb, 1)\n"
-           "    base = np.cumsum(n_tb) - n_tb\n    block = base[p.owner] + tb\n"
-           "    row = np.lexsort((-late, block))"),
-    Mutant("dependencies on the block before are dropped", "sync",
-           "apart = block[row] != block[pred]", "apart = block[row] > block[pred] + 1"),
-    Mutant("all waits count as implied by the rest", "sync",
-           "kept: B1 = implied[np.searchsorted(key, mine)] == 0",
-           "kept: B1 = implied[np.searchsorted(key, mine)] == 2"),
-    Mutant("one wait in five is forgotten", "sync",
-           "    return kept\n", "    kept[::5] = False\n    return kept\n"),
-    Mutant("staged: local waits are dropped, messages have flags", "sync",
-           "wanted, both = ~sent,", "wanted, both = sent,"),
-    Mutant("a put has arrived when its thread block goes on", "sync",
-           "(consumer, producer), (away & writes, rank), queues)",
-           "(consumer, producer), (away & ~away, rank), queues)"),
-    Mutant("copies whose ends change later are puts", "lower",
-           "lasting[pred[over & (table[pred, OP] != RRC)]] = False", "pass"),
-    Mutant("all that lands at a rank lands in one slot", "lower",
-           "slot[lands] = places_among(table[lands, DST])", "slot[lands] = 0"),
-    Mutant("a recv does not wait for readers of its place", "lower",
-           "if table[p, SRC] == table[t, DST]:", "if False:"),
-    Mutant("messages of a queue are merged in any order", "fuse",
-           "merged = reordered(_merged(p, level, messages=True))",
-           "merged = _merged(p, level, messages=True)"),
-    Mutant("one primitive sends twice through a queue", "fuse",
-           "if used_twice(merged.src) or used_twice(merged.dst) else merged",
-           "if False else merged"),
-    Mutant("a message that is passed on counts as a put of the value before it", "fuse",
-           "alone = (p.src.counts() == 1) & ~_from_queue(p) & _mergeable(p, messages)",
-           "alone = (p.src.counts() == 1) & _mergeable(p, messages)"),
-    Mutant("queues that cannot carry every window may have any", "limit_window",
-           "    if not len(stuck_for_long(plan, enforced(plan))):\n        return plan\n",
-           "    return plan\n"),
-    Mutant("a flag is raised at the producer's rank", "sync",
-           "return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags",
-           "return waits, Posts(ptr, owner[poster][by_post], flag[by_post]), n_flags"),
-    Mutant("flags of a rank collide", "sync",
-           "flag = places_of(number, n_flags).astype(np.int32)",
-           "flag = places_of(number, n_flags).astype(np.int32) // 2 * 2"),
-    Mutant("an edge counts as implied when only its own start is reached", "ancestry",
-           "if x >= 0 and j != k and _seen(label, pred[k], x):",
-           "if x >= 0 and _seen(label, pred[k], x):"),
-    Mutant("program order counts for one primitive too many", "ancestry",
-           "return a <= b\n", "return a <= b + 1\n"),
-    Mutant("a subtree is one primitive too wide", "ancestry",
-           "label[i, end] = free[i] + size[i] - 2", "label[i, end] = free[i] + size[i] - 1"),
-    Mutant("clocks: an edge counts as implied when its own start is reached", "clocks",
-           "apart = sibling != edge", "apart = sibling >= 0"),
-    Mutant("clocks: program order counts for one primitive too many", "clocks",
-           "column[block[a]]] > graph.position[a]", "column[block[a]]] >= graph.position[a]"),
-    Mutant("a primitive moves to another block without its order", "allocate",
-           "    return Blocks(p, _within_rank(connected, block)[connected.of])",
-           "    tb = _within_rank(connected, block)[connected.of].copy()\n"
-           "    from dataclasses import replace\n"
-           "    from hccc.ir.arrays import Csr\n"
-           "    p = replace(p, deps=Csr(p.deps.ptr * 0, p.deps.index[:0]))\n"
-           "    return Blocks(p, tb)"),
-]  # fmt: skip
+    Mutant(
+        "a changed source is taken from the send buffer",
+        "depend",
+        "            if writer[s] >= 0:",
+        "            initial[i] |= SOURCE_INITIAL\n            if writer[s] >= 0:",
+    ),
+    Mutant(
+        "a changed target is taken from the send buffer",
+        "depend",
+        "if writer[d] < 0 and op:",
+        "if op:",
+    ),
+    Mutant(
+        "an unchanged source is taken for changed", "depend", "initial[i] |= SOURCE_INITIAL", "pass"
+    ),
+    Mutant(
+        "chains grow over readers in between",
+        "fuse",
+        "if nearest > i and end[h] == j",
+        "if end[h] == j",
+    ),
+    Mutant(
+        "a chain keeps its first member's place",
+        "fuse",
+        "return contract(p, end, keep_src",
+        "return contract(p, head_of(end), keep_src",
+    ),
+    Mutant(
+        "a chain loses a source",
+        "fuse",
+        "keep_src = ~own | (first[end[row]] == row)",
+        "keep_src = ~own",
+    ),
+    Mutant(
+        "a chain adds the own value twice",
+        "fuse",
+        "keep_src = ~own | (first[end[row]] == row)",
+        "keep_src = own | ~own",
+    ),
+    Mutant(
+        "puts of different chunks are one put",
+        "fuse",
+        "place = p.owner[puts].astype(np.int64) * n_chunks + p.chunk[puts]",
+        "place = p.owner[puts].astype(np.int64)",
+    ),
+    Mutant(
+        "a put joins an earlier one before it may",
+        "fuse",
+        "if last_pred[k] < h and total",
+        "if total",
+    ),
+    Mutant(
+        "two scratch values share a slot",
+        "place",
+        "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
+        "slot = places_of(order, counts) // 2 + p.scratch_slots[at_rank]",
+    ),
+    Mutant(
+        "values share scratch slots with what lands there",
+        "place",
+        "slot = places_of(order, counts) + p.scratch_slots[at_rank]",
+        "slot = places_of(order, counts)",
+    ),
+    Mutant(
+        "values go to scratch where the rank wants them",
+        "place",
+        "home = value & c.wants(o.rank, o.slot)",
+        "home = value & c.wants(o.rank, o.slot) & (o.rank != 0)",
+    ),
+    Mutant(
+        "nothing is copied aside in place", "place", "if c.swaps_in_place else p", "if False else p"
+    ),
+    Mutant(
+        "nobody waits for what is copied aside",
+        "place",
+        "rows = np.concatenate([p.deps.owner() + m, readers[0] + m, writers[0] + m])\n"
+        "    values = np.concatenate([p.deps.index + m, readers[1], writers[1]])",
+        "rows, values = p.deps.owner() + m, p.deps.index + m",
+    ),
+    Mutant(
+        "chunks that stay are not copied out of place",
+        "place",
+        "return _own_copies(p, c)",
+        "return p",
+    ),
+    Mutant(
+        "chunks that stay are copied in place only",
+        "place",
+        "Guard.OUT_OF_PLACE, first=False",
+        "Guard.IN_PLACE, first=False",
+    ),
+    Mutant(
+        "send slots are off by one",
+        "place",
+        "buffer[start], slot[start] = Buffer.INPUT, c.input_slot(",
+        "buffer[start], slot[start] = Buffer.INPUT, (c.input_slot(o.slot[start] * 0) + ",
+    ),
+    Mutant(
+        "a block runs backwards",
+        "sync",
+        'row = np.argsort(block, kind="stable")',
+        "row = np.lexsort((-np.arange(len(p)), block))",
+    ),
+    Mutant(
+        "two blocks of a rank are merged in the wrong order",
+        "sync",
+        'block = base[p.owner] + tb\n    row = np.argsort(block, kind="stable")',
+        "late = tb\n    tb = tb * 0\n    n_tb = np.minimum(n_tb, 1)\n"
+        "    base = np.cumsum(n_tb) - n_tb\n    block = base[p.owner] + tb\n"
+        "    row = np.lexsort((-late, block))",
+    ),
+    Mutant(
+        "dependencies on the block before are dropped",
+        "sync",
+        "apart = block[row] != block[pred]",
+        "apart = block[row] > block[pred] + 1",
+    ),
+    Mutant(
+        "all waits count as implied by the rest",
+        "sync",
+        "kept: B1 = implied[np.searchsorted(key, mine)] == 0",
+        "kept: B1 = implied[np.searchsorted(key, mine)] == 2",
+    ),
+    Mutant(
+        "one wait in five is forgotten",
+        "sync",
+        "    return kept\n",
+        "    kept[::5] = False\n    return kept\n",
+    ),
+    Mutant(
+        "staged: local waits are dropped, messages have flags",
+        "sync",
+        "wanted, both = ~sent,",
+        "wanted, both = sent,",
+    ),
+    Mutant(
+        "a put has arrived when its thread block goes on",
+        "sync",
+        "(consumer, producer), (away & writes, rank), queues)",
+        "(consumer, producer), (away & ~away, rank), queues)",
+    ),
+    Mutant(
+        "copies whose ends change later are puts",
+        "lower",
+        "lasting[pred[over & (table[pred, OP] != RRC)]] = False",
+        "pass",
+    ),
+    Mutant(
+        "all that lands at a rank lands in one slot",
+        "lower",
+        "slot[lands] = places_among(table[lands, DST])",
+        "slot[lands] = 0",
+    ),
+    Mutant(
+        "a recv does not wait for readers of its place",
+        "lower",
+        "if table[p, SRC] == table[t, DST]:",
+        "if False:",
+    ),
+    Mutant(
+        "messages of a queue are merged in any order",
+        "fuse",
+        "merged = reordered(_merged(p, level, messages=True))",
+        "merged = _merged(p, level, messages=True)",
+    ),
+    Mutant(
+        "one primitive sends twice through a queue",
+        "fuse",
+        "if used_twice(merged.src) or used_twice(merged.dst) else merged",
+        "if False else merged",
+    ),
+    Mutant(
+        "a message that is passed on counts as a put of the value before it",
+        "fuse",
+        "alone = (p.src.counts() == 1) & ~_from_queue(p) & _mergeable(p, messages)",
+        "alone = (p.src.counts() == 1) & _mergeable(p, messages)",
+    ),
+    Mutant(
+        "queues that cannot carry every window may have any",
+        "limit_window",
+        "    if not len(stuck_for_long(plan, enforced(plan))):\n        return plan\n",
+        "    return plan\n",
+    ),
+    Mutant(
+        "a flag is raised at the producer's rank",
+        "sync",
+        "return waits, Posts(ptr, rank[by_post], flag[by_post]), n_flags",
+        "return waits, Posts(ptr, owner[poster][by_post], flag[by_post]), n_flags",
+    ),
+    Mutant(
+        "flags of a rank collide",
+        "sync",
+        "flag = places_of(number, n_flags).astype(np.int32)",
+        "flag = places_of(number, n_flags).astype(np.int32) // 2 * 2",
+    ),
+    Mutant(
+        "an edge counts as implied when only its own start is reached",
+        "ancestry",
+        "if x >= 0 and j != k and _seen(label, pred[k], x):",
+        "if x >= 0 and _seen(label, pred[k], x):",
+    ),
+    Mutant(
+        "program order counts for one primitive too many",
+        "ancestry",
+        "return a <= b\n",
+        "return a <= b + 1\n",
+    ),
+    Mutant(
+        "a subtree is one primitive too wide",
+        "ancestry",
+        "label[i, end] = free[i] + size[i] - 2",
+        "label[i, end] = free[i] + size[i] - 1",
+    ),
+    Mutant(
+        "clocks: an edge counts as implied when its own start is reached",
+        "clocks",
+        "apart = sibling != edge",
+        "apart = sibling >= 0",
+    ),
+    Mutant(
+        "clocks: program order counts for one primitive too many",
+        "clocks",
+        "column[block[a]]] > graph.position[a]",
+        "column[block[a]]] >= graph.position[a]",
+    ),
+    Mutant(
+        "a primitive moves to another block without its order",
+        "allocate",
+        "    return Blocks(p, _within_rank(connected, block)[connected.of])",
+        "    tb = _within_rank(connected, block)[connected.of].copy()\n"
+        "    from dataclasses import replace\n"
+        "    from hccc.ir.arrays import Csr\n"
+        "    p = replace(p, deps=Csr(p.deps.ptr * 0, p.deps.index[:0]))\n"
+        "    return Blocks(p, tb)",
+    ),
+]
 HEAD = """
 prange = range
 def njit(*loop, **options):
@@ -204,8 +351,7 @@ def battery() -> Iterator[Program]:
             )
             sizes = [g for g in range(1, n + 1) if n % g == 0]
             gpus = sizes[seed % len(sizes)]
-            yield grow(c, partial(drawn, dice),
-                       gpus_per_node=gpus, nics_per_node=gpus, channels=1)  # fmt: skip
+            yield grow(c, partial(drawn, dice), gpus_per_node=gpus, nics_per_node=gpus, channels=1)
 
 
 ROOTED = {OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER}

@@ -92,8 +92,15 @@ def joined_blocks(plan: Plan, pick: Choose) -> Plan:
     return replace(plan, n_tb=n_tb, tb_ptr=np.delete(plan.tb_ptr, b))
 
 
-FAULTS = [wrong_operand, lost_operand, lost_wait, wrong_wait, wrong_order, wrong_mark,
-          joined_blocks]  # fmt: skip
+FAULTS = [
+    wrong_operand,
+    lost_operand,
+    lost_wait,
+    wrong_wait,
+    wrong_order,
+    wrong_mark,
+    joined_blocks,
+]
 
 
 HARMLESS_CHECKS = ("E315", "nothing waits for")  # spare memory, an idle flag: proofs can go on

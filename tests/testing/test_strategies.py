@@ -27,9 +27,12 @@ from hccc.testing.grow import grow, program
 from tests.health_checks import EVERY_CHECK
 
 QUIET = settings(
-    max_examples=150, deadline=None, database=None, derandomize=True,
+    max_examples=150,
+    deadline=None,
+    database=None,
+    derandomize=True,
     suppress_health_check=EVERY_CHECK,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("op", [OpType.BROADCAST, OpType.REDUCE, OpType.SENDRECV])
@@ -129,14 +132,21 @@ def test_plans_of_every_transport_are_drawn() -> None:
     """Direct, staged and mixed, with messages and with puts between memory domains."""
     seen: set[tuple[Transport, bool, bool]] = set()
 
-    @settings(max_examples=60, database=None, derandomize=True, deadline=None,
-              suppress_health_check=EVERY_CHECK)  # fmt: skip
+    @settings(
+        max_examples=60,
+        database=None,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=EVERY_CHECK,
+    )
     @given(plans(choices=options(prove=False)))
     def collect(plan: Plan) -> None:
         seen.add((plan.transport, bool(len(plan.queues)), bool(plan.network_puts().any())))
 
     collect()
     assert seen >= {
-        (Transport.DIRECT, False, False), (Transport.STAGED, True, False),
-        (Transport.MIXED, True, False), (Transport.MIXED, False, True),
-    }  # fmt: skip
+        (Transport.DIRECT, False, False),
+        (Transport.STAGED, True, False),
+        (Transport.MIXED, True, False),
+        (Transport.MIXED, False, True),
+    }

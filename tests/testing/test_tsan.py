@@ -52,11 +52,16 @@ def world_of(plan: Plan, source: str, late: bool) -> str:
         away = c.n_ranks * COUNT
         rows.append(f"{{{{{away}, 0}}, {{{max(shift, 0)}, {max(-shift, 0)}}}}}")
     return WORLD.format(
-        source=source, ranks=c.n_ranks, table=", ".join(rows), count=COUNT,
-        domain=", ".join(map(str, plan.memory_domain)), window=plan.max_window,
-        places=plan.out_of_place + 2 * plan.in_place, late=int(late),
+        source=source,
+        ranks=c.n_ranks,
+        table=", ".join(rows),
+        count=COUNT,
+        domain=", ".join(map(str, plan.memory_domain)),
+        window=plan.max_window,
+        places=plan.out_of_place + 2 * plan.in_place,
+        late=int(late),
         allreduce=int(c.op is OpType.ALLREDUCE),
-    )  # fmt: skip
+    )
 
 
 def sanitized(
@@ -79,14 +84,21 @@ def sanitized(
         edit(into / "kernels")
     flags = ["-std=c++17", "-O1", "-g", "-fsanitize=thread", "-pthread", "-DHCCC_DTYPE=int32"]
     subprocess.run(
-        [compiler, *flags, "-I.", str(PROGRAM), "-o", "program"], cwd=into / "kernels",
-        check=True, capture_output=True, timeout=200,
-    )  # fmt: skip
+        [compiler, *flags, "-I.", str(PROGRAM), "-o", "program"],
+        cwd=into / "kernels",
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
     while True:
         done = subprocess.run(
-            ["./program"], cwd=into / "kernels", capture_output=True, text=True, timeout=200,
+            ["./program"],
+            cwd=into / "kernels",
+            capture_output=True,
+            text=True,
+            timeout=200,
             env=os.environ | {"TSAN_OPTIONS": "exitcode=66"},
-        )  # fmt: skip
+        )
         runs -= 1
         if done.returncode or runs <= 0:
             return done
@@ -104,9 +116,12 @@ def random_plan(seed: int) -> Plan:
     gpus = dice.choice([g for g in range(1, n + 1) if n % g == 0])
     c = Collective(op, n, block_count(op, n) * dice.randint(1, 2), 0)
     program = grow(
-        c, lambda bound: dice.randint(0, bound) if bound > 0 else 0,
-        gpus_per_node=gpus, nics_per_node=gpus, channels=dice.randint(1, 2),
-    )  # fmt: skip
+        c,
+        lambda bound: dice.randint(0, bound) if bound > 0 else 0,
+        gpus_per_node=gpus,
+        nics_per_node=gpus,
+        channels=dice.randint(1, 2),
+    )
     options = Options(
         fuse=dice.choice(["none", "reduce", "full"]),
         transport=dice.choice([*PURE, Transport.AUTO]),

@@ -103,9 +103,15 @@ class End:
     """A rank with flags, and two windows of `size` bytes: 2 is sent from, 3 is written to."""
 
     def __init__(
-        self, rank: int, n_ranks: int, size: int, turn: int = 0, ring: int = 64,
-        memory: str = "host", **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        rank: int,
+        n_ranks: int,
+        size: int,
+        turn: int = 0,
+        ring: int = 64,
+        memory: str = "host",
+        **options: Any,
+    ) -> None:
         self.flags = np.zeros(1 << 16, np.uint8)
         self.source, self.target = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
         self.failures: list[tuple[int, str]] = []
@@ -114,9 +120,12 @@ class End:
         if memory != "host":
             options |= {"copier": self._copier.copier, "force_staging": True}
         self.transport = Transport(
-            rank, n_ranks, log=self.lines.append,
-            failed=lambda r, text: self.failures.append((r, text)), **options,
-        )  # fmt: skip
+            rank,
+            n_ranks,
+            log=self.lines.append,
+            failed=lambda r, text: self.failures.append((r, text)),
+            **options,
+        )
         self.transport.window(FLAGS, self.flags.ctypes.data, self.flags.size, memory)
         for number, array in ((USER, self.source), (USER + 1, self.target)):
             self.transport.window(number, array.ctypes.data, array.size, memory)
@@ -128,9 +137,15 @@ class End:
         self.turn = turn
         handed, taken, completed = (self.counters[k].ctypes.data for k in range(3))
         self.door = Door(
-            ctypes.sizeof(Door), ctypes.sizeof(Transfer), ring, 0, ctypes.addressof(self.ring),
-            handed, taken, completed,
-        )  # fmt: skip
+            ctypes.sizeof(Door),
+            ctypes.sizeof(Transfer),
+            ring,
+            0,
+            ctypes.addressof(self.ring),
+            handed,
+            taken,
+            completed,
+        )
 
     def blob(self) -> str:
         """As hexadecimal digits."""
@@ -171,9 +186,17 @@ class End:
             self.source[message.at : message.at + message.size] = message.data()
         for m in map(Message._make, messages):
             self.hand_over(
-                peer=peer, source_window=USER, target_window=USER + 1, source=m.at, target=m.at,
-                bytes=m.size, tb=m.tb, lane=m.lane, counter=m.counter, value=m.value,
-            )  # fmt: skip
+                peer=peer,
+                source_window=USER,
+                target_window=USER + 1,
+                source=m.at,
+                target=m.at,
+                bytes=m.size,
+                tb=m.tb,
+                lane=m.lane,
+                counter=m.counter,
+                value=m.value,
+            )
 
     def turn_now(self) -> int:
         """How many transfers were handed over, around 2^32."""

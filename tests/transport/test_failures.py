@@ -168,10 +168,17 @@ def mixture(source: int, value: int) -> list[Message]:
     """Messages of several blocks from a rank, into its part of the window."""
     sizes = (10, 5_000, 90_000, 800_000)
     return [
-        Message(value + k, source * (4 << 20) + (k << 20), size, k - 1, 0,
-                LINE * (4 * source + k), value)
+        Message(
+            value + k,
+            source * (4 << 20) + (k << 20),
+            size,
+            k - 1,
+            0,
+            LINE * (4 * source + k),
+            value,
+        )
         for k, size in enumerate(sizes)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.slow

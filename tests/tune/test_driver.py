@@ -46,16 +46,19 @@ def took(made: CompiledProgram, size: int, in_place: bool = False) -> float:
 
 @pytest.mark.parametrize(
     ("algorithm", "on"),
-    [("ring_allreduce", "dgx-h100"), ("direct_alltoall", "mi300x"),
-     slow("ring_reducescatter", "resccl-topo1")],
-)  # fmt: skip
+    [
+        ("ring_allreduce", "dgx-h100"),
+        ("direct_alltoall", "mi300x"),
+        slow("ring_reducescatter", "resccl-topo1"),
+    ],
+)
 def test_what_is_chosen_is_about_as_fast_as_each_thing_it_could_be(algorithm: str, on: str) -> None:
     made = compiled(algorithm, on)
     fixed = [
         compiled(algorithm, on, network_lowering="put", fuse=fuse, channels=n, tune="off")
         for fuse in ("none", "full")
         for n in (1, 4)
-    ]  # fmt: skip
+    ]
     for size in SIZES:
         each = [
             took(one, size) for one in fixed if one.plan.blocks_per_rank <= most_blocks(site(on))
@@ -181,11 +184,13 @@ def test_a_library_takes_the_best_algorithm_for_each_size() -> None:
 
 @pytest.mark.parametrize(
     ("names", "options", "said"),
-    [(("ring_allreduce", "ring_allgather"), {}, "ring_allgather is Allgather of 8 ranks"),
-     (("ring_allreduce", "hm_allreduce"), {}, "of 32 ranks"),
-     (("ring_allreduce", "rhd_allreduce"), {"tune": "off"}, "nothing to choose"),
-     (("ring_allreduce", "rhd_allreduce"), {"plans": 1}, "nothing to choose")],
-)  # fmt: skip
+    [
+        (("ring_allreduce", "ring_allgather"), {}, "ring_allgather is Allgather of 8 ranks"),
+        (("ring_allreduce", "hm_allreduce"), {}, "of 32 ranks"),
+        (("ring_allreduce", "rhd_allreduce"), {"tune": "off"}, "nothing to choose"),
+        (("ring_allreduce", "rhd_allreduce"), {"plans": 1}, "nothing to choose"),
+    ],
+)
 def test_what_is_no_library(names: tuple[str, ...], options: dict[str, object], said: str) -> None:
     sources = [
         Source(f"{name}.rccl", (EXAMPLES / f"{name}.rccl").read_text(encoding="utf-8"))
@@ -197,8 +202,9 @@ def test_what_is_no_library(names: tuple[str, ...], options: dict[str, object], 
 
 
 def test_without_a_cluster_it_is_the_most_common_node() -> None:
-    made = driver.compile_file(EXAMPLES / "hm_allreduce.rccl", Options(prove=False, sizes="1M"),
-                               inputs.common_cluster)  # fmt: skip
+    made = driver.compile_file(
+        EXAMPLES / "hm_allreduce.rccl", Options(prove=False, sizes="1M"), inputs.common_cluster
+    )
     assert made.topology and made.topology.name == "4 nodes of 8 H100"
     assert made.plan.provenance and made.plan.provenance.cluster
     assert made.tuned

@@ -20,9 +20,13 @@ def test_a_range_has_its_ends_and_no_gap_above_a_step(a: int, b: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sizes"),
-    [("64K", (1 << 16,)), ("1k..8KiB", (1 << 10, 1 << 13)), ("8B..9", (8, 9)),
-     ("2M..2M", (1 << 21,))],
-)  # fmt: skip
+    [
+        ("64K", (1 << 16,)),
+        ("1k..8KiB", (1 << 10, 1 << 13)),
+        ("8B..9", (8, 9)),
+        ("2M..2M", (1 << 21,)),
+    ],
+)
 def test_units(text: str, sizes: tuple[int, ...]) -> None:
     assert parsed(text) == sizes
 

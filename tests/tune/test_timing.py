@@ -39,9 +39,12 @@ def ring() -> Plan:
 
 @pytest.mark.parametrize(
     ("size", "setting"),
-    [(1 << 12, Setting(4, 0, 1 << 12)), (1 << 24, Setting(8, 1, 1 << 16)),
-     (1 << 27, Setting(16, 2, 1 << 20))],
-)  # fmt: skip
+    [
+        (1 << 12, Setting(4, 0, 1 << 12)),
+        (1 << 24, Setting(8, 1, 1 << 16)),
+        (1 << 27, Setting(16, 2, 1 << 20)),
+    ],
+)
 @pytest.mark.parametrize("in_place", [False, True])
 def test_it_is_what_the_simulator_says(size: int, setting: Setting, in_place: bool) -> None:
     """Of a call that names neither micro-batch nor window."""

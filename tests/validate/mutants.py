@@ -12,9 +12,23 @@ TOKEN = re.compile(
 NUMBER = re.compile(r"\d+")
 NAME = re.compile(r"[A-Za-z_]\w*")
 OPERATORS = {
-    "+": "-", "-": "+", "*": "+", "/": "%", "%": "/", "<": "<=", ">": ">=", "<=": "<", ">=": ">",
-    "==": "!=", "!=": "==", "&&": "||", "||": "&&", "|": "&", "++": "--", "!": "",
-}  # fmt: skip
+    "+": "-",
+    "-": "+",
+    "*": "+",
+    "/": "%",
+    "%": "/",
+    "<": "<=",
+    ">": ">=",
+    "<=": "<",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    "&&": "||",
+    "||": "&&",
+    "|": "&",
+    "++": "--",
+    "!": "",
+}
 ALIKE: Sequence[Sequence[str]] = (  # any of which may stand where another does
     ("hccc_input", "hccc_output", "hccc_scratch", "hccc_stage"),
     ("HCCC_COPY", "HCCC_REDUCE", "HCCC_FINAL", "HCCC_IF_IN_PLACE", "HCCC_IF_OUT_OF_PLACE"),
@@ -38,9 +52,10 @@ def mutants(text: str) -> Iterator[Mutant]:
     """Every mutant of a text: numbers, operators, names, arguments and statements. Comments and
     what is included stay."""
     tokens = [
-        t for t in TOKEN.finditer(text)
+        t
+        for t in TOKEN.finditer(text)
         if not t[0].startswith(("//", "/*", '"')) and not _included(text, t.start())
-    ]  # fmt: skip
+    ]
     for k, token in enumerate(tokens):
         for other in _others(token[0], text):
             yield _mutant(text, token.start(), token.end(), other)

@@ -79,7 +79,7 @@ DISPATCH = "both_cpu_dispatch.cpp"
         slow(DISPATCH, "HCCC_NOT_BUILT", "HCCC_OK", "entries by name"),
         slow(DISPATCH, "hccc_picked picked;", "hccc_picket picked;", "does not compile"),
     ],
-)  # fmt: skip
+)
 def test_an_edit_is_told(name: str, old: str, new: str, told: str) -> None:
     said = refused(name, old, new)
     assert re.search(told, said), said

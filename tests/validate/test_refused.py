@@ -60,7 +60,7 @@ def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) ->
         (WINDOWS, "  HCCC_WINDOWS(b) {}\n" + WINDOWS, "loops over the windows a second time"),
         (WINDOWS, "  {\n", "has a primitive outside the loop|the plan has it"),
     ],
-)  # fmt: skip
+)
 def test_an_edit_is_told(old: str, new: str, told: str) -> None:
     said = refused(RING, TEXT, old, new)
     assert said.startswith("E438") and re.search(told, said), said
@@ -97,11 +97,14 @@ def test_every_number_of_a_message(function: str) -> None:
         ("HCCC_KERNEL\n", "\n", "E439 .* does not compile"),
         (PROGRAM, PROGRAM + "  volatile int n = 0; b.tb / n;\n", "E439 .* stops at rank 0"),
         (PROGRAM, PROGRAM + "  volatile int n = 1 << 30; n = n * 4;\n", "overflows"),
-        (PROGRAM, "static const short t[2] = {}; \n" + PROGRAM + "  volatile int n = t[b.rank];\n",
-         "E439 .* stops at rank 2, .* outside its table"),
+        (
+            PROGRAM,
+            "static const short t[2] = {}; \n" + PROGRAM + "  volatile int n = t[b.rank];\n",
+            "E439 .* stops at rank 2, .* outside its table",
+        ),
         (PROGRAM, PROGRAM + "  *(volatile int*)8 = 1;\n", "addresses memory"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_run(old: str, new: str, told: str) -> None:
     said = refused(RING, TEXT, old, new)
     assert re.search(told, said), said

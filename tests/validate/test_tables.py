@@ -51,9 +51,7 @@ def test_kinds_of_operands_are_the_same() -> None:
     text = (HEADERS / "device.h").read_text()
     begin = text.index("#define HCCC_OPERAND_KINDS")
     kinds = re.findall(r"KIND\((hccc_\w+)", text[begin : text.index("#define HCCC_KIND(")])
-    assert kinds[: Buffer.QUEUE] == [
-        f"hccc_{Buffer(b).name.lower()}" for b in range(Buffer.QUEUE)
-    ]  # fmt: skip
+    assert kinds[: Buffer.QUEUE] == [f"hccc_{Buffer(b).name.lower()}" for b in range(Buffer.QUEUE)]
     assert kinds[RECV:] == ["hccc_recv", "hccc_send", "hccc_send_far"]
     assert (RECV, SEND, SEND_FAR) == (4, 5, 6)
 

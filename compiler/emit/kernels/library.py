@@ -141,21 +141,34 @@ def library(compiled: Plan | Catalogue, targets: Sequence[Target]) -> LibraryVie
     blocks = c.most_blocks()
     ranges = tuple(
         RangeView(
-            one.in_place, one.begin, compiled.end(one), -(-one.begin // blocks), one.plan,
-            plans[one.plan], one.window, one.grain,
+            one.in_place,
+            one.begin,
+            compiled.end(one),
+            -(-one.begin // blocks),
+            one.plan,
+            plans[one.plan],
+            one.window,
+            one.grain,
         )
         for one in compiled.ranges
-    )  # fmt: skip
+    )
     source = ", ".join(dict.fromkeys(plan.source for plan in plans))[:LONGEST_SOURCE]
     entries = tuple(
         replace(one, sources=tuple(f"{plan.name}{one.target.suffix}" for plan in plans))
         for one in common.entries
     )
     return replace(
-        common, collective=describe_work(c), source=source, shape=(), entries=entries,
-        plans=plans, ranges=ranges, digest=library_digest(compiled), modes=compiled.modes,
+        common,
+        collective=describe_work(c),
+        source=source,
+        shape=(),
+        entries=entries,
+        plans=plans,
+        ranges=ranges,
+        digest=library_digest(compiled),
+        modes=compiled.modes,
         touches_peers=any(plan.touches_peers() for plan in compiled.plans),
-    )  # fmt: skip
+    )
 
 
 def _plan(plan: Plan) -> PlanView:

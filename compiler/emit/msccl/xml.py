@@ -64,7 +64,11 @@ DIALECTS = {
                 OpType.SENDRECV: "custom",
                 OpType.CUSTOM: "custom",
             },
-            steps=256, blocks=216, channels=32, both_modes=False, end_inclusive=False,
+            steps=256,
+            blocks=216,
+            channels=32,
+            both_modes=False,
+            end_inclusive=False,
         ),
         Dialect(
             "executor",
@@ -74,10 +78,14 @@ DIALECTS = {
                 OpType.GATHER: "gather",
                 OpType.SCATTER: "scatter",
             },
-            steps=64, blocks=64, channels=32, both_modes=True, end_inclusive=True,
+            steps=64,
+            blocks=64,
+            channels=32,
+            both_modes=True,
+            end_inclusive=True,
         ),
     )
-}  # fmt: skip
+}
 
 
 def dumps(
@@ -224,17 +232,26 @@ def _lines(
     c, k = plan.collective, plan.channels
     whole = max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
     yield _tag(
-        "algo", name=plan.name, proto=protocol, nchannels=channel[1] * k,
-        nchunksperloop=whole * c.chunks_per_block * k, ngpus=c.n_ranks,
-        coll=d.collectives[c.op], inplace=int(in_place is not False),
-        outofplace=int(not in_place), minBytes=window[0], maxBytes=window[1],
-    )  # fmt: skip
+        "algo",
+        name=plan.name,
+        proto=protocol,
+        nchannels=channel[1] * k,
+        nchunksperloop=whole * c.chunks_per_block * k,
+        ngpus=c.n_ranks,
+        coll=d.collectives[c.op],
+        inplace=int(in_place is not False),
+        outofplace=int(not in_place),
+        minBytes=window[0],
+        maxBytes=window[1],
+    )
     for rank, blocks in enumerate(ranks):
         yield "  " + _tag(
-            "gpu", id=rank, i_chunks=c.input_blocks(rank) * c.chunks_per_block * k,
+            "gpu",
+            id=rank,
+            i_chunks=c.input_blocks(rank) * c.chunks_per_block * k,
             o_chunks=c.output_blocks(rank) * c.chunks_per_block * k,
             s_chunks=scratch_chunks(plan, rank, in_place),
-        )  # fmt: skip
+        )
         for b in range(len(blocks)):
             for instance in range(k):
                 yield from _block(plan, blocks, b, instance, channel[0])
@@ -255,11 +272,12 @@ def _block(
     queue = send if send is not None else recv
     chan = 0 if queue is None else channel[queue]
     yield "    " + _tag(
-        "tb", id=b * k + instance,
+        "tb",
+        id=b * k + instance,
         send=-1 if send is None else int(plan.queues.dst[send]),
         recv=-1 if recv is None else int(plan.queues.src[recv]),
         chan=chan * k + instance,
-    )  # fmt: skip
+    )
     position = 0
     for step in block.steps:
         waits = [(t, blocks[t].position(o)) for t, o in step.waits.items()]
@@ -277,6 +295,16 @@ def _step(
     s: int, kind: str, src: Place, dst: Place, count: int, dep: tuple[int, int], signals: int
 ) -> str:
     return "      " + _tag(
-        "step", "/", s=s, type=kind, srcbuf=src[0], srcoff=src[1], dstbuf=dst[0], dstoff=dst[1],
-        cnt=count, depid=dep[0], deps=dep[1], hasdep=signals,
-    )  # fmt: skip
+        "step",
+        "/",
+        s=s,
+        type=kind,
+        srcbuf=src[0],
+        srcoff=src[1],
+        dstbuf=dst[0],
+        dstoff=dst[1],
+        cnt=count,
+        depid=dep[0],
+        deps=dep[1],
+        hasdep=signals,
+    )

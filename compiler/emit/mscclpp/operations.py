@@ -210,8 +210,9 @@ class _Writer:
             buffer, rank, slot = Buffer(operands.buffer[k]), int(operands.rank[k]), operands.slot[k]
             if buffer is Buffer.STAGE:
                 extra = int(self._plan.scratch_slots[rank])
-                found.append((rank, "s", extra + int(slot)) if self._in_place else
-                             (rank, "i", int(slot)))  # fmt: skip
+                found.append(
+                    (rank, "s", extra + int(slot)) if self._in_place else (rank, "i", int(slot))
+                )
             else:
                 found.append((rank, _LETTER[buffer], int(slot)))
         return found

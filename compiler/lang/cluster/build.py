@@ -150,8 +150,10 @@ class _Builder:
         """What all routes between two nodes share, where `degraded` says so."""
         slow = {
             (min(e.number, other), max(e.number, other)): e.speed
-            for e in self.site.degraded if e.what == "node" for other in e.which or []
-        }  # fmt: skip
+            for e in self.site.degraded
+            if e.what == "node"
+            for other in e.which or []
+        }
         for nodes, s in sorted(slow.items()):
             rate = Rate(s.bandwidth, s.parallel, s.alpha or 0.0)
             group = self._groups(Level.LIMIT, [rate], 1)[0] - first_switch
@@ -316,20 +318,35 @@ class _Builder:
         networks, network = self._networks()
         kinds = self.site.kinds
         return Topology(
-            devices=devices, node=self.node[alive], local=self.local[alive], device=device,
-            node_size=self.sizes, failed=failed,
-            link_src=rank[ends[stays, 0]], link_dst=rank[ends[stays, 1]],
-            links=pick(links, stays), mesh=mesh, meshes=meshes,
-            level=level[used], shared=pick(shared, used),
+            devices=devices,
+            node=self.node[alive],
+            local=self.local[alive],
+            device=device,
+            node_size=self.sizes,
+            failed=failed,
+            link_src=rank[ends[stays, 0]],
+            link_dst=rank[ends[stays, 1]],
+            links=pick(links, stays),
+            mesh=mesh,
+            meshes=meshes,
+            level=level[used],
+            shared=pick(shared, used),
             port=np.where(port >= 0, number[port] if len(number) else -1, -1),
-            domain=np.stack([compressed(row) if i != Level.NIC else row
-                             for i, row in enumerate(self.domain[:, alive])]),
+            domain=np.stack(
+                [
+                    compressed(row) if i != Level.NIC else row
+                    for i, row in enumerate(self.domain[:, alive])
+                ]
+            ),
             memory_domain=self._memory_domain(alive),
-            side_a=kept[0], side_b=kept[1], chunk=self.site.chunk,
+            side_a=kept[0],
+            side_b=kept[1],
+            chunk=self.site.chunk,
             cores=np.repeat([k.cores for k in kinds], [k.count for k in kinds]),
             launch=np.repeat([k.launch for k in kinds], [k.count for k in kinds], axis=0),
-            networks=networks, network=network,
-        )  # fmt: skip
+            networks=networks,
+            network=network,
+        )
 
     def _memory_domain(self, alive: B1) -> I8:
         """Of every rank: the node of the first rank of its memory domain."""

@@ -39,8 +39,19 @@ NAMES = ("vendor", "name", "arch", "generation")
 RATES = ("reduce", *BLOCK_RATES, "hbm", "wire", "delivered")
 COUNTS = ("sms", "blocks")
 TIMES = (*ALPHAS, *BASES, "launch", "graph", "step")
-OF_DEVICES = (*NAMES, *RATES, *COUNTS, "link", "peer", "nvls", "alpha", *TIMES,
-              "read", "cache", "estimates")  # fmt: skip
+OF_DEVICES = (
+    *NAMES,
+    *RATES,
+    *COUNTS,
+    "link",
+    "peer",
+    "nvls",
+    "alpha",
+    *TIMES,
+    "read",
+    "cache",
+    "estimates",
+)
 OF_NETWORKS = ("name", "bandwidth", "nics", "delivered", "alpha", *ALPHAS, "proxy", "estimates")
 MOST_COUNT = 1 << 20
 CARDS_LINKED_AS = "A100"  # whose NVLink has the latencies of a bridge
@@ -131,8 +142,13 @@ def _over_pcie(old: Chosen, given: Mapping[str, Value]) -> Chosen:
     gone = {*figures, *ALPHAS}
     kept = tuple(name for name in old.device.estimates if name not in gone)
     guessed = tuple(name for name in bus.estimates if name in gone)
-    device = replace(old.device, wire=figures["wire"], delivered=figures["delivered"],
-                     alpha=bus.by_protocol("alpha"), estimates=kept + guessed)  # fmt: skip
+    device = replace(
+        old.device,
+        wire=figures["wire"],
+        delivered=figures["delivered"],
+        alpha=bus.by_protocol("alpha"),
+        estimates=kept + guessed,
+    )
     return replace(old, device=device)
 
 
@@ -242,9 +258,12 @@ def read_network(value: Value, old: Joined | None) -> Joined:
     changes["alpha"] = network.alpha._replace(**_times(given, "alpha", ALPHAS))
     nics = integer(given["nics"], "`nics`", 0, 4096) if "nics" in given else joined.nics
     return replace(
-        joined, network=replace(network, **changes), nics=nics,
-        given=joined.given or "bandwidth" in given, fixed=joined.fixed or "estimates" in given,
-    )  # fmt: skip
+        joined,
+        network=replace(network, **changes),
+        nics=nics,
+        given=joined.given or "bandwidth" in given,
+        fixed=joined.fixed or "estimates" in given,
+    )
 
 
 def _as_fast(joined: Joined, called: str) -> Joined:

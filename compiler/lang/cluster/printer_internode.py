@@ -43,9 +43,13 @@ def _direct(t: Topology) -> dict[tuple[int, ...], list[str]]:
     x, y = x[away], y[away]
     kind = np.zeros(len(away), np.int64)
     for column in (
-        x > y, t.local[t.link_src[away]], t.local[t.link_dst[away]],
-        t.links.bandwidth[away], t.links.parallel[away], t.links.alpha[away],
-    ):  # fmt: skip
+        x > y,
+        t.local[t.link_src[away]],
+        t.local[t.link_dst[away]],
+        t.links.bandwidth[away],
+        t.links.parallel[away],
+        t.links.alpha[away],
+    ):
         values, value = np.unique(column, return_inverse=True)
         kind = np.unique(kind * len(values) + value, return_inverse=True)[1]
     order = np.argsort(kind, kind="stable")
@@ -164,8 +168,9 @@ def _same(g: _Groups, i: int, nodes: I8, model: I8) -> int | None:
     GPUs there work."""
     t = g.t
     first, second = np.triu_indices(len(nodes), 1)
-    works, allowed = zip(*(_working(t, side, g.number[model]) for side in (t.side_a, t.side_b)),
-                         strict=True)  # fmt: skip
+    works, allowed = zip(
+        *(_working(t, side, g.number[model]) for side in (t.side_a, t.side_b)), strict=True
+    )
     there = (works[0][:, nodes[first]] > 0) & (works[1][:, nodes[second]] > 0)
     at, entry = np.nonzero(there.T)
     end = i + len(at)

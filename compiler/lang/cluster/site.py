@@ -62,15 +62,25 @@ class _Reader:
         self.ranks = self.made = self.most_nics = 0
         self.once: set[str] = set()
         self.readers: dict[str, Callable[[Define], None]] = {
-            "nodenum": self._nodenum, "chunk": self._chunk, "device": self._device,
-            "network": self._network, "cores": self._cores, "launch": self._launch,
+            "nodenum": self._nodenum,
+            "chunk": self._chunk,
+            "device": self._device,
+            "network": self._network,
+            "cores": self._cores,
+            "launch": self._launch,
             "latency": self._latency,
-            "bandwidth": self._bandwidth, "nic": self._nic,
-            "internode": self._internode, "interbandwidth": self._interbandwidth,
-            "interlatency": self._interlatency, "rail": self._rail, "leaf": self._leaf,
-            "spine": self._spine, "memory": self._memory, "failed": self._failed,
+            "bandwidth": self._bandwidth,
+            "nic": self._nic,
+            "internode": self._internode,
+            "interbandwidth": self._interbandwidth,
+            "interlatency": self._interlatency,
+            "rail": self._rail,
+            "leaf": self._leaf,
+            "spine": self._spine,
+            "memory": self._memory,
+            "failed": self._failed,
             "degraded": self._degraded,
-        }  # fmt: skip
+        }
 
     def read(self, define: Define) -> None:
         """One statement."""

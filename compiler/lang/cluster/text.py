@@ -21,14 +21,35 @@ MAX_TOKENS = 1 << 18
 MAX_BRACKETS = 32
 MAX_DIGITS = 32
 # In GB/s and µs, exactly, so that `700 ns` is the same float as `0.7`.
-RATES = {"GB/s": Fraction(1), "MB/s": Fraction(1, 1000), "TB/s": Fraction(1000),
-         "Gbps": Fraction(1, 8), "Mbps": Fraction(1, 8000), "Tbps": Fraction(125),
-         "Gbit/s": Fraction(1, 8), "Tbit/s": Fraction(125), "Gb/s": Fraction(1, 8),
-         "Mb/s": Fraction(1, 8000), "Tb/s": Fraction(125)}  # fmt: skip
-TIMES = {"us": Fraction(1), "µs": Fraction(1), "μs": Fraction(1), "ns": Fraction(1, 1000),
-         "ms": Fraction(1000)}  # fmt: skip
-SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20,
-         "GiB": 1 << 30}  # fmt: skip
+RATES = {
+    "GB/s": Fraction(1),
+    "MB/s": Fraction(1, 1000),
+    "TB/s": Fraction(1000),
+    "Gbps": Fraction(1, 8),
+    "Mbps": Fraction(1, 8000),
+    "Tbps": Fraction(125),
+    "Gbit/s": Fraction(1, 8),
+    "Tbit/s": Fraction(125),
+    "Gb/s": Fraction(1, 8),
+    "Mb/s": Fraction(1, 8000),
+    "Tb/s": Fraction(125),
+}
+TIMES = {
+    "us": Fraction(1),
+    "µs": Fraction(1),
+    "μs": Fraction(1),
+    "ns": Fraction(1, 1000),
+    "ms": Fraction(1000),
+}
+SIZES = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+}
 _UNIT = "|".join(sorted(map(re.escape, {**RATES, **TIMES, **SIZES}), key=len, reverse=True))
 TOKEN = re.compile(
     rf"""(?P<skip>[ \t\f\r\n]+|\#[^\n]*)

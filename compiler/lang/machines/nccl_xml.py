@@ -94,9 +94,16 @@ class _Host:
             self.assumed.append(f"links between GPUs: those of a usual node of {self.device.name}")
         nics, net = wired(self._found_nics(), self.device, self.joined, self.read, self.assumed)
         made = Machine(
-            self.source.name, self.device, n, links, tuple(to_switch) if any(to_switch) else (),
-            usual, narrowest(self._buses()), nics, net,
-        )  # fmt: skip
+            self.source.name,
+            self.device,
+            n,
+            links,
+            tuple(to_switch) if any(to_switch) else (),
+            usual,
+            narrowest(self._buses()),
+            nics,
+            net,
+        )
         if made.over_buses:
             self.assumed.append(
                 "GPUs without a link reach each other over PCI Express, as NCCL rates "
@@ -148,9 +155,11 @@ class _Host:
     def _silent(self) -> bool:
         """Whether the description leaves links out, as vendors' files do, for NCCL to find."""
         card = self.gpus[0].pci.get("device").lower() in known.CARDS
-        return self.device.word("link") != "pcie" and not card and (
-            self.gpus[0].own.name == "pci" or self.device.word("vendor") == "nvidia"
-        )  # fmt: skip
+        return (
+            self.device.word("link") != "pcie"
+            and not card
+            and (self.gpus[0].own.name == "pci" or self.device.word("vendor") == "nvidia")
+        )
 
     def _links(self, numbers: dict[str, int]) -> tuple[dict[tuple[int, int], int], list[int]]:
         """Links from GPU to GPU, and into a switch."""

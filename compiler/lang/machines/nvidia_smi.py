@@ -51,9 +51,16 @@ def machine(source: Source, device: Hardware | None, joined: Hardware | None) ->
     found = list(_nics(source, names, gpus, far))
     nics, net = wired(found, chosen, joined, read, assumed)
     made = Machine(
-        source.name, chosen, len(gpus), {} if to_switch else pairs, to_switch, False,
-        narrowest(_buses([[far[u][v] for v in gpus] for u in gpus], bus)), nics, net,
-    )  # fmt: skip
+        source.name,
+        chosen,
+        len(gpus),
+        {} if to_switch else pairs,
+        to_switch,
+        False,
+        narrowest(_buses([[far[u][v] for v in gpus] for u in gpus], bus)),
+        nics,
+        net,
+    )
     if made.over_buses:
         assumed.append(
             f"PCI Express is {chosen.word('pcie')} x16, and {SOCKETS:g} GB/s go between NUMA nodes"

@@ -236,10 +236,14 @@ class _Handler(ContentHandler):
         block = self._number(attrs, "depid", -1, MAX_BLOCKS - 1)
         step = self._number(attrs, "deps", -1, MAX_BLOCK_STEPS)
         return Step(
-            kind, self._place(attrs, "src"), self._place(attrs, "dst"), count,
+            kind,
+            self._place(attrs, "src"),
+            self._place(attrs, "dst"),
+            count,
             None if block < 0 else (block, step),
-            bool(self._number(attrs, "hasdep", 0, 1)), self._line(),
-        )  # fmt: skip
+            bool(self._number(attrs, "hasdep", 0, 1)),
+            self._line(),
+        )
 
     def _place(self, attrs: AttributesImpl, end: str) -> tuple[str, int]:
         buffer = self._choice(attrs, f"{end}buf", BUFFERS)

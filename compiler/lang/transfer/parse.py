@@ -171,11 +171,15 @@ class _Builder(Transformer[Token, Any]):
             raise Mistake("E015", f"there is a function `{clip(written)}` already", place(name))
         exprs = [*(value for stmt in body for value in stmt.values), result]
         functions[written] = Function(
-            written, parameters, body, result,
+            written,
+            parameters,
+            body,
+            result,
             frozenset[str]().union(*map(names_in, exprs)),
             frozenset(name for stmt in body for name in stmt.targets),
-            max(expr.depth for expr in exprs), sum(map(varying_elements, exprs)),
-        )  # fmt: skip
+            max(expr.depth for expr in exprs),
+            sum(map(varying_elements, exprs)),
+        )
 
     def parameters(self, items: list[Token]) -> Sequence[str]:
         names: list[str] = []

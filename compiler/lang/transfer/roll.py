@@ -249,9 +249,18 @@ def _interned(shapes: _Shapes, found: I8) -> I8:
             used = (mods[FIELDS:].reshape(3, DIGITS) > 1).sum(axis=1)
             shapes.known[text] = len(shapes.shapes)
             shapes.shapes.append(
-                Shape(child, count, slope, mods, used, inner.rows * count,
-                      inner.span + int(slope[STEP]) * (count - 1), inner.depth + 1, inner.reduces)
-            )  # fmt: skip
+                Shape(
+                    child,
+                    count,
+                    slope,
+                    mods,
+                    used,
+                    inner.rows * count,
+                    inner.span + int(slope[STEP]) * (count - 1),
+                    inner.depth + 1,
+                    inner.reduces,
+                )
+            )
         numbers[k] = shapes.known[text]
     return numbers[back.ravel()]
 

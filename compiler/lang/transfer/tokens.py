@@ -174,17 +174,21 @@ class Tokenizer:
             yield self._token("_DEDENT", "", self.pos)
         if wide[0] != self.indents[-1][0]:
             raise Mistake(
-                "E004", "this line's indentation matches no block above it", at,
+                "E004",
+                "this line's indentation matches no block above it",
+                at,
                 "indent it exactly like the line it belongs with",
-            )  # fmt: skip
+            )
         self._check_tabs(wide[1] == self.indents[-1][1], at)
 
     def _check_tabs(self, consistent: bool, at: At) -> None:
         if not consistent:
             raise Mistake(
-                "E005", "tabs and spaces are mixed so that the indentation is ambiguous", at,
+                "E005",
+                "tabs and spaces are mixed so that the indentation is ambiguous",
+                at,
                 "indent with spaces only",
-            )  # fmt: skip
+            )
 
     def _next(self) -> Token | None:
         start = self.pos

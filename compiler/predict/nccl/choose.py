@@ -167,8 +167,9 @@ def _cost(m: Machine, op: OpType, g: Graphs, a: Algorithm, p: Protocol, sizes: F
     if op is OpType.ALLREDUCE and a is Algorithm.TREE:
         bandwidth *= np.where(
             (sizes >= 64) & (size_class < 23),
-            np.array(TREE_CORRECTION[row])[np.minimum(size_class, 23)], 1.0,
-        )  # fmt: skip
+            np.array(TREE_CORRECTION[row])[np.minimum(size_class, 23)],
+            1.0,
+        )
     if op is OpType.ALLREDUCE and a is Algorithm.NVLS_TREE and m.generation is Generation.BLACKWELL:
         bandwidth *= np.where(
             size_class < 24, np.array(TREE_CORRECTION[row])[np.minimum(size_class, 23)], 1.0

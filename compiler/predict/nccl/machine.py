@@ -107,15 +107,28 @@ class Machine:
 
 _GENERATIONS: Mapping[str, Generation] = MappingProxyType(
     {
-        "V100": Generation.VOLTA, "A100": Generation.AMPERE, "A800": Generation.AMPERE,
-        "A6000": Generation.AMPERE, "A40": Generation.AMPERE, "L40": Generation.AMPERE,
-        "H20": Generation.HOPPER, "H100": Generation.HOPPER, "H200": Generation.HOPPER,
-        "H800": Generation.HOPPER, "GH200": Generation.HOPPER, "B200": Generation.BLACKWELL,
-        "B300": Generation.BLACKWELL, "GB200": Generation.BLACKWELL,
-        "GB300": Generation.BLACKWELL, "MI100": Generation.MI200, "MI2": Generation.MI200,
-        "MI30": Generation.MI300, "MI32": Generation.MI300, "MI35": Generation.MI350,
+        "V100": Generation.VOLTA,
+        "A100": Generation.AMPERE,
+        "A800": Generation.AMPERE,
+        "A6000": Generation.AMPERE,
+        "A40": Generation.AMPERE,
+        "L40": Generation.AMPERE,
+        "H20": Generation.HOPPER,
+        "H100": Generation.HOPPER,
+        "H200": Generation.HOPPER,
+        "H800": Generation.HOPPER,
+        "GH200": Generation.HOPPER,
+        "B200": Generation.BLACKWELL,
+        "B300": Generation.BLACKWELL,
+        "GB200": Generation.BLACKWELL,
+        "GB300": Generation.BLACKWELL,
+        "MI100": Generation.MI200,
+        "MI2": Generation.MI200,
+        "MI30": Generation.MI300,
+        "MI32": Generation.MI300,
+        "MI35": Generation.MI350,
     }
-)  # fmt: skip
+)
 
 
 def is_known(device: Device) -> bool:
@@ -163,13 +176,21 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
     name, nic = _network(topology, generation, nics, nic)
     nic = min([nic, *_buses(topology, int(sizes.min()), nics)])
     return Machine(
-        generation, len(sizes), gpus, link, wire, nics, nic, name,
+        generation,
+        len(sizes),
+        gpus,
+        link,
+        wire,
+        nics,
+        nic,
+        name,
         peer=all(device.peer for device in topology.devices)
         and (link is not Link.PCIE or gpus <= SOCKET),
         nvls=link is Link.NVSWITCH and gpus > 2 and all(map(_reduces, topology.devices)),
-        floor=float(topology.launch[:, 0].max()), total=len(topology),
+        floor=float(topology.launch[:, 0].max()),
+        total=len(topology),
         grace=any(known in d.name.upper() for d in topology.devices for known in GRACE),
-    )  # fmt: skip
+    )
 
 
 def _domains(t: Topology) -> I4:

@@ -28,8 +28,12 @@ MODELS: Mapping[Generation, rccl_tables.Model] = MappingProxyType(
     }
 )
 _RANGES = (
-    OpType.REDUCESCATTER, OpType.ALLGATHER, OpType.ALLREDUCE, OpType.REDUCE, OpType.BROADCAST,
-)  # fmt: skip
+    OpType.REDUCESCATTER,
+    OpType.ALLGATHER,
+    OpType.ALLREDUCE,
+    OpType.REDUCE,
+    OpType.BROADCAST,
+)
 # rccl_wrap.cc: LL up to so many bytes a rank in one node, whatever the model says.
 _LL_IN_A_NODE: Mapping[tuple[Generation, OpType], float] = MappingProxyType(
     {

@@ -87,9 +87,12 @@ def took(
     """µs of calls of `sizes`."""
     by = {
         Algorithm.RING: _pipeline if op in {OpType.BROADCAST, OpType.REDUCE} else _ring,
-        Algorithm.TREE: _tree, Algorithm.NVLS: _nvls, Algorithm.NVLS_TREE: _nvls,
-        Algorithm.PAT: _pat, Algorithm.P2P: _p2p,
-    }  # fmt: skip
+        Algorithm.TREE: _tree,
+        Algorithm.NVLS: _nvls,
+        Algorithm.NVLS_TREE: _nvls,
+        Algorithm.PAT: _pat,
+        Algorithm.P2P: _p2p,
+    }
     time = by[a](m, op, a, p, sizes, channels, c)
     return most(time, np.full(len(sizes), m.floor))
 

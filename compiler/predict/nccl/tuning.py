@@ -37,27 +37,38 @@ class Protocol(StrEnum):
 PROTOCOLS = tuple(Protocol)
 BASE: Mapping[Algorithm, Triple] = MappingProxyType(  # tuning.cc:148-157
     {
-        Algorithm.TREE: (6.8, 14.0, 8.4), Algorithm.RING: (6.6, 14.0, 8.4),
-        Algorithm.NVLS: (0, 0, 0), Algorithm.NVLS_TREE: (0, 0, 0), Algorithm.PAT: (8, 8, 8),
+        Algorithm.TREE: (6.8, 14.0, 8.4),
+        Algorithm.RING: (6.6, 14.0, 8.4),
+        Algorithm.NVLS: (0, 0, 0),
+        Algorithm.NVLS_TREE: (0, 0, 0),
+        Algorithm.PAT: (8, 8, 8),
     }
-)  # fmt: skip
+)
 STEP: Mapping[str, Mapping[Algorithm, Triple]] = MappingProxyType(  # tuning.cc:158-180
     {
         "NVLINK": {
-            Algorithm.TREE: (0.6, 1.25, 4.0), Algorithm.RING: (0.6, 1.9, 3.4),
-            Algorithm.NVLS: (0, 0, 25), Algorithm.NVLS_TREE: (0, 0, 25), Algorithm.PAT: (0, 0, 4),
+            Algorithm.TREE: (0.6, 1.25, 4.0),
+            Algorithm.RING: (0.6, 1.9, 3.4),
+            Algorithm.NVLS: (0, 0, 25),
+            Algorithm.NVLS_TREE: (0, 0, 25),
+            Algorithm.PAT: (0, 0, 4),
         },
         "PCI": {
-            Algorithm.TREE: (1.0, 1.9, 4.0), Algorithm.RING: (1.0, 2.5, 5.7),
-            Algorithm.NVLS: (0, 0, 0), Algorithm.NVLS_TREE: (0, 0, 0), Algorithm.PAT: (0, 0, 4),
+            Algorithm.TREE: (1.0, 1.9, 4.0),
+            Algorithm.RING: (1.0, 2.5, 5.7),
+            Algorithm.NVLS: (0, 0, 0),
+            Algorithm.NVLS_TREE: (0, 0, 0),
+            Algorithm.PAT: (0, 0, 4),
         },
         "NET": {
-            Algorithm.TREE: (5.0, 8.5, 14), Algorithm.RING: (2.7, 4.0, 14),
-            Algorithm.NVLS: (0, 0, 18), Algorithm.NVLS_TREE: (0, 0, 20.9),
+            Algorithm.TREE: (5.0, 8.5, 14),
+            Algorithm.RING: (2.7, 4.0, 14),
+            Algorithm.NVLS: (0, 0, 18),
+            Algorithm.NVLS_TREE: (0, 0, 20.9),
             Algorithm.PAT: (0, 0, 14),
         },
     }
-)  # fmt: skip
+)
 V, A, H, B = Generation.VOLTA, Generation.AMPERE, Generation.HOPPER, Generation.BLACKWELL
 MAX_LL: Mapping[Generation, Triple] = MappingProxyType(  # tuning.cc:182-188
     {V: (39.0, 39.0, 20.4), A: (87.7, 22.5, 19.0), H: (141.0, 45.0, 35.0), B: (282.0, 90.0, 70.0)}
@@ -81,11 +92,85 @@ NET_LATENCY: Mapping[Network, float] = MappingProxyType(
 NET_LATENCY_NEW = 35  # EFA of Blackwell's instances
 NET_OVERHEAD = 2.0  # tuning.cc:225-233, of AMD's CPUs; 1 of Intel's
 TREE_CORRECTION = (  # tuning.cc:620-630, by log2(bytes / 64)
-    (1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1),
-    (1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1),
-    (.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5, .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9,
-     .9),
-)  # fmt: skip
+    (
+        1,
+        1,
+        1,
+        1,
+        0.9,
+        0.8,
+        0.7,
+        0.7,
+        0.7,
+        0.7,
+        0.6,
+        0.5,
+        0.4,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+        1,
+        1,
+        1,
+        1,
+        1,
+    ),
+    (
+        1,
+        1,
+        1,
+        1,
+        1,
+        0.9,
+        0.8,
+        0.8,
+        0.8,
+        0.7,
+        0.6,
+        0.6,
+        0.6,
+        0.6,
+        0.6,
+        0.6,
+        0.8,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        1,
+        1,
+        1,
+    ),
+    (
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.8,
+        0.7,
+        0.6,
+        0.6,
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.7,
+        0.7,
+        0.8,
+        0.9,
+        0.9,
+        0.9,
+    ),
+)
 RCCL_BASE: Triple = (12.0, 12.0, 17.0)  # RCCL's tuning.cc:137
 
 # What one NVLink carries of what it is sold for (topo.h:17-35): 20 and 20.6 of 25, 40.1 of 50.
@@ -94,18 +179,45 @@ XGMI: Mapping[Generation, float] = MappingProxyType(  # GB/s of a pair
     {Generation.MI200: 36, Generation.MI300: 48, Generation.MI350: 48}
 )
 # search.cc:1044-1067: GB/s of a channel that the search for rings tries, in a node and between.
-_OLD = ((40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
-        (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12))  # fmt: skip
+_OLD = (
+    (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+    (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
+)
 SPEEDS: Mapping[Generation, tuple[tuple[float, ...], tuple[float, ...]]] = MappingProxyType(
     {
-        V: _OLD, A: _OLD,
-        H: ((60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
-            (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12)),
-        B: ((90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
-            (96, 86, 80, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24,
-             0.12)),
+        V: _OLD,
+        A: _OLD,
+        H: (
+            (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+            (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+        ),
+        B: (
+            (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+            (
+                96,
+                86,
+                80,
+                48,
+                45.1,
+                42,
+                40,
+                30,
+                24,
+                22,
+                20,
+                17.5,
+                15,
+                12,
+                6,
+                3,
+                2.4,
+                1.2,
+                0.24,
+                0.12,
+            ),
+        ),
     }
-)  # fmt: skip
+)
 MAX_CHANNELS = 64  # device.h:90; a search stops at half, for rings are doubled after it
 NVLS_HEADS = 32  # NCCL_MAX_NVLS_ARITY
 NVLS_CHANNELS = 16  # nvls.cc:155-161

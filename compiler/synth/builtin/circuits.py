@@ -263,6 +263,9 @@ def _ends(hops: _Hops, inside: list[F8], weight: F8, size: I8) -> list[tuple[int
 def _least(cost: F8, what: str) -> tuple[int, int]:
     at = int(np.argmin(cost))
     if not np.isfinite(cost.flat[at]):
-        raise fail("E451", f"no ring over the cluster's links joins its {what}",
-                   help="a ring goes on from each GPU to one that it has a route to")  # fmt: skip
+        raise fail(
+            "E451",
+            f"no ring over the cluster's links joins its {what}",
+            help="a ring goes on from each GPU to one that it has a route to",
+        )
     return at // cost.shape[1], at % cost.shape[1]

@@ -248,9 +248,13 @@ def _reverse(make: _Make, op: Op) -> _Make:
 
 
 _MAKE: dict[OpType, _Make] = {
-    OpType.ALLREDUCE: _allreduce, OpType.ALLGATHER: _allgather,
-    OpType.REDUCESCATTER: _reverse(_allgather, Op.RRC), OpType.BROADCAST: _broadcast,
-    OpType.REDUCE: _reverse(_broadcast, Op.RRC), OpType.ALLTOALL: _alltoall,
-    OpType.SCATTER: _scatter, OpType.GATHER: _reverse(_scatter, Op.RECV),
-}  # fmt: skip
+    OpType.ALLREDUCE: _allreduce,
+    OpType.ALLGATHER: _allgather,
+    OpType.REDUCESCATTER: _reverse(_allgather, Op.RRC),
+    OpType.BROADCAST: _broadcast,
+    OpType.REDUCE: _reverse(_broadcast, Op.RRC),
+    OpType.ALLTOALL: _alltoall,
+    OpType.SCATTER: _scatter,
+    OpType.GATHER: _reverse(_scatter, Op.RECV),
+}
 OPS = tuple(_MAKE)

@@ -41,17 +41,25 @@ BUILTINS = {
     for builtin in (
         Builtin("ring", RING, "NCCL's rings, one for every NIC or disjoint way", ring),
         Builtin("tree", (OpType.ALLREDUCE,), "NCCL's double binary trees over the nodes", _tree),
-        Builtin("recursive", recursive.OPS, "Recursive halving and doubling, for any rank count",
-                recursive.recursive),
+        Builtin(
+            "recursive",
+            recursive.OPS,
+            "Recursive halving and doubling, for any rank count",
+            recursive.recursive,
+        ),
         Builtin("direct", PROGRAMMABLE, "Every chunk straight to where it must end", direct),
-        Builtin("two-shot", (OpType.ALLREDUCE,), "The direct Allreduce: reduce, then spread",
-                two_shot),
+        Builtin(
+            "two-shot", (OpType.ALLREDUCE,), "The direct Allreduce: reduce, then spread", two_shot
+        ),
         Builtin("binomial", binomial.OPS, "Binomial trees from or to the root", binomial.binomial),
-        Builtin("hierarchical", hierarchical.OPS,
-                "Within nodes, then between them over all NICs; unequal nodes too",
-                hierarchical.hierarchical),
+        Builtin(
+            "hierarchical",
+            hierarchical.OPS,
+            "Within nodes, then between them over all NICs; unequal nodes too",
+            hierarchical.hierarchical,
+        ),
     )
-}  # fmt: skip
+}
 
 
 def serving(op: OpType) -> list[str]:

@@ -71,9 +71,12 @@ def _round(orders: I4, c: Collective) -> Columns:
     op = np.where(reduces, Op.RRC, Op.RECV)
     after = np.roll(orders, -1, axis=1)
     return {
-        "src": orders[None], "dst": after[None], "step": s, "chunk": block * count + circuit,
+        "src": orders[None],
+        "dst": after[None],
+        "step": s,
+        "chunk": block * count + circuit,
         "op": op,
-    }  # fmt: skip
+    }
 
 
 def _chain(orders: I4, c: Collective) -> Columns:
@@ -84,6 +87,9 @@ def _chain(orders: I4, c: Collective) -> Columns:
     place = (first[None, :] + np.arange(n)[:, None]) % n
     line = orders[np.arange(count)[None, :], place]
     return {
-        "src": line[:-1], "dst": line[1:], "step": np.arange(n - 1)[:, None],
-        "chunk": np.arange(count)[None, :], "op": int(Op.RRC if c.reduces else Op.RECV),
-    }  # fmt: skip
+        "src": line[:-1],
+        "dst": line[1:],
+        "step": np.arange(n - 1)[:, None],
+        "chunk": np.arange(count)[None, :],
+        "op": int(Op.RRC if c.reduces else Op.RECV),
+    }

@@ -52,8 +52,11 @@ def joined(name: str, c: Collective, t: Topology, table: I8) -> Program:
     src, dst = (pairs // len(t)).astype(np.int32), (pairs % len(t)).astype(np.int32)
     if len(bad := unreachable(t, src, dst)):
         u, v = t.describe(int(src[bad[0]])), t.describe(int(dst[bad[0]]))
-        raise fail("E451", f"{name} over this cluster needs a route from {u} to {v}",
-                   help="another built-in may do without: see `hccc builtin list`")  # fmt: skip
+        raise fail(
+            "E451",
+            f"{name} over this cluster needs a route from {u} to {v}",
+            help="another built-in may do without: see `hccc builtin list`",
+        )
     return program(name, c, t, 1, dict(zip(COLUMNS, table, strict=True)))
 
 

@@ -153,8 +153,9 @@ def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> Encoding:
     keys, at = np.unique(np.append(key, (k * cells + cell) * steps + t), return_inverse=True)
     balance = (at[: len(key)], arrive, 1), (at[len(key) :], leave, -1)
     rows.add(0, 0, len(keys), *balance)
-    _arrivals(table, rows, [(near.chunk, near.dst, near.step, near.variable),
-                            (chunk, rank, step, arrive)])  # fmt: skip
+    _arrivals(
+        table, rows, [(near.chunk, near.dst, near.step, near.variable), (chunk, rank, step, arrive)]
+    )
     row = c.use[near.src * c.n + near.dst]
     uses = [
         _uses(row, near.step, near.variable),
@@ -163,8 +164,9 @@ def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> Encoding:
     ]
     _capacities(c, rows, steps, uses, None)
     if demand.exclusive:
-        _exclusive(table, rows, [(near.chunk, near.src, near.step, near.variable),
-                                 (k, u, t, leave)])  # fmt: skip
+        _exclusive(
+            table, rows, [(near.chunk, near.src, near.step, near.variable), (k, u, t, leave)]
+        )
 
     def decode(values: I8) -> Schedule:
         inside = near.schedule(values)
@@ -174,9 +176,11 @@ def aggregated(c: Chunked, demand: Demand, steps: int, hubs: Hubs) -> Encoding:
         senders = senders[np.argsort(at[len(key) :][senders], kind="stable")]
         receivers = receivers[np.argsort(at[: len(key)][receivers], kind="stable")]
         return Schedule(
-            np.append(inside.chunk, k[senders]), np.append(inside.src, u[senders]),
-            np.append(inside.dst, rank[receivers]), np.append(inside.step, t[senders]),
-        )  # fmt: skip
+            np.append(inside.chunk, k[senders]),
+            np.append(inside.src, u[senders]),
+            np.append(inside.dst, rank[receivers]),
+            np.append(inside.step, t[senders]),
+        )
 
     return Encoding(rows.model(upper), decode)
 
@@ -212,8 +216,9 @@ def _lazy_arrivals(table: _Table, rows: Rows, sends: _Sends, kept: Kept) -> None
     had = table.has[sends.chunk, sends.dst, sends.step]
     rows.add(-np.inf, 1, len(at), (each, sends.variable, 1), (each, had, 1))
     rows.at_most(before, after)
-    rows.add(-np.inf, 0, len(cells), (cells, after, 1), (cells, before, -1),
-             (at, sends.variable, -1))  # fmt: skip
+    rows.add(
+        -np.inf, 0, len(cells), (cells, after, 1), (cells, before, -1), (at, sends.variable, -1)
+    )
     once = kept.receivers[sends.chunk, sends.dst]
     keys, row = np.unique(at[once] // steps, return_inverse=True)
     rows.add(-np.inf, 1, len(keys), (row, sends.variable[once], 1))

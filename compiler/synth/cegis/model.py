@@ -97,10 +97,13 @@ class Rows:
         order = np.argsort(row, kind="stable")
         ptr = np.searchsorted(row[order], np.arange(np.count_nonzero(kept) + 1))
         return Model(
-            frozen(upper, np.int64), frozen(ptr, np.int64), frozen(variable[order], np.int32),
-            frozen(coefficient[order], np.int32), frozen(low[kept], np.float64),
+            frozen(upper, np.int64),
+            frozen(ptr, np.int64),
+            frozen(variable[order], np.int32),
+            frozen(coefficient[order], np.int32),
+            frozen(low[kept], np.float64),
             frozen(high[kept], np.float64),
-        )  # fmt: skip
+        )
 
 
 def _columns(parts: Sequence[tuple[NDArray[Any], ...]], count: int) -> list[NDArray[Any]]:

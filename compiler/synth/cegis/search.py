@@ -103,9 +103,16 @@ class Search:
         self.best = s
 
     def attempt(
-        self, steps: int, prefix: Schedule, frozen: int, encoder: Encoder, seconds: float, *,
-        wrong: Sequence[Violation] = (), kept: int = 0,
-    ) -> tuple[Verdict, Schedule | None]:  # fmt: skip
+        self,
+        steps: int,
+        prefix: Schedule,
+        frozen: int,
+        encoder: Encoder,
+        seconds: float,
+        *,
+        wrong: Sequence[Violation] = (),
+        kept: int = 0,
+    ) -> tuple[Verdict, Schedule | None]:
         """A schedule of `steps` steps that begins with `prefix`, `frozen` steps long. wrong: with
         the candidate before; kept: constraints of `encoder` that counterexamples gave."""
         begin = time.monotonic()
@@ -125,9 +132,19 @@ class Search:
             if answer.values is not None:
                 made = joined(prefix, encoding.decode(answer.values), frozen)
         self.trace.append(
-            Iteration(steps, len(wrong), checkpoint, pruned, frozen, len(prefix), kept, variables,
-                      answer.verdict, time.monotonic() - begin)
-        )  # fmt: skip
+            Iteration(
+                steps,
+                len(wrong),
+                checkpoint,
+                pruned,
+                frozen,
+                len(prefix),
+                kept,
+                variables,
+                answer.verdict,
+                time.monotonic() - begin,
+            )
+        )
         return answer.verdict, made
 
 
@@ -147,9 +164,11 @@ def before(s: Schedule, step: int) -> Schedule:
 def joined(prefix: Schedule, rest: Schedule, at: int) -> Schedule:
     """`prefix`, then `rest` from step `at`."""
     return Schedule(
-        np.append(prefix.chunk, rest.chunk), np.append(prefix.src, rest.src),
-        np.append(prefix.dst, rest.dst), np.append(prefix.step, rest.step + at),
-    )  # fmt: skip
+        np.append(prefix.chunk, rest.chunk),
+        np.append(prefix.src, rest.src),
+        np.append(prefix.dst, rest.dst),
+        np.append(prefix.step, rest.step + at),
+    )
 
 
 def per_link(c: Chunked, kept: Kept | None = None) -> Encoder:

@@ -69,10 +69,12 @@ def _highs(model: Model, seconds: float, seed: int) -> Answer:
     matrix = csr_array((model.coefficient.astype(float), model.index, model.ptr), shape=shape)
     with _no_output():
         found = interruptible(milp)(
-            np.zeros(model.variables), integrality=np.ones(model.variables),
-            bounds=Bounds(0, model.upper), options={"time_limit": seconds},
+            np.zeros(model.variables),
+            integrality=np.ones(model.variables),
+            bounds=Bounds(0, model.upper),
+            options={"time_limit": seconds},
             constraints=LinearConstraint(matrix, model.low, model.high),
-        )  # fmt: skip
+        )
     if found.x is not None:
         return Answer(Verdict.FOUND, np.rint(found.x).astype(np.int64))
     return Answer(Verdict.NONE if found.status == 2 else Verdict.UNKNOWN)

@@ -28,10 +28,16 @@ def _quiet(phase: str) -> None:
 
 
 def synthesize(
-    c: Chunked, demand: Demand, *, mode: Mode = "fast", solver: Solver | None = None,
-    time_limit: float = 60.0, seed: int = 0, start: Schedule | None = None,
+    c: Chunked,
+    demand: Demand,
+    *,
+    mode: Mode = "fast",
+    solver: Solver | None = None,
+    time_limit: float = 60.0,
+    seed: int = 0,
+    start: Schedule | None = None,
     on_phase: Callable[[str], None] = _quiet,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """The best valid schedule found in `time_limit` seconds, or until Ctrl-C.
 
     mode: "faithful" is HeteCCL's Algorithm 1, "fast" repairs `start`; solver: as in the paper, or
@@ -75,21 +81,37 @@ class AllReduce:
 
 
 def allreduce(
-    c: Chunked, chunks: int, *, mode: Mode = "fast", solver: Solver | None = None,
-    time_limit: float = 60.0, seed: int = 0, on_phase: Callable[[str], None] = _quiet,
-) -> AllReduce:  # fmt: skip
+    c: Chunked,
+    chunks: int,
+    *,
+    mode: Mode = "fast",
+    solver: Solver | None = None,
+    time_limit: float = 60.0,
+    seed: int = 0,
+    on_phase: Callable[[str], None] = _quiet,
+) -> AllReduce:
     """HeteCCL App. I: chunk k is reduced at rank k mod n (Eq. 7), by an Allgather backwards over
     links turned round in which no rank adds two things to one place in a step (Eq. 8)."""
     owner = np.arange(chunks) % c.n
     begin = time.monotonic()
     gather = synthesize(
-        c, gather_all(owner, c.n), mode=mode, solver=solver, time_limit=time_limit / 2,
-        seed=seed, on_phase=on_phase,
-    )  # fmt: skip
+        c,
+        gather_all(owner, c.n),
+        mode=mode,
+        solver=solver,
+        time_limit=time_limit / 2,
+        seed=seed,
+        on_phase=on_phase,
+    )
     left = time_limit - (time.monotonic() - begin)
     backwards = gather_all(owner, c.n, exclusive=True)
     reduced = synthesize(
-        c.reversed(), backwards, mode=mode, solver=solver, time_limit=left, seed=seed,
+        c.reversed(),
+        backwards,
+        mode=mode,
+        solver=solver,
+        time_limit=left,
+        seed=seed,
         on_phase=on_phase,
-    )  # fmt: skip
+    )
     return AllReduce(reduced, gather)

@@ -58,10 +58,12 @@ def _adds_up(one: Library) -> None:
     """Its entry launches all ranks, with no other word of the library known."""
     n, count, window, fault = one.n_ranks, 1000, all_memory(), FaultRecord()
     memory = [(aligned_zeros(1 << 20), aligned_zeros(1 << 20)) for _ in range(n)]
-    ranks = (Rank * n)(*[
-        Rank(flags.ctypes.data, scratch.ctypes.data, addressof(window), 1, 0)
-        for flags, scratch in memory
-    ])  # fmt: skip
+    ranks = (Rank * n)(
+        *[
+            Rank(flags.ctypes.data, scratch.ctypes.data, addressof(window), 1, 0)
+            for flags, scratch in memory
+        ]
+    )
     given = [np.arange(count, dtype=np.float32) * (r + 1) for r in range(n)]
     got = [np.zeros(count, np.float32) for _ in range(n)]
     local = (Local * n)(

@@ -34,19 +34,32 @@ def scattered(chunks: int, turns: int, factor: int) -> Plan:
     ptr, none = np.arange(n + 1), np.zeros(n + 1, np.int64)
     buffer, zero, no_slots = (np.zeros(k, np.uint8) for k in (n, n, RANKS))
     return Plan(
-        name="scattered", source="", collective=Collective(OpType.CUSTOM, RANKS, RANKS * chunks),
-        channels=1, warps=1, gpus_per_node=RANKS, nics_per_node=1, transport=Transport.DIRECT,
-        memory_domain=np.zeros(RANKS, np.int32), queue_slots=1,
-        n_tb=np.ones(RANKS, np.int32), tb_ptr=np.arange(RANKS + 1) * turns,
-        chunk=owner * chunks + slot, sub=np.tile(np.arange(turns), RANKS), line=zero,
-        final=zero, guard=zero,
+        name="scattered",
+        source="",
+        collective=Collective(OpType.CUSTOM, RANKS, RANKS * chunks),
+        channels=1,
+        warps=1,
+        gpus_per_node=RANKS,
+        nics_per_node=1,
+        transport=Transport.DIRECT,
+        memory_domain=np.zeros(RANKS, np.int32),
+        queue_slots=1,
+        n_tb=np.ones(RANKS, np.int32),
+        tb_ptr=np.arange(RANKS + 1) * turns,
+        chunk=owner * chunks + slot,
+        sub=np.tile(np.arange(turns), RANKS),
+        line=zero,
+        final=zero,
+        guard=zero,
         src=Operands(ptr, owner, buffer + Buffer.INPUT, slot),
         dst=Operands(ptr, (owner + 1) % RANKS, buffer + Buffer.OUTPUT, slot),
         waits=Csr(none, np.zeros(0, np.int32)),
         posts=Posts(none, np.zeros(0, np.int32), np.zeros(0, np.int32)),
-        n_flags=no_slots, scratch_slots=no_slots, stage_slots=no_slots,
+        n_flags=no_slots,
+        scratch_slots=no_slots,
+        stage_slots=no_slots,
         queues=no_queues(),
-    )  # fmt: skip
+    )
 
 
 def test_a_product_beyond_int_reaches_the_right_slots(

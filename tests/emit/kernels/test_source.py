@@ -78,8 +78,10 @@ def test_operands_beyond_two_for_every_rank_are_told() -> None:
     wide = np.repeat(plan.dst.ptr[:-1], np.diff(plan.dst.ptr) + 8)
     dst = Operands(
         plan.dst.ptr + 8 * np.arange(len(plan) + 1),
-        plan.dst.rank[wide], plan.dst.buffer[wide], plan.dst.slot[wide],
-    )  # fmt: skip
+        plan.dst.rank[wide],
+        plan.dst.buffer[wide],
+        plan.dst.slot[wide],
+    )
     assert "#define HCCC_OPERANDS 10\n" in source.cuda(replace(plan, dst=dst))
 
 

@@ -81,9 +81,14 @@ def test_staged_slots_lie_behind_scratch() -> None:
     """In place, Alltoall copies send slots aside; here one block takes a detour through scratch."""
     text = 'ResCCLAlgo(nRanks=3, OpType="Alltoall", nChunks=9):\n'
     for src, dst, step, chunk in (
-        (0, 1, 0, 2), (1, 2, 1, 2), (0, 1, 0, 1), (1, 0, 0, 3), (1, 2, 0, 5), (2, 0, 0, 6),
+        (0, 1, 0, 2),
+        (1, 2, 1, 2),
+        (0, 1, 0, 1),
+        (1, 0, 0, 3),
+        (1, 2, 0, 5),
+        (2, 0, 0, 6),
         (2, 1, 0, 7),
-    ):  # fmt: skip
+    ):
         text += f"    transfer({src}, {dst}, {step}, {chunk}, recv)\n"
     plan = driver.compile_text(Source("detour.rccl", text), STAGED).plan
     assert plan.scratch_slots[1] and plan.stage_slots[1]
@@ -113,9 +118,11 @@ def which_dialects(op: OpType) -> list[str]:
 
 def random_programs(examples: int) -> settings:
     return settings(
-        max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK,
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=EVERY_CHECK,
         derandomize=True,
-    )  # fmt: skip
+    )
 
 
 def exported_random(data: st.DataObject) -> None:

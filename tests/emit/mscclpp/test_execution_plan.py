@@ -27,8 +27,14 @@ from tests.interop.expected import aliases, wanted
 from tests.marks import LONG
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-FIT = ("ring_allgather", "ring_allreduce", "ring_reducescatter", "rhd_allreduce",
-       "direct_alltoall", "sendrecv")  # fmt: skip
+FIT = (
+    "ring_allgather",
+    "ring_allreduce",
+    "ring_reducescatter",
+    "rhd_allreduce",
+    "direct_alltoall",
+    "sendrecv",
+)
 LARGE = ("hm_allgather", "hm_allreduce", "hm_reducescatter")
 MESH = """ResCCLAlgo(nRanks=4, OpType="Allreduce", AlgoName="hm_small"):
     for r in range(nRanks):
@@ -61,9 +67,15 @@ def executes(made: Plan, in_place: bool, seeds: range, text: str | None = None) 
 
 
 @pytest.mark.parametrize("name", FIT)
-@pytest.mark.parametrize("options", [
-    {}, {"fuse": "none", "allocator": "connection"}, {"fuse": "full", "channels": 2},
-], ids=["auto", "unfused", "two channels"])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"fuse": "none", "allocator": "connection"},
+        {"fuse": "full", "channels": 2},
+    ],
+    ids=["auto", "unfused", "two channels"],
+)
 def test_examples(name: str, options: dict[str, Any]) -> None:
     made = plan(name, **options)
     for in_place in (False, True):
@@ -104,9 +116,11 @@ def exported_random(data: st.DataObject) -> None:
 
 def thorough(examples: int) -> settings:
     return settings(
-        max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK,
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=EVERY_CHECK,
         derandomize=True,
-    )  # fmt: skip
+    )
 
 
 @thorough(16)
@@ -122,12 +136,15 @@ def test_many_random_programs(data: st.DataObject) -> None:
     exported_random(data)
 
 
-@pytest.mark.parametrize(("first", "second", "fenced"), [
-    (("i", "o"), ("i", "s"), False),
-    (("i", "o"), ("o", "s"), True),  # read after write
-    (("o", "s"), ("i", "o"), True),  # write after read
-    (("i", "o"), ("s", "o"), True),  # write after write
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "second", "fenced"),
+    [
+        (("i", "o"), ("i", "s"), False),
+        (("i", "o"), ("o", "s"), True),  # read after write
+        (("o", "s"), ("i", "o"), True),  # write after read
+        (("i", "o"), ("s", "o"), True),  # write after write
+    ],
+)
 def test_moves_that_conflict_are_fenced(
     first: tuple[str, str], second: tuple[str, str], fenced: bool
 ) -> None:
@@ -189,9 +206,16 @@ def test_what_the_executor_cannot_do() -> None:
     refused("E526", "identifier", replace(ring, name="a b"))
     refused("E534", "within reach", plan("hm_allgather"))
     for op in OpType:
-        assert (op in mscclpp_json.COLLECTIVES) == (op.value in {
-            "Allreduce", "Allgather", "Reducescatter", "Alltoall", "SendRecv",
-        })  # fmt: skip
+        assert (op in mscclpp_json.COLLECTIVES) == (
+            op.value
+            in {
+                "Allreduce",
+                "Allgather",
+                "Reducescatter",
+                "Alltoall",
+                "SendRecv",
+            }
+        )
 
 
 def test_limits_of_a_thread_block() -> None:

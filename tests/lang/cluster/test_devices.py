@@ -148,8 +148,11 @@ def test_several_nodes_have_the_network_of_their_device() -> None:
 
 
 def test_rails_of_nics_that_the_library_brings() -> None:
-    t = cluster("define device = H100\ndefine node1 = 2 * 8\ndefine rail = [" + ", ".join(
-        f"({i})" for i in range(8)) + "]")  # fmt: skip
+    t = cluster(
+        "define device = H100\ndefine node1 = 2 * 8\ndefine rail = ["
+        + ", ".join(f"({i})" for i in range(8))
+        + "]"
+    )
     assert t.domain[Level.LEAF].tolist() == [*range(8)] * 2
 
 

@@ -26,20 +26,26 @@ WRONG = {
     "stray": ("define node1 = 4;", "E031:1:17", "`;` is not in"),
     "negative": ("define node1 = -4", "E031:1:16", "`-` is not in"),
     "unknown unit": (
-        NODE + "define nic = [((0..3) -> (400 Gb,1))]", "E138:3:27", "`Gb` is no unit of bandwidth"
+        NODE + "define nic = [((0..3) -> (400 Gb,1))]",
+        "E138:3:27",
+        "`Gb` is no unit of bandwidth",
     ),
     "a time for a rate": (NODE + "define nic = [((0..3) -> (5us,1))]", "E138:3:27", "`us` is no"),
     "a rate for a time": (NODE + "define latency = {mesh => 5GB/s}", "E138:3:27", "no unit of"),
     "unit of a count": ("define node1 = 4GB", "E035:1:16", "whole number"),
     "unknown unit without a space": (
-        NODE + "define nic = [((0..3) -> (400Gbs,1))]", "E031:3:27", "`400Gbs` is neither"
+        NODE + "define nic = [((0..3) -> (400Gbs,1))]",
+        "E031:3:27",
+        "`400Gbs` is neither",
     ),
     "number and letters": ("define node1 = 4x", "E031:1:16", "`4x` is neither"),
     "open string": ('define node1 = 4\ndefine device = {name => "A}', "E031:2:26", "on its line"),
     "never closed": ("define node1 = (4", "E032:1:16", "never closed"),
     "figure as printed": (
         "define node1 = 4\ndefine bandwidth = {switch => [( (0,1), (2,3) >-> (16,1) ), "
-        "direct => [((0,1) -> (25,2))]}", "E030:2:68", "expected",
+        "direct => [((0,1) -> (25,2))]}",
+        "E030:2:68",
+        "expected",
     ),
     "closed by another": ("define node1 = (4]", "E032:1:18", "another kind"),
     "closes nothing": ("define node1 = 4)", "E032:1:17", "closes nothing"),
@@ -52,13 +58,19 @@ WRONG = {
     "node as other name": ("define nodes = 4", "E134:1:8", "the next node is node1"),
     "nodenum": ("define nodenum = 2\n" + NODE, "E136:1:18", "1 nodes are defined"),
     "memory twice": (
-        NICS + "define memory = [(node1, node2)]\ndefine memory = []", "E134:5:8", "twice"
+        NICS + "define memory = [(node1, node2)]\ndefine memory = []",
+        "E134:5:8",
+        "twice",
     ),
     "memory of a node that is not there": (
-        NICS + "define memory = [(node1, node3)]", "E138:4:26", "there is no node3"
+        NICS + "define memory = [(node1, node3)]",
+        "E138:4:26",
+        "there is no node3",
     ),
     "memory of a node in two domains": (
-        NICS + "define memory = [(node1, node2), (node2)]", "E134:4:35", "another memory domain"
+        NICS + "define memory = [(node1, node2), (node2)]",
+        "E134:4:35",
+        "another memory domain",
     ),
     "memory of no nodes": (NICS + "define memory = [(0, 1)]", "E138:4:19", "no node"),
     "memory without a list": (NICS + "define memory = (node1, node2)", "E035:4:17", "list"),
@@ -78,73 +90,98 @@ WRONG = {
     "cache without rates": (NODE + "define device = {cache => [1 MiB]}", "E035:3:28", "MiB ->"),
     "cache of zero": (NODE + "define device = {cache => [(1 MiB -> 0)]}", "E133:3:38", "is zero"),
     "cache of three rates": (
-        NODE + "define device = {cache => [(1 MiB -> (1, 2, 3))]}", "E035:3:28", "one or two rates"
+        NODE + "define device = {cache => [(1 MiB -> (1, 2, 3))]}",
+        "E035:3:28",
+        "one or two rates",
     ),
     "cache now of all, now of one": (
-        NODE + "define device = {cache => [(1 -> (1, 2)), (2 -> 1)]}", "E035:3:43", "one or two"
+        NODE + "define device = {cache => [(1 -> (1, 2)), (2 -> 1)]}",
+        "E035:3:43",
+        "one or two",
     ),
     "cache out of order": (
-        NODE + "define device = {cache => [(2 -> 9), (1 -> 10)]}", "E134:3:38", "ascending"
+        NODE + "define device = {cache => [(2 -> 9), (1 -> 10)]}",
+        "E134:3:38",
+        "ascending",
     ),
     "half a core": (NODE + "define cores = 1.5", "E035:3:16", "whole number"),
     "impossible id": (
-        "define node1 = 2\ndefine bandwidth = {direct => [((0,2) -> (1,1))]}", "E132:2:36",
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,2) -> (1,1))]}",
+        "E132:2:36",
         "no GPU 2",
     ),
     "impossible range": (
-        "define node1 = 2\ndefine bandwidth = {port => [((0..99999999) -> 1)]}", "E132:2:35",
+        "define node1 = 2\ndefine bandwidth = {port => [((0..99999999) -> 1)]}",
+        "E132:2:35",
         "no GPU 99999999",
     ),
     "backwards": ("define node1 = 2\ndefine nic = [((1..0) -> 1)]", "E132:2:17", "backwards"),
     "zero bandwidth": (
-        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> (0,1))]}", "E133:2:43",
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> (0,1))]}",
+        "E133:2:43",
         "bandwidth is zero",
     ),
     "zero links": (
-        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> (1,0))]}", "E132:2:45",
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> (1,0))]}",
+        "E132:2:45",
         "number of links",
     ),
     "endless bandwidth": (
-        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> 1e999)]}", "E132:2:42",
+        "define node1 = 2\ndefine bandwidth = {direct => [((0,1) -> 1e999)]}",
+        "E132:2:42",
         "more than",
     ),
     "itself": (
-        "define node1 = 2\ndefine bandwidth = {direct => [((1,1) -> 1)]}", "E134:2:42",
+        "define node1 = 2\ndefine bandwidth = {direct => [((1,1) -> 1)]}",
+        "E134:2:42",
         "both sides",
     ),
     "on both sides": (
-        "define node1 = 3\ndefine bandwidth = {switch => [((0,1),(1,2) >-> 1)]}", "E134:2:49",
+        "define node1 = 3\ndefine bandwidth = {switch => [((0,1),(1,2) >-> 1)]}",
+        "E134:2:49",
         "GPU 1 is on both sides",
     ),
     "link twice": (
         "define node1 = 2\ndefine bandwidth = {direct => [(0,1) -> 1, (0,1) -> 1]}",
-        "E134:2:53", "two of these",
+        "E134:2:53",
+        "two of these",
     ),
     "two nics": (NODE + "define nic = [((0,1) -> 1), ((1) -> 1)]", "E134:3:37", "GPU 1 has"),
     "arrow for switch": (
-        "define node1 = 2\ndefine bandwidth = {switch => [((0),(1) -> 1)]}", "E035:2:32",
+        "define node1 = 2\ndefine bandwidth = {switch => [((0),(1) -> 1)]}",
+        "E035:2:32",
         "`->` cannot stand here",
     ),
     "no arrow": (NODE + "define nic = [(0,1)]", "E035:3:15", "expected"),
     "unreachable gpu": (
-        "define node1 = 3\ndefine bandwidth = {mesh => [((0,1) -> 1)]}", "E135:1:8",
+        "define node1 = 3\ndefine bandwidth = {mesh => [((0,1) -> 1)]}",
+        "E135:1:8",
         "GPU 2 of node1 cannot be reached",
     ),
     "one way only": (
-        "define node1 = 2\ndefine bandwidth = {direct => [(0,1) -> 1]}", "E135:1:8",
+        "define node1 = 2\ndefine bandwidth = {direct => [(0,1) -> 1]}",
+        "E135:1:8",
         "GPU 1 of node1 cannot reach",
     ),
     "unreachable node": (
-        NODE + NODE.replace("node1", "node2"), "E135:3:8", "node2 cannot be reached from node1",
+        NODE + NODE.replace("node1", "node2"),
+        "E135:3:8",
+        "node2 cannot be reached from node1",
     ),
     "unreachable leaf": (
-        NICS + "define leaf = [(node1), (node2)]", "E135:1:8", "node2 cannot be reached from node1",
+        NICS + "define leaf = [(node1), (node2)]",
+        "E135:1:8",
+        "node2 cannot be reached from node1",
     ),
     "no NIC is left": (
-        NICS + "define failed = [(node2, nic)]", "E135:1:8", "node2 cannot be reached from node1",
+        NICS + "define failed = [(node2, nic)]",
+        "E135:1:8",
+        "node2 cannot be reached from node1",
     ),
     "NICs that fail twice": (
-        NICS + "define failed = [(node1, nic, 0), (node1, nic)]", "E134:4:35", "NIC 0 of node1",
+        NICS + "define failed = [(node1, nic, 0), (node1, nic)]",
+        "E134:4:35",
+        "NIC 0 of node1",
     ),
     "no such NIC": (NICS + "define failed = [(node1, nic, 7)]", "E132:4:31", "no NIC 7"),
     "node without NICs": (NODE + "define failed = [(node1, nic)]", "E132:3:18", "has no nic"),
@@ -161,14 +198,19 @@ WRONG = {
     "degraded what": (NICS + "define degraded = [(node1) -> 1]", "E035:4:20", "what is degraded"),
     "degraded no link": (
         NICS.replace("mesh", "port") + "define degraded = [(node1, direct, 0, 1) -> 1]",
-        "E132:4:20", "no link from GPU 0",
+        "E132:4:20",
+        "no link from GPU 0",
     ),
     "degraded itself": (NICS + "define degraded = [(node1, node1) -> 1]", "E035:4:20", "two nodes"),
     "degraded three nodes": (
-        NICS + "define degraded = [(node1, node2, node1) -> 1]", "E035:4:20", "two nodes",
+        NICS + "define degraded = [(node1, node2, node1) -> 1]",
+        "E035:4:20",
+        "two nodes",
     ),
     "degraded no node": (
-        NICS + "define degraded = [(node1, node3) -> 1]", "E138:4:28", "there is no node3",
+        NICS + "define degraded = [(node1, node3) -> 1]",
+        "E138:4:28",
+        "there is no node3",
     ),
     "degraded no port": (NICS + "define degraded = [(node1, port, 1) -> 1]", "E132:4:20", "no po"),
     "unit": (NODE + "define chunk = 3 parsecs", "E138:3:16", "no unit"),
@@ -177,7 +219,7 @@ WRONG = {
     "digits": ("define node1 = " + "1" * 99, "E036:1:16", "too many digits"),
     "nesting": ("define node1 = " + "(" * 99, "E037:1:48", "nest"),
     "nul": ("define node1 = 4\0", "E031:1:17", "U+0000"),
-}  # fmt: skip
+}
 
 
 def problem(text: str) -> Problem:
@@ -209,8 +251,9 @@ LARGE = {
     "pairs": "define node1 = 3000 * 1\ndefine internode = (node1..node3000)\n"
     "define interbandwidth = {switch => [((0),(0) >-> 1)]}",
     "leaves": "define node1 = 60000 * 1\ndefine nic = [((0) -> 1)]\ndefine leaf = ["
-    + "(node1..node60000), " * 9000 + "]",
-}  # fmt: skip
+    + "(node1..node60000), " * 9000
+    + "]",
+}
 
 
 @pytest.mark.parametrize("name", [n if n == "leaves" else slow(n) for n in LARGE])
@@ -244,8 +287,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     with large.open("wb") as file:
         file.truncate((8 << 20) + 1)
-    for path, code in ((tmp_path / "no", "E401"), (tmp_path, "E401"), (binary, "E402"),
-                       (large, "E404"), (Path("nul\0"), "E401")):  # fmt: skip
+    for path, code in (
+        (tmp_path / "no", "E401"),
+        (tmp_path, "E401"),
+        (binary, "E402"),
+        (large, "E404"),
+        (Path("nul\0"), "E401"),
+    ):
         with pytest.raises(UserError) as caught:
             load(path)
         assert caught.value.problem.code == code

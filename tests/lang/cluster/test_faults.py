@@ -54,11 +54,16 @@ def test_gpus_that_failed_are_no_ranks() -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     {
-        "node1.nic0=18Gbps": 2.25, "node1.nic0=2.25": 2.25, "node1.nic0=2.25GB/s": 2.25,
-        "node1.nic=18gbps": 2.25, "node1=18Gbps": 2.25, "node1.nic0=12.345678": 12.345678,
-        "node1.nic1=2": 50.0, "node2.nic0=3": 3.0,
+        "node1.nic0=18Gbps": 2.25,
+        "node1.nic0=2.25": 2.25,
+        "node1.nic0=2.25GB/s": 2.25,
+        "node1.nic=18gbps": 2.25,
+        "node1=18Gbps": 2.25,
+        "node1.nic0=12.345678": 12.345678,
+        "node1.nic1=2": 50.0,
+        "node2.nic0=3": 3.0,
     }.items(),
-)  # fmt: skip
+)
 def test_links_that_are_slower(said: str, expected: float) -> None:
     assert rate(made(degraded=(said,)), 0, 4) == pytest.approx(expected, rel=1e-9)
 
@@ -177,18 +182,43 @@ def test_as_the_scenarios_that_ship(name: str, lost: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["", "x", "gpu3", "node1", "node1.nicx", "node1.gpu", "node1.gpu-1", "node1.gpu1\n",
-             "node1.gpu1)]", "node1.gpu٣", "node1.gpu1,node1.gpu2"],
-)  # fmt: skip
+    "said",
+    [
+        "",
+        "x",
+        "gpu3",
+        "node1",
+        "node1.nicx",
+        "node1.gpu",
+        "node1.gpu-1",
+        "node1.gpu1\n",
+        "node1.gpu1)]",
+        "node1.gpu٣",
+        "node1.gpu1,node1.gpu2",
+    ],
+)
 def test_no_gpu(said: str) -> None:
     assert code(failed=(said,)) == "E410"
 
 
 @pytest.mark.parametrize(
-    "said", ["", "node1.nic", "node1.nic=", "node1.nic=fast", "node1.nic=-1", "node1.nic=1e3",
-             "node1.nic=18Mbps", "node1.gpu0=3", "node1-node2", "node1-=3",
-             "node1-node2.nic0=3", "node1.nic=1,node2.nic=2", "node1.nic=3\n"],
-)  # fmt: skip
+    "said",
+    [
+        "",
+        "node1.nic",
+        "node1.nic=",
+        "node1.nic=fast",
+        "node1.nic=-1",
+        "node1.nic=1e3",
+        "node1.nic=18Mbps",
+        "node1.gpu0=3",
+        "node1-node2",
+        "node1-=3",
+        "node1-node2.nic0=3",
+        "node1.nic=1,node2.nic=2",
+        "node1.nic=3\n",
+    ],
+)
 def test_no_rate(said: str) -> None:
     assert code(degraded=(said,)) == "E410"
 
@@ -196,14 +226,20 @@ def test_no_rate(said: str) -> None:
 @pytest.mark.parametrize(
     ("failed", "degraded", "expected"),
     [
-        (["node9.nic0"], [], "E138"), (["node1.nic4"], [], "E132"),
-        (["node1.nic", "node1.nic1"], [], "E134"), ([], ["node1-node3=1"], "E138"),
-        ([], ["node2-node2=1"], "E035"), ([], ["node1-node2=0"], "E133"),
-        (["node9.gpu0"], [], "E138"), (["node1.gpu9"], [], "E132"),
-        (["node1.gpu0", "node1.gpu0"], [], "E134"), ([], ["node1.nic9=1"], "E132"),
-        ([], ["leaf1=50"], "E138"), ([], ["node1.nic=0"], "E133"),
+        (["node9.nic0"], [], "E138"),
+        (["node1.nic4"], [], "E132"),
+        (["node1.nic", "node1.nic1"], [], "E134"),
+        ([], ["node1-node3=1"], "E138"),
+        ([], ["node2-node2=1"], "E035"),
+        ([], ["node1-node2=0"], "E133"),
+        (["node9.gpu0"], [], "E138"),
+        (["node1.gpu9"], [], "E132"),
+        (["node1.gpu0", "node1.gpu0"], [], "E134"),
+        ([], ["node1.nic9=1"], "E132"),
+        ([], ["leaf1=50"], "E138"),
+        ([], ["node1.nic=0"], "E133"),
     ],
-)  # fmt: skip
+)
 def test_what_this_cluster_has_not(failed: list[str], degraded: list[str], expected: str) -> None:
     assert code(failed=tuple(failed), degraded=tuple(degraded)) == expected
 

@@ -25,19 +25,44 @@ from tests.marks import slow
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples" / "clusters").glob("*.cluster"))
 GPUS = {
-    "resccl-topo1": 8, "resccl-topo2": 16, "resccl-topo3": 16, "resccl-topo4": 32,
-    "heteccl-h20-4+8": 12, "heteccl-h20-4x2+8": 16, "heteccl-h20-4x3": 12,
-    "heteccl-h20-4x3+8": 20, "heteccl-h20-8x2+4": 20, "heteccl-h20-4x2+8x2": 24,
-    "heteccl-v100-4+8": 12, "heteccl-v100-4x2+8": 16, "heteccl-v100-4x3": 12,
-    "heteccl-v100-4x3+8": 20, "heteccl-v100-8x2+4": 20, "heteccl-v100-4x2+8x2": 24,
-    "heteccl-h20-4x2+8-fault-4": 15, "heteccl-h20-4x2+8-fault-8": 15,
-    "heteccl-h20-4x2+8-fault-4-8": 14, "heteccl-h20-4x2+8-fault-4-4": 14,
-    "heteccl-h20-4x2+8-slow": 16, "syccl-a100-16": 16, "syccl-a100-32": 32,
-    "syccl-h800-64": 64, "syccl-h800-512": 512, "hetccl-pku-nvidia": 32, "hetccl-pku-v1": 32,
-    "hetccl-pku-v2": 16, "hetccl-pku-v3": 32, "hetccl-snu": 16, "dgx-h100": 8, "mi300x": 8,
-    "resccl-v100-topo1": 8, "resccl-v100-topo2": 16, "resccl-v100-topo3": 16,
-    "resccl-v100-topo4": 32, "heteccl-fig10": 6,
-}  # fmt: skip
+    "resccl-topo1": 8,
+    "resccl-topo2": 16,
+    "resccl-topo3": 16,
+    "resccl-topo4": 32,
+    "heteccl-h20-4+8": 12,
+    "heteccl-h20-4x2+8": 16,
+    "heteccl-h20-4x3": 12,
+    "heteccl-h20-4x3+8": 20,
+    "heteccl-h20-8x2+4": 20,
+    "heteccl-h20-4x2+8x2": 24,
+    "heteccl-v100-4+8": 12,
+    "heteccl-v100-4x2+8": 16,
+    "heteccl-v100-4x3": 12,
+    "heteccl-v100-4x3+8": 20,
+    "heteccl-v100-8x2+4": 20,
+    "heteccl-v100-4x2+8x2": 24,
+    "heteccl-h20-4x2+8-fault-4": 15,
+    "heteccl-h20-4x2+8-fault-8": 15,
+    "heteccl-h20-4x2+8-fault-4-8": 14,
+    "heteccl-h20-4x2+8-fault-4-4": 14,
+    "heteccl-h20-4x2+8-slow": 16,
+    "syccl-a100-16": 16,
+    "syccl-a100-32": 32,
+    "syccl-h800-64": 64,
+    "syccl-h800-512": 512,
+    "hetccl-pku-nvidia": 32,
+    "hetccl-pku-v1": 32,
+    "hetccl-pku-v2": 16,
+    "hetccl-pku-v3": 32,
+    "hetccl-snu": 16,
+    "dgx-h100": 8,
+    "mi300x": 8,
+    "resccl-v100-topo1": 8,
+    "resccl-v100-topo2": 16,
+    "resccl-v100-topo3": 16,
+    "resccl-v100-topo4": 32,
+    "heteccl-fig10": 6,
+}
 FIG10 = """define nodenum = 2
 define node1 = 2
 define bandwidth = {direct => [( (0,1) -> (25,2) )
@@ -144,8 +169,9 @@ def test_devices_belong_to_nodes() -> None:
     define nic = [(0) -> 5]\ndefine chunk = 2 MiB"""
     t = cluster(text)
     assert [(t.devices[d].vendor, t.devices[d].block) for d in t.device] == [
-        ("nvidia", 7), ("amd", 7)
-    ]  # fmt: skip
+        ("nvidia", 7),
+        ("amd", 7),
+    ]
     assert t.chunk == 2 << 20
     assert np.allclose(t.block_cost(), (2 << 20) / 7000)
 
@@ -208,8 +234,10 @@ def test_rails_and_leaves() -> None:
         nodes + "define leaf = [((node1..node2), (0)), ((node1, (1), node2, (1)) -> (5,2))]"
     )
     assert same(rails, cluster(same_rails))
-    spines = cluster(nodes + "define leaf = [((node1) -> 7), ((node2) -> 7)]\n"
-                     "define spine = [((leaf1) -> 8), ((leaf2) -> 8)]")  # fmt: skip
+    spines = cluster(
+        nodes + "define leaf = [((node1) -> 7), ((node2) -> 7)]\n"
+        "define spine = [((leaf1) -> 8), ((leaf2) -> 8)]"
+    )
     assert spines.domain[Level.SPINE].tolist() == [0, 0, 1, 1]
     assert spines.shared.bandwidth[spines.port[Level.SPINE]].tolist() == [8] * 4
 
@@ -275,7 +303,7 @@ WIDE = {
     "define interbandwidth = {direct => [(0,0) -> 4]}\n"
     "define failed = [(node1001, 1..9000), "
     f"{', '.join(f'(node{i}, 1)' for i in range(2, 900, 7))}]",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", [slow(name) for name in WIDE])

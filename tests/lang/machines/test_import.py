@@ -47,11 +47,13 @@ def nic(
 
 
 def system(*cpus: str) -> str:
-    return "".join([
-        '<!-- as published -->\n<system version="2">',
-        *(f'<cpu numaid="{i}" arch="x86_64" {AMD}>{text}</cpu>' for i, text in enumerate(cpus)),
-        "</system>",
-    ])  # fmt: skip
+    return "".join(
+        [
+            '<!-- as published -->\n<system version="2">',
+            *(f'<cpu numaid="{i}" arch="x86_64" {AMD}>{text}</cpu>' for i, text in enumerate(cpus)),
+            "</system>",
+        ]
+    )
 
 
 @pytest.fixture
@@ -77,8 +79,12 @@ def resources(t: Topology, u: int, v: int) -> int:
 
 def irregular() -> str:
     """Four GPUs in a ring of xGMI with unequal links, two NUMA nodes, a NIC at each."""
-    ring = {0: link(1, 4) + link(2), 1: link(0, 4) + link(3), 2: link(3, 2) + link(0),
-            3: link(2, 2) + link(1)}  # fmt: skip
+    ring = {
+        0: link(1, 4) + link(2),
+        1: link(0, 4) + link(3),
+        2: link(3, 2) + link(0),
+        3: link(2, 2) + link(1),
+    }
     return system(
         gpu(0, ring[0]) + gpu(1, ring[1]) + nic(0), gpu(2, ring[2]) + gpu(3, ring[3]) + nic(1)
     )
@@ -245,7 +251,7 @@ HOSTILE = {
     "half a table": ("\tGPU0\tGPU1\nGPU0\t X \tNV4\n", "E541"),
     "a strange entry": ("\tGPU0\tGPU1\nGPU0\t X \tFAR\nGPU1\tFAR\t X \n", "E541"),
     "a device twice": ("\tGPU0\tGPU0\nGPU0\t X \tNV4\n", "E541"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -279,11 +285,16 @@ def table(*rows: str) -> str:
 
 def test_nvidia_smi_pairs(read: Read) -> None:
     """NVLink within pairs, PCI Express between them, a NIC beside each pair."""
-    made = read(table(
-        "GPU0 X NV4 SYS SYS PXB SYS 0-31 0 N/A", "GPU1 NV4 X SYS SYS PXB SYS 0-31 0 N/A",
-        "GPU2 SYS SYS X NV4 SYS PIX 32-63 1 N/A", "GPU3 SYS SYS NV4 X SYS PIX 32-63 1 N/A",
-        "NIC0 PXB PXB SYS SYS X SYS", "NIC1 SYS SYS PIX PIX SYS X",
-    ))  # fmt: skip
+    made = read(
+        table(
+            "GPU0 X NV4 SYS SYS PXB SYS 0-31 0 N/A",
+            "GPU1 NV4 X SYS SYS PXB SYS 0-31 0 N/A",
+            "GPU2 SYS SYS X NV4 SYS PIX 32-63 1 N/A",
+            "GPU3 SYS SYS NV4 X SYS PIX 32-63 1 N/A",
+            "NIC0 PXB PXB SYS SYS X SYS",
+            "NIC1 SYS SYS PIX PIX SYS X",
+        )
+    )
     t = made.topology
     assert rate(t, 0, 1) == 4 * 12 and rate(t, 0, 2) == 16
     assert t.port[Level.NIC].tolist() == [0, 0, 1, 1] and "mlx5_0, mlx5_1" in made.text
@@ -292,9 +303,13 @@ def test_nvidia_smi_pairs(read: Read) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "links", "device", "kind"),
-    [(8, "NV12", "A100", "port"), (8, "NV18", "H100", "port"), (4, "NV4", "A100", "mesh"),
-     (4, "NV6", "H100", "mesh")],
-)  # fmt: skip
+    [
+        (8, "NV12", "A100", "port"),
+        (8, "NV18", "H100", "port"),
+        (4, "NV4", "A100", "mesh"),
+        (4, "NV6", "H100", "mesh"),
+    ],
+)
 def test_nvidia_smi_all_joined(read: Read, gpus: int, links: str, device: str, kind: str) -> None:
     """More links than a GPU has for all pairs can only be those into a switch."""
     rows = [

@@ -50,8 +50,15 @@ def nests(draw: st.DrawFn) -> Program:
     for _ in range(draw(st.integers(1, 3))):
         counts = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
         small = st.integers(-n, n)
-        slope = np.array(draw(st.lists(st.tuples(small, small, small, st.integers(0, 2)),
-                                       min_size=len(counts), max_size=len(counts))))  # fmt: skip
+        slope = np.array(
+            draw(
+                st.lists(
+                    st.tuples(small, small, small, st.integers(0, 2)),
+                    min_size=len(counts),
+                    max_size=len(counts),
+                )
+            )
+        )
         begin = np.array(draw(st.tuples(small, small, small, st.integers(0, 4))))
         m = draw(st.sampled_from([n, 2, 3, 4, 8]))
         op = draw(st.integers(0, 1))
@@ -74,10 +81,17 @@ def test_any_table_in_any_order_is_the_same(p: Program) -> None:
 
 
 LENGTHS = {
-    "ring_allreduce": 7, "ring_allgather": 4, "direct_allreduce": 7, "direct_alltoall": 4,
-    "hm_allreduce": 17, "hm_allgather": 13, "hm_reducescatter": 9, "rhd_allreduce": 23,
-    "direct_gather": 3, "sendrecv": 3,
-}  # fmt: skip
+    "ring_allreduce": 7,
+    "ring_allgather": 4,
+    "direct_allreduce": 7,
+    "direct_alltoall": 4,
+    "hm_allreduce": 17,
+    "hm_allgather": 13,
+    "hm_reducescatter": 9,
+    "rhd_allreduce": 23,
+    "direct_gather": 3,
+    "sendrecv": 3,
+}
 
 
 @pytest.mark.parametrize("name", LENGTHS)
@@ -120,8 +134,10 @@ def test_lists_are_the_same_too(n: int, turns: int, by: int, random: Random) -> 
     order = random.sample(range(n), n)
     rows = [
         (order[i], order[i - 1], 2 * s, (3 * i + by * s) % (2 * n), 0)
-        for s in range(turns) for i in range(n) if random.random() < 0.97
-    ]  # fmt: skip
+        for s in range(turns)
+        for i in range(n)
+        if random.random() < 0.97
+    ]
     p = table(n, 2 * n, rows)
     assert same(again(p), p)
 

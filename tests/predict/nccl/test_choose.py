@@ -33,9 +33,15 @@ def test_rings_of_a_node_are_as_fast_as_nccl_takes_them_for(machine: Machine, ra
 
 @pytest.mark.parametrize(
     ("machine", "channels", "nvls"),
-    [(A100, 24, None), (H100, 24, 16), (of_nodes(H100, 2), 16, 16), (B200, 32, 24),
-     (MI300X, 56, None), (of_nodes(MI300X, 2), 64, None)],
-)  # fmt: skip
+    [
+        (A100, 24, None),
+        (H100, 24, 16),
+        (of_nodes(H100, 2), 16, 16),
+        (B200, 32, 24),
+        (MI300X, 56, None),
+        (of_nodes(MI300X, 2), 64, None),
+    ],
+)
 def test_channels_are_those_of_the_log(machine: Machine, channels: int, nvls: int | None) -> None:
     """`NCCL INFO … 24 coll channels, 16 nvls channels`."""
     found = graphs(machine)
@@ -70,8 +76,9 @@ def test_all_others_are_rings(op: OpType, machine: Machine) -> None:
 def test_between_nodes_small_calls_take_trees() -> None:
     for machine in (A100, H100, B200, MI355X):
         assert chosen(of_nodes(machine, 4), OpType.ALLREDUCE, K)[:2] == (
-            Algorithm.TREE, Protocol.LL,
-        )  # fmt: skip
+            Algorithm.TREE,
+            Protocol.LL,
+        )
     assert chosen(of_nodes(H100, 2), OpType.ALLREDUCE, 1024 * M)[0] is Algorithm.NVLS_TREE
     assert chosen(of_nodes(A100, 2), OpType.ALLREDUCE, 1024 * M)[0] is Algorithm.RING
 
@@ -93,10 +100,13 @@ def test_sends_take_more_channels_where_a_part_is_over_16_mebibytes() -> None:
 def test_rccl_chooses_protocols_by_bytes_of_a_rank_between_nodes() -> None:
     """rccl_wrap.cc: MI300X LL to 512 KiB, LL128 to 4,415,057 bytes; by 3.8 more on three nodes."""
     for nodes, size, protocol in (
-        (2, 512 * K, Protocol.LL), (2, 512 * K + 16, Protocol.LL128),
-        (2, 4_415_057, Protocol.LL128), (2, 4_415_058, Protocol.SIMPLE),
-        (3, 16_000_000, Protocol.LL128), (3, 17_000_000, Protocol.SIMPLE),
-    ):  # fmt: skip
+        (2, 512 * K, Protocol.LL),
+        (2, 512 * K + 16, Protocol.LL128),
+        (2, 4_415_057, Protocol.LL128),
+        (2, 4_415_058, Protocol.SIMPLE),
+        (3, 16_000_000, Protocol.LL128),
+        (3, 17_000_000, Protocol.SIMPLE),
+    ):
         assert chosen(of_nodes(MI300X, nodes), OpType.ALLREDUCE, size)[1] is protocol
 
 

@@ -43,12 +43,17 @@ def test_one_gpu_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "vendor", "generation"),
-    [("NVIDIA H100 80GB HBM3", "nvidia", Generation.HOPPER),
-     ("GB200", "nvidia", Generation.BLACKWELL), ("GH200", "any", Generation.HOPPER),
-     ("H200", "any", Generation.HOPPER),
-     ("MI325X", "amd", Generation.MI300), ("MI250X", "amd", Generation.MI200),
-     ("GPU", "amd", Generation.MI300), ("GPU", "any", Generation.HOPPER)],
-)  # fmt: skip
+    [
+        ("NVIDIA H100 80GB HBM3", "nvidia", Generation.HOPPER),
+        ("GB200", "nvidia", Generation.BLACKWELL),
+        ("GH200", "any", Generation.HOPPER),
+        ("H200", "any", Generation.HOPPER),
+        ("MI325X", "amd", Generation.MI300),
+        ("MI250X", "amd", Generation.MI200),
+        ("GPU", "amd", Generation.MI300),
+        ("GPU", "any", Generation.HOPPER),
+    ],
+)
 def test_generations_by_name(name: str, vendor: str, generation: Generation) -> None:
     assert generation_of(name, vendor) is generation
 
@@ -69,16 +74,23 @@ def test_trays_of_a_rack_are_one_domain() -> None:
 
 @pytest.mark.parametrize(
     ("text", "network", "nics", "nic"),
-    [("define device = A100\ndefine network = EFA", Network.EFA1, 4, 12.5),
-     ("define device = H100\ndefine network = EFA", Network.EFA, 8, 50),
-     ("define device = H100\ndefine network = {name => EFA, nics => 32, bandwidth => 100Gbps}",
-      Network.EFA, 32, 12.5),
-     ("define device = H100\ndefine network = TCPX", Network.TCPX, 4, 25),
-     ("define device = H100\ndefine network = {name => TCPX, nics => 8}", Network.TCPXO, 8, 25),
-     ("define device = H200\ndefine network = Titanium", Network.ROCE, 8, 50),
-     ("define device = GH200", Network.SLINGSHOT, 8, 25),
-     ("define device = A100", Network.INFINIBAND, 8, 25)],
-)  # fmt: skip
+    [
+        ("define device = A100\ndefine network = EFA", Network.EFA1, 4, 12.5),
+        ("define device = H100\ndefine network = EFA", Network.EFA, 8, 50),
+        (
+            "define device = H100\n"
+            "define network = {name => EFA, nics => 32, bandwidth => 100Gbps}",
+            Network.EFA,
+            32,
+            12.5,
+        ),
+        ("define device = H100\ndefine network = TCPX", Network.TCPX, 4, 25),
+        ("define device = H100\ndefine network = {name => TCPX, nics => 8}", Network.TCPXO, 8, 25),
+        ("define device = H200\ndefine network = Titanium", Network.ROCE, 8, 50),
+        ("define device = GH200", Network.SLINGSHOT, 8, 25),
+        ("define device = A100", Network.INFINIBAND, 8, 25),
+    ],
+)
 def test_networks(text: str, network: Network, nics: int, nic: float) -> None:
     m = seen(text + "\ndefine node1 = 2 * 8")
     assert (m.network, m.nics) == (network, nics)
@@ -101,8 +113,9 @@ def test_what_the_cluster_says_of_switches_launches_and_sockets() -> None:
     assert seen("define device = A100\ndefine launch = 34us\ndefine node1 = 8").floor == 34
     pcie = "define device = {{name => A800, link => pcie}}\ndefine node1 = {}"
     assert [seen(pcie.format(n)).peer for n in (2, 4, 8)] == [True, True, False]
-    bridge = seen("define device = {name => A40, link => mesh, wire => 56, delivered => 45}\n"
-                  "define node1 = 2")  # fmt: skip
+    bridge = seen(
+        "define device = {name => A40, link => mesh, wire => 56, delivered => 45}\ndefine node1 = 2"
+    )
     assert bridge.link is Link.NVLINK_MESH
     assert bridge.wire == pytest.approx(56)
 
@@ -110,9 +123,13 @@ def test_what_the_cluster_says_of_switches_launches_and_sockets() -> None:
 def test_a_nic_is_no_faster_than_its_bus() -> None:
     text = "define device = {}\ndefine network = {{name => IB, nics => {}, bandwidth => {}Gbps}}\n"
     for device, nics, rate, most in (
-        ("A100", 8, 400, 31.5), ("A100", 8, 200, 25), ("V100", 4, 200, 15.75),
-        ("H100", 8, 800, 63), ("H100", 32, 400, 15.75), ("GB300", 8, 800, 100),
-    ):  # fmt: skip
+        ("A100", 8, 400, 31.5),
+        ("A100", 8, 200, 25),
+        ("V100", 4, 200, 15.75),
+        ("H100", 8, 800, 63),
+        ("H100", 32, 400, 15.75),
+        ("GB300", 8, 800, 100),
+    ):
         m = seen(text.format(device, nics, rate) + "define node1 = 2 * 8")
         assert m.nic == pytest.approx(most)
     by_hand = "define device = A100\ndefine node1 = 2 * 8\ndefine nic = [((0..7) -> (50,8))]"

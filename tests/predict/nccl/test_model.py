@@ -75,10 +75,12 @@ def test_fewer_channels_are_slower_when_they_are_what_limits() -> None:
 def test_ll_is_for_small_calls() -> None:
     for m in (A100, H100, B200, MI300X):
         small, large = (
-            [times(m, OpType.ALLGATHER, [size], Forced(Algorithm.RING, p))[0] for p in
-             (Protocol.LL, Protocol.SIMPLE)]
+            [
+                times(m, OpType.ALLGATHER, [size], Forced(Algorithm.RING, p))[0]
+                for p in (Protocol.LL, Protocol.SIMPLE)
+            ]
             for size in (1 << 10, 1 << 30)
-        )  # fmt: skip
+        )
         assert small[0] < small[1]
         assert large[0] > large[1]
 
@@ -86,13 +88,15 @@ def test_ll_is_for_small_calls() -> None:
 @pytest.mark.parametrize(
     ("machine", "op", "size", "busbw"),
     [
-        (A100, OpType.ALLREDUCE, 8 << 30, 232), (H100, OpType.ALLREDUCE, 16 << 30, 480),
-        (H100, OpType.ALLGATHER, 16 << 30, 361), (B200, OpType.ALLREDUCE, 16 << 30, 843),
+        (A100, OpType.ALLREDUCE, 8 << 30, 232),
+        (H100, OpType.ALLREDUCE, 16 << 30, 480),
+        (H100, OpType.ALLGATHER, 16 << 30, 361),
+        (B200, OpType.ALLREDUCE, 16 << 30, 843),
         (MI300X, OpType.ALLREDUCE, 8 << 30, 316),
         (of_nodes(A100, 2), OpType.ALLREDUCE, 4 << 30, 188),
         (of_nodes(H100, 2), OpType.ALLREDUCE, 8 << 30, 485),
     ],
-)  # fmt: skip
+)
 def test_large_calls_reach_what_machines_reach(
     machine: Machine, op: OpType, size: int, busbw: float
 ) -> None:

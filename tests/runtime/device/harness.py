@@ -124,15 +124,32 @@ class Runtime:
         self.launch_host(stream, lambda: gate.wait(WAIT_S))
         return gate
 
-    def launch(self, kernel: Any, stream: int | None, *arguments: Any, grid: Any = (1, 1, 1),
-               block: Any = (1, 1, 1), shared: int = 0) -> None:  # fmt: skip
+    def launch(
+        self,
+        kernel: Any,
+        stream: int | None,
+        *arguments: Any,
+        grid: Any = (1, 1, 1),
+        block: Any = (1, 1, 1),
+        shared: int = 0,
+    ) -> None:
         """Launches a kernel; arguments are values of ctypes."""
-        self("LaunchKernel", *self.launch_arguments(kernel, stream, *arguments, grid=grid,
-                                                    block=block, shared=shared))  # fmt: skip
+        self(
+            "LaunchKernel",
+            *self.launch_arguments(
+                kernel, stream, *arguments, grid=grid, block=block, shared=shared
+            ),
+        )
 
-    def launch_arguments(self, kernel: Any, stream: int | None, *arguments: Any,
-                         grid: Any = (1, 1, 1), block: Any = (1, 1, 1),
-                         shared: int = 0) -> tuple[Any, ...]:  # fmt: skip
+    def launch_arguments(
+        self,
+        kernel: Any,
+        stream: int | None,
+        *arguments: Any,
+        grid: Any = (1, 1, 1),
+        block: Any = (1, 1, 1),
+        shared: int = 0,
+    ) -> tuple[Any, ...]:
         """What LaunchKernel is given; kernel and arguments stay where they are."""
         self._kept.append((kernel, arguments))
         dim = structure("Dim3")

@@ -30,10 +30,20 @@ class Interface:
 class Exporter:
     """An array of a library with DLPack, of any device and element type."""
 
-    def __init__(self, *, device: tuple[int, int] = (1, 0), code: int = 2, bits: int = 32,
-                 lanes: int = 1, shape: tuple[int, ...] = (2, 3),
-                 strides: tuple[int, ...] | None = None, offset: int = 0, data: int = 4096,
-                 version: int | None = None, flags: int = 0) -> None:  # fmt: skip
+    def __init__(
+        self,
+        *,
+        device: tuple[int, int] = (1, 0),
+        code: int = 2,
+        bits: int = 32,
+        lanes: int = 1,
+        shape: tuple[int, ...] = (2, 3),
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+        data: int = 4096,
+        version: int | None = None,
+        flags: int = 0,
+    ) -> None:
         self.asked: list[dict[str, Any]] = []
         self._device = device
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
@@ -88,7 +98,7 @@ def test_arrays_of_numpy(dtype: str) -> None:
     found = buffer_of(array, writable=True)
     assert found == Buffer(
         array.ctypes.data, array.nbytes, 12, dtype, (3, 4), "cpu", 0, True, array
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("dtype", [d.name for d in ALL if hasattr(np, d.numpy)])
@@ -98,8 +108,15 @@ def test_arrays_of_any_library_on_the_host(dtype: str) -> None:
     interface = Interface("__array_interface__", **array.__array_interface__)
     for given_ in (OnlyDLPack(array), interface):
         found = buffer_of(given_, writable=True)
-        assert (found.pointer, found.bytes, found.dtype, found.shape, found.platform,
-                found.device, found.writable) == expected  # fmt: skip
+        assert (
+            found.pointer,
+            found.bytes,
+            found.dtype,
+            found.shape,
+            found.platform,
+            found.device,
+            found.writable,
+        ) == expected
 
 
 @given(data=st.data())
@@ -154,9 +171,15 @@ def test_arrays_on_devices(
 
 @pytest.mark.parametrize(
     ("code", "bits", "dtype"),
-    [(4, 16, "bfloat16"), (10, 8, "float8e4m3"), (12, 8, "float8e5m2"), (2, 16, "float16"),
-     (0, 64, "int64"), (1, 8, "uint8")],
-)  # fmt: skip
+    [
+        (4, 16, "bfloat16"),
+        (10, 8, "float8e4m3"),
+        (12, 8, "float8e5m2"),
+        (2, 16, "float16"),
+        (0, 64, "int64"),
+        (1, 8, "uint8"),
+    ],
+)
 def test_element_types_of_dlpack(code: int, bits: int, dtype: str) -> None:
     assert buffer_of(Exporter(code=code, bits=bits)).dtype == dtype
 
@@ -176,13 +199,15 @@ def test_element_types_of_dlpack(code: int, bits: int, dtype: str) -> None:
         (np.zeros(9, np.float32)[::2], "not contiguous"),
         (np.zeros((2, 2), "f4,f4")["f0"], "not contiguous"),
         (Interface("__array_interface__", shape=(1,)), "describes itself wrongly"),
-        (Interface("__array_interface__", shape=(1,), typestr="<f4", data=(8, False), mask=1),
-         "is masked"),
+        (
+            Interface("__array_interface__", shape=(1,), typestr="<f4", data=(8, False), mask=1),
+            "is masked",
+        ),
         ([1.0, 2.0], "builtins.list is no array"),
         (np.ndarray, "no array"),
         (None, "no array"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(given_: Any, what: str) -> None:
     with pytest.raises(UserError, match=rf"E471.*{what}"):
         buffer_of(given_)
@@ -202,8 +227,11 @@ def test_an_exporter_that_refuses() -> None:
 def test_read_only_arrays() -> None:
     array = np.zeros(4, np.float32)
     array.flags.writeable = False
-    for given_ in (array, Exporter(version=1, flags=1),
-                   Interface("__array_interface__", **array.__array_interface__)):  # fmt: skip
+    for given_ in (
+        array,
+        Exporter(version=1, flags=1),
+        Interface("__array_interface__", **array.__array_interface__),
+    ):
         assert not buffer_of(given_).writable
         with pytest.raises(UserError, match=r"E471.*read-only"):
             buffer_of(given_, writable=True)

@@ -20,35 +20,52 @@ from tests.runtime.device.harness import VALUES
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
 HERE = Path(__file__).parent
-OWN = ("GetDeviceCount", "RuntimeGetVersion", "GetErrorString", "DeviceGetAttribute",
-       "PointerGetAttributes")  # fmt: skip
+OWN = (
+    "GetDeviceCount",
+    "RuntimeGetVersion",
+    "GetErrorString",
+    "DeviceGetAttribute",
+    "PointerGetAttributes",
+)
 PROPERTIES = (
-    "int {name}(char *out, int device) {{ note(\"{name}\", {{device}}, {{}});"
+    'int {name}(char *out, int device) {{ note("{name}", {{device}}, {{}});'
     " return properties(out, {memory}, {arch}); }}"
-)  # fmt: skip
+)
 # Platform and version → (functions with bodies, functions that are not there)
 VARIANTS: dict[tuple[str, int], tuple[dict[str, str], set[str]]] = {
     ("cuda", 13000): (
-        {"cudaGetDeviceProperties": PROPERTIES.format(
-            name="cudaGetDeviceProperties", memory=288, arch=0)},
+        {
+            "cudaGetDeviceProperties": PROPERTIES.format(
+                name="cudaGetDeviceProperties", memory=288, arch=0
+            )
+        },
         {"cudaGetDeviceProperties_v2", "cudaStreamGetCaptureInfo_v2"},
     ),
     ("cuda", 12040): (
-        {"cudaGetDeviceProperties_v2": PROPERTIES.format(
-            name="cudaGetDeviceProperties_v2", memory=288, arch=0)},
+        {
+            "cudaGetDeviceProperties_v2": PROPERTIES.format(
+                name="cudaGetDeviceProperties_v2", memory=288, arch=0
+            )
+        },
         set(),
     ),
     ("hip", 60300000): (
-        {"hipGetDevicePropertiesR0600": PROPERTIES.format(
-            name="hipGetDevicePropertiesR0600", memory=288, arch=1160)},
+        {
+            "hipGetDevicePropertiesR0600": PROPERTIES.format(
+                name="hipGetDevicePropertiesR0600", memory=288, arch=1160
+            )
+        },
         set(),
     ),
     ("hip", 50221153): (
-        {"hipGetDeviceProperties": PROPERTIES.format(
-            name="hipGetDeviceProperties", memory=256, arch=396)},
+        {
+            "hipGetDeviceProperties": PROPERTIES.format(
+                name="hipGetDeviceProperties", memory=256, arch=396
+            )
+        },
         {"hipGetDevicePropertiesR0600", "hipLaunchHostFunc", "hipDeviceSetLimit"},
     ),
-}  # fmt: skip
+}
 NEWEST = [("cuda", 13000), ("hip", 60300000)]
 
 
@@ -88,15 +105,18 @@ def build(folder: Path, platform: str, version: int) -> Path:
     bodies, absent = VARIANTS[platform, version]
     prefix = description().platforms[platform].prefix
     plain = [
-        s for s in _symbols(platform)
+        s
+        for s in _symbols(platform)
         if s not in absent | set(bodies) and s.removeprefix(prefix) not in OWN
-    ]  # fmt: skip
+    ]
     made = folder / f"{platform}-{version}.so"
     defines = [
-        f"-DPREFIX={prefix}", f"-DVERSION={version}", f"-DEXTRA={' '.join(bodies.values())}",
+        f"-DPREFIX={prefix}",
+        f"-DVERSION={version}",
+        f"-DEXTRA={' '.join(bodies.values())}",
         "-DSYMBOLS=" + " ".join(f"X({s})" for s in plain),
         f"-DPOINTER_TYPE={1 if version == 50221153 else 2}",
-    ]  # fmt: skip
+    ]
     command = ["g++", "-std=c++17", "-O0", "-shared", "-fPIC", *defines]
     subprocess.run([*command, HERE / "fake_runtime.cpp", "-o", made], check=True, timeout=100)
     return made
@@ -277,9 +297,10 @@ def test_a_kernel_between_events_on_cuda(make: Make) -> None:
     launch = (77, dim(1, 2, 3), dim(4, 5, 6), None, 10, 99)
     assert fake.error("ExtLaunchKernel", *launch, 11, 22, 0) == "Success"
     assert [[*words[:3]] for words in fake.written()] == [
-        ["cudaEventRecord", 11, 99], ["cudaLaunchKernel", 77, 1 | 2 << 32],
+        ["cudaEventRecord", 11, 99],
+        ["cudaLaunchKernel", 77, 1 | 2 << 32],
         ["cudaEventRecord", 22, 99],
-    ]  # fmt: skip
+    ]
     assert fake.error("ExtLaunchKernel", *launch, None, None, 0) == "Success"
     assert [words[0] for words in fake.written()] == ["cudaLaunchKernel"]
     assert fake.error("ExtLaunchKernel", *launch, None, None, 1) == "ErrorNotSupported"
@@ -323,8 +344,9 @@ def test_captures_in_both_forms_of_cuda(make: Make) -> None:
     out, n = ctypes.c_int(), ctypes.c_size_t()
     given = (5, ctypes.byref(out), 6, 7, 8, ctypes.byref(n))
     for version, name, where in (
-        (12040, "cudaStreamGetCaptureInfo_v2", 6), (13000, "cudaStreamGetCaptureInfo", 7),
-    ):  # fmt: skip
+        (12040, "cudaStreamGetCaptureInfo_v2", 6),
+        (13000, "cudaStreamGetCaptureInfo", 7),
+    ):
         fake = make("cuda", version)
         assert fake.error("StreamGetCaptureInfo_v2", *given) == "Success"
         ((asked, *words),) = fake.written()

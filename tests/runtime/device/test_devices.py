@@ -24,9 +24,12 @@ def run(code: str, **environment: str) -> str:
     head = "import ctypes, os\nfrom hccc.runtime.device.library import *\nl = library()\n"
     plain = {k: v for k, v in os.environ.items() if k not in ("HCCC_PLATFORM", "HCCC_CPU_DEVICES")}
     done = subprocess.run(
-        [sys.executable, "-c", head + code], env=plain | environment, capture_output=True,
-        text=True, timeout=100,
-    )  # fmt: skip
+        [sys.executable, "-c", head + code],
+        env=plain | environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -111,13 +111,20 @@ def test_values_that_pass_by_pointer_are_alike_everywhere() -> None:
 
 
 # What HIP 5 lacks or ignores (hipIpcMemLazyEnablePeerAccess was 0); values are those of HIP 6.
-LATER = ("hipDeviceAttributeWallClockRate", "hipDeviceMallocUncached", "hipLimitStackSize",
-         "hipIpcMemLazyEnablePeerAccess")  # fmt: skip
+LATER = (
+    "hipDeviceAttributeWallClockRate",
+    "hipDeviceMallocUncached",
+    "hipLimitStackSize",
+    "hipIpcMemLazyEnablePeerAccess",
+)
 INCLUDES = {
     "cuda": ("/usr/local/cuda/include", "cuda_runtime_api.h", ()),
-    "hip": ("/usr/include", "hip/hip_runtime_api.h",
-            ("-D__HIP_PLATFORM_AMD__", "-D__HIP_PLATFORM_HCC__")),
-}  # fmt: skip
+    "hip": (
+        "/usr/include",
+        "hip/hip_runtime_api.h",
+        ("-D__HIP_PLATFORM_AMD__", "-D__HIP_PLATFORM_HCC__"),
+    ),
+}
 
 
 @pytest.mark.parametrize("gpu", ["cuda", "hip"])

@@ -152,8 +152,15 @@ def test_captures_are_numbered(rt: Runtime) -> None:
     for _ in range(3):
         rt("StreamBeginCapture", stream, GLOBAL)
         out, number = ctypes.c_int(), ctypes.c_ulonglong()
-        rt("StreamGetCaptureInfo_v2", stream, ctypes.byref(out), ctypes.byref(number),
-           None, None, None)  # fmt: skip
+        rt(
+            "StreamGetCaptureInfo_v2",
+            stream,
+            ctypes.byref(out),
+            ctypes.byref(number),
+            None,
+            None,
+            None,
+        )
         seen.add(number.value)
         rt("GraphDestroy", end(rt, stream)[1])
     assert len(seen) == 3
@@ -184,9 +191,14 @@ def test_what_may_not_be_captured(rt: Runtime, mode: int) -> None:
 
 @pytest.mark.parametrize(
     ("capture", "own", "allowed"),
-    [(GLOBAL, GLOBAL, False), (GLOBAL, LOCAL, True), (GLOBAL, RELAXED, True),
-     (LOCAL, GLOBAL, True), (RELAXED, GLOBAL, True)],
-)  # fmt: skip
+    [
+        (GLOBAL, GLOBAL, False),
+        (GLOBAL, LOCAL, True),
+        (GLOBAL, RELAXED, True),
+        (LOCAL, GLOBAL, True),
+        (RELAXED, GLOBAL, True),
+    ],
+)
 def test_what_another_thread_may_not_do(
     cpu: Runtime, capture: int, own: int, allowed: bool
 ) -> None:

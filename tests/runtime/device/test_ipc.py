@@ -49,8 +49,10 @@ def other(rt: Runtime, code: str = OTHER) -> Iterator[Any]:
     """Another process on the same platform: `say(line)` sends, `say()` reads a line."""
     process = subprocess.Popen(
         [sys.executable, "-c", code, rt.platform],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdin and process.stdout
     out, into = process.stdout, process.stdin
 

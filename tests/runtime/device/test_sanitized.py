@@ -22,9 +22,18 @@ HERE = Path(__file__).parent
 def test_many_threads_at_once(sanitizer: str, tmp_path: Path) -> None:
     made = tmp_path / "stress"
     command: list[str | Path] = [
-        "g++", "-std=c++17", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}",
-        "-fno-sanitize-recover=all", f"-I{DEVICE.source.parent}", HERE / "stress.cpp", "-o", made,
-    ]  # fmt: skip
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-g",
+        "-pthread",
+        f"-fsanitize={sanitizer}",
+        "-fno-sanitize-recover=all",
+        f"-I{DEVICE.source.parent}",
+        HERE / "stress.cpp",
+        "-o",
+        made,
+    ]
     subprocess.run(command, check=True, timeout=300)
     # What the vendors' libraries do is not asked; address space must not be laid out at random for
     # older thread sanitizers.

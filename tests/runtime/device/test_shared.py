@@ -76,9 +76,10 @@ def test_what_is_refused(cpu: Runtime) -> None:
     handle, descriptor = structure("IpcMemHandle_t")(), ctypes.c_int()
     plain = ctypes.c_void_p()
     cpu("Malloc", ctypes.byref(plain), BYTES)
-    assert cpu.error(
-        "ExtGetSharedHandle", ctypes.byref(handle), ctypes.byref(descriptor), plain
-    ) == "ErrorInvalidValue"  # fmt: skip
+    assert (
+        cpu.error("ExtGetSharedHandle", ctypes.byref(handle), ctypes.byref(descriptor), plain)
+        == "ErrorInvalidValue"
+    )
     assert cpu.error("ExtFreeShared", plain) == "ErrorInvalidValue"
     with open(os.devnull, "rb") as file:
         words = (ctypes.byref(handle), file.fileno(), BYTES, KINDS["Descriptor"])

@@ -178,8 +178,11 @@ def test_events_take_the_time(rt: Runtime) -> None:
 
 def test_events_that_take_no_time(rt: Runtime) -> None:
     stream, plain, timed, other = (
-        rt.stream(), rt.event(), rt.handle("EventCreate"), rt.handle("EventCreate"),
-    )  # fmt: skip
+        rt.stream(),
+        rt.event(),
+        rt.handle("EventCreate"),
+        rt.handle("EventCreate"),
+    )
     out = ctypes.byref(ctypes.c_float())
     assert rt.error("EventElapsedTime", out, timed, other) == "ErrorInvalidResourceHandle"
     gate = rt.block(stream)

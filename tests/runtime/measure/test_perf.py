@@ -190,10 +190,16 @@ def test_sizes() -> None:
 def test_bandwidths_are_those_of_nccl_tests() -> None:
     """algbw = size / time, and busbw by the factors of its doc/PERFORMANCE.md."""
     factors = {
-        OpType.ALLREDUCE: 2 * 3 / 4, OpType.ALLGATHER: 3 / 4, OpType.REDUCESCATTER: 3 / 4,
-        OpType.ALLTOALL: 3 / 4, OpType.BROADCAST: 1, OpType.REDUCE: 1, OpType.SENDRECV: 1,
-        OpType.GATHER: 3 / 4, OpType.SCATTER: 3 / 4,
-    }  # fmt: skip
+        OpType.ALLREDUCE: 2 * 3 / 4,
+        OpType.ALLGATHER: 3 / 4,
+        OpType.REDUCESCATTER: 3 / 4,
+        OpType.ALLTOALL: 3 / 4,
+        OpType.BROADCAST: 1,
+        OpType.REDUCE: 1,
+        OpType.SENDRECV: 1,
+        OpType.GATHER: 3 / 4,
+        OpType.SCATTER: 3 / 4,
+    }
     for op, factor in factors.items():
         t = _row(_collective(op), 4096).halves[0]
         assert t.algbw == pytest.approx(4096 / t.time / 1e3)

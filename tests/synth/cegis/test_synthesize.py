@@ -34,14 +34,17 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "chunks", "mode"),
     [
-        ("4+8", 1, "faithful"), ("4x3", 1, "faithful"), ("4x2+8", 1, "faithful"),
-        ("8x2+4", 1, "fast"), ("4x3", 2, "fast"),
+        ("4+8", 1, "faithful"),
+        ("4x3", 1, "faithful"),
+        ("4x2+8", 1, "faithful"),
+        ("8x2+4", 1, "fast"),
+        ("4x3", 2, "fast"),
         pytest.param("8x2+4", 1, "faithful", marks=SLOW),
         pytest.param("4x2+8", 2, "faithful", marks=SLOW),
         pytest.param("8x2+4", 2, "fast", marks=SLOW),
         pytest.param("4x2+8x2", 1, "faithful", marks=SLOW),
     ],
-)  # fmt: skip
+)
 def test_the_bound_is_reached(name: str, chunks: int, mode: Mode) -> None:
     c = example(f"heteccl-h20-{name}")
     demand = gather(c, chunks)
