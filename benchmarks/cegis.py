@@ -36,9 +36,9 @@ def measure(name: str, chunks: int, way: str, solver: str, seconds: float) -> di
     from hccc.lang.cluster import load
     from hccc.synth.cegis.fill import fill
     from hccc.synth.cegis.synthesize import EMPTY, synthesize
-    from hccc.synth.chunked import chunked
-    from hccc.synth.least_steps import least_steps
-    from hccc.synth.schedule import gather_all, violations
+    from hccc.synth.greedy.chunked import chunked
+    from hccc.synth.greedy.least_steps import least_steps
+    from hccc.synth.greedy.schedule import gather_all, violations
 
     c = chunked(load.load(CLUSTERS / f"heteccl-h20-{name}.cluster"))
     demand = gather_all(np.repeat(np.arange(c.n), chunks), c.n)

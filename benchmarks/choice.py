@@ -31,22 +31,22 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
-from hccc.driver import CompiledProgram
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.compilation import CompiledProgram
+from hccc.driver.options import Options
+from hccc.driver.tune.search import exhaustive
+from hccc.driver.tune.setting import Setting, most_blocks, space
+from hccc.driver.tune.sizes import parsed
+from hccc.driver.tune.timing import Timing
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer import load as transfer
-from hccc.options import Options
 from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.model import predict
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
-from hccc.synth.bound import limits
-from hccc.tune.search import exhaustive
-from hccc.tune.setting import Setting, most_blocks, space
-from hccc.tune.sizes import parsed
-from hccc.tune.timing import Timing
+from hccc.synth.bounds.bound import limits
 
 FUSIONS = ("auto", "none", "reduce", "full")
 MOST = 1 << 17  # primitives times micro-batches of a call of the search

@@ -27,7 +27,7 @@ from programs import hierarchical_mesh, ring_allreduce
 from rich.console import Console
 from rich.table import Table
 
-from hccc.options import Options
+from hccc.driver.options import Options
 
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")
 TOTALS = ("total", "without Proof", "wall")
@@ -55,8 +55,8 @@ with MSCCLProgram("ring", fully_connected(size), AllReduce(size, size, True), 1)
 
 def measure(text: str) -> dict[str, float]:
     """One compilation in this process: CPU and peak memory by phase, wall seconds, GiB."""
-    from hccc.diagnostics import Source
-    from hccc.driver import compile_text
+    from hccc.base.diagnostics import Source
+    from hccc.driver.compilation import compile_text
 
     spent: dict[str, float] = {}
     peak: dict[str, float] = {}

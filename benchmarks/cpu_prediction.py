@@ -32,8 +32,9 @@ from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_file, compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_file, compile_text
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir.plan import Plan
@@ -41,7 +42,6 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
 from hccc.lang.cluster.printer import lines
 from hccc.launch import measure as bench
-from hccc.options import Options
 from hccc.profile import calibrate
 from hccc.profile.calibrate import Case, Work
 from hccc.profile.measure import profile

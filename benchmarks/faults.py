@@ -31,15 +31,15 @@ from rich.table import Table
 from sizes import size_of
 
 import hccc
-from hccc.diagnostics import UserError
-from hccc.inputs import load_cluster
+from hccc.base.diagnostics import UserError
+from hccc.driver.inputs import load_cluster
 from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.network.summary import limits
 from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.choose import Forced
 from hccc.predict.nccl.model import predict
 from hccc.predict.nccl.tuning import Algorithm
-from hccc.synthesis import Synthesis
+from hccc.synth.synthesis import Synthesis
 
 OPS = ("allgather", "reducescatter", "allreduce")
 MIXED = "heteccl-h20-4x2+8"

@@ -30,7 +30,7 @@ from rich.progress import track
 from rich.table import Table
 from sizes import size_of
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.lang.machines.load import import_machines
 from hccc.predict.bounds import bounds

@@ -20,13 +20,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hccc import driver
-from hccc.diagnostics import Source
-from hccc.driver import Compiled
+from hccc.base.diagnostics import Source
+from hccc.driver import compilation as driver
+from hccc.driver.compilation import Compiled
+from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
-from hccc.options import Options
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.builtin.ring import ring

@@ -20,8 +20,9 @@ from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
-from hccc import driver
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
@@ -29,7 +30,6 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import crossing
 from hccc.ir.transport import Transport
 from hccc.launch.measure import between
-from hccc.options import Options
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure.patterns import Pattern

@@ -14,8 +14,8 @@ from programs import EXAMPLES
 from rich.table import Table
 
 import hccc
-from hccc.diagnostics import UserError
-from hccc.inputs import load_cluster
+from hccc.base.diagnostics import UserError
+from hccc.driver.inputs import load_cluster
 
 SIZES = tuple(1 << k for k in range(10, 33, 2))
 Case = tuple[str, str, int]

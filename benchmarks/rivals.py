@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import tacos
 
-from hccc import driver
-from hccc.diagnostics import UserError
-from hccc.driver import Compiled
+from hccc.base.diagnostics import UserError
+from hccc.driver import compilation as driver
+from hccc.driver.compilation import Compiled
+from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Level, Topology
 from hccc.network.summary import limits
-from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.predict.baselines import alternatives
 from hccc.predict.nccl import machine as library

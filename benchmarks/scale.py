@@ -28,7 +28,7 @@ from programs import direct_alltoall, hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
-from hccc.options import Options
+from hccc.driver.options import Options
 
 PROGRAMS: dict[str, Callable[[int], str]] = {
     "hm": lambda ranks: hierarchical_mesh("allreduce", ranks // 8, 8),
@@ -62,8 +62,8 @@ Figures = dict[str, float]
 
 def measure(text: str, build: bool) -> Figures:
     """One compilation in this process: CPU seconds by phase, MB and GiB."""
-    from hccc.diagnostics import Source
-    from hccc.driver import compile_text
+    from hccc.base.diagnostics import Source
+    from hccc.driver.compilation import compile_text
     from hccc.emit import directory
     from hccc.ir import plan_json
 

@@ -18,9 +18,9 @@ from programs import EXAMPLES
 from rich.table import Table
 
 import hccc
+from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.topology import BYTES_PER_US, Topology
-from hccc.options import Options
 from hccc.predict.bounds import bounds
 
 OPS = ("allgather", "reducescatter", "allreduce", "alltoall")

@@ -28,10 +28,10 @@ SITE = EXAMPLES / "clusters" / "resccl-topo2.cluster"
 
 def measure(ranks: int, size: int, micro_batch: int) -> dict[str, float]:
     """One compilation and one simulated call in this process."""
-    from hccc.diagnostics import Source
-    from hccc.driver import compile_text
+    from hccc.base.diagnostics import Source
+    from hccc.driver.compilation import compile_text
+    from hccc.driver.options import Options
     from hccc.lang.cluster.load import parse
-    from hccc.options import Options
     from hccc.sim.machine import prepare
     from hccc.sim.simulate import Request, simulate
 

@@ -171,10 +171,10 @@ def _number(text: str) -> float:
 
 def engine(path: Path, collective: str) -> float:
     """Seconds that making all candidates takes, the second time."""
-    from hccc.inputs import load_cluster
+    from hccc.driver.inputs import load_cluster
     from hccc.ir.collective import collective_named
-    from hccc.synth.certificate import certificate
-    from hccc.synthesis import candidates
+    from hccc.synth.bounds.certificate import certificate
+    from hccc.synth.synthesis import candidates
 
     t, op, seconds = load_cluster(path), collective_named(collective), 0.0
     for _ in range(2):

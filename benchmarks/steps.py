@@ -37,12 +37,12 @@ class Row:
 
 def row(case: Case) -> Row:
     """One search."""
-    from hccc.inputs import load_cluster
+    from hccc.driver.inputs import load_cluster
     from hccc.synth.cegis.synthesize import synthesize
-    from hccc.synth.chunked import chunked
-    from hccc.synth.greedy import greedy
-    from hccc.synth.least_steps import least_steps
-    from hccc.synth.schedule import gather_all, violations
+    from hccc.synth.greedy.chunked import chunked
+    from hccc.synth.greedy.greedy import greedy
+    from hccc.synth.greedy.least_steps import least_steps
+    from hccc.synth.greedy.schedule import gather_all, violations
 
     name, chunks, limit = case
     c = chunked(load_cluster(EXAMPLES / "clusters" / f"heteccl-{name}.cluster"))

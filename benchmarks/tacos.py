@@ -29,17 +29,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from hccc.diagnostics import fail
-from hccc.inputs import load_cluster
+from hccc.base.diagnostics import fail
+from hccc.base.jit.compiled import njit
+from hccc.driver.inputs import load_cluster
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.collective import OpType, collective_named
 from hccc.ir.program import Program
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
-from hccc.jit.compiled import njit
 from hccc.network.routes import routes
-from hccc.synth.bound import limits
-from hccc.synth.programs import from_schedules
-from hccc.synth.schedule import Schedule
+from hccc.synth.bounds.bound import limits
+from hccc.synth.greedy.programs import from_schedules
+from hccc.synth.greedy.schedule import Schedule
 
 OPS = (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE)
 SEEDS = 4

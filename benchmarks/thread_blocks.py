@@ -15,10 +15,10 @@ from programs import hierarchical_mesh
 from rich.console import Console
 from rich.table import Table
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 
 TOPOLOGIES = {"Topo1": (2, 4), "Topo2": (2, 8), "Topo3": (4, 4), "Topo4": (4, 8)}
 PUBLISHED = {"Topo1": 8, "Topo2": 16, "Topo3": 8, "Topo4": 16}

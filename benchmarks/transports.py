@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from programs import EXAMPLES, hierarchical_mesh
 
-from hccc.diagnostics import Source, UserError
-from hccc.driver import CompiledProgram, compile_text
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import CompiledProgram, compile_text
+from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
-from hccc.options import Options
 from hccc.predict.baselines import alternatives
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate

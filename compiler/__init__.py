@@ -14,10 +14,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from hccc.base.version import __version__
 
 if TYPE_CHECKING:
-    from hccc.api import (
+    from hccc.api.functions import (
         bound,
         check,
         common_cluster,
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
         synthesize_sizes,
         write,
     )
-    from hccc.diagnostics import Problem, Source, UserError
-    from hccc.driver import Compiled
+    from hccc.base.diagnostics import Problem, Source, UserError
+    from hccc.driver.compilation import Compiled
+    from hccc.driver.options import Options
+    from hccc.driver.outputs import Written
     from hccc.ir.plan import Plan
     from hccc.ir.program import Program
     from hccc.ir.topology import Topology
     from hccc.ir.transport import Transport
-    from hccc.options import Options
-    from hccc.outputs import Written
     from hccc.pictures.canvas import Picture
     from hccc.predict.bounds import Bounds
     from hccc.predict.explanation import Explanation
     from hccc.predict.simulation import Call, Simulation, Sizes
     from hccc.proofs.proof import Proof
-    from hccc.synthesis import Synthesis
-    from hccc.synthesis_sizes import SizesSynthesis
+    from hccc.synth.sizes import SizesSynthesis
+    from hccc.synth.synthesis import Synthesis
 
 _HOME = {
     **dict.fromkeys(
@@ -63,16 +63,16 @@ _HOME = {
             "synthesize_sizes",
             "write",
         ),
-        "hccc.api",
+        "hccc.api.functions",
     ),
-    **dict.fromkeys(("Problem", "Source", "UserError"), "hccc.diagnostics"),
-    "Compiled": "hccc.driver",
+    **dict.fromkeys(("Problem", "Source", "UserError"), "hccc.base.diagnostics"),
+    "Compiled": "hccc.driver.compilation",
     "Plan": "hccc.ir.plan",
     "Program": "hccc.ir.program",
     "Topology": "hccc.ir.topology",
     "Transport": "hccc.ir.transport",
-    "Options": "hccc.options",
-    "Written": "hccc.outputs",
+    "Options": "hccc.driver.options",
+    "Written": "hccc.driver.outputs",
     "Picture": "hccc.pictures.canvas",
     "Bounds": "hccc.predict.bounds",
     "Explanation": "hccc.predict.explanation",
@@ -80,8 +80,8 @@ _HOME = {
     "Simulation": "hccc.predict.simulation",
     "Call": "hccc.predict.simulation",
     "Sizes": "hccc.predict.simulation",
-    "Synthesis": "hccc.synthesis",
-    "SizesSynthesis": "hccc.synthesis_sizes",
+    "Synthesis": "hccc.synth.synthesis",
+    "SizesSynthesis": "hccc.synth.sizes",
 }
 __all__ = [
     "Bounds",

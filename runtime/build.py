@@ -24,10 +24,10 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
-from hccc.diagnostics import Note, UserError, fail
-from hccc.dtypes import NAMES, OPS
-from hccc.files.libraries import FOLDER, name_of, stem_of
-from hccc.files.writing import beside, remove_leftovers
+from hccc.base.diagnostics import Note, UserError, fail
+from hccc.base.dtypes import NAMES, OPS
+from hccc.base.files.libraries import FOLDER, name_of, stem_of
+from hccc.base.files.writing import beside, remove_leftovers
 
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", "-pthread")

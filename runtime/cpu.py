@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import InternalError, fail
+from hccc.base.diagnostics import InternalError, fail
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Rank, all_memory

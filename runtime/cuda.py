@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hccc.diagnostics import Note, UserError, fail
-from hccc.files.libraries import stem_of
+from hccc.base.diagnostics import Note, UserError, fail
+from hccc.base.files.libraries import stem_of
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
 from hccc.runtime.abi import FaultRecord
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import ml_dtypes
 import numpy as np
 
-from hccc import dtypes
+from hccc.base import dtypes
 from hccc.ir.collective import Collective
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES, default_micro_batch

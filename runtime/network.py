@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import InternalError, fail
+from hccc.base.diagnostics import InternalError, fail
 from hccc.runtime.abi import Door, Rank, Transfer
 from hccc.runtime.build import Piece, build_plain
 

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.runtime.abi import Record, Trace
 
 SYMBOL = "hccc_tracing"

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hccc.diagnostics import fail
-from hccc.dtypes import STAND_IN
+from hccc.base.diagnostics import fail
+from hccc.base.dtypes import STAND_IN
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.build import Variant

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hccc import driver
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MOST_DOUBLING = 8 << 20  # bytes: longer ones need more messages than a FIFO of Simple holds

@@ -37,7 +37,7 @@ def _in_wheel(name: str) -> str | None:
     """What the wheel calls a file; None for what it must not have."""
     path = PurePosixPath(name)
     if shelf := SHIPPED.get((str(path.parent), path.suffix)):
-        return f"hccc/library/{shelf}/{path.name}"
+        return f"hccc/shipped/{shelf}/{path.name}"
     folder, _, rest = name.partition("/")
     if folder not in FOLDERS or (ROOT / name).is_symlink():
         return None
@@ -89,9 +89,9 @@ def test_data_files_are_there(wheel: set[str]) -> None:
         "ir/catalogue.schema.json",
         "ir/plan.schema.json",
         "templates/kernel.jinja",
-        "library/algorithms/hm_allreduce.rccl",
-        "library/clusters/resccl-topo4.cluster",
-        "library/msccl/allgather_recdoubling_n8.xml",
+        "shipped/algorithms/hm_allreduce.rccl",
+        "shipped/clusters/resccl-topo4.cluster",
+        "shipped/msccl/allgather_recdoubling_n8.xml",
     ):
         assert f"hccc/{name}" in wheel
     assert "hccc/runtime/include/hccc/device.h" in wheel

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc import __version__
+from hccc.base.version import __version__
 from tests.cli.commandline import Hccc, hccc
 from tests.conftest import Golden
 

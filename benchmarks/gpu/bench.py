@@ -26,7 +26,7 @@ from results import Cell, Check, Copy, Results
 from sweep import Sweep
 from timing import GRACE, Budget, race, summary, watchdog
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir.plan import Plan
 from hccc.runtime.fault import LaunchError
 from hccc.runtime.measure import perf

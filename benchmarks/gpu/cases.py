@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_file, compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_file, compile_text
+from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.ir.transport import Transport
-from hccc.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

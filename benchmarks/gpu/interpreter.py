@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hccc.base.render import render
 from hccc.emit.directory import headers
 from hccc.emit.kernels import wrap
 from hccc.emit.kernels.canonical import canonical
@@ -22,7 +23,6 @@ from hccc.emit.targets import TARGETS, Target
 from hccc.ir.arrays import I8, places_among
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
-from hccc.render import render
 
 HEADER = Path(__file__).with_name("interpreter.h")
 SHARED_WORDS = 8192  # 32 KiB: two resident blocks and their data fit an SM many times over

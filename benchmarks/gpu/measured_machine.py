@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import interpreter
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP, Target
 from hccc.ir.plan import Plan

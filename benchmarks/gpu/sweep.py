@@ -13,7 +13,7 @@ from measured_machine import Kernel, Kind, Machine, build_all
 from results import Library, Point, Results
 from timing import Budget, race, summary
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.measure import perf
 from hccc.runtime.request import Request
 

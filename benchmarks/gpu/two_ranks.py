@@ -8,8 +8,8 @@ from typing import Any
 
 from cases import TRANSPORTS, programs
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_text
 from hccc.emit import directory
 from hccc.emit.targets import CUDA, HIP
 from hccc.ir import plan_json

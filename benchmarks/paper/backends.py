@@ -22,20 +22,20 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from programs import EXAMPLES, hierarchical_mesh
 
-from hccc import driver
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer import load as transfer
-from hccc.options import Options
 from hccc.predict import baselines
 from hccc.predict.simulation import MICRO_BATCHES, Adapt
 from hccc.sim.machine import Machine, batches_of, pieces, prepare
 from hccc.sim.simulate import Request, Run, simulate
-from hccc.synth import bound
+from hccc.synth.bounds import bound
 from hccc.synth.builtin.ring import ring
 
 OPS = {

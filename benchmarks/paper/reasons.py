@@ -8,7 +8,7 @@ from hccc.ir.topology import F8
 from hccc.predict.gap import gap
 from hccc.sim import usage
 from hccc.sim.simulate import Run
-from hccc.synth.bound import Limits
+from hccc.synth.bounds.bound import Limits
 
 FULL = 0.9  # of the time: a link or a thread block that is this busy is the limit
 FAST = 0.75  # of its own speed: a thread block below that waits for a link it shares

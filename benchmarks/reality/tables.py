@@ -12,8 +12,8 @@ import numpy as np
 from clusters import text
 from numpy.typing import NDArray
 
-from hccc.diagnostics import Source
-from hccc.inputs import parse_cluster
+from hccc.base.diagnostics import Source
+from hccc.driver.inputs import parse_cluster
 from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table as Calibration
 from hccc.predict.nccl.choose import Forced

@@ -21,8 +21,8 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.analysis.grouping import group
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr
-from hccc.jit.compiled import njit
 
 NO, YES, UNKNOWN = 0, 1, 2
 BLOCK, LEVEL, HEIGHT, MAKER, MADE, MADE_END, TAKER, TAKEN, TAKEN_END = range(9)

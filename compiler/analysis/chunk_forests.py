@@ -22,8 +22,8 @@ from hccc.analysis.ancestry import (
     TAKER,
     intervals,
 )
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr
-from hccc.jit.compiled import njit
 
 NEIGHBOURS = 64  # blocks to remember for each
 

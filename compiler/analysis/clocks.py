@@ -29,8 +29,8 @@ from hccc.analysis.ancestry import (
 )
 from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.grouping import group, transpose
+from hccc.base.jit.compiled import njit, prange
 from hccc.ir.arrays import I4, I8, U1, Csr, entries, places
-from hccc.jit.compiled import njit, prange
 
 COLUMNS = 64
 THREADS = 2  # each takes groups of columns, and needs a clock of its own

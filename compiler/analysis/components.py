@@ -12,9 +12,9 @@ import numpy as np
 
 from hccc.analysis.grouping import group, root_of
 from hccc.analysis.locations import Locations
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
-from hccc.jit.compiled import njit
 
 
 class Components(NamedTuple):

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.grouping import group
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.collective import Collective
 from hccc.ir.program import TRANSFER, Op, Program
-from hccc.jit.compiled import njit
 
 FIELDS = TRANSFER.names or ()
 RRC = int(Op.RRC)

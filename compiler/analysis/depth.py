@@ -10,9 +10,9 @@ import numpy as np
 
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.waits import enforced
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.plan import Plan
-from hccc.jit.compiled import njit
 
 
 def depth(plan: Plan) -> int:

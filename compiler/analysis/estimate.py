@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.connections import connections
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Primitives, crossing
-from hccc.jit.compiled import njit
 from hccc.network.routes import cost, resources
 
 NEAR = 1.05  # of candidates this close in time, the one with the least memory traffic wins

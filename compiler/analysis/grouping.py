@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr
-from hccc.jit.compiled import njit
 
 
 @njit

@@ -3,9 +3,9 @@ skew ones of linked ids."""
 
 from __future__ import annotations
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.topology import F8
-from hccc.jit.compiled import njit
 
 
 @njit(allocates=False)

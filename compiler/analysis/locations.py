@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, places
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard
-from hccc.jit.compiled import njit
 
 SLOTS = 1 << 20  # at a time: temporaries stay small
 INPUT, OUTPUT = int(Buffer.INPUT), int(Buffer.OUTPUT)

@@ -14,10 +14,10 @@ import numpy as np
 from hccc.analysis.clocks import topological
 from hccc.analysis.grouping import group, root_of
 from hccc.analysis.waits import by_queue, messages
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Primitives
-from hccc.jit.compiled import njit
 
 Edges = tuple[I4 | I8, I4 | I8]  # (primitive, one before it), i4[m] each
 

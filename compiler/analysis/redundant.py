@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from hccc.analysis.contributions import DST, OP, RRC, SRC, columns, ends
 from hccc.analysis.grouping import group
-from hccc.diagnostics import Problem
+from hccc.base.diagnostics import Problem
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
-from hccc.jit.compiled import njit
 
 NEEDED, HELD, UNUSED = range(3)
 MOST_SHOWN = 4  # lines of the program, for each of the two warnings

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.primitives import Primitives, memory_domain
-from hccc.jit.compiled import njit
 
 CONFLICT = 4  # what a second chunk for one peer counts, in copies
 

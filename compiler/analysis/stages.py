@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.dag import Dag
-from hccc.jit.compiled import njit
 
 
 @njit

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.analysis.grouping import graph
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I4, I8, Csr, starts
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands

@@ -40,8 +40,8 @@ def bound(
     Allgather and a Reducescatter, of all schedules; of an Allreduce, of those that reduce each byte
     to a root, whichever, and broadcast it from there.
     """
-    from hccc import api
-    from hccc.inputs import load_cluster
+    from hccc.api import functions as api
+    from hccc.driver.inputs import load_cluster
 
     with report.progress() as on_phase:
         on_phase("Looking for the narrowest cut")

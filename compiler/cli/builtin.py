@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES
 from hccc.cli.types import ClusterFile, File
-from hccc.diagnostics import fail
 
 if TYPE_CHECKING:
     from hccc.ir.collective import OpType
@@ -54,7 +54,7 @@ def builtin(
         raise fail("E451", f"there is no built-in algorithm {name!r}", help=f"there are {known}")
     op = _collective(registry.BUILTINS[name].ops, collective)
     if output is not None and str(output) != "-":
-        from hccc.files.writing import check_place
+        from hccc.base.files.writing import check_place
 
         check_place(output, cluster)
     with report.progress() as on_phase:
@@ -84,7 +84,7 @@ def _topology(ranks: int | None, gpus_per_node: int | None, cluster: Path | None
     if cluster is not None:
         if gpus_per_node is not None:
             raise click.UsageError("--gpus-per-node belongs to --ranks: a cluster has its nodes.")
-        from hccc.inputs import load_cluster
+        from hccc.driver.inputs import load_cluster
 
         return load_cluster(cluster)
     return _switched(ranks or 1, min(gpus_per_node or ranks or 1, ranks or 1))
@@ -93,7 +93,7 @@ def _topology(ranks: int | None, gpus_per_node: int | None, cluster: Path | None
 def _switched(ranks: int, gpus: int) -> Topology:
     """What is taken where nothing is known of links: nodes of `gpus` GPUs, the last of what is
     left, behind one switch, and one NIC for each node."""
-    from hccc.diagnostics import Source
+    from hccc.base.diagnostics import Source
     from hccc.ir.topology import NOMINAL_DEVICE
     from hccc.lang.cluster.load import parse
 
@@ -130,7 +130,7 @@ def _write(p: Program, comments: list[str], output: Path | None) -> None:
     if output is None or str(output) == "-":
         click.echo(text, nl=False)
         return
-    from hccc.files.writing import write_whole
+    from hccc.base.files.writing import write_whole
 
     write_whole(output, lambda file: file.write(text))
 

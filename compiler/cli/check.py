@@ -26,7 +26,7 @@ def check(algorithm: Path, as_json: bool, time_phases: bool, **options: Any) -> 
     with report.progress() as on_phase:
         compiled = load(algorithm, how, how.load_cluster(), on_phase, checked=True)
     if as_json:
-        from hccc.facts import compiled_facts
+        from hccc.driver.facts import compiled_facts
 
         report.as_json(compiled_facts(compiled))
     else:

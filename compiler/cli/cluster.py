@@ -29,7 +29,7 @@ def cluster() -> None:
 def list_clusters(as_json: bool) -> None:
     """List the clusters that ship."""
     from hccc.lang.cluster import load
-    from hccc.library import shipped
+    from hccc.shipped import find as shipped
 
     rows = []
     with report.progress() as on_phase:
@@ -48,9 +48,9 @@ def list_clusters(as_json: bool) -> None:
 @click.argument("name", type=ClusterFile(), metavar="NAME")
 def show_cluster(name: Path) -> None:
     """Print the cluster file NAME; `hccc show NAME -o cluster.svg` draws it."""
-    from hccc.inputs import parse_cluster
+    from hccc.driver.inputs import parse_cluster
     from hccc.lang.cluster import load
-    from hccc.library import shipped
+    from hccc.shipped import find as shipped
 
     source = shipped.read(name, load.MAX_BYTES, shipped.CLUSTERS)
     parse_cluster(source)  # what is no cluster is refused
@@ -80,7 +80,7 @@ def import_cluster(
     NCCL_TOPO_FILE), or what `nvidia-smi topo -m` prints. Comments say what was read and what was
     assumed. `-` is stdin.
     """
-    from hccc.files.writing import check_place, write_whole
+    from hccc.base.files.writing import check_place, write_whole
     from hccc.lang.machines.load import import_machines
     from hccc.lang.machines.machine import several
 

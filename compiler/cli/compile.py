@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import (
     CALLS,
@@ -23,16 +24,15 @@ from hccc.cli.options import (
     refuse,
 )
 from hccc.cli.types import AlgorithmFile, File, Words
-from hccc.diagnostics import fail
+from hccc.driver.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 from hccc.ir.transport import Transport
-from hccc.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 
 if TYPE_CHECKING:
-    from hccc.driver import Compiled, Where
+    from hccc.driver.compilation import Compiled, Where
+    from hccc.driver.pass_manager import OnPhase
     from hccc.interop.export_msccl import XmlOptions
     from hccc.ir.program import Program
     from hccc.ir.topology import Topology
-    from hccc.pass_manager import OnPhase
 
 STEPS_ARE_STAGED = "MSCCL's steps send and receive: compiled with --transport staged"
 
@@ -110,8 +110,8 @@ def compile_command(
     how = _for_msccl(asked) if emit == "msccl-xml" else asked
     with report.progress() as on_phase:
         compiled = _compiled(algorithms, how, name, on_phase, common=emit is None)
-        from hccc import api
-        from hccc.outputs import Written
+        from hccc.api import functions as api
+        from hccc.driver.outputs import Written
 
         written = Written({}, {})
         if output and not emit:
@@ -123,7 +123,7 @@ def compile_command(
     if emit:
         _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
     elif as_json:
-        from hccc.facts import compiled_facts, file_facts, validated_facts
+        from hccc.driver.facts import compiled_facts, file_facts, validated_facts
 
         facts = compiled_facts(compiled) | file_facts(written.files)
         facts |= validated_facts(written.validated)
@@ -145,7 +145,7 @@ def _compiled(
     if len(algorithms) > 1:
         refuse(["reschedule"] * how.reschedule, "several are compiled together", "leave it out")
         return load_library(algorithms, how, site, name, on_phase)
-    from hccc.inputs import check_name, renamed
+    from hccc.driver.inputs import check_name, renamed
 
     check_name(name)
     return renamed(load(algorithms[0], how, site, on_phase), name)
@@ -153,8 +153,8 @@ def _compiled(
 
 def _common_cluster(program: Program) -> Topology | None:
     """`common_cluster`; None for what takes long to simulate, unless somebody asks for it."""
-    from hccc.inputs import common_cluster
-    from hccc.structures import MOST_SCHEDULED
+    from hccc.driver.inputs import common_cluster
+    from hccc.driver.structures import MOST_SCHEDULED
 
     return common_cluster(program) if len(program) <= MOST_SCHEDULED else None
 
@@ -198,7 +198,7 @@ def _check_places(
     cluster: Path | None,
 ) -> None:
     """What can be known of the files to write before any work."""
-    from hccc.files.writing import check_place
+    from hccc.base.files.writing import check_place
     from hccc.ir.names import file_read
 
     read = [file_read(one) for one in algorithms]
@@ -224,13 +224,13 @@ def _emit(
     compiled: Compiled, name: str, output: Path | None, xml: tuple[str, str, bool | None]
 ) -> None:
     """Prints one output, or writes it into a file, whole or not at all."""
-    from hccc.files.writing import write_whole
+    from hccc.base.files.writing import write_whole
     from hccc.interop.export_msccl import XmlOptions
 
     dialect, protocol, in_place = xml
     options = XmlOptions(dialect, protocol, in_place)
     if name == "msccl-xml" and output is not None and _is_directory(output):
-        from hccc.outputs import write_xml
+        from hccc.driver.outputs import write_xml
 
         for file in write_xml(compiled, output, options):
             print(output / file)
@@ -246,7 +246,7 @@ def _is_directory(output: Path) -> bool:
 
 
 def _print(compiled: Compiled, name: str, options: XmlOptions, file: TextIO) -> None:
-    from hccc.outputs import OUTPUTS as PRINTERS
+    from hccc.driver.outputs import OUTPUTS as PRINTERS
 
     for line in PRINTERS[name](compiled, options):
         file.write(line + "\n")

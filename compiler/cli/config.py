@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import click
 
-from hccc import __version__
+from hccc.base.version import __version__
 from hccc.downstream import places
 
 _ANSWERS: Mapping[str, tuple[str, Callable[[], object]]] = {

@@ -21,8 +21,8 @@ from typing import NoReturn, TextIO
 
 import click
 
-from hccc import __version__
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
+from hccc.base.version import __version__
 
 EXIT_USER, EXIT_USAGE, EXIT_BUG, EXIT_INTERRUPTED = 1, 2, 70, 130
 # What is wrong is the command line itself.

@@ -34,7 +34,7 @@ def explain(algorithm: Path, size: int, as_json: bool, time_phases: bool, **opti
     how = chosen(options)
     with report.progress() as on_phase:
         compiled, topology = load_simulated(algorithm, how, on_phase)
-        from hccc import api
+        from hccc.api import functions as api
 
         explanation = api.explain(
             compiled,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES, json_option
 from hccc.cli.types import AlgorithmFile, Duration, Words
-from hccc.diagnostics import fail
-from hccc.facts import Facts
+from hccc.driver.facts import Facts
 
 if TYPE_CHECKING:
     from hccc.ir.collective import OpType

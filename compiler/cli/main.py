@@ -9,7 +9,8 @@ from typing import NoReturn
 
 import click
 
-from hccc import __version__
+from hccc.base.interruptible import left_running
+from hccc.base.version import __version__
 from hccc.cli.bound import bound
 from hccc.cli.builtin import builtin
 from hccc.cli.check import check
@@ -25,7 +26,6 @@ from hccc.cli.run import run
 from hccc.cli.show import show
 from hccc.cli.sim import sim
 from hccc.cli.synth import synth
-from hccc.interruptible import left_running
 
 # What is imported stays: going through it for cycles, as often as Python does unasked, took a tenth
 # of a short command's time.

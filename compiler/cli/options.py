@@ -1,6 +1,6 @@
 """options: what the commands of the command line have in common.
 
-The options of a compilation are the fields of `hccc.options.Options`, declared there. What is slow
+The options of a compilation are the fields of `hccc.driver.options.Options`, declared there. What is slow
 to import (the language, the passes, NumPy and numba below them) is imported by the commands that
 need it, so that `hccc --help` answers at once.
 """
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from hccc.base.diagnostics import Source, fail
 from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
-from hccc.diagnostics import Source, fail
+from hccc.driver.options import PASSES, Options, selectable
 from hccc.ir.transport import Transport
-from hccc.options import PASSES, Options, selectable
 
 if TYPE_CHECKING:
-    from hccc.driver import Compiled, Where
+    from hccc.driver.compilation import Compiled, Where
     from hccc.ir.topology import Topology
     from hccc.predict.simulation import Call
 
@@ -113,7 +113,7 @@ class Chosen:
         """The cluster of `--cluster`, if there is one. Raises UserError for a wrong one."""
         if self.cluster is None:
             return None
-        from hccc.inputs import load_cluster
+        from hccc.driver.inputs import load_cluster
 
         return load_cluster(self.cluster)
 
@@ -249,8 +249,9 @@ def load(
     """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate;
     checked: a directory's files are compared, too."""
     on_phase("Starting")
-    from hccc import api, inputs
+    from hccc.api import functions as api
     from hccc.cli import report
+    from hccc.driver import inputs
 
     opened = algorithm if isinstance(algorithm, Source) else inputs.opened(algorithm)
     if inputs.is_compiled(opened) and not how.reschedule:
@@ -279,7 +280,7 @@ def load_library(
     on_phase: Callable[[str], None],
 ) -> Compiled:
     """Reads several programs and makes one library of them."""
-    from hccc import api
+    from hccc.api import functions as api
     from hccc.cli import report
 
     compiled = api.compile(
@@ -296,7 +297,7 @@ def load_library(
 
 def _printer(how: Chosen) -> Callable[[str, Any], None]:
     """What prints what the pass returns that `--print-after` names."""
-    from hccc import outputs
+    from hccc.driver import outputs
 
     def on_pass(name: str, ir: Any) -> None:
         if name == how.print_after:
@@ -312,7 +313,7 @@ def load_simulated(
 ) -> tuple[Compiled, Topology | None]:
     """What is to be simulated, and the cluster of `--cluster`. Raises E424 before any work."""
     on_phase("Starting")
-    from hccc.inputs import opened
+    from hccc.driver.inputs import opened
     from hccc.predict.simulation import check_cluster
 
     found, topology = opened(algorithm), how.load_cluster()

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
+from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import json_option
 from hccc.cli.types import Duration, File, Words
-from hccc.diagnostics import fail
-from hccc.options import TARGETS
+from hccc.driver.options import TARGETS
 
 
 @click.command(short_help="Measure this machine into a .cluster.")

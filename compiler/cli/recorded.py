@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hccc.diagnostics import Problem
-from hccc.files.writing import write_whole
+from hccc.base.diagnostics import Problem
+from hccc.base.files.writing import write_whole
 from hccc.ir.topology import Topology
 from hccc.launch.tracing import Traced
 from hccc.pictures import recorded

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hccc import __version__
-from hccc.diagnostics import Problem
-from hccc.facts import compiled_facts, figures, made_by, spans, title
+from hccc.base.diagnostics import Problem
+from hccc.base.version import __version__
+from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
 from hccc.validate.validated import Unvalidated
 
 if TYPE_CHECKING:
-    from hccc.driver import Compiled
+    from hccc.driver.compilation import Compiled
+    from hccc.driver.outputs import Written
     from hccc.ir.catalogue import Catalogue
-    from hccc.outputs import Written
     from hccc.validate.validated import Validated
 
 
@@ -89,7 +89,7 @@ def _tuned(compiled: Compiled) -> None:
     """What was chosen for which sizes, and what was weighed, on stdout."""
     if compiled.tuned is None:
         return
-    from hccc.tune import told
+    from hccc.driver.tune import told
 
     named = "chosen for"
     for line in told.chosen(compiled.tuned, compiled.plan_names()):

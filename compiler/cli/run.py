@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hccc.base.diagnostics import fail
+from hccc.base.dtypes import ALIASES, NAMES, OPS
 from hccc.cli import report
 from hccc.cli.options import (
     algorithm_argument,
@@ -17,8 +19,6 @@ from hccc.cli.options import (
     size_options,
 )
 from hccc.cli.types import File, Number, Size, Speed, Words
-from hccc.diagnostics import fail
-from hccc.dtypes import ALIASES, NAMES, OPS
 
 if TYPE_CHECKING:
     from hccc.ir.collective import Collective
@@ -140,7 +140,7 @@ def _check_files(algorithm: Path, *files: Path | None) -> None:
     given = [file for file in files if file is not None]
     if not given:
         return
-    from hccc.files.writing import check_place
+    from hccc.base.files.writing import check_place
 
     for file in given:
         if str(file) == "-":

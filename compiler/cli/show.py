@@ -12,7 +12,7 @@ from hccc.cli.options import chosen, compile_options, given, load, refuse
 from hccc.cli.types import AnyFile, File, Size
 
 if TYPE_CHECKING:
-    from hccc.driver import Compiled
+    from hccc.driver.compilation import Compiled
     from hccc.ir.topology import Topology
 
 WHATS = ("topology", "dag", "pipeline", "timeline")  # of pictures/page, which loads slowly
@@ -55,7 +55,8 @@ def show(
     how = chosen(options)
     with report.progress() as on_phase:
         on_phase("Starting")
-        from hccc import api, inputs
+        from hccc.api import functions as api
+        from hccc.driver import inputs
         from hccc.pictures.page import ShowOptions
 
         ShowOptions(output, what, size, trace).check(algorithm, how.cluster)
@@ -75,7 +76,7 @@ def show(
 
 def _tell(output: Path | None, trace: Path | None, as_json: bool) -> None:
     """What was written, and how large it is."""
-    from hccc.facts import file_facts
+    from hccc.driver.facts import file_facts
 
     written = {str(path): path.stat().st_size for path in (output, trace) if path is not None}
     if as_json:

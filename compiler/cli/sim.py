@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import (
     CALL,
@@ -21,8 +22,7 @@ from hccc.cli.options import (
     size_options,
 )
 from hccc.cli.types import AlgorithmFile
-from hccc.diagnostics import fail
-from hccc.options import selectable
+from hccc.driver.options import selectable
 
 ALGORITHMS = ("Ring", "Tree", "NVLS", "NVLSTree", "PAT")
 
@@ -80,7 +80,7 @@ def sim(
     how = chosen(options)
     with report.progress() as on_phase:
         compiled, topology = load_simulated(algorithm, how, on_phase)
-        from hccc import api
+        from hccc.api import functions as api
         from hccc.predict.simulation import Sizes
 
         simulation = api.simulate(
@@ -118,7 +118,7 @@ def _baseline(
     if not options["collective"] or options["cluster"] is None:
         missing = "--collective NAME" if not options["collective"] else "--cluster FILE"
         raise fail("E467", f"--baseline needs {missing}", help=f"add {missing}")
-    from hccc.inputs import load_cluster
+    from hccc.driver.inputs import load_cluster
     from hccc.ir.collective import collective_named
     from hccc.predict.nccl.calls import calls
     from hccc.predict.nccl.choose import Forced

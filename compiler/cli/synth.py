@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from hccc.base.diagnostics import fail
 from hccc.cli import report
 from hccc.cli.options import COLLECTIVES, faults_options, given, json_option, refuse
 from hccc.cli.synth_sizes import PROGRAMS, check_directory, library, told, write_programs
 from hccc.cli.types import ClusterFile, File, Number, Size
-from hccc.diagnostics import fail
-from hccc.options import TARGETS
+from hccc.driver.options import TARGETS
 
 if TYPE_CHECKING:
+    from hccc.driver.pass_manager import OnPhase
     from hccc.ir.topology import Topology
-    from hccc.pass_manager import OnPhase
 
 Kind = Literal["stdout", "program", "programs", "kernels"]
 INTERRUPTED = "interrupted: the best of what was weighed so far"
@@ -95,8 +95,8 @@ def synth(
     if sizes is None:
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
     with report.progress() as on_phase:
-        from hccc.inputs import load_cluster
-        from hccc.options import Options
+        from hccc.driver.inputs import load_cluster
+        from hccc.driver.options import Options
 
         options = Options(max_sms=most_sms)
         how |= {"on_phase": on_phase, "options": options}
@@ -119,7 +119,7 @@ def _kind(output: Path | None) -> Kind:
 
 def _check(kind: Kind, output: Path | None, cluster: Path, as_json: bool) -> None:
     """What can be known before any work."""
-    from hccc.files.writing import check_place
+    from hccc.base.files.writing import check_place
 
     if given("size") and given("sizes"):
         help = "-b 64M for one size; --sizes 1K..4G for a range"
@@ -148,9 +148,9 @@ def _one(
     explain: bool,
 ) -> Callable[[], None]:
     """Makes and writes an algorithm for one size; what then tells of it."""
-    from hccc import api
-    from hccc.files.writing import write_whole
-    from hccc.synthesis import program_text
+    from hccc.api import functions as api
+    from hccc.base.files.writing import write_whole
+    from hccc.synth.synthesis import program_text
 
     made = api.synthesize(site, collective, size, **how)
     _stopped(made.interrupted)
@@ -181,8 +181,8 @@ def _several(
     as_json: bool,
 ) -> Callable[[], None]:
     """Makes and writes algorithms for a range of sizes; what then tells of them."""
-    from hccc import api
-    from hccc.synthesis_sizes import program_text
+    from hccc.api import functions as api
+    from hccc.synth.sizes import program_text
 
     assert output is not None  # `_check`
     made = api.synthesize_sizes(site, collective, sizes, **how)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from hccc.driver import Compiled
-    from hccc.synthesis import Synthesis
-    from hccc.synthesis_sizes import SizesSynthesis
+    from hccc.driver.compilation import Compiled
+    from hccc.synth.sizes import SizesSynthesis
+    from hccc.synth.synthesis import Synthesis
 
 PROGRAMS = "*.rccl"  # the last part of `-o DIR/*.rccl`
 _NAME = re.compile(r"[a-z]+-[a-z0-9-]+-\d+[KMG]?(-(and-)?\d+[KMG]?)*\.rccl")
@@ -24,7 +24,7 @@ WIDTH = 1000  # columns take what their rows need: a terminal wraps, and no name
 
 def check_directory(directory: Path) -> None:
     """What can be known of where programs go before any work. Raises UserError E431."""
-    from hccc.files.writing import named_errors
+    from hccc.base.files.writing import named_errors
 
     with named_errors(directory, _HELP):
         if directory.exists() and not directory.is_dir():
@@ -44,7 +44,7 @@ def write_programs(texts: dict[str, str], directory: Path) -> None:
     Raises:
         UserError: E431 it cannot be written.
     """
-    from hccc.files.writing import named_errors, replace_all
+    from hccc.base.files.writing import named_errors, replace_all
 
     with named_errors(directory, _HELP):
         new = not directory.exists()
@@ -107,8 +107,8 @@ def told(made: SizesSynthesis, compiled: Compiled | None) -> None:
 
 def _rows(made: SizesSynthesis, k: int) -> Iterator[tuple[str, ...]]:
     """The candidates of one size that were compiled, the one chosen marked; and how many others."""
-    from hccc.text import microseconds as us
-    from hccc.text import size as size_text
+    from hccc.ir.text import microseconds as us
+    from hccc.ir.text import size as size_text
 
     at, size, bound = made.at[k], size_text(made.at[k].size), ""
     name = made.chosen_at(k).name
@@ -128,7 +128,7 @@ def _others(at: Synthesis) -> str:
     left = [one for one in at.weighed if one.time is None]
     if not left:
         return ""
-    from hccc.text import microseconds as us
+    from hccc.ir.text import microseconds as us
 
     guesses = [one.estimate for one in left if one.program is not None]
     least = f", by estimate {us(min(guesses))} or more" if guesses else ", refused"
@@ -146,13 +146,13 @@ def library(compiled: Compiled | None) -> dict[str, object]:
     """What a library of the programs has for which sizes, for JSON."""
     if compiled is None or compiled.tuned is None:
         return {}
-    from hccc.tune.told import facts
+    from hccc.driver.tune.told import facts
 
     return {"ranges": facts(compiled.tuned)["ranges"]}
 
 
 def _library(compiled: Compiled) -> None:
-    from hccc.tune.told import chosen
+    from hccc.driver.tune.told import chosen
 
     if compiled.tuned is not None:
         named = "compiled for"

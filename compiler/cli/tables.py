@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hccc.base.dtypes import NCCL_NAMES
+from hccc.base.files.writing import write_whole
 from hccc.cli import report
-from hccc.dtypes import NCCL_NAMES
-from hccc.facts import spans, title
-from hccc.files.writing import write_whole
+from hccc.driver.facts import spans, title
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing

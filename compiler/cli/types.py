@@ -170,7 +170,7 @@ class ShippedFile(File):
 
         bash takes its own files only where nothing else is offered, so these are listed.
         """
-        from hccc.library import shipped
+        from hccc.shipped import find as shipped
 
         every = [name for kind in self.kinds for name in shipped.names(shipped.Kind[kind])]
         names = [name for name in every if name.startswith(incomplete)]

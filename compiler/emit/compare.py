@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hccc import __version__
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.version import __version__
 from hccc.emit.directory import entries, files, headers, plans_of
 from hccc.emit.kernels.source import text
 from hccc.emit.targets import TARGETS, Target

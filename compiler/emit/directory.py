@@ -17,17 +17,17 @@ from contextlib import suppress
 from importlib.resources import files as resources
 from pathlib import Path
 
-from hccc.diagnostics import InternalError, UserError, fail
+from hccc.base.diagnostics import InternalError, UserError, fail
+from hccc.base.files.libraries import built_of
+from hccc.base.files.lock import locked
+from hccc.base.files.writing import Write, beside, named_errors, remove_leftovers, replace_all
+from hccc.base.render import render
 from hccc.emit.kernels.library import DispatchView, library
 from hccc.emit.kernels.source import texts
 from hccc.emit.targets import TARGETS, Target
-from hccc.files.libraries import built_of
-from hccc.files.lock import locked
-from hccc.files.writing import Write, beside, named_errors, remove_leftovers, replace_all
 from hccc.ir.catalogue import MOST_PLANS, Catalogue, plan_name
 from hccc.ir.names import PLAN_FILE
 from hccc.ir.plan import Plan
-from hccc.render import render
 
 README = "README.md"
 _BEGINS = (b'{\n"hccc_plan"', b'{\n"hccc_catalogue"')  # see ir/plan_json.py, catalogue_json.py

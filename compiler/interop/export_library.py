@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.interop.export_msccl import XmlOptions, carried, export_msccl
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
+from hccc.base.interruptible import interruptible
 from hccc.emit.msccl.xml import dumps
 from hccc.interop.msccl_plan import to_plan
-from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.lang.msccl.load import parse
 from hccc.proofs.fifo import fifo

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
+from hccc.base.interruptible import interruptible
 from hccc.interop.assign_domains import assign_domains
 from hccc.interop.label import label
 from hccc.interop.msccl_plan import to_plan
 from hccc.interop.relocate import relocate
-from hccc.interruptible import interruptible
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang.msccl.load import Algo, parse

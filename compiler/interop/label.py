@@ -15,9 +15,9 @@ from hccc.analysis.contributions import Words, full_set
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, U1
 from hccc.ir.plan import Plan
-from hccc.jit.compiled import njit
 from hccc.proofs.result import begin
 
 

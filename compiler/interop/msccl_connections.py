@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.lang.msccl.load import RECEIVES, SENDS, Algo, Gpu, Step, ThreadBlock
 
 SENT, RECEIVED = 0, 1

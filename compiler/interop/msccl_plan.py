@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.interop.msccl_connections import (
     RECEIVED,
     SENT,

@@ -17,7 +17,7 @@ import numpy as np
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import locate
 from hccc.analysis.waits import enforced
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport

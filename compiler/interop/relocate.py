@@ -15,10 +15,10 @@ import numpy as np
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, places
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands
-from hccc.jit.compiled import njit
 
 
 def relocate(plan: Plan) -> Plan:

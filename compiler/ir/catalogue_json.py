@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.ir import plan_json
 from hccc.ir.catalogue import CATALOGUE_VERSION, Catalogue, Range, check
 from hccc.ir.plan import Plan

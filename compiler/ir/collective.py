@@ -32,7 +32,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I8
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.limits import MAX_CHANNELS, MAX_RANKS, MAX_WARPS

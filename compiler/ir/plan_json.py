@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from hccc.diagnostics import Source, Span, UserError, fail
-from hccc.files.reading import read_text
+from hccc.base.diagnostics import Source, Span, UserError, fail
+from hccc.base.files.reading import read_text
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import GRAIN

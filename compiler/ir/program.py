@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import Note, Span
+from hccc.base.diagnostics import Note, Span
 from hccc.ir.arrays import frozen
 from hccc.ir.collective import Collective, block_count
 from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from hccc.diagnostics import Source, Span, UserError, fail
+from hccc.base.diagnostics import Source, Span, UserError, fail
 
 
 class At(NamedTuple):

@@ -15,7 +15,7 @@ from xml.sax.xmlreader import InputSource
 from defusedxml.common import DefusedXmlException
 from defusedxml.sax import make_parser
 
-from hccc.diagnostics import Source, Span, UserError, fail
+from hccc.base.diagnostics import Source, Span, UserError, fail
 
 MAX_BYTES = 8 << 20  # 50 times the largest schedule known; a second to read
 MAX_ELEMENT = 1 << 16  # bytes from one `>` to the next

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hccc import __version__
-from hccc.diagnostics import UserError, fail
-from hccc.files.writing import write_whole
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.files.writing import write_whole
+from hccc.base.version import __version__
 from hccc.launch.messages import PROTOCOL, Channel, Message, fields_of, served
 from hccc.launch.workers import Job, Workers
 from hccc.runtime.communicator.kernels import built

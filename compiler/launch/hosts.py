@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hccc.diagnostics import UserError, fail
-from hccc.files.reading import read_text
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.files.reading import read_text
 
 _MOST_BYTES = 1 << 20  # of a file of hosts
 # No host begins with `-`, which remote shells would take for an option.

@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 
-from hccc.diagnostics import fail
-from hccc.driver import Compiled
+from hccc.base.diagnostics import fail
+from hccc.base.interruptible import interruptible
+from hccc.driver.compilation import Compiled
+from hccc.driver.outputs import kernels
 from hccc.emit import directory
 from hccc.emit.compare import compare_kernels
 from hccc.emit.directory import plans_of
 from hccc.emit.targets import TARGETS, Target
-from hccc.interruptible import interruptible
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
 from hccc.ir.plan import Plan
@@ -31,7 +32,6 @@ from hccc.launch.hosts import hosts_of
 from hccc.launch.processes import Processes, shared_out
 from hccc.launch.remote import Shell
 from hccc.launch.tracing import Tracer
-from hccc.outputs import kernels
 from hccc.runtime.cpu import CpuCatalogue, CpuCommunicator
 from hccc.runtime.cuda import CudaCatalogue, CudaCommunicator
 from hccc.runtime.layout import DTYPES, shape_of

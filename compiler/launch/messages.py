@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import IO, Any
 
-from hccc.diagnostics import Note, Problem, UserError
+from hccc.base.diagnostics import Note, Problem, UserError
 
 Message = dict[str, Any]
 PROTOCOL = 1

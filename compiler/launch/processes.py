@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
-from hccc.diagnostics import Note, Problem, UserError, fail
+from hccc.base.diagnostics import Note, Problem, UserError, fail
 from hccc.ir.collective import Collective
 from hccc.launch.hosts import Host
 from hccc.launch.messages import Message

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from hccc import __version__
-from hccc.diagnostics import Note, Problem, fail
-from hccc.files.libraries import FOLDER
+from hccc.base.diagnostics import Note, Problem, fail
+from hccc.base.files.libraries import FOLDER
+from hccc.base.version import __version__
 from hccc.launch.child import Child, how_it_ended
 from hccc.launch.hosts import Host
 from hccc.launch.messages import PROTOCOL, Message

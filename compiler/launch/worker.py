@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.ir.collective import Collective, OpType
 from hccc.launch.messages import Message, fields_of, served
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
 from hccc.launch.child import Child, how_it_ended
 from hccc.launch.messages import Message, error_of, fields_of
 from hccc.runtime.communicator.library import build

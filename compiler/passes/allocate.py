@@ -26,10 +26,10 @@ from hccc.analysis.grouping import group
 from hccc.analysis.queue_classes import any_window
 from hccc.analysis.shared_blocks import shared_blocks
 from hccc.analysis.stages import stages
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
 from hccc.ir.primitives import Guard, Primitives, Transport
-from hccc.jit.compiled import njit
 from hccc.passes.requeue import requeue
 
 SLACK = 1.02  # a merge may lengthen the estimate by this much

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.diagnostics import Note, fail
+from hccc.base.diagnostics import Note, fail
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.network.routes import unreachable

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.analysis.grouping import distinct
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr
 from hccc.ir.primitives import Buffer, Operands, Primitives
-from hccc.jit.compiled import njit
 
 B1 = NDArray[np.bool_]
 

@@ -25,9 +25,9 @@ from hccc.analysis.connections import connections
 from hccc.analysis.estimate import least_traffic
 from hccc.analysis.grouping import transpose
 from hccc.analysis.queue_classes import any_window
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
 from hccc.ir.primitives import Buffer, Primitives, Transport
-from hccc.jit.compiled import njit
 from hccc.passes.contract import contract, writers
 from hccc.passes.queue_order import reordered, used_twice
 

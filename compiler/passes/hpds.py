@@ -19,10 +19,10 @@ import numpy as np
 
 from hccc.analysis.grouping import group, transpose
 from hccc.analysis.heap import before, pop
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
-from hccc.jit.compiled import njit
 from hccc.passes.hpds_backlog import (
     ARRIVALS,
     OFFERS,

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hccc.analysis.heap import meld, push
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, U1
-from hccc.jit.compiled import njit
 
 OFFERS, BACKLOGS, ARRIVALS = range(3)
 

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from hccc.analysis.estimate import MICRO_BATCHES
 from hccc.analysis.grouping import transpose
 from hccc.analysis.heap import pop, push
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 from hccc.ir.topology import F8
-from hccc.jit.compiled import njit
 from hccc.network.routes import cost
 
 

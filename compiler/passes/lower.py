@@ -19,12 +19,12 @@ import numpy as np
 from hccc.analysis.contributions import CHUNK, DST, OP, SRC, columns, completing
 from hccc.analysis.estimate import least_traffic
 from hccc.analysis.grouping import graph
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, places_among, starts
 from hccc.ir.dag import SOURCE_INITIAL, TARGET_INITIAL, Dag
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.primitives import Buffer, Operands, Primitives, Queues, Transport, no_queues
 from hccc.ir.program import Op
-from hccc.jit.compiled import njit
 
 RRC, START, VALUE = int(Op.RRC), int(Buffer.START), int(Buffer.VALUE)
 SCRATCH, QUEUE = int(Buffer.SCRATCH), int(Buffer.QUEUE)

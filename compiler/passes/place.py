@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hccc.analysis.grouping import graph
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import I4, I8, U1, Csr, places_of, starts
 from hccc.ir.collective import Collective
 from hccc.ir.primitives import Buffer, Guard, Operands, Primitives

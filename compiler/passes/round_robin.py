@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.analysis.grouping import group
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.dag import Dag
 from hccc.ir.pipeline import Pipeline
-from hccc.jit.compiled import njit
 
 
 @njit

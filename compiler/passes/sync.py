@@ -17,7 +17,7 @@ from hccc.analysis.carried import carriers
 from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph
 from hccc.analysis.waits import messages
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs, entries, places_among, places_of, starts
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan, Posts

@@ -16,7 +16,7 @@ from hccc.analysis.contributions import (
     Outcome,
     run,
 )
-from hccc.diagnostics import InternalError, Note, Problem, UserError
+from hccc.base.diagnostics import InternalError, Note, Problem, UserError
 from hccc.ir.collective import Collective
 from hccc.ir.program import Op, Program
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
-from hccc import text
+from hccc.ir import text
 from hccc.pictures import palette
 from hccc.pictures.canvas import NORMAL, SMALL, Picture, Sheet, settings
 

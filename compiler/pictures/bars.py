@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8
 from hccc.pictures.primitive_text import PrimitiveText, Spans, spans

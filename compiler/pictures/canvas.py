@@ -22,9 +22,9 @@ from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
+from hccc.ir.text import clean
 from hccc.pictures.palette import FAINT, INK, PAPER
 from hccc.pictures.svg import TIP, compact
-from hccc.text import clean
 
 SMALL, NORMAL, LARGE = 8.0, 9.0, 12.0  # points of text; nothing is written smaller
 DPI = 200  # of a PNG

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.dag import SOURCE_INITIAL, Dag
 from hccc.ir.program import Op, Program
 from hccc.pictures import palette

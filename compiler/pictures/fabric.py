@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.topology import Level, Rate, Topology
 from hccc.pictures.node_classes import NodeClass, gathered, in_runs, slower
 

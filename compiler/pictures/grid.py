@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.arrays import I8
 from hccc.ir.hashing import GOLDEN, mixed
 from hccc.ir.pipeline import Pipeline

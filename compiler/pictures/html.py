@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from hccc import __version__
+from hccc.base.render import environment
+from hccc.base.version import __version__
 from hccc.pictures.canvas import Picture, inline
-from hccc.render import environment
 
 TEMPLATE = "pictures/report.html.jinja"
 

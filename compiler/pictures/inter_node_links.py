@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.topology import Topology
 from hccc.pictures.fabric import Unit
 from hccc.pictures.node_classes import gathered

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hccc import text
+from hccc.ir import text
 from hccc.pictures import palette
 from hccc.pictures.legend import Entry
 

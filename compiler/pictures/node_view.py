@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.topology import Level, Rate, Topology
 from hccc.pictures.node_classes import gathered, in_runs
 

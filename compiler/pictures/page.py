@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hccc import text as words
-from hccc.diagnostics import UserError, fail
-from hccc.driver import Compiled
-from hccc.facts import compiled_facts, figures, title
-from hccc.files.writing import Write, check_place, write_whole
-from hccc.inputs import recorded_cluster
-from hccc.interruptible import interruptible
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.files.writing import Write, check_place, write_whole
+from hccc.base.interruptible import interruptible
+from hccc.driver.compilation import Compiled
+from hccc.driver.facts import compiled_facts, figures, title
+from hccc.driver.inputs import recorded_cluster
+from hccc.driver.options import Options, check_integer
+from hccc.ir import text as words
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import file_read
 from hccc.ir.plan import Plan
 from hccc.ir.plan_check import check_ranks
 from hccc.ir.topology import Topology, uniform
-from hccc.options import Options, check_integer
 from hccc.pictures import trace
 from hccc.pictures.bandwidth import bandwidth
 from hccc.pictures.canvas import Picture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.topology import Topology
 from hccc.pictures import palette
 from hccc.pictures.canvas import NORMAL, SMALL, Sheet, width_of

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import Op
 from hccc.pictures import palette

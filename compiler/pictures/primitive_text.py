@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.arrays import B1, I4, I8, Csr, csr_from_pairs
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hccc import text
+from hccc.ir import text
 from hccc.pictures import palette
 from hccc.pictures.canvas import SMALL, Sheet, width_of
 from hccc.pictures.fabric import Edge, Fabric, Unit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.arrays import B1, I8, starts
 from hccc.pictures import palette
 from hccc.pictures.bars import Bars, Detail, bars, detail_of

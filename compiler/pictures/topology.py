@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from hccc import text
+from hccc.ir import text
 from hccc.ir.topology import Topology
 from hccc.pictures import palette
 from hccc.pictures.canvas import NOTE, Picture, Sheet, settings, width_around

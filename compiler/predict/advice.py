@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hccc.diagnostics import Problem
-from hccc.driver import Compiled, recorded
+from hccc.base.diagnostics import Problem
+from hccc.driver.compilation import Compiled, recorded
+from hccc.driver.tune.setting import most_blocks
 from hccc.ir.limits import MAX_CHANNELS
+from hccc.ir.text import size, time
 from hccc.ir.topology import Topology
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Run, simulate
-from hccc.text import size, time
-from hccc.tune.setting import most_blocks
 
 MOST_OF_IT = 0.5  # of the critical path
 WORTH = 0.9  # of the time: more channels must save a tenth

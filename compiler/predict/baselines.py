@@ -27,8 +27,9 @@ from math import log2
 
 import numpy as np
 
-from hccc import driver
-from hccc.driver import Compiled
+from hccc.driver import compilation as driver
+from hccc.driver.compilation import Compiled
+from hccc.driver.options import Options
 from hccc.interop.raise_program import raise_program
 from hccc.ir.arrays import I4
 from hccc.ir.collective import OpType
@@ -36,7 +37,6 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
-from hccc.options import Options
 from hccc.passes.allocate import by_task, channels
 from hccc.passes.depend import depend
 from hccc.passes.lower import lower

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hccc import text as words
-from hccc.diagnostics import fail
-from hccc.facts import Facts
-from hccc.interruptible import interruptible
+from hccc.base.diagnostics import fail
+from hccc.base.interruptible import interruptible
+from hccc.driver.facts import Facts
+from hccc.ir import text as words
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
+from hccc.ir.text import microseconds as us
 from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
 from hccc.network.summary import devices
-from hccc.synth.bound import Bound, Cut, limits, rational
-from hccc.synth.certificate import over_trees
-from hccc.synth.rooted_trees import RootedTrees, rooted_trees
-from hccc.text import microseconds as us
+from hccc.synth.bounds.bound import Bound, Cut, limits, rational
+from hccc.synth.bounds.certificate import over_trees
+from hccc.synth.bounds.rooted_trees import RootedTrees, rooted_trees
 
 ALL = tuple(op for op in PROGRAMMABLE if op is not OpType.SENDRECV)
 LONGEST_FRACTION = 24  # letters; a longer one is told as a decimal number only

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
-from hccc import text as words
-from hccc.diagnostics import Problem
-from hccc.driver import Compiled
-from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
-from hccc.interruptible import interruptible
+from hccc.base.diagnostics import Problem
+from hccc.base.interruptible import interruptible
+from hccc.driver.compilation import Compiled
+from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
+from hccc.driver.options import Options
+from hccc.driver.tune import told
+from hccc.driver.tune.tune import Tuned
+from hccc.ir import text as words
 from hccc.ir.plan import Plan
+from hccc.ir.text import microseconds as us
+from hccc.ir.text import percent
 from hccc.ir.topology import Topology
 from hccc.network.resource_names import names
-from hccc.options import Options
 from hccc.predict import what_if
 from hccc.predict.advice import advice
 from hccc.predict.gap import Gap, gap
@@ -21,11 +25,7 @@ from hccc.sim import critical
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
-from hccc.synth.bound import Bound, limits
-from hccc.text import microseconds as us
-from hccc.text import percent
-from hccc.tune import told
-from hccc.tune.tune import Tuned
+from hccc.synth.bounds.bound import Bound, limits
 
 HELPS = 0.02  # of the time: less is not worth a line
 MOST_INSTANCES = 1 << 22  # beyond that about thirty more runs would take minutes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hccc import text as words
+from hccc.ir import text as words
 from hccc.predict.nccl.rows import Row
 from hccc.sim import critical, usage
 from hccc.sim.simulate import Run

@@ -32,7 +32,7 @@ from hccc.ir.arrays import I4
 from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.network.resource_names import names
 from hccc.sim.simulate import Run
-from hccc.synth.bound import Bound, Limits
+from hccc.synth.bounds.bound import Bound, Limits
 
 PARTS = (
     "launch",

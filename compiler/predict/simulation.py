@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from hccc.candidates import Candidate, evaluate
-from hccc.diagnostics import Problem, Source, UserError, fail
-from hccc.driver import Compiled
-from hccc.facts import Facts, made_by, plan_facts, provenance_facts, title
-from hccc.inputs import Kind, kind_of, recorded_cluster
-from hccc.interruptible import interruptible
+from hccc.base.diagnostics import Problem, Source, UserError, fail
+from hccc.base.interruptible import interruptible
+from hccc.driver.compilation import Compiled
+from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
+from hccc.driver.inputs import Kind, kind_of, recorded_cluster
+from hccc.driver.options import Options, check_integer
 from hccc.ir.catalogue import Range
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
-from hccc.library import shipped
-from hccc.options import Options, check_integer
 from hccc.predict import baselines
 from hccc.predict.advice import advice
+from hccc.predict.candidates import Candidate, evaluate
 from hccc.predict.figures import Figures, critical_lines, figures_of, plans, table, versus
 from hccc.predict.nccl.rows import Library, Row, library_of, machine_for
 from hccc.predict.nccl.rows import rows as rows_of
+from hccc.shipped import find as shipped
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import Machine, prepare

@@ -12,18 +12,18 @@ from functools import partial
 
 import numpy as np
 
-from hccc import driver
-from hccc.candidates import Candidate, evaluate
+from hccc.driver import compilation as driver
+from hccc.driver.options import NETWORK_LOWERINGS, Options
+from hccc.driver.pass_manager import SCHEDULERS
 from hccc.ir.device import BLOCK_RATES, Device
 from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.ir.topology import Rates, Topology
 from hccc.network.resource_names import KINDS, LINK, MESH, kinds
-from hccc.options import NETWORK_LOWERINGS, Options
-from hccc.pass_manager import SCHEDULERS
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
+from hccc.predict.candidates import Candidate, evaluate
 from hccc.sim.costs import PROTOCOLS
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, Run, simulate

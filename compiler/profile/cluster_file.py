@@ -17,9 +17,9 @@ from typing import TextIO
 
 import numpy as np
 
-from hccc import __version__
-from hccc.diagnostics import Source, fail
-from hccc.files.writing import check_place, named_errors, replace_all
+from hccc.base.diagnostics import Source, fail
+from hccc.base.files.writing import check_place, named_errors, replace_all
+from hccc.base.version import __version__
 from hccc.ir.device import Cached
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.ir.touched import bytes_touched
 from hccc.launch import measure as bench
-from hccc.options import Options
 from hccc.profile.calibrate import Case, Work
 from hccc.runtime.cpu import CpuCommunicator, aligned_zeros
 from hccc.runtime.cuda import CudaCommunicator

@@ -12,7 +12,7 @@ import numpy as np
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.queue_classes import stuck_for_long
 from hccc.analysis.waits import enforced, messages, name
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.ir.arrays import I4, Csr
 from hccc.ir.plan import Plan
 from hccc.proofs.fifo import passes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hccc.interruptible import interruptible
+from hccc.base.interruptible import interruptible
 from hccc.ir import plan_check
 from hccc.ir.plan import Plan
 from hccc.proofs.deadlock import deadlock

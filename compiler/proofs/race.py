@@ -15,11 +15,11 @@ from hccc.analysis.carried import Carriers, enforced_with_carriers, locate_carri
 from hccc.analysis.clocks import happens_before, topological
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import how, name
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
-from hccc.jit.compiled import njit
 from hccc.proofs.proof import Proof
 
 

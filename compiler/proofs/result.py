@@ -17,11 +17,11 @@ from hccc.analysis.contributions import full_set
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import enforced, how, name
-from hccc.diagnostics import InternalError, UserError, fail
+from hccc.base.diagnostics import InternalError, UserError, fail
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, U1
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
-from hccc.jit.compiled import njit
 from hccc.proofs.proof import Proof
 
 Words = NDArray[np.uint64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hccc.jit.compiled import njit
+from hccc.base.jit.compiled import njit
 from hccc.sim.state import HEAP, State
 
 

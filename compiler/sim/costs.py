@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8
 from hccc.ir.topology import BYTES_PER_US, F8
-from hccc.jit.compiled import njit
 from hccc.network.resource_names import KINDS, kinds
 from hccc.sim.simulate import Run, memory_in
 

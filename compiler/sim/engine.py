@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from hccc.jit.compiled import njit
+from hccc.base.jit.compiled import njit
 from hccc.sim.agenda import put, take
 from hccc.sim.fair import flow, join, leave, rebalance
 from hccc.sim.proxy import end, hand_over

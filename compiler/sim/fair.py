@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.jit.compiled import njit
+from hccc.base.jit.compiled import njit
 from hccc.sim.agenda import put
 from hccc.sim.state import BLOCKS, DIRTY, GROWING, NEW, RESOURCES, STOPPED, State
 

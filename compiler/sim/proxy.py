@@ -8,7 +8,7 @@ flow crosses each resource as often as all channels' do.
 
 from __future__ import annotations
 
-from hccc.jit.compiled import njit
+from hccc.base.jit.compiled import njit
 from hccc.sim.agenda import put
 from hccc.sim.fair import flow, join
 from hccc.sim.state import CREDIT, FLAG, MESSAGE, SAME_TIME, State

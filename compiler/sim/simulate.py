@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen, starts
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen, starts
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer

@@ -10,7 +10,7 @@ from math import inf
 import numpy as np
 
 from hccc.ir.program import Program
-from hccc.synth.searched import Searched
+from hccc.synth.greedy.searched import Searched
 
 COMPILED = 6  # candidates of a size, those of least estimate
 ALIKE = 4  # of one method, where there are others: their estimates hardly differ

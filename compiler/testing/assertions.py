@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir import program as program_ir
 from hccc.ir.program import Program
 from hccc.passes.verify import verify

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.ir.device import BLOCK_RATES
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import parse

@@ -28,14 +28,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as with_seed
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir import plan_check, plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
-from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import Request

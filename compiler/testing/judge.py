@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.interop.import_msccl import imported
 from hccc.ir import plan_json
 from hccc.ir.collective import Collective, OpType, block_count

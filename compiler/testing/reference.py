@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from hccc.dtypes import OPS
+from hccc.base.dtypes import OPS
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
 

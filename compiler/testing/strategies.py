@@ -12,13 +12,13 @@ from __future__ import annotations
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from hccc.driver import compile_program
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import NETWORK_LOWERINGS, Options
+from hccc.driver.pass_manager import SCHEDULERS
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.transport import CHOICES
-from hccc.options import NETWORK_LOWERINGS, Options
-from hccc.pass_manager import SCHEDULERS
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.testing.grow import Choose, grow

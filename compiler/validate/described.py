@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hccc import __version__
+from hccc.base.version import __version__
 from hccc.emit.targets import Target
 from hccc.ir.arrays import I4
 from hccc.ir.catalogue import Catalogue

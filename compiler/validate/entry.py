@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.emit.targets import Target
 from hccc.ir.arrays import I4, I8
 from hccc.ir.catalogue import Catalogue

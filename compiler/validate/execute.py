@@ -16,7 +16,7 @@ from importlib.resources import as_file
 from importlib.resources import files as resources
 from pathlib import Path
 
-from hccc.diagnostics import Note, UserError, fail
+from hccc.base.diagnostics import Note, UserError, fail
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
 from hccc.runtime.build import ERROR_LINES, find_compiler

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hccc.dtypes import OPS, STAND_IN
+from hccc.base.dtypes import OPS, STAND_IN
 from hccc.ir.arrays import B1, I4, I8, places, places_among
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan

@@ -15,9 +15,9 @@ from contextlib import suppress
 from os import cpu_count
 from pathlib import Path
 
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.interruptible import interruptible
 from hccc.emit.targets import TARGETS, Target
-from hccc.interruptible import interruptible
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.validate import unit

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source, UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.lang.transfer import load as transfer
-from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.testing import (
     Mutant,

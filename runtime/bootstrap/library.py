@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
 from hccc.runtime.build import Piece, build_plain
 
 BOOTSTRAP = Piece(Path(__file__).parent / "bootstrap.cpp")

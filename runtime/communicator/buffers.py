@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.runtime.device.arrays import Buffer, buffer_of
 
 # hcccDataType_t and hcccRedOp_t, in order.

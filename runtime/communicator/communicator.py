@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import fail
-from hccc.dtypes import ALIASES
+from hccc.base.diagnostics import fail
+from hccc.base.dtypes import ALIASES
 from hccc.runtime.communicator.buffers import (
     TYPES,
     Lengths,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
 from hccc.runtime.communicator.library import library
 
 

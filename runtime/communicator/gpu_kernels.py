@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
-from hccc.diagnostics import fail
-from hccc.files.libraries import stem_of
+from hccc.base.diagnostics import fail
+from hccc.base.files.libraries import stem_of
 from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, find_compiler, kept
 
 # The compiler of each platform, how it is told what to compile for, and what else.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from hccc.diagnostics import fail
-from hccc.dtypes import STAND_IN
+from hccc.base.diagnostics import fail
+from hccc.base.dtypes import STAND_IN
 from hccc.ir import catalogue_json
 from hccc.ir.catalogue import Catalogue
 from hccc.runtime.build import Variant, build_several

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import Kept, at_end, in_group
 from hccc.runtime.communicator.kernels import built

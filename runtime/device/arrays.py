@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hccc.diagnostics import UserError, fail
-from hccc.dtypes import ALIASES, BY_NAME
+from hccc.base.diagnostics import UserError, fail
+from hccc.base.dtypes import ALIASES, BY_NAME
 
 # DLDeviceType → platform and whether devices address it as their own.
 _DEVICES: Mapping[int, str] = {
@@ -46,7 +46,7 @@ _MAJOR = 1  # of DLPack
 class Buffer:
     """The memory of a contiguous array.
 
-    pointer: its first byte; dtype: one of `hccc.dtypes`; platform: whose device it is on, with
+    pointer: its first byte; dtype: one of `hccc.base.dtypes`; platform: whose device it is on, with
     `cpu` for all host memory; device: the device's number, 0 on the host; owner: keeps it alive.
     """
 

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hccc.render import render
+from hccc.base.render import render
 from hccc.runtime.device.description import (
     GPUS,
     PREFIX,

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.runtime.build import Piece, build_plain
 from hccc.runtime.device.description import PREFIX, Call, description
 

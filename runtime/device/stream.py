@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.runtime.device.description import description
 from hccc.runtime.device.library import PLATFORMS, library
 

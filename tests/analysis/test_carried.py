@@ -9,12 +9,12 @@ import pytest
 
 from hccc.analysis.carried import carriers, enforced_with_carriers, locate_carried
 from hccc.analysis.locations import locate
-from hccc.diagnostics import UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.program import Op, Program
-from hccc.options import Options
 from hccc.proofs.race import race
 from hccc.testing import Poison, exact_inputs, execute, expected
 from hccc.testing.sabotage import without_wait

@@ -10,12 +10,12 @@ import pytest
 from hccc.analysis.chunk_forests import within_chunks
 from hccc.analysis.locations import locate
 from hccc.analysis.waits import enforced
-from hccc.diagnostics import Source
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, Transport
-from hccc.options import Options
 
 
 def gather(n: int) -> Plan:

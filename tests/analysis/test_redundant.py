@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from hccc.analysis.redundant import HELD, NEEDED, redundant, uses
-from hccc.diagnostics import Problem, Source
+from hccc.base.diagnostics import Problem, Source
 from hccc.ir.program import Program
 from hccc.lang.transfer.load import load, parse
 from hccc.passes.verify import verify

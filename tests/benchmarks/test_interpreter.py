@@ -11,13 +11,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import patterns, perf

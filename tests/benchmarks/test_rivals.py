@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import hccc
-from hccc.inputs import load_cluster
+from hccc.driver.inputs import load_cluster
 from hccc.ir.collective import OpType
 from hccc.ir.topology import BYTES_PER_US, Topology
 from hccc.passes.verify import verify
-from hccc.synth.bound import limits
+from hccc.synth.bounds.bound import limits
 from tests.benchmarks.conftest import FOLDER, module_of
 from tests.marks import some
 

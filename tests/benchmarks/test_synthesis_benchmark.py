@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import hccc
-from hccc.diagnostics import Source
-from hccc.inputs import load_cluster, parse_cluster
+from hccc.base.diagnostics import Source
+from hccc.driver.inputs import load_cluster, parse_cluster
 from hccc.ir.topology import same
-from hccc.synthesis import program_text
+from hccc.synth.synthesis import program_text
 from tests.benchmarks.conftest import FOLDER, module_of
 
 speed = module_of(FOLDER.parent, "speed")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hccc import api, driver, inputs, outputs
-from hccc.diagnostics import UserError
+from hccc.api import functions as api
+from hccc.base.diagnostics import UserError
+from hccc.driver import compilation as driver
+from hccc.driver import inputs, outputs
 from hccc.emit.targets import CPU
 from hccc.ir import catalogue_json
 from hccc.ir.catalogue import Catalogue

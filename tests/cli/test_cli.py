@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from hccc import __version__, pass_manager
+from hccc.base.version import __version__
+from hccc.driver import pass_manager
+from hccc.driver.options import OUTPUTS
 from hccc.ir import plan_json
 from hccc.lang.transfer import load as transfer
-from hccc.options import OUTPUTS
 from tests.cli.commandline import Hccc
 
 RING = str(Path(__file__).parents[2] / "examples" / "ring_allreduce.rccl")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hccc.lang.cluster import load
-from hccc.library import shipped
+from hccc.shipped import find as shipped
 from tests.cli.commandline import ROOT, Hccc
 
 FILES = sorted((ROOT / "examples" / "clusters").glob("*.cluster"))

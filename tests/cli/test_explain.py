@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Device, Rate, Topology, uniform
 from hccc.lang.cluster import load as cluster
-from hccc.options import Options
 from hccc.predict import what_if
 from hccc.predict.gap import PARTS, Gap, gap
 from hccc.sim.costs import LL128, Costs
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
-from hccc.synth.bound import limits
+from hccc.synth.bounds.bound import limits
 from tests.cli.commandline import ROOT, Hccc
 
 EXAMPLES = ROOT / "examples"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from hccc.base.diagnostics import Source
 from hccc.cli.main import cli
-from hccc.diagnostics import Source
 from hccc.lang.transfer import load as transfer
 from hccc.testing import fuzz, is_correct, text
 

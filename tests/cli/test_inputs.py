@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc import inputs
+from hccc.driver import inputs
 from hccc.ir import plan_json
 from tests.cli.commandline import Hccc
 from tests.marks import slow

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.interruptible import interruptible
+from hccc.base.interruptible import interruptible
 from tests.cli.commandline import COMMAND, ROOT, environment
 
 EXAMPLES = ROOT / "examples"

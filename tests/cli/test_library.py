@@ -63,7 +63,7 @@ def test_every_command_knows_its_plans(hccc: Hccc, tmp_path: Path) -> None:
 def test_large_programs_without_a_cluster_are_as_their_header_says(
     hccc: Hccc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hccc.structures.MOST_SCHEDULED", 100)
+    monkeypatch.setattr("hccc.driver.structures.MOST_SCHEDULED", 100)
     code, out, _ = hccc(RING, "-o", tmp_path / "a", "--target", "cpu")
     assert code == 0 and "cluster        none: " in out and "weighed" not in out
     assert "thread blocks  3 per rank\n" in out

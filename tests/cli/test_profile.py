@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.ir.device import Cached
 from hccc.ir.topology import check, same
 from hccc.lang.cluster import load as cluster

@@ -14,10 +14,12 @@ from pathlib import Path
 import click
 import pytest
 
-from hccc import driver, dtypes, pass_manager
+from hccc.base import dtypes
+from hccc.base.diagnostics import InternalError
 from hccc.cli import main as cli
 from hccc.cli import types
-from hccc.diagnostics import InternalError
+from hccc.driver import compilation as driver
+from hccc.driver import pass_manager
 from tests.cli.commandline import COMMAND, Hccc, environment, process
 
 ROOT = Path(__file__).parents[2]
@@ -294,12 +296,12 @@ def test_the_choices_are_those_of_what_they_choose() -> None:
     """The command line repeats them, so that --help need not load NumPy."""
     from dataclasses import fields
 
-    from hccc import options as choosable
     from hccc.cli import options as cli_options
     from hccc.cli import show
+    from hccc.driver import options as choosable
+    from hccc.driver.outputs import OUTPUTS
     from hccc.emit.targets import TARGETS
     from hccc.ir.transport import CHOICES
-    from hccc.outputs import OUTPUTS
     from hccc.passes.allocate import ALLOCATORS
     from hccc.passes.fuse import LEVELS
     from hccc.pictures import page

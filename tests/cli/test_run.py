@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hccc.base.dtypes import NAMES, OPS
 from hccc.cli import tables as table
-from hccc.dtypes import NAMES, OPS
 from hccc.ir.collective import OpType
 from hccc.lang.transfer import load as transfer
 from hccc.launch import measure as bench

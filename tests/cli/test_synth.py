@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.commandline import COMMAND, Hccc, environment
 from tests.marks import slow
-from tests.synth.chunked_clusters import SMALL
+from tests.synth.greedy.chunked_clusters import SMALL
 
 
 @pytest.fixture

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from hccc.interruptible import anytime
+from hccc.base.interruptible import anytime
 from tests.cli.commandline import environment
 from tests.marks import slow
-from tests.synth.chunked_clusters import SMALL
+from tests.synth.greedy.chunked_clusters import SMALL
 
 # In place of `where`, from its call `after` on: native code that takes a day, as solvers run it.
 LONG = """
 import hashlib, importlib, sys
-from hccc.interruptible import interruptible
+from hccc.base.interruptible import interruptible
 where, name, after = sys.argv.pop(1).split(":")
 holder = importlib.import_module("hccc." + where)
 real, calls = getattr(holder, name), []

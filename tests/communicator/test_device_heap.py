@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.communicator import Communicator
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.device.stream import Stream

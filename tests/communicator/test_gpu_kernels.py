@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.kernels import built

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.communicator import Communicator, CommunicatorError, group, unique_id
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.library import library as runtime

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc import api
-from hccc.options import Options
+from hccc.api import functions as api
+from hccc.driver.options import Options
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.kernels import built

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from hccc.hardware import load
-from hccc.hardware.load import Hardware
 from hccc.ir.device import ALPHAS, BASES
+from hccc.shipped.hardware import load
+from hccc.shipped.hardware.load import Hardware
 from tests.docs import pages
 
 Generated = Callable[[str, str, str], None]

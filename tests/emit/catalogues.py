@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from hccc import driver
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir import catalogue_json
@@ -14,7 +15,6 @@ from hccc.ir.catalogue import Catalogue, Range, assembled
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from tests.emit import plans
 
 BORDER = 40_000  # bytes of a message, out of place; in place the other plan takes over at FIRST

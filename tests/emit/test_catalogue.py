@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
+from hccc.base.files import libraries
 from hccc.emit import compare, directory
 from hccc.emit.kernels import source
 from hccc.emit.targets import CPU, CUDA, TARGETS
-from hccc.files import libraries
 from hccc.ir import catalogue_json
 from tests.emit import catalogues
 from tests.emit.kernels.test_cmake import ONE, built, run

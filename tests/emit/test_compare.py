@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hccc import __version__
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
+from hccc.base.version import __version__
 from hccc.emit import compare, directory
 from hccc.emit.targets import CPU, CUDA, HIP, TARGETS
 from hccc.ir import plan_json

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from hccc.diagnostics import InternalError, UserError
+from hccc.base.diagnostics import InternalError, UserError
+from hccc.base.files import libraries, lock, writing
+from hccc.base.files.writing import beside
 from hccc.emit import directory
 from hccc.emit.kernels import source
 from hccc.emit.targets import CPU, TARGETS
-from hccc.files import libraries, lock, writing
-from hccc.files.writing import beside
 from hccc.ir import plan_json
 from tests.emit import plans
 

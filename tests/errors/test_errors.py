@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
 from hccc.lang.transfer.load import load
 from tests.marks import slow
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hccc import driver, dtypes
+from hccc.base import dtypes
 from hccc.cli.main import cli
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
-from hccc.options import Options
 from tests.marks import LONG, slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hccc import driver
 from hccc.cli.main import cli
-from hccc.inputs import read
+from hccc.driver import compilation as driver
+from hccc.driver.inputs import read
+from hccc.driver.options import Options
 from hccc.interop.import_msccl import import_msccl
 from hccc.interop.raise_program import raise_program
-from hccc.options import Options
 from tests.marks import slow
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.interop.import_msccl import imported
 from hccc.ir import plan_check
 from hccc.lang.msccl import load as msccl_xml

@@ -25,14 +25,14 @@ from typing import Any
 
 from hypothesis import Phase, given, seed, settings
 
-from hccc.diagnostics import UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
-from hccc.options import Options
 from hccc.testing import correct_programs, options
 from hccc.testing.judge import REFUSED, plan_verdict, xml_verdict
 from hccc.testing.mutate_plan import Choose, PlanData, mutate_plan, text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.interop import msccl_plan
 from hccc.interop.label import label
 from hccc.ir.plan import Plan

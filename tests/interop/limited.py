@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.interop import msccl_plan
 from hccc.lang.msccl import load as msccl_xml
 

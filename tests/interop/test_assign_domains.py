@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc import api
+from hccc.api import functions as api
+from hccc.base.diagnostics import Source, UserError
 from hccc.cli.main import cli
-from hccc.diagnostics import Source, UserError
-from hccc.driver import compile_program
-from hccc.facts import made_by
+from hccc.driver.compilation import compile_program
+from hccc.driver.facts import made_by
+from hccc.driver.options import Options
 from hccc.interop.assign_domains import assign_domains
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.interop.import_msccl import import_msccl
@@ -23,7 +24,6 @@ from hccc.ir.plan import Plan
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.ir.transport import Transport
-from hccc.options import Options
 from hccc.proofs.prove import check_plan
 from hccc.sim.machine import prepare
 from hccc.testing import correct_programs, exact_inputs, execute, expected

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from hccc.analysis.execution_order import execution_order
 from hccc.analysis.waits import enforced
+from hccc.base.diagnostics import UserError
 from hccc.cli.main import cli
-from hccc.diagnostics import UserError
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer

@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc import driver, outputs
-from hccc.diagnostics import Source, UserError
-from hccc.driver import CompiledProgram
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver import outputs
+from hccc.driver.compilation import CompiledProgram
+from hccc.driver.options import Options
 from hccc.interop.export_library import export_library
 from hccc.interop.export_msccl import XmlOptions
 from hccc.interop.import_msccl import import_msccl
 from hccc.ir.transport import Transport
 from hccc.lang.cluster.load import load
-from hccc.options import Options
 from hccc.proofs.prove import check_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

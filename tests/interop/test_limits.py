@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit.msccl import xml as msccl_xml
 from hccc.emit.msccl.steps import Block, Step
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from tests.interop import corpus
 from tests.interop import fifo_model as runtime
 from tests.marks import slow

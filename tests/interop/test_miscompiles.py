@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from tests.interop import corpus
 
 Row = tuple[str, tuple[str, int], tuple[str, int], int]  # type, src, dst, count

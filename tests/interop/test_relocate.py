@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.interop import msccl_plan
 from hccc.interop.import_msccl import imported
 from hccc.interop.label import label

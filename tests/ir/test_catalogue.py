@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.diagnostics import InternalError, UserError
+from hccc.base.diagnostics import InternalError, UserError
 from hccc.ir.catalogue import MOST_BYTES, MOST_PLANS, Catalogue, Range, assembled, check, plan_name
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan

@@ -12,7 +12,7 @@ from typing import Any
 import fastjsonschema
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir import catalogue_json, plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.driver import compile_file
+from hccc.driver.compilation import compile_file
+from hccc.driver.options import Options
 from hccc.ir.micro_batch import GRAIN, LARGEST, SMALLEST, default_micro_batch
 from hccc.ir.topology import uniform
-from hccc.options import Options
 from hccc.runtime.layout import shape_of
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir import plan_check, plan_json
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Operands, Transport

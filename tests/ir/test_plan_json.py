@@ -13,8 +13,9 @@ from typing import Any
 import fastjsonschema
 import pytest
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
@@ -22,7 +23,6 @@ from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.topology import same
 from hccc.ir.transport import PURE
 from hccc.lang.cluster.load import load, parse
-from hccc.options import Options
 from hccc.proofs.prove import check_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
 from hccc.ir import program, topology
 from hccc.ir.collective import PROGRAMMABLE, OpType, block_count
 from hccc.ir.device import Device, Network

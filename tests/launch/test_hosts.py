@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.launch.hosts import Host, hosts_of
 from hccc.launch.processes import shared_out
 from hccc.launch.remote import Shell

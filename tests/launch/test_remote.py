@@ -21,12 +21,12 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from hccc import api
-from hccc.diagnostics import UserError
+from hccc.api import functions as api
+from hccc.base.diagnostics import UserError
+from hccc.driver.options import Options
 from hccc.launch.host import unpacked
 from hccc.launch.remote import packed, variables
 from hccc.launch.worker import address_of
-from hccc.options import Options
 from hccc.runtime.transport.library import available
 from tests.benchmarks.conftest import FOLDER, module_of
 from tests.cli.commandline import COMMAND, Hccc, environment, hccc

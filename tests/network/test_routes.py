@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
-from hccc.diagnostics import Source, UserError
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir.arrays import I4
 from hccc.ir.topology import Level, Topology, uniform
 from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
 from hccc.network.routes import cost, resources, routes, unreachable
-from hccc.options import Options
 from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
 from hccc.passes.hpds import hpds

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from hccc.analysis.connections import connections
 from hccc.analysis.estimate import estimate
-from hccc.diagnostics import Source
-from hccc.driver import compile_program
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir.arrays import I4, I8
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan
@@ -18,7 +19,6 @@ from hccc.ir.primitives import Guard, Primitives, Transport
 from hccc.ir.program import Program
 from hccc.ir.transport import PURE
 from hccc.lang.transfer.load import parse
-from hccc.options import Options
 from hccc.passes import allocate as allocate_module
 from hccc.passes.allocate import SLACK, allocate
 from hccc.passes.fuse import LEVELS, fuse

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.dag import Dag

@@ -9,10 +9,10 @@ import pytest
 
 from hccc.analysis.queue_classes import any_window, classes, stuck_for_long
 from hccc.analysis.waits import enforced
-from hccc.diagnostics import UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir.plan import Plan
-from hccc.options import Options
 from hccc.passes.limit_window import limit_window
 from hccc.proofs.deadlock import deadlock
 from hccc.testing import Hang, exact_inputs, execute

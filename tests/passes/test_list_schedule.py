@@ -7,14 +7,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hccc import driver
 from hccc.analysis.heap import pop, push
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir import pipeline as pipeline_ir
 from hccc.ir.dag import Dag
 from hccc.ir.program import Program
 from hccc.lang.transfer import load as transfer
-from hccc.options import Options
 from hccc.passes.check_reachable import check_reachable
 from hccc.passes.depend import depend
 from hccc.passes.list_schedule import list_schedule

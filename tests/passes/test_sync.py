@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hccc.analysis.waits import enforced
-from hccc.diagnostics import InternalError, UserError
+from hccc.base.diagnostics import InternalError, UserError
 from hccc.ir.arrays import I8
 from hccc.ir.blocks import Blocks
 from hccc.ir.plan import Plan

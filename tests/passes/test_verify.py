@@ -2,7 +2,7 @@
 
 import pytest
 
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.passes.verify import verify

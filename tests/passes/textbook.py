@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hccc.analysis.grouping import transpose
-from hccc.diagnostics import InternalError, UserError
+from hccc.base.diagnostics import InternalError, UserError
 from hccc.ir import plan_check
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.dag import Dag

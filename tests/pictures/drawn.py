@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from hccc.diagnostics import Source
-from hccc.driver import CompiledProgram, compile_file, compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import CompiledProgram, compile_file, compile_text
+from hccc.driver.options import Options
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
-from hccc.options import Options
 from hccc.pictures.canvas import Picture
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from hccc import testing
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
 from hccc.ir.dag import Dag
 from hccc.ir.program import Program
 from hccc.lang.transfer import load as transfer

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hccc import testing
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
 from hccc.ir.program import Op, Program
 from hccc.lang.transfer import load as transfer
 from hccc.passes.depend import depend

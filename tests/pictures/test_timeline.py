@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hccc import text
-from hccc.driver import compile_file
+from hccc.driver.compilation import compile_file
+from hccc.driver.options import Options
+from hccc.ir import text
 from hccc.ir.transport import Transport
-from hccc.options import Options
 from hccc.pictures import palette
 from hccc.pictures.bars import bars, detail_of
 from hccc.pictures.canvas import SMALL, width_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from hccc import testing
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
 from hccc.ir.topology import Device, Level, Topology, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.pictures.canvas import SMALL, width_of

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import hccc
-from hccc import driver
-from hccc.diagnostics import Problem
-from hccc.driver import Compiled
+from hccc.base.diagnostics import Problem
+from hccc.driver import compilation as driver
+from hccc.driver.compilation import Compiled
+from hccc.driver.options import Options
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
-from hccc.options import Options
 from hccc.predict.advice import advice
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate

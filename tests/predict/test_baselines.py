@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
-from hccc.driver import Compiled
-from hccc.inputs import load
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.compilation import Compiled
+from hccc.driver.inputs import load
+from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.lang.cluster import load as cluster
-from hccc.options import Options
 from hccc.predict.baselines import DECODE, NCCL_SLOTS, Alternative, alternatives
 from hccc.proofs.deadlock import deadlock
 from hccc.sim.machine import prepare

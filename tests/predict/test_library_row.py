@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
-from hccc.inputs import parse_cluster
-from hccc.options import Options
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.inputs import parse_cluster
+from hccc.driver.options import Options
 from hccc.predict.nccl.rows import Library
 from hccc.predict.simulation import Call, Simulation, simulate_sizes
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir.arrays import I8, Csr
 from hccc.ir.blocks import Blocks
 from hccc.ir.collective import Collective, OpType

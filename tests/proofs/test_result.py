@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.diagnostics import Problem, UserError
+from hccc.base.diagnostics import Problem, UserError
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Transport

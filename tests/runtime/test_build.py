@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime import build
 from hccc.runtime.build import (
     Piece,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hccc.diagnostics import UserError
-from hccc.dtypes import OPS
+from hccc.base.diagnostics import UserError
+from hccc.base.dtypes import OPS
 from hccc.ir.collective import Collective, OpType
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import DTYPES

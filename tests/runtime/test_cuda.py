@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.abi import Params
 from hccc.runtime.cuda import (
     CudaCommunicator,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc import driver
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit.kernels import source
 from hccc.ir.transport import CHOICES, Transport
-from hccc.options import Options
 from tests import gcn
 from tests.marks import slow, some
 from tests.runtime.handwritten import INCLUDE

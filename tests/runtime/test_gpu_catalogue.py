@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.emit.targets import CUDA
 from hccc.runtime import cuda
 from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Params, Rank, all_memory

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.dtypes import OPS
+from hccc.base.dtypes import OPS
 from hccc.runtime.layout import DTYPES
 from tests.marks import slow, some
 from tests.runtime.handwritten import INCLUDE, PROGRAMS

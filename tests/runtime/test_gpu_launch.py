@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc import driver
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
-from hccc.options import Options
 from hccc.runtime.abi import (
     Call,
     Comm,

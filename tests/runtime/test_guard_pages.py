@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
 from hccc.interop.import_msccl import import_msccl
 from hccc.ir.plan import Plan
 from hccc.proofs.proof import Proof

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir.limits import MAX_RANKS
 from hccc.ir.micro_batch import MOST_QUEUED_BATCHES
 from hccc.ir.plan import MOST_BLOCKS

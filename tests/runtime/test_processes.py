@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hccc import driver
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from hccc.runtime.fault import WaitKind
 from tests.emit import plans
 from tests.marks import slow

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hccc.analysis.waits import enforced
-from hccc.diagnostics import UserError
-from hccc.driver import Compiled, compile_file
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import Compiled, compile_file
+from hccc.driver.options import Options
 from hccc.ir.arrays import I8
 from hccc.ir.transport import Transport
 from hccc.launch import tracing
 from hccc.launch.measure import RunOptions, measure
 from hccc.launch.tracing import Traced, Tracer
-from hccc.options import Options
 from hccc.runtime.build import Variant, build_library
 from hccc.runtime.recording import RECORD, STRIDE, Recorder, Recording, joined, recording
 from tests.emit import catalogues

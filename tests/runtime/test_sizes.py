@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hccc import driver
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import CPU
 from hccc.ir import plan_json
@@ -24,7 +25,6 @@ from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
-from hccc.options import Options
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import patterns

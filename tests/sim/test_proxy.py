@@ -2,10 +2,10 @@
 
 import pytest
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.ir.topology import Device, Rate, uniform
-from hccc.options import Options
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from hccc.diagnostics import Source
-from hccc.driver import compile_program
+from hccc.base.diagnostics import Source
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir.device import Device
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Rate, Topology, uniform
 from hccc.lang.transfer.load import parse
-from hccc.options import Options
 from hccc.sim.costs import Costs
 from hccc.sim.estimates import estimates
 from hccc.sim.machine import Machine, prepare

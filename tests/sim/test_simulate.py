@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, assume, event, given, note, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hccc.diagnostics import UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir.topology import Device, Rate, uniform
-from hccc.options import Options
 from hccc.sim.costs import Costs
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import Machine, prepare
@@ -170,8 +170,8 @@ def _bytes(run: Run) -> NDArray[np.float64]:
 
 
 def _machine(n: int = 4) -> Machine:
-    from hccc.diagnostics import Source
-    from hccc.driver import compile_text
+    from hccc.base.diagnostics import Source
+    from hccc.driver.compilation import compile_text
 
     source = (
         f"ResCCLAlgo(nRanks={n}, AlgoName='a', OpType='Allgather', GPUPerNode={n}, NICPerNode={n}):"

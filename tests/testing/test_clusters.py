@@ -5,12 +5,12 @@ import pytest
 from hypothesis import assume, given, note, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir import topology as topology_ir
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.topology import Topology
-from hccc.options import Options
 from hccc.testing import (
     cluster_texts,
     correct_programs,

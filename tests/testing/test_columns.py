@@ -17,14 +17,14 @@ from random import Random
 
 import pytest
 
-from hccc.diagnostics import Source, UserError
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.emit.kernels import source
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from hccc.proofs.prove import check_plan
 from hccc.testing.judge import first_fault
 from hccc.testing.mutate_plan import Path as Field

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hccc import driver
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
 from hccc.ir.transport import Transport
-from hccc.options import Options
 from tests.emit import plans
 from tests.testing.test_tsan import sanitized
 

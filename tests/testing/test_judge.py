@@ -9,8 +9,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from hccc.diagnostics import Source, UserError
-from hccc.driver import compile_file
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import compile_file
+from hccc.driver.options import Options
 from hccc.interop import msccl_plan
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.interop.import_msccl import imported
@@ -20,7 +21,6 @@ from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.transport import PURE
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.msccl.load import Algo
-from hccc.options import Options
 from hccc.proofs.fifo import with_enough_slots
 from hccc.proofs.prove import check_plan
 from hccc.testing import Hang, Poison, exact_inputs, launch

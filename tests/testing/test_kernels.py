@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from hccc.driver import compile_program
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir.program import Program
-from hccc.options import Options
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.request import Request
 from hccc.testing import REDUCE_OPS, correct_programs, execute, options, run, text

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
-from hccc.driver import compile_program
+from hccc.base.diagnostics import UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir import plan_check
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
 from hccc.ir.program import Program
-from hccc.options import Options
 from hccc.passes.verify import verify
 from hccc.proofs.race import race
 from hccc.testing import (

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from hccc import driver, pass_manager
-from hccc.diagnostics import InternalError, UserError
+from hccc.base.diagnostics import InternalError, UserError
+from hccc.driver import compilation as driver
+from hccc.driver import pass_manager
+from hccc.driver.options import Options
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
-from hccc.options import Options
 from hccc.testing.grow import grow
 from tests.marks import slow
 
@@ -324,8 +325,8 @@ def mutated(m: Mutant) -> types.ModuleType:
     assert text.count(m.old) == 1, f"{m.module}: {text.count(m.old)} places say {m.old!r}"
     text = text.replace(m.old, m.new)
     for line in (
-        "from hccc.jit.compiled import njit, prange\n",
-        "from hccc.jit.compiled import njit\n",
+        "from hccc.base.jit.compiled import njit, prange\n",
+        "from hccc.base.jit.compiled import njit\n",
     ):
         text = text.replace(line, HEAD)
     module = types.ModuleType(f"mutant_{m.module}")

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, event, given, note, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source, UserError
-from hccc.driver import compile_text
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import compile_text
+from hccc.driver.options import Options
 from hccc.ir import plan_check
 from hccc.ir.arrays import Csr
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Transport
-from hccc.options import Options
 from hccc.proofs.prove import prove
 from hccc.testing import correct_programs, exact_inputs, execute, expected, plans
 from hccc.testing.grow import Choose

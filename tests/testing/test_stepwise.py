@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.driver import compile_program
+from hccc.driver.compilation import compile_program
+from hccc.driver.options import Options
 from hccc.ir.arrays import Csr
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan, Posts
 from hccc.ir.primitives import Guard, Transport
 from hccc.ir.transport import PURE
-from hccc.options import Options
 from hccc.passes.allocate import by_task, channels
 from hccc.passes.depend import depend
 from hccc.passes.lower import lower

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport

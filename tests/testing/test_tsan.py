@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from hccc import driver
+from hccc.driver import compilation as driver
+from hccc.driver.options import NETWORK_LOWERINGS, Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
-from hccc.options import NETWORK_LOWERINGS, Options
 from hccc.testing.grow import grow
 from hccc.testing.sabotage import without_wait
 from tests.emit import plans

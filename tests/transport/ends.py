@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.abi import Door, Transfer
 from hccc.runtime.transport.library import BEGIN, DONE, Copier, Transport
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from tests.marks import LONG
 from tests.transport.conftest import TURN, made
 from tests.transport.ends import LINE, End, Message, Process, joined

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.build import find_compiler
 from hccc.runtime.transport.library import Transport, available
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from tests.transport.ends import LINE, End, Message, joined
 
 

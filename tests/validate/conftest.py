@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from hccc.driver.outputs import kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
-from hccc.outputs import kernels
 from hccc.runtime.build import COMPILERS
 
 CPU, CUDA, HIP = TARGETS

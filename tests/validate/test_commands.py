@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import hccc as library
-from hccc import outputs
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
+from hccc.driver import outputs
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
 from hccc.validate.validated import Unvalidated, Validated

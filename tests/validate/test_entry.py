@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
+from hccc.driver.outputs import kernels
 from hccc.emit import directory
 from hccc.emit.targets import Target
 from hccc.ir.catalogue import Catalogue, Range
 from hccc.ir.micro_batch import GRAIN
-from hccc.outputs import kernels
 from hccc.validate import execute
 from hccc.validate.entry import validate_entry
 from hccc.validate.validate import validate, validate_directory

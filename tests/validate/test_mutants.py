@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc import api
-from hccc.diagnostics import UserError
+from hccc.api import functions as api
+from hccc.base.diagnostics import UserError
+from hccc.driver.options import Options
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from hccc.validate import unit
 from hccc.validate.differences import difference
 from hccc.validate.execute import execute

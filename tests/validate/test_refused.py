@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport

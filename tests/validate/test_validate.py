@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from hccc import api
-from hccc.diagnostics import UserError
+from hccc.api import functions as api
+from hccc.base.diagnostics import UserError
+from hccc.driver.options import Options
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
-from hccc.options import Options
 from hccc.passes.allocate import ALLOCATORS
 from hccc.passes.fuse import LEVELS
 from hccc.testing import plans

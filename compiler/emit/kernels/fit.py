@@ -16,7 +16,7 @@ from math import gcd, prod
 
 import numpy as np
 
-from hccc.diagnostics import InternalError, fail
+from hccc.base.diagnostics import InternalError, fail
 from hccc.emit.kernels.forms import (
     Axis,
     Coord,

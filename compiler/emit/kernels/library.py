@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from hccc import __version__
-from hccc.dtypes import (
+from hccc.base.dtypes import (
     ALL,
     DEFAULT_DTYPES,
     DEFAULT_OPS,
@@ -16,6 +15,7 @@ from hccc.dtypes import (
     Dtype,
     Reduction,
 )
+from hccc.base.version import __version__
 from hccc.emit.kernels import wrap
 from hccc.emit.kernels.view import (
     LONGEST_SOURCE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels.canonical import distance
 from hccc.emit.kernels.classes import rank_axes
 from hccc.emit.kernels.fit import fit

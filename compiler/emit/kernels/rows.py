@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels import wrap
 from hccc.emit.kernels.calls import Argument, Call, Caller, numbers_of
 from hccc.emit.kernels.classes import rank_axes, shape_ids

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hccc.base.render import render
 from hccc.emit.kernels.view import views
 from hccc.emit.targets import CPU, CUDA, HIP, Target
 from hccc.ir.plan import Plan
-from hccc.render import render
 
 
 def cuda(plan: Plan) -> str:

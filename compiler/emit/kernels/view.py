@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc import __version__
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
+from hccc.base.version import __version__
 from hccc.emit.kernels import rows, wrap
 from hccc.emit.kernels.calls import Caller, caller
 from hccc.emit.kernels.canonical import canonical

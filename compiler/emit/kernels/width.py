@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels.forms import Coord, Form, Grid, Lookup, NameTable, Split, Sum, Term, names
 from hccc.ir.arrays import I8
 

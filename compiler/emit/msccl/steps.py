@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.emit.order import Order
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, Transport

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.emit.msccl.channels import channels
 from hccc.emit.msccl.steps import MAX_COUNT, Block, Place, steps
 from hccc.emit.order import active

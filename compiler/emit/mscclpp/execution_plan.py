@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.emit.mscclpp.operations import Block, Fence, Location, Move, Op, Sync, operations
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hccc.diagnostics import UserError, fail
+from hccc.base.diagnostics import UserError, fail
 from hccc.emit.order import Order
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Operands, Transport

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from hccc.hardware import load
-from hccc.hardware.load import Hardware
 from hccc.ir.device import (
     ALPHAS,
     BASES,
@@ -33,6 +31,8 @@ from hccc.lang.cluster.shapes import (
 )
 from hccc.lang.cluster.text import Group, Measure, Num, Value, Word
 from hccc.lang.mistakes import Mistake, clip, did_you_mean
+from hccc.shipped.hardware import load
+from hccc.shipped.hardware.load import Hardware
 
 LINKS = ("nvswitch", "nvlink", "mesh", "xgmi", "pcie")
 NAMES = ("vendor", "name", "arch", "generation")

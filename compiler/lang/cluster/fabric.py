@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hccc.hardware import load
-from hccc.hardware.load import Hardware
 from hccc.lang.cluster.devices import Joined, of_library
 from hccc.lang.cluster.entries import Made
 from hccc.lang.cluster.kinds import Kind
 from hccc.lang.cluster.shapes import Speed
 from hccc.lang.mistakes import Mistake
+from hccc.shipped.hardware import load
+from hccc.shipped.hardware.load import Hardware
 
 # Pairs of a DGX-1 with V100 (`nvidia-smi topo -m` of one): two links each, one link each.
 TWICE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))

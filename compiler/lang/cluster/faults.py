@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hccc.diagnostics import Source, fail
+from hccc.base.diagnostics import Source, fail
 
 _FAILED = re.compile(r"(node\d{1,6})\.(?:gpu(\d{1,6})|(nic)(\d{1,6})?)", re.IGNORECASE | re.ASCII)
 _SLOWER = re.compile(

@@ -62,8 +62,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hccc.diagnostics import Source
-from hccc.hardware.load import device, devices
+from hccc.base.diagnostics import Source
 from hccc.ir.arrays import I8
 from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Topology
@@ -73,8 +72,9 @@ from hccc.lang.cluster.kinds import Kind, Site
 from hccc.lang.cluster.site import read_site
 from hccc.lang.cluster.text import parse_defines
 from hccc.lang.mistakes import Mistake, clip, did_you_mean
-from hccc.library import shipped
 from hccc.network.graph import apart
+from hccc.shipped import find as shipped
+from hccc.shipped.hardware.load import device, devices
 
 MAX_BYTES = 8 << 20
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from textwrap import wrap
 
-from hccc.hardware import load
 from hccc.lang.cluster.printer_text import gpus as group
 from hccc.lang.cluster.printer_text import numbers
 from hccc.lang.machines.machine import Bus, Machine, several
+from hccc.shipped.hardware import load
 
 FIRST_LINE = "# Imported by `hccc cluster import`"
 WIDTH = 98

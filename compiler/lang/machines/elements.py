@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-from hccc.diagnostics import Source, UserError, fail
+from hccc.base.diagnostics import Source, UserError, fail
 from hccc.lang.xml_reading import read_xml
 
 MAX_ELEMENTS = 1 << 16

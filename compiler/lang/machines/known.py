@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hccc.diagnostics import fail
-from hccc.hardware import load
-from hccc.hardware.load import Hardware
+from hccc.base.diagnostics import fail
+from hccc.shipped.hardware import load
+from hccc.shipped.hardware.load import Hardware
 
 # PCI devices, as pci.ids of 2026 lists them: the GPU, and whether it is a card without a switch.
 PCI = {

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hccc.diagnostics import Source, fail
-from hccc.files.reading import read_text
-from hccc.hardware.load import Hardware
+from hccc.base.diagnostics import Source, fail
+from hccc.base.files.reading import read_text
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.machines import cluster_text, known, nccl_xml, nvidia_smi
 from hccc.lang.machines.machine import Machine
 from hccc.lang.xml_reading import MAX_BYTES
+from hccc.shipped.hardware.load import Hardware
 
 
 @dataclass(frozen=True, slots=True)

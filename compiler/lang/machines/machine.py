@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hccc.hardware.load import Hardware
+from hccc.shipped.hardware.load import Hardware
 
 BRIDGE = 12.0  # GB/s of an NVLink between two cards (NCCL 2.30.7 src/graph/topo.h:17-35, SM86)
 MAX_GPUS = 256  # of one machine; pairs of them are looked at

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from hccc.diagnostics import Source, fail
-from hccc.hardware import load
-from hccc.hardware.load import Hardware
+from hccc.base.diagnostics import Source, fail
 from hccc.lang.machines import known
 from hccc.lang.machines.elements import Element, parse
 from hccc.lang.machines.machine import MAX_GPUS, Bus, Machine, narrowest, several
 from hccc.lang.machines.nics import Found, wired
+from hccc.shipped.hardware import load
+from hccc.shipped.hardware.load import Hardware
 
 GPU_CLASSES = ("0x0302", "0x1200", "0x0380")
 NIC_CLASS, SWITCH_CLASS = "0x02", "0x068000"

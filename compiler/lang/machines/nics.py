@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hccc.hardware import load
-from hccc.hardware.load import Hardware
 from hccc.lang.machines import known
 from hccc.lang.machines.machine import Nic, several
 from hccc.lang.machines.nic_sharing import shared
+from hccc.shipped.hardware import load
+from hccc.shipped.hardware.load import Hardware
 
 MBPS = 8000.0  # of one GB/s
 FASTEST = 10_000_000  # Mb/s; more is kb/s, as RCCL writes Slingshot's

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from hccc.diagnostics import Source, fail
-from hccc.hardware import load
-from hccc.hardware.load import Hardware
+from hccc.base.diagnostics import Source, fail
 from hccc.lang.machines import known
 from hccc.lang.machines.machine import MAX_GPUS, Bus, Machine, narrowest, several
 from hccc.lang.machines.nics import Found, wired
+from hccc.shipped.hardware import load
+from hccc.shipped.hardware.load import Hardware
 
 FAR = {"X": 0, "PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 SWITCH, BRIDGE = FAR["PXB"], FAR["NODE"]

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-from hccc.diagnostics import Source, Span, UserError, fail
-from hccc.files.reading import read_text
+from hccc.base.diagnostics import Source, Span, UserError, fail
+from hccc.base.files.reading import read_text
 from hccc.lang.xml_reading import MAX_BYTES as MAX_BYTES
 from hccc.lang.xml_reading import read_xml
 

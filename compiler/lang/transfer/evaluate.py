@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import B1, I8
 from hccc.ir.collective import Collective
 from hccc.lang.transfer import ranges

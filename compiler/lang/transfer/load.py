@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import Note, Source, Span, UserError
+from hccc.base.diagnostics import Note, Source, Span, UserError
 from hccc.ir.arrays import I4, I8
 from hccc.ir.program import TRANSFER, Program
 from hccc.lang.mistakes import At, Mistake, clip
@@ -43,7 +43,7 @@ from hccc.lang.transfer.parse import parse_text
 from hccc.lang.transfer.sink import FIELDS, STEP, Rows, Search, Sink
 from hccc.lang.transfer.syntax import Algorithm, For, If, Stmt, Table, Transfer
 from hccc.lang.transfer.values import Fault
-from hccc.library import shipped
+from hccc.shipped import find as shipped
 
 MAX_BYTES = 64 << 20
 SHOWN_LOOPS = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import I8
 from hccc.lang.transfer.budget import MAX_ITERATIONS
 from hccc.lang.transfer.lists import Lists

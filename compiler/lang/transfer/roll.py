@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I8, places, places_among
 from hccc.ir.program import Program
-from hccc.jit.compiled import njit
 from hccc.lang.transfer.item_order import ordered
 
 STEP, SRC, DST, CHUNK = range(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from hccc.facts import Facts
+from hccc.driver.facts import Facts
 from hccc.ir.collective import OpType
 from hccc.ir.device import Device
 from hccc.ir.topology import Topology

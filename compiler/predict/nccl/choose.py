@@ -14,7 +14,7 @@ from math import log2
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.collective import OpType
 from hccc.predict.nccl import p2p, rccl
 from hccc.predict.nccl.channels import Graphs, graphs

@@ -10,11 +10,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from hccc.diagnostics import fail
-from hccc.hardware import load as hardware
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I4
 from hccc.ir.device import Device
 from hccc.ir.topology import Level, Topology
+from hccc.shipped.hardware import load as hardware
 
 FASTEST_PCIE = 64  # GB/s of a link without a name that is taken for PCI Express
 WIRES = (0.125, 1.25, 3.125, 5, 6.25, 12.5, 25, 50, 100)  # GB/s of NICs as they are sold

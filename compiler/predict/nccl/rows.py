@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import Forced

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I4, I8, places, starts
 from hccc.ir.topology import F8, US_PER_MB, Topology
 from hccc.network.routes import Routes, routes

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I8
 from hccc.ir.topology import F8
-from hccc.jit.compiled import njit
 
 EXACT = 10
 

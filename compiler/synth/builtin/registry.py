@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.collective import PROGRAMMABLE, ROOTED, OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology

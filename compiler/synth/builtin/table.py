@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective
 from hccc.ir.program import TRANSFER, Op, Program

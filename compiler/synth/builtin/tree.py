@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.diagnostics import fail
+from hccc.base.diagnostics import fail
 from hccc.ir.arrays import I4, I8
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program

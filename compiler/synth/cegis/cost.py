@@ -13,8 +13,8 @@ import numpy as np
 
 from hccc.ir.topology import US_PER_MB, Topology
 from hccc.network.routes import routes
-from hccc.synth.chunked import Chunked
-from hccc.synth.schedule import Schedule
+from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8
 from hccc.synth.cegis.hubs import Hubs
 from hccc.synth.cegis.model import ONE, ZERO, Model, Rows
-from hccc.synth.chunked import Chunked
-from hccc.synth.least_steps import NEVER, distance, linked_ranks
-from hccc.synth.schedule import Demand, Schedule
+from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.least_steps import NEVER, distance, linked_ranks
+from hccc.synth.greedy.schedule import Demand, Schedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)

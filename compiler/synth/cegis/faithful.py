@@ -25,7 +25,7 @@ from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.saturate import saturate
 from hccc.synth.cegis.search import Search, before, per_link
 from hccc.synth.cegis.solvers import Verdict
-from hccc.synth.schedule import Schedule, Violation, violations
+from hccc.synth.greedy.schedule import Schedule, Violation, violations
 
 SHARE = 0.5  # of the time left, for each number of steps: a proof that there is none may be long
 

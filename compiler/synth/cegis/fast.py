@@ -11,7 +11,7 @@ from __future__ import annotations
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.search import Encoder, Search, before, remaining, smallest
 from hccc.synth.cegis.solvers import Verdict
-from hccc.synth.least_steps import least_steps
+from hccc.synth.greedy.least_steps import least_steps
 
 SHARE = 0.5  # of the time left, for what may come to nothing
 DEEPEST = 4  # at most one step in so many is frozen

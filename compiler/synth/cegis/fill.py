@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
-from hccc.jit.compiled import njit
-from hccc.synth.chunked import Chunked
-from hccc.synth.least_steps import distance
-from hccc.synth.schedule import Demand, Schedule
+from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.least_steps import distance
+from hccc.synth.greedy.schedule import Demand, Schedule
 
 
 def fill(c: Chunked, demand: Demand, s: Schedule, steps: int | None = None) -> Schedule:

@@ -15,8 +15,8 @@ from scipy.sparse import csr_array  # type: ignore[import-untyped]
 from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from hccc.ir.arrays import B1, I4, I8
-from hccc.synth.chunked import Chunked
-from hccc.synth.least_steps import linked_ranks
+from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.least_steps import linked_ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.ir.arrays import I8
-from hccc.synth.chunked import Chunked
-from hccc.synth.least_steps import linked_ranks
-from hccc.synth.schedule import Demand, Schedule
+from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.least_steps import linked_ranks
+from hccc.synth.greedy.schedule import Demand, Schedule
 
 
 def saturate(c: Chunked, demand: Demand) -> Schedule:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.synth.cegis.encode import Encoding, Kept, aggregated, full
 from hccc.synth.cegis.hubs import Hubs, hubs
 from hccc.synth.cegis.solvers import Answer, Verdict, solve
-from hccc.synth.chunked import Chunked
-from hccc.synth.least_steps import least_steps, linked_ranks
-from hccc.synth.schedule import Demand, Schedule, Violation, violations
+from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.least_steps import least_steps, linked_ranks
+from hccc.synth.greedy.schedule import Demand, Schedule, Violation, violations
 
 # Variables: HiGHS found nothing with more in a quarter of an hour, nor Z3 in three minutes.
 LARGEST = {"highs": 500_000, "z3": 250_000}

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hccc.interruptible import interruptible
+from hccc.base.interruptible import interruptible
 from hccc.ir.arrays import I8
 from hccc.synth.cegis.model import Model
 

@@ -9,14 +9,14 @@ from typing import Literal
 
 import numpy as np
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.synth.cegis import faithful, fast
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.search import Outcome, Search
-from hccc.synth.chunked import Chunked
-from hccc.synth.least_steps import least_steps
-from hccc.synth.schedule import Demand, Schedule, gather_all, violations
+from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.least_steps import least_steps
+from hccc.synth.greedy.schedule import Demand, Schedule, gather_all, violations
 
 Mode = Literal["faithful", "fast"]
 Solver = Literal["z3", "highs"]

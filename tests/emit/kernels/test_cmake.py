@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc import dtypes
+from hccc.base import dtypes
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, TARGETS, Target
 from hccc.ir.plan import Plan

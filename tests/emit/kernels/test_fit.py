@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Form, Grid, Lookup, cost
 from hccc.emit.kernels.width import code, text

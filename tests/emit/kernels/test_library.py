@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hccc import __version__
+from hccc.base.version import __version__
 from hccc.emit.kernels.library import library
 from hccc.emit.targets import CPU, TARGETS
 from hccc.ir.digest import library_digest

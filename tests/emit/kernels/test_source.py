@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels import source
 from hccc.ir.primitives import Operands, Transport
 from hccc.ir.transport import PURE

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Coord, Form, Grid, Lookup, Split, Sum, Term, values
 from hccc.emit.kernels.width import INT, code, fits_int, text

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit.msccl import xml as msccl_xml
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from hccc.testing import correct_programs
 from tests.health_checks import EVERY_CHECK
 from tests.interop import corpus

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc import driver
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
 from hccc.emit.mscclpp import execution_plan as mscclpp_json
 from hccc.emit.mscclpp.operations import Block, Fence, Move, Stream
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.options import Options
 from hccc.testing import correct_programs
 from tests.emit.mscclpp.executor import Machine
 from tests.health_checks import EVERY_CHECK

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hccc.diagnostics import Source, UserError
-from hccc.hardware import load
-from hccc.inputs import parse_cluster
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.inputs import parse_cluster
 from hccc.ir.device import ALPHAS, BLOCK_RATES, GUESSED, Network
 from hccc.ir.topology import Level, Topology, check, same
 from hccc.lang.cluster.devices import OF_DEVICES, OF_NETWORKS
 from hccc.lang.cluster.printer import lines
 from hccc.network.graph import apart
+from hccc.shipped.hardware import load
 from hccc.testing.clusters import cluster
 from tests.test_architecture import ROOT
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source, UserError
-from hccc.inputs import load_cluster, parse_cluster
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.inputs import load_cluster, parse_cluster
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology, same
 from hccc.lang.cluster.faults import with_faults
 from hccc.lang.cluster.printer import lines
 from hccc.network.resource_names import names
 from hccc.network.routes import routes
-from hccc.synth.bound import limits
+from hccc.synth.bounds.bound import limits
 
 CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 PLAIN = (CLUSTERS / "heteccl-h20-4+8.cluster").read_text()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.ir.topology import Level, Topology, check, same, uniform
 from hccc.lang.cluster.build import build
 from hccc.lang.cluster.load import load

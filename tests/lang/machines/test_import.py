@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir.topology import Level, Topology
 from hccc.lang.machines.load import Imported, import_machines
 from hccc.network.routes import routes

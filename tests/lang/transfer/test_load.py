@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program, lines, same
 from hccc.lang.transfer.load import load, parse

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source, UserError
+from hccc.base.diagnostics import Source, UserError
 from hccc.ir.program import TRANSFER, Origin
 from hccc.lang.transfer import evaluate
 from hccc.lang.transfer.load import parse

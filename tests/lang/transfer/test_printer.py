@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import Source
+from hccc.base.diagnostics import Source
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import TRANSFER, Program, same
 from hccc.lang.transfer import load, printer

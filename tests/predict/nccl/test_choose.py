@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir.collective import OpType
 from hccc.predict.nccl.channels import graphs
 from hccc.predict.nccl.choose import Forced, choose

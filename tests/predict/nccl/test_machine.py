@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hccc.diagnostics import Source, UserError
-from hccc.inputs import parse_cluster
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.inputs import parse_cluster
 from hccc.predict.nccl.machine import Generation, Link, Machine, Network, generation_of, of
 
 PORTS = """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.predict.nccl.choose import ALGORITHMS, Forced
 from hccc.predict.nccl.machine import Machine, Network

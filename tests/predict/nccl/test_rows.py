@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hccc.diagnostics import Source, UserError
-from hccc.inputs import parse_cluster
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.inputs import parse_cluster
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import Forced

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
-from hccc.diagnostics import UserError
-from hccc.dtypes import ALL
+from hccc.base.diagnostics import UserError
+from hccc.base.dtypes import ALL
 from hccc.runtime.device.arrays import Buffer, _Tensor, _Versioned, buffer_of
 from tests.runtime.device.harness import Runtime
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hccc.diagnostics import UserError
+from hccc.base.diagnostics import UserError
 from hccc.runtime.device import library as module
 from hccc.runtime.device.description import description
 from hccc.runtime.device.library import Library, available, current, message, structure, use

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hccc.dtypes import OPS
+from hccc.base.dtypes import OPS
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure import patterns

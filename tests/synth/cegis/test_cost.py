@@ -8,7 +8,7 @@ from hccc.lang.cluster import load
 from hccc.synth.cegis.cost import busiest, cost
 from hccc.synth.cegis.fill import fill
 from hccc.synth.cegis.synthesize import EMPTY
-from tests.synth.chunked_clusters import CLUSTERS, example, gather
+from tests.synth.greedy.chunked_clusters import CLUSTERS, example, gather
 
 
 def test_a_step_takes_latency_bytes_and_sums() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hccc.synth.cegis.encode import Kept, aggregated, full
 from hccc.synth.cegis.hubs import hubs
 from hccc.synth.cegis.solvers import Verdict, solve
-from hccc.synth.least_steps import least_steps
-from hccc.synth.schedule import violations
+from hccc.synth.greedy.least_steps import least_steps
+from hccc.synth.greedy.schedule import violations
 from tests.health_checks import EVERY_CHECK
-from tests.synth.chunked_clusters import clusters, demands, example, gather, switched
+from tests.synth.greedy.chunked_clusters import clusters, demands, example, gather, switched
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=40)
 

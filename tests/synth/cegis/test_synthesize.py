@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.diagnostics import InternalError
+from hccc.base.diagnostics import InternalError
 from hccc.synth.cegis import allreduce, faithful, synthesize
 from hccc.synth.cegis.cost import Cost
 from hccc.synth.cegis.encode import Kept
@@ -21,10 +21,10 @@ from hccc.synth.cegis.saturate import saturate
 from hccc.synth.cegis.search import Search, before
 from hccc.synth.cegis.solvers import Verdict
 from hccc.synth.cegis.synthesize import EMPTY, Mode, Solver
-from hccc.synth.least_steps import least_steps
-from hccc.synth.schedule import Demand, Schedule, violations
+from hccc.synth.greedy.least_steps import least_steps
+from hccc.synth.greedy.schedule import Demand, Schedule, violations
 from tests.health_checks import EVERY_CHECK
-from tests.synth.chunked_clusters import cluster, clusters, demands, example, gather
+from tests.synth.greedy.chunked_clusters import cluster, clusters, demands, example, gather
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=20)
 MODES: list[tuple[Mode, Solver]] = [("fast", "highs"), ("fast", "z3"), ("faithful", "z3")]

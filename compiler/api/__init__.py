@@ -1,0 +1,1 @@
+"""api: what `import hccc` offers."""

@@ -1,0 +1,432 @@
+"""api: what `import hccc` offers: the functions behind the commands of the same names.
+
+    import hccc
+
+    site = hccc.load_cluster("site.cluster")
+    compiled = hccc.compile("ring.rccl", cluster=site)
+    print(hccc.simulate(compiled, [1 << 20, 1 << 26]).text())
+    hccc.write(compiled, "kernels")
+
+Everything wrong with what is given is one exception, `UserError`; its `problem` is the diagnostic:
+a code, a message, the place in the text with its line and columns, notes and help, and
+`str(error)` is what the command line prints. Sizes are in bytes, times in µs, bandwidths in GB/s
+(10⁹ bytes/s). Values are frozen, and arrays in them read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hccc.api.given import (
+    Algorithm,
+    Cluster,
+    Given,
+    Made,
+    collective_of,
+    drawn_of,
+    files,
+    simulated,
+    source,
+    topology_of,
+)
+from hccc.api.given import load_cluster as load_cluster
+from hccc.base.diagnostics import fail
+from hccc.driver import compilation as driver
+from hccc.driver import inputs
+from hccc.driver.compilation import Compiled
+from hccc.driver.options import Options, check_integer
+from hccc.driver.pass_manager import Ir, OnPass, OnPhase
+from hccc.ir.collective import collective_named
+from hccc.ir.plan import Plan
+from hccc.ir.program import Program
+from hccc.ir.topology import Topology
+from hccc.proofs.prove import check_plan
+
+# Simulating, drawing and writing import SciPy, Matplotlib, Jinja: twice the time to start.
+if TYPE_CHECKING:
+    from hccc.driver.outputs import Written
+    from hccc.pictures.canvas import Picture
+    from hccc.predict.bounds import Bounds
+    from hccc.predict.explanation import Explanation
+    from hccc.predict.simulation import Call, Simulation, Sizes
+    from hccc.synth.sizes import SizesSynthesis
+    from hccc.synth.synthesis import Synthesis
+
+DEFAULT_SIZE = 64 << 20
+
+
+def _quiet(phase: str) -> None:
+    pass
+
+
+def _unseen(name: str, ir: Ir) -> None:
+    pass
+
+
+def compile(
+    algorithm: Algorithm | Sequence[Algorithm],
+    options: Options | None = None,
+    *,
+    cluster: Cluster | Made | None = None,
+    name: str = "",
+    reschedule: bool = False,
+    on_phase: OnPhase = _quiet,
+    on_pass: OnPass = _unseen,
+) -> Compiled:
+    """Compiles an algorithm into a proved Plan; several into a library of the best for each size.
+
+    Args:
+        algorithm: a path (a program, a plan's JSON, MSCCL XML, or a directory of kernels; what it
+            holds tells), the text of one (a `str` of more than one line, or a `Source`), or a
+            Program. Several: programs of one collective.
+        options: how; those of the command line.
+        cluster: what to schedule for, its file, or what makes it of the program (`common_cluster`);
+            None for what the program's header describes, and nothing is chosen by time. Of MSCCL
+            XML it says what the memory domains are.
+        name: of the library, instead of the algorithm's, or, of several, the collective's.
+        reschedule: raise MSCCL XML to a program, and schedule that.
+        on_phase: is told the name of each phase as it begins.
+        on_pass: is given the name of each pass and the IR that it returned.
+
+    Raises:
+        UserError: anything wrong with the algorithm, the options or the cluster.
+    """
+    inputs.check_name(name)
+    topology = cluster if callable(cluster) else topology_of(cluster)
+    if isinstance(algorithm, Sequence) and not isinstance(algorithm, str):
+        if reschedule or not algorithm:
+            what = "reschedule: Programs always are" if reschedule else "no algorithm is given"
+            raise fail("E416", what, help="one program or more, of one collective")
+        given = [one if isinstance(one, Program) else source(one) for one in algorithm]
+        return inputs.load_library(
+            given, options, topology, name=name, on_phase=on_phase, on_pass=on_pass
+        )
+    if isinstance(algorithm, Program):
+        if reschedule:
+            raise fail("E416", "reschedule: a Program always is", help="it is for MSCCL XML")
+        made = driver.compile_program(
+            algorithm, options, topology, on_phase=on_phase, on_pass=on_pass
+        )
+        return inputs.renamed(made, name)
+    compiled = inputs.load(
+        source(algorithm),
+        options,
+        topology,
+        reschedule=reschedule,
+        on_phase=on_phase,
+        on_pass=on_pass,
+    )
+    return inputs.renamed(compiled, name)
+
+
+def check(
+    algorithm: Given,
+    options: Options | None = None,
+    *,
+    cluster: Cluster | Made | None = None,
+    reschedule: bool = False,
+    on_phase: OnPhase = _quiet,
+    on_pass: OnPass = _unseen,
+) -> Compiled:
+    """Proves an algorithm right; `proofs` of what it returns says what holds.
+
+    Of a directory of kernels the files are compared with what its plan emits, too (`sources`), and
+    its texts are run on the host and compared with what the plan says (`validated`).
+    Takes what `compile` takes, a Plan, and what was compiled, whose plan is proved again.
+
+    Raises:
+        UserError: the first proof that fails, or anything wrong with what is given.
+    """
+    if isinstance(algorithm, Plan | Compiled):
+        if cluster is not None or reschedule:
+            raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
+        compiled = Compiled(algorithm) if isinstance(algorithm, Plan) else algorithm
+        on_phase("Proof")
+        each = tuple(map(check_plan, compiled.catalogue.plans if compiled.catalogue else ()))
+        compiled = replace(compiled, proofs=check_plan(compiled.plan), catalogue_proofs=each)
+    else:
+        proved = replace(options or Options(), prove=True)
+        compiled = compile(
+            algorithm,
+            proved,
+            cluster=cluster,
+            reschedule=reschedule,
+            on_phase=on_phase,
+            on_pass=on_pass,
+        )
+    from hccc.driver import outputs
+
+    return outputs.compared(compiled, on_phase)
+
+
+def simulate(
+    algorithm: Given,
+    sizes: Sequence[int] | Sizes | int = DEFAULT_SIZE,
+    call: Call | None = None,
+    *,
+    cluster: Cluster | None = None,
+    vs: bool | str = False,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> Simulation:
+    """Predicts what calls take on a cluster.
+
+    Args:
+        algorithm: what `compile` takes, a Plan, or what was compiled.
+        sizes: bytes of each call, as nccl-tests counts them; one, several, or a range of them.
+        call: window, micro-batch, protocol and what else a call may choose.
+        cluster: None for the one that it was compiled for.
+        vs: also what the library of the cluster's devices would take (True; or "nccl", "rccl"),
+            NCCL's rings and trees, and the algorithm as MSCCL would run it.
+        options: how to compile what is not compiled yet, and the baselines.
+        on_phase: is told the name of each phase as it begins.
+
+    Raises:
+        UserError: E424 without a cluster; whatever cannot be simulated.
+    """
+    from hccc.predict.nccl.rows import Library
+    from hccc.predict.simulation import Call, Sizes, simulate_sizes
+
+    if isinstance(sizes, Sequence | Sizes) and not isinstance(sizes, str):
+        each = sizes
+    else:
+        each = [check_integer("size", sizes, 0, None)]
+    compiled, where = simulated(algorithm, cluster, options, on_phase)
+    baselines = options or Options() if vs else None
+    library = Library(vs) if isinstance(vs, str) and vs != "auto" else None
+    return simulate_sizes(compiled, where, each, call or Call(), baselines, library, on_phase)
+
+
+def explain(
+    algorithm: Given,
+    size: int = DEFAULT_SIZE,
+    call: Call | None = None,
+    *,
+    cluster: Cluster | None = None,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> Explanation:
+    """Says why a call of `size` bytes takes its time on a cluster, and what would help.
+
+    Takes and raises what `simulate` does.
+    """
+    from hccc.predict import explanation
+    from hccc.predict.simulation import Call
+
+    size = check_integer("size", size, 0, None)
+    compiled, where = simulated(algorithm, cluster, options, on_phase)
+    call = call or Call()
+    compiled = compiled.at(size, call.in_place)
+    request = call.settled(compiled.plan, where, size)
+    return explanation.explain(compiled, where, request, options, on_phase)
+
+
+def bound(
+    cluster: Cluster,
+    collectives: str | Sequence[str] | None = None,
+    size: int = DEFAULT_SIZE,
+    *,
+    root: int = 0,
+) -> Bounds:
+    """Says what no schedule of a collective can beat on a cluster, for a call of `size` bytes.
+
+    Args:
+        cluster: a Topology, or its file.
+        collectives: `"allgather"`, or several; None for all but SendRecv.
+        root: of rooted collectives.
+
+    Raises:
+        UserError: E465 there is no such collective; E410 no such root; what `load_cluster` raises.
+    """
+    from hccc.predict import bounds
+
+    size = check_integer("size", size, 0, None)
+    root = check_integer("root", root, 0, None)
+    where = topology_of(cluster)
+    assert where is not None  # a cluster was given
+    named = [collectives] if isinstance(collectives, str) else collectives
+    ops = bounds.ALL if named is None else tuple(map(collective_named, named))
+    return bounds.bounds(where, where.name or "the cluster", size, ops, root)
+
+
+def show(
+    subject: Given | Topology,
+    what: str | None = None,
+    *,
+    size: int = DEFAULT_SIZE,
+    cluster: Cluster | None = None,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> Picture:
+    """Draws one picture; its `svg` is the drawing.
+
+    Args:
+        subject: a cluster or its file, or what `simulate` takes.
+        what: `topology`, `dag`, `pipeline` or `timeline`; None for the pipeline of a program, and
+            the topology of anything else.
+        size: bytes of the call whose timeline is drawn.
+        cluster: None for the one that it was compiled for.
+        options: how to compile what is not compiled yet.
+        on_phase: is told the name of each phase as it begins.
+
+    Raises:
+        UserError: E424, E434 for a picture that there cannot be.
+    """
+    from hccc.pictures import page
+
+    drawn = drawn_of(subject, cluster, options, on_phase)
+    size = check_integer("size", size, 0, None)
+    if isinstance(drawn, Topology):
+        return page.draw_cluster(drawn, what)
+    return page.Subject(drawn.at(size, False), topology_of(cluster), size, on_phase).picture(what)
+
+
+def draw(
+    subject: Given | Topology,
+    output: str | Path | None,
+    what: str | None = None,
+    *,
+    trace: str | Path | None = None,
+    size: int = DEFAULT_SIZE,
+    cluster: Cluster | None = None,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> None:
+    """Draws into a file, whole or not at all, what `show` would, or a page of everything.
+
+    Args:
+        output: an .svg or .png of one picture, or an .html, which without `what` has all of them.
+        trace: a file for the predicted timeline as Perfetto reads it (JSON).
+
+    The others are those of `show`.
+
+    Raises:
+        UserError: E415, E431, E433 for names that cannot be; what `show` raises.
+    """
+    from hccc.pictures import page
+
+    paths = [None if path is None else Path(path) for path in (output, trace)]
+    wanted = page.ShowOptions(paths[0], what, size, paths[1])
+    wanted.check(*files(subject), *files(cluster))
+    drawn = drawn_of(subject, cluster, options, on_phase)
+    size = check_integer("size", size, 0, None)
+    if isinstance(drawn, Topology):
+        return page.show_cluster(drawn, wanted)
+    return page.show(drawn.at(size, False), wanted, topology_of(cluster), on_phase)
+
+
+def write(
+    compiled: Compiled,
+    directory: str | Path,
+    targets: Sequence[str] = (),
+    *,
+    validate: bool = False,
+    on_phase: OnPhase = _quiet,
+) -> Written:
+    """Writes the directory of kernels, whole or not at all; only files that differ are touched.
+
+    What is not proved yet is proved first.
+
+    targets: any of `cuda`, `hip`, `cpu`; all without. validate: run the generated text on the host
+    first, and compare all that it does with the plan; needs a C++ compiler.
+
+    Raises:
+        UserError: E410 for another target; the first proof that fails; the place is taken by
+            something else, or cannot be written; E412, E438, E439 the text is not validated, and
+            nothing is written.
+    """
+    from hccc.driver import outputs
+
+    return outputs.write(compiled, Path(directory), targets, on_phase, validated=validate)
+
+
+def common_cluster(program: Program) -> Topology:
+    """Nodes of the most common kind of as many GPUs as the program's header has, by hccc's device
+    library: what `hccc ALGO -o DIR` compiles for without `--cluster`."""
+    return inputs.common_cluster(program)
+
+
+def synthesize(
+    cluster: Cluster,
+    collective: str,
+    size: int = DEFAULT_SIZE,
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> Synthesis:
+    """Makes an algorithm of one collective for a cluster and calls of `size` bytes.
+
+    Args:
+        cluster: its file, or the cluster.
+        collective: its name, `allreduce`.
+        size: bytes of a call, as nccl-tests counts them.
+        root: of rooted collectives.
+        method: a built-in algorithm (`hccc builtin list`), "greedy", "repair" (greedy, shortened by
+            a solver), "cegis" (HeteCCL's) or "compose" (of one node of each kind); "auto" weighs
+            all but solvers by simulated time. Its `program` is for `compile`.
+        seed: of ties; the same seed gives the same program.
+        time_limit: seconds that a solver may take.
+        options: how candidates are compiled.
+        on_phase: is told the name of each phase as it begins.
+
+    At Ctrl-C, once a candidate was simulated, it returns the best so far, and says so.
+
+    Raises:
+        UserError: E465 there is no such collective; E410 no such root; E451 nothing serves it on
+            this cluster; what `load_cluster` raises.
+    """
+    from hccc.synth import synthesis
+
+    where, op = collective_of(cluster, collective, root)
+    check_integer("size", size, 1, None)
+    return synthesis.synthesize(
+        where,
+        op,
+        size,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
+        options=options,
+        on_phase=on_phase,
+    )
+
+
+def synthesize_sizes(
+    cluster: Cluster,
+    collective: str,
+    sizes: str = "1K..4G",
+    *,
+    root: int = 0,
+    method: str = "auto",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    options: Options | None = None,
+    on_phase: OnPhase = _quiet,
+) -> SizesSynthesis:
+    """Makes algorithms of one collective for a cluster, at most `options.plans`, each for those of
+    `sizes` at which it is best. Its `programs` are for `compile`, which makes one library of them.
+
+    sizes: bytes, a range. The others are those of `synthesize`, which also says what is raised.
+    """
+    from hccc.synth.sizes import synthesize_sizes as synthesized
+
+    where, op = collective_of(cluster, collective, root)
+    return synthesized(
+        where,
+        op,
+        sizes,
+        root=root,
+        method=method,
+        seed=seed,
+        time_limit=time_limit,
+        options=options,
+        on_phase=on_phase,
+    )

@@ -1,0 +1,201 @@
+"""facts: the figures of a Plan and of a compilation, by name, for reports, pages and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from hccc.ir.names import file_read
+from hccc.ir.transport import Transport
+
+if TYPE_CHECKING:
+    from hccc.driver.compilation import Compiled
+    from hccc.ir.catalogue import Catalogue
+    from hccc.ir.plan import Plan
+    from hccc.proofs.proof import Proof
+    from hccc.validate.validated import Unvalidated, Validated
+
+Facts = dict[str, object]
+
+
+def title(plan: Plan | Catalogue) -> str:
+    """`ring: Allreduce over 8 ranks`."""
+    c = plan.collective
+    root = f", root {c.root}" if c.rooted else ""
+    return f"{plan.name}: {c.op.value} over {c.n_ranks} ranks{root}"
+
+
+def plan_facts(plan: Plan) -> Facts:
+    """The figures of a Plan. Per rank: the most of any rank."""
+    c = plan.collective
+    facts: Facts = {
+        "name": plan.name,
+        "collective": c.op.value,
+        "ranks": c.n_ranks,
+        "chunks": c.n_chunks,
+        "transport": plan.transport.name.lower(),
+        "channels": plan.channels,
+        "warps": plan.warps,
+        "thread_blocks_per_rank": plan.blocks_per_rank,
+        "thread_blocks": int(plan.n_tb.sum()) * plan.channels,
+        "primitives": len(plan),
+        "waits": len(plan.waits.index),
+        "flags_per_rank": int(plan.n_flags.max()),
+        "scratch_chunks_per_rank": int((plan.scratch_slots + plan.stage_slots).max()),
+        "accumulate": plan.accumulate,
+    }
+    memory, network = plan.connections()
+    if network:
+        facts |= {"memory_connections": memory, "network_connections": network}
+    return {**facts, **_network_facts(plan), **({"root": c.root} if c.rooted else {})}
+
+
+def _network_facts(plan: Plan) -> Facts:
+    """How many memory domains a mixed plan has, and what proxies carry between them."""
+    if plan.transport is not Transport.MIXED:
+        return {}
+    return {
+        "memory_domains": len(set(plan.memory_domain.tolist())),
+        "network_queues": int(plan.network_queues().sum()),
+        "network_puts": int(plan.network_puts().sum()),
+    }
+
+
+def provenance_facts(library: Plan | Catalogue) -> Facts:
+    """How a plan or a catalogue was made; nothing where its file does not tell."""
+    made = library.provenance
+    if made is None:
+        return {}
+    return {
+        "made": {
+            "hccc": made.version,
+            "options": dict(made.options),
+            "scheduler": made.scheduler,
+            "cluster": made.cluster.name if made.cluster else None,
+        }
+    }
+
+
+def made_by(library: Plan | Catalogue) -> str | None:
+    """How a plan or a catalogue was made, in a line; None where its file does not tell."""
+    made = library.provenance
+    if made is None:
+        return None
+    given = ((f"--{name.replace('_', '-')}", value) for name, value in made.options.items())
+    options = [flag if value is True else f"{flag} {value}" for flag, value in given]
+    on = f" for {made.cluster.name}" if made.cluster else ""
+    scheduled = f", scheduled by {made.scheduler}" if made.scheduler else ""
+    return f"by hccc {made.version}{on}{scheduled}: {' '.join(options) or 'imported'}"
+
+
+def compiled_facts(compiled: Compiled) -> Facts:
+    """Everything known about a compilation."""
+    facts = plan_facts(compiled.plan)
+    if compiled.program is not None:
+        facts["transfers"] = len(compiled.program)
+    if compiled.pipeline is not None:
+        facts["sub_pipelines"] = compiled.pipeline.n_sub
+        facts["scheduler"] = compiled.scheduler
+    facts["proofs"] = proofs_facts(compiled.proofs)
+    facts |= catalogue_facts(compiled)
+    if compiled.directory:
+        facts["plan"] = str(file_read(compiled.directory))
+    if compiled.sources:
+        facts["sources"] = {
+            "files": compiled.sources.files,
+            "targets": list(compiled.sources.targets),
+        }
+    facts |= validated_facts(compiled.validated)
+    if compiled.changes:
+        facts["rescheduled"] = {
+            name: {"before": before, "after": after}
+            for name, (before, after) in compiled.changes.items()
+        }
+    if compiled.warnings:
+        facts["warnings"] = [problem.as_json() for problem in compiled.warnings]
+    facts |= provenance_facts(compiled.library)
+    if compiled.tuned:
+        from hccc.driver.tune import told  # the simulator takes its time to load
+
+        facts["tuned"] = told.facts(compiled.tuned)
+    return {**facts, "seconds": dict(compiled.seconds)}
+
+
+def catalogue_facts(compiled: Compiled) -> Facts:
+    """The plans of a catalogue, what was proved of each, and the sizes that each serves (bytes, end
+    null for any above); nothing of a single plan."""
+    catalogue = compiled.catalogue
+    if catalogue is None:
+        return {}
+    proofs = compiled.catalogue_proofs or ((),) * len(catalogue.plans)
+    return {
+        "name": catalogue.name,
+        "catalogue": {
+            "ranges": [
+                {
+                    "in_place": one.in_place,
+                    "begin": one.begin,
+                    "end": catalogue.end(one),
+                    "plan": catalogue.plans[one.plan].name,
+                    "window": one.window,
+                    "grain": one.grain,
+                }
+                for one in catalogue.ranges
+            ],
+            "plans": [
+                {**plan_facts(plan), "source": plan.source, "proofs": proofs_facts(made)}
+                for plan, made in zip(catalogue.plans, proofs, strict=True)
+            ],
+        },
+    }
+
+
+def spans(catalogue: Catalogue, plan: int) -> str:
+    """The sizes that a plan serves: `out of place 0 to 65,535 bytes; in place from 4,096 bytes`;
+    those of both kinds without a word on the kind."""
+    kinds = {kind: _sizes(catalogue, plan, kind) for kind in (False, True)}
+    if kinds[False] == kinds[True]:
+        return "; ".join(kinds[False])
+    names = {False: "out of place", True: "in place"}
+    return "; ".join(f"{names[kind]} {sizes}" for kind, found in kinds.items() for sizes in found)
+
+
+def _sizes(catalogue: Catalogue, plan: int, in_place: bool) -> list[str]:
+    """Ranges that meet are one: how calls are cut in each is not told."""
+    found = list[tuple[int, int | None]]()
+    for one in catalogue.ranges:
+        if (one.plan, one.in_place) == (plan, in_place):
+            meets = found and found[-1][1] == one.begin
+            begin = found.pop()[0] if meets else one.begin
+            found.append((begin, catalogue.end(one)))
+    return [_span(begin, end) for begin, end in found]
+
+
+def _span(begin: int, end: int | None) -> str:
+    if end is None:
+        return f"from {begin:,} bytes" if begin else "all sizes"
+    return f"{begin:,} to {end - 1:,} bytes"
+
+
+def proofs_facts(proofs: Sequence[Proof]) -> list[Facts]:
+    """What was proved, and over what."""
+    return [{"name": p.name, "claim": p.claim, "detail": p.detail} for p in proofs]
+
+
+def validated_facts(found: Validated | Unvalidated | None) -> Facts:
+    """What of the texts was held against the plan; nothing where none was to be."""
+    return {"validated": asdict(found)} if found else {}
+
+
+def file_facts(files: Mapping[str, int]) -> Facts:
+    """Files written and their bytes."""
+    return {"files": [{"path": path, "bytes": size} for path, size in files.items()]}
+
+
+def figures(proof: Proof) -> str:
+    """What a proof was over: `112 transfers, 8 ranks, 8 chunks`."""
+    return ", ".join(
+        f"{value:,} {key}" if isinstance(value, int) else f"{key} {value}"
+        for key, value in proof.detail.items()
+    )

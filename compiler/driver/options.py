@@ -1,0 +1,186 @@
+"""options: what may be chosen about how a Plan is made.
+
+The one declaration of each: `cli/options` makes the command line's options of these fields, and a
+plan file says which were given (`ir/provenance`). Nothing here takes long to import.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any
+
+from hccc.base.diagnostics import UserError, fail
+from hccc.ir.limits import MAX_CHANNELS, MAX_WARPS
+from hccc.ir.transport import CHOICES, Transport
+
+SCHEDULERS = ("auto", "hpds", "list", "round-robin")
+ALLOCATORS = ("auto", "state", "connection", "stage", "depth", "depth8", "depth16", "depth32")
+NETWORK_LOWERINGS = ("auto", "slots", "put")
+FUSION_LEVELS = ("auto", "none", "reduce", "full")
+TUNINGS = ("fast", "full", "off")
+TARGETS = ("cuda", "hip", "cpu")
+OUTPUTS = (
+    "program",
+    "dag",
+    "pipeline",
+    "plan",
+    "cpu",
+    "cuda",
+    "hip",
+    "msccl-xml",
+    "mscclpp-json",
+)
+PASSES = (
+    "verify",
+    "check_reachable",
+    "depend",
+    "schedule",
+    "lower",
+    "fuse",
+    "place",
+    "allocate",
+    "sync",
+    "limit_window",
+)
+BEFORE_THE_PLAN = OUTPUTS[:3]  # of a program only; nothing about them needs a proof of the plan
+
+
+def _one_of(default: str, choices: tuple[str, ...], help: str) -> Any:
+    return field(default=default, metadata={"choices": choices, "help": help})
+
+
+def _number(default: int | None, least: int, most: int | None, help: str) -> Any:
+    return field(default=default, metadata={"range": (least, most), "help": help})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to make a Plan. None keeps what the program's header says.
+
+    Raises:
+        UserError: E410 for a value that an option does not take.
+    """
+
+    scheduler: str = _one_of(
+        "auto",
+        SCHEDULERS,
+        "Order of the tasks: ResCCL's HPDS, list scheduling, or (auto) the faster of the two "
+        "on the --cluster, of more than 32,768 transfers by how many steps they have; "
+        "round-robin to compare.",
+    )
+    allocator: str = _one_of(
+        "auto",
+        ALLOCATORS,
+        "Thread blocks of a channel: shared by connections idle in turn (state), one for each "
+        "connection, stage or depth of data, or as many by depth as the name says; (auto) the "
+        "fastest of state and depth on the --cluster, up to 8,192 transfers, else state.",
+    )
+    fuse: str = _one_of("auto", FUSION_LEVELS, "How far to fuse primitives.")
+    transport: Transport = field(
+        default=Transport.AUTO,
+        metadata={
+            "choices": tuple(choice.name.lower() for choice in CHOICES),
+            "help": "One-sided put and get, or send and receive through slots; (auto) one-sided "
+            "within a memory domain, as --network-lowering says between two.",
+        },
+    )
+    network_lowering: str = _one_of(
+        "auto",
+        NETWORK_LOWERINGS,
+        "Between memory domains: messages through slots, puts by a proxy, or (auto) the faster.",
+    )
+    slots: int = _number(2, 1, 1 << 16, "Slots of a queue, a power of two.")
+    channels: int | None = _number(
+        None, 1, MAX_CHANNELS, "Channels, instead of the program's nChannels."
+    )
+    warps: int | None = _number(None, 1, MAX_WARPS, "Per block, instead of the program's nWarps.")
+    max_sms: int | None = _number(
+        None,
+        1,
+        None,
+        "Most thread blocks of a rank, over all channels, each on an SM of its own; "
+        "for a --cluster as many as NCCL may take, 32, or a quarter of the SMs, where left out.",
+    )
+    tune: str = _one_of(
+        "fast",
+        TUNINGS,
+        "How thoroughly to choose what is left open for a --cluster, by simulated time; (off) as "
+        "the program's header says.",
+    )
+    plans: int = _number(
+        4,
+        1,
+        16,
+        "Most plans of a directory, each for the sizes at which it is best on the --cluster.",
+    )
+    sizes: str = field(
+        default="1K..4G",
+        metadata={"help": "Message sizes to choose for: a range in bytes, or one size."},
+    )
+    verify_each: bool = field(
+        default=False, metadata={"help": "Check the invariants after every pass."}
+    )
+    prove: bool = True
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value, name = getattr(self, option.name), option.name.replace("_", "-")
+            if choices := option.metadata.get("choices"):
+                _check_choice(name, value, choices, type(option.default))
+            if (limits := option.metadata.get("range")) and value is not None:
+                check_integer(f"--{name}", value, *limits)
+            if isinstance(option.default, str) and not isinstance(value, str):
+                raise fail("E410", f"--{name} {value!r} is not text")
+        if self.slots & (self.slots - 1):
+            raise fail("E410", f"--slots {self.slots} is not a power of two")
+
+    def as_text(self) -> dict[str, str | int | bool]:
+        """What was chosen, by name, as plan files and pages have it; what was not is left out."""
+        chosen: dict[str, str | int | bool] = {}
+        for option in selectable():
+            value = getattr(self, option.name)
+            if value is not None and value is not False:
+                chosen[option.name] = value.name.lower() if isinstance(value, Transport) else value
+        return chosen
+
+    @staticmethod
+    def from_text(chosen: Mapping[str, str | int | bool]) -> Options:
+        """The options that `as_text` gave, as far as this hccc knows them and their values."""
+        known = Options()
+        for option in selectable():
+            if option.name in chosen:
+                with suppress(UserError, KeyError):
+                    known = replace(known, **{option.name: _value(option, chosen[option.name])})
+        return known
+
+
+def selectable() -> list[Field[Any]]:
+    """The options that users give, in order: those that have a help text."""
+    return [option for option in fields(Options) if "help" in option.metadata]
+
+
+def _value(option: Field[Any], text: str | int | bool) -> Any:
+    """What stands in a plan file, as the option has it. Raises KeyError for no transport."""
+    return Transport[str(text).upper()] if option.name == "transport" else text
+
+
+def check_integer(name: str, value: object, least: int, most: int | None) -> int:
+    """`value` as an int. Raises UserError E410 for what is none, or out of range."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise fail("E410", f"{name} {value!r} is not an integer") from None
+    if isinstance(value, bool) or number < least or (most is not None and number > most):
+        limits = f"{least:,} or more" if most is None else f"{least:,} to {most:,}"
+        raise fail("E410", f"{name} {value!r} is not {limits}")
+    return number
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...], kind: type) -> None:
+    text = value.name.lower() if isinstance(value, Transport) else value
+    if not isinstance(value, kind) or text not in choices:
+        help = "Transport.AUTO, Transport.DIRECT or Transport.STAGED" if kind is Transport else None
+        raise fail("E410", f"--{name} {text!r} is not one of {', '.join(choices)}", help=help)

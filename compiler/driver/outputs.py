@@ -1,0 +1,229 @@
+"""outputs: what can be printed of a compilation, and the directory of kernels.
+
+`OUTPUTS` has them in the order in which compiling comes to them (`--emit=NAME`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+from hccc.base.diagnostics import Note, UserError, fail
+from hccc.base.files.writing import named_errors, replace_all
+from hccc.base.interruptible import interruptible
+from hccc.driver.compilation import Compiled
+from hccc.driver.inputs import timed
+from hccc.driver.pass_manager import Ir, OnPhase
+from hccc.emit import directory
+from hccc.emit.compare import compare
+from hccc.emit.kernels import source
+from hccc.emit.mscclpp import execution_plan
+from hccc.emit.targets import TARGETS, Target
+from hccc.interop.export_library import export_library
+from hccc.interop.export_msccl import XmlOptions, export_msccl
+from hccc.ir import blocks, catalogue_json, dag, pipeline, plan_json, primitives, program
+from hccc.ir.blocks import Blocks
+from hccc.ir.catalogue import Catalogue
+from hccc.ir.dag import Dag
+from hccc.ir.pipeline import Pipeline
+from hccc.ir.plan import Plan
+from hccc.ir.primitives import Primitives
+from hccc.ir.program import Program
+from hccc.proofs.prove import check_plan
+from hccc.validate.validate import validate, validate_directory
+from hccc.validate.validated import Validated
+
+PROVED = {"deadlock", "race", "result"}  # of every plan that kernels are written of
+Lines = Callable[[Compiled, XmlOptions], Iterable[str]]
+
+
+def lines(ir: Ir) -> Iterable[str]:
+    """Any IR, printed."""
+    match ir:
+        case Program():
+            return program.lines(ir)
+        case Dag():
+            return dag.lines(ir)
+        case Pipeline():
+            return pipeline.lines(ir)
+        case Primitives():
+            return primitives.lines(ir)
+        case Blocks():
+            return blocks.lines(ir)
+        case Plan():
+            return _text(interruptible(plan_json.dumps)(ir))
+
+
+def _before_the_plan(name: str) -> Lines:
+    def printed(compiled: Compiled, xml: XmlOptions) -> Iterable[str]:
+        ir: Program | Dag | Pipeline | None = getattr(compiled, name)
+        if ir is None:
+            message = f"--emit={name}: the input is a plan, which is made from it"
+            raise fail("E416", message, help="give the program")
+        return lines(ir)
+
+    return printed
+
+
+def _kernels(emit: Callable[[Plan], str]) -> Lines:
+    return lambda compiled, xml: _text(interruptible(emit)(compiled.plan))
+
+
+def _mscclpp(compiled: Compiled, xml: XmlOptions) -> Iterable[str]:
+    if xml.in_place is None:
+        raise fail("E524", "an MSCCL++ plan is for calls in place or out of place")
+    return _text(interruptible(execution_plan.dumps)(compiled.plan, xml.in_place))
+
+
+def _text(text: str) -> Iterable[str]:
+    yield text.removesuffix("\n")
+
+
+OUTPUTS: Mapping[str, Lines] = {
+    "program": _before_the_plan("program"),
+    "dag": _before_the_plan("dag"),
+    "pipeline": _before_the_plan("pipeline"),
+    "plan": lambda compiled, xml: _text(interruptible(catalogue_json.dumps)(compiled.library)),
+    "cpu": _kernels(source.cpu),
+    "cuda": _kernels(source.cuda),
+    "hip": _kernels(source.hip),
+    "msccl-xml": lambda compiled, xml: _text(export_msccl(compiled.plan, xml)),
+    "mscclpp-json": _mscclpp,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A directory that was written: all its files and their bytes, and the seconds it took.
+
+    validated: what its texts do, where that was asked for.
+    """
+
+    files: Mapping[str, int]
+    seconds: Mapping[str, float]
+    validated: Validated | None = None
+
+
+def write(
+    compiled: Compiled,
+    output: Path,
+    targets: Sequence[str] = (),
+    on_phase: OnPhase = lambda _: None,
+    *,
+    validated: bool = False,
+) -> Written:
+    """Writes the kernels of `compiled` into the directory `output`, whole or not at all.
+
+    targets: any of cuda, hip, cpu; all without. validated: run the texts on the host before
+    anything is written, and hold all they do against the plan (`validate/`).
+
+    Raises:
+        UserError: E410 for another target; the place is taken, or cannot be written
+            (`emit/directory`); a proof that was not made yet fails; E412, E438, E439 the texts
+            are not validated.
+    """
+    seconds: dict[str, float] = {}
+    if unproved := _unproved(compiled):
+        with timed("Proof", seconds, on_phase):
+            for plan in unproved:
+                check_plan(plan)
+    with timed("Emission", seconds, on_phase):
+        chosen = _targets(targets)
+        files = kernels(compiled.library, chosen)
+    found = None
+    if validated:
+        with timed("Validation", seconds, on_phase):
+            texts = {name: text.encode() for name, text in files.items()}
+            found = validate(texts, compiled.library, chosen)
+    with timed("Writing", seconds, on_phase):
+        directory.write(output, files)
+    return Written({name: len(text.encode()) for name, text in files.items()}, seconds, found)
+
+
+def _unproved(compiled: Compiled) -> list[Plan]:
+    """The plans that kernels are written of and that were not proved yet."""
+    plans, proofs = directory.plans_of(compiled.library), compiled.catalogue_proofs
+    if compiled.catalogue is None:
+        proofs = (compiled.proofs,)
+    done = [{proof.name for proof in each} >= PROVED for each in proofs]
+    return [plan for k, plan in enumerate(plans) if not any(done[k : k + 1])]
+
+
+def write_xml(compiled: Compiled, output: Path, options: XmlOptions) -> list[str]:
+    """Writes MSCCL XML of every plan into the directory `output`; the names of the files.
+
+    What an earlier call wrote there of the same library, and this one does not, is removed.
+
+    Raises:
+        UserError: E431 it cannot be written; what `export_library` raises.
+    """
+    library = compiled.library
+    made = export_library(library, options)
+    with named_errors(output, "give -o a directory that can be written"):
+        output.mkdir(exist_ok=True)
+        ours = re.compile(rf"{re.escape(library.name)}(_\d+)*(_in_place|_out_of_place)?\.xml")
+        found = [path for path in output.iterdir() if ours.fullmatch(path.name)]
+        writes = {output / name: partial(_put, text) for name, text in made.items()}
+        replace_all(writes, [path for path in found if path.name not in made])
+    return list(made)
+
+
+def _put(text: str, file: TextIO) -> None:
+    file.write(text)
+
+
+def _targets(names: Sequence[str]) -> list[Target]:
+    """The targets of these names; all without. Raises UserError E410 for another."""
+    wanted = {names} if isinstance(names, str) else set(names)
+    known = [target.name for target in TARGETS]
+    for name in sorted(wanted.difference(known)):
+        raise fail("E410", f"target {name!r} is not one of {', '.join(known)}")
+    return [target for target in TARGETS if not wanted or target.name in wanted]
+
+
+@interruptible
+def kernels(compiled: Plan | Catalogue, targets: Sequence[Target]) -> dict[str, str]:
+    """All files of the directory of kernels of what was compiled, by name."""
+    return directory.files(compiled, targets, catalogue_json.dumps(compiled))
+
+
+def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled:
+    """`compiled`, after its directory's files were held against what its plan emits and says.
+
+    The texts are both compared with what the plan emits, and run on the host. Of one that differs
+    from what the plan emits, the error's note says whether it does what the plan says all the same.
+
+    Raises:
+        UserError: E427, E428 (`emit/compare`); E438, E439 (`validate/`).
+    """
+    if compiled.directory is None:
+        return compiled
+    seconds = dict(compiled.seconds)
+    try:
+        with timed("Emission", seconds, on_phase):
+            sources = interruptible(compare)(compiled.directory, compiled.library)
+    except UserError as error:
+        if error.problem.code == "E428":
+            raise _also_validated(error, compiled.directory, compiled.library) from None
+        raise
+    with timed("Validation", seconds, on_phase):
+        validated = validate_directory(compiled.directory, compiled.library)
+    return replace(compiled, sources=sources, validated=validated, seconds=seconds)
+
+
+def _also_validated(error: UserError, place: Path, compiled: Plan | Catalogue) -> UserError:
+    """The error of a directory that differs, with a note of what its texts do."""
+    try:
+        match validate_directory(place, compiled):
+            case Validated(targets):
+                told = f"what its kernels do ({', '.join(targets)}) is what the plan says"
+            case found:
+                told = f"what its kernels do is not known: {found.why}"
+    except UserError as differs:
+        told = differs.problem.message
+    problem = error.problem
+    return UserError(replace(problem, notes=(*problem.notes, Note(told))))

@@ -1,0 +1,128 @@
+"""structures: which structures of a program are tried for a cluster: orders, ways over the network,
+fusions, and how many thread blocks a channel has.
+
+What an option fixes is not tried. Channels, windows and how calls are cut are no structure's
+(`tune/setting`). How much is tried depends on the size of the program: each structure takes all
+passes from `schedule` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hccc.driver.pass_manager import Settings
+from hccc.ir.dag import Dag
+from hccc.ir.plan import Plan
+from hccc.ir.transport import Transport
+from hccc.passes.allocate import DEPTHS
+from hccc.passes.lower import chosen as chosen_transport
+
+# Of an option that is left open; the first stands where nothing is tried.
+SCHEDULERS_TRIED = ("hpds", "list")
+ALLOCATORS_TRIED = ("state", "depth", "depth8", "depth16", "depth32")
+NETWORK_TRIED = ("put", "slots")
+FUSION_TRIED = ("auto", "full", "none")
+MOST_TRIED = 1 << 13  # transfers, of which everything is tried
+MOST_SCHEDULED = 1 << 15  # transfers, of which schedulers are, and what no cluster is given for
+MOST_LISTED = 1 << 20  # transfers: more than MOST_SCHEDULED are list scheduled
+HOPS = 8  # steps, where there are more: HPDS fills long pipelines late
+
+Axis = Callable[[Settings], Sequence[Settings]]  # other choices, given the best so far
+
+
+def start(settings: Settings, tasks: Dag) -> Settings:
+    """What stands where nothing is tried."""
+    options = settings.options
+    if options.scheduler == "auto":
+        scheduler = "list" if _listed(settings, tasks) else SCHEDULERS_TRIED[0]
+        options = replace(options, scheduler=scheduler)
+    if options.allocator == "auto":
+        options = replace(options, allocator=ALLOCATORS_TRIED[0])
+    most = None
+    if options.max_sms is not None and (settings.topology is None or options.tune == "off"):
+        most = max(1, options.max_sms // tasks.program.channels)
+    if settings.topology is not None and options.network_lowering == "auto":
+        options = replace(options, network_lowering=NETWORK_TRIED[0])
+    return replace(settings, options=options, blocks=most)
+
+
+def _listed(settings: Settings, tasks: Dag) -> bool:
+    """Whether a program of which one scheduler is tried has list scheduling."""
+    if settings.topology is None or settings.options.tune == "off":
+        return False
+    several = int(tasks.program.transfers["step"].max(initial=0)) >= HOPS
+    return several and MOST_SCHEDULED < len(tasks) <= MOST_LISTED
+
+
+def axes(settings: Settings, tasks: Dag) -> list[Axis]:
+    """What else to try of each option that is left open, where it does not take long.
+
+    The estimate that `lower` and `fuse` choose by without a cluster does not know that proxies work
+    on their own.
+    """
+    options = settings.options
+    mixed = chosen_transport(tasks, options.transport) is Transport.MIXED
+    several = len(tasks) <= MOST_TRIED
+    found = list[Axis]()
+    if options.fuse == "auto" and several:
+        found.append(_others("fuse", FUSION_TRIED[1:]))
+    if options.allocator == "auto" and several:
+        found += [partial(_by_depth, options.fuse), _more_by_depth]
+    if several:
+        found.append(partial(_one_block, options.fuse))
+    if options.network_lowering == "auto" and mixed and several:
+        found.append(_others("network_lowering", NETWORK_TRIED[1:]))
+    if options.scheduler == "auto" and len(tasks) <= MOST_SCHEDULED:
+        found.append(_others("scheduler", SCHEDULERS_TRIED[1:]))
+    return found
+
+
+def _by_depth(fuse: str, best: Settings) -> Sequence[Settings]:
+    """Blocks by depth, and fully fused as well: one block then writes to all peers at once."""
+    deep = [_with(best, allocator=name) for name in ALLOCATORS_TRIED[1:-1]]
+    if fuse != "auto" or best.options.fuse == "full":
+        return deep
+    return [*deep[:1], *(_with(one, fuse="full") for one in deep)]
+
+
+def _more_by_depth(best: Settings) -> Sequence[Settings]:
+    """The most blocks by depth, where many are better than few."""
+    *_, many, most = ALLOCATORS_TRIED
+    return [_with(best, allocator=most)] if best.options.allocator == many else []
+
+
+def _one_block(fuse: str, best: Settings) -> Sequence[Settings]:
+    """One block a channel, and unfused as well: what suits several blocks may not suit one."""
+    few = replace(best, blocks=1)
+    if fuse != "auto" or best.options.fuse == "none":
+        return [few]
+    return [few, _with(few, fuse="none")]
+
+
+def _with(settings: Settings, **changes: str) -> Settings:
+    change: Any = replace
+    return replace(settings, options=change(settings.options, **changes))
+
+
+def _others(name: str, values: Sequence[str]) -> Axis:
+    def choices(best: Settings) -> Sequence[Settings]:
+        return [_with(best, **{name: value}) for value in values]
+
+    return choices
+
+
+def named(settings: Settings, plan: Plan) -> str:
+    """A structure and the Plan that it is, for people."""
+    o = settings.options
+    words = [o.scheduler, f"fuse {o.fuse}"]
+    if plan.transport is Transport.MIXED:
+        words.append(o.network_lowering)
+    if o.allocator in DEPTHS:
+        blocks = DEPTHS[o.allocator]
+        words.append(f"{blocks} blocks by depth" if blocks > 1 else "a block for each depth")
+    if settings.blocks == 1:
+        words.append("one block a channel")
+    return ", ".join(words)

@@ -1,0 +1,42 @@
+"""sizes: the message sizes to tune for, out of a range such as `1K..4G`."""
+
+from __future__ import annotations
+
+import re
+
+from hccc.base.diagnostics import fail
+
+STEP = 16  # from one size to the next that is tried
+MOST = 1 << 40  # more than any device holds
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+_SIZE = re.compile(r"(\d{1,16})([KMGT]?)(?:i?B)?", re.IGNORECASE)
+
+
+def parsed(text: str) -> tuple[int, ...]:
+    """The sizes of a range, `STEP` times apart, both its ends among them: `64K`, `1K..4G`.
+
+    Raises:
+        UserError: E410 for what is none.
+    """
+    ends = [_bytes(part, text) for part in text.split("..")]
+    if len(ends) > 2 or ends[0] > ends[-1]:
+        raise _wrong(text)
+    sizes = [ends[0]]
+    while sizes[-1] * STEP < ends[-1]:
+        sizes.append(sizes[-1] * STEP)
+    return (*sizes, ends[-1]) if ends[-1] > sizes[-1] else tuple(sizes)
+
+
+def _bytes(part: str, text: str) -> int:
+    found = _SIZE.fullmatch(part.strip())
+    if not found:
+        raise _wrong(text)
+    size = int(found[1]) << _UNITS[found[2].upper()]
+    if not 1 <= size <= MOST:
+        raise _wrong(text)
+    return size
+
+
+def _wrong(text: str) -> Exception:
+    help = "a size such as 64M, or a range such as 1K..4G, from 1 byte to 1 TiB"
+    return fail("E410", f"--sizes {text!r} is no size and no range of sizes", help=help)

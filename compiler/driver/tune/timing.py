@@ -1,0 +1,111 @@
+"""timing: what calls of one structure take on a cluster, each simulated once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from hccc.base.diagnostics import UserError
+from hccc.driver.tune.setting import Setting, applied
+from hccc.ir.micro_batch import COARSEST
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
+from hccc.sim.machine import Machine, batches_of, pieces, prepare
+from hccc.sim.simulate import ENDLESS, Request, simulate
+
+COARSE = 4
+LARGE = 16  # micro-batches of a simulated call of a plan that has more than `most` primitives
+LARGEST = 5 << 19  # instances of such a call, or one of each primitive
+WORK = 3 << 23  # of such a call (`sim/simulate`): seconds
+FULL = 0.95  # of what a link of such a call could carry in its time: others are hardly faster
+Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro-batches
+
+
+@dataclass(slots=True)
+class Timing:
+    """What calls of `plan` take on `topology`.
+
+    most: instances (primitives times micro-batches) of a simulated call; COARSE times as many of
+    one that cannot be cut more coarsely. Finer ones take for ever. A plan of more primitives may
+    have LARGE micro-batches and LARGEST instances, and is given up after WORK where it has more
+    than one.
+    instances: how many were simulated so far.
+    """
+
+    plan: Plan
+    topology: Topology
+    most: int
+    instances: int = 0
+    _end: float = math.inf  # of instances: no further call is simulated
+    _machines: dict[int, Machine] = field(default_factory=dict)
+    _known: dict[Cut, float] = field(default_factory=dict)
+    _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
+
+    def time(
+        self, size: int, setting: Setting, in_place: bool | None = None, limit: float = math.inf
+    ) -> float:
+        """µs of a call of `size` bytes; inf where it cannot be made, is cut too finely, or takes
+        more than `limit` and nobody asked for more. in_place: None for out of place where the
+        plan serves that.
+
+        O(instances) the first time; settings that cut the call alike are alike.
+        """
+        if in_place is None:
+            in_place = self.plan.modes[0]
+        if in_place not in self.plan.modes:
+            return math.inf
+        plan = applied(self.plan, setting)
+        batches = batches_of(plan, pieces(plan, size)[0], 0)[0]
+        window = setting.window if 0 < setting.window < batches else 0
+        cut = size, in_place, setting.channels, window, batches
+        if cut in self._known:
+            return self._known[cut]
+        if self.instances >= self._end or self._least.get(cut, 0.0) >= limit:
+            return math.inf
+        if self._too_fine(plan, size, batches):
+            return math.inf
+        took = self._simulated(plan, size, window, batches, in_place, limit)
+        if math.isinf(took) and limit < math.inf:
+            self._least[cut] = limit
+        else:
+            self._known[cut] = took
+        return took
+
+    @contextmanager
+    def limited(self, instances: float) -> Iterator[None]:
+        """Within, calls that are not known take inf once so many instances were simulated, or links
+        of a large plan are in use all the time."""
+        self._end = self.instances + instances
+        yield
+        self._end = math.inf
+
+    def _too_fine(self, plan: Plan, size: int, batches: int) -> bool:
+        """Whether a call of so many micro-batches takes too long to simulate."""
+        most = self.most
+        if len(plan) > most:
+            most = max(len(plan), min(LARGE * len(plan), LARGEST))
+        if len(plan) * batches <= most:
+            return False
+        coarse = batches_of(replace(plan, grain=COARSEST), pieces(plan, size)[0], 0)[0]
+        return batches > coarse or len(plan) * batches > COARSE * most
+
+    def _simulated(
+        self, plan: Plan, size: int, window: int, batches: int, in_place: bool, limit: float
+    ) -> float:
+        self.instances += len(plan) * batches
+        large = len(plan) > self.most
+        if plan.channels not in self._machines:
+            self._machines[plan.channels] = prepare(plan, self.topology)
+        machine = self._machines[plan.channels]
+        _, micro, _ = batches_of(plan, pieces(plan, size)[0], 0)
+        request = Request(size, max(1, math.ceil(micro)), window, in_place)
+        try:
+            work = WORK if large and batches > 1 else ENDLESS
+            run = simulate(machine, request, work, limit)
+        except UserError:  # the deadlock proof says it better
+            return math.inf
+        if large and self._end < math.inf and run.utilisation.max() >= FULL:
+            self._end = self.instances
+        return run.time

@@ -1,0 +1,1 @@
+"""bounds: what no schedule can beat."""

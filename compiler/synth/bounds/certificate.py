@@ -1,0 +1,35 @@
+"""certificate: the tightest bound there is, to hold what was synthesized against.
+
+An Allgather or a Reducescatter is over trees whatever it does. Where ways between nodes, buses or
+NICs are shared, the best trees (`rooted_trees`) take longer than any cut says: with 2 GB/s between
+two of three nodes the third passes on what they send each other, besides its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hccc.ir.collective import OpType
+from hccc.ir.topology import Topology
+from hccc.synth.bounds.bound import SPREAD, Limits, limits
+from hccc.synth.bounds.rooted_trees import RootedTrees, rooted_trees
+
+QUICK = 4_000  # variables: a tenth of a second
+INEXACT = 1e-6  # of a rate that a linear program finds
+
+
+def certificate(t: Topology, op: OpType, root: int = 0) -> Limits:
+    """`limits`, no looser than the best trees where those are found at once."""
+    found = limits(t, op, root)
+    if op not in SPREAD or found.cut is None:
+        return found
+    return over_trees(found, op, rooted_trees(t, op, float(found.cut.algbw), QUICK))
+
+
+def over_trees(found: Limits, op: OpType, best: RootedTrees | None) -> Limits:
+    """The bound, no looser than what the best trees of all reach."""
+    if op not in SPREAD or found.cut is None or best is None:
+        return found
+    if best.algbw >= float(found.cut.algbw) * (1 - INEXACT):
+        return found
+    return replace(found, trees=best.algbw * (1 + INEXACT))

@@ -1,0 +1,1 @@
+"""greedy: schedules filled step by step, and Programs of schedules."""

@@ -1,0 +1,1 @@
+"""paths: Programs whose chunks go from one rank to one rank, over the emptiest paths."""

@@ -1,0 +1,1 @@
+"""pods: Programs of large clusters, composed of one pod of each kind."""

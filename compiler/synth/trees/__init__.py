@@ -1,0 +1,1 @@
+"""trees: Programs whose chunks follow packed trees."""

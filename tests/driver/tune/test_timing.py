@@ -1,0 +1,147 @@
+"""What calls of one structure take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hccc.base.diagnostics import UserError
+from hccc.driver import compilation as driver
+from hccc.driver.options import Options
+from hccc.driver.tune.setting import Setting, applied, most_blocks, space
+from hccc.driver.tune.timing import Timing
+from hccc.ir.limits import MAX_CHANNELS
+from hccc.ir.plan import Plan
+from hccc.ir.topology import Topology
+from hccc.lang.cluster.load import load
+from hccc.sim.machine import prepare
+from hccc.sim.simulate import Request, simulate
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CROWDED = Setting(32, 0, 1 << 20)  # more blocks than fill a link
+
+
+@cache
+def site() -> Topology:
+    return load(EXAMPLES / "clusters" / "dgx-h100.cluster")
+
+
+@cache
+def ring() -> Plan:
+    options = Options(prove=False, tune="off")
+    return driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, site()).plan
+
+
+@pytest.mark.parametrize(
+    ("size", "setting"),
+    [
+        (1 << 12, Setting(4, 0, 1 << 12)),
+        (1 << 24, Setting(8, 1, 1 << 16)),
+        (1 << 27, Setting(16, 2, 1 << 20)),
+    ],
+)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_it_is_what_the_simulator_says(size: int, setting: Setting, in_place: bool) -> None:
+    """Of a call that names neither micro-batch nor window."""
+    plan = applied(ring(), setting)
+    took = simulate(prepare(plan, site()), Request(size, in_place=in_place)).time
+    assert Timing(ring(), site(), 1 << 20).time(size, setting, in_place) == pytest.approx(took)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.floats(0.2, 0.999) | st.floats(1.001, 3.0), min_size=1, max_size=4))
+def test_a_limit_hides_what_takes_longer_and_nothing_else(parts: list[float]) -> None:
+    setting = Setting(4, 0, 1 << 12)
+    took = Timing(ring(), site(), 1 << 20).time(1 << 20, setting)
+    timing = Timing(ring(), site(), 1 << 20)
+    assert timing.time(1 << 20, setting, limit=0.5 * took) == float("inf")
+    for part in parts:
+        found = timing.time(1 << 20, setting, limit=part * took)
+        assert found == took or (part < 1 and found == float("inf"))
+    assert timing.time(1 << 20, setting) == took
+
+
+def test_calls_that_are_cut_alike_are_simulated_once() -> None:
+    timing = Timing(ring(), site(), 1 << 20)
+    timing.time(1 << 10, Setting(4, 0, 1 << 10))
+    once = timing.instances
+    for grain in (1 << 12, 1 << 20):  # one micro-batch, however coarse
+        timing.time(1 << 10, Setting(4, 0, grain))
+    assert timing.instances == once > 0
+    timing.time(1 << 10, Setting(8, 0, 1 << 10))
+    assert timing.instances == 2 * once
+
+
+def test_what_is_not_served_or_too_fine_takes_for_ever() -> None:
+    only_out = replace(ring(), in_place=False)
+    setting = Setting(1, 0, 1 << 10)
+    assert Timing(only_out, site(), 1 << 20).time(1 << 20, setting, True) == float("inf")
+    assert Timing(ring(), site(), 1).time(1 << 30, setting) == float("inf")
+
+
+def test_a_limited_search_knows_what_it_knew() -> None:
+    timing = Timing(ring(), site(), 1 << 20)
+    settings = [Setting(channels, 0, 1 << 12) for channels in (1, 2, 4)]
+    known = timing.time(1 << 12, settings[0])
+    with timing.limited(1):
+        assert timing.time(1 << 12, settings[1]) < float("inf")  # begun within the limit
+        assert timing.time(1 << 12, settings[2]) == float("inf")
+        assert timing.time(1 << 12, settings[0]) == known
+    assert timing.time(1 << 12, settings[2]) < float("inf")
+
+
+def test_the_space_stays_within_the_blocks_and_the_window() -> None:
+    each = int(ring().n_tb.max())
+    found = space(ring(), 33)
+    assert found.channels[-1] == 33 // each and list(found.channels) == sorted(set(found.channels))
+    assert space(ring(), 1).channels == (1,)  # each channel has its blocks
+    assert space(ring(), 1 << 20).channels[-1] == MAX_CHANNELS
+    assert space(ring(), 33, 5).channels == (5,)
+    narrow = replace(ring(), max_window=3)
+    assert set(space(narrow, 33).windows) == {1, 2, 3}
+    assert 0 in found.windows
+
+
+def test_a_quarter_of_the_sms_is_hcccs() -> None:
+    assert most_blocks(site()) == 132 // 4
+    unknown = replace(site(), devices=tuple(replace(d, sms=0) for d in site().devices))
+    assert most_blocks(unknown) == 32
+
+
+def test_calls_of_large_plans_have_few_micro_batches() -> None:
+    timing, size = Timing(ring(), site(), 1), 1 << 26
+    fine, coarse = (timing.time(size, Setting(1, 0, grain)) for grain in (1 << 10, 1 << 20))
+    assert fine == float("inf") > coarse
+
+
+def test_large_plans_are_given_up_after_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hccc.driver.tune.timing.WORK", 0)
+    timing = Timing(ring(), site(), 1)
+    assert timing.time(1 << 30, CROWDED) == float("inf")
+    assert timing.time(1 << 12, CROWDED) < float("inf")  # one micro-batch
+    assert Timing(ring(), site(), 1 << 20).time(1 << 30, CROWDED) < float("inf")
+
+
+def test_a_search_of_a_large_plan_ends_where_links_are_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for full, more in ((2.0, True), (0.0, False)):
+        monkeypatch.setattr("hccc.driver.tune.timing.FULL", full)
+        timing = Timing(ring(), site(), 1)
+        with timing.limited(float(1 << 30)):
+            timing.time(1 << 12, Setting(1, 0, 1 << 20))
+            assert (timing.time(1 << 13, Setting(1, 0, 1 << 20)) < float("inf")) is more
+        assert timing.time(1 << 14, Setting(1, 0, 1 << 20)) < float("inf")
+
+
+def test_too_much_work_is_refused() -> None:
+    machine, request = prepare(applied(ring(), CROWDED), site()), Request(1 << 20)
+    with pytest.raises(UserError, match="too many transfers in flight") as caught:
+        simulate(machine, request, work=1)
+    assert caught.value.problem.code == "E461"
+    assert simulate(machine, request, work=1 << 30).time == simulate(machine, request).time

@@ -1,0 +1,166 @@
+"""synthesis: proved programs for every collective, the fastest of what was weighed."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+import hccc
+from hccc.base.diagnostics import Source, UserError
+from hccc.driver.compilation import compile_program
+from hccc.driver.inputs import parse_cluster
+from hccc.driver.options import Options
+from hccc.ir.collective import PROGRAMMABLE, OpType
+from hccc.ir.topology import Topology, uniform
+from hccc.lang.transfer import load as transfer
+from hccc.passes.verify import verify
+from hccc.synth.greedy.programs import OPS
+from hccc.synth.greedy.searched import METHODS
+from hccc.synth.synthesis import Synthesis, methods, program_text, synthesize
+from tests.marks import slow
+from tests.synth.greedy.chunked_clusters import CLUSTERS
+from tests.synth.greedy.chunked_clusters import SMALL as TEXT
+
+SIZE = 1 << 20
+SMALL = parse_cluster(Source("small", TEXT))
+EACH = pytest.mark.parametrize("op", PROGRAMMABLE)
+
+PROOFS = {"program", "deadlock", "race", "result"}
+
+
+@cache
+def made(op: OpType) -> Synthesis:
+    return synthesize(SMALL, op, SIZE)
+
+
+def columns(one: Synthesis) -> list[list[int]]:
+    return [one.program.transfers[k].tolist() for k in ("src", "dst", "step", "chunk", "op")]
+
+
+@pytest.mark.slow
+@EACH
+def test_the_best_is_proved(op: OpType) -> None:
+    p = made(op).program
+    assert p.collective.op is op and p.collective.n_ranks == 3
+    compiled = compile_program(verify(p), Options(sizes="1M", plans=1), SMALL)
+    assert {proof.name for proof in compiled.proofs} == PROOFS
+
+
+@EACH
+def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> None:
+    one = made(op)
+    times = [w.time for w in one.weighed if w.time is not None]
+    assert one.best is one.weighed[0] and one.best.time == min(times) and times == sorted(times)
+    assert 0 < one.share() <= 1 + 1e-9
+
+
+@EACH
+def test_all_methods_are_weighed(op: OpType) -> None:
+    names = {w.name.split(",")[0] for w in made(op).weighed}
+    assert names == set(methods(op)) - set(METHODS)
+    assert ("greedy" in names) == (op in OPS)
+
+
+@EACH
+def test_the_text_is_the_program(op: OpType) -> None:
+    one = made(op)
+    text = program_text(one)
+    read = transfer.parse(Source("x.rccl", text))
+    assert read.collective == one.program.collective
+    assert [read.transfers[k].tolist() for k in ("src", "dst", "step", "chunk", "op")] == columns(
+        one
+    )
+    assert f"Method: {one.best.name}; seed 0." in text
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_same_seed_gives_the_same_text(seed: int) -> None:
+    first, second = (
+        program_text(synthesize(SMALL, OpType.ALLGATHER, SIZE, method="greedy", seed=seed))
+        for _ in range(2)
+    )
+    assert first == second and f"seed {seed}." in first
+
+
+@pytest.mark.parametrize("method", methods(OpType.ALLGATHER))
+def test_a_method_that_is_asked_for(method: str) -> None:
+    try:
+        one = synthesize(SMALL, OpType.ALLGATHER, SIZE, method=method)
+    except UserError as error:  # not all serve three ranks of unequal nodes
+        assert error.problem.code == "E451" and method in error.problem.message
+        assert any(w.name == method and w.refused for w in made(OpType.ALLGATHER).weighed)
+        return
+    assert {w.name.split(",")[0] for w in one.weighed} == {method}
+
+
+def test_facts_and_text_say_the_same() -> None:
+    one = made(OpType.ALLREDUCE)
+    facts, text = one.facts(), one.text()
+    assert facts["method"] == one.best.name and facts["ranks"] == 3 and facts["size"] == SIZE
+    assert facts["share"] == one.share() and facts["steps"] > 0  # type: ignore[operator]
+    assert f"chosen       {one.best.name}" in text and "1,048,576 bytes" in text
+
+
+@pytest.mark.parametrize("method", ["ring", "Greedy", ""])
+def test_no_such_method(method: str) -> None:
+    with pytest.raises(UserError, match="there is no") as error:
+        synthesize(SMALL, OpType.SENDRECV, SIZE, method=method)
+    assert error.value.problem.code == "E451"
+
+
+def test_greedy_does_not_serve_alltoall() -> None:
+    with pytest.raises(UserError, match="no greedy for Alltoall"):
+        synthesize(SMALL, OpType.ALLTOALL, SIZE, method="greedy")
+
+
+def test_one_rank_has_nobody_to_send_to() -> None:
+    with pytest.raises(UserError, match="one rank has nobody") as error:
+        synthesize(uniform(1, 1, 1), OpType.ALLGATHER, SIZE)
+    assert error.value.problem.code == "E451"
+
+
+@pytest.mark.parametrize("op", [OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER])
+def test_roots(op: OpType) -> None:
+    assert verify(synthesize(SMALL, op, SIZE, root=2).program).collective.root == 2
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 30])
+def test_calls_of_any_size(size: int) -> None:
+    assert synthesize(SMALL, OpType.ALLREDUCE, size).share() <= 1 + 1e-9
+
+
+SCENARIOS = ["4", "8", "4-4", "4-8"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [SCENARIOS[0], *map(slow, SCENARIOS[1:])])
+def test_gpus_that_failed(name: str) -> None:
+    cluster: Topology = hccc.load_cluster(CLUSTERS / f"heteccl-h20-4x2+8-fault-{name}.cluster")
+    one = synthesize(cluster, OpType.ALLGATHER, 64 << 20, method="greedy")
+    assert verify(one.program).collective.n_ranks == len(cluster) < 16
+
+
+def test_the_api_names_phases_and_checks_what_it_is_given() -> None:
+    said = list[str]()
+    one = hccc.synthesize(SMALL, "allgather", SIZE, method="greedy", on_phase=said.append)
+    assert columns(one) and "Synthesis: greedy" in said
+    for wrong, code in (({"root": 3}, "E410"), ({"size": 0}, "E410")):
+        with pytest.raises(UserError) as error:
+            hccc.synthesize(SMALL, "allgather", **wrong)  # type: ignore[arg-type]
+        assert error.value.problem.code == code
+    with pytest.raises(UserError) as error:
+        hccc.synthesize(SMALL, "allgathr")
+    assert error.value.problem.code == "E465"
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("op", [OpType.ALLGATHER, OpType.REDUCE, OpType.ALLREDUCE])
+def test_solvers_say_what_they_were_asked(op: OpType, method: str) -> None:
+    found = synthesize(SMALL, op, SIZE, method=method, time_limit=20)
+    one = found.best.searched
+    assert one is not None and one.method == method
+    assert found.best.name == f"{method}, 1 chunk a rank" and one.steps >= one.bound
+    plain, explained = found.text().splitlines(), found.text(explain=True).splitlines()
+    assert f"  schedule     {one.steps} steps, {one.bound} at least; " in explained[len(plain)]
+    assert len(explained) == len(plain) + 1 + 2 * len(one.trace)
