@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
-ABI = 4  # HCCC_ABI
+ABI = 5  # HCCC_ABI
 
 
 class Window(ctypes.Structure):
@@ -64,7 +64,7 @@ class Transfer(ctypes.Structure):
         ("counter", ctypes.c_longlong),
         ("value", ctypes.c_uint),
         ("tb", ctypes.c_int),
-        ("lane", ctypes.c_int),
+        ("channel", ctypes.c_int),
         ("reserved", ctypes.c_uint * 1),
     )
 
@@ -127,7 +127,7 @@ class FaultRecord(ctypes.Structure):
         ("claimed", ctypes.c_uint),
         ("rank", ctypes.c_int),
         ("thread_block", ctypes.c_int),
-        ("lane", ctypes.c_int),
+        ("channel", ctypes.c_int),
         ("primitive", ctypes.c_int),
         ("micro_batch", ctypes.c_uint),
         ("flag", ctypes.c_int),

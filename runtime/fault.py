@@ -69,7 +69,7 @@ class Fault:
         return Fault(
             rank=record.rank,
             thread_block=record.thread_block,
-            channel=record.lane,
+            channel=record.channel,
             primitive=record.primitive if record.primitive >= 0 else None,
             micro_batch=record.micro_batch,
             flag=record.flag,

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from hccc.ir.micro_batch import GRAIN
 from hccc.ir.plan import Plan
 
-IN_C = {"channels": "lanes"}  # names that C has others for
-
 
 @dataclass(frozen=True, slots=True)
 class KernelShape:
@@ -37,8 +35,8 @@ class KernelShape:
     grain: int = GRAIN
 
     def constants(self) -> dict[str, int]:
-        """The fields as C names them, in order: it calls channels lanes."""
-        return {IN_C.get(name, name): value for name, value in asdict(self).items()}
+        """Returns the fields by name, in the order of the C struct."""
+        return asdict(self)
 
 
 def queues_per_rank(plan: Plan) -> NDArray[np.int64]:

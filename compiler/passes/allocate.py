@@ -142,7 +142,7 @@ def _state_based(p: Primitives, connected: Connections) -> tuple[Connections, I4
     if makespan < WORTH * sooner:
         return connected, block
     blocks, others = len(np.unique(block)), len(np.unique(more))
-    # As many blocks more in other lanes would gain as much, unless links are the limit.
+    # As many blocks more in other channels would gain as much, unless links are the limit.
     if others * sooner > blocks * makespan and sooner > SLACK * link_time(p):
         return connected, block
     return apart, more

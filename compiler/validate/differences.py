@@ -77,8 +77,8 @@ def _primitives(found: Recording, wanted: Rows) -> str | None:
 def _manner(found: Recording) -> str | None:
     if found.outcome not in MANNERS:
         return None
-    rank, tb, lane = found.at
-    return f"rank {rank}, thread block {tb}, channel {lane}: {MANNERS[found.outcome]}"
+    rank, tb, channel = found.at
+    return f"rank {rank}, thread block {tb}, channel {channel}: {MANNERS[found.outcome]}"
 
 
 def _missing(found: Recording, wanted: Rows) -> str | None:

@@ -21,17 +21,17 @@ WORDS = (
     "outcome",
     "rank",
     "tb",
-    "lane",
+    "channel",
     "full",
     "ranks",
     "blocks",
-    "lanes",
-    "lane_step",
+    "channels",
+    "channel_step",
     "calls",
     "seconds",
     "sandboxed",
 )
-ALL_LANES = 1 << 20  # primitives of all channels together up to which every channel is run
+ALL_CHANNELS = 1 << 20  # primitives of all channels together up to which every channel is run
 SPARE = 1  # rows of a table besides those it should have: one more is enough to be told
 
 
@@ -62,13 +62,13 @@ class Recording:
 
 def prepare(path: Path, plan: Plan, wanted: Rows, seconds: int) -> None:
     """Writes the empty file for a run of at most `seconds`."""
-    lanes = plan.channels
-    every = len(plan) * lanes <= ALL_LANES
+    channels = plan.channels
+    every = len(plan) * channels <= ALL_CHANNELS
     words = {
         "ranks": plan.n_ranks,
         "blocks": int(plan.n_tb.max(initial=1)),
-        "lanes": lanes,
-        "lane_step": 1 if every else lanes,
+        "channels": channels,
+        "channel_step": 1 if every else channels,
         "calls": len(wanted["calls"]),
         "seconds": seconds,
     }
@@ -107,7 +107,7 @@ def read(path: Path, wanted: Rows) -> Recording:
     names = list(COLUMNS)
     return Recording(
         Outcome(words["outcome"]) if known else Outcome.STARTED,
-        (words["rank"], words["tb"], words["lane"]),
+        (words["rank"], words["tb"], words["channel"]),
         names[words["full"] % len(names)],
         bool(words["sandboxed"]),
         rows,

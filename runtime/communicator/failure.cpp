@@ -49,7 +49,7 @@ std::string waited_for(const hccc_fault &fault) {
 
 std::string description(const hccc_fault &fault) {
   std::string place = text_of("rank %d, thread block %d, channel %d", fault.rank, fault.thread_block,
-                              fault.lane);
+                              fault.channel);
   if (fault.primitive >= 0)
     place += text_of(", primitive %d, micro-batch %u", fault.primitive, fault.micro_batch);
   switch (fault.kind) {

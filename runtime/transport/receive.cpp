@@ -8,7 +8,7 @@ namespace hccc::transport {
 namespace {
 
 constexpr uint32_t MAX_AHEAD = 1 << 20;  // messages beside each other on their way from a peer
-constexpr size_t MAX_LANES = 1 << 20;
+constexpr size_t MAX_ARRIVAL_QUEUES = 1 << 20;
 
 void raise(Transport &t, const Arrival &arrival) {
   ++t.counters.received_transfers;
@@ -21,38 +21,40 @@ void raise(Transport &t, const Arrival &arrival) {
     refuse(t, "a counter in memory of the device could not be raised");
 }
 
-void raise_first(Transport &t, Peer &peer, Lane &lane) {
-  const Arrival &arrival = lane.arrivals.front();
+void raise_first(Transport &t, Peer &peer, ArrivalQueue &queue) {
+  const Arrival &arrival = queue.arrivals.front();
   raise(t, arrival);
   peer.raised[arrival.order - peer.first] = 1;
-  lane.arrivals.pop_front();
-  ++lane.first;
+  queue.arrivals.pop_front();
+  ++queue.first;
   for (; !peer.raised.empty() && peer.raised.front(); ++peer.first) peer.raised.pop_front();
 }
 
-bool is_whole(const Lane &lane) {
-  return !lane.arrivals.empty() && lane.arrivals.front().known && lane.arrivals.front().missing == 0;
+bool is_whole(const ArrivalQueue &queue) {
+  if (queue.arrivals.empty()) return false;
+  const Arrival &first = queue.arrivals.front();
+  return first.known && first.missing == 0;
 }
 
 void raise_what_is_whole(Transport &t, Peer &peer, uint64_t key) {
   const uint64_t rank_key = key_of(-1, 0);
   if (key != rank_key)
-    for (Lane &lane = peer.lanes[key]; is_whole(lane);) raise_first(t, peer, lane);
-  const auto found = peer.lanes.find(rank_key);
-  if (found == peer.lanes.end()) return;
-  for (Lane &lane = found->second; is_whole(lane) && lane.arrivals.front().order == peer.first;)
-    raise_first(t, peer, lane);
+    for (ArrivalQueue &own = peer.arrival_queues[key]; is_whole(own);) raise_first(t, peer, own);
+  const auto found = peer.arrival_queues.find(rank_key);
+  if (found == peer.arrival_queues.end()) return;
+  ArrivalQueue &all = found->second;
+  while (is_whole(all) && all.arrivals.front().order == peer.first) raise_first(t, peer, all);
 }
 
 // Null where the header cannot be right.
 Arrival *arrival_of(Peer &peer, const Header &h) {
-  if (peer.lanes.size() >= MAX_LANES) return nullptr;
-  Lane &lane = peer.lanes[key_of(h.tb, h.lane)];
-  const uint32_t at = h.turn - lane.first, among_all = h.order - peer.first;
+  if (peer.arrival_queues.size() >= MAX_ARRIVAL_QUEUES) return nullptr;
+  ArrivalQueue &queue = peer.arrival_queues[key_of(h.tb, h.channel)];
+  const uint32_t at = h.turn - queue.first, among_all = h.order - peer.first;
   if (at >= MAX_AHEAD || among_all >= MAX_AHEAD) return nullptr;
-  if (lane.arrivals.size() <= at) lane.arrivals.resize(at + 1);
+  if (queue.arrivals.size() <= at) queue.arrivals.resize(at + 1);
   if (peer.raised.size() <= among_all) peer.raised.resize(among_all + 1);
-  Arrival &arrival = lane.arrivals[at];
+  Arrival &arrival = queue.arrivals[at];
   if (!arrival.known) arrival = {true, h.order, h.value, h.bytes, h.counter};
   return arrival.order == h.order ? &arrival : nullptr;
 }
@@ -86,7 +88,7 @@ void arrived(Transport &t, Peer &peer, const Header &h, size_t bytes) {
   t.counters.received_bytes += bytes;
   if (arrival->missing) return;
   if (bytes) make_visible(t, t.windows.at(h.window));
-  raise_what_is_whole(t, peer, key_of(h.tb, h.lane));
+  raise_what_is_whole(t, peer, key_of(h.tb, h.channel));
 }
 
 void finish(Receipt *receipt, bool good) {

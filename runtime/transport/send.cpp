@@ -74,7 +74,7 @@ void accept(Transport &t, const hccc_transfer &x) {
   }
   const std::string wrong = mistake(t, peer, x);
   if (!wrong.empty()) return refuse(t, wrong), count_complete(t);
-  Stream &stream = peer.streams[key_of(x.tb, x.lane)];
+  Stream &stream = peer.streams[key_of(x.tb, x.channel)];
   auto *message = new Message{x, &peer, peer.orders++, stream.turns++, 0, 0, false};
   ++t.messages;
   stream.messages.push_back(message);
@@ -143,7 +143,7 @@ Slice *cut(Transport &t, Message &message) {
   auto *slice = new Slice{&t, &message, &peer, header_of(t, peer, TRANSFER), nullptr, bytes,
                           ucp::HOST, -1, nullptr, nullptr, false};
   Header &h = slice->header;
-  h.order = message.order, h.turn = message.turn, h.tb = x.tb, h.lane = x.lane;
+  h.order = message.order, h.turn = message.turn, h.tb = x.tb, h.channel = x.channel;
   h.window = x.target_window, h.value = x.value, h.counter = x.counter;
   h.target = uint64_t(x.target + message.cut), h.bytes = uint64_t(x.bytes);
   if (bytes) {

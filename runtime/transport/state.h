@@ -31,7 +31,7 @@ struct Header {
   uint32_t kind;
   uint32_t order;   // of the message among all of that rank for this one, from 0 on, around 2^32
   uint32_t turn;    // the same among those of its thread block
-  int32_t tb, lane;
+  int32_t tb, channel;
   int32_t window;
   uint32_t value;
   uint64_t target;  // of this slice
@@ -92,7 +92,7 @@ struct Arrival {
 };
 
 // What arrives of one thread block of a peer, from the first on whose counter was not raised.
-struct Lane {
+struct ArrivalQueue {
   uint32_t first = 0;
   std::deque<Arrival> arrivals;
 };
@@ -115,7 +115,7 @@ struct Peer {
   int in_flight = 0;
   Clock::time_point moved{};  // when a slice was last sent or done
   // Receiving.
-  std::unordered_map<uint64_t, Lane> lanes;
+  std::unordered_map<uint64_t, ArrivalQueue> arrival_queues;
   uint32_t first = 0;         // the first message whose counter was not raised
   std::deque<char> raised;    // whether, from it on
 };
@@ -200,8 +200,8 @@ class Hold {
 };
 
 // All transfers without a block are one stream.
-inline uint64_t key_of(int tb, int lane) {
-  return tb < 0 ? ~uint64_t(0) : uint64_t(uint32_t(tb)) << 32 | uint32_t(lane);
+inline uint64_t key_of(int tb, int channel) {
+  return tb < 0 ? ~uint64_t(0) : uint64_t(uint32_t(tb)) << 32 | uint32_t(channel);
 }
 
 // failure.cpp

@@ -16,7 +16,7 @@ from hccc.runtime.build import find_compiler
 from hccc.runtime.layout import DTYPES
 
 HEADERS = dict(headers())
-NUMBERS = ("RANKS", "SUB", "LANES", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SLOTS")
+NUMBERS = ("RANKS", "SUB", "CHANNELS", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SLOTS")
 SHAPE = [f"-DHCCC_{name}=1" for name in (*NUMBERS, "GRAIN")]
 INCLUDE = Path(__file__).parents[1] / "runtime" / "include"
 

@@ -10,14 +10,14 @@ import pytest
 from hccc.emit.kernels import source
 from hccc.emit.kernels.library import library
 from hccc.emit.targets import TARGETS
-from hccc.ir.kernel_shape import IN_C, KernelShape, kernel_shape
+from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.runtime.layout import Shape, shape_of
 from tests.emit import plans
 from tests.runtime.handwritten import INCLUDE
 
-NAMES = [IN_C.get(field.name, field.name) for field in fields(KernelShape)]
+NAMES = [field.name for field in fields(KernelShape)]
 RING = plans.ring_allreduce(4)
 PLANS = [plans.compiled(RING), plans.compiled(RING, transport=Transport.STAGED)]
 

@@ -153,7 +153,7 @@ def test_copies_to_the_own_output_do_not_keep_links_waiting(channels: int, block
     assert run.time == pytest.approx(in_place.time, rel=1e-3)
 
 
-def test_copies_join_a_block_where_another_lane_gains_more() -> None:
+def test_copies_join_a_block_where_another_channel_gains_more() -> None:
     """A ring's put is busy all the time: twice the blocks would gain an eighth."""
     t = cluster("define node1 = 8\ndefine bandwidth = {port => [((0..7) -> 300)]}")
     plan = compile_program(ring_allgather(8), Options(prove=False), t).plan

@@ -15,7 +15,7 @@ from hccc.runtime.build import Variant, build_library
 from hccc.runtime.layout import DTYPES
 
 INCLUDE = Path(__file__).parents[2] / "runtime" / "include"
-SHAPE = ("RANKS", "SUB", "LANES", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SLOTS")
+SHAPE = ("RANKS", "SUB", "CHANNELS", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SLOTS")
 FLOAT8 = ("float8e4m3", "float8e5m2")
 SOURCE = """\
 #include "hccc/layout.h"

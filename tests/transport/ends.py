@@ -35,7 +35,7 @@ class Message(NamedTuple):
     at: int
     size: int
     tb: int
-    lane: int
+    channel: int
     counter: int
     value: int
 
@@ -70,7 +70,7 @@ class _Told:
         return [
             f"counter {counter} is {value} before the bytes of {m}"
             for m in self.messages[: last + 1]
-            if (me.tb < 0 or (m.tb, m.lane) == (me.tb, me.lane))
+            if (me.tb < 0 or (m.tb, m.channel) == (me.tb, me.channel))
             and not np.array_equal(target[m.at : m.at + m.size], m.data())
         ]
 
@@ -175,7 +175,7 @@ class End:
         """Writes a descriptor, when the ring has room; its turn last."""
         _wait(lambda: self.turn - int(self.counters[1, 0]) & 0xFFFFFFFF < len(self.ring))
         entry = self.ring[self.turn % len(self.ring)]
-        for name, value in ({"counter": -1, "tb": 0, "lane": 0} | fields).items():
+        for name, value in ({"counter": -1, "tb": 0, "channel": 0} | fields).items():
             setattr(entry, name, value)
         self.turn = (self.turn + 1) & 0xFFFFFFFF
         entry.turn = self.turn
@@ -193,7 +193,7 @@ class End:
                 target=m.at,
                 bytes=m.size,
                 tb=m.tb,
-                lane=m.lane,
+                channel=m.channel,
                 counter=m.counter,
                 value=m.value,
             )

@@ -18,9 +18,9 @@ def lay_out(facts: list[tuple[int, tuple[int, int], bool, int, int]]) -> list[Me
     the rank, after which all have arrived."""
     messages: list[Message] = []
     place = 0
-    for i, (size, (tb, lane), counts, seed, gap) in enumerate(facts):
-        counter = LINE * (8 * (tb + 1) + lane) if counts else -1
-        messages.append(Message(seed, place + gap, size, tb, lane, counter, i + 1))
+    for i, (size, (tb, channel), counts, seed, gap) in enumerate(facts):
+        counter = LINE * (8 * (tb + 1) + channel) if counts else -1
+        messages.append(Message(seed, place + gap, size, tb, channel, counter, i + 1))
         place += gap + size
     return [*messages, Message(0, place, 0, -1, 0, 0, len(facts) + 1)]
 

@@ -53,7 +53,7 @@ def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) ->
         ("(comm, call, stream);", "(0, call, stream);", "passed on 0"),
         ("(comm, call, stream);", "(comm, call, 0);", "passed on 0"),
         (PROGRAM, PROGRAM + "  if (b.rank == 3) return;\n", "the plan has it, the text has not"),
-        (PROGRAM, PROGRAM + "  if (b.lane) return;\n", "channel 1: does not repeat"),
+        (PROGRAM, PROGRAM + "  if (b.channel) return;\n", "channel 1: does not repeat"),
         (WINDOWS, "  static int n = 0; if (n++) return;\n" + WINDOWS, "does not repeat"),
         (WINDOWS, WINDOWS + "  static int n = 0; if (n++) return;\n", "leaves the loop|does not"),
         (WINDOWS, WINDOWS + "  return;\n", "leaves the loop|the plan has it"),

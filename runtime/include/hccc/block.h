@@ -1,12 +1,13 @@
 // block.h: a thread block's place, its counters, and how it waits.
 #pragma once
 
-constexpr hccc_shape hccc_this_shape = {HCCC_RANKS, HCCC_SUB,     HCCC_LANES, HCCC_BLOCKS,
-                                        HCCC_FLAGS, HCCC_SCRATCH, HCCC_STAGE, HCCC_QUEUES,
+constexpr hccc_shape hccc_this_shape = {HCCC_RANKS, HCCC_SUB,     HCCC_CHANNELS, HCCC_BLOCKS,
+                                        HCCC_FLAGS, HCCC_SCRATCH, HCCC_STAGE,    HCCC_QUEUES,
                                         HCCC_SENDS, HCCC_SLOTS,   HCCC_GRAIN};
 
 static_assert((HCCC_SLOTS & (HCCC_SLOTS - 1)) == 0, "slots of a queue must be a power of two");
-static_assert(1LL * HCCC_BLOCKS * HCCC_LANES <= HCCC_MOST_BLOCKS, "too many thread blocks a rank");
+static_assert(1LL * HCCC_BLOCKS * HCCC_CHANNELS <= HCCC_MOST_BLOCKS,
+              "too many thread blocks a rank");
 static_assert(1LL * HCCC_SCRATCH + HCCC_STAGE <= 0x7fffffff, "too many scratch slots");
 
 // One thread block of one launch.
@@ -14,7 +15,7 @@ struct hccc_block {
   const hccc_params* p;
   const hccc_peer* peers;  // where the buffers of the ranks that it meets are; in its own flags
   const hccc_door* door;   // to the network; null without
-  int rank, tb, lane;
+  int rank, tb, channel;
   unsigned base;    // micro-batches done in earlier launches; counters wrap
   unsigned launch;  // this launch's number, from 1
   unsigned m0, m1;  // the window's micro-batches [m0, m1), counted in this launch
@@ -27,7 +28,7 @@ HCCC_FN unsigned* hccc_counter(const hccc_block& b, int rank, long long index) {
 }
 
 HCCC_FN long long hccc_flag_index(const hccc_block& b, int flag) {
-  return static_cast<long long>(b.lane) * HCCC_FLAGS + flag;
+  return static_cast<long long>(b.channel) * HCCC_FLAGS + flag;
 }
 
 HCCC_FN unsigned* hccc_flag(const hccc_block& b, int rank, int flag) {
@@ -65,7 +66,7 @@ HCCC_FN void hccc_report(const hccc_block& b, unsigned have, unsigned want,
   if (!hccc_claim(&f->claimed, from)) return;
   f->rank = b.rank;
   f->thread_block = b.tb;
-  f->lane = b.lane;
+  f->channel = b.channel;
   f->primitive = cause.prim;
   f->micro_batch = cause.m;
   f->flag = cause.flag;

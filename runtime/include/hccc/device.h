@@ -1,6 +1,6 @@
 // device.h: what a generated collective is written in. It defines the HCCC_* constants of its
-// shape (RANKS, SUB, LANES, BLOCKS, THREADS, FLAGS, SCRATCH, STAGE, QUEUES, SENDS, SLOTS), includes
-// this, and defines
+// shape (RANKS, SUB, CHANNELS, BLOCKS, THREADS, FLAGS, SCRATCH, STAGE, QUEUES, SENDS, SLOTS),
+// includes this, and defines
 //
 //     HCCC_FN void hccc_program(hccc_block& b);             what thread block b.tb of b.rank does
 //     HCCC_FN int hccc_neighbour_count(int rank);           the ranks whose memory this rank

@@ -69,7 +69,7 @@ HCCC_NOINLINE void hccc_hand_over(const hccc_block& b, const hccc_transfer& t) {
   entry->counter = t.counter;
   entry->value = t.value;
   entry->tb = t.tb;
-  entry->lane = t.lane;
+  entry->channel = t.channel;
   hccc_st_release(&entry->turn, turn + 1);
 }
 
@@ -81,7 +81,7 @@ HCCC_FN hccc_transfer hccc_only_raise(const hccc_block& b, int peer, long long c
   t.counter = hccc_bytes_of_counter(b, counter);
   t.value = value;
   t.tb = b.tb;
-  t.lane = b.lane;
+  t.channel = b.channel;
   return t;
 }
 

@@ -14,7 +14,7 @@ HCCC_FN hccc_spot hccc_spot_of(const hccc_block& b, const hccc_operand& o, unsig
   const bool staged = o.buffer == HCCC_IN_STAGE && b.p->in_place;
   if (staged || o.buffer == HCCC_IN_SCRATCH) {
     const long long slot = staged ? HCCC_SCRATCH + o.slot : o.slot;
-    const long long at = (slot * HCCC_LANES + b.lane) * b.p->part + batch;
+    const long long at = (slot * HCCC_CHANNELS + b.channel) * b.p->part + batch;
     return {HCCC_WINDOW_SCRATCH, at * static_cast<long long>(sizeof(hccc_T))};
   }
   const hccc_notice& notice = *hccc_notice_from(b, b.rank, o.rank);
@@ -49,7 +49,7 @@ HCCC_FN hccc_puts<sizeof...(O)> hccc_put(hccc_operand from, O... operand) {
   t.bytes = static_cast<long long>(n) * static_cast<long long>(sizeof(hccc_T));
   t.counter = -1;
   t.tb = b.tb;
-  t.lane = b.lane;
+  t.channel = b.channel;
   if (n) hccc_hand_over(b, t);
 }
 

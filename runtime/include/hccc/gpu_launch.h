@@ -61,16 +61,16 @@ static inline int hccc_gpu_launch(const hccc_comm* comm, const hccc_call* call,
   if (bad) return bad;
   if (!HCCC_SYSTEM_SCOPE && call->n_local != HCCC_RANKS) return HCCC_BAD_ARGUMENT;
   const void* kernel = reinterpret_cast<const void*>(HCCC_KERNEL_NAME);
-  const long long blocks = static_cast<long long>(call->n_local) * HCCC_BLOCKS * HCCC_LANES;
+  const long long blocks = static_cast<long long>(call->n_local) * HCCC_BLOCKS * HCCC_CHANNELS;
   if (blocks > hccc_resident_blocks(kernel)) return HCCC_TOO_LARGE;
   hccc_params p =
       hccc_params_of(hccc_this_shape, sizeof(hccc_T), comm, call, hccc_ticks_per_second());
 #ifdef HCCC_TRACE
-  const int refused = hccc_trace_into(&p, HCCC_BLOCKS * HCCC_LANES);
+  const int refused = hccc_trace_into(&p, HCCC_BLOCKS * HCCC_CHANNELS);
   if (refused) return refused;
 #endif
   void* arguments[] = {&p};
-  const dim3 grid(HCCC_BLOCKS * HCCC_LANES, static_cast<unsigned>(call->n_local));
+  const dim3 grid(HCCC_BLOCKS * HCCC_CHANNELS, static_cast<unsigned>(call->n_local));
   return HCCC_GPU(LaunchCooperativeKernel)(kernel, grid, dim3(HCCC_THREADS), arguments, 0,
                                            stream) == HCCC_GPU(Success)
              ? HCCC_OK

@@ -76,7 +76,7 @@
 
 #include "network.h"
 
-#define HCCC_ABI 4 /* counts up with every change of what is in this file, network.h or layout.h */
+#define HCCC_ABI 5 /* counts up with every change of what is in this file, network.h or layout.h */
 
 enum hccc_status {
   HCCC_OK = 0,
@@ -185,7 +185,7 @@ typedef struct hccc_fault {
   unsigned claimed;
   int rank;
   int thread_block;
-  int lane;
+  int channel;
   int primitive; /* index inside the thread block; -1 outside all primitives */
   unsigned micro_batch;
   int flag;

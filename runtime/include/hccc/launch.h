@@ -7,7 +7,7 @@
 
 HCCC_FN void hccc_program(hccc_block& b);
 
-constexpr int hccc_blocks_of_rank = HCCC_BLOCKS * HCCC_LANES;
+constexpr int hccc_blocks_of_rank = HCCC_BLOCKS * HCCC_CHANNELS;
 
 HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
   return hccc_counter(b, b.rank, index);
@@ -194,8 +194,8 @@ HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   hccc_block b{};
   b.p = &p;
   b.rank = p.first_rank + local_rank;
-  b.tb = index / HCCC_LANES;
-  b.lane = index % HCCC_LANES;
+  b.tb = index / HCCC_CHANNELS;
+  b.channel = index % HCCC_CHANNELS;
   hccc_enter(b, index, hccc_local_of(p, local_rank));
   if (!b.stopped) hccc_program(b);
   hccc_leave(b, index);

@@ -1,15 +1,15 @@
 /* layout.h: how many bytes, and what lies where. Plain C, for host and device.
  *
- * A block of `count` elements is cut into `sub` chunks, a chunk into `lanes` parts of `part`
+ * A block of `count` elements is cut into `sub` chunks, a chunk into `channels` parts of `part`
  * elements, a part into micro-batches of `micro` elements. A part and a micro-batch are whole
  * numbers of 16 bytes, so only the last part of a block is short, and may be empty.
  *
  *     scratch:  [scratch slots: chunk each][stage slots: chunk each]
- *               [queues x lanes x slots: micro each]   of queues that end here
- *               [sends x lanes x slots: micro each]    of network queues that begin here
+ *               [queues x channels x slots: micro each]   of queues that end here
+ *               [sends x channels x slots: micro each]    of network queues that begin here
  *     flags, one counter every 128 bytes:
- *               [lanes x flags][ready: ranks][done: ranks][late: ranks][go]
- *               [finished: blocks x lanes][state: blocks x lanes]
+ *               [channels x flags][ready: ranks][done: ranks][late: ranks][go]
+ *               [finished: blocks x channels][state: blocks x channels]
  *               [peers: ranks x hccc_peer, packed]
  * After a ready counter, in its line, is the notice of the rank that raises it.
  */
@@ -46,7 +46,7 @@ enum {
 
 /* What a generated collective is made of: the HCCC_* constants of the same names. */
 typedef struct hccc_shape {
-  int ranks, sub, lanes, blocks, flags, scratch, stage, queues, sends, slots;
+  int ranks, sub, channels, blocks, flags, scratch, stage, queues, sends, slots;
   int grain; /* bytes: how finely calls are cut that name no micro-batch */
 } hccc_shape;
 
@@ -99,7 +99,7 @@ HCCC_BOTH long long hccc_default_micro_batch(long long part_bytes, int grain) {
 HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
                                    long long micro_batch_bytes) {
   const long long step = HCCC_ALIGNMENT / size;
-  const long long pieces = (long long)shape.sub * shape.lanes;
+  const long long pieces = (long long)shape.sub * shape.channels;
   hccc_sizes sizes;
   sizes.part = count / pieces + (count % pieces > 0);
   sizes.part = sizes.part > HCCC_MOST_BYTES ? HCCC_MOST_BYTES + 1 : hccc_round_up(sizes.part, step);
@@ -119,8 +119,8 @@ HCCC_BOTH long long hccc_scratch_bytes(hccc_shape shape, long long count, int si
   long long chunks, messages;
   if (count < 0 || size < 1 || size > HCCC_ALIGNMENT) return -1;
   s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
-  chunks = hccc_times((long long)shape.scratch + shape.stage, shape.lanes);
-  messages = hccc_times(((long long)shape.queues + shape.sends) * shape.lanes, shape.slots);
+  chunks = hccc_times((long long)shape.scratch + shape.stage, shape.channels);
+  messages = hccc_times(((long long)shape.queues + shape.sends) * shape.channels, shape.slots);
   chunks = hccc_times(chunks, s.part);
   messages = hccc_times(messages, s.micro);
   return hccc_told(hccc_times(hccc_plus(chunks, messages), size));
@@ -134,21 +134,21 @@ HCCC_BOTH long long hccc_buffer_bytes(long long blocks, long long count, int siz
 }
 
 /* Where the groups of counters begin, in counters. */
-HCCC_BOTH long long hccc_ready_at(hccc_shape s) { return (long long)s.lanes * s.flags; }
+HCCC_BOTH long long hccc_ready_at(hccc_shape s) { return (long long)s.channels * s.flags; }
 HCCC_BOTH long long hccc_done_at(hccc_shape s) { return hccc_ready_at(s) + s.ranks; }
 HCCC_BOTH long long hccc_late_at(hccc_shape s) { return hccc_done_at(s) + s.ranks; }
 HCCC_BOTH long long hccc_go_at(hccc_shape s) { return hccc_late_at(s) + s.ranks; }
 HCCC_BOTH long long hccc_finished_at(hccc_shape s) { return hccc_go_at(s) + 1; }
 HCCC_BOTH long long hccc_state_at(hccc_shape s) {
-  return hccc_finished_at(s) + (long long)s.blocks * s.lanes;
+  return hccc_finished_at(s) + (long long)s.blocks * s.channels;
 }
 HCCC_BOTH long long hccc_peers_at(hccc_shape s) {
-  return hccc_state_at(s) + (long long)s.blocks * s.lanes;
+  return hccc_state_at(s) + (long long)s.blocks * s.channels;
 }
 
 /* Bytes of a rank's flags; -1 for too many. They do not depend on the message. */
 HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
-  const long long blocks = hccc_times(2LL * s.blocks, s.lanes);
+  const long long blocks = hccc_times(2LL * s.blocks, s.channels);
   const long long counters = hccc_plus(hccc_ready_at(s) + 3LL * s.ranks + 1, blocks);
   const long long peers = (long long)s.ranks * 16;
   return hccc_told(hccc_plus(hccc_times(counters, HCCC_FLAG_STRIDE),
@@ -160,7 +160,7 @@ HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
 HCCC_BOTH int hccc_fits(hccc_shape shape, long long count, int size, long long micro_batch_bytes) {
   const hccc_sizes s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
   const int most = shape.queues ? HCCC_MOST_QUEUED_BATCHES : HCCC_MOST_BATCHES;
-  const long long chunks = hccc_times((long long)shape.sub * shape.lanes, s.part);
+  const long long chunks = hccc_times((long long)shape.sub * shape.channels, s.part);
   const long long furthest = hccc_plus(hccc_times(HCCC_MOST_USER_BLOCKS, count), chunks);
   return s.batches <= most && hccc_times(furthest, size) <= HCCC_MOST_BYTES &&
          hccc_scratch_bytes(shape, count, size, micro_batch_bytes) >= 0;
@@ -254,7 +254,7 @@ HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_comm *comm,
   if (!(call->join_timeout_s >= 0)) return HCCC_BAD_ARGUMENT;
   if (call->first_rank < 0 || call->n_local < 1) return HCCC_BAD_ARGUMENT;
   if (call->n_local > shape.ranks - call->first_rank) return HCCC_BAD_ARGUMENT;
-  blocks = hccc_times((long long)shape.blocks * shape.lanes, call->n_local);
+  blocks = hccc_times((long long)shape.blocks * shape.channels, call->n_local);
   if (blocks > HCCC_MOST_BLOCKS) return HCCC_TOO_LARGE;
   return hccc_fits(shape, call->count, size, call->micro_batch_bytes) ? HCCC_OK : HCCC_TOO_LARGE;
 }

@@ -7,8 +7,8 @@
  * What a proxy promises:
  *   1. It takes the ring's entries in order and says so in `taken`. An entry is there when its
  *      `turn` is one more than the number of entries before it, around 2^32.
- *   2. Transfers of one thread block (`tb` and `lane`) to one peer happen in the order in which they
- *      were handed over: the bytes of all earlier ones are in the peer's memory, visible to its
+ *   2. Transfers of one thread block (`tb` and `channel`) to one peer happen in the order in which
+ *      they were handed over: the bytes of all earlier ones are in the peer's memory, visible to its
  *      kernel, before a counter is raised. Those of several blocks may overtake each other, so that
  *      they share the way: a proxy may give each block a connection of its own. A transfer without
  *      a block (`tb` is -1) happens after all that its rank handed over before it for that peer.
@@ -41,7 +41,7 @@ typedef struct hccc_transfer {
   long long counter; /* bytes past the beginning of the peer's flags; -1: none */
   unsigned value;    /* what it is set to: how many messages there are, or how far credits go */
   int tb;            /* the thread block that handed it over; -1: the rank */
-  int lane;          /* its channel */
+  int channel;       /* of that thread block */
   unsigned reserved[1];
 } hccc_transfer;
 

@@ -139,8 +139,8 @@ HCCC_FN unsigned hccc_message(const hccc_block& b, const hccc_operand& o, unsign
 
 // A user buffer is made of blocks of `count` elements, a block of SUB chunks.
 HCCC_FN long long hccc_user_offset(const hccc_block& b, int slot) {
-  const long long chunk = HCCC_LANES * b.p->part;
-  return slot / HCCC_SUB * b.p->count + slot % HCCC_SUB * chunk + b.lane * b.p->part;
+  const long long chunk = HCCC_CHANNELS * b.p->part;
+  return slot / HCCC_SUB * b.p->count + slot % HCCC_SUB * chunk + b.channel * b.p->part;
 }
 
 HCCC_FN hccc_T* hccc_in_user(const hccc_block& b, void* buffer, int slot) {
@@ -149,15 +149,15 @@ HCCC_FN hccc_T* hccc_in_user(const hccc_block& b, void* buffer, int slot) {
 
 HCCC_FN hccc_T* hccc_in_scratch(const hccc_block& b, int rank, long long slot) {
   hccc_T* scratch = static_cast<hccc_T*>(b.p->ranks[rank].scratch);
-  return scratch + (slot * HCCC_LANES + b.lane) * b.p->part;
+  return scratch + (slot * HCCC_CHANNELS + b.channel) * b.p->part;
 }
 
 #if HCCC_QUEUES > 0
 // The slot of a message, in elements from the beginning of scratch; of the queues that begin at a
 // rank after those that end there.
 HCCC_FN long long hccc_slot_at(const hccc_block& b, int queue, unsigned message) {
-  const long long chunks = static_cast<long long>(HCCC_SCRATCH + HCCC_STAGE) * HCCC_LANES;
-  const long long first = (static_cast<long long>(queue) * HCCC_LANES + b.lane) * HCCC_SLOTS;
+  const long long chunks = static_cast<long long>(HCCC_SCRATCH + HCCC_STAGE) * HCCC_CHANNELS;
+  const long long first = (static_cast<long long>(queue) * HCCC_CHANNELS + b.channel) * HCCC_SLOTS;
   return chunks * b.p->part + (first + (message & (HCCC_SLOTS - 1))) * b.p->micro;
 }
 

@@ -132,7 +132,7 @@ HCCC_FN void hccc_find_places(hccc_board<K, D>& board, const hccc_block& b,
 
 // Valid elements of this channel's part of chunk `sub` of a block: the last parts may be empty.
 HCCC_FN long long hccc_valid(const hccc_block& b, int sub) {
-  const long long first = (static_cast<long long>(sub) * HCCC_LANES + b.lane) * b.p->part;
+  const long long first = (static_cast<long long>(sub) * HCCC_CHANNELS + b.channel) * b.p->part;
   const long long left = b.p->count - first;
   return left < 0 ? 0 : left < b.p->part ? left : b.p->part;
 }

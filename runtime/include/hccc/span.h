@@ -21,7 +21,7 @@ struct hccc_span {
     record.end = hccc_clock();
     const hccc_trace& to = b.p->trace;
     const long long rank = b.rank - to.first_rank;
-    const long long place = rank * to.blocks + b.tb * HCCC_LANES + b.lane;
+    const long long place = rank * to.blocks + b.tb * HCCC_CHANNELS + b.channel;
     const unsigned long long k = to.written[place * HCCC_TRACE_STRIDE]++;
     to.records[place * to.slots + (k & (to.slots - 1))] = record;
   }

@@ -105,7 +105,7 @@ static int launch(hccc_comm *comm, hccc_call *call, hccc_local *local, const cha
   begin = seconds();
   status = ENTRY(comm, call);
   printf("%d %u %d %d %d %d %u %d %u %u %d %.6f\n", status, comm->fault->claimed,
-         comm->fault->rank, comm->fault->thread_block, comm->fault->lane, comm->fault->primitive,
+         comm->fault->rank, comm->fault->thread_block, comm->fault->channel, comm->fault->primitive,
          comm->fault->micro_batch, comm->fault->flag, comm->fault->want, comm->fault->have,
          comm->fault->kind, seconds() - begin);
   fflush(stdout);

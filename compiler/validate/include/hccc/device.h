@@ -32,8 +32,8 @@
 
 // As they are where the real device.h is included.
 constexpr int hccc_constants[] = {
-    HCCC_RANKS,   HCCC_SUB,           HCCC_LANES,   HCCC_BLOCKS,   HCCC_FLAGS, HCCC_SCRATCH,
-    HCCC_STAGE,   HCCC_QUEUES,        HCCC_SENDS,   HCCC_SLOTS,    HCCC_GRAIN, HCCC_THREADS,
+    HCCC_RANKS,         HCCC_SUB,     HCCC_CHANNELS, HCCC_BLOCKS, HCCC_FLAGS, HCCC_SCRATCH,
+    HCCC_STAGE,         HCCC_QUEUES,  HCCC_SENDS,    HCCC_SLOTS,  HCCC_GRAIN, HCCC_THREADS,
     HCCC_TOUCHES_PEERS, HCCC_NETWORK, HCCC_OPERANDS, HCCC_INLINE};
 
 #define HCCC_FN static inline __attribute__((unused))
@@ -46,12 +46,12 @@ constexpr int HCCC_IF_IN_PLACE = 4, HCCC_IF_OUT_OF_PLACE = 8, HCCC_FAR = 16;
 
 // What a text may know of its thread block.
 struct hccc_block {
-  const int rank, tb, lane;
+  const int rank, tb, channel;
   hccc_block(const hccc_block&) = delete;
 
  private:
-  hccc_block(int r, int t, int l) : rank(r), tb(t), lane(l) {}
-  friend void hccc_record_run(int rank, int tb, int lane);
+  hccc_block(int r, int t, int c) : rank(r), tb(t), channel(c) {}
+  friend void hccc_record_run(int rank, int tb, int channel);
 };
 
 constexpr int hccc_operand_width = 8;

@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
                  HCCC_CATALOGUE(_output_blocks)(rank));
   for (long long plan = 0; plan < hccc_record->blocks; ++plan) {
     const hccc_shape& s = *HCCC_CATALOGUE(_catalogue).shapes[plan];
-    hccc_put_row(HCCC_SHAPE, s.ranks, s.sub, s.lanes, s.blocks, s.flags, s.scratch, s.stage,
+    hccc_put_row(HCCC_SHAPE, s.ranks, s.sub, s.channels, s.blocks, s.flags, s.scratch, s.stage,
                  s.queues, s.sends, s.slots, s.grain, 1);
   }
   hccc_record_picks();

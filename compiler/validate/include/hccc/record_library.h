@@ -32,8 +32,8 @@ static void hccc_record_library(bool (*same_launch)(hccc_launch_function*)) {
   hccc_put_fact(one->catalogue->n_plans);
   for (int k = 0; k < one->catalogue->n_plans; ++k) {
     const hccc_shape& s = *one->catalogue->shapes[k];
-    const int values[] = {s.ranks, s.sub,    s.lanes, s.blocks, s.flags, s.scratch,
-                          s.stage, s.queues, s.sends, s.slots,  s.grain};
+    const int values[] = {s.ranks, s.sub,    s.channels, s.blocks, s.flags, s.scratch,
+                          s.stage, s.queues, s.sends,    s.slots,  s.grain};
     for (int value : values) hccc_put_fact(value);
   }
   hccc_put_fact(one->catalogue->n_ranges);

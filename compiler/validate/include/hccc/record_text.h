@@ -8,9 +8,9 @@
 //   HCCC_QUERIES             {dtype, op}, …: what the dispatcher is asked for
 #pragma once
 
-void hccc_record_run(int rank, int tb, int lane) {
-  hccc_block block(rank, tb, lane);
-  hccc_record->rank = rank, hccc_record->tb = tb, hccc_record->lane = lane;
+void hccc_record_run(int rank, int tb, int channel) {
+  hccc_block block(rank, tb, channel);
+  hccc_record->rank = rank, hccc_record->tb = tb, hccc_record->channel = channel;
   hccc_window_now = hccc_no_window;
   hccc_program(block);
   if (hccc_window_now == hccc_no_window)
@@ -24,10 +24,10 @@ static void hccc_record_block(int rank, int tb) {
   hccc_repeats = false;
   for (int name = 0; name < hccc_of_blocks; ++name)
     hccc_begin[name] = hccc_next[name] = hccc_record->table[name].count;
-  for (long long lane = 0; lane < hccc_record->lanes; lane += hccc_record->lane_step)
-    hccc_record_run(rank, tb, static_cast<int>(lane));
-  if (hccc_record->lanes > 1)
-    hccc_record_run(rank, tb, static_cast<int>(hccc_record->lanes) - 1);
+  for (long long channel = 0; channel < hccc_record->channels; channel += hccc_record->channel_step)
+    hccc_record_run(rank, tb, static_cast<int>(channel));
+  if (hccc_record->channels > 1)
+    hccc_record_run(rank, tb, static_cast<int>(hccc_record->channels) - 1);
 }
 
 static void hccc_record_neighbours(int rank) {
@@ -111,11 +111,11 @@ static int hccc_same_sizes(const hccc_shape& shape) {
 
 static void hccc_record_header() {
   const hccc_shape& s = HCCC_VALIDATED(_shape);
-  hccc_put_row(HCCC_SHAPE, s.ranks, s.sub, s.lanes, s.blocks, s.flags, s.scratch, s.stage, s.queues,
-           s.sends, s.slots, s.grain, hccc_same_sizes(s));
+  hccc_put_row(HCCC_SHAPE, s.ranks, s.sub, s.channels, s.blocks, s.flags, s.scratch, s.stage,
+               s.queues, s.sends, s.slots, s.grain, hccc_same_sizes(s));
   for (int rank = 0; rank < hccc_record->ranks; ++rank)
     hccc_put_row(HCCC_USER_BLOCKS, rank, HCCC_VALIDATED(_input_blocks)(rank),
-             HCCC_VALIDATED(_output_blocks)(rank));
+                 HCCC_VALIDATED(_output_blocks)(rank));
 }
 #endif
 

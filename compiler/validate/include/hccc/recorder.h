@@ -54,8 +54,8 @@ struct hccc_table {
 };
 
 struct hccc_shared {
-  long long outcome, rank, tb, lane, full;
-  long long ranks, blocks, lanes, lane_step, calls;
+  long long outcome, rank, tb, channel, full;
+  long long ranks, blocks, channels, channel_step, calls;
   long long seconds, sandboxed;
   hccc_table table[HCCC_TABLES];
 };
