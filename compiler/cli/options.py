@@ -1,8 +1,8 @@
 """options: what the commands of the command line have in common.
 
-The options of a compilation are the fields of `hccc.driver.options.Options`, declared there. What is slow
-to import (the language, the passes, NumPy and numba below them) is imported by the commands that
-need it, so that `hccc --help` answers at once.
+The options of a compilation are the fields of `hccc.driver.options.Options`, declared there. What
+is slow to import (the language, the passes, NumPy and numba below them) is imported by the
+commands that need it, so that `hccc --help` answers at once.
 """
 
 from __future__ import annotations

@@ -51,14 +51,14 @@ class Device:
     block copies: block, within its own memory; store, to a peer's memory; load, from a peer's
     memory; proxy, into a slot that a proxy sends (0 is given as `block`). arch: sm_90, gfx942;
     generation: Volta, Hopper, CDNA3; sms: multiprocessors or compute units; hbm: GB/s of its
-    memory; link: a kind of links within a node (`hccc.shipped.hardware`); wire: GB/s of all links of a GPU
-    each way, delivered: what thread blocks get of them; peer: whether GPUs address each other's
-    memory over PCIe; nvls: whether the switch reduces; alpha: µs of a step over a link; base: µs
-    that a collective of NCCL or RCCL has besides steps; launch: µs of a launch in a stream, graph:
-    in a graph; blocks: the thread blocks that fill its links; read: the part of the time of a copy
-    that its read takes; cache: what its memory delivers by what a call touches of it, by ascending
-    size (`Cached`); step: µs of a step over no link, its waits and posts; estimates: names of
-    figures.
+    memory; link: a kind of links within a node (`hccc.shipped.hardware`); wire: GB/s of all links
+    of a GPU each way, delivered: what thread blocks get of them; peer: whether GPUs address each
+    other's memory over PCIe; nvls: whether the switch reduces; alpha: µs of a step over a link;
+    base: µs that a collective of NCCL or RCCL has besides steps; launch: µs of a launch in a
+    stream, graph: in a graph; blocks: the thread blocks that fill its links; read: the part of the
+    time of a copy that its read takes; cache: what its memory delivers by what a call touches of
+    it, by ascending size (`Cached`); step: µs of a step over no link, its waits and posts;
+    estimates: names of figures.
     """
 
     vendor: str = "any"

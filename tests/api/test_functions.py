@@ -19,7 +19,7 @@ from hccc.predict.simulation import Sizes
 from hccc.testing.sabotage import without_wait
 from tests.cli.commandline import environment
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RING = ROOT / "examples" / "ring_allreduce.rccl"
 HM = ROOT / "examples" / "hm_allreduce.rccl"
 DGX = ROOT / "examples" / "clusters" / "dgx-h100.cluster"

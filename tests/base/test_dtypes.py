@@ -18,7 +18,7 @@ from hccc.runtime.layout import DTYPES
 HEADERS = dict(headers())
 NUMBERS = ("RANKS", "SUB", "CHANNELS", "BLOCKS", "FLAGS", "SCRATCH", "STAGE", "QUEUES", "SLOTS")
 SHAPE = [f"-DHCCC_{name}=1" for name in (*NUMBERS, "GRAIN")]
-INCLUDE = Path(__file__).parents[1] / "runtime" / "include"
+INCLUDE = Path(__file__).parents[2] / "runtime" / "include"
 
 
 def test_numpy_has_the_same_types() -> None:

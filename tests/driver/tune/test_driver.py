@@ -22,7 +22,7 @@ from hccc.lang.cluster.load import load
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 RING, RHD = EXAMPLES / "ring_allreduce.rccl", EXAMPLES / "rhd_allreduce.rccl"
 SIZES = (1 << 12, 1 << 20, 1 << 28)
 

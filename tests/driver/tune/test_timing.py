@@ -22,7 +22,7 @@ from hccc.lang.cluster.load import load
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 CROWDED = Setting(32, 0, 1 << 20)  # more blocks than fill a link
 
 

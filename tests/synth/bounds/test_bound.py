@@ -32,7 +32,7 @@ from hccc.testing.clusters import cluster as cluster_of
 from tests.health_checks import EVERY_CHECK
 from tests.synth.published import ALLGATHER, ALLREDUCE, published
 
-CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=20)
 
 

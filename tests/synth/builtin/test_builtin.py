@@ -22,7 +22,7 @@ from hccc.synth.builtin.ring import OPS, count_of, ring
 from hccc.synth.builtin.tree import binary, double, tree
 from tests.marks import slow, some
 
-CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 SMALL = [
     "dgx-h100",
     "mi300x",

@@ -13,7 +13,7 @@ from hccc.lang.cluster import load
 from hccc.synth.greedy.chunked import Chunked, chunked
 from hccc.synth.greedy.schedule import Demand, gather_all
 
-CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 # Nodes of 1 and 2 GPUs.
 SMALL = """
 define network = InfiniBand

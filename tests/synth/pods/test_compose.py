@@ -24,7 +24,7 @@ from hccc.synth.pods.composed import OPS, composed
 from hccc.synth.pods.pods import pods
 from tests.health_checks import EVERY_CHECK
 
-CLUSTERS = Path(__file__).parents[2] / "examples" / "clusters"
+CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=15)
 EACH = pytest.mark.parametrize("op", sorted(OPS))
 
