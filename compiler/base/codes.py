@@ -16,8 +16,8 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """name: `E101`; meaning: one sentence; remedy: what to do, where errors of this kind have one
-    that the message itself does not always give."""
+    """One code. name: `E101`; meaning: one sentence; remedy: the general advice, empty where each
+    message gives its own."""
 
     name: str
     meaning: str
@@ -374,7 +374,7 @@ CODES: Mapping[str, Code] = MappingProxyType({code.name: code for code in TABLE}
 
 
 def page() -> str:
-    """The registry as a page of Markdown: one table a group, in the registry's order."""
+    """Writes the registry as a page of Markdown: one table per group, in the registry's order."""
     parts = [_HEAD]
     group = None
     for code in TABLE:

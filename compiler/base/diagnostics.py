@@ -1,4 +1,4 @@
-"""Errors for people: place, caret, what is wrong, what to do.
+"""Errors for people: the place, a caret, the fault and the remedy.
 
 Every error that a user can cause is a `Problem` inside a `UserError`; the command line prints
 it and exits with code 1. `InternalError` is a bug in hccc.
@@ -20,13 +20,13 @@ MAX_SHOWN_COLUMNS = 160
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text the user wrote: `name` is how messages call it (usually a path)."""
+    """A text that the user wrote. name: how messages call it, usually a path."""
 
     name: str
     text: str
 
     def line(self, number: int) -> str:
-        """Line `number`, counted from 1; empty past the end."""
+        """Returns line `number`, counted from 1; empty past the end."""
         lines = self.text.split("\n")
         return lines[number - 1].rstrip("\r") if 1 <= number <= len(lines) else ""
 
@@ -44,7 +44,7 @@ class Span:
         return f"{self.source.name}:{self.line}:{self.column}"
 
     def caret(self) -> str:
-        """The source line, and carets below the span (clipped to one screen line)."""
+        """Shows the source line, and carets below the span, clipped to one screen line."""
         text = self.source.line(self.line).expandtabs(1)
         first = (
             max(0, self.column - 1 - MAX_SHOWN_COLUMNS // 2) if len(text) > MAX_SHOWN_COLUMNS else 0
@@ -68,7 +68,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, or (a warning) right but hardly meant; where, and what to do.
+    """One error or warning, its place and its remedy. A warning: the input is legal, but hardly as
+    meant.
 
     code: one of `hccc.base.codes.CODES`.
     """
@@ -85,7 +86,7 @@ class Problem:
             raise InternalError(f"{self.code} is no code of hccc.base.codes: {self.message}")
 
     def render(self) -> str:
-        """The problem as the command line prints it."""
+        """Formats the problem as the command line prints it."""
         place = f"{self.span}: " if self.span else ""
         parts = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if self.span:
@@ -99,7 +100,7 @@ class Problem:
         return "\n".join(parts)
 
     def as_json(self) -> dict[str, object]:
-        """The problem as `--json` reports it."""
+        """Returns the problem as `--json` reports it."""
         return {
             "code": self.code,
             "severity": self.severity,

@@ -16,9 +16,9 @@ class Dtype:
     """One element type.
 
     name: in options, file names and entries (an identifier of C); nccl: as nccl-tests prints it;
-    aliases: other names that options accept; kind: NumPy's letter; storage: what kernels hold it
-    in, on every target; c, cuda, hip: the type of a caller's buffer; accumulate: the dtype that
-    reductions are computed in; numpy: the attribute of NumPy or of ml_dtypes.
+    aliases: other names that options accept; kind: NumPy's letter; storage: the C type that kernels
+    hold values in, on every target; c, cuda, hip: the type of a caller's buffer; accumulate: the
+    dtype that reductions are computed in; numpy: the attribute of NumPy or of ml_dtypes.
     """
 
     name: str

@@ -16,12 +16,12 @@ from typing import Generic, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-LOOK = 0.1  # s: a signal wakes the main thread only if that is the thread the system chose for it
-_left: list[threading.Thread] = []  # computations that were interrupted
+LOOK = 0.1  # s: the system may deliver a signal to another thread than the main one
+_left: list[threading.Thread] = []  # threads of interrupted computations
 
 
 class _Work(Generic[R]):
-    """A call and, once it is `done`, its result or what it raised."""
+    """A call and, once it is `done`, its result or the exception it raised."""
 
     def __init__(self, call: Callable[[], R]) -> None:
         self._call, self._context = call, copy_context()
@@ -38,7 +38,7 @@ class _Work(Generic[R]):
             self.done.set()
 
     def result(self) -> R:
-        """The result of the call, or raises what it raised."""
+        """Returns the result of the call, or raises its exception."""
         if self._error is not None:
             try:
                 raise self._error
@@ -48,13 +48,13 @@ class _Work(Generic[R]):
 
 
 def interruptible(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, which must only compute, so that the main thread hears Ctrl-C while it runs.
+    """Makes `function` run in a thread of its own, so that the main thread can react to Ctrl-C.
 
-    Then it is left to itself: it stops at its next step in the interpreter, and nobody gets its
-    result. Other threads than the main one call `function` as it is.
+    `function` must only compute. After Ctrl-C its thread is abandoned: it stops at its next step in
+    the interpreter, and its result is lost. Called from another thread, `function` runs there.
 
     Raises:
-        KeyboardInterrupt: at once, whatever `function` is doing; else what it raises.
+        KeyboardInterrupt: at once, whatever `function` is doing; otherwise its own exceptions.
     """
 
     @wraps(function)
@@ -78,11 +78,11 @@ def interruptible(function: Callable[P, R]) -> Callable[P, R]:
 def anytime(
     compute: Callable[[list[T]], None], enough: Callable[[list[T]], bool]
 ) -> tuple[list[T], bool]:
-    """What `compute` appended to a list by its end or, if that is `enough`, by Ctrl-C; and whether
-    that was pressed.
+    """Runs `compute`, which appends its results to a list, and returns the list and whether Ctrl-C
+    cut it short. A partial list is returned only if `enough` accepts it.
 
     Raises:
-        KeyboardInterrupt: it was pressed before there was enough; else what `compute` raises.
+        KeyboardInterrupt: Ctrl-C came before there was enough. Also the exceptions of `compute`.
     """
     found: list[T] = []
     try:
@@ -96,12 +96,13 @@ def anytime(
 
 
 def left_running() -> bool:
-    """Whether what was interrupted still runs: the interpreter must not wait for it to end."""
+    """Tells whether an interrupted computation still runs: the interpreter must not wait for its
+    end."""
     return any(thread.is_alive() for thread in _left)
 
 
 def _stop(thread: threading.Thread) -> None:
-    """Has `thread` raise SystemExit, which ends threads without a word."""
+    """Makes `thread` raise SystemExit, which ends it silently."""
     _left.append(thread)
     if thread.ident is not None:
         stop = ctypes.py_object(SystemExit)

@@ -1,4 +1,5 @@
-"""render: the Jinja environments, alike but for escaping. Templates lay out what Python decided."""
+"""render: the Jinja environments, which differ only in escaping. Templates lay out, Python
+decides."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 @cache
 def environment(*, escape: bool = False) -> Environment:
-    """A misspelt name in a template is an error, and control lines leave no trace.
+    """Returns an environment that rejects unknown names and leaves no blank lines for control
+    lines.
 
-    escape: of what is filled in, for pages; sources are text as it is.
+    escape: whether to escape filled-in text, as HTML pages need.
     """
     return Environment(
         loader=PackageLoader("hccc", "templates"),
@@ -24,5 +26,5 @@ def environment(*, escape: bool = False) -> Environment:
 
 
 def render(template: str, view: object) -> str:
-    """`template` with `view` under the name `it`."""
+    """Renders `template` with `view` under the name `it`."""
     return environment().get_template(template).render(it=view)

@@ -33,7 +33,7 @@ def list_clusters(as_json: bool) -> None:
 
     rows = []
     with report.progress() as on_phase:
-        for name in shipped.names(shipped.Kind.CLUSTER):
+        for name in shipped.names(shipped.ShippedKind.CLUSTER):
             on_phase(f"Reading {name}")
             source = shipped.read(Path(f"{name}.cluster"), load.MAX_BYTES, shipped.CLUSTERS)
             rows.append(_row(name, source.text, load.parse(source)))

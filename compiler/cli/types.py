@@ -159,7 +159,7 @@ class Words(click.ParamType[tuple[str, ...]]):
 
 
 class ShippedFile(File):
-    """A file, or the name of one that ships. kinds: names of `library.shipped.Kind`."""
+    """A file, or the name of a shipped file. kinds: names of `library.shipped.ShippedKind`."""
 
     kinds: ClassVar[tuple[str, ...]]
 
@@ -172,7 +172,7 @@ class ShippedFile(File):
         """
         from hccc.shipped import find as shipped
 
-        every = [name for kind in self.kinds for name in shipped.names(shipped.Kind[kind])]
+        every = [name for kind in self.kinds for name in shipped.names(shipped.ShippedKind[kind])]
         names = [name for name in every if name.startswith(incomplete)]
         if not names:
             return super().shell_complete(ctx, param, incomplete)

@@ -1,1 +1,1 @@
-"""What ships with hccc: clusters, algorithms and MSCCL XML, found by name."""
+"""Clusters, algorithms, MSCCL XML and hardware figures that ship with hccc, found by name."""

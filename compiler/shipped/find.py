@@ -1,7 +1,7 @@
-"""The files that ship with hccc, found by name, and reading a file or one of those.
+"""find: the files that ship with hccc, by name; reads a file, or the shipped file of that name.
 
-The folders beside this module are links into `examples/`: what ships is what the examples are. A
-file that ships has the name of its stem (`hm_allreduce`, `resccl-topo4`); no two have the same.
+The folders beside this module are links into `examples/`. A shipped file is named by its stem
+(`hm_allreduce`, `resccl-topo4`); no two have the same.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hccc.base.diagnostics import Source, fail
 from hccc.base.files.reading import read_text
 
 
-class Kind(Enum):
-    """A kind of file that ships: its folder and the end of its files' names."""
+class ShippedKind(Enum):
+    """A kind of shipped file: its folder and its suffix."""
 
     ALGORITHM = ("algorithms", ".rccl")
     XML = ("msccl", ".xml")
@@ -27,36 +27,38 @@ class Kind(Enum):
 
 
 STDIN = "-"
-EVERY = tuple(Kind)
-PROGRAMS = (Kind.ALGORITHM,)
-CLUSTERS = (Kind.CLUSTER,)
+ALL_KINDS = tuple(ShippedKind)
+PROGRAMS = (ShippedKind.ALGORITHM,)
+CLUSTERS = (ShippedKind.CLUSTER,)
 LIST_CLUSTERS = "`hccc cluster list` names the clusters that ship"
 
 
-def names(kind: Kind) -> list[str]:
-    """The names of all files of one kind, sorted."""
+def names(kind: ShippedKind) -> list[str]:
+    """Returns the names of all files of one kind, sorted."""
     return sorted(file.name.removesuffix(kind.value[1]) for file in _folder(kind))
 
 
-def read(path: Path, most: int | Callable[[str], int], kinds: Iterable[Kind] = EVERY) -> Source:
-    """The text of a file, or of what ships under that name; a path that exists comes first,
-    and `-` is stdin.
+def read(
+    path: Path, limit: int | Callable[[str], int], kinds: Iterable[ShippedKind] = ALL_KINDS
+) -> Source:
+    """Reads a file or, where `path` does not exist, the shipped file of that name; `-` is stdin.
 
-    most: as for `read_text`. kinds: what may be meant by a name.
+    limit: as for `read_text`. kinds: the kinds of shipped files that a name may stand for.
 
     Raises:
-        UserError: E401 there is neither, or it cannot be read; E402, E404 as `read_text`.
+        UserError: E401 neither exists, or it cannot be read; E402, E404 as `read_text`.
     """
     if (found := find(path, kinds)) is not None:
         return Source(found.name, found.read_text(encoding="utf-8"))
-    return Source("<stdin>" if str(path) == STDIN else str(path), read_text(path, most))
+    return Source("<stdin>" if str(path) == STDIN else str(path), read_text(path, limit))
 
 
-def find(path: Path, kinds: Iterable[Kind] = EVERY) -> Traversable | None:
-    """What ships as `path`, with or without the end of its name; None where a file is meant.
+def find(path: Path, kinds: Iterable[ShippedKind] = ALL_KINDS) -> Traversable | None:
+    """Finds the shipped file named `path`, with or without its suffix; None if `path` is a file's
+    path.
 
     Raises:
-        UserError: E401 a name that is no file's, here or among what ships.
+        UserError: E401 the name is neither a file's nor that of a shipped file.
     """
     word = str(path)
     if word == STDIN or os.path.lexists(path) or path.name != word:
@@ -72,16 +74,16 @@ def find(path: Path, kinds: Iterable[Kind] = EVERY) -> Traversable | None:
     raise fail("E401", message, help=_help(word, kinds))
 
 
-def _folder(kind: Kind) -> list[Traversable]:
+def _folder(kind: ShippedKind) -> list[Traversable]:
     folder, end = kind.value
     return [file for file in (files("hccc.shipped") / folder).iterdir() if file.name.endswith(end)]
 
 
-def _help(word: str, kinds: tuple[Kind, ...]) -> str:
+def _help(word: str, kinds: tuple[ShippedKind, ...]) -> str:
     known = {kind: names(kind) for kind in kinds}
     every = [name for found in known.values() for name in found]
     if near := get_close_matches(word[:64], every, n=1):
         return f"did you mean {near[0]}?"
-    if Kind.ALGORITHM in known:
-        return f"algorithms that ship are {', '.join(known[Kind.ALGORITHM])}"
+    if ShippedKind.ALGORITHM in known:
+        return f"algorithms that ship are {', '.join(known[ShippedKind.ALGORITHM])}"
     return LIST_CLUSTERS

@@ -354,7 +354,7 @@ def test_processes_that_make_one_directory_at_once_do_not_mix(tmp_path: Path) ->
 def test_a_directory_that_others_write_to_all_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(lock, "TIMEOUT_S", 0.05)
     with lock.locked(tmp_path):
         refused(tmp_path / "kernels", "E435")
     assert os.listdir(tmp_path) == []
@@ -376,7 +376,7 @@ def test_where_directories_cannot_be_locked_a_file_stands_for_them(
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(fcntl, "flock", flock)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setattr(lock, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(lock, "TIMEOUT_S", 0.05)
     with lock.locked(tmp_path):
         refused(tmp_path / "kernels", "E435")
     directory.write(tmp_path / "kernels", FILES)

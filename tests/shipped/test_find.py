@@ -10,24 +10,24 @@ from hccc.base.diagnostics import UserError
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer import load as transfer
 from hccc.shipped import find as shipped
-from hccc.shipped.find import Kind
+from hccc.shipped.find import ShippedKind
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FOLDERS = {
-    Kind.ALGORITHM: EXAMPLES,
-    Kind.XML: EXAMPLES / "msccl",
-    Kind.CLUSTER: EXAMPLES / "clusters",
+    ShippedKind.ALGORITHM: EXAMPLES,
+    ShippedKind.XML: EXAMPLES / "msccl",
+    ShippedKind.CLUSTER: EXAMPLES / "clusters",
 }
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_all_examples_ship_and_nothing_else(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ShippedKind)
+def test_all_examples_ship_and_nothing_else(kind: ShippedKind) -> None:
     there = sorted(path.stem for path in FOLDERS[kind].glob(f"*{kind.value[1]}"))
     assert shipped.names(kind) == there and there
 
 
 def test_no_two_files_have_one_name() -> None:
-    names = [name for kind in Kind for name in shipped.names(kind)]
+    names = [name for kind in ShippedKind for name in shipped.names(kind)]
     assert len(names) == len(set(names))
 
 
@@ -66,13 +66,13 @@ def test_a_name_is_of_the_kind_that_is_wanted() -> None:
     ("name", "kinds", "help"),
     [
         ("dgx-h10", shipped.CLUSTERS, "did you mean dgx-h100?"),
-        ("hm_alreduce", shipped.EVERY, "did you mean hm_allreduce?"),
+        ("hm_alreduce", shipped.ALL_KINDS, "did you mean hm_allreduce?"),
         ("zzz", shipped.CLUSTERS, shipped.LIST_CLUSTERS),
-        ("zzz", shipped.EVERY, "algorithms that ship are binomial_broadcast, "),
+        ("zzz", shipped.ALL_KINDS, "algorithms that ship are binomial_broadcast, "),
     ],
 )
 def test_an_unknown_name_is_told_what_there_is(
-    name: str, kinds: tuple[Kind, ...], help: str
+    name: str, kinds: tuple[ShippedKind, ...], help: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         shipped.find(Path(name), kinds)

@@ -1,8 +1,8 @@
-"""libraries: the names of what is built of a source, in `build/` beside it.
+"""libraries: the file names of compiled libraries, in `build/` beside their source.
 
-Two hashes are in each: of all that it was built from, and of what it holds. Nobody else's files
-have such names, so those of a source that is gone can be found, and a library that was cut short
-is not taken for a whole one.
+A name holds two hashes: of everything the library was built from, and of its own content. No
+other files have such names, so the libraries of a deleted source can be found, and a truncated
+library is not taken for a whole one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ HASH = 20  # hexadecimal digits of each
 
 
 def stem_of(source: Path, digest: str, variant: str = "") -> str:
-    """The name of what is built of `source`, without the hash of what it holds and the suffix."""
+    """Returns a library's name up to the hash of its content. digest: of everything it is built
+    from."""
     return "-".join(word for word in (source.stem, variant, digest[:HASH]) if word)
 
 
 def name_of(stem: str, suffix: str, content: bytes) -> str:
-    """The name of the library that holds `content`; `stem` as `stem_of` has it."""
+    """Returns the name of the library that holds `content`. stem: from `stem_of`."""
     return f"{stem}-{hashlib.sha256(content).hexdigest()[:HASH]}{suffix}"
 
 
 def built_of(source: Path) -> Iterator[Path]:
-    """Every library that was ever built of `source` and is still beside it, in order of names."""
+    """Yields every library built from `source` that is still beside it, in order of names."""
     ends = "|".join(map(re.escape, SUFFIXES))
     name = re.compile(
         rf"{re.escape(source.stem)}(-\w+)*(-[0-9a-f]{{{HASH}}}){{2}}({ends})", re.ASCII

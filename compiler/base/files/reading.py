@@ -1,7 +1,6 @@
-"""reading: a text that somebody gives, read once, and no further than its language goes.
+"""reading: reads an input text once, and no further than the size limit of its language.
 
-What is read may be a pipe or a device: it has no size beforehand, may never end, and cannot be
-read twice.
+An input may be a pipe or a device: it has no known size, may never end, and cannot be read twice.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from hccc.base.diagnostics import fail
 HEAD = 1 << 16  # bytes that tell the language; comments may come first
 
 
-def read_text(path: Path, most: int | Callable[[str], int]) -> str:
-    """The text of a file of at most `most` bytes, without a byte order mark; `-` is stdin.
+def read_text(path: Path, limit: int | Callable[[str], int]) -> str:
+    """Reads the text of a file of at most `limit` bytes, without its byte order mark; `-` is stdin.
 
-    most: a number, or what tells it from the first HEAD bytes, for files of several languages.
+    limit: a number, or a function from the first HEAD bytes, for files of several languages.
 
     Raises:
-        UserError: E401 it cannot be read; E404 it is larger; E402 it is not UTF-8 text.
+        UserError: E401 the file cannot be read; E404 it is larger; E402 it is not UTF-8 text.
     """
     try:
         with _opened(path) as file:
             data = file.read(HEAD)
-            if not isinstance(most, int):
-                most = most(data.decode("utf-8-sig", "replace"))
-            data += file.read(most + 1 - len(data)) if len(data) <= most else b""
+            if not isinstance(limit, int):
+                limit = limit(data.decode("utf-8-sig", "replace"))
+            data += file.read(limit + 1 - len(data)) if len(data) <= limit else b""
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise fail("E401", f"cannot read {str(path)!r}: {reason}") from None
-    if len(data) > most:
-        raise fail("E404", f"{path} is larger than {most >> 20} MiB")
+    if len(data) > limit:
+        raise fail("E404", f"{path} is larger than {limit >> 20} MiB")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -46,5 +45,5 @@ def read_text(path: Path, most: int | Callable[[str], int]) -> str:
 
 
 def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
-    """The file, or stdin for `-`, which stays open."""
+    """Opens the file; `-` is stdin, which stays open."""
     return nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb")

@@ -1,7 +1,8 @@
-"""Output files: written whole or not at all; what was there before stays when something fails.
+"""writing: output files, written whole or not at all; after a failure the old content is still
+there.
 
-New content is written beside its place, under a name that only hccc gives, and renamed. A process
-that is killed between the two leaves such files; the next writer to the same place removes them.
+New content is written to a temporary file beside its place, and renamed. A process that is killed
+between the two leaves the temporary file; the next writer to the same place removes it.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from typing import TextIO
 from hccc.base.diagnostics import fail
 
 Write = Callable[[TextIO], object]
-LEFT_S = 60.0  # a writer changes its files more often than that, or is gone
+LEFT_S = 60.0  # a living writer changes its files more often
 _BESIDE = re.compile(r"\.(.{1,40})\.hccc-[0-9a-f]{16}", re.DOTALL)
-_NAMED = 40  # letters of a place's name in the name beside it; a name has at most 255 bytes
+_NAMED = 40  # letters of the name kept in the temporary name: names have at most 255 bytes
 _HELP = "give a file in a directory that can be written"
 
 
 def write_whole(path: Path, write: Write) -> None:
-    """Lets `write` write to a file beside `path`, which then takes its name.
+    """Writes `path` whole or not at all: `write` fills a temporary file beside it, which is then
+    renamed to `path`.
 
-    What is there and is no ordinary file (a pipe, a device) is written to as it is.
+    A `path` that is no regular file (a pipe, a device) is written to directly.
 
     Raises:
         UserError: E431 it cannot be written.
@@ -45,7 +47,7 @@ def write_whole(path: Path, write: Write) -> None:
 
 
 def check_place(path: Path, *inputs: Path | None) -> None:
-    """What can be known before any work: `path` can be written, and is none of `inputs`.
+    """Checks before any work that `path` can be written and is none of `inputs`.
 
     Raises:
         UserError: E431 otherwise.
@@ -65,7 +67,7 @@ def check_place(path: Path, *inputs: Path | None) -> None:
 
 @contextmanager
 def named_errors(path: Path, help: str = _HELP) -> Iterator[None]:
-    """Errors of the system as E431 of `path`."""
+    """Turns errors of the system into E431 of `path`."""
     try:
         yield
     except (OSError, ValueError) as error:  # ValueError: a null byte in a path
@@ -74,19 +76,19 @@ def named_errors(path: Path, help: str = _HELP) -> Iterator[None]:
 
 
 def beside(path: Path) -> Path:
-    """A new name in the directory of `path`, for what is to take its place."""
+    """Returns a new temporary name in the directory of `path`."""
     return path.with_name(f".{path.name[:_NAMED]}.hccc-{token_hex(8)}")
 
 
 def replace_all(files: Mapping[Path, Write], gone: Sequence[Path] = ()) -> None:
-    """Gives each path what its function writes, in order, and removes the files `gone`.
+    """Writes every path of `files` by its function, in order, and removes the files `gone`.
 
-    All or, where anything fails, nothing: all is written before the first is renamed, and what was
-    renamed by then is put back. Files keep the mode of what they replace. The paths are ordinary
-    files or not there, in directories that are.
+    All or nothing: everything is written before the first file is renamed, and after a failure the
+    renamed files are put back. New files keep the mode of the files they replace. The paths are
+    regular files or do not exist; their directories exist.
 
     Raises:
-        OSError: something failed. Whatever a function raises.
+        OSError: something failed. Also the exceptions of the functions.
     """
     new = {path: beside(path) for path in files}
     old = {path: beside(path) for path in (*gone, *files)}
@@ -115,10 +117,10 @@ def replace_all(files: Mapping[Path, Write], gone: Sequence[Path] = ()) -> None:
 
 
 def remove_leftovers(directory: Path, name: str | None = None, age_s: float | None = None) -> None:
-    """Removes what killed writers left beside `name`, or beside any file of `directory`.
+    """Removes temporary files of killed writers beside `name`, or beside any file of `directory`.
 
-    That is what has a name as `beside` gives them, belongs to this user, and has not changed for
-    `age_s` seconds (None: LEFT_S). Nothing that cannot be removed is an error.
+    A leftover has a name from `beside`, belongs to this user, and has not changed for `age_s`
+    seconds (None: LEFT_S). Files that cannot be removed stay, without an error.
     """
     wanted = name and name[:_NAMED]
     age_s = LEFT_S if age_s is None else age_s
@@ -153,7 +155,8 @@ def _write_beside(path: Path, new: Path, write: Write) -> None:
 
 
 def _keep(path: Path, old: Path) -> None:
-    """A second name for what `path` holds, or a copy where the file system has no such names."""
+    """Gives the content of `path` a second name; copies it where the file system has no hard
+    links."""
     try:
         os.link(path, old)
     except OSError:

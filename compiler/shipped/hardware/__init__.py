@@ -1,1 +1,1 @@
-"""What is known about devices and networks: figures with their sources."""
+"""The known devices and networks: figures with their sources."""

@@ -1,24 +1,24 @@
-"""common: the most common node of so many GPUs, for programs that no cluster was given for."""
+"""common: the most common node with a given number of GPUs, for programs without a cluster."""
 
 from __future__ import annotations
 
 from hccc.shipped.hardware.load import Hardware, devices
 
-# Of what is trained and served on, the most common first; hccc's estimate.
+# Devices for training and serving, the most common first; an estimate of ours.
 ORDER = ("H100", "A100", "H200", "MI300X", "V100", "GH200", "A6000", "GB200")
 
 
 def common_device(gpus: int) -> Hardware:
-    """The device of the most common node of `gpus` GPUs; where none has so many, of the most common
-    of all."""
+    """Returns the device of the most common node of `gpus` GPUs; if no node has that many, the most
+    common device of all."""
     known = devices()
     return next((known[n] for n in ORDER if known[n].number("node_gpus") == gpus), known[ORDER[0]])
 
 
 def common_cluster(nodes: int, gpus: int) -> str:
-    """`nodes` of the most common node of `gpus` GPUs, in the cluster language.
+    """Writes a cluster of `nodes` most common nodes of `gpus` GPUs, in the cluster language.
 
-    Each GPU has its part of a node's NICs, at least one of which a node has.
+    The GPUs of a node share its NICs evenly; a node has at least one NIC.
     """
     device = common_device(gpus)
     lines = [
@@ -33,7 +33,7 @@ def common_cluster(nodes: int, gpus: int) -> str:
 
 
 def _nics(device: Hardware, gpus: int) -> list[str]:
-    """A node's NICs, each with the GPUs that it is near."""
+    """Returns a node's NICs in the cluster language, each with the GPUs near it."""
     ratio = device.number("node_nics") / device.number("node_gpus")
     nics = min(gpus, max(1, round(gpus * ratio)))
     rate = device.number("node_nic")

@@ -1,8 +1,8 @@
-"""The library of devices and networks: each figure with its source, or marked as an estimate.
+"""load: the library of devices and networks, each figure with its source or marked as an estimate.
 
-The figures are in the TOML files beside this module (`devices.toml` says what each is). Names are
+The figures are in the TOML files beside this module (`devices.toml` explains each). Names are
 looked up regardless of case, spaces and dashes, by the names that drivers print, and without words
-that say nothing of links (`NVIDIA A100-SXM4-80GB`).
+that do not change the hardware's links (`NVIDIA A100-SXM4-80GB`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 from hccc.ir.device import ByProtocol, Device, Network
 
 Value = float | str | bool
-SAID_OF_DEVICES = ("vendor", "arch", "generation", "link", "nvls", "peer")
-MEASURED = (
+WORDS = ("vendor", "arch", "generation", "link", "nvls", "peer")
+RATES = (
     "reduce",
     "block",
     "store",
@@ -33,8 +33,8 @@ MEASURED = (
     "graph",
 )
 
-# Words of a name that leave the device or network what it is: vendors, series, forms, systems.
-SAYS_NOTHING = re.compile(
+# Words of a name that do not change the hardware's links: vendors, series, forms, systems.
+IGNORED_WORDS = re.compile(
     r"nvidia|amd|tesla|instinct|quadro|geforce|hgx|dgx|gpu|tensor|core|sxm\d?|oam|hbm\d?e?|ac|oem|nvl\d+"
     r"|grace|hopper|blackwell|superchip|aws|amazon|gcp|google|hpe|cray|mellanox|network|fabric|gpudirect"
 )
@@ -56,7 +56,7 @@ SPEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure. source: where it is from, or, of an `estimate`, how it was derived."""
+    """One figure. source: where it comes from; for an `estimate`, how it was derived."""
 
     value: Value
     source: str
@@ -64,15 +64,15 @@ class Figure:
 
     @property
     def number(self) -> float:
-        """The value of a figure that is a number."""
+        """The value of a numeric figure."""
         assert not isinstance(self.value, str)
         return float(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """All figures of one device, network or bus. names: how else it is called; older: the network
-    that devices of a generation have instead."""
+    """All figures of one device, network or bus. names: other names; older: by device generation,
+    the network used there instead."""
 
     name: str
     names: tuple[str, ...]
@@ -80,23 +80,23 @@ class Hardware:
     older: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, figure: str) -> float:
-        """One figure that is a number."""
+        """Returns a numeric figure."""
         return self.figures[figure].number
 
     def word(self, figure: str) -> str:
-        """One figure that is a name."""
+        """Returns a figure that is a name."""
         return str(self.figures[figure].value)
 
     @property
     def estimates(self) -> tuple[str, ...]:
-        """The figures that nobody measured, in order."""
+        """The names of the figures that are estimates, in order."""
         return tuple(name for name, figure in self.figures.items() if figure.estimate)
 
     @property
     def device(self) -> Device:
-        """What a Topology keeps of a device."""
-        said = {name: self.figures[name].value for name in SAID_OF_DEVICES}
-        rates = {name: self.number(name) for name in MEASURED}
+        """The figures of a device that a Topology keeps."""
+        said = {name: self.figures[name].value for name in WORDS}
+        rates = {name: self.number(name) for name in RATES}
         counts = {name: int(self.number(name)) for name in ("sms", "blocks")}
         times = {"alpha": self.by_protocol("alpha"), "base": self.by_protocol("base")}
         values: dict[str, Any] = {**said, **rates, **counts, **times}
@@ -104,24 +104,25 @@ class Hardware:
 
     @property
     def network(self) -> Network:
-        """What a Topology keeps of a network."""
+        """The figures of a network that a Topology keeps."""
         bandwidth, delivered = self.number("bandwidth"), self.number("delivered")
         alpha, proxy = self.by_protocol("alpha"), self.number("proxy")
         return Network(self.name, bandwidth, delivered, alpha, proxy, self.estimates)
 
-    def by_protocol(self, what: str) -> ByProtocol:
-        """`alpha` or `base`."""
-        return ByProtocol(*(self.number(f"{what}_{p}") for p in ByProtocol._fields))
+    def by_protocol(self, figure: str) -> ByProtocol:
+        """Returns `alpha` or `base`, with its value for each protocol."""
+        return ByProtocol(*(self.number(f"{figure}_{p}") for p in ByProtocol._fields))
 
 
 def device(name: str) -> Hardware | None:
-    """A device by any of its names."""
+    """Finds a device by any of its names."""
     known = _named("devices.toml")
     return known.get(_plain(name)) or known.get(_without(name, SIZE))
 
 
 def network(name: str) -> Hardware | None:
-    """A network by any of its names, which may say how fast it is (`InfiniBand NDR`, `100GbE`)."""
+    """Finds a network by any of its names, which may include its speed (`InfiniBand NDR`,
+    `100GbE`)."""
     known = _named("networks.toml")
     rest = _without(name, SPEED, SPEEDS)
     if not rest and "gbe" in name.casefold():
@@ -132,7 +133,7 @@ def network(name: str) -> Hardware | None:
 
 
 def speed(name: str) -> float | None:
-    """GB/s of a NIC, where the name of a network says it: 50 of `InfiniBand NDR`."""
+    """Returns a NIC's speed in GB/s if the network's name states it: 50 for `InfiniBand NDR`."""
     words = _words(name)
     if said := SPEED.search(words):
         return int(said[1]) / 8
@@ -140,31 +141,31 @@ def speed(name: str) -> float | None:
 
 
 def pcie(generation: str, *, peer: bool) -> Hardware:
-    """PCI Express x16 (`gen4`), with or without peer access of GPUs."""
+    """Returns the figures of PCI Express x16 (`gen4`), with or without peer access of GPUs."""
     return library("pcie.toml")[generation if peer else f"{generation}-host"]
 
 
 def nic_limit(device: Hardware, gpus: int, nics: int) -> float:
-    """GB/s that each of a node's NICs has at most: what the PCI Express that it is on takes, and
-    that of all GPUs, unless they hang off a Grace CPU."""
+    """Returns the most GB/s of each NIC of a node: the PCI Express of the NIC and, except behind a
+    Grace CPU, its share of the GPUs' PCI Express."""
     bus = max(pcie(device.word("pcie"), peer=True).number("wire"), device.number("node_nic"))
     grace = device.name.startswith(("GB", "GH"))
     return bus if grace else min(bus, bus * gpus / nics)
 
 
 def devices() -> Mapping[str, Hardware]:
-    """All devices, by name."""
+    """Returns all devices, by name."""
     return library("devices.toml")
 
 
 def networks() -> Mapping[str, Hardware]:
-    """All networks, by name."""
+    """Returns all networks, by name."""
     return library("networks.toml")
 
 
 @cache
 def library(file: str) -> Mapping[str, Hardware]:
-    """One of the TOML files."""
+    """Loads one of the TOML files."""
     text = (files("hccc.shipped.hardware") / file).read_text(encoding="utf-8")
     found: dict[str, Hardware] = {}
     for name, table in tomllib.loads(text).items():
@@ -175,7 +176,7 @@ def library(file: str) -> Mapping[str, Hardware]:
 
 
 def _figures(table: Mapping[str, Any], below: Hardware | None) -> Mapping[str, Figure]:
-    """What a table says, after what it takes from the one it is like."""
+    """Returns the figures of a TOML table; those of its `like` table are defaults."""
     figures: dict[str, Figure] = {}
     if below is not None:
         said = f"as {below.name}"
@@ -203,11 +204,11 @@ def _plain(name: str) -> str:
 
 
 def _words(name: str) -> str:
-    """In small letters, words apart by one space."""
+    """Splits a name into lower-case words, joined by single spaces."""
     return re.sub(r"[ _()-]+", " ", name).strip().casefold()
 
 
 def _without(name: str, figure: re.Pattern[str], words: Iterable[str] = ()) -> str:
-    """A plain name without what says nothing, without `figure`, and without `words`."""
+    """Returns a plain name without the words in IGNORED_WORDS, the pattern `figure` and `words`."""
     rest = figure.sub(" ", _words(name)).split()
-    return "".join(w for w in rest if not SAYS_NOTHING.fullmatch(w) and w not in words)
+    return "".join(w for w in rest if not IGNORED_WORDS.fullmatch(w) and w not in words)
