@@ -282,8 +282,8 @@ def _check_alike(given: Sequence[Program], options: Options, topology: Topology 
     """Whether several programs can be one library."""
     first, *others = given
     for other in others:
-        if program.work(other) != program.work(first):
-            message = f"{program.does(other)}, and {program.does(first)}"
+        if program.call_form(other) != program.call_form(first):
+            message = f"{program.call_form_text(other)}, and {program.call_form_text(first)}"
             help = "one library does one collective; give the others a directory each"
             raise fail("E321", message, help=help)
     if topology is None or options.tune == "off" or options.plans == 1:

@@ -1,4 +1,4 @@
-"""Blocks: placed primitives and the thread block of each, before any waits.
+"""Blocks: placed primitives with a thread block for each, before any waits.
 
 Invariants
 1. Every primitive has a thread block, numbered from 0 within its rank, none left out.
@@ -19,7 +19,7 @@ from hccc.ir.primitives import Primitives, primitive_text
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """Placed primitives and the thread block (within its owner) of each: tb i4[n]."""
+    """Placed primitives, and for each its thread block within its owner: tb i4[n]."""
 
     primitives: Primitives
     tb: I4
@@ -29,7 +29,7 @@ class Blocks:
 
 
 def check(blocks: Blocks) -> list[str]:
-    """The invariants that `blocks` breaks, in words; empty when it is sound. O(n log n)."""
+    """Lists the invariants that `blocks` breaks, in words; empty when it is sound. O(n log n)."""
     p, tb = blocks.primitives, blocks.tb
     problems = primitives_ir.check(p)
     if len(tb) != len(p) or (tb < 0).any():
@@ -43,7 +43,7 @@ def check(blocks: Blocks) -> list[str]:
 
 
 def lines(blocks: Blocks) -> Iterator[str]:
-    """The Blocks, a primitive a line, in order of execution."""
+    """Prints the Blocks, one primitive per line, in order of execution."""
     p = blocks.primitives
     yield f"# {p.dag.program.name}: {len(p)} primitives in thread blocks"
     for i in range(len(p)):

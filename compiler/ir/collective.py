@@ -1,8 +1,8 @@
-"""What a collective asks for: which chunk starts where, ends where, and is it reduced.
+"""Collective: for each chunk its first and last ranks and slots, and whether it is reduced.
 
 A collective is, for every chunk, the ranks where a piece of it starts, the ranks that must end
 with it, and whether pieces are reduced (SyCCL §5.1: F_s, F_d, r). Chunk ids are global; user
-buffers hold *slots*. A user buffer is made of *blocks* of `count` elements (count as in NCCL),
+buffers hold *slots*. A user buffer consists of *blocks* of `count` elements (count as in NCCL),
 each cut into `chunks_per_block` chunks:
 
 | op            | chunk id            | starts at      | ends at        | in / out blocks per rank |
@@ -19,8 +19,8 @@ each cut into `chunks_per_block` chunks:
 | custom        | r·B + j             | r              | nobody         | B / B, B = chunks / R    |
 
 R ranks, S chunks per block, 0 <= j < S. SendRecv is nccl-tests' sendrecv_perf.
-`custom` is MSCCL XML whose result only its author knows; programs cannot name it. Its values may
-go from any slot to any other, so every chunk is a block of its own: all are of one length.
+`custom` is for MSCCL XML with an unknown result; programs cannot name it. Its values may go from
+any slot to any other, so all chunks have one length: each is a block of its own.
 In place means, as in NCCL, that the smaller user buffer lies inside the larger one (Allgather,
 Reducescatter, Gather, Scatter) or that both are the same memory (all others).
 """
@@ -58,7 +58,8 @@ _WHOLE = frozenset({OpType.ALLREDUCE, OpType.BROADCAST, OpType.REDUCE})
 
 
 def collective_named(name: str) -> OpType:
-    """`allreduce`, `all_reduce`, `AllReduce`: the collective. Raises UserError E465."""
+    """Returns the collective called `allreduce`, `all_reduce` or `AllReduce`. Raises UserError
+    E465."""
     plain = name.lower().replace("_", "").replace("-", "")
     for op in PROGRAMMABLE:
         if op.value.lower() == plain:
@@ -68,7 +69,7 @@ def collective_named(name: str) -> OpType:
 
 
 def block_count(op: OpType, n_ranks: int) -> int:
-    """Into how many blocks the chunk ids of `op` fall; `n_chunks` must be a multiple of it."""
+    """Returns the number of blocks of chunk ids of `op`; `n_chunks` must be a multiple of it."""
     if op in _WHOLE:
         return 1
     return n_ranks * n_ranks if op is OpType.ALLTOALL else n_ranks
@@ -93,23 +94,23 @@ class Collective:
 
     @property
     def rooted(self) -> bool:
-        """Whether `root` matters."""
+        """Whether the collective has a `root`."""
         return self.op in ROOTED
 
     @property
     def chunks_per_block(self) -> int:
-        """S: how many chunks make a block of `count` elements."""
+        """S, the number of chunks in a block of `count` elements."""
         if self.op is OpType.CUSTOM:
             return 1
         return self.n_chunks // block_count(self.op, self.n_ranks)
 
     @property
     def chunks_per_rank(self) -> int:
-        """How many chunks start at each rank of a custom collective, and lie in its buffers."""
+        """The number of chunks in each buffer of a rank, of a custom collective."""
         return self.n_chunks // self.n_ranks
 
     def source_of(self, chunk: I8) -> I8:
-        """The rank a chunk starts at, for the collectives that do not reduce."""
+        """Returns the rank where a chunk starts, for collectives that do not reduce."""
         if self.op is OpType.CUSTOM:
             return np.asarray(chunk) // self.chunks_per_rank
         block = np.asarray(chunk) // self.chunks_per_block
@@ -118,13 +119,13 @@ class Collective:
         return block // self.n_ranks if self.op is OpType.ALLTOALL else block
 
     def holds(self, rank: I8, chunk: I8) -> B1:
-        """Whether `rank` starts with a piece of `chunk`."""
+        """Tells whether `rank` starts with a piece of `chunk`."""
         if self.reduces:
             return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
         return np.equal(self.source_of(chunk), rank)
 
     def target_of(self, chunk: I8) -> I8:
-        """The one rank that must end with a chunk, for the collectives where that is one rank."""
+        """Returns the only rank that must end with a chunk; not for `all_want`."""
         block = np.asarray(chunk) // self.chunks_per_block
         if self.op in (OpType.REDUCE, OpType.GATHER):
             return np.full_like(block, self.root)
@@ -138,7 +139,7 @@ class Collective:
         return self.op in (OpType.ALLREDUCE, OpType.BROADCAST, OpType.ALLGATHER)
 
     def wants(self, rank: I8, chunk: I8) -> B1:
-        """Whether `rank` must end with the whole of `chunk`."""
+        """Tells whether `rank` must end with the whole of `chunk`."""
         if self.all_want:
             return np.ones(np.broadcast(rank, chunk).shape, np.bool_)
         if self.op is OpType.CUSTOM:
@@ -146,7 +147,7 @@ class Collective:
         return np.equal(self.target_of(chunk), rank)
 
     def input_slot(self, chunk: I8) -> I8:
-        """Where in its holder's send buffer a chunk lies (in chunks from the start)."""
+        """Returns the slot of a chunk in the send buffer of a rank that holds it."""
         chunk = np.asarray(chunk)
         if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
             return chunk % self.chunks_per_block
@@ -157,7 +158,7 @@ class Collective:
         return chunk
 
     def output_slot(self, chunk: I8) -> I8:
-        """Where in a wanting rank's receive buffer a chunk lies (in chunks from the start)."""
+        """Returns the slot of a chunk in the receive buffer of a rank that wants it."""
         chunk, per = np.asarray(chunk), self.chunks_per_block
         if self.op in (OpType.REDUCESCATTER, OpType.SCATTER, OpType.SENDRECV):
             return chunk % per
@@ -166,7 +167,7 @@ class Collective:
         return chunk
 
     def input_chunk(self, rank: I8, slot: I8) -> I8:
-        """The chunk in slot `slot` of `rank`'s send buffer: the inverse of `input_slot`."""
+        """Returns the chunk in slot `slot` of `rank`'s send buffer: the inverse of `input_slot`."""
         if self.op in (OpType.ALLGATHER, OpType.GATHER, OpType.SENDRECV):
             return np.asarray(rank) * self.chunks_per_block + slot
         if self.op is OpType.CUSTOM:
@@ -176,7 +177,7 @@ class Collective:
         return np.asarray(slot) + np.zeros_like(rank)
 
     def output_chunk(self, rank: I8, slot: I8) -> I8:
-        """The chunk that must end in slot `slot` of `rank`'s receive buffer."""
+        """Returns the chunk that must end in slot `slot` of `rank`'s receive buffer."""
         rank, slot, per = np.asarray(rank), np.asarray(slot), self.chunks_per_block
         if self.op in (OpType.REDUCESCATTER, OpType.SCATTER):
             return rank * per + slot
@@ -187,7 +188,8 @@ class Collective:
         return slot + np.zeros_like(rank)
 
     def input_blocks(self, rank: int) -> int:
-        """Blocks of `count` elements in `rank`'s send buffer; 0 where NCCL ignores it."""
+        """Returns the blocks of `count` elements in `rank`'s send buffer; 0 where NCCL ignores
+        it."""
         if self.op is OpType.CUSTOM:
             return self.chunks_per_rank
         if self.op in (OpType.REDUCESCATTER, OpType.ALLTOALL):
@@ -197,7 +199,8 @@ class Collective:
         return int(self.op is not OpType.BROADCAST or rank == self.root)
 
     def output_blocks(self, rank: int) -> int:
-        """Blocks of `count` elements in `rank`'s receive buffer; 0 where NCCL ignores it."""
+        """Returns the blocks of `count` elements in `rank`'s receive buffer; 0 where NCCL ignores
+        it."""
         if self.op is OpType.CUSTOM:
             return self.chunks_per_rank
         if self.op in (OpType.ALLGATHER, OpType.ALLTOALL):
@@ -207,12 +210,13 @@ class Collective:
         return int(self.op is not OpType.REDUCE or rank == self.root)
 
     def most_blocks(self) -> int:
-        """Blocks in the larger buffer of the rank that has the most: nccl-tests' size."""
+        """Returns the number of blocks in the largest buffer of any rank: nccl-tests' size."""
         ranks = range(self.n_ranks)
         return max(max(self.input_blocks(r), self.output_blocks(r)) for r in ranks)
 
     def alias_offset(self, rank: int) -> int:
-        """In place: output slot minus input slot of the same memory at `rank`, in chunks.
+        """Returns, in place, the output slot minus the input slot of the same memory at `rank`, in
+        chunks.
 
         Allgather and Gather put the send buffer at block `rank` of the receive buffer;
         Reducescatter and Scatter the receive buffer at block `rank` of the send buffer.
@@ -229,7 +233,7 @@ class Collective:
         return self.op in (OpType.ALLTOALL, OpType.SENDRECV)
 
     def bus_factor(self) -> float:
-        """busbw = algbw times this (nccl-tests doc/PERFORMANCE.md)."""
+        """Returns busbw / algbw (nccl-tests doc/PERFORMANCE.md)."""
         n = self.n_ranks
         if self.op is OpType.ALLREDUCE:
             return 2 * (n - 1) / n

@@ -31,8 +31,8 @@ TARGET_INITIAL = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dag:
-    """`preds`: Csr[n tasks]; `initial`: u1[n]; `tx`, `rx`: i4[n], the resources of `topology` that
-    a task needs to itself (`routes.resources`)."""
+    """`preds`: Csr[n tasks]; `initial`: u1[n]; `tx`, `rx`: i4[n], the two resources of `topology`
+    that only one task of a sub-pipeline may use (`routes.resources`)."""
 
     program: Program
     preds: Csr
@@ -51,13 +51,13 @@ class Dag:
 
 
 def task_text(p: Program, i: int) -> str:
-    """`0 → 1 chunk 3 rrc`."""
+    """Writes a task as `0 → 1 chunk 3 rrc`."""
     t = p.transfers[i]
     return f"{t['src']} → {t['dst']} chunk {t['chunk']} {Op(int(t['op'])).name.lower()}"
 
 
 def lines(dag: Dag) -> Iterator[str]:
-    """The Dag, a task a line."""
+    """Prints the Dag, one task per line."""
     yield f"# {dag.program.name}: {len(dag)} tasks, {len(dag.preds.index)} dependencies"
     for i in range(len(dag)):
         tx, rx = int(dag.tx[i]), int(dag.rx[i])
@@ -67,7 +67,8 @@ def lines(dag: Dag) -> Iterator[str]:
 
 
 def check(dag: Dag) -> list[str]:
-    """The invariants that `dag` breaks, in words; empty when it is sound. O(n + dependencies)."""
+    """Lists the invariants that `dag` breaks, in words; empty when it is sound. O(n +
+    dependencies)."""
     t, row, pred = dag.program.transfers, dag.preds.owner(), dag.preds.index
     problems = []
     if (pred >= row).any():

@@ -1,7 +1,7 @@
-"""Devices and networks: the figures of a kind of GPU, and of what carries bytes between nodes.
+"""Devices and networks: the figures of a kind of GPU, and of the links between nodes.
 
-Bandwidths are GB/s (10⁹ bytes a second) in one direction, times µs. A figure that nobody measured
-for this hardware is named in `estimates`. A figure that is unknown is 0 or empty.
+Bandwidths are GB/s (10⁹ bytes a second) in one direction, times µs. `estimates` names the figures
+that were not measured on this hardware. An unknown figure is 0 or empty.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ class ByProtocol(NamedTuple):
 
 
 class Cached(NamedTuple):
-    """What memory delivers while all that a call touches there is `size` bytes: block, GB/s that
-    one thread block copies; all, GB/s that all together copy, 0 for no limit."""
+    """The rates of memory for a call that touches `size` bytes of it. block: GB/s that one thread
+    block copies; all: GB/s that all thread blocks together copy, 0 for no limit."""
 
     size: int
     block: float
     all: float = 0.0
 
 
-# µs where a cluster is silent: of an NVLink (NDv2 in the topologies that TE-CCL released) and of
-# InfiniBand (the same).
+# Defaults in µs: of an NVLink (NDv2 in TE-CCL's released topologies) and of InfiniBand (the same).
 IN_NODE = ByProtocol(0.7, 0.7, 0.7)
 BETWEEN_NODES = ByProtocol(2.6, 2.6, 2.6)
 NONE = ByProtocol(0.0, 0.0, 0.0)
@@ -38,7 +37,7 @@ BLOCK_RATES = ("block", "store", "load", "proxy")
 PROTOCOLS = ByProtocol._fields
 ALPHAS = tuple(f"alpha_{protocol}" for protocol in PROTOCOLS)
 BASES = tuple(f"base_{protocol}" for protocol in PROTOCOLS)
-# What a device that is described by hand only guesses, where the description is silent.
+# Figures that are only guessed if a cluster file describes its device or network without them.
 GUESSED = ("reduce", *BLOCK_RATES, *ALPHAS)
 GUESSED_OF_NETWORKS = ("delivered", *ALPHAS)
 
@@ -47,18 +46,19 @@ GUESSED_OF_NETWORKS = ("delivered", *ALPHAS)
 class Device:
     """A kind of GPU.
 
-    reduce: GB/s of a reduction, what one more source costs (HeteCCL's 1/γ). GB/s that one thread
+    reduce: GB/s of a reduction, the cost of one more source (HeteCCL's 1/γ). GB/s that one thread
     block copies: block, within its own memory; store, to a peer's memory; load, from a peer's
-    memory; proxy, into a slot that a proxy sends (0 is given as `block`). arch: sm_90, gfx942;
+    memory; proxy, into a slot that a proxy sends (0: the same as `block`). arch: sm_90, gfx942;
     generation: Volta, Hopper, CDNA3; sms: multiprocessors or compute units; hbm: GB/s of its
-    memory; link: a kind of links within a node (`hccc.shipped.hardware`); wire: GB/s of all links
-    of a GPU each way, delivered: what thread blocks get of them; peer: whether GPUs address each
-    other's memory over PCIe; nvls: whether the switch reduces; alpha: µs of a step over a link;
-    base: µs that a collective of NCCL or RCCL has besides steps; launch: µs of a launch in a
-    stream, graph: in a graph; blocks: the thread blocks that fill its links; read: the part of the
-    time of a copy that its read takes; cache: what its memory delivers by what a call touches of
-    it, by ascending size (`Cached`); step: µs of a step over no link, its waits and posts;
-    estimates: names of figures.
+    memory; link: the kind of links within a node (`hccc.shipped.hardware`); wire: GB/s of all links
+    of a GPU each way, delivered: the part of it that thread blocks get; peer: whether GPUs address
+    each other's memory over PCIe; nvls: whether the switch reduces; alpha: µs of a step over a
+    link;
+    base: µs of a collective of NCCL or RCCL besides its steps; launch: µs of a launch in a stream,
+    graph: in a graph; blocks: the thread blocks that fill its links; read: the share of a copy's
+    time
+    that its read takes; cache: rates of its memory by the size touched, ascending (`Cached`); step:
+    µs of a step over no link, its waits and posts; estimates: names of figures.
     """
 
     vendor: str = "any"
@@ -93,13 +93,12 @@ class Device:
 
     @property
     def block_rates(self) -> tuple[float, float, float, float]:
-        """GB/s of a thread block, in the order of `BLOCK_RATES`."""
+        """GB/s of one thread block, in the order of `BLOCK_RATES`."""
         return self.block, self.store, self.load, self.proxy
 
     def copies(self, touched: float) -> Cached:
-        """What its memory delivers to a call that touches so many bytes: between two sizes of
-        `cache` in proportion, of logarithms; `block`, without a limit, where there is no `cache`.
-        """
+        """Returns the memory's rates for a call that touches `touched` bytes: interpolated between
+        the sizes of `cache`, in logarithms; `block` without a limit if there is no `cache`."""
         if not self.cache:
             return Cached(int(touched), self.block)
         sizes, block, all = np.log(np.maximum(np.array(self.cache, np.float64), 1e-9)).T
@@ -110,10 +109,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What joins nodes. bandwidth: GB/s of the wire of a NIC each way, 0 where the cluster gives
+    """The network between nodes. bandwidth: GB/s of a NIC's wire each way, 0 if the cluster states
     the rates of its NICs; delivered: the part of it that a collective gets; alpha: µs of a transfer
-    between nodes; proxy: µs that the host's proxy takes for a message; estimates: names of figures.
-    """
+    between nodes; proxy: µs that the host's proxy takes per message; estimates: names of
+    figures."""
 
     name: str = ""
     bandwidth: float = 0.0

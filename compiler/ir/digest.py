@@ -1,7 +1,7 @@
-"""digest: what a Plan or a Catalogue does, as a few bytes: equal for those that do the same.
+"""digest: short hashes of Plans and Catalogues that ignore names and sources.
 
-Tuning searches what different orders and fusions lower to alike once; ranks that launch together
-compare what they loaded.
+Tuning uses them to skip settings that compile to the same Plan; ranks that launch together use them
+to check that they loaded the same library.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 
-TOLD = frozenset({"name", "source", "line", "sub", "provenance"})  # to people only
+DESCRIPTION = frozenset({"name", "source", "line", "sub", "provenance"})  # tells people of it
 
 
 def digest(plan: Plan) -> bytes:
-    """Equal for Plans that differ in nothing but what people are told of them. O(size of Plan)."""
+    """Hashes everything in a Plan but its DESCRIPTION. O(size of Plan)."""
     found = blake2b(digest_size=16)
     for field in fields(plan):
-        if field.name not in TOLD:
+        if field.name not in DESCRIPTION:
             _add(found, getattr(plan, field.name))
     return found.digest()
 
 
 def library_digest(compiled: Plan | Catalogue) -> int:
-    """64 bits: equal for what launches alike, whatever it is called. O(size of the Plans)."""
+    """Hashes a compiled library to 64 bits, ignoring names. O(size of the Plans)."""
     found = blake2b(digest_size=8)
     if isinstance(compiled, Plan):
         found.update(digest(compiled))

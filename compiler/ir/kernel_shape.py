@@ -1,7 +1,7 @@
-"""kernel_shape: the constants that a Plan's kernels are generated with, and hosts reckon with.
+"""kernel_shape: the constants with which a Plan's kernels are generated and launched.
 
-The fields are those of `hccc_shape` in `runtime/include/hccc/layout.h`, in its order; their names
-in capitals after `HCCC_` are what kernels define. A test holds the three together.
+The fields are those of `hccc_shape` in `runtime/include/hccc/layout.h`, in its order; kernels
+define them in capitals after `HCCC_`. A test compares the three.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from hccc.ir.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class KernelShape:
-    """ranks; sub: chunks of a block; channels; blocks: thread blocks of a rank and channel;
-    flags, scratch, stage, queues: of a rank, the most of any; sends: network queues that begin at
-    a rank, likewise; slots: of a queue; grain: bytes, how finely calls are cut that name no
-    micro-batch."""
+    """The constants of a Plan's kernels.
+
+    ranks; sub: chunks of a block; channels; blocks: thread blocks of a rank and channel; flags,
+    scratch, stage, queues: the most of any rank; sends: the most network queues that begin at a
+    rank; slots: of a queue; grain: bytes, sets the micro-batch of calls that name none.
+    """
 
     ranks: int
     sub: int
@@ -40,18 +42,20 @@ class KernelShape:
 
 
 def queues_per_rank(plan: Plan) -> NDArray[np.int64]:
-    """How many queues end at each rank: i8[n_ranks]. They are numbered there from 0, by id."""
+    """Returns the number of queues that end at each rank, i8[n_ranks]; a rank numbers them from 0,
+    by id."""
     return np.bincount(plan.queues.dst, minlength=plan.n_ranks).astype(np.int64)
 
 
 def sends_per_rank(plan: Plan) -> NDArray[np.int64]:
-    """How many network queues begin at each rank: i8[n_ranks]; numbered there from 0, by id."""
+    """Returns the number of network queues that begin at each rank, i8[n_ranks]; a rank numbers
+    them from 0, by id."""
     begin = plan.queues.src[plan.network_queues()]
     return np.bincount(begin, minlength=plan.n_ranks).astype(np.int64)
 
 
 def kernel_shape(plan: Plan) -> KernelShape:
-    """The shape that the kernels of `plan` are generated with."""
+    """Returns the shape of the kernels of `plan`."""
     queues = int(queues_per_rank(plan).max(initial=0))
     return KernelShape(
         ranks=plan.n_ranks,

@@ -1,4 +1,4 @@
-"""limits: how large what hccc compiles may be, for every language and every IR."""
+"""limits: the largest sizes that hccc compiles, for every language and every IR."""
 
 from __future__ import annotations
 

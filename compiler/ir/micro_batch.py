@@ -1,10 +1,10 @@
-"""micro_batch: how finely a launch cuts a channel's part of a chunk where the call does not say.
+"""micro_batch: the default micro-batch, for calls that name none.
 
-A block that moves k parts in micro-batches of m bytes at B GB/s pays α for each, and filling and
-draining the pipeline takes f of them: k · part · (α/m + 1/B) + f · m/B µs, least where
-m² = part · (α · B · k/f). A plan's *grain*, in bytes, is the bracket: `sim/grain` finds it for a
-cluster, GRAIN is for plans that were made for none. `benchmarks/micro_batches.py` shows what this
-costs over the best micro-batch of every call.
+A block that moves k parts in micro-batches of m bytes at B GB/s pays α for each micro-batch, and
+filling and draining the pipeline takes f more of them: k · part · (α/m + 1/B) + f · m/B µs, least
+where m² = part · (α · B · k/f). A plan's *grain*, in bytes, is the bracket: `sim/grain` finds it
+for a cluster; GRAIN is for plans without a cluster. `benchmarks/micro_batches.py` measures the
+loss against the best micro-batch of every call.
 
 `runtime/include/hccc/layout.h` has the same rule; a test compares them.
 """
@@ -14,12 +14,13 @@ from __future__ import annotations
 GRAIN = 8 << 10
 SMALLEST, LARGEST = 4 << 10, 4 << 20  # micro-batches
 FINEST, COARSEST = 1 << 10, 1 << 30  # grains
-COUNTED = 1 << 31  # messages: a queue's counters are told apart around 2^32
+COUNTED = 1 << 31  # messages: the largest distance of two counters of a queue, which wrap at 2^32
 MOST_QUEUED_BATCHES = 1 << 24  # micro-batches of a launch whose messages go through queues
 
 
 def default_micro_batch(part: int, grain: int = GRAIN) -> int:
-    """The power of two next to √(part · grain) by ratio, SMALLEST to LARGEST; all in bytes."""
+    """Returns the power of two nearest in ratio to √(part · grain), SMALLEST to LARGEST; all in
+    bytes."""
     micro, wanted = SMALLEST, float(part) * grain
     while micro < LARGEST and 2.0 * micro * micro < wanted:
         micro *= 2

@@ -1,7 +1,7 @@
-"""names: what a Plan may be called, where it lies, and how it may call what it came from.
+"""names: legal plan names, the plan's file name, and how a plan names its source.
 
-A Plan's name becomes part of C names and file names, its `source` stands in comments; both may
-come from anybody's file or file name.
+A Plan's name becomes part of C names and file names, its `source` stands in comments; both may come
+from an untrusted file or file name.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CMAKES = frozenset(
 
 
 def objection(name: str) -> str | None:
-    """Why a plan may not have a name that C would take; None where it may.
+    """Explains why a legal C name may not name a plan; None if it may.
 
-    Its C names would meet those of hccc's headers: `hccc` and `hccc_...`, in any case of letters
-    for the headers' macros and for file systems that know only one. Or its CMake target would be
-    one that every project has.
+    The plan's C names would clash with those of hccc's headers: `hccc` and `hccc_...`, in any case
+    of letters, because of the headers' macros and of file systems without case. Or its CMake target
+    would clash with one that every project has.
     """
     if name.lower() == OWN or name.lower().startswith(f"{OWN}_"):
         return "`hccc` and what begins with `hccc_` are hccc's own names"
@@ -42,14 +42,15 @@ def objection(name: str) -> str | None:
 
 
 def source_name(name: str) -> str:
-    """`name`, a file's name or path, as a Plan's `source`: one printable line, not too long.
+    """Turns the name or path of a file into a Plan's `source`: one printable line, at most
+    MAX_SOURCE long.
 
-    A longer one keeps its end, which has the file's own name.
+    A longer name keeps its end, which has the file's own name.
     """
     clean = "".join(c if c.isprintable() else "_" for c in name)
     return clean if len(clean) <= MAX_SOURCE else "..." + clean[3 - MAX_SOURCE :]
 
 
 def file_read(given: Path) -> Path:
-    """The file that an input is read from: of a directory of kernels, its plan."""
+    """Returns the file to read for an input: for a directory of kernels, its plan."""
     return given / PLAN_FILE if given.is_dir() else given

@@ -33,16 +33,16 @@ class Pipeline:
 
     @property
     def n_sub(self) -> int:
-        """How many sub-pipelines there are."""
+        """The number of sub-pipelines."""
         return len(self.start) - 1
 
     def sub_of_position(self) -> I4:
-        """The sub-pipeline of every position of `order`: i4[n]."""
+        """Returns the sub-pipeline of every position of `order`: i4[n]."""
         return np.repeat(np.arange(self.n_sub, dtype=np.int32), np.diff(self.start))
 
 
 def lines(pipeline: Pipeline) -> Iterator[str]:
-    """The Pipeline, a sub-pipeline a line."""
+    """Prints the Pipeline, one sub-pipeline per line."""
     program = pipeline.dag.program
     yield f"# {program.name}: {len(pipeline.order)} tasks in {pipeline.n_sub} sub-pipelines"
     for k in range(pipeline.n_sub):
@@ -51,7 +51,7 @@ def lines(pipeline: Pipeline) -> Iterator[str]:
 
 
 def check(pipeline: Pipeline) -> list[str]:
-    """The invariants that `pipeline` breaks, in words; empty when it is sound. O(n log n)."""
+    """Lists the invariants that `pipeline` breaks, in words; empty when it is sound. O(n log n)."""
     dag, order = pipeline.dag, pipeline.order
     if not np.array_equal(np.sort(order), np.arange(len(dag))):
         return ["a task is missing from the order, or occurs twice"]

@@ -1,4 +1,4 @@
-"""Plan: rank → thread block → primitives, with buffers, waits and posts. What gets emitted.
+"""Plan: rank → thread block → primitives, with buffers, waits and posts; code is emitted from it.
 
 Primitives are sorted by (rank, thread block, order of execution): thread block b (numbered over
 all ranks, rank by rank) executes primitives `tb_ptr[b]:tb_ptr[b + 1]` in row order, each for
@@ -8,13 +8,13 @@ A flag is a counter in its rank's memory, one per channel: after micro-batch m i
 stores `base + m + 1`. `waits[i]` are flags of primitive i's own rank, `post_*` flags raised at
 other (or the own) rank. A QUEUE operand implies waiting for and raising its queue's flags.
 
-Invariants (checked by `passes/race`, `passes/deadlock`, `passes/result` and `check` below)
+Invariants (checked by `proofs/race`, `proofs/deadlock`, `proofs/result` and `plan_check`)
 1. Every flag has exactly one primitive that posts it, and at least one that waits for it.
 2. Operands are inside their buffers; sizes are in chunks, never bytes.
 3. Memory operands are at the primitive's own rank (STAGED), or anywhere (DIRECT).
-4. MIXED: memory that is read is in the primitive's own memory domain. Memory that is written in
+4. MIXED: memory that is read is in the primitive's own memory domain. A write into the memory of
    another domain is a *network put*: a proxy carries the bytes there from the primitive's first
-   memory destination at its own rank, or where it has none from its only source, at its own rank.
+   memory destination at its own rank; without one, from its only source, at its own rank.
 
 Printed: versioned JSON, `ir/plan_json.py`.
 """
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, U1, Csr, frozen
+from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, frozen
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.micro_batch import COUNTED, GRAIN, MOST_QUEUED_BATCHES
 from hccc.ir.primitives import (
@@ -44,25 +44,11 @@ MOST_BLOCKS = 1 << 30  # thread blocks of one launch, all its ranks together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Posts:
-    """Rows of (rank, flag): ptr i8[n + 1], rank i4[m], flag i4[m]."""
+class Posts(Ragged):
+    """Rows of (rank, flag): rank i4[m], flag i4[m]."""
 
-    ptr: I8
     rank: I4
     flag: I4
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ptr", frozen(self.ptr, np.int64))
-        object.__setattr__(self, "rank", frozen(self.rank, np.int32))
-        object.__setattr__(self, "flag", frozen(self.flag, np.int32))
-
-    def counts(self) -> I8:
-        """Posts per row: i8[n]."""
-        return np.diff(self.ptr)
-
-    def owner(self) -> I4:
-        """The row of each post: i4[m]."""
-        return np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), self.counts())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,19 +56,19 @@ class Plan:
     """One compiled algorithm; P primitives, T thread blocks over all ranks."""
 
     name: str
-    source: str  # where it came from, for comments
+    source: str  # the file it was compiled from, for comments
     collective: Collective
     channels: int  # copies of each thread block, each with its part of every chunk
     warps: int
     gpus_per_node: int
     nics_per_node: int
     transport: Transport
-    memory_domain: I4  # i4[n_ranks], from 0: ranks of one number address each other's memory
+    memory_domain: I4  # i4[n_ranks], from 0: ranks of one domain address each other's memory
     queue_slots: int  # S, a power of two (queues)
     n_tb: I4  # i4[n_ranks]
     tb_ptr: I8  # i8[T + 1]
     chunk: I4  # i4[P]
-    sub: I4  # i4[P], sub-pipeline; of an imported plan, its step
+    sub: I4  # i4[P], sub-pipeline; in an imported plan, the step
     line: I4  # i4[P], source line of the first task, 0 for local copies
     final: U1  # u1[P]
     guard: U1  # u1[P]
@@ -95,12 +81,12 @@ class Plan:
     stage_slots: I4  # i4[n_ranks]
     queues: Queues
     max_window: int = 0  # the largest window it may run with, 0 for any
-    in_place: bool = True  # which of the two kinds of call it serves
-    out_of_place: bool = True
+    in_place: bool = True  # whether it serves in-place calls
+    out_of_place: bool = True  # whether it serves out-of-place calls
     keeps_input: bool = True  # whether an out-of-place call leaves the send buffer as it was
-    window: int = 0  # micro-batches, of calls that name none; 0 for as many as may be
-    grain: int = GRAIN  # bytes: how finely calls are cut that name no micro-batch (ir/micro_batch)
-    provenance: Provenance | None = None  # how it was made, where that is known
+    window: int = 0  # micro-batches, for calls that name none; 0 for the largest window
+    grain: int = GRAIN  # bytes: sets the micro-batch of calls that name none (ir/micro_batch)
+    provenance: Provenance | None = None  # how it was made, if known
 
     def __post_init__(self) -> None:
         for name in (
@@ -123,25 +109,26 @@ class Plan:
 
     @property
     def modes(self) -> tuple[bool, ...]:
-        """The values of "in place" that it serves."""
+        """The values of "in place" that the Plan serves."""
         return (*[False] * self.out_of_place, *[True] * self.in_place)
 
     @property
     def reduces(self) -> bool:
-        """Whether its primitives combine values: a custom collective may, whatever its name."""
+        """Whether primitives combine values; in a custom collective they may, too."""
         return self.collective.reduces or bool(self.src.counts().max(initial=0) > 1)
 
     @property
     def averages(self) -> bool:
-        """Whether it says where a reduction is complete, which is where an average divides."""
+        """Whether the Plan marks where a reduction is complete, which is where an average
+        divides."""
         return self.collective.op is not OpType.CUSTOM
 
     @property
     def largest_window(self) -> int:
-        """The largest window (micro-batches) it may run with, 0 for any.
+        """The largest legal window (micro-batches), 0 for any.
 
-        Besides `max_window`: who waits may be a window's messages behind, which must be fewer
-        than what counters tell apart.
+        Besides `max_window`: the two ends of a queue may be a window's messages apart, which must
+        be fewer than its counters can tell apart.
         """
         longest = int(self.queues.length.max(initial=0))
         if longest * MOST_QUEUED_BATCHES < COUNTED:
@@ -156,28 +143,29 @@ class Plan:
 
     @property
     def n_ranks(self) -> int:
-        """How many ranks take part."""
+        """The number of ranks."""
         return self.collective.n_ranks
 
     @property
     def blocks_per_rank(self) -> int:
-        """Thread blocks of the rank that has most, all channels."""
+        """The most thread blocks of any rank, all channels together."""
         return int(self.n_tb.max(initial=0)) * self.channels
 
     def block_rank(self) -> I4:
-        """The rank of every thread block: i4[T]."""
+        """Returns the rank of every thread block: i4[T]."""
         return np.repeat(np.arange(self.n_ranks, dtype=np.int32), self.n_tb)
 
     def block_of(self) -> I4:
-        """The thread block (numbered over all ranks) of every primitive: i4[P]."""
+        """Returns the thread block (numbered over all ranks) of every primitive: i4[P]."""
         return np.repeat(np.arange(len(self.tb_ptr) - 1, dtype=np.int32), np.diff(self.tb_ptr))
 
     def rank_of(self) -> I4:
-        """The rank of every primitive: i4[P]."""
+        """Returns the rank of every primitive: i4[P]."""
         return self.block_rank()[self.block_of()]
 
     def connections(self) -> tuple[int, int]:
-        """How many pairs of ranks data goes between, within a memory domain and between two."""
+        """Returns the number of pairs of ranks that exchange data, within a memory domain and
+        between two."""
         _, here, there = crossing(self.src, self.dst, self.queues, self.rank_of())
         pairs = np.unique(here.astype(np.int64) * self.n_ranks + there)
         domain = self.memory_domain
@@ -185,21 +173,23 @@ class Plan:
         return int((~apart).sum()), int(apart.sum())
 
     def network_queues(self) -> B1:
-        """Which queues join two memory domains, so that a proxy carries messages: b1[Q]."""
+        """Tells which queues join two memory domains, so that a proxy carries messages: b1[Q]."""
         return self.queues.between(self.memory_domain)
 
     def network_puts(self) -> B1:
-        """Which destinations are memory of another domain: a proxy writes it. b1[entries of dst]"""
+        """Tells which destinations are memory of another domain, written by a proxy: b1[entries of
+        dst]."""
         return network_puts(self.dst, self.rank_of(), self.memory_domain)
 
     def network_posts(self) -> B1:
-        """Which flags are raised in another memory domain, by a proxy: b1[posts]."""
+        """Tells which flags are raised in another memory domain, by a proxy: b1[posts]."""
         there = self.memory_domain[self.posts.rank]
         away: B1 = there != self.memory_domain[self.rank_of()[self.posts.owner()]]
         return away
 
     def one_sided(self) -> bool:
-        """Whether any primitive reads or writes memory of another rank, else only messages go."""
+        """Tells whether any primitive reads or writes memory of another rank; otherwise all data
+        goes in messages."""
         rank = self.rank_of()
         return any(
             bool(((o.buffer != Buffer.QUEUE) & (o.rank != rank[o.owner()])).any())
@@ -207,7 +197,8 @@ class Plan:
         )
 
     def touches_peers(self) -> bool:
-        """Whether any rank reads or writes a user buffer of another, or a proxy reads one."""
+        """Tells whether any rank accesses a user buffer of another rank, or a proxy reads a user
+        buffer."""
         rank = self.rank_of()
         user = [Buffer.INPUT, Buffer.OUTPUT, Buffer.STAGE]
         put = self.network_puts()

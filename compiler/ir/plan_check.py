@@ -1,9 +1,9 @@
-"""plan_check: whether a Plan is well formed, wherever it came from.
+"""plan_check: whether a Plan is well formed, whatever its origin.
 
 Generated code indexes memory with a Plan's numbers, and a plan file may come from anybody. So
-before anything looks at a Plan closely, this shows that every operand lies inside its buffer,
-every flag inside its rank's flags, and that sizes are no larger than what the Plan uses.
-What the Plan *does* is for the proofs (`passes/deadlock`, `race`, `result`).
+this check runs first: every operand lies inside its buffer, every flag inside its rank's flags,
+and no size exceeds the Plan's use of it. The Plan's *effects* are left to the proofs
+(`proofs/deadlock`, `race`, `result`).
 
 All checks are whole-array comparisons, O(P log P); the first that fails is raised.
 """
@@ -24,18 +24,18 @@ from hccc.ir.names import IDENTIFIER, objection
 from hccc.ir.plan import MOST_BLOCKS, Plan
 from hccc.ir.primitives import Buffer, Guard, Operands, Transport
 from hccc.ir.topology import Topology
-from hccc.ir.transport import OF_PLANS
+from hccc.ir.transport import PLAN_TRANSPORTS
 
 MAX_QUEUE_SLOTS = 1 << 16
 MAX_TEXT = 1024
 MAX_CUSTOM_CHUNKS = 1 << 20
 MAX_IDLE_SLOTS = 1 << 20  # of scratch memory, over all ranks
-MAX_OPERANDS = 512  # of a primitive: a block keeps where they are on its stack or in shared memory
+MAX_OPERANDS = 512  # of a primitive: a block keeps their addresses on its stack or in shared memory
 INT = 2**31 - 1  # rows, slots and windows are ints in tables and in generated code
 
 
 def check(plan: Plan) -> None:
-    """Raises the first thing that is wrong with `plan`.
+    """Raises the first problem of `plan`.
 
     Raises:
         UserError E310: a header value; E311: rows that do not fit together; E312: an operand
@@ -54,7 +54,7 @@ def check(plan: Plan) -> None:
 
 
 def check_ranks(plan: Plan, topology: Topology) -> None:
-    """Raises E130 where a plan has not as many ranks as the cluster has GPUs."""
+    """Raises E130 if the plan's number of ranks is not the cluster's number of GPUs."""
     if plan.n_ranks != len(topology):
         ranks = f"{plan.n_ranks} ranks, the cluster {len(topology)} GPUs"
         help = "give a cluster of as many GPUs as there are ranks"
@@ -88,7 +88,7 @@ def _header(plan: Plan) -> None:
     }
     for field, (value, low, high) in limits.items():
         _require(low <= value <= high, "E310", f"{field}: {value} is not in {low}..{high}")
-    _require(plan.transport in OF_PLANS, "E310", "transport: auto is no transport of a plan")
+    _require(plan.transport in PLAN_TRANSPORTS, "E310", "transport: auto is no transport of a plan")
     _require(bool(plan.modes), "E310", "in_place, out_of_place: the plan serves no call")
     power = plan.queue_slots & (plan.queue_slots - 1) == 0
     _require(power, "E310", f"queue_slots: {plan.queue_slots} is not a power of two")
@@ -102,7 +102,7 @@ def _header(plan: Plan) -> None:
 
 
 def _rows(plan: Plan) -> None:
-    """Every column has the length that the others imply."""
+    """Requires that every column has the length that the others imply."""
     n, ranks = len(plan), plan.n_ranks
     for field in ("n_tb", "n_flags", "scratch_slots", "stage_slots", "memory_domain"):
         _length(field, getattr(plan, field), ranks, "ranks")
@@ -139,7 +139,7 @@ def _pointers(field: str, ptr: I8, n: int) -> None:
 
 
 def _within(code: str, field: str, column: NDArray[Any], below: Any) -> None:
-    """Every entry is in [0, below); `below` is one number or one for each entry."""
+    """Requires every entry to be in [0, below); `below` is one number or one per entry."""
     bad = (column < 0) | (column >= below)
     if bad.any():
         i = int(np.flatnonzero(bad)[0])
@@ -149,7 +149,8 @@ def _within(code: str, field: str, column: NDArray[Any], below: Any) -> None:
 
 
 def _limits(plan: Plan) -> None:
-    """Rows and slots are ints, blocks fit a launch, and operands the room a block has for them."""
+    """Requires rows and slots to fit ints, blocks to fit a launch, operands to fit a block's room
+    for them."""
     operands = plan.src.counts() + plan.dst.counts()
     for field, rows in (
         ("chunk", len(plan)),
@@ -217,8 +218,8 @@ def _operands(plan: Plan) -> None:
 
 
 def _domains(plan: Plan) -> None:
-    """MIXED: nothing is read out of another memory domain, and what is written into one has a
-    place at its own rank that a proxy can carry it from."""
+    """Requires of MIXED that nothing is read from another memory domain, and that the bytes of
+    every network put also have a place at their own rank, from which a proxy can carry them."""
     if plan.transport is not Transport.MIXED:
         return
     owner, domain = plan.rank_of(), plan.memory_domain
@@ -238,7 +239,7 @@ def _domains(plan: Plan) -> None:
 
 
 def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
-    """What a primitive moves is no longer than the slots of user buffers that it goes through.
+    """Requires that no chunk is longer than the slots of user buffers that it passes through.
 
     A block's chunks get no longer from first to last (`layout.h`); scratch has room for any.
     """
@@ -263,7 +264,7 @@ def _length_fits(plan: Plan, field: str, operands: Operands) -> None:
 
 
 def _modulo(column: I4, n: int) -> I4:
-    """`column % n`, which is slow, where it is not `column` itself."""
+    """Returns `column % n`, without the slow division if all entries are below n."""
     return column if int(column.max(initial=0)) < n else column % np.int32(n)
 
 
@@ -272,7 +273,7 @@ def _may_reduce(plan: Plan) -> bool:
 
 
 def _room(plan: Plan) -> I8:
-    """Slots by [buffer, rank]; in the QUEUE row messages by queue."""
+    """Returns the number of slots by [buffer, rank]; the QUEUE row has messages by queue."""
     c, n = plan.collective, plan.n_ranks
     room = np.zeros((len(Buffer), max(n, len(plan.queues))), np.int64)
     room[Buffer.INPUT, :n] = [c.input_blocks(r) * c.chunks_per_block for r in range(n)]
@@ -293,10 +294,11 @@ def _none(field: str, bad: B1, operands: Operands, code: str, message: str) -> N
 
 
 def _sizes(plan: Plan) -> None:
-    """No buffer is larger than what is accessed there: a small file must not ask for terabytes.
+    """Requires that no buffer is larger than the slots accessed: a small file must not ask for
+    terabytes.
 
-    Every receive slot is written and every send slot read, or the result is wrong. (A custom
-    collective has no known result; then a limit must do.)
+    Every receive slot must be written and every send slot read, or the result is wrong. (A custom
+    collective has no known result; there a limit must do.)
     """
     custom = plan.collective.op is OpType.CUSTOM
     most = MAX_CUSTOM_CHUNKS
@@ -307,7 +309,7 @@ def _sizes(plan: Plan) -> None:
     writes = plan.dst.buffer == Buffer.OUTPUT
     reads = (plan.src.buffer == Buffer.INPUT) | (plan.src.buffer == Buffer.STAGE)
     stay = 0
-    if not plan.out_of_place:  # one memory, where what starts in its place may stay untouched
+    if not plan.out_of_place:  # one memory: chunks that start in their final slot need no access
         writes = writes | (plan.dst.buffer == Buffer.INPUT)
         reads = reads | (plan.src.buffer == Buffer.OUTPUT)
         stay = _in_place_from_the_start(plan.collective)
@@ -329,14 +331,15 @@ def _sizes(plan: Plan) -> None:
 
 
 def _in_place_from_the_start(c: Collective) -> int:
-    """How many chunks an in-place call finds where they must end."""
+    """Returns the number of chunks that an in-place call finds already at their final place."""
     if c.reduces or c.op is OpType.SENDRECV:
         return 0
     return c.n_chunks if c.all_want else c.n_chunks // c.n_ranks
 
 
 def _queues(plan: Plan) -> None:
-    """Queues join two ranks; their messages are sent at one end and received at the other."""
+    """Requires queues to join two ranks, and each message to be sent at one end and received at the
+    other."""
     q = plan.queues
     queued = plan.transport is not Transport.DIRECT
     _require(queued or not len(q), "E314", "queues: the transport is direct")
@@ -365,7 +368,8 @@ def _queues(plan: Plan) -> None:
 
 
 def _flags(plan: Plan) -> None:
-    """Every flag has one producer (a primitive, or a queue), and somebody waits for it."""
+    """Requires every flag to have one producer (a primitive, or a queue), and a primitive that
+    waits for it."""
     _within("E313", "posts.rank", plan.posts.rank, plan.n_ranks)
     _within("E313", "posts.flag", plan.posts.flag, plan.n_flags[plan.posts.rank])
     rank = plan.rank_of()[plan.waits.owner()]

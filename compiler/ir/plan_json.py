@@ -1,12 +1,11 @@
 """plan_json: a Plan as versioned JSON, and back.
 
-The layout is the Plan's own: one list of integers per column, one column a line, so that half a
+The layout is the Plan's own: one list of integers per column, one column per line, so that half a
 million primitives are a dozen long lines that any JSON reader takes in at once, and a diff shows
-the column that changed. `plan.schema.json` beside this file describes every field.
+the changed column. `plan.schema.json` beside this file describes every field.
 
-A plan file is untrusted: `loads` holds it against the schema, then against `plan_check`, and
-only then returns a Plan. `loads(dumps(plan))` is the same Plan, and `dumps` depends on nothing
-else.
+A plan file is untrusted: `loads` checks it against the schema, then by `plan_check`, and only then
+returns a Plan. `loads(dumps(plan))` is the same Plan, and `dumps` depends on nothing else.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ _TABLES: dict[str, tuple[type[Operands] | type[Csr] | type[Posts] | type[Queues]
 
 
 def dumps(plan: Plan) -> str:
-    """`plan` as JSON, one column a line, with a newline at the end."""
+    """Writes `plan` as JSON, one column per line, with a newline at the end."""
     return "{\n" + ",\n".join(_fields(plan)) + "\n}\n"
 
 
@@ -101,7 +100,7 @@ def _fields(plan: Plan) -> Iterator[str]:
 
 
 def provenance_fields(made: Provenance) -> dict[str, object]:
-    """How something was made, as its file has it."""
+    """Returns a Provenance in the form that files have it."""
     cluster = made.cluster
     return {
         "hccc": made.version,
@@ -112,8 +111,8 @@ def provenance_fields(made: Provenance) -> dict[str, object]:
 
 
 def provenance_of(data: Any) -> Provenance:
-    """How something was made, of data that fits the schema. Reports print it: each text but the
-    cluster's becomes one printable line."""
+    """Reads a Provenance from data that fits the schema. Every text but the cluster's becomes one
+    printable line, since reports print it."""
     cluster = data["cluster"]
     options = {
         source_name(name): source_name(value) if isinstance(value, str) else value
@@ -132,7 +131,7 @@ def _line(key: str, column: I8) -> str:
 
 
 def _decimal(column: I8) -> str:
-    """The numbers with commas between them; six times as fast as `str` of each."""
+    """Joins the numbers by commas, six times as fast as `str` of each."""
     if not column.size or column.min() < 0:
         return ",".join(map(str, column.tolist()))
     most = int(column.max())
@@ -148,22 +147,23 @@ def _decimal(column: I8) -> str:
 
 
 def load(path: Path | str) -> Plan:
-    """The Plan in a file. Raises as `loads`, and `UserError` E401, E402, E404 for no such text."""
+    """Loads the Plan in a file. Raises as `loads`, and UserError E401, E402, E404 as
+    `read_text`."""
     return loads(read_text(Path(path), MAX_BYTES), str(path))
 
 
 def loads(text: str, name: str = "plan") -> Plan:
-    """The Plan in `text`; `name` is how messages call it.
+    """Loads the Plan in `text`; `name` is how messages call it.
 
     Raises:
-        UserError: E406 not JSON, E407 not what the schema says, E31x not a sound Plan
-            (`plan_check.check`). The message names the field.
+        UserError: E406 not JSON; E407 not as the schema requires; E31x not a sound Plan
+        (`plan_check.check`). The message names the field.
     """
     return loaded(parsed(text, name), name)
 
 
 def loaded(data: object, name: str) -> Plan:
-    """The Plan in what `parsed` returned, or in a part of it. Raises as `loads`, but no E406."""
+    """Makes a Plan of data from `parsed`, or of a part of it. Raises as `loads`, but no E406."""
     _validate(data, name)
     try:
         plan = _plan(data)
@@ -176,7 +176,7 @@ def loaded(data: object, name: str) -> Plan:
 
 
 def _accumulates_so(plan: Plan, data: Any) -> None:
-    """What a plan says of its sums must be what kernels made of it do."""
+    """Raises E310 if the precision of sums that a plan states is not that of our kernels."""
     said: str = data["accumulate"]
     if said != plan.accumulate:
         message = f"accumulate: {said[:80]!r}, but this hccc keeps sums in {plan.accumulate}"
@@ -184,7 +184,7 @@ def _accumulates_so(plan: Plan, data: Any) -> None:
 
 
 def parsed(text: str, name: str) -> object:
-    """JSON in `text`, no key twice, no number that JSON does not have.
+    """Parses the JSON in `text`, without duplicate keys or numbers that JSON does not have.
 
     Raises:
         UserError: E404 it is too long, E406 it is not JSON.
@@ -220,7 +220,7 @@ def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 @cache
 def schema() -> dict[str, Any]:
-    """The JSON schema (draft-07) of a plan file."""
+    """Returns the JSON schema (draft-07) of a plan file."""
     text = (files("hccc.ir") / "plan.schema.json").read_text(encoding="utf-8")
     keywords: dict[str, Any] = json.loads(text)
     return keywords
@@ -228,9 +228,9 @@ def schema() -> dict[str, Any]:
 
 @cache
 def _validator() -> Any:
-    """The schema as a function, but for the columns' entries: those NumPy checks 50 times faster.
+    """Compiles the schema to a function, without the entries of columns.
 
-    `_column` reads their limits from the same schema.
+    NumPy checks those 50 times faster: `_column` reads their limits from the same schema.
     """
     import fastjsonschema
 
@@ -266,9 +266,10 @@ def _validate(data: object, name: str) -> None:
 
 
 def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """(field, value) where the schema wants an integer and JSON has `2.0`, `1e0` or `true`.
+    """Yields (field, value) where the schema wants an integer and JSON has `2.0`, `1e0` or `true`.
 
-    JSON Schema counts 2.0 as an integer, and Python counts `True` as 1. Columns are `_column`'s.
+    JSON Schema counts 2.0 as an integer, and Python counts `True` as 1. `_column` checks the
+    columns.
     """
     if not isinstance(data, dict):
         return
@@ -284,7 +285,7 @@ def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterato
 
 
 def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """A column as i8, each entry an integer within the limits of the schema."""
+    """Returns a column as i8, each entry an integer within the limits of the schema."""
     key = field.rsplit(".", 1)[-1]
     kind = properties[key]["$ref"].rsplit("/", 1)[-1]
     limits = schema()["definitions"][kind]["items"]
@@ -299,13 +300,14 @@ def _column(field: str, values: list[Any], properties: dict[str, Any]) -> np.nda
 
 
 def _first_domains(data: Any) -> list[int]:
-    """What version 1 did not say: one host where it is direct, else a domain for each node."""
+    """Returns the memory domains of a plan of version 1, which lacks them: one if it is direct,
+    else one per node."""
     staged = data["transport"] == "staged"
     return [r // data["gpus_per_node"] * staged for r in range(data["collective"]["n_ranks"])]
 
 
 def _plan(data: Any) -> Plan:
-    """The Plan of validated data; its columns are checked here."""
+    """Makes the Plan of validated data; its columns are checked here."""
     properties = schema()["properties"]
     if data[_VERSION_KEY] == 1:
         data = {**data, "memory_domain": _first_domains(data)}

@@ -1,9 +1,9 @@
-"""Primitives: what thread blocks execute, in one total order, before blocks are assigned.
+"""Primitives: the work of thread blocks, in one total order, before blocks are assigned.
 
 A primitive is *reduceCopy(k sources → d destinations)* of one chunk, executed by its `owner`
 rank (kernel-protocol §1). A put has one own source and remote destinations, a get-reduce its own
-value first and then remote ones as sources; a send writes into a queue, a receive reads from one.
-Sources are combined left to right: that order is the result's bits.
+value first and then remote sources; a send writes into a queue, a receive reads from one.
+Sources are combined left to right: that order determines the result's bits.
 
 `lower` makes them, `fuse` merges them, `place` turns VALUE and START operands into buffers and
 adds local copies, `allocate` assigns thread blocks (`Blocks`), `sync` makes the Plan.
@@ -23,13 +23,13 @@ from enum import IntEnum
 
 import numpy as np
 
-from hccc.ir.arrays import B1, I4, I8, U1, Csr, entries, frozen
+from hccc.ir.arrays import B1, I4, I8, U1, Csr, Ragged, entries, frozen
 from hccc.ir.dag import Dag
 from hccc.ir.transport import Transport as Transport
 
 
 class Buffer(IntEnum):
-    """Where an operand lives at its rank. VALUE and START do not occur after `place`."""
+    """The memory that holds an operand at its rank. VALUE and START do not occur after `place`."""
 
     INPUT = 0  # send buffer
     OUTPUT = 1  # receive buffer
@@ -41,7 +41,7 @@ class Buffer(IntEnum):
 
 
 class Guard(IntEnum):
-    """When a primitive moves data; it waits and posts always."""
+    """The calls in which a primitive moves data; it waits and posts in all."""
 
     ALWAYS = 0
     IN_PLACE = 1
@@ -49,33 +49,15 @@ class Guard(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Operands:
-    """Rows of (rank, buffer, slot): ptr i8[n + 1], rank i4[m], buffer u1[m], slot i4[m]."""
+class Operands(Ragged):
+    """Rows of (rank, buffer, slot): rank i4[m], buffer u1[m], slot i4[m]."""
 
-    ptr: I8
     rank: I4
     buffer: U1
     slot: I4
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ptr", frozen(self.ptr, np.int64))
-        object.__setattr__(self, "rank", frozen(self.rank, np.int32))
-        object.__setattr__(self, "buffer", frozen(self.buffer, np.uint8))
-        object.__setattr__(self, "slot", frozen(self.slot, np.int32))
-
-    def __len__(self) -> int:
-        return len(self.ptr) - 1
-
-    def counts(self) -> I8:
-        """Operands per row: i8[n]."""
-        return np.diff(self.ptr)
-
-    def owner(self) -> I4:
-        """The row of each operand: i4[m]."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.counts())
-
     def take(self, rows: I4 | I8) -> Operands:
-        """The given rows, in the given order."""
+        """Returns the given rows, in the given order."""
         ptr, pick = entries(self.ptr, rows)
         return Operands(ptr, self.rank[pick], self.buffer[pick], self.slot[pick])
 
@@ -102,21 +84,22 @@ class Queues:
         return len(self.src)
 
     def between(self, memory_domain: I4) -> B1:
-        """Which are network queues, with ends in two memory domains (i4[n_ranks]): b1[Q]."""
+        """Tells which queues are network queues, with ends in two memory domains (i4[n_ranks]):
+        b1[Q]."""
         apart: B1 = memory_domain[self.src] != memory_domain[self.dst]
         return apart
 
 
 def no_queues() -> Queues:
-    """What a direct plan has."""
+    """Returns the empty queues of a direct plan."""
     return Queues(*[np.zeros(0, np.int32)] * 5)
 
 
 def crossing(src: Operands, dst: Operands, queues: Queues, rank: I4) -> tuple[I4, I4, I4]:
-    """Every operand that another rank's memory serves: (primitive, from rank, to rank), i4[m].
+    """Finds all operands in another rank's memory: (primitive, from rank, to rank), i4[m] each.
 
     rank: where each primitive runs, i4[n]. A message counts at its sender, whose store crosses the
-    link, not the receiver's load.
+    link, not at the receiver's load.
     """
     parts = []
     for operands, reads in ((src, True), (dst, False)):
@@ -153,7 +136,7 @@ class Primitives:
     deps: Csr
     tasks: Csr
     queues: Queues
-    scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank: what lands, then `place`'s
+    scratch_slots: I4  # i4[n_ranks], chunks of scratch at each rank: received ones, then `place`'s
     stage_slots: I4  # i4[n_ranks], chunks of staged send buffer at each rank; set by `place`
 
     def __post_init__(self) -> None:
@@ -167,14 +150,16 @@ class Primitives:
 
 
 def memory_domain(p: Primitives) -> I4:
-    """The memory domain of every rank, as the Plan says it: i4[n_ranks]; direct is one host."""
+    """Returns the memory domain of every rank, as the Plan has it: i4[n_ranks]; direct is one
+    host."""
     if p.transport is Transport.DIRECT:
         return np.zeros(p.dag.program.collective.n_ranks, np.int32)
     return p.dag.topology.dense_memory_domain()
 
 
 def network_puts(dst: Operands, owner: I4, memory_domain: I4) -> B1:
-    """Which destinations are memory of another domain than the primitive's: b1[entries of dst].
+    """Tells which destinations are memory of another domain than the primitive's: b1[entries of
+    dst].
 
     owner: i4[n], where each primitive runs; memory_domain: i4[n_ranks].
     """
@@ -185,9 +170,12 @@ def network_puts(dst: Operands, owner: I4, memory_domain: I4) -> B1:
 
 
 def put_places(src: Operands, dst: Operands, owner: I4, of_src: I4, of_dst: I4) -> I4:
-    """Of each primitive what `of_src` (i4[entries of src]) or `of_dst` says of the place that its
-    network puts are carried from: its first destination in memory of its own rank, else its only
-    source: i4[n]. owner: i4[n], where each primitive runs."""
+    """Returns a property of the place that each primitive's network puts are carried from: i4[n].
+
+    The place is the first destination in memory of the primitive's own rank, or else its only
+    source. of_src, of_dst: i4[entries of src, of dst], the property of each operand; owner: i4[n],
+    where each primitive runs.
+    """
     row = dst.owner()
     own = (dst.buffer != Buffer.QUEUE) & (dst.rank == owner[row])
     place: I4 = of_src[src.ptr[:-1]].copy()
@@ -197,7 +185,7 @@ def put_places(src: Operands, dst: Operands, owner: I4, of_src: I4, of_dst: I4) 
 
 
 def check(p: Primitives) -> list[str]:
-    """The invariants that `p` breaks, in words; empty when it is sound. O(n log n)."""
+    """Lists the invariants that `p` breaks, in words; empty when it is sound. O(n log n)."""
     problems = []
     if (p.deps.index >= p.deps.owner()).any():
         problems.append("a primitive comes before one that it depends on")
@@ -215,14 +203,15 @@ def check(p: Primitives) -> list[str]:
 
 
 def lines(p: Primitives) -> Iterator[str]:
-    """The Primitives, one a line."""
+    """Prints the Primitives, one per line."""
     yield f"# {p.dag.program.name}: {len(p)} primitives, {p.transport.name.lower()}"
     for i in range(len(p)):
         yield f"{i}: {primitive_text(p, i)}"
 
 
 def primitive_text(p: Primitives, i: int) -> str:
-    """`rank 1 chunk 3 sub 2: OUTPUT[3]@0 VALUE[3]@1 → VALUE[3]@1  after 4 7`."""
+    """Writes a primitive as `rank 1 chunk 3 sub 2: OUTPUT[3]@0 VALUE[3]@1 → VALUE[3]@1 after 4
+    7`."""
     src, dst = (_operands_text(operands, i) for operands in (p.src, p.dst))
     guard = "" if p.guard[i] == Guard.ALWAYS else f"  {Guard(int(p.guard[i])).name.lower()}"
     after = " ".join(map(str, p.deps.row(i).tolist()))
@@ -231,8 +220,7 @@ def primitive_text(p: Primitives, i: int) -> str:
 
 
 def _operands_text(operands: Operands, i: int) -> str:
-    each = range(int(operands.ptr[i]), int(operands.ptr[i + 1]))
     return " ".join(
         f"{Buffer(int(operands.buffer[k])).name}[{operands.slot[k]}]@{operands.rank[k]}"
-        for k in each
+        for k in range(int(operands.ptr[i]), int(operands.ptr[i + 1]))
     )

@@ -41,21 +41,21 @@ TRANSFER = np.dtype(
 
 
 class Op(IntEnum):
-    """What a transfer does at its destination."""
+    """The effect of a transfer at its destination."""
 
     RECV = 0
     RRC = 1
 
 
 class Origin(Protocol):
-    """Where transfers came from; implemented by the language that made the Program."""
+    """The source text of transfers; implemented by the language of the Program."""
 
     def place(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
-        """The span and the loop values of row `transfer` of the Program's table."""
+        """Returns the span and the loop values of row `transfer` of the Program's table."""
         ...
 
     def header(self, key: str) -> Span | None:
-        """The span of a header key's value, for problems of the whole program."""
+        """Returns the span of a header key's value, for problems of the whole program."""
         ...
 
 
@@ -79,7 +79,7 @@ class Program:
         return len(self.transfers)
 
     def describe(self, i: int) -> str:
-        """`transfer 12 (0 → 1, chunk 3, step 4, rrc; n=0, r=2)`: for messages."""
+        """Describes transfer i for messages: `transfer(0, 1, 4, 3, rrc) with n=0, r=2`."""
         t = self.transfers[i]
         loops = self.origin.place(i)[1] if self.origin else {}
         values = "; " + ", ".join(f"{k}={v}" for k, v in loops.items()) if loops else ""
@@ -89,16 +89,16 @@ class Program:
         )
 
     def span(self, i: int) -> Span | None:
-        """Where transfer `i` was written."""
+        """Returns the span where transfer `i` was written."""
         return self.origin.place(i)[0] if self.origin else None
 
     def note(self, i: int, text: str) -> Note:
-        """A note that points at transfer `i`; `{}` in `text` becomes its description."""
+        """Makes a note that points at transfer `i`; `{}` in `text` becomes its description."""
         return Note(text.format(self.describe(i)), self.span(i))
 
 
 def same(a: Program, b: Program) -> bool:
-    """Whether two Programs mean the same (source lines and origin aside)."""
+    """Tells whether two Programs mean the same (source lines and origin aside)."""
     names = ["src", "dst", "step", "chunk", "op"]
     return (
         (a.name, a.collective, a.channels, a.warps, a.gpus_per_node, a.nics_per_node)
@@ -109,7 +109,7 @@ def same(a: Program, b: Program) -> bool:
 
 
 def lines(p: Program) -> Iterator[str]:
-    """The Program in the transfer language; parsing it gives the same Program."""
+    """Prints the Program in the transfer language; parsing it gives the same Program."""
     c = p.collective
     root = f", Root={c.root}" if c.rooted else ""
     yield (
@@ -123,7 +123,7 @@ def lines(p: Program) -> Iterator[str]:
 
 
 def check(p: Program) -> list[str]:
-    """The invariants that `p` breaks, in words; empty when it is sound. O(transfers)."""
+    """Lists the invariants that `p` breaks, in words; empty when it is sound. O(transfers)."""
     return [*_header_problems(p), *_table_problems(p)]
 
 
@@ -139,10 +139,10 @@ def _header_problems(p: Program) -> Iterator[str]:
         yield f"{c.n_chunks:,} chunks are no multiple of {blocks} up to {MAX_CHUNKS:,}"
     if not 0 <= c.root < c.n_ranks:
         yield f"the root, {c.root}, is no rank"
-    most = {"channels": MAX_CHANNELS, "warps": MAX_WARPS}
+    limits = {"channels": MAX_CHANNELS, "warps": MAX_WARPS}
     for name in ("channels", "warps", "gpus_per_node", "nics_per_node"):
-        if not 1 <= getattr(p, name) <= most.get(name, MAX_RANKS):
-            yield f"{name} is {getattr(p, name)}, not 1 to {most.get(name, MAX_RANKS):,}"
+        if not 1 <= getattr(p, name) <= limits.get(name, MAX_RANKS):
+            yield f"{name} is {getattr(p, name)}, not 1 to {limits.get(name, MAX_RANKS):,}"
     if p.gpus_per_node > 0 and c.n_ranks % p.gpus_per_node:
         yield f"{p.gpus_per_node} GPUs a node do not divide {c.n_ranks} ranks"
     if p.nics_per_node > p.gpus_per_node:
@@ -169,14 +169,14 @@ def _table_problems(p: Program) -> Iterator[str]:
         yield "the transfers are not sorted by step"
 
 
-def work(program: Program) -> tuple[object, ...]:
-    """What callers see of it: programs alike in that can be one library."""
+def call_form(program: Program) -> tuple[object, ...]:
+    """Returns what callers must know of a Program: Programs alike in it can be one library."""
     c = program.collective
     return c.op, c.n_ranks, c.root, c.most_blocks(), program.gpus_per_node
 
 
-def does(program: Program) -> str:
-    """The same for people, with its name."""
-    c, each = program.collective, program.gpus_per_node
-    did = f"{c.op.value} of {c.n_ranks} ranks, {each} in a node, root {c.root}"
-    return f"{program.name} is {did}"
+def call_form_text(program: Program) -> str:
+    """Writes a Program's name and `call_form` for people."""
+    c, gpus = program.collective, program.gpus_per_node
+    text = f"{c.op.value} of {c.n_ranks} ranks, {gpus} in a node, root {c.root}"
+    return f"{program.name} is {text}"

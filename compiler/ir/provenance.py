@@ -1,7 +1,7 @@
-"""provenance: how a Plan was made, as its file tells it.
+"""provenance: how a Plan was made, as its file states it.
 
-Nothing that runs depends on it: it is for reports and pages of a plan whose program and command
-line are no longer at hand.
+Nothing that runs depends on it: it is for reports on a plan whose program and command line are no
+longer at hand.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a Plan was made. version: hccc's; options: those that were chosen, by name; scheduler:
-    what ordered the tasks, where the option left it open; cluster: None without one."""
+    """How a Plan was made. version: hccc's; options: the chosen options, by name; scheduler: the
+    scheduler used, if the option left it open; cluster: None without one."""
 
     version: str
     options: Mapping[str, str | int | bool] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How numbers and names are written in pictures: short, the same everywhere, and safe to draw."""
+"""How pictures write numbers and names: short, the same everywhere, and safe to draw."""
 
 from __future__ import annotations
 
@@ -11,36 +11,37 @@ LONGEST = 120
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """`text` in one line of printable characters, cut to `longest`: XML allows no others.
+    """Returns `text` as one line of printable characters, cut to `longest`: XML allows no others.
 
-    Escaping is left to what writes the file; a name from input never arrives there raw.
+    The writer of the file escapes it.
     """
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def fixed(value: float, digits: int) -> str:
-    """`digits` decimals, thousands apart, and never a zero with a minus: `1,370.31`, `0.0`."""
+    """Writes `digits` decimals, thousands apart, and never a zero with a minus: `1,370.31`,
+    `0.0`."""
     return f"{round(value, digits) + 0.0:,.{digits}f}"
 
 
 def plain(value: float, digits: int) -> str:
-    """`fixed` for columns that programs read: nothing stands between thousands."""
+    """Writes as `fixed`, but without separators, for columns that programs read."""
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def microseconds(us: float) -> str:
-    """`1,370.31`; from a second on without decimals."""
+    """Writes `1,370.31`; without decimals from one second on."""
     return fixed(us, 2 if us < 1e6 else 0)
 
 
 def percent(share: float) -> str:
-    """`73.7` of a share of 0.737."""
+    """Writes a share of 0.737 as `73.7`."""
     return fixed(100 * share, 1)
 
 
 def number(value: float) -> str:
-    """Three significant digits, thousands apart: `1,117`, `12.5`, `0.0042`."""
+    """Writes three significant digits, thousands apart: `1,117`, `12.5`, `0.0042`."""
     value += 0.0  # -0.0 becomes 0.0
     if abs(value) >= 100:
         return f"{value:,.0f}"
@@ -48,7 +49,7 @@ def number(value: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in powers of 1,024, as nccl-tests counts them: `64 MiB`."""
+    """Writes bytes in powers of 1,024, as nccl-tests counts them: `64 MiB`."""
     value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1024 and len(units) > 1:
         value, units = value / 1024, units[1:]
@@ -56,14 +57,14 @@ def size(count: float) -> str:
 
 
 def time(us: float) -> str:
-    """`12.3 µs`, `4.56 ms`, `1.2 s`; less than a picosecond is none."""
+    """Writes `12.3 µs`, `4.56 ms`, `1.2 s`; less than a picosecond is 0."""
     us = round(us, 6) + 0.0
     unit, factor = time_unit(us)
     return f"{us / factor:.4g} {unit}"
 
 
 def time_unit(us: float) -> tuple[str, float]:
-    """The unit that `time` writes a time in, and how many µs it has."""
+    """Returns the unit in which `time` writes a time, and its length in µs."""
     for unit, factor in (("s", 1e6), ("ms", 1e3)):
         if round(us, 6) >= factor:
             return unit, factor
@@ -71,29 +72,29 @@ def time_unit(us: float) -> tuple[str, float]:
 
 
 def rate(value: Rate) -> str:
-    """`25 GB/s × 2`."""
+    """Writes `25 GB/s × 2`."""
     count = f" × {value.parallel}" if value.parallel > 1 else ""
     return f"{number(value.bandwidth)} GB/s{count}"
 
 
-def runs(numbers: Iterable[int], most: int = 6, prefix: str = "") -> str:
-    """Numbers as ascending ranges: `0–3, 7`; after `most` ranges `…`."""
+def runs(numbers: Iterable[int], limit: int = 6, prefix: str = "") -> str:
+    """Writes numbers as ascending ranges, `0–3, 7`; after `limit` ranges `…`."""
     found = list(ranks.runs(sorted(set(numbers))))
     shown = []
-    for a, b in found[:most]:
+    for a, b in found[:limit]:
         between = ", " if b == a + 1 else "–"
         shown.append(f"{prefix}{a}" if a == b else f"{prefix}{a}{between}{prefix}{b}")
-    return ", ".join(shown) + (", …" if len(found) > most else "")
+    return ", ".join(shown) + (", …" if len(found) > limit else "")
 
 
-def nodes(numbers: Iterable[int], most: int = 6) -> str:
-    """Nodes counted from 0, named as in the cluster language: `node1–node4`."""
-    return runs((n + 1 for n in numbers), most, "node")
+def nodes(numbers: Iterable[int], limit: int = 6) -> str:
+    """Writes nodes, counted from 0, as the cluster language names them: `node1–node4`."""
+    return runs((n + 1 for n in numbers), limit, "node")
 
 
-def named(kind: str, numbers: Sequence[int], most: int = 6) -> str:
-    """`rank 3`, `ranks 0–3`."""
-    return f"{kind if len(set(numbers)) == 1 else _plural(kind)} {runs(numbers, most)}"
+def named(kind: str, numbers: Sequence[int], limit: int = 6) -> str:
+    """Writes `rank 3`, `ranks 0–3`."""
+    return f"{kind if len(set(numbers)) == 1 else _plural(kind)} {runs(numbers, limit)}"
 
 
 def _plural(kind: str) -> str:
@@ -103,5 +104,5 @@ def _plural(kind: str) -> str:
 
 
 def count(n: int, what: str) -> str:
-    """`1 link`, `28 links`."""
+    """Writes `1 link`, `28 links`."""
     return f"{n:,} {what if n == 1 else _plural(what)}"

@@ -1,7 +1,7 @@
-"""Topology: the cluster a program runs on: ranks, links, and what links share.
+"""Topology: the cluster a program runs on: ranks, links, and the groups that links share.
 
 Printed, a Topology is the cluster language (docs/cluster-language.md). A transfer u → v takes
-the first that there is of
+the first route that exists of
 
 1. their direct link (`links`);
 2. the link that a mesh has between every two of its ranks (`mesh`);
@@ -9,13 +9,13 @@ the first that there is of
 
 On the route from u to v lie, within a node, u's and v's ports of the crossbar that both hang on
 (PORT) and every SWITCH group with u on one side and v on the other (HeteCCL App. A, `>->`).
-Between nodes lie the same SWITCH groups, u's and v's NIC, where their leaves differ the uplinks of
-both leaves, and where their spines differ those of both spines. A rank without a port at a tier
-that must be crossed stops the route. A LIMIT group makes no route: all routes between two nodes,
-direct links too, run over theirs besides.
+Between nodes lie the same SWITCH groups, u's and v's NIC, the uplinks of both leaves if these
+differ, and the uplinks of both spines if these differ. A rank without a port at a tier that must
+be crossed has no such route. A LIMIT group makes no route: it is shared by all routes between two
+nodes, direct links included.
 
 Every shared group is full duplex: group k is resource 2k in one direction (out of a port, or from A
-to B) and 2k + 1 the other, each with the whole capacity. Nothing here is n × n: a switch is a
+to B) and 2k + 1 in the other, each with the whole capacity. Nothing here is n × n: a switch is a
 group, never its pairs.
 
 Invariants
@@ -44,13 +44,13 @@ from hccc.ir.device import Device as Device
 from hccc.ir.device import Network as Network
 
 F8 = NDArray[np.float64]
-INTER_NODE_COST = 2.5  # ResCCL §4.3 measured that between nodes takes at least this much longer
-BYTES_PER_US = 1000.0  # of one GB/s
+INTER_NODE_COST = 2.5  # transfers between nodes take at least this much longer (ResCCL §4.3)
+BYTES_PER_US = 1000.0  # at 1 GB/s
 US_PER_MB = 1000.0  # µs for one MB (10⁶ bytes) at 1 GB/s (10⁹ bytes/s)
 
 
 class Level(IntEnum):
-    """What kind of thing a shared group is; the first four are rows of `port` and `domain`."""
+    """The kind of a shared group; the first four are rows of `port` and `domain`."""
 
     PORT = 0
     NIC = 1
@@ -61,8 +61,8 @@ class Level(IntEnum):
 
 
 class Rate(NamedTuple):
-    """How fast one link is: GB/s of one link in each direction, how many links are parallel, µs
-    before the first byte."""
+    """The speed of one link: GB/s in each direction, the number of parallel links, µs before the
+    first byte."""
 
     bandwidth: float
     parallel: int = 1
@@ -70,9 +70,9 @@ class Rate(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What a launch takes before its primitives, in µs. base: in any case; entry: for each thread
-    block, of those that run on one core; wake: where several cores run them. small: bytes of the
-    blocks of a node's ranks up to which one core runs all."""
+    """The cost of a launch before its primitives, in µs. base: always; entry: per thread block, if
+    one core runs them all; wake: if several cores run them. small: bytes of the blocks of a node's
+    ranks up to which one core runs all."""
 
     base: float = 0.0
     entry: float = 0.0
@@ -109,7 +109,7 @@ class Rates:
 
 
 def rates(values: list[Rate]) -> Rates:
-    """`values` as arrays."""
+    """Collects `values` in arrays."""
     return Rates(*(np.array([v[i] for v in values]) for i in range(3)))
 
 
@@ -119,15 +119,17 @@ class Topology:
 
     node, local (the GPU's number in its node), device (a row of `devices`): i4[n];
     node_size: i4[N] GPUs a node was built with, failed ones too; failed: i4[f, 2] (node, local);
-    link_src, link_dst: i4[m], `links`: their Rates; mesh: i4[n] which mesh a rank is in (-1:
-    none), `meshes`: the Rates of a mesh's links; level: u1[K] of each group, `shared`: its Rates;
-    port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] which
-    crossbar, node, leaf and spine a rank is on (-1: none); memory_domain: i4[n], ranks of one
-    number address each other's memory; side_a, side_b: the ranks at either side of each SWITCH and
-    LIMIT group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread blocks of a node
-    that run at once, more take turns (0: no limit); launch: f8[N, 4] what a launch takes at each
-    node (`Launch`); network: i4[N] what joins each node to others, a row of `networks`; name: what
-    people call it, its file as a rule, which is no property of it (`same` does not ask).
+    link_src, link_dst: i4[m], `links`: their Rates; mesh: i4[n] the mesh of a rank (-1: none),
+    `meshes`: the Rates of a mesh's links; level: u1[K] of each group, `shared`: its Rates;
+    port: i4[4, n] the group by which a rank leaves at a Level (-1: none); domain: i4[4, n] the
+    crossbar, node, leaf and spine of a rank (-1: none); memory_domain: i4[n], ranks of one number
+    address each other's memory; side_a, side_b: the ranks at either side of each SWITCH and LIMIT
+    group; chunk: bytes of one micro-batch of a chunk; cores: i4[N] thread blocks of a node that run
+    at once, more take turns (0: no limit); launch: f8[N, 4] the launch cost at each node
+    (`Launch`);
+    network: i4[N] the network of each node, a row of `networks`; name: what people call the
+    cluster,
+    usually its file, and ignored by `same`.
     """
 
     devices: tuple[Device, ...]
@@ -180,12 +182,12 @@ class Topology:
 
     @property
     def n_ranks(self) -> int:
-        """How many GPUs take part."""
+        """The number of GPUs that take part."""
         return len(self.node)
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes there are; one whose GPUs all failed counts too."""
+        """The number of nodes; a node whose GPUs all failed counts too."""
         return len(self.node_size)
 
     @property
@@ -195,7 +197,7 @@ class Topology:
 
     @property
     def n_switches(self) -> int:
-        """How many SWITCH groups there are; the rest of `side_a` and `side_b` are LIMIT groups."""
+        """The number of SWITCH groups; the rest of `side_a` and `side_b` are LIMIT groups."""
         return int(np.count_nonzero(self.level == Level.SWITCH))
 
     @property
@@ -204,20 +206,22 @@ class Topology:
         return np.searchsorted(self.node, np.arange(self.n_nodes + 1))
 
     def describe(self, rank: int) -> str:
-        """`rank 5 (GPU 1 of node2)`: for messages."""
+        """Describes a rank for messages: `rank 5 (GPU 1 of node2)`."""
         return f"rank {rank} (GPU {self.local[rank]} of node{self.node[rank] + 1})"
 
     def dense_memory_domain(self) -> I4:
-        """The memory domains numbered from 0, by first rank: i4[n]."""
+        """Returns the memory domains numbered from 0, by first rank: i4[n]."""
         dense: I4 = np.unique(self.memory_domain, return_inverse=True)[1].astype(np.int32)
         return dense
 
     def block_cost(self) -> F8:
-        """µs that a thread block of each rank takes to copy one micro-batch to a peer: f8[n]."""
+        """Returns the µs that a thread block of each rank takes to copy one micro-batch to a peer:
+        f8[n]."""
         return self._per_chunk([device.store for device in self.devices])
 
     def reduce_cost(self) -> F8:
-        """µs that one more source of a reduction adds to one micro-batch, at each rank: f8[n]."""
+        """Returns the µs that one more source of a reduction adds to one micro-batch at each rank:
+        f8[n]."""
         return self._per_chunk([device.reduce for device in self.devices])
 
     def _per_chunk(self, rate: list[float]) -> F8:
@@ -239,7 +243,7 @@ def uniform(
     device: Device = NOMINAL_DEVICE,
     chunk: int = 1_000_000,
 ) -> Topology:
-    """The cluster a program's header describes: what is used where no `.cluster` is given.
+    """Returns the cluster that a program's header describes, used if no `.cluster` is given.
 
     A link between every two GPUs of a node, NICs shared by a node's GPUs in equal runs, and a
     switch between all NICs. The default rates are no hardware's: they make one micro-batch take 1
@@ -285,7 +289,7 @@ def _repeated(rate: Rate, times: int) -> Rates:
 
 
 def same(a: Topology, b: Topology) -> bool:
-    """Whether two Topologies are alike in everything but their names."""
+    """Tells whether two Topologies are alike in everything but their names."""
     compared = (f.name for f in fields(Topology) if f.name != "name")
     return all(_equal(getattr(a, name), getattr(b, name)) for name in compared)
 
@@ -300,7 +304,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def check(t: Topology) -> list[str]:
-    """The invariants that `t` breaks, in words; empty when it is sound. O(its size)."""
+    """Lists the invariants that `t` breaks, in words; empty when it is sound. O(its size)."""
     return list(_problems(t))
 
 
@@ -356,7 +360,8 @@ def _group_problems(t: Topology) -> Iterator[str]:
 
 
 def members(side: Csr, t: Topology) -> B1:
-    """Which GPUs (numbered from the node's first rank) are at a side: b1[groups, widest node]."""
+    """Tells which GPUs (numbered from the node's first rank) are at a side: b1[groups, widest
+    node]."""
     first = t.first_rank
     widest = int(np.diff(first).max(initial=1))
     inside = np.zeros((len(side), widest), np.bool_)

@@ -1,4 +1,4 @@
-"""transport: how data gets from one rank to another."""
+"""transport: how data moves between ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 class Transport(IntEnum):
     """How data crosses between ranks (kernel-protocol §1).
 
-    AUTO is an option only: DIRECT where all ranks share one memory domain, else MIXED.
+    AUTO is only an option: DIRECT if all ranks share one memory domain, else MIXED.
     """
 
     DIRECT = 0  # one-sided put / get-reduce
@@ -18,5 +18,5 @@ class Transport(IntEnum):
 
 
 PURE = (Transport.DIRECT, Transport.STAGED)  # one kind of connection everywhere
-OF_PLANS = (*PURE, Transport.MIXED)
-CHOICES = (Transport.AUTO, *PURE)  # what options offer
+PLAN_TRANSPORTS = (*PURE, Transport.MIXED)
+CHOICES = (Transport.AUTO, *PURE)  # the values of --transport

@@ -13,9 +13,9 @@ import numpy as np
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
+from hccc.ir.memory_use import bytes_touched
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
-from hccc.ir.touched import bytes_touched
 from hccc.launch import measure as bench
 from hccc.profile.calibrate import Case, Work
 from hccc.runtime.cpu import CpuCommunicator, aligned_zeros

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hccc.ir.arrays import I4
+from hccc.ir.memory_use import bytes_touched
 from hccc.ir.plan import Plan
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
-from hccc.ir.touched import bytes_touched
 
 
 class Memory(NamedTuple):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hccc.base.diagnostics import Source
 from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
+from hccc.ir.memory_use import bytes_touched
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
-from hccc.ir.touched import bytes_touched
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate

@@ -1,4 +1,4 @@
-"""touched: how much memory a call touches, which says what of it a cache can hold."""
+"""memory_use: the memory that a call touches, which decides how much of it a cache can hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hccc.ir.plan import Plan
 
 
 def bytes_touched(plan: Plan, block: int, *, in_place: bool) -> I8:
-    """Bytes of each rank's buffers and scratch memory in a call of blocks of so many: i8[n]."""
+    """Returns the bytes of each rank's buffers and scratch memory in a call with blocks of `block`
+    bytes: i8[n]."""
     c, ranks = plan.collective, range(plan.n_ranks)
     send = np.array([c.input_blocks(r) for r in ranks], np.int64)
     receive = np.array([c.output_blocks(r) for r in ranks], np.int64)
