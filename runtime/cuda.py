@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from hccc.base.building.build import digest_of, kept
+from hccc.base.building.compiler import TIMEOUT_S
 from hccc.base.diagnostics import Note, UserError, fail
 from hccc.base.files.libraries import stem_of
 from hccc.ir.catalogue import Catalogue
@@ -34,7 +36,7 @@ from hccc.runtime.abi import (
     Window,
     all_memory,
 )
-from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, kept
+from hccc.runtime.build import Variant
 from hccc.runtime.fault import Fault, LaunchError
 from hccc.runtime.layout import FLAG_STRIDE, Shape
 from hccc.runtime.picks import picks_of

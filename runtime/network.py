@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import InternalError, fail
 from hccc.runtime.abi import Door, Rank, Transfer
-from hccc.runtime.build import Piece, build_plain
 
 RING = 1024  # transfers
 LINE = 128  # bytes between counters

@@ -183,7 +183,9 @@ TABLE = (
     Code("E411", "There is no such reduction."),
     Code("E412", "There is no C++ compiler.", "Install one (g++), or set CXX to its path."),
     Code(
-        "E413", "The directory that libraries are kept in belongs to another user.", "Set TMPDIR."
+        "E413",
+        "There is no directory for compiled libraries that only this user can write to.",
+        "Set XDG_CACHE_HOME to one.",
     ),
     Code("E414", "The compiler of kernels failed on a source."),
     Code("E415", "Options do not go together, or leave out what the command must know."),

@@ -249,6 +249,8 @@ def load(
     """Reads `algorithm` and makes its Plan. simulated: `--cluster` also says where to simulate;
     checked: a directory's files are compared, too."""
     on_phase("Starting")
+    if simulated or (topology is not None and how.options.tune != "off"):
+        _begin_building()
     from hccc.api import functions as api
     from hccc.cli import report
     from hccc.driver import inputs
@@ -280,6 +282,7 @@ def load_library(
     on_phase: Callable[[str], None],
 ) -> Compiled:
     """Reads several programs and makes one library of them."""
+    _begin_building()
     from hccc.api import functions as api
     from hccc.cli import report
 
@@ -293,6 +296,13 @@ def load_library(
     )
     report.warnings(compiled.warnings)
     return compiled
+
+
+def _begin_building() -> None:
+    """Has the simulator built while the command imports and reads what it needs."""
+    from hccc.sim.library import begin_building
+
+    begin_building()
 
 
 def _printer(how: Chosen) -> Callable[[str, Any], None]:

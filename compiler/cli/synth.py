@@ -95,6 +95,9 @@ def synth(
     if sizes is None:
         refuse(given("plans"), "one size has one algorithm", "leave it out, or give --sizes")
     with report.progress() as on_phase:
+        from hccc.sim.library import begin_building
+
+        begin_building()
         from hccc.driver.inputs import load_cluster
         from hccc.driver.options import Options
 

@@ -13,13 +13,13 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import time
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from hccc.base.building.places import user_directory
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.files.writing import write_whole
 from hccc.base.version import __version__
@@ -65,10 +65,10 @@ def _started(message: Message, channel: Channel) -> Workers | None:
 
 
 def unpacked(packed: str) -> Path:
-    """The directory of kernels that was sent, in this user's cache. Raises UserError E431."""
+    """The directory of kernels that was sent, in this user's cache. Raises UserError E413, E431."""
     text = zlib.decompress(base64.b64decode(packed))
     sources: Mapping[str, str] = json.loads(text)
-    place = _cache() / hashlib.sha256(text).hexdigest()[:32]
+    place = user_directory("kernels") / hashlib.sha256(text).hexdigest()[:32]
     place.mkdir(mode=0o700, exist_ok=True)
     for name, source in sources.items():
         if not _NAME.fullmatch(name):
@@ -79,22 +79,6 @@ def unpacked(packed: str) -> Path:
             write_whole(path, lambda file, source=source: file.write(source))  # type: ignore[misc]
     os.utime(place)
     _forget_old(place.parent)
-    return place
-
-
-def _cache() -> Path:
-    """A directory that only this user can write to. Raises UserError E413."""
-    for base in (os.environ.get("XDG_CACHE_HOME"), "~/.cache"):
-        place = Path(base or "").expanduser() / "hccc" / "kernels"
-        with suppress(OSError, RuntimeError):
-            if place.is_absolute():
-                place.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if os.access(place, os.W_OK):
-                    return place
-    place = Path(tempfile.gettempdir()) / f"hccc-{os.getuid()}-kernels"
-    place.mkdir(mode=0o700, exist_ok=True)
-    if place.stat().st_uid != os.getuid():
-        raise fail("E413", f"{place} belongs to another user", help="set XDG_CACHE_HOME")
     return place
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hccc.base.building.compiler import compiler_version, find_compiler
 from hccc.base.diagnostics import UserError
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
@@ -30,7 +31,6 @@ from hccc.launch.measure import communicator
 from hccc.profile import calibrate
 from hccc.profile.cluster_file import Profile
 from hccc.profile.probes import DTYPE, EXCHANGE, PROBES, Built, Pool, Probe, case, cases, size_of
-from hccc.runtime.build import compiler_version, find_compiler
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.cuda import find_device
 from hccc.runtime.request import Request

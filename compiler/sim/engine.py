@@ -17,10 +17,9 @@ from hccc.base.jit.compiled import njit
 from hccc.sim.agenda import put, take
 from hccc.sim.fair import flow, join, leave, rebalance
 from hccc.sim.proxy import end, hand_over
-from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, SAME_TIME, TODO, State
+from hccc.sim.state import DUE, FIXED, HEAP, IDLE, LATE, MOVING, SAME_TIME, TODO, State
 from hccc.sim.waiting import push, stand, wake
 
-LATE = -1  # in place of a number of blocks
 AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
 
 

@@ -15,7 +15,7 @@ from hccc.base.diagnostics import fail
 from hccc.ir.arrays import B1, I4, I8, frozen, starts
 from hccc.ir.primitives import Guard
 from hccc.ir.topology import BYTES_PER_US, F8
-from hccc.sim import engine, state
+from hccc.sim import compiled, state
 from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
 from hccc.sim.costs import SIMPLE, Costs
 from hccc.sim.machine import Machine, batches_of, pieces
@@ -152,11 +152,11 @@ def simulate(
     s = _state(machine, request, (batches, window), micro, last)
     s.work[1] = work
     launched = launch_of(machine, request)
-    hung = engine.run(s, float(plan.channels), limit - launched)
+    hung = compiled.run(s, float(plan.channels), limit - launched)
     if s.work[0] > work:
         message = f"{plan.name} has too many transfers in flight to simulate"
         raise fail("E461", message, help="fewer connections, or a larger --micro-batch")
-    if hung == engine.LATE:
+    if hung == state.LATE:
         raise fail("E461", f"{plan.name} takes longer than {limit:,.2f} µs")
     if hung:
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"

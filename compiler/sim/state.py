@@ -18,6 +18,7 @@ Table = Any  # a NumPy record array; its fields are in the dtypes below
 
 IDLE, FIXED, MOVING = 0, 1, 2  # what a block does
 MESSAGE, CREDIT, FLAG = 1, 2, 3  # of `transfers.Kind`, those that count at the peer
+LATE = -1  # in place of how many blocks have not finished: a run took too long
 SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 
 # Of a primitive: where its rows of the lists begin (row p + 1: where they end); fixed µs of a whole

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
+from hccc.base.building.compiler import find_compiler
 from hccc.base.diagnostics import fail
 from hccc.emit.targets import Target
 from hccc.ir.arrays import I4, I8
 from hccc.ir.catalogue import Catalogue
-from hccc.runtime.build import find_compiler
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.picks import Picks, picks_of
 from hccc.runtime.request import Request

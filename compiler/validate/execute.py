@@ -16,10 +16,10 @@ from importlib.resources import as_file
 from importlib.resources import files as resources
 from pathlib import Path
 
+from hccc.base.building.compiler import ERROR_LINES, find_compiler
 from hccc.base.diagnostics import Note, UserError, fail
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
-from hccc.runtime.build import ERROR_LINES, find_compiler
 from hccc.validate import recording, unit
 from hccc.validate.processes import Processes
 from hccc.validate.recording import Recording

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import Problem, UserError
-from hccc.runtime.build import Piece, build_plain
 
 BOOTSTRAP = Piece(Path(__file__).parent / "bootstrap.cpp")
 LINK = ("-Wl,-z,nodelete",)  # threads run its code

@@ -15,9 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
+from hccc.base.building.build import digest_of, kept
+from hccc.base.building.compiler import TIMEOUT_S, find_compiler
 from hccc.base.diagnostics import fail
 from hccc.base.files.libraries import stem_of
-from hccc.runtime.build import TIMEOUT_S, Variant, digest_of, find_compiler, kept
+from hccc.runtime.build import Variant
 
 # The compiler of each platform, how it is told what to compile for, and what else.
 COMPILERS = {"cuda": "nvcc", "hip": "hipcc"}

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hccc.base.building.build import Piece, build_plain
 from hccc.runtime.bootstrap.library import BOOTSTRAP
-from hccc.runtime.build import Piece, build_plain
 from hccc.runtime.device.library import DEVICE
 from hccc.runtime.transport.library import TRANSPORT
 

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import UserError, fail
-from hccc.runtime.build import Piece, build_plain
 from hccc.runtime.device.description import PREFIX, Call, description
 
 DEVICE = Piece(Path(__file__).parent / "hcccrt.cpp")

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import UserError, fail
-from hccc.runtime.build import Piece, build_plain
 
 HERE = Path(__file__).resolve().parent
 TRANSPORT = Piece(HERE / "transport.cpp", include=(HERE.parent / "include",))

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from hccc.base import dtypes
+from hccc.base.building.compiler import find_compiler
 from hccc.emit.directory import headers
-from hccc.runtime.build import find_compiler
 from hccc.runtime.layout import DTYPES
 
 HEADERS = dict(headers())

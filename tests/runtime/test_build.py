@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
+from hccc.base.building import compiler
 from hccc.base.diagnostics import UserError
-from hccc.runtime import build
-from hccc.runtime.build import (
-    Piece,
-    Variant,
-    build_all,
-    build_library,
-    build_plain,
-    find_compiler,
-)
+from hccc.runtime.build import Variant, build_all, build_library
 from tests.marks import slow
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
@@ -69,20 +59,11 @@ def test_a_library_of_another_processor_is_not_used(
 ) -> None:
     """Two machines that share a disk: `-march=native` means something else on each."""
     first = build_library(source, Variant("int32"))
-    monkeypatch.setattr(build, "processor", lambda path: "another")
+    monkeypatch.setattr(compiler, "processor", lambda path: "another")
     second = build_library(source, Variant("int32"))
     assert first != second and first.exists()
     monkeypatch.undo()
     assert build_library(source, Variant("int32")) == first
-
-
-def test_the_processor_is_what_the_compiler_makes_of_it(tmp_path: Path) -> None:
-    compiler = tmp_path / "c++"
-    known = build.processor(find_compiler())
-    assert known == build.processor(find_compiler())
-    compiler.write_text('#!/bin/sh\necho "#define __SSE9__ 1"\n')
-    compiler.chmod(0o755)
-    assert build.processor(str(compiler)) != known
 
 
 def test_several_variants_at_once(source: Path) -> None:
@@ -99,35 +80,7 @@ def test_a_failed_compile_shows_the_compiler(source: Path) -> None:
     assert not list(source.parent.rglob("*.so"))
 
 
-def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "/nowhere/c++")
-    with pytest.raises(UserError, match="E412"):
-        find_compiler()
-
-
 @pytest.mark.parametrize("bad", [("float8", "sum"), ("int8", "xor"), ("int8 -DX", "sum")])
 def test_names_are_checked(bad: tuple[str, str]) -> None:
     with pytest.raises(UserError, match=r"E41[17]"):
         Variant(*bad)
-
-
-def built_plain(source: str, compiler: str) -> str:
-    """What `build_plain` gives with that compiler."""
-    os.environ["CXX"] = compiler
-    return str(build_plain([Piece(Path(source))]))
-
-
-def test_processes_that_start_at_once_compile_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The others wait for the first."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    source, calls, compiler = (tmp_path / name for name in ("one.cpp", "calls", "compiler"))
-    source.write_text('extern "C" __attribute__((visibility("default"))) int one() { return 1; }\n')
-    told = f'case "$*" in *-c*one.cpp*) echo >> {calls}; sleep 0.5;; esac'
-    compiler.write_text(f'#!/bin/sh\n{told}\nexec g++ "$@"\n')
-    compiler.chmod(0o755)
-    with ProcessPoolExecutor(4, get_context("spawn")) as pool:
-        made = set(pool.map(built_plain, [str(source)] * 4, [str(compiler)] * 4))
-    assert len(made) == 1 and Path(made.pop()).is_file()
-    assert calls.read_text() == "\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hccc.base.building.compiler import find_compiler
 from hccc.base.diagnostics import UserError
-from hccc.runtime.build import find_compiler
 from hccc.runtime.transport.library import Transport, available
 
 ASK = "from hccc.runtime.transport.library import available; print(*available())"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from hccc.base.building.compiler import COMPILERS
 from hccc.driver.outputs import kernels
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
-from hccc.runtime.build import COMPILERS
 
 CPU, CUDA, HIP = TARGETS
 TRANSPORTS = (Transport.DIRECT, Transport.STAGED, Transport.AUTO)

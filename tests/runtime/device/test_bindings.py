@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hccc.runtime.build import build_plain
+from hccc.base.building.build import build_plain
 from hccc.runtime.device.description import Call, Parameter, description
 from hccc.runtime.device.library import DEVICE, LINK, PLATFORMS, Library, structure
 from tests.runtime.device.harness import VALUES

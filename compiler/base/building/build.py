@@ -1,0 +1,198 @@
+"""build: what the compiler makes of sources, kept under names that say of what.
+
+A name has a hash of all sources, the compiler, its flags and the processor it compiles for, so a
+changed file is never mistaken for what it was, nor a library built on another machine for one that
+runs here. It also has a hash of what the file holds: a library that was cut short is built again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from hccc.base.building.compiler import TIMEOUT_S, compiler_words, find_compiler, run_compiler
+from hccc.base.building.places import user_directory
+from hccc.base.files.libraries import FOLDER, name_of, stem_of
+from hccc.base.files.writing import beside, remove_leftovers
+
+STANDARD = "-std=c++17"
+FLAGS = (STANDARD, "-O3", "-march=native", "-shared", "-fPIC", "-pthread")
+SUFFIXES = frozenset({".h", ".inc", ".cpp", ".cu", ".hip"})
+_KEPT_S = 90 * 86_400.0  # that a library of hccc's own is kept since it was built
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A source of hccc's own. It includes what lies beside it and in `include`, and by relative
+    paths what lies in `reads`."""
+
+    source: Path
+    include: tuple[Path, ...] = ()
+    reads: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ("-O2", "-fvisibility=hidden")
+
+
+def digest_of(directories: Sequence[Path], words: Sequence[str]) -> str:
+    """A hash of `words` and of all sources under the directories."""
+    state = hashlib.sha256("\0".join(words).encode())
+    for directory in directories:
+        for path in sorted(p for p in directory.rglob("*") if p.suffix in SUFFIXES):
+            state.update(b"\0" + str(path.relative_to(directory)).encode() + b"\0")
+            state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+def build_plain(pieces: Sequence[Piece], link: Sequence[str] = ()) -> Path:
+    """The shared library of sources of hccc's own, which have no variants. Each is compiled by
+    itself, a few at a time, unless it was already for whatever library. Kept in the user's cache:
+    a package is no place for it. link: options of the linker.
+
+    Raises:
+        UserError: E412 to E414.
+    """
+    with ThreadPoolExecutor(max(1, min(len(pieces), os.cpu_count() or 1))) as pool:
+        objects = [str(path) for path in pool.map(_object, pieces)]
+    source = pieces[0].source.resolve()
+    options = ["-shared", "-pthread", *link]
+    words = [*compiler_words(), *options, *objects]
+    name = stem_of(source, digest_of((), words))
+    return _kept_once(source, name, ".so", [find_compiler(), *objects, *options])
+
+
+def build_alone(source: Path, flags: Sequence[str]) -> Path:
+    """The shared library of one source of hccc's own that includes standard headers only.
+
+    It runs on every processor of this kind, and whichever compiler made it, so a library that is
+    kept is found without asking one.
+
+    Raises:
+        UserError: E412 to E414.
+    """
+    source = source.resolve()
+    options = [STANDARD, *flags, "-shared", "-fPIC"]
+    content = hashlib.sha256(source.read_bytes()).hexdigest()
+    words = [content, platform.system(), platform.machine(), *options]
+    name = stem_of(source, digest_of((), words))
+    found = _found(_cached(source.parent), name, ".so")
+    return found or _kept_once(source, name, ".so", [find_compiler(), *options, str(source)])
+
+
+def _object(piece: Piece) -> Path:
+    """What is linked of a piece."""
+    source = piece.source.resolve()
+    flags = [flag for flag in FLAGS if flag != "-shared"]
+    options = [*flags, *piece.flags, "-c"]
+    searched = [source.parent, *piece.include]
+    name = stem_of(
+        source,
+        digest_of([*searched, *piece.reads], [source.name, *compiler_words(), *options]),
+    )
+    search = [f"-I{path}" for path in searched]
+    return _kept_once(source, name, ".o", [find_compiler(), *options, *search, str(source)])
+
+
+def _cached(directory: Path) -> Path:
+    """A directory of the user's cache for what belongs to `directory`. Raises UserError E413."""
+    which = hashlib.sha256(os.fsencode(directory)).hexdigest()
+    place = user_directory("built") / which[:16]
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
+def _kept_once(source: Path, name: str, suffix: str, command: Sequence[str]) -> Path:
+    """As `kept`, in the user's cache, by one process while others wait."""
+    place = _cached(source.parent)
+    if found := _found(place, name, suffix):
+        return found
+    with _one_at_a_time(place):  # ranks that start at once
+        _forget_old(place)
+        return kept(source, name, suffix, command, place)
+
+
+@contextmanager
+def _one_at_a_time(directory: Path) -> Iterator[None]:
+    """Waits for other processes that are here, at most as long as a compiler may take."""
+    opened = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        until = time.monotonic() + TIMEOUT_S
+        while not _locks(opened) and time.monotonic() < until:
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _locks(opened: int) -> bool:
+    """Whether it could be locked, or its disk has no locks: then nobody waits."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _forget_old(place: Path) -> None:
+    """Removes what was built long ago, of sources that have changed since as a rule."""
+    for path in place.iterdir():
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _KEPT_S:
+                path.unlink()
+
+
+def build_directory(directory: Path) -> Path:
+    """Where libraries of `directory` are kept: `build/` in it, or a directory of the user's cache.
+
+    Raises:
+        UserError: E413 neither can be written.
+    """
+    beside_it = directory / FOLDER
+    try:
+        beside_it.mkdir(exist_ok=True)
+        if os.access(beside_it, os.W_OK):
+            return beside_it
+    except OSError:
+        pass
+    return _cached(directory)
+
+
+def kept(
+    source: Path, name: str, suffix: str, command: Sequence[str], place: Path | None = None
+) -> Path:
+    """What `command` (without `-o`) makes of `source`, unless it is there already. place: the
+    directory, by default `build_directory` of the source's.
+
+    The file is `name`-HASH`suffix`, where HASH is that of its content: whatever else has such a
+    name is damaged, and goes. Raises UserError E414.
+    """
+    place = place or build_directory(source.parent)
+    if found := _found(place, name, suffix):
+        return found
+    remove_leftovers(place, age_s=2 * TIMEOUT_S)
+    made = beside(place / name)
+    try:
+        run_compiler(source, [*command, "-o", str(made)])
+        target = place / name_of(name, suffix, made.read_bytes())
+        made.replace(target)  # at once: another process may be building the same
+    finally:
+        made.unlink(missing_ok=True)
+    return target
+
+
+def _found(place: Path, name: str, suffix: str) -> Path | None:
+    """What `kept` keeps, if it is there. What is damaged goes."""
+    for path in place.glob(f"{name}-*{suffix}"):
+        with suppress(OSError):
+            if path.name == name_of(name, suffix, path.read_bytes()):
+                return path
+            path.unlink()
+    return None

@@ -1,0 +1,45 @@
+"""library: the engine in C++ as a shared library, built at first use, a second of the compiler.
+
+Nothing here needs NumPy, so a command can begin to build before it imports what it needs itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cache
+from pathlib import Path
+
+from hccc.base.building.build import build_alone
+from hccc.base.diagnostics import UserError, fail
+
+SOURCE = Path(__file__).parent / "engine.cpp"
+# No multiplication and addition in one: times must be those of every other machine.
+FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math")
+_BUILDING = threading.Lock()
+
+
+def begin_building() -> None:
+    """Builds the library in the background, for a command that will simulate in a while."""
+    threading.Thread(target=library, name="engine.cpp", daemon=True).start()
+
+
+def library() -> ctypes.CDLL | UserError:
+    """The library, or why there is none; one thread builds it, others wait."""
+    with _BUILDING:
+        return _built()
+
+
+@cache
+def _built() -> ctypes.CDLL | UserError:
+    try:
+        found = ctypes.CDLL(str(build_alone(SOURCE, FLAGS)))
+    except UserError as error:
+        return error
+    except OSError as error:  # such as a disk that nothing may be run from
+        return fail("E414", f"the simulator cannot be built or loaded: {error}")
+    found.hccc_sim_begin.argtypes = [ctypes.c_void_p]
+    found.hccc_sim_begin.restype = ctypes.c_int64
+    found.hccc_sim_go_on.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_double] * 2]
+    found.hccc_sim_go_on.restype = None
+    return found

@@ -1,0 +1,108 @@
+"""What is built once and kept: by one process while others wait, and found without a compiler."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from hccc.base.building.build import Piece, build_alone, build_plain
+from hccc.base.building.compiler import find_compiler, processor
+from hccc.base.diagnostics import UserError
+
+ONE = 'extern "C" __attribute__((visibility("default"))) int one() { return 1; }\n'
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A source; what is built of it goes to a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "one.cpp"
+    path.write_text(ONE)
+    return path
+
+
+def telling(place: Path, shell: str = "") -> tuple[Path, Path]:
+    """(a compiler that says that it compiles one.cpp, where it says so)."""
+    compiler, calls = place / "compiler", place / "calls"
+    told = f'case "$*" in *one.cpp*) echo >> {calls}; {shell or ":"};; esac'
+    compiler.write_text(f'#!/bin/sh\n{told}\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    calls.touch()
+    return compiler, calls
+
+
+def test_the_processor_is_what_the_compiler_makes_of_it(tmp_path: Path) -> None:
+    compiler = tmp_path / "c++"
+    known = processor(find_compiler())
+    assert known == processor(find_compiler())
+    compiler.write_text('#!/bin/sh\necho "#define __SSE9__ 1"\n')
+    compiler.chmod(0o755)
+    assert processor(str(compiler)) != known
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(UserError, match="E412"):
+        find_compiler()
+
+
+def test_what_was_built_needs_no_compiler(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build_alone(source, ["-O1"])
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert build_alone(source, ["-O1"]) == first
+    with pytest.raises(UserError, match="E412"):
+        build_alone(source, ["-O2"])
+    source.write_text(ONE + "int more;\n")
+    with pytest.raises(UserError, match="E412"):
+        build_alone(source, ["-O1"])
+
+
+def test_what_does_not_compile(source: Path) -> None:
+    source.write_text("int x = nonsense;\n")
+    with pytest.raises(UserError, match=r"E414(.|\n)*nonsense"):
+        build_alone(source, ["-O1"])
+    assert not list((source.parent / "cache").rglob("*one*"))
+
+
+def test_what_was_cut_short_is_built_again(source: Path) -> None:
+    first = build_alone(source, [])
+    whole = first.read_bytes()
+    first.write_bytes(whole[: len(whole) // 2])
+    assert build_alone(source, []).read_bytes() == whole
+    assert len(list(first.parent.iterdir())) == 1
+
+
+def test_what_was_built_long_ago_goes(source: Path) -> None:
+    old = build_alone(source, ["-O1"])
+    os.utime(old, (0, 0))
+    build_alone(source, ["-O2"])
+    assert not old.exists()
+
+
+def alone(source: str, compiler: str) -> str:
+    """What `build_alone` gives with that compiler."""
+    os.environ["CXX"] = compiler
+    return str(build_alone(Path(source), ["-O1"]))
+
+
+def plain(source: str, compiler: str) -> str:
+    """What `build_plain` gives with that compiler."""
+    os.environ["CXX"] = compiler
+    return str(build_plain([Piece(Path(source))]))
+
+
+@pytest.mark.parametrize("build", [alone, plain])
+def test_processes_that_start_at_once_compile_once(
+    source: Path, build: Callable[[str, str], str]
+) -> None:
+    """The others wait for the first."""
+    compiler, calls = telling(source.parent, "sleep 0.5")
+    with ProcessPoolExecutor(4, get_context("spawn")) as pool:
+        made = set(pool.map(build, [str(source)] * 4, [str(compiler)] * 4))
+    assert len(made) == 1 and Path(made.pop()).is_file()
+    assert calls.read_text() == "\n"
