@@ -1,1 +1,2 @@
-"""What the simulator, the passes and synthesis ask of a Topology."""
+"""Questions about a Topology from simulation, passes and synthesis: routes, cuts, latencies,
+names."""

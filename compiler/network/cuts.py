@@ -1,8 +1,8 @@
 """cuts: the narrowest cuts of a flow network, by maximum flows (SciPy's Dinic).
 
-Flows are integers, so a cut is *found* to about one part in 10⁷ of what flows; what it then
-*weighs* is summed from the capacities themselves: every bound made of cuts is one, whatever the
-rounding. What a flow comes from and goes to are arcs from and to two further vertices.
+Flows are integers, so a cut is *found* with a precision of about one part in 10⁷ of the flow. Its
+weight is then summed from the exact capacities: every bound computed from a cut holds, whatever the
+rounding. Supplies and demands of ranks are arcs from and to two further vertices.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8
 from hccc.network.flow import Network
 
-WHOLE = 1 << 30  # what flows at most: SciPy's capacities are 32 bits wide
+WHOLE = 1 << 30  # the largest flow: SciPy's capacities are 32 bits wide
 FREE = WHOLE + (WHOLE >> 1)  # more than can flow: never in a minimum cut
-FINE = 64  # a flow less than this part of what was expected is solved again, finer
-ENOUGH = 1 - 1e-7  # of what was asked for
+FINE = 64  # a flow less than 1/FINE of the expected flow is solved again at a finer scale
+ENOUGH = 1 - 1e-7  # of the demand
 
 
 class Flows:
-    """Minimum cuts of one Network, whose arcs stay while what is given and taken changes."""
+    """Minimum cuts of one Network. Its arcs stay, while the ranks' supplies and demands change."""
 
     def __init__(self, net: Network) -> None:
         self.net = net
@@ -30,31 +30,34 @@ class Flows:
         rank = np.arange(net.ranks)
         tail = np.concatenate([net.tail, np.full(net.ranks, n - 2), rank])
         head = np.concatenate([net.head, rank, np.full(net.ranks, n - 1)])
-        both = np.concatenate([tail * n + head, head * n + tail])  # and what flows back
+        both = np.concatenate([tail * n + head, head * n + tail])  # with the reverse arcs
         key, slot = np.unique(both, return_inverse=True)
         self.ends = slot[len(net.tail) : len(tail)]
         self.column = (key % n).astype(np.int32)
         self.ptr = np.searchsorted(key, np.arange(n + 1) * n).astype(np.int32)
         self.fixed = np.bincount(slot[: len(net.tail)], net.capacity, len(key))
-        self.most = max(float(net.capacity[np.isfinite(net.capacity)].sum()), 1e-300)
+        self.total = max(float(net.capacity[np.isfinite(net.capacity)].sum()), 1e-300)
 
-    def cut(self, given: F8, taken: F8) -> tuple[float, B1]:
-        """The least cut between what ranks are given and what they take, f8[ranks] each (inf:
-        any amount): its weight, and the vertices on the takers' side, b1[vertices]."""
-        total = min(float(given.sum()), float(taken.sum()), self.most)
+    def cut(self, supply: F8, demand: F8) -> tuple[float, B1]:
+        """Finds the least cut between the supplies and demands of ranks, f8[ranks] each (inf: any
+        amount).
+
+        Returns its weight in GB/s, and the vertices on the demand side, b1[vertices].
+        """
+        total = min(float(supply.sum()), float(demand.sum()), self.total)
         if total <= 0:
-            return 0.0, np.full(self.net.vertices, taken.sum() > 0)
+            return 0.0, np.full(self.net.vertices, demand.sum() > 0)
         while True:
-            inside = self._inside(given, taken, WHOLE / total)
+            inside = self._inside(supply, demand, WHOLE / total)
             ranks = inside[: self.net.ranks]
-            weighed = weight(self.net, inside) + given[ranks].sum() + taken[~ranks].sum()
-            if weighed >= total / FINE or weighed <= 0:
-                return float(weighed), inside
-            total = float(weighed)
+            cut_weight = weight(self.net, inside) + supply[ranks].sum() + demand[~ranks].sum()
+            if cut_weight >= total / FINE or cut_weight <= 0:
+                return float(cut_weight), inside
+            total = float(cut_weight)
 
-    def _inside(self, given: F8, taken: F8, scale: float) -> B1:
+    def _inside(self, supply: F8, demand: F8, scale: float) -> B1:
         capacity = self.fixed.copy()
-        capacity[self.ends] = np.concatenate([given, taken])
+        capacity[self.ends] = np.concatenate([supply, demand])
         rounded = np.minimum(np.rint(capacity * scale), FREE).astype(np.int32)
         n = self.net.vertices + 2
         matrix = csr_array((rounded, self.column, self.ptr), shape=(n, n))
@@ -64,22 +67,24 @@ class Flows:
         inside[breadth_first_order(left, self.source, return_predecessors=False)] = False
         return inside[: self.net.vertices]
 
-    def to(self, sink: int, given: F8) -> tuple[float, B1]:
-        """`cut` when one rank takes all it can."""
-        taken = np.zeros(self.net.ranks)
-        taken[sink] = np.inf
-        return self.cut(np.where(taken > 0, 0.0, given), taken)
+    def to(self, sink: int, supply: F8) -> tuple[float, B1]:
+        """Finds the least `cut` if one rank takes all it can get."""
+        demand = np.zeros(self.net.ranks)
+        demand[sink] = np.inf
+        return self.cut(np.where(demand > 0, 0.0, supply), demand)
 
 
 def weight(net: Network, inside: B1) -> float:
-    """GB/s that lead into a set of vertices."""
+    """Returns the GB/s that lead into a set of vertices."""
     return float(net.capacity[net.crossing(inside)].sum())
 
 
 def gathered(net: Network, sinks: I8) -> B1:
-    """The vertices C, a sink among them, with the least capacity in for each rank that is not in
-    C: what a gather of equal shards to each of the sinks waits for. By Newton's method: a cut that
-    is too narrow gives the next, smaller, ratio (ForestColl §4 searches for the same ratio)."""
+    """Finds the vertices C, a sink among them, with the least capacity in per rank outside C.
+
+    It limits a gather of equal shards to each of the sinks. By Newton's method: a cut that is too
+    narrow gives the next, smaller, ratio (ForestColl §4 searches for the same ratio).
+    """
     flows, first = Flows(net), np.full(net.ranks, np.inf)
     best = flows.to(int(sinks[0]), first)[1]
     ratio = _per_rank_outside(net, best)
@@ -100,8 +105,8 @@ def _per_rank_outside(net: Network, inside: B1) -> float:
 
 
 def narrowest(net: Network, source: int, sinks: I8) -> B1:
-    """The vertices C, a sink but not the source among them, with the least capacity in."""
-    flows, given = Flows(net), np.zeros(net.ranks)
-    given[source] = np.inf
-    cuts = [flows.to(int(sink), given) for sink in sinks]
+    """Finds the vertices C, a sink but not the source among them, with the least capacity in."""
+    flows, supply = Flows(net), np.zeros(net.ranks)
+    supply[source] = np.inf
+    cuts = [flows.to(int(sink), supply) for sink in sinks]
     return min(cuts, key=lambda cut: cut[0])[1]

@@ -1,17 +1,18 @@
 """flow: a Topology as a flow network, in which every route is a path.
 
-Vertices are the ranks, then hubs (crossbars, leaves, spines, the core) and the ends of what several
-routes share; arcs have a capacity and a latency, each direction its own. A rank's own port or NIC
-is an arc to its hub; what several use is an arc that all their routes share.
+Vertices are the ranks, then hubs (crossbars, leaves, spines, the core) and the two ends of every
+resource that several routes share; each arc is one direction, with a capacity and a latency. A
+port or NIC of one rank is an arc between rank and hub; a resource of several ranks is one arc
+that all their routes share.
 
 The network is a *relaxation*: every route of `routes` is a path from its source to its
-destination that crosses only resources the route uses, each with no more than half of its ports'
-latency at either end. What the network cannot carry, nor be faster than, no schedule can. It gives
-away only: two GPUs of a node may meet at a NIC's switch; a pair with a link of its own may also
-go by switches; a pair that goes by a hub is not held by SWITCH groups besides, nor one that goes by
-uplinks by its nodes' LIMIT group; of ports with
-unequal latencies the mean counts, not the larger; the links of meshes too large for `PAIRS` arcs
-are divided freely among a rank's peers.
+destination that crosses only resources of the route, each with no more than half of its ports'
+latency at either end. So no schedule can carry more than the network, or be faster. The network
+is more generous than the Topology in these ways: two GPUs of a node may meet at a NIC's switch; a
+pair with a link of its own may also go by switches; SWITCH groups do not hold a pair that goes by
+a hub; a LIMIT group does not hold a pair that goes by uplinks; of ports with unequal latencies the
+mean counts, not the larger; the links of meshes too large for `PAIRS` arcs are divided freely
+among a rank's peers.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from hccc.network.graph import HUBS, Edges, spokes
 from hccc.network.routes import Router, routes
 
 PAIRS = 1 << 17  # arcs for the links of meshes and for SWITCH groups, one a pair
-ROUNDS = 64  # of colour refinement; a rank's colour reaches all others in fewer
+ROUNDS = 64  # of colour refinement, more than the diameter of a network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """`ranks` of `vertices` are ranks, and come first. Arcs: tail, head i8[m]; capacity f8[m] GB/s
-    (inf: free); alpha f8[m] µs; resource i8[m] as numbered in `routes`, -1 for none."""
+    """A flow network; the first `ranks` of its `vertices` are ranks. Arcs: tail, head i8[m];
+    capacity f8[m] GB/s (inf: free); alpha f8[m] µs; resource i8[m] as numbered in `routes`, -1 for
+    none."""
 
     ranks: int
     vertices: int
@@ -46,7 +48,7 @@ class Network:
     resource: I8
 
     def reversed(self) -> Network:
-        """Every arc in the other direction."""
+        """Returns the network with every arc in the other direction."""
         return Network(
             self.ranks,
             self.vertices,
@@ -58,12 +60,12 @@ class Network:
         )
 
     def crossing(self, inside: B1) -> B1:
-        """The arcs that lead into a set of vertices: b1[m]."""
+        """Tells which arcs lead into a set of vertices: b1[m]."""
         into: B1 = ~inside[self.tail] & inside[self.head]
         return into
 
     def contracted(self, label: I8) -> Network:
-        """The network whose ranks are groups of ranks. label: i8[ranks], 0 to groups - 1."""
+        """Merges groups of ranks to one rank each. label: i8[ranks], 0 to groups - 1."""
         groups = int(label.max()) + 1
         hubs = np.arange(self.vertices - self.ranks) + groups
         name = np.concatenate([label, hubs])
@@ -82,23 +84,23 @@ class Network:
 
 @dataclass(slots=True)
 class _Arcs:
-    """Arcs while they are gathered; `vertices` so far."""
+    """Arcs during construction, and the number of vertices so far."""
 
     vertices: int
     rows: list[tuple[I8, I8, F8, F8, I8]] = field(default_factory=list)
 
     def add(self, tail: I8, head: I8, capacity: F8, alpha: F8, resource: I8) -> None:
-        """Arcs, whose columns are broadcast to one length."""
+        """Adds arcs, whose columns are broadcast to one length."""
         columns = np.broadcast_arrays(tail, head, capacity, alpha, resource)
         self.rows.append(tuple(columns))  # type: ignore[arg-type]
 
     def free(self, tail: I8, head: I8) -> None:
-        """Arcs that hold nothing up, each once."""
+        """Adds arcs without capacity or latency limits, each once."""
         pairs = np.unique(np.stack([tail, head], axis=1), axis=0)
         self.add(pairs[:, 0], pairs[:, 1], np.inf, 0.0, -1)  # type: ignore[arg-type]
 
     def new(self, count: int) -> I8:
-        """New vertices."""
+        """Adds vertices and returns their numbers."""
         self.vertices += count
         return np.arange(self.vertices - count, self.vertices)
 
@@ -119,11 +121,12 @@ class _Arcs:
 
 
 def network(t: Topology) -> Network:
-    """The flow network of a Topology. O(ranks + links + pairs of meshes and SWITCH groups)."""
+    """Builds the flow network of a Topology. O(ranks + links + pairs of meshes and SWITCH
+    groups)."""
     router = Router(t)
     arcs = _Arcs(len(t))
-    limit = _Limits(t)
-    held = np.flatnonzero(limit.of(t.node[t.link_src], t.node[t.link_dst]) >= 0)
+    limits = _LimitGroups(t)
+    held = np.flatnonzero(limits.between(t.node[t.link_src], t.node[t.link_dst]) >= 0)
     head = t.link_dst.astype(np.int64)
     head[held] = arcs.new(len(held))
     arcs.add(
@@ -134,25 +137,25 @@ def network(t: Topology) -> Network:
         router.first_link + np.arange(len(t.links)),
     )
     _meshes(t, router, arcs)
-    base, names = {"rank": 0}, [e for e in spokes(t) if e.above not in ("mesh", "switch")]
+    base, kinds = {"rank": 0}, [e for e in spokes(t) if e.above not in ("mesh", "switch")]
     for name in HUBS:
-        most = [int(e.hub.max(initial=-1)) for e in names if e.above == name]
-        most += [int(e.member.max(initial=-1)) for e in names if e.below == name]
-        base[name] = int(arcs.new(max(most, default=-1) + 1).min(initial=arcs.vertices))
-    gates = _Gates(t, arcs, base["leaf"], names) if limit.count else None
-    for edges in names:
-        _shared(t, arcs, edges, base, gates)
+        last = [int(e.hub.max(initial=-1)) for e in kinds if e.above == name]
+        last += [int(e.member.max(initial=-1)) for e in kinds if e.below == name]
+        base[name] = int(arcs.new(max(last, default=-1) + 1).min(initial=arcs.vertices))
+    leaves = _SplitLeaves(t, limits, arcs, base["leaf"], kinds) if limits.count else None
+    for edges in kinds:
+        _shared(t, arcs, edges, base, leaves)
     begin, end = _switches(t, router, arcs)
-    if gates is not None:
-        number = limit.of(t.node[t.link_src[held]], t.node[t.link_dst[held]])
+    if leaves is not None:
+        number = limits.between(t.node[t.link_src[held]], t.node[t.link_dst[held]])
         arcs.free(head[held], begin[number])
         arcs.free(end[number], t.link_dst[held].astype(np.int64))
-        gates.join(arcs, limit, begin, end)
+        leaves.join(arcs, limits, begin, end)
     return arcs.network(len(t))
 
 
-class _Limits:
-    """Which LIMIT group holds what goes from one node to another."""
+class _LimitGroups:
+    """The LIMIT group between two nodes, by their numbers. nodes: those that have a limit."""
 
     def __init__(self, t: Topology) -> None:
         x, y = (t.node[s.index[s.ptr[t.n_switches : -1]]] for s in (t.side_a, t.side_b))
@@ -160,70 +163,82 @@ class _Limits:
         number = 2 * np.arange(t.n_switches, len(t.side_a))
         key = np.concatenate([x * t.n_nodes + y, y * t.n_nodes + x])
         order = np.argsort(key)
-        self.nodes = t.n_nodes
+        self.n_nodes = t.n_nodes
         self.key, self.number = key[order], np.concatenate([number, number + 1])[order]
-        self.limited = np.unique(np.concatenate([x, y]))
+        self.nodes = np.unique(np.concatenate([x, y]))
         self.count = len(number)
 
-    def of(self, x: I4 | I8, y: I4 | I8) -> I8:
-        """2 · group (from SWITCH group 0) + direction, -1 for none."""
+    def between(self, x: I4 | I8, y: I4 | I8) -> I8:
+        """Returns 2 · group (from SWITCH group 0) + direction from node x to y, -1 for none."""
         if not self.count:
             return np.full(len(x), -1)
-        wanted = x.astype(np.int64) * self.nodes + y
+        wanted = x.astype(np.int64) * self.n_nodes + y
         at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
         return np.where(self.key[at] == wanted, self.number[at], -1)
 
 
-class _Gates:
-    """Leaves of a Topology with limits: a node that has one leaves and enters each of its leaves by
-    vertices of its own, so that what goes between two such nodes can be told from the rest. first:
-    a leaf's vertex that the other nodes send to; last: that they receive from."""
+class _SplitLeaves:
+    """The vertices of leaves in a Topology with limits.
 
-    def __init__(self, t: Topology, arcs: _Arcs, first: int, edges: list[Edges]) -> None:
+    In a network without limits a leaf is one vertex. Here traffic between two nodes with a limit
+    must pass its LIMIT group, so each node with a limit has vertices of its own at each of its
+    leaves: `own_send` and `own_receive`, by (leaf, node) as in `key`. The other nodes of the leaf
+    share `send` and `receive`; uplinks join `up` and `down`. Free arcs between them:
+
+        send(leaf)           → receive(leaf), up(leaf), own_receive(leaf, any node)
+        down(leaf)           → receive(leaf), own_receive(leaf, any node)
+        own_send(leaf, x)    → receive(leaf), up(leaf)
+        own_send(leaf, x)    → own_receive(leaf, y)                    x, y without a limit
+        own_send(leaf, x)    → LIMIT group of x, y → own_receive(leaf, y)      with a limit
+    """
+
+    def __init__(
+        self, t: Topology, limits: _LimitGroups, arcs: _Arcs, first: int, edges: list[Edges]
+    ) -> None:
         nics = next(e for e in edges if e.above == "leaf")
         self.node, leaves = t.node.astype(np.int64), int(nics.hub.max(initial=-1)) + 1
-        self.first, self.nodes = first + np.arange(leaves), t.n_nodes
-        self.last, self.up, self.down = (arcs.new(leaves) for _ in range(3))
-        own = np.isin(self.node, _Limits(t).limited)[nics.member]
-        at = nics.hub[own].astype(np.int64) * self.nodes + self.node[nics.member[own]]
+        self.send, self.n_nodes = first + np.arange(leaves), t.n_nodes
+        self.receive, self.up, self.down = (arcs.new(leaves) for _ in range(3))
+        own = np.isin(self.node, limits.nodes)[nics.member]
+        at = nics.hub[own].astype(np.int64) * self.n_nodes + self.node[nics.member[own]]
         self.key = np.unique(at)
-        self.out, self.into = arcs.new(len(self.key)), arcs.new(len(self.key))
+        self.own_send, self.own_receive = arcs.new(len(self.key)), arcs.new(len(self.key))
 
-    def nics(self, rank: I8, leaf: I8) -> tuple[I8, I8]:
-        """The vertices that a NIC sends to and receives from."""
-        wanted = leaf.astype(np.int64) * self.nodes + self.node[rank]
-        at = np.searchsorted(self.key, wanted)
+    def nic_vertices(self, rank: I8, leaf: I8) -> tuple[I8, I8]:
+        """Returns the vertices that the rank's NIC at a leaf sends to and receives from."""
         if not len(self.key):
-            return self.first[leaf], self.last[leaf]
-        own = self.key[(at := np.minimum(at, len(self.key) - 1))] == wanted
-        out = np.where(own, self.out[at], self.first[leaf])
-        return out, np.where(own, self.into[at], self.last[leaf])
+            return self.send[leaf], self.receive[leaf]
+        wanted = leaf.astype(np.int64) * self.n_nodes + self.node[rank]
+        at = np.minimum(np.searchsorted(self.key, wanted), len(self.key) - 1)
+        own = self.key[at] == wanted
+        send = np.where(own, self.own_send[at], self.send[leaf])
+        return send, np.where(own, self.own_receive[at], self.receive[leaf])
 
-    def join(self, arcs: _Arcs, limit: _Limits, begin: I8, end: I8) -> None:
-        """What leads through each leaf, and from node to node through their limit."""
-        leaf, node = self.key // self.nodes, self.key % self.nodes
+    def join(self, arcs: _Arcs, limits: _LimitGroups, begin: I8, end: I8) -> None:
+        """Adds the free arcs. begin, end: the ends of all groups, by 2 · group + direction."""
+        leaf, node = self.key // self.n_nodes, self.key % self.n_nodes
         for tail, head in (
-            (self.first, self.last),
-            (self.first, self.up),
-            (self.down, self.last),
-            (self.first[leaf], self.into),
-            (self.down[leaf], self.into),
-            (self.out, self.last[leaf]),
-            (self.out, self.up[leaf]),
+            (self.send, self.receive),
+            (self.send, self.up),
+            (self.down, self.receive),
+            (self.send[leaf], self.own_receive),
+            (self.down[leaf], self.own_receive),
+            (self.own_send, self.receive[leaf]),
+            (self.own_send, self.up[leaf]),
         ):
             arcs.free(tail, head)
         a, b = (x.ravel() for x in np.indices((len(self.key),) * 2))
         both = (leaf[a] == leaf[b]) & (node[a] != node[b])
         a, b = a[both], b[both]
-        number = limit.of(node[a], node[b])
+        number = limits.between(node[a], node[b])
         free, held = number < 0, number >= 0
-        arcs.free(self.out[a[free]], self.into[b[free]])
-        arcs.free(self.out[a[held]], begin[number[held]])
-        arcs.free(end[number[held]], self.into[b[held]])
+        arcs.free(self.own_send[a[free]], self.own_receive[b[free]])
+        arcs.free(self.own_send[a[held]], begin[number[held]])
+        arcs.free(end[number[held]], self.own_receive[b[held]])
 
 
 def _meshes(t: Topology, router: Router, arcs: _Arcs) -> None:
-    """The links between every two ranks of a mesh that have none of their own."""
+    """Adds the links between any two ranks of a mesh that have no direct link."""
     size = router.mesh_size.astype(np.int64)
     if int((size * (size - 1)).sum()) > PAIRS:
         rank = np.flatnonzero(t.mesh >= 0)
@@ -243,8 +258,11 @@ def _meshes(t: Topology, router: Router, arcs: _Arcs) -> None:
     arcs.add(u[own], v[own], router.meshes[of], t.meshes.alpha[of], router.mesh_base[of] + place)
 
 
-def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int], gates: _Gates | None) -> None:
-    """Ports, NICs or uplinks: one arc where one vertex uses it, else one between two new ends."""
+def _shared(
+    t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int], leaves: _SplitLeaves | None
+) -> None:
+    """Adds ports, NICs or uplinks: one arc if one vertex uses it, else an arc between two new
+    ends."""
     member, hub = e.member.astype(np.int64) + base[e.below], e.hub.astype(np.int64) + base[e.above]
     if e.above == "port":
         meshed = _all_in_one_mesh(t, e)
@@ -252,11 +270,11 @@ def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int], gates: _Ga
     else:
         rate = e.rate
     ends: list[tuple[NDArray[Any], NDArray[Any]]] = [(member, hub), (hub, member)]
-    if gates is not None and e.above == "leaf":
-        to, back = gates.nics(e.member, e.hub)
-        ends = [(member, to), (back, member)]
-    elif gates is not None and e.below == "leaf":
-        ends = [(gates.up[e.member], hub), (hub, gates.down[e.member])]
+    if leaves is not None and e.above == "leaf":
+        send, receive = leaves.nic_vertices(e.member, e.hub)
+        ends = [(member, send), (receive, member)]
+    elif leaves is not None and e.below == "leaf":
+        ends = [(leaves.up[e.member], hub), (hub, leaves.down[e.member])]
     group, at, users = np.unique(rate, return_inverse=True, return_counts=True)
     capacity, alpha = t.shared.capacity[group], t.shared.alpha[group] / 2
     for direction in (0, 1):
@@ -273,18 +291,22 @@ def _shared(t: Topology, arcs: _Arcs, e: Edges, base: dict[str, int], gates: _Ga
 
 
 def _all_in_one_mesh(t: Topology, e: Edges) -> B1:
-    """Ranks on a crossbar that carries nothing: all on it are in one mesh, which comes first."""
+    """Tells which ranks are on a crossbar without traffic, since all its ranks are in one mesh:
+    b1."""
     n = int(e.hub.max(initial=-1)) + 1
     low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, -1, np.int64)
     np.minimum.at(low, e.hub, t.mesh[e.member])
     np.maximum.at(high, e.hub, t.mesh[e.member])
-    one: B1 = ((low == high) & (low >= 0))[e.hub]
-    return one
+    meshed: B1 = ((low == high) & (low >= 0))[e.hub]
+    return meshed
 
 
 def _switches(t: Topology, router: Router, arcs: _Arcs) -> tuple[I8, I8]:
-    """Pairs that only SWITCH groups join: a chain through all of theirs, narrow sides outside, and
-    their LIMIT group. Returns the ends of all groups, by 2 · group + direction."""
+    """Adds the SWITCH groups, and returns the ends of all groups, by 2 · group + direction.
+
+    A pair of ranks that only SWITCH groups join gets a chain through all of its groups, the narrow
+    sides outside, and then through its LIMIT group.
+    """
     a, b = t.side_a.counts(), t.side_b.counts()
     if not len(a):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -303,7 +325,8 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> tuple[I8, I8]:
         return begin, end
     src, dst = _pairs(t)
     owner, number = _only_switches(t, router, src, dst)
-    longest = np.ones(ends)  # a route's α is that of its slowest group: no chain's sum exceeds it
+    # A route's α is that of its slowest group; divided by the longest chain, no chain exceeds it.
+    longest = np.ones(ends)
     np.maximum.at(longest, number, np.bincount(owner, minlength=len(src))[owner])
     arcs.add(begin, end, router.capacity[k], alpha / longest, free)
     group, back = number // 2, number % 2
@@ -319,7 +342,8 @@ def _switches(t: Topology, router: Router, arcs: _Arcs) -> tuple[I8, I8]:
 
 
 def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I8]:
-    """The SWITCH and LIMIT groups of pairs that use nothing else: (pair, 2 · group + direction)."""
+    """Returns the SWITCH and LIMIT groups of pairs that use nothing else: (pair, 2 · group +
+    direction)."""
     used = routes(t, src, dst)
     owner, number = used.uses.owner(), used.resource[used.uses.index]
     groups = np.minimum(number // 2, len(t.level) - 1)
@@ -331,7 +355,7 @@ def _only_switches(t: Topology, router: Router, src: I4, dst: I4) -> tuple[I8, I
 
 
 def _pairs(t: Topology) -> tuple[I4, I4]:
-    """All (source, destination) with a SWITCH group between, each once."""
+    """Returns all (source, destination) with a SWITCH group between them, each once."""
     a, b = t.side_a.counts()[: t.n_switches], t.side_b.counts()[: t.n_switches]
     of = np.repeat(np.arange(len(a)), a * b)
     place = places(a * b)
@@ -342,16 +366,19 @@ def _pairs(t: Topology) -> tuple[I4, I4]:
 
 
 def colours(net: Network, marked: I8 | None = None) -> I8:
-    """A number for each rank, alike for ranks that colour refinement cannot tell apart: i8[ranks].
+    """Returns a number for each rank, equal for ranks that colour refinement cannot tell apart:
+    i8[ranks].
 
-    marked: i8[ranks] what tells ranks apart to begin with. Symmetric ranks always are alike.
+    marked: i8[ranks], numbers that tell ranks apart from the start. Symmetric ranks always get one
+    colour.
     """
     return np.unique(vertex_colours(net, marked)[: net.ranks], return_inverse=True)[1]
 
 
 def vertex_colours(net: Network, marked: I8 | None = None) -> I8:
-    """`colours` of all vertices, 0 to the number of colours - 1: i8[vertices]. All vertices of one
-    colour have as many arcs of each capacity and latency from, and to, those of any other."""
+    """Returns the `colours` of all vertices, 0 to the number of colours - 1: i8[vertices]. Any two
+    vertices of one colour have equally many arcs of each capacity and latency from, and to, the
+    vertices of any colour."""
     start = np.zeros(net.vertices, np.uint64)
     start[: net.ranks] = 1 if marked is None else marked + 2
     arc = mixed(mixed(net.capacity.view(np.uint64)) + net.alpha.view(np.uint64))

@@ -1,4 +1,4 @@
-"""graph: a Topology as graph libraries read it: ranks, and what they share, as vertices.
+"""graph: a Topology as a graph: ranks, and the hubs they share, as vertices.
 
 A route is a path over hubs, `("mesh", 0)`, `("leaf", 2)`, …: a switch is one hub with an edge to
 and from each of its members, never an edge for each pair.
@@ -23,8 +23,8 @@ HUBS = ("mesh", "port", "switch", "leaf", "spine", "core")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """Edges of one sort, in both directions, between members and hubs of these names. member, hub:
-    i8[m]; rate: i8[m] rows of `rates`."""
+    """Edges of one kind, in both directions, between members and hubs. below, above: the names of
+    both kinds of vertices; member, hub: i8[m]; rate: i8[m] rows of `rates`."""
 
     below: str
     above: str
@@ -35,7 +35,7 @@ class Edges:
 
 
 def spokes(t: Topology) -> list[Edges]:
-    """Everything but the direct links."""
+    """Returns all edges but the direct links."""
     rank = np.arange(len(t))
     meshed, barred = t.mesh >= 0, t.domain[Level.PORT] >= 0
     bar = t.domain[Level.PORT][barred]
@@ -52,9 +52,10 @@ def spokes(t: Topology) -> list[Edges]:
 
 
 def _network(t: Topology) -> list[Edges]:
-    """Ranks below leaves, leaves with uplinks below spines, spines with uplinks below the core.
+    """Returns the edges between ranks, leaves, spines and the core.
 
-    A leaf of one node leads nowhere unless another leaf can be reached above it.
+    Leaves without uplinks have no spine, spines without uplinks no core. A leaf of one node leads
+    nowhere unless another leaf can be reached above it.
     """
     wired = t.port[Level.NIC] >= 0
     nic, leaf, spine = t.port[Level.NIC], t.domain[Level.LEAF], t.domain[Level.SPINE]
@@ -94,7 +95,7 @@ def _once(below: I8, above: I8, where: B1) -> tuple[I8, I8]:
 
 
 def _kinds(group: I8, value: I8, where: B1) -> I8:
-    """For every row: how many values rows of its group have."""
+    """Returns for every row how many values the rows of its group have."""
     width = int(max(value.max(initial=0), 0)) + 1
     pairs = np.unique(group[where].astype(np.int64) * width + value[where])
     count = np.bincount(pairs // width, minlength=int(max(group.max(initial=0), 0)) + 1)
@@ -102,8 +103,9 @@ def _kinds(group: I8, value: I8, where: B1) -> I8:
 
 
 def graph(t: Topology) -> nx.DiGraph[Vertex]:
-    """Ranks (integers, with node, gpu, vendor, device) and hubs. Edges have `bandwidth` (GB/s),
-    `parallel` and `alpha` (µs), and shared NICs and uplinks their `group`. O(its size)."""
+    """Builds a graph of ranks (integers, with node, gpu, vendor, device) and hubs. Edges have
+    `bandwidth` (GB/s), `parallel` and `alpha` (µs); shared NICs and uplinks also their `group`.
+    O(its size)."""
     import networkx as nx
 
     g: nx.DiGraph[Vertex] = nx.DiGraph()
@@ -118,9 +120,9 @@ def graph(t: Topology) -> nx.DiGraph[Vertex]:
         for m, h, k in zip(edges.member, edges.hub, edges.rate, strict=True):
             low: Vertex = int(m) if edges.below == "rank" else (edges.below, int(m))
             more = {"group": float(k)} if grouped else {}
-            what = _named(edges.rates[int(k)]) | more
-            g.add_edge(low, (edges.above, int(h)), **what)
-            g.add_edge((edges.above, int(h)), low, **what)
+            attributes = _named(edges.rates[int(k)]) | more
+            g.add_edge(low, (edges.above, int(h)), **attributes)
+            g.add_edge((edges.above, int(h)), low, **attributes)
     return g
 
 
@@ -129,11 +131,11 @@ def _named(rate: Rate) -> dict[str, float]:
 
 
 def apart(t: Topology) -> tuple[I8, I8] | None:
-    """Two sets that all ranks are in, none of the first reaching any of the second, over others
-    too: ascending i8 each; None if all reach all.
+    """Splits the ranks in two sets, ascending i8 each, if some rank cannot reach some other; else
+    None.
 
-    O(ranks + links + group members): a breadth-first search in each direction, whole frontiers at a
-    time.
+    No rank of the first set reaches any of the second, even over others. O(ranks + links + group
+    members): a breadth-first search in each direction, whole frontiers at a time.
     """
     src, dst, n = _numbered(t)
     for ahead, (a, b) in ((True, (src, dst)), (False, (dst, src))):
@@ -145,13 +147,13 @@ def apart(t: Topology) -> tuple[I8, I8] | None:
 
 
 def _numbered(t: Topology) -> tuple[I8, I8, int]:
-    """All edges with hubs numbered after the ranks: src, dst, vertices."""
+    """Returns all edges, with hubs numbered after the ranks: src, dst, number of vertices."""
     edges = spokes(t)
     base, n = {"rank": 0}, len(t)
     for name in HUBS:
-        most = [int(e.hub.max(initial=-1)) for e in edges if e.above == name]
-        most += [int(e.member.max(initial=-1)) for e in edges if e.below == name]
-        base[name], n = n, n + max(most) + 1
+        last = [int(e.hub.max(initial=-1)) for e in edges if e.above == name]
+        last += [int(e.member.max(initial=-1)) for e in edges if e.below == name]
+        base[name], n = n, n + max(last) + 1
     member = [e.member + base[e.below] for e in edges]
     hub = [e.hub + base[e.above] for e in edges]
     return (
@@ -162,7 +164,7 @@ def _numbered(t: Topology) -> tuple[I8, I8, int]:
 
 
 def _seen(after: Csr) -> B1:
-    """The vertices that vertex 0 reaches."""
+    """Tells which vertices vertex 0 reaches."""
     seen = np.zeros(len(after), np.bool_)
     frontier = np.zeros(1, np.int64)
     while len(frontier):

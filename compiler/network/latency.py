@@ -1,7 +1,7 @@
-"""latency: the least µs before anything can be somewhere else, over the paths of least α.
+"""latency: the least µs from rank to rank, over the paths of least α.
 
 Dijkstra's algorithm (SciPy's) on the flow network, whose arcs have half of a route's α at either
-end; ranks between forward what they get.
+end; the ranks between forward the data.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from hccc.network.flow import Network
 from hccc.network.routes import routes
 
 ROWS = 256  # sources at a time, so that memory does not grow with ranks²
-FEW = 64  # parts
+FEW = 64  # parts of a partition, for which `between` searches
 
 
 Arcs = tuple[I8, I8, F8]  # tail, head, µs
 
 
 def through_one_block(t: Topology) -> Arcs:
-    """From rank to rank by a third one, whose thread block reduces what it gets from the first and
-    puts the result to the second in one primitive: of both links it pays the larger α, once.
+    """Returns arcs between two ranks by a third, which reduces and forwards in a single primitive.
 
-    Only those that are faster than a way without it; none where all GPUs of a memory domain reach
-    each other alike. O(pairs of a memory domain), times its ranks where they do not.
+    The thread block of the third rank reads over one link and writes over the other, so it pays
+    only the larger α of the two. Only arcs faster than the direct way are returned; none if all
+    GPUs of a memory domain reach each other with one α. O(pairs of a memory domain), times its
+    ranks if the αs differ.
     """
     domain = t.dense_memory_domain()
     found: list[Arcs] = []
@@ -48,7 +49,7 @@ def through_one_block(t: Topology) -> Arcs:
 
 
 def _smallest_larger(direct: F8) -> F8:
-    """Of each two, over all thirds, the least of the larger α."""
+    """Returns for each pair, over all third ranks, the least of the larger of both α."""
     both = direct.copy()
     for third in range(len(direct)):
         np.minimum(both, np.maximum(direct[:, third, None], direct[third]), out=both)
@@ -56,7 +57,7 @@ def _smallest_larger(direct: F8) -> F8:
 
 
 class Distances:
-    """Shortest paths of one Network by α, with more arcs than it has."""
+    """Shortest paths by α of one Network with additional arcs."""
 
     def __init__(self, net: Network, more: Arcs | None = None) -> None:
         self.net = net
@@ -65,7 +66,7 @@ class Distances:
             columns = zip((tail, head, alpha), more, strict=True)
             tail, head, alpha = (np.concatenate(pair) for pair in columns)
         key = tail * net.vertices + head
-        order = np.lexsort((alpha, key))  # of arcs side by side the fastest
+        order = np.lexsort((alpha, key))  # the fastest of parallel arcs first
         kept = order[np.r_[True, np.diff(key[order]) > 0][: len(order)]]
         ptr = np.searchsorted(key[kept], np.arange(net.vertices + 1) * net.vertices)
         size = (net.vertices, net.vertices)
@@ -73,7 +74,7 @@ class Distances:
         self.matrix = csr_array(entries, shape=size)
 
     def farthest(self, sources: I8) -> float:
-        """µs from any of these ranks to the rank farthest from it."""
+        """Returns the µs from any of these ranks to the rank farthest from it."""
         return max((float(rows.max()) for rows in self._rows(sources)), default=0.0)
 
     def _rows(self, sources: I8) -> list[F8]:
@@ -83,7 +84,7 @@ class Distances:
         ]
 
     def ring(self) -> float:
-        """µs from any rank to the next one, the last one's being the first; at most."""
+        """Returns the most µs from any rank to the next, of the last to the first."""
         n = self.net.ranks
         rows = enumerate(self._rows(np.arange(n)))
         return max(
@@ -92,12 +93,12 @@ class Distances:
         )
 
     def into(self, inside: B1) -> float:
-        """µs of the shortest path into a set of ranks, b1[ranks], from outside."""
+        """Returns the µs of the shortest path into a set of ranks, b1[ranks], from outside."""
         distance = dijkstra(self.matrix, indices=np.flatnonzero(~inside), min_only=True)
         return float(distance[: self.net.ranks][inside].min())
 
     def between(self, label: I8) -> float:
-        """µs of the shortest path between parts, of a label i8[ranks]; 0, which holds anyway,
-        where there are more than FEW of them."""
+        """Returns the µs of the shortest path between parts, of a label i8[ranks]; 0, a lower
+        bound, for more than FEW parts."""
         count = int(label.max()) + 1
         return min(self.into(label == part) for part in range(count)) if count <= FEW else 0.0

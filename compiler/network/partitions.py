@@ -1,10 +1,10 @@
 """partitions: partitions of the ranks with little capacity between their parts.
 
-What an Allreduce waits for (`bound`): of a partition into m parts, the capacity between parts over
-m − 1, at its least. f(S), what leads into a set S, is submodular, so that least is found exactly,
-by Newton's method over truncations of f (Dilworth; Cunningham 1985): O(ranks) cuts a step. That is
-done up to EXACT ranks, or for nodes up to EXACT of them; of more, the partitions that the topology
-shows are compared.
+They limit an Allreduce (`bound`): for a partition into m parts, by the capacity between parts over
+m − 1. The capacity f(S) into a set S is submodular, so the least ratio can be found exactly, by
+Newton's method over truncations of f (Dilworth; Cunningham 1985): O(ranks) cuts a step. This is
+done for up to EXACT ranks, or else up to EXACT nodes; for more, only partitions along the
+topology's structure are compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Inflow = Callable[[Network], tuple[F8, I8]]
 @dataclass(frozen=True, slots=True, eq=False)
 class Partition:
     """One partition of the ranks. label: i8[ranks], the part of each, 0 to count - 1; capacity: the
-    most GB/s between parts; resources: those whose capacity that is, numbered as in `routes`."""
+    most GB/s between parts; resources: the resources of that capacity, numbered as in `routes`."""
 
     label: I8
     count: int
@@ -35,13 +35,13 @@ class Partition:
 
     @property
     def ratio(self) -> float:
-        """GB/s between parts for each part but one."""
+        """Capacity between parts over the number of parts but one, in GB/s."""
         return self.capacity / (self.count - 1)
 
 
 def shown(t: Topology) -> Iterator[I8]:
-    """The partitions that a topology shows, each a label i8[ranks]: ranks, those that share a NIC,
-    a crossbar or a mesh, nodes, leaves, spines."""
+    """Yields the partitions along the topology's structure, each a label i8[ranks]: single ranks,
+    ranks that share a NIC, a crossbar or a mesh, nodes, leaves, spines."""
     rank = np.arange(len(t))
     domains = [t.domain[level] for level in (Level.PORT, Level.LEAF, Level.SPINE)]
     for of in (rank, t.port[Level.NIC], t.mesh, t.node, *domains):
@@ -51,10 +51,11 @@ def shown(t: Topology) -> Iterator[I8]:
 
 
 def inflow(net: Network) -> tuple[F8, I8]:
-    """The most GB/s that can enter each rank, f8[ranks], and the arcs that carry them, i8[arcs].
+    """Returns the most GB/s that can enter each rank, f8[ranks], and the arcs that carry it,
+    i8[arcs].
 
-    Arcs enter a rank, or a hub that belongs to it. A hub belongs to a rank that alone leads to it,
-    and to every rank that a free arc leads to from it. O(arcs log arcs).
+    Arcs enter a rank, or a hub that belongs to it. A hub belongs to a rank if only this rank leads
+    to it, and to every rank to which a free arc leads from it. O(arcs log arcs).
     """
     owner = _owned(net)
     tail, head = owner[net.tail], owner[net.head]
@@ -73,8 +74,8 @@ def inflow(net: Network) -> tuple[F8, I8]:
 
 
 def _owned(net: Network) -> I8:
-    """Every vertex, or the rank that alone leads to it, over others that are the rank's; but not
-    one from which a free arc leads elsewhere."""
+    """Returns for every vertex the rank that alone leads to it, also over other vertices of that
+    rank; else the vertex itself, also if a free arc leads from it elsewhere: i8[vertices]."""
     owner = np.arange(net.vertices)
     while True:
         low, high = np.full(net.vertices, net.vertices), np.full(net.vertices, -1)
@@ -96,18 +97,18 @@ def _owned(net: Network) -> I8:
 
 
 def least_inflow(net: Network) -> tuple[F8, I8]:
-    """`inflow` with hubs where they are best, by a cut for each rank."""
-    flows, given = Flows(net), np.full(net.ranks, np.inf)
-    cuts = [flows.to(rank, given) for rank in range(net.ranks)]
+    """Returns the `inflow` with the best assignment of hubs, by a cut for each rank."""
+    flows, supply = Flows(net), np.full(net.ranks, np.inf)
+    cuts = [flows.to(rank, supply) for rank in range(net.ranks)]
     arcs = [np.flatnonzero(net.crossing(inside)) for _, inside in cuts]
     return np.array([capacity for capacity, _ in cuts]), np.concatenate(arcs)
 
 
 def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partition:
-    """The partition that `label` says, with the capacity between its parts.
+    """Makes the Partition of `label`, with the capacity between its parts.
 
-    What passes between parts enters one and leaves one, so that capacity is at most what enters
-    all of them, what leaves all of them, and both for all parts but one.
+    Every byte between parts leaves one part and enters another. So the capacity is at most the sum
+    of inflows, the sum of outflows, and the sum of both over all parts but one.
     """
     small = net.contracted(label)
     (into, entering), (out, leaving) = into_each(small), into_each(small.reversed())
@@ -123,7 +124,7 @@ def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partition:
 
 
 def weakest(t: Topology, net: Network) -> Partition:
-    """The partition with the least ratio of those compared; exact as the module says."""
+    """Finds the partition with the least ratio of those compared; exact as the module says."""
     partitions = [measured(net, label) for label in shown(t)]
     best = min(partitions, key=lambda partition: partition.ratio)
     node = np.unique(t.node, return_inverse=True)[1]
@@ -137,7 +138,7 @@ def weakest(t: Topology, net: Network) -> Partition:
 
 
 def _narrowed(small: Network, best: Partition, atoms: I8, net: Network) -> Partition:
-    """`best`, or a partition of the ranks of `small` with a smaller ratio."""
+    """Returns a partition of the ranks of `small` with a smaller ratio than `best`, or `best`."""
     flows = Flows(small)
     while True:
         label = _truncated(flows, best.ratio)
@@ -150,19 +151,19 @@ def _narrowed(small: Network, best: Partition, atoms: I8, net: Network) -> Parti
 
 
 def _truncated(flows: Flows, price: float) -> I8:
-    """The partition with the least sum of (what leads into a part) - price: a label.
+    """Finds the partition with the least sum over its parts of (inflow - price), as a label.
 
-    Rank by rank: the greatest x with x(S) <= f(S) - price for all sets S of ranks so far; sets
-    where that is tight are joined. O(ranks) cuts.
+    Rank by rank: the greatest x with x(S) <= f(S) - price for all sets S of ranks so far; tight
+    sets are joined. O(ranks) cuts.
     """
     n = flows.net.ranks
     x, label = np.zeros(n), np.arange(n)
     for v in range(n):
-        given, taken = np.maximum(-x, 0.0), np.maximum(x, 0.0)
-        given[v:], taken[v:] = np.inf, 0.0
-        given[v], taken[v] = 0.0, np.inf
-        least, inside = flows.cut(given, taken)
-        x[v] = least - taken[:v].sum() - price
+        supply, demand = np.maximum(-x, 0.0), np.maximum(x, 0.0)
+        supply[v:], demand[v:] = np.inf, 0.0
+        supply[v], demand[v] = 0.0, np.inf
+        least, inside = flows.cut(supply, demand)
+        x[v] = least - demand[:v].sum() - price
         tight = np.unique(label[: v + 1][inside[: v + 1]])
         label[: v + 1][np.isin(label[: v + 1], tight)] = label[v]
     return np.unique(label, return_inverse=True)[1]

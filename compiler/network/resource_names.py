@@ -1,4 +1,4 @@
-"""resource_names: what the resources of `routes` are called, for people."""
+"""resource_names: names of the resources of `routes`, for people."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hccc.ir.arrays import I4, I8, places_among
 from hccc.ir.topology import Level, Topology
 from hccc.network.routes import Router
 
-# What a resource can be; the first six are Levels.
+# The kinds of resources; the first six are Levels.
 KINDS = ("port", "NIC", "leaf", "spine", "switch", "limit", "link", "mesh")
 LINK, MESH = 6, 7
 
 
 def kinds(t: Topology, resource: I8) -> I4:
-    """Which of KINDS each resource is: i4[R]."""
+    """Returns the index in KINDS of each resource: i4[R]."""
     router = Router(t)
     groups = np.append(t.level, 0)[np.minimum(resource // 2, len(t.shared))].astype(np.int32)
     first_pair = router.first_link + len(t.links)
@@ -24,7 +24,8 @@ def kinds(t: Topology, resource: I8) -> I4:
 
 
 def names(t: Topology, resource: I8) -> list[str]:
-    """`NIC 1 of node2, out`, `port of rank 5, in`, `link 0 → 1`. O(R + ranks)."""
+    """Returns the names of resources: `NIC 1 of node2, out`, `port of rank 5, in`, `link 0 → 1`.
+    O(R + ranks)."""
     router = Router(t)
     group = _groups(t)
     texts = []
@@ -47,7 +48,7 @@ def _direction(kind: int, back: int) -> str:
 
 
 def _groups(t: Topology) -> list[str]:
-    """Every shared group: its kind, its number within what it belongs to, and where."""
+    """Returns the name of every shared group: its kind, its number, and where it is."""
     texts = [""] * len(t.shared)
     for level in (Level.PORT, Level.NIC, Level.LEAF, Level.SPINE):
         ports, first = np.unique(t.port[level], return_index=True)
@@ -56,13 +57,14 @@ def _groups(t: Topology) -> list[str]:
             texts[k] = _group(t, level, int(place), int(rank))
     for i in range(len(t.side_a)):
         a, b = t.side_a.row(i), t.side_b.row(i)
-        what = f"switch {i}" if i < t.n_switches else "limit"
-        texts[t.first_switch + i] = f"{what} between {_ranks(a)} and {_ranks(b)}"
+        kind = f"switch {i}" if i < t.n_switches else "limit"
+        texts[t.first_switch + i] = f"{kind} between {_ranks(a)} and {_ranks(b)}"
     return texts
 
 
 def _place(t: Topology, rank: I8) -> NDArray[np.int64]:
-    """The place of each group among those of its node, of the same level; `rank`: its first."""
+    """Returns the place of each group in its node, among groups of one level. rank: a group's first
+    rank."""
     order = np.argsort(rank, kind="stable")
     place = np.empty(len(rank), np.int64)
     place[order] = places_among(t.node[rank[order]])
@@ -90,7 +92,7 @@ def _mesh_pair(t: Topology, router: Router, number: int) -> str:
 
 
 def _ranks(ranks: I4) -> str:
-    """`ranks 0-3`, `rank 7`, `ranks 0, 2`."""
+    """Writes `ranks 0-3`, `rank 7`, `ranks 0, 2`."""
     r = [int(x) for x in ranks]
     if len(r) == 1:
         return f"rank {r[0]}"

@@ -1,4 +1,4 @@
-"""routes: the resources that each transfer uses through a Topology, and how long it takes.
+"""routes: the resources that each transfer uses through a Topology, and its time.
 
 All functions take src, dst: i4[n] and work in blocks of rows, so that memory beyond the result
 does not grow with n. O(n · SWITCH groups of one pair of nodes), plus O(n log links); `resources`
@@ -28,8 +28,8 @@ ABOVE = (Level.LEAF, Level.SPINE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """What n transfers use. uses: Csr[n] of rows of `resource` (i8[R] numbers); capacity: f8[R]
-    GB/s; bandwidth: f8[n] GB/s of a transfer alone on its route (0: there is none); alpha: f8[n]
+    """The resources of n transfers. uses: Csr[n] of rows of `resource` (i8[R] numbers); capacity:
+    f8[R] GB/s; bandwidth: f8[n] GB/s of a transfer alone on its route (0: no route); alpha: f8[n]
     µs."""
 
     uses: Csr
@@ -41,8 +41,20 @@ class Routes:
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """Some transfers, while their routes are found. `share`: GB/s left where all want it at
-    once."""
+    """Some transfers while their routes are found.
+
+    src, dst; bandwidth: GB/s of the narrowest resource so far; alpha: µs; reached: whether there is
+    a
+    route; columns: one i8[n] of resources for each step of all routes, -1 for none.
+
+    tx and rx are the two *exclusive* resources of a transfer: no other transfer of its sub-pipeline
+    may use them (HPDS, ResCCL §4.3). They are the narrowest resources of the route by fair share,
+    the
+    first of equals for tx and the last for rx, so that both ends of a route count; a direct link is
+    both. share_tx, share_rx: their fair shares, the capacity in GB/s divided by the number of
+    streams
+    that may use the resource at once.
+    """
 
     src: I4
     dst: I4
@@ -56,12 +68,13 @@ class _Block:
     columns: list[I8]
 
     def use(self, where: B1, resource: I8, capacity: F8) -> None:
-        """Every transfer of `where` runs over a resource."""
+        """Adds a resource to the routes of the transfers `where`."""
         self.columns.append(np.where(where, resource, -1))
         self.bandwidth = np.where(where, np.minimum(self.bandwidth, capacity), self.bandwidth)
 
     def hold(self, where: B1, tx: I8, rx: I8, share_tx: F8, share_rx: F8) -> None:
-        """`tx` and `rx` are what transfers of `where` may not share, if narrower than before.
+        """Makes `tx` and `rx` the exclusive resources of the transfers `where`, if their shares are
+        narrower.
 
         Of equals the first is sent by and the last received by: both ends of a route count.
         """
@@ -72,7 +85,7 @@ class _Block:
 
 
 class Router:
-    """The tables that finding routes through one Topology needs. O(ranks + links + groups)."""
+    """The tables for finding routes through one Topology. O(ranks + links + groups)."""
 
     def __init__(self, t: Topology) -> None:
         self.t = t
@@ -99,7 +112,7 @@ class Router:
         self.first_rank = t.first_rank
 
     def blocks(self, src: I4, dst: I4) -> Iterator[tuple[slice, _Block]]:
-        """The routes of all transfers, BLOCK rows at a time."""
+        """Yields the routes of all transfers, BLOCK rows at a time."""
         for begin in range(0, len(src), BLOCK):
             rows = slice(begin, min(begin + BLOCK, len(src)))
             yield rows, self._block(np.asarray(src[rows]), np.asarray(dst[rows]))
@@ -121,7 +134,7 @@ class Router:
         return b
 
     def _direct(self, b: _Block) -> B1:
-        """Transfers over direct links; returns the others."""
+        """Routes transfers over direct links; returns the others."""
         if not len(self.link_key):
             return np.ones(len(b.src), np.bool_)
         key = b.src.astype(np.int64) * len(self.t) + b.dst
@@ -132,7 +145,7 @@ class Router:
         return others
 
     def _mesh(self, b: _Block, left: B1) -> B1:
-        """Transfers over a mesh's links; returns the others."""
+        """Routes transfers over the links of meshes; returns the others."""
         mesh = self.t.mesh[b.src]
         meshed = left & (mesh >= 0) & (mesh == self.t.mesh[b.dst])
         if not meshed.any():
@@ -150,7 +163,8 @@ class Router:
         b.reached |= where
 
     def _crossbar(self, b: _Block, where: B1) -> None:
-        """A port takes as many streams as there are peers: what excludes is the pair."""
+        """Routes transfers through crossbars. A port takes one stream per peer, so the pair is
+        exclusive."""
         bar = self.t.domain[Level.PORT]
         where = where & (bar[b.src] >= 0) & (bar[b.src] == bar[b.dst])
         if not where.any():
@@ -163,7 +177,7 @@ class Router:
         b.reached |= where
 
     def _ports(self, b: _Block, level: Level, where: B1) -> tuple[I4, I4]:
-        """Out of the source's port and into the destination's, at one level."""
+        """Adds the source's port out and the destination's port in, at one level; returns both."""
         out, into = self.t.port[level][b.src], self.t.port[level][b.dst]
         b.use(where, 2 * out.astype(np.int64), self.capacity[out])
         b.use(where, 2 * into.astype(np.int64) + 1, self.capacity[into])
@@ -172,7 +186,8 @@ class Router:
         return out, into
 
     def _network(self, b: _Block, where: B1) -> None:
-        """Out by a NIC, up to the lowest switch that both NICs are below, and down again."""
+        """Routes transfers out by a NIC, up to the lowest switch above both NICs, and down
+        again."""
         crossing = [(Level.NIC, where)]
         for level in ABOVE:
             domain = self.t.domain[level]
@@ -192,15 +207,15 @@ class Router:
         b.reached |= joined
 
     def _uplinks(self, level: Level, group: I4, rank: I4, direction: int) -> I8:
-        """What transfers may not share: a NIC, or one of its parallel uplinks, dealt out to
-        NICs."""
+        """Returns the exclusive resource of a group: a NIC itself, or one of its parallel uplinks,
+        dealt out to NICs."""
         if level is Level.NIC:
             return 2 * group.astype(np.int64) + direction
         uplink = self.nic_place[level][rank] % self.t.shared.parallel[group]
         return self.uplink_base[group] + 2 * uplink + direction
 
     def _switch_groups(self, b: _Block, where: B1) -> None:
-        """SWITCH groups with the source at one side and the destination at the other."""
+        """Adds the SWITCH groups with the source at one side and the destination at the other."""
         key, ptr, groups = self.switches
         if not len(key):
             return
@@ -223,7 +238,7 @@ class Router:
         b.alpha = b.alpha + slowest
 
     def _limits(self, b: _Block) -> None:
-        """What all routes between two nodes run over besides."""
+        """Adds the LIMIT groups, shared by all routes between two nodes."""
         key, _, groups = self.limits
         if not len(key):
             return
@@ -238,7 +253,8 @@ class Router:
         b.alpha = np.where(held, np.maximum(b.alpha, self.t.shared.alpha[k]), b.alpha)
 
     def capacities(self, resource: I8) -> F8:
-        """GB/s of resources that have a capacity: groups, links and the pairs of meshes."""
+        """Returns the GB/s of resources that have a capacity: groups, links and the pairs of
+        meshes."""
         group = np.minimum(resource // 2, max(len(self.capacity) - 1, 0))
         link = np.clip(resource - self.first_link, 0, max(len(self.links) - 1, 0))
         mesh = np.searchsorted(self.mesh_base, resource, side="right") - 1
@@ -255,12 +271,12 @@ class Router:
 
 
 def _places(domain: I4) -> tuple[I4, I4]:
-    """The place of each rank among those of its domain, and the size of every domain."""
+    """Returns the place of each rank in its domain, and the size of every domain."""
     return places_among(domain), np.bincount(domain[domain >= 0])
 
 
 def _nic_places(t: Topology, level: Level) -> I4:
-    """The place of each rank's NIC among those below the same uplinks: i8[n]."""
+    """Returns the place of each rank's NIC among the NICs below the same uplinks: i8[n]."""
     pair = t.port[level].astype(np.int64) * (len(t.shared) + 1) + t.port[Level.NIC]
     kinds, at = np.unique(pair, return_inverse=True)
     above = kinds // (len(t.shared) + 1)
@@ -268,7 +284,7 @@ def _nic_places(t: Topology, level: Level) -> I4:
 
 
 def _sharers(t: Topology) -> I8:
-    """How many streams may want each group at once: i8[K], at least 1."""
+    """Returns how many streams may use each group at once: i8[K], at least 1."""
     count = np.zeros(len(t.shared), np.int64)
     for level in range(len(t.port)):
         np.add.at(count, t.port[level][t.port[level] >= 0], 1)
@@ -277,7 +293,8 @@ def _sharers(t: Topology) -> I8:
 
 
 def _by_nodes(t: Topology, begin: int, end: int) -> tuple[I8, I8, I8]:
-    """Some SWITCH or LIMIT groups by the pair of nodes they join: keys ascending, ptr, groups."""
+    """Sorts some SWITCH or LIMIT groups by the pair of nodes they join: keys ascending, ptr,
+    groups."""
     x, y = (t.node[s.index[s.ptr[begin:end]]].astype(np.int64) for s in (t.side_a, t.side_b))
     key = np.minimum(x, y) * t.n_nodes + np.maximum(x, y)
     order = np.argsort(key, kind="stable")
@@ -286,7 +303,7 @@ def _by_nodes(t: Topology, begin: int, end: int) -> tuple[I8, I8, I8]:
 
 
 def _pairs(t: Topology, src: I4, dst: I4) -> tuple[I4, I4, I4]:
-    """The pairs of ranks that occur, as src, dst, and the pair of every transfer: i4[n]."""
+    """Returns the distinct pairs of ranks as src, dst, and the pair of every transfer: i4[n]."""
     n = len(t)
     key = src.astype(np.int64) * n + dst
     if n * n > PAIRS:
@@ -301,10 +318,10 @@ def _pairs(t: Topology, src: I4, dst: I4) -> tuple[I4, I4, I4]:
 
 
 def resources(t: Topology, src: I4, dst: I4) -> tuple[I4, I4]:
-    """The two resources each transfer needs to itself in a sub-pipeline: i4[n] each.
+    """Returns the two exclusive resources of each transfer, tx and rx (`_Block`): i4[n] each.
 
-    One to send by and one to receive by, the same one twice where a link is not shared: of all that
-    a route uses, those with the least capacity per rank that may want them (HPDS, ResCCL §4.3).
+    No two transfers of a sub-pipeline share them (HPDS, ResCCL §4.3). Both are the same if a link
+    is not shared.
     """
     router = Router(t)
     src, dst, pair = _pairs(t, src, dst)
@@ -318,18 +335,19 @@ def resources(t: Topology, src: I4, dst: I4) -> tuple[I4, I4]:
 
 
 def cost(t: Topology, src: I4, dst: I4) -> F8:
-    """µs that one micro-batch takes alone on each transfer's route: f8[n]; inf where none is."""
+    """Returns the µs that one micro-batch takes alone on each transfer's route: f8[n]; inf without
+    a route."""
     src, dst, pair = _pairs(t, src, dst)
     time = np.empty(len(src))
     for rows, block in Router(t).blocks(src, dst):
         with np.errstate(divide="ignore"):
             time[rows] = block.alpha + t.chunk / (block.bandwidth * US_PER_MB)
-    each: F8 = time[pair]
-    return each
+    times: F8 = time[pair]
+    return times
 
 
 def unreachable(t: Topology, src: I4, dst: I4) -> I8:
-    """The transfers that have no route: row numbers, ascending."""
+    """Finds the transfers without a route: row numbers, ascending."""
     bad = [
         np.flatnonzero(~block.reached) + rows.start for rows, block in Router(t).blocks(src, dst)
     ]
@@ -337,12 +355,12 @@ def unreachable(t: Topology, src: I4, dst: I4) -> I8:
 
 
 def routes(t: Topology, src: I4, dst: I4) -> Routes:
-    """Everything that each transfer uses. Takes O(n · longest route) memory."""
+    """Returns all resources of each transfer. Takes O(n · longest route) memory."""
     router = Router(t)
     counts, used = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
     bandwidth, alpha = np.empty(len(src)), np.empty(len(src))
     for rows, block in router.blocks(src, dst):
-        none = [np.full(len(block.src), -1, np.int64)]  # where nothing leads anywhere
+        none = [np.full(len(block.src), -1, np.int64)]  # no transfer has a route
         table: NDArray[np.int64] = np.stack(block.columns or none, axis=1)
         counts.append(np.count_nonzero(table >= 0, axis=1))
         used.append(table[table >= 0])

@@ -1,4 +1,4 @@
-"""set_names: what people call a set of ranks, or a partition of them, on a Topology."""
+"""set_names: names of a set of ranks, or of a partition of them, on a Topology."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hccc.ir.topology import Level, Topology
 
 
 def set_name(t: Topology, ranks: I8) -> str:
-    """`rank 5`, `node2`, `node1..node4, node6`, `leaf1`, `ranks 0..2, 4`, `9 ranks`."""
+    """Returns a set's name: `rank 5`, `node2`, `node1..node4, node6`, `leaf1`, `ranks 0..2, 4`, `9
+    ranks`."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     inside = np.zeros(len(t), np.bool_)
@@ -24,7 +25,8 @@ def set_name(t: Topology, ranks: I8) -> str:
 
 
 def partition_name(t: Topology, label: I8) -> str:
-    """`all 8 ranks`, `all 4 nodes`, `all 2 leaves`, or `node1, node2, 14 ranks`."""
+    """Returns a partition's name: `all 8 ranks`, `all 4 nodes`, `all 2 leaves`, `node1, node2, 14
+    ranks`."""
     count = int(label.max()) + 1
     kinds = (("ranks", np.arange(len(t))), ("nodes", t.node), ("leaves", t.domain[Level.LEAF]))
     for name, of in kinds:

@@ -1,4 +1,4 @@
-"""A Topology in a few words: its devices, and what joins them."""
+"""summary: a Topology in a few words: its devices and its network."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from hccc.ir.topology import Level, Rate, Topology
 
 
 def devices(t: Topology) -> str:
-    """The devices and how many there are of each, in the order of the ranks: `8 A100, 4 H20`."""
+    """Writes the number of each device, in the order of the ranks: `8 A100, 4 H20`."""
     names = Counter(t.devices[row].name for row in t.device.tolist())
     return ", ".join(f"{count} {name}" for name, count in names.items())
 
 
 def network(t: Topology) -> str:
-    """What joins GPUs within nodes, then between them: `crossbar; 4 NICs a node, 2 leaves`."""
+    """Describes the connections within nodes, then between them: `crossbar; 4 NICs a node, 2
+    leaves`."""
     parts = [", ".join(_within(t)) or "none"]
     if between := ", ".join(_between(t)):
         parts.append(between)
@@ -53,14 +54,15 @@ def _between(t: Topology) -> Iterator[str]:
 
 
 def _spread(counts: np.ndarray) -> str:
-    """`4 NICs`, `1 NIC`, `4 to 8 NICs`."""
+    """Writes `4 NICs`, `1 NIC`, `4 to 8 NICs`."""
     least, most = int(counts.min()), int(counts.max())
     number = f"{most}" if least == most else f"{least} to {most}"
     return f"{number} NIC{'s' if most > 1 else ''}"
 
 
 def _tiers(t: Topology) -> Iterator[str]:
-    """Leaves, or rails where each of several leaves has a NIC of every node; and spines."""
+    """Yields the leaves, or rails if each of several leaves has a NIC of every node, and the
+    spines."""
     leaf, spine = t.domain[Level.LEAF], t.domain[Level.SPINE]
     below = np.unique(np.stack([leaf, t.node], axis=1)[leaf >= 0], axis=0)
     leaves = np.bincount(below[:, 0])
@@ -72,14 +74,14 @@ def _tiers(t: Topology) -> Iterator[str]:
 
 
 def side_nodes(t: Topology) -> tuple[I4, I4]:
-    """The nodes of both sides of each SWITCH group: i4[k] each."""
+    """Returns the nodes of both sides of each SWITCH group: i4[k] each."""
     n = t.n_switches
     a, b = (t.node[side.index[side.ptr[:n]]] for side in (t.side_a, t.side_b))
     return a, b
 
 
 def limits(t: Topology) -> list[tuple[int, int, Rate]]:
-    """The nodes of each LIMIT group, and its rate."""
+    """Returns the nodes of each LIMIT group, and its rate."""
     a, b = (t.node[side.index[side.ptr[t.n_switches : -1]]] for side in (t.side_a, t.side_b))
     rates = [t.shared[t.first_switch + k] for k in range(t.n_switches, len(t.side_a))]
     return list(zip(a.tolist(), b.tolist(), rates, strict=True))
