@@ -82,7 +82,7 @@ def import_cluster(
     """
     from hccc.base.files.writing import check_place, write_whole
     from hccc.lang.machines.load import import_machines
-    from hccc.lang.machines.machine import several
+    from hccc.lang.machines.machine import counted
 
     to_file = output is not None and str(output) != "-"
     if output is not None and to_file:
@@ -105,7 +105,7 @@ def import_cluster(
         report.as_json({"machines": machines, "cluster": made.text})
     elif output is not None and to_file:
         t = made.topology
-        print(f"{several(t.n_nodes, 'node')}, {several(len(t), 'GPU')} → {output}")
+        print(f"{counted(t.n_nodes, 'node')}, {counted(len(t), 'GPU')} → {output}")
     else:
         print(made.text, end="")
 

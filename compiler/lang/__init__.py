@@ -1,1 +1,1 @@
-"""The languages hccc reads: text in, IR out."""
+"""The languages that hccc reads: text in, IR out."""

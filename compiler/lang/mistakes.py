@@ -1,4 +1,4 @@
-"""Places in a text, and what is wrong there: shared by all languages."""
+"""mistakes: places in a text and errors there, shared by all languages."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class At(NamedTuple):
     end: int
 
     def span(self, source: Source) -> Span:
-        """The place as diagnostics show it."""
+        """Returns the place as diagnostics show it."""
         return Span(source, self.line, self.column, self.end)
 
     def to(self, other: At) -> At:
-        """From here to the end of `other`, clipped to this line."""
+        """Returns the place from here to the end of `other`, clipped to this line."""
         return (
             At(self.line, self.column, max(self.end, other.end))
             if (other.line == self.line)
@@ -30,7 +30,7 @@ class At(NamedTuple):
 
 
 class Mistake(Exception):
-    """Something wrong in the text; becomes a `UserError` where the source is known."""
+    """An error in the text; becomes a `UserError` once the source is known."""
 
     def __init__(
         self, code: str, message: str, at: At | None = None, help: str | None = None
@@ -39,16 +39,16 @@ class Mistake(Exception):
         self.code, self.message, self.at, self.help = code, message, at, help
 
     def in_source(self, source: Source) -> UserError:
-        """The error to show."""
+        """Returns the error to show."""
         span = self.at.span(source) if self.at else None
         return fail(self.code, self.message, span, help=self.help)
 
 
 def clip(word: str) -> str:
-    """A word of the user's, short enough to quote."""
+    """Shortens a word of the user's for quoting."""
     return word if len(word) <= 40 else word[:37] + "..."
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> list[str]:
-    """The known names closest to `word`, best first; at most one."""
+    """Returns the known name closest to `word`, if any is close."""
     return get_close_matches(word[:64], list(known), n=1, cutoff=0.6)

@@ -1,7 +1,7 @@
-"""xml_reading: XML that anybody may have written, fed to a handler of SAX events.
+"""xml_reading: feeds untrusted XML to a handler of SAX events.
 
-XML is hostile input: it is read by a streaming parser that refuses DTDs and entities (defusedxml),
-bounded in bytes and in what stands between two `>`, before anything is built from it.
+XML is hostile input: a streaming parser reads it that refuses DTDs and entities (defusedxml), with
+bounds on its bytes and on the bytes between two `>`, before anything is built from it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ MAX_ELEMENT = 1 << 16  # bytes from one `>` to the next
 
 
 def read_xml(source: Source, handler: ContentHandler, language: str, code: str) -> None:
-    """Feeds the text to `handler`, linear in it. language: what people call files like this; code:
-    of the error that such a file is none.
+    """Feeds the text to `handler`, linear in it.
+
+    language: the name of this kind of file in messages; code: of the error for other files.
 
     Raises:
-        UserError: E402 not Unicode, E404 too large, E501 not XML; `code`; what `handler` raises.
+        UserError: E402 not Unicode, E404 too large, E501 not XML; `code`. Also the exceptions of
+        `handler`.
     """
     parser: Any = make_parser()
     parser.forbid_dtd = True
@@ -45,7 +47,7 @@ def read_xml(source: Source, handler: ContentHandler, language: str, code: str) 
 
 
 def _input(source: Source, code: str) -> InputSource:
-    """What the parser reads: bounded, and UTF-8 whatever its declaration says."""
+    """Returns the parser's input: bounded, and UTF-8 whatever its declaration says."""
     try:
         data = source.text.encode()
     except UnicodeEncodeError:

@@ -1,1 +1,2 @@
-"""Machines as they describe themselves: NCCL's and RCCL's topology XML, `nvidia-smi topo -m`."""
+"""Descriptions that machines give of themselves: NCCL's and RCCL's topology XML, `nvidia-smi topo
+-m`."""

@@ -1,4 +1,4 @@
-"""cluster_text: Machines as a cluster file, which says in comments what was read and assumed."""
+"""cluster_text: machines as a cluster file, with comments on facts read and facts assumed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from hccc.lang.cluster.printer_text import gpus as group
 from hccc.lang.cluster.printer_text import numbers
-from hccc.lang.machines.machine import Bus, Machine, several
+from hccc.lang.machines.machine import Bus, ImportedMachine, counted
 from hccc.shipped.hardware import load
 
 FIRST_LINE = "# Imported by `hccc cluster import`"
@@ -16,10 +16,10 @@ WIDTH = 98
 PCIE_ALPHA = "alpha_simple"
 
 
-def text(machines: Sequence[Machine]) -> str:
-    """The cluster file of machines, a node each, that hang on one switch."""
+def text(machines: Sequence[ImportedMachine]) -> str:
+    """Writes the cluster file of machines, one node each, on one switch."""
     count, gpus = len(machines), sum(machine.gpus for machine in machines)
-    lines = [f"{FIRST_LINE}: {several(count, 'node')}, {several(gpus, 'GPU')}."]
+    lines = [f"{FIRST_LINE}: {counted(count, 'node')}, {counted(gpus, 'GPU')}."]
     if count > 1:
         lines += _comment("Assumed of the network: one switch that slows nobody joins all NICs.")
     first = 1
@@ -31,7 +31,7 @@ def text(machines: Sequence[Machine]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _comments(m: Machine) -> Iterator[str]:
+def _comments(m: ImportedMachine) -> Iterator[str]:
     yield from _comment(f"{m.name}: {'; '.join(m.read)}.")
     for said in m.assumed:
         yield from _comment(f"Assumed: {said}.")
@@ -42,13 +42,13 @@ def _comment(said: str) -> list[str]:
     return [f"# {line}" for line in wrap(plain, WIDTH)]
 
 
-def _node(m: Machine, first: int, count: int) -> Iterator[str]:
+def _node(m: ImportedMachine, first: int, count: int) -> Iterator[str]:
     yield f"define node{first} = {f'{count} * ' if count > 1 else ''}{m.gpus}"
     yield from _body(m)
 
 
-def _body(m: Machine) -> Iterator[str]:
-    """What a node has, after its `define nodeN`."""
+def _body(m: ImportedMachine) -> Iterator[str]:
+    """Yields the lines of a node after its `define nodeN`."""
     joined = bool(m.links or m.to_switch or m.usual_links or m.gpus == 1)
     pcie = "" if joined or m.device.word("link") == "pcie" else ", link => pcie"
     name = f"{{name => {m.device.name}{pcie}}}" if pcie else m.device.name
@@ -63,8 +63,8 @@ def _body(m: Machine) -> Iterator[str]:
         yield from _wrapped("define nic = [", entries, "]")
 
 
-def _bandwidth(m: Machine) -> Iterator[tuple[str, list[str]]]:
-    """The kinds of links, and the entries of each."""
+def _bandwidth(m: ImportedMachine) -> Iterator[tuple[str, list[str]]]:
+    """Yields the kinds of links, with the entries of each."""
     if m.usual_links or m.gpus == 1:
         return
     if m.to_switch:
@@ -81,13 +81,13 @@ def _bandwidth(m: Machine) -> Iterator[tuple[str, list[str]]]:
         yield from _buses(m)
 
 
-def _direct(m: Machine) -> Iterator[str]:
+def _direct(m: ImportedMachine) -> Iterator[str]:
     for (u, v), count in sorted(m.links.items()):
         yield f"(({u},{v}) -> {_rate(m.link_rate, count)})"
 
 
-def _buses(m: Machine) -> Iterator[tuple[str, list[str]]]:
-    """PCI Express: a port each where nothing is shared, else what each bus joins."""
+def _buses(m: ImportedMachine) -> Iterator[tuple[str, list[str]]]:
+    """Yields PCI Express: a port per GPU if nothing is shared, else a switch entry per bus."""
     alpha = load.pcie(m.device.word("pcie"), peer=True).number(PCIE_ALPHA)
     alone = [bus for bus in m.buses if len(bus.a) == 1]
     flat = len(alone) == len(m.buses) == m.gpus and len({bus.rate for bus in alone}) == 1
@@ -102,7 +102,7 @@ def _joint(bus: Bus, alpha: float) -> str:
 
 
 def _ids(gpus: Sequence[int]) -> str:
-    """`(0..3, 6)`."""
+    """Writes `(0..3, 6)`."""
     return f"({numbers(gpus)})"
 
 
@@ -119,7 +119,7 @@ def _list(begin: str, end: str, kinds: Mapping[str, list[str]]) -> Iterator[str]
 
 
 def _wrapped(begin: str, entries: Sequence[str], end: str) -> Iterator[str]:
-    """`begin`, the entries, `end`, in lines of WIDTH."""
+    """Yields `begin`, the entries and `end`, in lines of WIDTH."""
     line = begin
     for i, entry in enumerate(entries):
         more = f"{entry}{end if i + 1 == len(entries) else ','}"

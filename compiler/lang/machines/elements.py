@@ -1,4 +1,4 @@
-"""elements: the XML of a machine as a tree, bounded in depth, elements and attributes."""
+"""elements: the XML of a machine as a tree, with bounds on depth, elements and attributes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def get(self, key: str) -> str:
-        """An attribute, empty where it is not there."""
+        """Returns an attribute, empty if it is missing."""
         return self.attributes.get(key, "").strip()
 
     def number(self, key: str, default: int) -> int:
-        """A whole number that is not negative. Raises UserError E541 for anything else."""
+        """Returns a whole number that is not negative. Raises UserError E541 for anything else."""
         text = self.get(key)
         if not text:
             return default
@@ -41,23 +41,23 @@ class Element:
         return int(text)
 
     def of(self, *names: str) -> list[Element]:
-        """The children of these names."""
+        """Returns the children with these names."""
         return [child for child in self.children if child.name in names]
 
     def walk(self) -> Iterator[Element]:
-        """The element and all below it, in the order of the file."""
+        """Yields the element and all elements below it, in the order of the file."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def wrong(self, message: str) -> UserError:
-        """What is wrong with this element, E541."""
+        """Makes the error E541 about this element."""
         where = f"{self.source.name}, line {self.line}, <{self.name[:40]}>"
         return fail("E541", f"{where}: {message}")
 
 
 class _Tree(ContentHandler):
-    """Builds the tree; raises at the first thing that is too much."""
+    """Builds the tree; raises at the first bound that is exceeded."""
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -74,13 +74,13 @@ class _Tree(ContentHandler):
         line = (self._locator.getLineNumber() if self._locator else 1) or 1
         element = Element(self._source, name, dict(attrs.items()), line)
         self._count += 1
-        for much, most, what in (
+        for count, limit, noun in (
             (self._count, MAX_ELEMENTS, "elements"),
             (len(self._stack), MAX_DEPTH, "elements inside each other"),
             (len(element.attributes), MAX_ATTRIBUTES, "attributes of an element"),
         ):
-            if much > most:
-                raise element.wrong(f"there are more than {most:,} {what}")
+            if count > limit:
+                raise element.wrong(f"there are more than {limit:,} {noun}")
         if self._stack:
             self._stack[-1].children.append(element)
         else:
@@ -92,7 +92,7 @@ class _Tree(ContentHandler):
 
 
 def parse(source: Source) -> Element:
-    """The outermost element. Raises UserError E402, E404, E501, E540, E541."""
+    """Reads the outermost element. Raises UserError E402, E404, E501, E540, E541."""
     tree = _Tree(source)
     read_xml(source, tree, LANGUAGE, "E540")
     assert tree.root is not None  # XML without an element is E501

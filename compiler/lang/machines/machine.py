@@ -1,7 +1,7 @@
-"""Machine: one node as its description has it, before it is a cluster file.
+"""machine: one node as its description has it, before it becomes a cluster file.
 
-GPUs are numbered as ranks of the node are. GB/s are of one direction. `read` and `assumed` say in
-sentences what is from the description, and what is from elsewhere.
+GPUs are numbered like the ranks of the node. GB/s are of one direction. `read` and `assumed` list
+in sentences the facts from the description, and those from elsewhere.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from hccc.shipped.hardware.load import Hardware
 
 BRIDGE = 12.0  # GB/s of an NVLink between two cards (NCCL 2.30.7 src/graph/topo.h:17-35, SM86)
-MAX_GPUS = 256  # of one machine; pairs of them are looked at
+MAX_GPUS = 256  # of one machine; time and memory are quadratic in them
 
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """What PCI Express or the sockets' interconnect carries between GPUs `a` and GPUs `b`, GB/s."""
+    """PCI Express or the sockets' interconnect between GPUs `a` and GPUs `b`, in GB/s."""
 
     a: tuple[int, ...]
     b: tuple[int, ...]
@@ -26,7 +26,7 @@ class Bus:
 
 @dataclass(frozen=True, slots=True)
 class Nic:
-    """GPUs that send over `count` NICs of `rate` GB/s."""
+    """`count` NICs of `rate` GB/s each, and the GPUs that send over them."""
 
     gpus: tuple[int, ...]
     rate: float
@@ -34,10 +34,10 @@ class Nic:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """One node. links: how many links lead from a GPU to another; to_switch: how many into a
-    switch, of each GPU; usual_links: whether the links are those that its device usually has;
-    network: a name of the library, None where it is the device's usual one."""
+class ImportedMachine:
+    """One node. links: the number of links from one GPU to another; to_switch: each GPU's links
+    into a switch; usual_links: whether the links are the usual ones of its device; network: None if
+    it is the device's usual one."""
 
     name: str
     device: Hardware
@@ -53,7 +53,7 @@ class Machine:
 
     @property
     def link_rate(self) -> float:
-        """GB/s that one NVLink or xGMI link delivers."""
+        """GB/s of one NVLink or xGMI link."""
         if self.device.word("link") == "pcie":
             return BRIDGE
         return self.device.number("delivered") / self.device.number("links")
@@ -67,7 +67,7 @@ class Machine:
 
 
 def narrowest(buses: Iterable[Bus]) -> tuple[Bus, ...]:
-    """Of the buses between the same GPUs the slowest; those of the fewest GPUs first."""
+    """Keeps the slowest of all buses between the same GPUs, sorted by the number of GPUs."""
     least: dict[frozenset[tuple[int, ...]], Bus] = {}
     for bus in buses:
         between = frozenset((bus.a, bus.b))
@@ -76,6 +76,6 @@ def narrowest(buses: Iterable[Bus]) -> tuple[Bus, ...]:
     return tuple(sorted(least.values(), key=lambda bus: (len(bus.a), bus.a, bus.b)))
 
 
-def several(count: int, what: str) -> str:
-    """`1 GPU`, `8 GPUs`."""
-    return f"{count} {what}{'s' * (count != 1)}"
+def counted(count: int, noun: str) -> str:
+    """Writes `1 GPU`, `8 GPUs`."""
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -2,7 +2,7 @@
 
 `<system>` has `<cpu>`s, these the tree of PCI Express (`<pci>`), in which are `<gpu>`s with their
 `<nvlink>`s or `<xgmi>`s, and `<nic>`s with their `<net>`s. A vendor's file often has only the PCI
-tree, which NCCL completes on the machine: GPUs and NICs are then told by their PCI class.
+tree, which NCCL completes on the machine: there the PCI class identifies GPUs and NICs.
 Sources: NCCL 2.30.7 src/graph/xml.cc, topo.cc; RCCL's the same.
 """
 
@@ -13,43 +13,45 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from hccc.base.diagnostics import Source, fail
-from hccc.lang.machines import known
+from hccc.lang.machines import identify
 from hccc.lang.machines.elements import Element, parse
-from hccc.lang.machines.machine import MAX_GPUS, Bus, Machine, narrowest, several
-from hccc.lang.machines.nics import Found, wired
+from hccc.lang.machines.machine import MAX_GPUS, Bus, ImportedMachine, counted, narrowest
+from hccc.lang.machines.nics import FoundNic, nics_and_network
 from hccc.shipped.hardware import load
 from hccc.shipped.hardware.load import Hardware
 
 GPU_CLASSES = ("0x0302", "0x1200", "0x0380")
 NIC_CLASS, SWITCH_CLASS = "0x02", "0x068000"
 LINKS = ("nvlink", "xgmi")
-WIDEST = 16  # lanes, where the description has none
-MAX_CPUS = 32  # with GPUs: every two are joined
+WIDEST = 16  # lanes, if the description has none
+MAX_CPUS = 32  # with GPUs: every pair gets a bus
 MAX_LINKS = 4096  # between two GPUs, as in the cluster language
-UNKNOWN_TARGET = "fffffff:ffff:ff"  # what NCCL calls the switch of a virtual machine
+UNKNOWN_TARGET = "fffffff:ffff:ff"  # NCCL's name for the switch of a virtual machine
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A GPU or NIC in the tree: its elements from the CPU down, the last being its own."""
+    """A GPU or NIC in the tree: its elements from the CPU down to its own."""
 
     path: tuple[Element, ...]
     own: Element
 
     @property
     def pci(self) -> Element:
-        """The PCI device it is, or the CPU it hangs on."""
+        """The PCI device of the GPU or NIC, or the CPU that it hangs on."""
         return next(e for e in reversed(self.path) if e.name in ("pci", "cpu"))
 
 
-def machines(source: Source, device: Hardware | None, joined: Hardware | None) -> list[Machine]:
-    """The machines of one file: one, or where the dump is of several hosts, each.
+def machines(
+    source: Source, device: Hardware | None, network: Hardware | None
+) -> list[ImportedMachine]:
+    """Reads the machines of one file: one, or several if the dump is of several hosts.
 
-    device, joined: what the user says that GPUs and network are.
+    device, network: of the GPUs and NICs, if the user named them.
 
     Raises:
-        UserError: E540 the file describes no machine; E541 it cannot be as it says; E542 nothing
-            says what the GPUs are.
+        UserError: E540 the file describes no machine; E541 it contradicts itself; E542 the GPUs
+        cannot be identified.
     """
     root = parse(source)
     if root.name != "system":
@@ -61,7 +63,7 @@ def machines(source: Source, device: Hardware | None, joined: Hardware | None) -
     hosts: dict[str, list[Element]] = {}
     for cpu in root.of("cpu"):
         hosts.setdefault(cpu.get("host_hash"), []).append(cpu)
-    found = [_Host(source, cpus, device, joined).machine() for cpus in hosts.values()]
+    found = [_Host(source, cpus, device, network).machine() for cpus in hosts.values()]
     if not found:
         raise fail("E540", f"{source.name} has no <cpu>, so no GPUs")
     if len(found) > 1 and any(any(machine.to_switch) for machine in found):
@@ -74,9 +76,9 @@ class _Host:
     """Reads the CPUs of one host."""
 
     def __init__(
-        self, source: Source, cpus: list[Element], device: Hardware | None, joined: Hardware | None
+        self, source: Source, cpus: list[Element], device: Hardware | None, network: Hardware | None
     ) -> None:
-        self.source, self.cpus, self.given, self.joined = source, cpus, device, joined
+        self.source, self.cpus, self.given, self.network = source, cpus, device, network
         self.read: list[str] = []
         self.assumed: list[str] = []
         every = [_Place(path, path[-1]) for cpu in cpus for path in _paths(cpu, ())]
@@ -85,15 +87,17 @@ class _Host:
         self.nets = nets or [p for p in every if _is_pci(p.own, (NIC_CLASS,))]
         self.device = self._device()
 
-    def machine(self) -> Machine:
-        """All of it."""
+    def machine(self) -> ImportedMachine:
+        """Returns the whole machine."""
         n, numbers = len(self.gpus), {_bus(p): i for i, p in enumerate(self.gpus)}
         links, to_switch = self._links(numbers)
         usual = not links and not any(to_switch) and self._silent()
         if usual and n > 1:
             self.assumed.append(f"links between GPUs: those of a usual node of {self.device.name}")
-        nics, net = wired(self._found_nics(), self.device, self.joined, self.read, self.assumed)
-        made = Machine(
+        nics, net = nics_and_network(
+            self._found_nics(), self.device, self.network, self.read, self.assumed
+        )
+        made = ImportedMachine(
             self.source.name,
             self.device,
             n,
@@ -109,12 +113,13 @@ class _Host:
                 "GPUs without a link reach each other over PCI Express, as NCCL rates "
                 "it; NICs take nothing of it"
             )
-        where = several(len(self.cpus), "NUMA node")
-        self.read.insert(0, f"{several(n, 'GPU')} in {where}")
+        where = counted(len(self.cpus), "NUMA node")
+        self.read.insert(0, f"{counted(n, 'GPU')} in {where}")
         return replace(made, read=tuple(self.read), assumed=tuple(self.assumed))
 
     def _gpus(self, every: Sequence[_Place]) -> list[_Place]:
-        """GPUs in the order of their ranks, or else of their numbers, or else of the bus."""
+        """Returns the GPUs in the order of their ranks, or else of their numbers, or else of the
+        bus."""
         found = [place for place in every if place.own.name == "gpu"]
         if not found:
             found = [place for place in every if _is_pci(place.own, GPU_CLASSES)]
@@ -132,19 +137,19 @@ class _Host:
         return sorted(found, key=_bus)
 
     def _device(self) -> Hardware:
-        """What the GPUs are: as the user says, by PCI device, by architecture, by generation."""
+        """Identifies the GPUs: named by the user, by PCI device, by architecture, by generation."""
         own, pci = self.gpus[0].own, self.gpus[0].pci
         if self.given is not None:
             return self.given
-        by_pci = known.pci_device(pci.get("vendor"), pci.get("device"))
-        by_arch = known.architecture(own.get("gcn"), own.number("sm", 0))
+        by_pci = identify.pci_device(pci.get("vendor"), pci.get("device"))
+        by_arch = identify.architecture(own.get("gcn"), own.number("sm", 0))
         if name := by_pci or by_arch:
             self.read.append(f"GPUs are {name}, by their {'PCI device' if by_pci else 'arch'}")
             if not by_pci:
                 self.assumed.append(f"the most common GPU of its architecture: {name} (--device)")
         else:
-            name = known.BY_PCIE.get(
-                known.GENERATION.get(known.lane(pci.get("link_speed")) or 0, "")
+            name = identify.BY_PCIE.get(
+                identify.GENERATION.get(identify.lane(pci.get("link_speed")) or 0, "")
             )
             if name is None:
                 message = f"{self.source.name} does not say what its GPUs are"
@@ -153,8 +158,8 @@ class _Host:
         return load.devices()[name]
 
     def _silent(self) -> bool:
-        """Whether the description leaves links out, as vendors' files do, for NCCL to find."""
-        card = self.gpus[0].pci.get("device").lower() in known.CARDS
+        """Tells whether the description leaves links for NCCL to find, as vendors' files do."""
+        card = self.gpus[0].pci.get("device").lower() in identify.CARDS
         return (
             self.device.word("link") != "pcie"
             and not card
@@ -162,7 +167,7 @@ class _Host:
         )
 
     def _links(self, numbers: dict[str, int]) -> tuple[dict[tuple[int, int], int], list[int]]:
-        """Links from GPU to GPU, and into a switch."""
+        """Returns the number of links from GPU to GPU, and of each GPU into a switch."""
         links: dict[tuple[int, int], int] = {}
         to_switch, lost = [0] * len(self.gpus), 0
         for u, place in enumerate(self.gpus):
@@ -187,7 +192,7 @@ class _Host:
         return links, to_switch
 
     def _buses(self) -> Iterator[Bus]:
-        """The links of the PCI tree that some GPUs share, or one has, and those between CPUs."""
+        """Yields the links of the PCI tree above one or several GPUs, and those between CPUs."""
         n = len(self.gpus)
         below: dict[int, list[int]] = {}
         element: dict[int, Element] = {}
@@ -204,11 +209,12 @@ class _Host:
         if len(sides) > MAX_CPUS:
             raise sides[MAX_CPUS][0].wrong(f"more than {MAX_CPUS} CPUs have GPUs")
         for (x, a), (_, b) in combinations(sides, 2):
-            yield Bus(a, b, known.sockets(x.get("vendor"), x.number("modelid", 0)))
+            yield Bus(a, b, identify.sockets(x.get("vendor"), x.number("modelid", 0)))
 
     def pcie(self, pci: Element) -> float:
-        """GB/s of a PCI device's link to what it hangs on; the GPU's generation where unknown."""
-        lane = known.lane(pci.get("link_speed"))
+        """Returns the GB/s of a PCI device's link upwards; of the GPU's PCI Express generation if
+        unknown."""
+        lane = identify.lane(pci.get("link_speed"))
         if lane is None:
             return load.pcie(self.device.word("pcie"), peer=True).number("delivered")
         width = pci.number("link_width", WIDEST)
@@ -216,17 +222,17 @@ class _Host:
             raise pci.wrong(f"link_width={width} is more than PCI Express has lanes")
         return (width or WIDEST) * lane / 80
 
-    def _found_nics(self) -> list[Found]:
-        """Every NIC, with the GPUs it is nearest to."""
+    def _found_nics(self) -> list[FoundNic]:
+        """Returns every NIC, with its distance from the GPUs."""
         found = []
         for i, place in enumerate(self.nets):
             pci, above = place.pci, {id(e) for e in place.path}
             depth = tuple(sum(id(e) in above for e in gpu.path) for gpu in self.gpus)
             bus = self.pcie(pci) if pci.name == "pci" else None
             name = place.own.get("name")
-            kind = known.network_of(name, pci.get("class"), pci.get("vendor"))
+            kind = identify.network_of(name, pci.get("class"), pci.get("vendor"))
             port = (name or _bus(place), place.own.get("port"))
-            found.append(Found(i, name, port, kind, place.own.number("speed", 0), bus, depth))
+            found.append(FoundNic(i, name, port, kind, place.own.number("speed", 0), bus, depth))
         return found
 
 

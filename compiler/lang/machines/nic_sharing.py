@@ -1,4 +1,4 @@
-"""nic_sharing: which GPUs send over which NICs, where a description says only how near they are."""
+"""nic_sharing: assigns NICs to GPUs if a description has only the distances between them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from hccc.lang.machines.machine import Nic
 
 
-def shared(near: Sequence[tuple[int, ...]], rates: Mapping[int, float]) -> tuple[Nic, ...]:
-    """Each GPU's NICs among those nearest to it, divided evenly.
+def share_nics(near: Sequence[tuple[int, ...]], rates: Mapping[int, float]) -> tuple[Nic, ...]:
+    """Gives each GPU NICs among its nearest, divided evenly.
 
-    near: the NICs nearest to each GPU, most of them few, by number; rates: GB/s of each. GPUs with
-    the fewest to choose from choose first, and others leave those alone where they can.
+    near: the nearest NICs of each GPU, by number; rates: GB/s of each NIC. GPUs with the fewest
+    nearest NICs choose first, and later ones take NICs that are still free if there are any.
     """
     taken: set[int] = set()
     pairs: list[tuple[int, int]] = []
@@ -27,7 +27,7 @@ def shared(near: Sequence[tuple[int, ...]], rates: Mapping[int, float]) -> tuple
 
 
 def _joined(pairs: Sequence[tuple[int, int]]) -> list[tuple[set[int], set[int]]]:
-    """GPUs and NICs that are joined, directly or over others, by first GPU."""
+    """Returns groups of GPUs and NICs connected by pairs, directly or over others, by first GPU."""
     found: list[tuple[set[int], set[int]]] = []
     for gpu, nic in pairs:
         gpus, nics, others = {gpu}, {nic}, []

@@ -1,26 +1,26 @@
-"""nics: the NICs that a description names, as those that a cluster file has."""
+"""nics: from the NICs that a description names to those of a cluster file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hccc.lang.machines import known
-from hccc.lang.machines.machine import Nic, several
-from hccc.lang.machines.nic_sharing import shared
+from hccc.lang.machines import identify
+from hccc.lang.machines.machine import Nic, counted
+from hccc.lang.machines.nic_sharing import share_nics
 from hccc.shipped.hardware import load
 from hccc.shipped.hardware.load import Hardware
 
 MBPS = 8000.0  # of one GB/s
 FASTEST = 10_000_000  # Mb/s; more is kb/s, as RCCL writes Slingshot's
-MOST_NAMES, MOST_LETTERS = 8, 32  # that a comment has
-SLOW = 0.1  # of the fastest NIC: what is slower carries no collective
+MOST_NAMES, MOST_LETTERS = 8, 32  # in a comment
+SLOW = 0.1  # of the fastest NIC: slower ones carry no collective
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One NIC. port: what no other has; speed: Mb/s, 0 where unknown; bus: GB/s of its PCI Express;
-    depth: how much of the way from the top each GPU has in common with it."""
+class FoundNic:
+    """One NIC. port: distinguishes it from all others; speed: Mb/s, 0 if unknown; bus: GB/s of its
+    PCI Express; depth: for each GPU, the length of their common path from the top of the tree."""
 
     number: int
     name: str
@@ -31,49 +31,52 @@ class Found:
     depth: tuple[int, ...]
 
 
-def wired(
-    found: Sequence[Found],
+def nics_and_network(
+    found: Sequence[FoundNic],
     device: Hardware,
-    joined: Hardware | None,
+    network: Hardware | None,
     read: list[str],
     assumed: list[str],
 ) -> tuple[tuple[Nic, ...], Hardware | None]:
-    """The NICs and their network, told in `read` and `assumed`. joined: as the user says."""
+    """Returns the NICs and their network, and adds sentences about them to `read` and `assumed`.
+
+    network: as the user named it, or None.
+    """
     kept = _fast(_real(found), assumed)
     if not kept:
-        if joined is None:
+        if network is None:
             return (), None
-        assumed.append(f"NICs: those that a node usually has of {joined.name}")
-        return (), joined
-    net = known.as_old_as(joined or network(kept), device)
+        assumed.append(f"NICs: those that a node usually has of {network.name}")
+        return (), network
+    net = identify.for_generation(network or most_common(kept), device)
     if any(nic.speed > FASTEST for nic in kept):
         assumed.append("speeds of NICs above 10 Tb/s are in kb/s")
     rates = {nic.number: _rate(nic, net, device) for nic in kept}
     near = _nearest(kept)
-    read.append(f"{several(len(kept), 'NIC')} of {net.name}{_named(kept)}")
+    read.append(f"{counted(len(kept), 'NIC')} of {net.name}{_named(kept)}")
     if not all(nic.speed for nic in kept):
         assumed.append(f"the speed of NICs: as {net.name} of {device.name} usually has")
     assumed.append(
         f"GPUs divide the NICs nearest to them, of whose wire {net.number('delivered'):.0%} arrives"
     )
     if far := [nic for nic in kept if not any(nic.number in nics for nics in near)]:
-        assumed.append(f"{several(len(far), 'NIC')} nearest to no GPU carry nothing{_named(far)}")
-    return shared(near, rates), net
+        assumed.append(f"{counted(len(far), 'NIC')} nearest to no GPU carry nothing{_named(far)}")
+    return share_nics(near, rates), net
 
 
-def network(found: Sequence[Found]) -> Hardware:
-    """The network of most of the NICs."""
+def most_common(found: Sequence[FoundNic]) -> Hardware:
+    """Returns the network of most of the NICs."""
     kinds = [nic.kind for nic in found]
     return load.networks()[max(dict.fromkeys(kinds), key=kinds.count)]
 
 
-def _real(found: Sequence[Found]) -> list[Found]:
-    """Without virtual NICs, and each once (a NIC that reduces is there twice)."""
+def _real(found: Sequence[FoundNic]) -> list[FoundNic]:
+    """Removes virtual NICs and duplicates (a NIC that reduces is listed twice)."""
     once = list({nic.port: nic for nic in found}.values())
-    return [nic for nic in once if not known.VIRTUAL.match(nic.name)] or once
+    return [nic for nic in once if not identify.VIRTUAL.match(nic.name)] or once
 
 
-def _fast(found: Sequence[Found], assumed: list[str]) -> list[Found]:
+def _fast(found: Sequence[FoundNic], assumed: list[str]) -> list[FoundNic]:
     most = max((nic.speed for nic in found), default=0)
     kept = [nic for nic in found if nic.speed >= SLOW * most]
     if len(kept) < len(found):
@@ -82,15 +85,15 @@ def _fast(found: Sequence[Found], assumed: list[str]) -> list[Found]:
     return kept
 
 
-def _named(nics: Sequence[Found]) -> str:
-    """`: mlx5_0, mlx5_1`; nothing where they have no names."""
+def _named(nics: Sequence[FoundNic]) -> str:
+    """Writes `: mlx5_0, mlx5_1`, or nothing if they have no names."""
     names = sorted(nic.name[:MOST_LETTERS] for nic in nics if nic.name)
     rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f": {', '.join(names[:MOST_NAMES])}{rest}" if names else ""
 
 
-def _rate(nic: Found, net: Hardware, device: Hardware) -> float:
-    """GB/s that arrive over one NIC."""
+def _rate(nic: FoundNic, net: Hardware, device: Hardware) -> float:
+    """Returns the GB/s that arrive over one NIC."""
     speed = nic.speed / 1000 if nic.speed > FASTEST else nic.speed
     wire = speed / MBPS
     if not wire:
@@ -100,8 +103,8 @@ def _rate(nic: Found, net: Hardware, device: Hardware) -> float:
     return arrives if nic.bus is None else min(arrives, nic.bus)
 
 
-def _nearest(found: Sequence[Found]) -> list[tuple[int, ...]]:
-    """The NICs nearest to each GPU."""
+def _nearest(found: Sequence[FoundNic]) -> list[tuple[int, ...]]:
+    """Returns the NICs nearest to each GPU."""
     near = []
     for depths in zip(*(nic.depth for nic in found), strict=True):
         most = max(depths)

@@ -1,6 +1,6 @@
-"""nvidia_smi: the table of `nvidia-smi topo -m`, a row for each GPU and NIC, to a Machine.
+"""nvidia_smi: the table of `nvidia-smi topo -m`, with a row for each GPU and NIC, to a machine.
 
-Entries are `NV12` (so many NVLinks), or how far apart two devices are: PIX (one PCI switch), PXB
+An entry is `NV12` (a number of NVLinks), or the distance of two devices: PIX (one PCI switch), PXB
 (several), PHB (a host bridge), NODE (host bridges of a NUMA node), SYS (NUMA nodes).
 """
 
@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import combinations
 
 from hccc.base.diagnostics import Source, fail
-from hccc.lang.machines import known
-from hccc.lang.machines.machine import MAX_GPUS, Bus, Machine, narrowest, several
-from hccc.lang.machines.nics import Found, wired
+from hccc.lang.machines import identify
+from hccc.lang.machines.machine import MAX_GPUS, Bus, ImportedMachine, counted, narrowest
+from hccc.lang.machines.nics import FoundNic, nics_and_network
 from hccc.shipped.hardware import load
 from hccc.shipped.hardware.load import Hardware
 
@@ -25,14 +25,14 @@ NVLINKS = re.compile(r"NV(\d{1,3})")
 LEGEND = re.compile(r"\s*(NIC\d+):\s*(\S+)")
 AFFINITY = ("CPU", "NUMA", "GPU")  # words of the columns after the devices
 MAX_DEVICES = 1024
-# How many links all GPUs of a node have: what they most commonly are.
+# The most common GPU by its number of links, if all GPUs of a node have as many.
 BY_LINKS = {6: "V100", 8: "H800", 12: "A100", 18: "H100"}
 SOCKETS = 16.0  # GB/s between NUMA nodes: the table does not say of which CPU
 HELP = "give what `nvidia-smi topo -m` prints, from its first line on"
 
 
-def machine(source: Source, device: Hardware | None, joined: Hardware | None) -> Machine:
-    """The machine of one table.
+def machine(source: Source, device: Hardware | None, network: Hardware | None) -> ImportedMachine:
+    """Reads the machine of one table.
 
     Raises:
         UserError: E540 it is no such table; E541 the table contradicts itself.
@@ -41,7 +41,7 @@ def machine(source: Source, device: Hardware | None, joined: Hardware | None) ->
     gpus = [i for i, name in enumerate(names) if re.fullmatch(r"GPU\d+", name)]
     links, far = _entries(source, names, rows, cpus)
     pairs = {(gpus.index(u), gpus.index(v)): n for (u, v), n in links.items()}
-    read = [several(len(gpus), "GPU")]
+    read = [counted(len(gpus), "GPU")]
     assumed: list[str] = []
     chosen = device or _device(pairs, len(gpus), assumed)
     to_switch = _switched(pairs, len(gpus), int(chosen.number("links")))
@@ -49,8 +49,8 @@ def machine(source: Source, device: Hardware | None, joined: Hardware | None) ->
         read.append(f"{max(pairs.values())} NVLinks of a GPU {'in all' if to_switch else 'a pair'}")
     bus = load.pcie(chosen.word("pcie"), peer=True).number("delivered")
     found = list(_nics(source, names, gpus, far))
-    nics, net = wired(found, chosen, joined, read, assumed)
-    made = Machine(
+    nics, net = nics_and_network(found, chosen, network, read, assumed)
+    made = ImportedMachine(
         source.name,
         chosen,
         len(gpus),
@@ -69,7 +69,8 @@ def machine(source: Source, device: Hardware | None, joined: Hardware | None) ->
 
 
 def _table(source: Source) -> tuple[list[str], list[list[str]], list[list[str]]]:
-    """The names of the devices, their rows, and the CPUs that each is near, if the row says."""
+    """Returns the names of the devices, their rows, and the nearest CPUs of each, if its row has
+    them."""
     lines = [COLOUR.sub("", line).split() for line in source.text.splitlines()]
     start = next((i for i, words in enumerate(lines) if words[:1] == ["GPU0"]), None)
     if start is None:
@@ -99,7 +100,7 @@ def _entries(
     rows: Sequence[Sequence[str]],
     cpus: Sequence[Sequence[str]],
 ) -> tuple[dict[tuple[int, int], int], list[list[int]]]:
-    """NVLinks by pair of devices, and how far apart all are: with NVLinks, as their CPUs are."""
+    """Returns NVLinks by pair of devices, and all distances; behind NVLinks, those of the CPUs."""
     links: dict[tuple[int, int], int] = {}
     far = []
     for u, row in enumerate(rows):
@@ -115,7 +116,7 @@ def _entries(
 
 
 def _device(links: dict[tuple[int, int], int], gpus: int, assumed: list[str]) -> Hardware:
-    """The most common GPU with so many links; the table does not name it."""
+    """Returns the most common GPU with this number of links, since the table does not name it."""
     most = max(links.values(), default=0)
     each = max(
         (sum(n for (u, _), n in links.items() if u == gpu) for gpu in range(gpus)), default=0
@@ -126,17 +127,18 @@ def _device(links: dict[tuple[int, int], int], gpus: int, assumed: list[str]) ->
     return load.devices()[name]
 
 
-def _switched(links: dict[tuple[int, int], int], gpus: int, most: int) -> tuple[int, ...]:
-    """Links of each GPU into a switch, where all pairs have as many as only a switch can give."""
+def _switched(links: dict[tuple[int, int], int], gpus: int, links_per_gpu: int) -> tuple[int, ...]:
+    """Returns each GPU's links into a switch, if all pairs have more than could be direct."""
     counts = set(links.values())
     whole = len(links) == gpus * (gpus - 1) and len(counts) == 1
-    if not whole or gpus < 2 or max(counts) * (gpus - 1) <= most:
+    if not whole or gpus < 2 or max(counts) * (gpus - 1) <= links_per_gpu:
         return ()
     return (max(counts),) * gpus
 
 
 def _buses(far: list[list[int]], bus: float) -> Iterator[Bus]:
-    """Each GPU's own PCI Express, that of GPUs below one switch, and what joins NUMA nodes."""
+    """Yields each GPU's own PCI Express, that of GPUs below one switch, and that between NUMA
+    nodes."""
     n = len(far)
     for gpu in range(n):
         yield Bus((gpu,), tuple(v for v in range(n) if v != gpu), bus)
@@ -147,14 +149,14 @@ def _buses(far: list[list[int]], bus: float) -> Iterator[Bus]:
         yield Bus(a, b, SOCKETS)
 
 
-def _within(far: list[list[int]], most: int) -> list[tuple[int, ...]]:
-    """The GPUs that are no farther apart than `most`, over others too."""
+def _within(far: list[list[int]], limit: int) -> list[tuple[int, ...]]:
+    """Returns groups of GPUs that are at most `limit` apart, over others too."""
     left, found = list(range(len(far))), []
     while left:
         group, new = {left[0]}, [left[0]]
         while new:
             u = new.pop()
-            more = [v for v in left if v not in group and far[u][v] <= most]
+            more = [v for v in left if v not in group and far[u][v] <= limit]
             group.update(more)
             new += more
         found.append(tuple(sorted(group)))
@@ -164,13 +166,13 @@ def _within(far: list[list[int]], most: int) -> list[tuple[int, ...]]:
 
 def _nics(
     source: Source, names: Sequence[str], gpus: list[int], far: list[list[int]]
-) -> Iterator[Found]:
-    """The NICs; the legend below the table says what they are called."""
+) -> Iterator[FoundNic]:
+    """Yields the NICs, with their names from the legend below the table."""
     legend = (LEGEND.match(line) for line in source.text.splitlines())
     called = {m[1]: m[2] for m in legend if m}
     for nic in (i for i in range(len(names)) if i not in gpus):
         name = called.get(names[nic], names[nic])
         # `mlx5` may be InfiniBand or Ethernet: of such servers most have the former.
-        kind = "InfiniBand" if name.startswith("mlx") else known.network_of(name, "", "")
+        kind = "InfiniBand" if name.startswith("mlx") else identify.network_of(name, "", "")
         depth = [-far[gpu][nic] for gpu in gpus]
-        yield Found(nic, name, (name, ""), kind, 0, None, tuple(depth))
+        yield FoundNic(nic, name, (name, ""), kind, 0, None, tuple(depth))

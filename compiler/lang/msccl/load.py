@@ -1,7 +1,7 @@
-"""MSCCL XML: text to a checked table of steps (both dialects, msccl-formats §1).
+"""load: MSCCL XML to a checked table of steps (both dialects, msccl-formats §1).
 
-XML is hostile input: depth, elements and every number are bounded, before anything is built from
-it (`xml_reading`). `msccl_plan` turns the table into a Plan.
+XML is hostile input: depth, elements and every number are bounded before anything is built from
+them (`xml_reading`). `msccl_plan` turns the table into a Plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hccc.base.files.reading import read_text
 from hccc.lang.xml_reading import MAX_BYTES as MAX_BYTES
 from hccc.lang.xml_reading import read_xml
 
-MAX_RANKS = 1024  # the runtimes' tables hold so many children of an element
+MAX_RANKS = 1024  # children of an element in the runtimes' tables
 MAX_BLOCK_STEPS = 1024  # likewise
 MAX_STEPS = 1 << 19  # over all ranks, `cnt` counted
 MAX_CHUNKS = 1 << 15  # offsets are 16 bit in the runtimes
@@ -32,7 +32,8 @@ PROTOCOLS = ("Simple", "LL", "LL128")
 
 
 class Step(NamedTuple):
-    """One `<step>`: what it does to how many `chunks`, and which block's step it waits for."""
+    """One `<step>`: its kind, buffers and number of chunks, and the step of another block that it
+    waits for."""
 
     kind: str
     src: tuple[str, int]
@@ -45,7 +46,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThreadBlock:
-    """One `<tb>`: its peers (None where it has none), its channel and its steps in file order."""
+    """One `<tb>`: its peers (None without one), its channel and its steps in file order."""
 
     id: int
     send: int | None
@@ -67,7 +68,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Algo:
-    """One `<algo>`. `in_place` / `out_of_place`: what its attributes promise."""
+    """One `<algo>`. in_place, out_of_place: the calls that its attributes allow."""
 
     source: Source
     name: str
@@ -80,19 +81,19 @@ class Algo:
     gpus: tuple[Gpu, ...]
 
     def span(self, line: int) -> Span:
-        """Line `line` of the file, for messages."""
+        """Returns the span of line `line` of the file, for messages."""
         text = self.source.line(line)
         first = len(text) - len(text.lstrip()) + 1
         return Span(self.source, line, first, max(first + 1, len(text.rstrip()) + 1))
 
 
 def load(path: str | Path) -> Algo:
-    """The algorithm in a file. Raises as `parse`, and `UserError` E401, E402, E404."""
+    """Loads the algorithm in a file. Raises as `parse`, and UserError E401, E402, E404."""
     return parse(Source(str(path), read_text(Path(path), MAX_BYTES)))
 
 
 def parse(source: Source) -> Algo:
-    """The algorithm in a text, linear in it.
+    """Parses the algorithm in a text, linear in it.
 
     Raises:
         UserError: E402 not Unicode, E404 too large, E50x not the XML of an algorithm.
@@ -103,7 +104,7 @@ def parse(source: Source) -> Algo:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenElement:
     """The element being read."""
 
     attributes: dict[str, Any]
@@ -112,18 +113,18 @@ class _Open:
 
 
 class _Handler(ContentHandler):
-    """Builds the tables while the parser reads; raises at the first thing that is wrong."""
+    """Builds the tables while the parser reads; raises at the first error."""
 
     PARENT: ClassVar = {"algo": None, "gpu": "algo", "tb": "gpu", "step": "tb", "copy": "gpu"}
 
     def __init__(self, source: Source) -> None:
         super().__init__()
         self._source = source
-        self._stack: list[tuple[str, _Open]] = []
+        self._stack: list[tuple[str, _OpenElement]] = []
         self._locator: Locator | None = None
         self._algo: Algo | None = None
         self._steps = 0
-        self._read: dict[tuple[str, str, int, int], int] = {}  # numbers that were in bounds
+        self._read: dict[tuple[str, str, int, int], int] = {}  # numbers already checked
 
     def setDocumentLocator(self, locator: Locator) -> None:
         self._locator = locator
@@ -144,7 +145,7 @@ class _Handler(ContentHandler):
         attributes = read(attrs) if read else {}
         if name == "step":
             self._stack[-1][1].children.append(self._step_of(attrs))
-        self._stack.append((name, _Open(attributes, self._line())))
+        self._stack.append((name, _OpenElement(attributes, self._line())))
 
     def endElement(self, name: str) -> None:
         _, done = self._stack.pop()
@@ -249,14 +250,14 @@ class _Handler(ContentHandler):
         buffer = self._choice(attrs, f"{end}buf", BUFFERS)
         return buffer, self._number(attrs, f"{end}off", -1, MAX_CHUNKS - 1)
 
-    def _close_tb(self, done: _Open) -> None:
+    def _close_tb(self, done: _OpenElement) -> None:
         a = done.attributes
         send, recv = (a[k] if a[k] >= 0 else None for k in ("send", "recv"))
         steps = tuple(done.children)
         block = ThreadBlock(a["id"], send, recv, a["channel"], steps, done.line)
         self._stack[-1][1].children.append(block)
 
-    def _close_gpu(self, done: _Open) -> None:
+    def _close_gpu(self, done: _OpenElement) -> None:
         blocks: list[ThreadBlock] = done.children
         if sorted(b.id for b in blocks) != list(range(len(blocks))):
             raise self._wrong(
@@ -266,7 +267,7 @@ class _Handler(ContentHandler):
         ordered = tuple(sorted(blocks, key=lambda b: b.id))
         self._stack[-1][1].children.append(Gpu(done.attributes["id"], chunks, ordered, done.line))
 
-    def _close_algo(self, done: _Open) -> None:
+    def _close_algo(self, done: _OpenElement) -> None:
         gpus: list[Gpu] = done.children
         ranks = done.attributes.pop("ranks")
         if sorted(g.id for g in gpus) != list(range(ranks)):

@@ -14,10 +14,10 @@ import pytest
 
 from hccc.base.diagnostics import UserError
 from hccc.ir.topology import Level, Topology
-from hccc.lang.machines.load import Imported, import_machines
+from hccc.lang.machines.load import ImportedCluster, import_machines
 from hccc.network.routes import routes
 
-Read = Callable[..., Imported]
+Read = Callable[..., ImportedCluster]
 X16 = 'link_speed="16 GT/s" link_width="16"'
 NET = '<nic><net name="{name}" dev="{dev}" speed="{speed}" port="1" guid="0x{dev}" gdr="1"/></nic>'
 AMD = 'vendor="AuthenticAMD" familyid="143" modelid="49"'
@@ -58,7 +58,7 @@ def system(*cpus: str) -> str:
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    def run(*texts: str, **given: Any) -> Imported:
+    def run(*texts: str, **given: Any) -> ImportedCluster:
         paths = [tmp_path / f"machine{i}.xml" for i in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""known: what hardware the numbers and names in a machine's description stand for."""
+"""identify: finds the hardware behind the numbers and names in a machine's description."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hccc.base.diagnostics import fail
 from hccc.shipped.hardware import load
 from hccc.shipped.hardware.load import Hardware
 
-# PCI devices, as pci.ids of 2026 lists them: the GPU, and whether it is a card without a switch.
+# GPUs by PCI device (pci.ids of 2026); CARDS are without a switch.
 PCI = {
     "0x10de": {
         "0x1db1": "V100",
@@ -81,20 +81,20 @@ GENERATION = {60: "gen3", 120: "gen4", 240: "gen5", 480: "gen5"}
 # GB/s between two CPUs (NCCL 2.30.7 src/graph/topo.h:17-35): Intel's by model, from newer to older.
 INTEL = ((207, 40.0), (143, 22.0), (85, 10.0), (0, 6.0))
 SOCKETS = {"AuthenticAMD": 16.0, "GenuineIntel": 10.0, "IBM": 32.0}
-OTHER_SOCKETS = 6.0  # ARM, and what is unknown
+OTHER_SOCKETS = 6.0  # ARM, and unknown CPUs
 SLINGSHOT, ELASTIC, VERBS = r"(cxi|hsn)\d", r"(rdmap|efa)\d", r"(mlx|bnxt_re|irdma|ionic|roce)"
 VIRTUAL = re.compile(r"(veth|virbr|docker|br-|cni|lo$|tap|tun)")
 AMAZON = "0x1d0f"
 
 
 def pci_device(vendor: str, device: str) -> str | None:
-    """The GPU that a PCI device is."""
+    """Returns the name of a GPU by its PCI device; None if unknown."""
     return PCI.get(vendor.lower(), {}).get(device.lower())
 
 
 def architecture(gcn: str, sm: int | None) -> str | None:
-    """The most common GPU of an architecture. sm: of AMD's its compute units, of NVIDIA's its
-    compute capability."""
+    """Returns the most common GPU of an architecture. sm: the number of compute units of an AMD
+    GPU, the compute capability of an NVIDIA GPU."""
     if not gcn:
         return SM.get(sm or 0)
     name = GCN.get(gcn.removeprefix("gfx").split(":")[0])
@@ -102,12 +102,12 @@ def architecture(gcn: str, sm: int | None) -> str | None:
 
 
 def device(name: str) -> Hardware:
-    """A device that the user names. Raises UserError E542."""
+    """Returns the device that the user named. Raises UserError E542."""
     return _named("device", name, load.device(name), load.devices())
 
 
 def network(name: str) -> Hardware:
-    """A network that the user names. Raises UserError E542."""
+    """Returns the network that the user named. Raises UserError E542."""
     return _named("network", name, load.network(name), load.networks())
 
 
@@ -119,7 +119,7 @@ def _named(kind: str, name: str, found: Hardware | None, known: Iterable[str]) -
 
 
 def network_of(name: str, pci_class: str, vendor: str) -> str:
-    """The network that a NIC is of, by its name, PCI class and vendor."""
+    """Returns the network of a NIC, by its name, PCI class and vendor."""
     if vendor.lower() == AMAZON or re.match(ELASTIC, name):
         return "EFA"
     if re.match(SLINGSHOT, name):
@@ -129,20 +129,20 @@ def network_of(name: str, pci_class: str, vendor: str) -> str:
     return "RoCE" if re.match(VERBS, name) else "Ethernet"
 
 
-def as_old_as(joined: Hardware, device: Hardware) -> Hardware:
-    """The network, in the generation that such devices are joined by."""
-    older = joined.older.get(device.word("generation"))
-    return load.networks()[older] if older else joined
+def for_generation(network: Hardware, device: Hardware) -> Hardware:
+    """Returns the generation of a network that is usual for a device."""
+    older = network.older.get(device.word("generation"))
+    return load.networks()[older] if older else network
 
 
 def lane(speed: str) -> int | None:
-    """NCCL's unit of speed of one lane: of `16 GT/s`, `32.0 GT/s PCIe`."""
+    """Returns the speed of one lane in NCCL's unit, for `16 GT/s` or `32.0 GT/s PCIe`."""
     found = re.match(r"\s*(\d{1,3}(?:\.\d{1,3})?)\s*GT/s", speed)
     return LANE.get(float(found[1])) if found else None
 
 
 def sockets(vendor: str, model: int) -> float:
-    """GB/s between two CPUs, each way."""
+    """Returns GB/s between two CPUs, each way."""
     if vendor == "GenuineIntel":
         return next(rate for least, rate in INTEL if model >= least)
     return SOCKETS.get(vendor, OTHER_SOCKETS)
