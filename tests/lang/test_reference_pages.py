@@ -13,8 +13,8 @@ from hccc.ir.collective import PROGRAMMABLE, OpType, block_count
 from hccc.ir.device import Device, Network
 from hccc.ir.program import Program
 from hccc.lang.cluster import load as cluster
-from hccc.lang.cluster.kinds import OUTSIDE
-from hccc.lang.cluster.site import INSIDE, _Reader
+from hccc.lang.cluster.read_site import INSIDE, _Reader
+from hccc.lang.cluster.site import OUTSIDE
 from hccc.lang.cluster.text import RATES, SIZES, TIMES
 from hccc.lang.transfer.calls import FUNCTIONS, PARAMETERS
 from hccc.lang.transfer.header import KEYS

@@ -1,6 +1,6 @@
-"""Site to Topology: every kind of node once, repeated as arrays; then what failed is left out.
+"""build: Site to Topology: every kind of node once, repeated as arrays, then without failed parts.
 
-The order of groups is what makes printing and parsing exact: node by node the ports, then node by
+Printing and parsing are exact because groups have one order: node by node the ports, then node by
 node the NICs, then leaves, spines, SWITCH groups within nodes, SWITCH groups between nodes.
 """
 
@@ -14,9 +14,8 @@ import numpy as np
 from hccc.ir.arrays import B1, I8, starts
 from hccc.ir.device import Device, Network
 from hccc.ir.topology import F8, Level, Rate, Rates, Topology
-from hccc.lang.cluster.kinds import Between, Degraded, Entry, Kind, Site, Tier
-from hccc.lang.cluster.rows import (
-    Many,
+from hccc.lang.cluster.build_tables import (
+    RateRows,
     as_rates,
     as_table,
     compressed,
@@ -25,16 +24,19 @@ from hccc.lang.cluster.rows import (
     pick,
     working,
 )
+from hccc.lang.cluster.site import Between, Degraded, NodeKind, ResolvedEntry, Site, Tier
 from hccc.lang.mistakes import Mistake
 
 
 def build(site: Site) -> Topology:
-    """The Topology of a site. Raises `Mistake`. Linear in its links, ranks and group members."""
-    return _Builder(site).topology()
+    """Builds the Topology of a site. Raises `Mistake`. Linear in its links, ranks and group
+    members."""
+    return _TopologyBuilder(site).topology()
 
 
-class _Builder:
-    """GPUs are numbered over all nodes, failed ones too, until `_living` renumbers."""
+class _TopologyBuilder:
+    """Gathers arrays over all GPUs, failed ones too, until `_assemble` renumbers the working ones
+    as ranks."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -46,18 +48,23 @@ class _Builder:
         self.node = np.repeat(np.arange(site.n_nodes), self.sizes)
         self.local = np.arange(n) - self.first[self.node]
         self.port, self.domain = np.full((4, n), -1), np.full((4, n), -1)
-        self.mesh, self.meshes, self.links, self.shared = np.full(n, -1), Many(), Many(), Many()
+        self.mesh, self.meshes, self.links, self.shared = (
+            np.full(n, -1),
+            RateRows(),
+            RateRows(),
+            RateRows(),
+        )
         self.level: list[I8] = []
         self.a: list[tuple[I8, I8]] = []  # (group, GPU) rows of side A, and of side B
         self.b: list[tuple[I8, I8]] = []
         self.nic_number: I8 = np.zeros(0, np.int64)
-        self.groups: dict[tuple[str, int], int] = {}  # kind or tier -> its first group
+        self.groups: dict[tuple[str, int], int] = {}  # (link or tier, number) -> its first group
 
     def topology(self) -> Topology:
-        """All parts, in the order that the module promises."""
-        for level, what in ((Level.PORT, "port"), (Level.NIC, "nic")):
+        """Returns the Topology; adds all parts in the order that the module states."""
+        for level, link in ((Level.PORT, "port"), (Level.NIC, "nic")):
             for i, kind in enumerate(self.site.kinds):
-                self._ports(i, kind, level, kind.entries(what))
+                self._ports(i, kind, level, kind.entries(link))
         for kind in self.site.kinds:
             self._links(kind)
         self._tiers()
@@ -74,85 +81,89 @@ class _Builder:
     def _n_groups(self) -> int:
         return sum(map(len, self.level))
 
-    def _nodes(self, kind: Kind) -> I8:
-        """The first GPU of each node of a kind: i8[count, 1]."""
+    def _nodes(self, kind: NodeKind) -> I8:
+        """Returns the first GPU of each node of a kind: i8[count, 1]."""
         return self.first[kind.first : kind.first + kind.count, None]
 
-    def _groups(self, level: Level, made: Sequence[Rate], repeat: int) -> I8:
-        """New groups: their numbers, i8[repeat, len(made)]."""
+    def _groups(self, level: Level, rates: Sequence[Rate], repeat: int) -> I8:
+        """Adds groups and returns their numbers, i8[repeat, len(rates)]."""
         begin = self._n_groups()
-        count = repeat * len(made)
+        count = repeat * len(rates)
         self.level.append(np.full(count, level))
-        self.shared.add(np.zeros((0, 2), np.int64), made, repeat)
-        return begin + np.arange(count).reshape(repeat, len(made))
+        self.shared.add(np.zeros((0, 2), np.int64), rates, repeat)
+        return begin + np.arange(count).reshape(repeat, len(rates))
 
-    def _ports(self, i: int, kind: Kind, level: Level, made: list[Entry]) -> None:
-        """A port of its own for every GPU named, or a NIC for all of an entry."""
-        if not made:
+    def _ports(self, i: int, kind: NodeKind, level: Level, entries: list[ResolvedEntry]) -> None:
+        """Adds a port for every GPU of an entry, or one NIC for all of them."""
+        if not entries:
             return
         own = level is Level.PORT
-        rates = [e.rate for e in made for _ in (e.a if own else [0])]
+        rates = [e.rate for e in entries for _ in (e.a if own else [0])]
         groups = self._groups(level, rates, kind.count)
         self.groups[level.name.lower(), i] = int(groups[0, 0])
-        gpus = np.array([gpu for e in made for gpu in e.a])
+        gpus = np.array([gpu for e in entries for gpu in e.a])
         column = (
             np.arange(len(gpus))
             if own
-            else np.repeat(np.arange(len(made)), [len(e.a) for e in made])
+            else np.repeat(np.arange(len(entries)), [len(e.a) for e in entries])
         )
         at = self._nodes(kind) + gpus
         self.port[level, at] = groups[:, column]
         self.domain[level, at] = self.node[at]
 
-    def _links(self, kind: Kind) -> None:
-        """Direct links, and meshes, of all nodes of a kind."""
-        if made := kind.entries("direct"):
-            ends = np.array([(*e.a, *e.b) for e in made])
+    def _links(self, kind: NodeKind) -> None:
+        """Adds direct links and meshes of all nodes of a kind."""
+        if entries := kind.entries("direct"):
+            ends = np.array([(*e.a, *e.b) for e in entries])
             both = self._nodes(kind)[:, :, None] + ends[None]
-            self.links.add(both.reshape(-1, 2), [e.rate for e in made], kind.count)
-        made = kind.entries("mesh")
+            self.links.add(both.reshape(-1, 2), [e.rate for e in entries], kind.count)
+        entries = kind.entries("mesh")
         begin = sum(map(len, self.meshes.rate))
-        for j, entry in enumerate(made):
+        for j, entry in enumerate(entries):
             at = self._nodes(kind) + np.array(entry.a)
-            self.mesh[at] = begin + np.arange(kind.count)[:, None] * len(made) + j
-        if made:
-            self.meshes.add(np.zeros((0, 2), np.int64), [e.rate for e in made], kind.count)
+            self.mesh[at] = begin + np.arange(kind.count)[:, None] * len(entries) + j
+        if entries:
+            self.meshes.add(np.zeros((0, 2), np.int64), [e.rate for e in entries], kind.count)
 
-    def _switches(self, i: int, kind: Kind, first_switch: int) -> None:
-        if not (made := kind.entries("switch")):
+    def _switches(self, i: int, kind: NodeKind, first_switch: int) -> None:
+        if not (entries := kind.entries("switch")):
             return
-        groups = self._groups(Level.SWITCH, [e.rate for e in made], kind.count) - first_switch
+        groups = self._groups(Level.SWITCH, [e.rate for e in entries], kind.count) - first_switch
         self.groups["switch", i] = int(groups[0, 0]) + first_switch
-        self._sides(groups, self._nodes(kind), self._nodes(kind), made)
+        self._sides(groups, self._nodes(kind), self._nodes(kind), entries)
 
-    def _sides(self, groups: I8, first_a: I8, first_b: I8, made: list[Entry]) -> None:
-        """The members of groups i8[repeat, entries], whose sides begin at these GPUs."""
-        for j, entry in enumerate(made):
+    def _sides(self, groups: I8, first_a: I8, first_b: I8, entries: list[ResolvedEntry]) -> None:
+        """Adds the members of groups i8[repeat, entries]; first_a, first_b: the first GPU of each
+        side's node."""
+        for j, entry in enumerate(entries):
             for into, first, gpus in ((self.a, first_a, entry.a), (self.b, first_b, entry.b)):
                 group = np.repeat(groups[:, j], len(gpus))
                 into.append((group, (first + np.array(gpus)).ravel()))
 
     def _between(self, between: Between, first_switch: int) -> None:
-        """Every pair of the nodes, in the order they are named."""
+        """Adds the links and switches of every pair of the nodes, in the order they are named."""
         pairs = np.array(list(combinations(between.nodes, 2)))
         x, y = self.first[pairs[:, 0], None], self.first[pairs[:, 1], None]
-        made = _resolved(between, "direct", self.site)
-        if made:
+        entries = _resolved(between, "direct", self.site)
+        if entries:
             ends = np.stack(
-                [x + np.array([e.a[0] for e in made]), y + np.array([e.b[0] for e in made])], axis=2
+                [x + np.array([e.a[0] for e in entries]), y + np.array([e.b[0] for e in entries])],
+                axis=2,
             )
-            self.links.add(ends.reshape(-1, 2), [e.rate for e in made], len(pairs))
-        if made := _resolved(between, "switch", self.site):
-            groups = self._groups(Level.SWITCH, [e.rate for e in made], len(pairs)) - first_switch
-            self._sides(groups, x, y, made)
+            self.links.add(ends.reshape(-1, 2), [e.rate for e in entries], len(pairs))
+        if entries := _resolved(between, "switch", self.site):
+            groups = (
+                self._groups(Level.SWITCH, [e.rate for e in entries], len(pairs)) - first_switch
+            )
+            self._sides(groups, x, y, entries)
 
     def _limits(self, first_switch: int) -> None:
-        """What all routes between two nodes share, where `degraded` says so."""
+        """Adds a LIMIT group for every pair of nodes that `define degraded` names."""
         slow = {
-            (min(e.number, other), max(e.number, other)): e.speed
+            (min(e.number, other), max(e.number, other)): e.rate
             for e in self.site.degraded
-            if e.what == "node"
-            for other in e.which or []
+            if e.kind == "node"
+            for other in e.ids or []
         }
         for nodes, s in sorted(slow.items()):
             rate = Rate(s.bandwidth, s.parallel, s.alpha or 0.0)
@@ -162,12 +173,12 @@ class _Builder:
                 into.append((np.repeat(group, len(gpus)), gpus))
 
     def _fail_nics(self) -> None:
-        """GPUs of a NIC that failed have none."""
+        """Takes failed NICs from their GPUs."""
         gone: set[int] = set()
         for node, nic, at in self.site.failed_nics:
             i = self.site.kind_number(node)
             kind = self.site.kinds[i]
-            first = self.groups["nic", i] + (node - kind.first) * len(kind.made["nic"])
+            first = self.groups["nic", i] + (node - kind.first) * len(kind.written["nic"])
             if first + nic in gone:
                 raise Mistake("E134", f"NIC {nic} of node{node + 1} failed twice", at)
             gone.add(first + nic)
@@ -176,7 +187,7 @@ class _Builder:
             self.port[level, without] = self.domain[level, without] = -1
 
     def _tiers(self) -> None:
-        """Leaves and spines; without any, one switch joins all NICs."""
+        """Adds leaves and spines; without any, one switch joins all NICs."""
         wired = self.port[Level.NIC] >= 0
         self.domain[Level.LEAF, wired] = self.domain[Level.SPINE, wired] = 0
         if not self.site.leaves:
@@ -217,11 +228,11 @@ class _Builder:
         return below
 
     def _nic_number(self) -> I8:
-        """The number of each GPU's NIC in its node; -1 without one."""
+        """Returns the number of each GPU's NIC in its node; -1 without one."""
         first, group = np.zeros(self.n, np.int64), self.port[Level.NIC]
         for i, kind in enumerate(self.site.kinds):
             if ("nic", i) in self.groups:
-                count = len(kind.made["nic"])
+                count = len(kind.written["nic"])
                 mine = slice(self.first[kind.first], self.first[kind.first + kind.count])
                 first[mine] = self.groups["nic", i] + (self.node[mine] - kind.first) * count
         return np.where(group >= 0, group - first, -1)
@@ -236,23 +247,23 @@ class _Builder:
             self.port[level, below] = group[0, 0]
 
     def _degrade(self) -> tuple[I8, Rates, Rates]:
-        """Links and groups with what `define degraded` says put in place."""
+        """Returns the ends and rates of links, and the rates of groups, after `define degraded`."""
         table, (key, wires) = as_table(self.shared.rates()), self._sorted_links()
         meshes = self.meshes.rates()
         slow: dict[int, list[float]] = {}
         for entry in self.site.degraded:
-            if entry.what == "node":
+            if entry.kind == "node":
                 continue
-            if entry.what != "direct":
+            if entry.kind != "direct":
                 for group in self._affected(entry):
                     table[group] = _slowed(entry, table[group, 2])
                 continue
-            u, v = (int(self.first[entry.number]) + gpu for gpu in entry.which or [])
+            u, v = (int(self.first[entry.number]) + gpu for gpu in entry.ids or [])
             at, name = int(np.searchsorted(key, u * self.n + v)), u * self.n + v
             if at < len(key) and key[at] == name:
                 wires[at] = _slowed(entry, wires[at, 2])
             elif self.mesh[u] >= 0 and self.mesh[u] == self.mesh[v]:
-                # A direct link goes before the mesh, whose other links stay as they are.
+                # A direct link takes precedence over the mesh, whose other links keep their rate.
                 slow[name] = _slowed(entry, meshes.alpha[self.mesh[u]])
             else:
                 message = f"there is no link from {self._gpu(u)} to {self._gpu(v)}"
@@ -264,7 +275,8 @@ class _Builder:
         return ends[order], as_rates(wires[order]), as_rates(table)
 
     def _sorted_links(self) -> tuple[I8, F8]:
-        """Direct links by source and destination: source · n + destination, and their rates."""
+        """Returns direct links by source and destination: source · n + destination, and their
+        rates."""
         ends = np.concatenate([np.zeros((0, 2), np.int64), *self.links.ids])
         key = ends[:, 0] * self.n + ends[:, 1]
         order = np.argsort(key, kind="stable")
@@ -279,26 +291,26 @@ class _Builder:
         return f"GPU {self.local[gpu]} of node{self.node[gpu] + 1}"
 
     def _affected(self, entry: Degraded) -> list[int]:
-        """The groups that an entry is about."""
-        if entry.what in ("leaf", "spine"):
-            if (entry.what, entry.number) not in self.groups:
-                raise Mistake("E132", f"this {entry.what} has no uplinks", entry.at)
-            return [self.groups[entry.what, entry.number]]
+        """Returns the groups that a degraded entry names."""
+        if entry.kind in ("leaf", "spine"):
+            if (entry.kind, entry.number) not in self.groups:
+                raise Mistake("E132", f"this {entry.kind} has no uplinks", entry.at)
+            return [self.groups[entry.kind, entry.number]]
         i = self.site.kind_number(entry.number)
         kind = self.site.kinds[i]
-        if (entry.what, i) not in self.groups:
-            raise Mistake("E132", f"node{entry.number + 1} has no {entry.what}", entry.at)
-        if entry.what == "port":
+        if (entry.kind, i) not in self.groups:
+            raise Mistake("E132", f"node{entry.number + 1} has no {entry.kind}", entry.at)
+        if entry.kind == "port":
             gpus = slice(self.first[entry.number], self.first[entry.number + 1])
             ports = self.port[Level.PORT, gpus]
-            ports = ports if entry.which is None else ports[entry.which]
+            ports = ports if entry.ids is None else ports[entry.ids]
             return [int(p) for p in ports if p >= 0]
-        count = len(kind.made[entry.what])
-        first = self.groups[entry.what, i] + (entry.number - kind.first) * count
-        return [first + k for k in (range(count) if entry.which is None else entry.which)]
+        count = len(kind.written[entry.kind])
+        first = self.groups[entry.kind, i] + (entry.number - kind.first) * count
+        return [first + k for k in (range(count) if entry.ids is None else entry.ids)]
 
     def _assemble(self, ends: I8, links: Rates, shared: Rates) -> Topology:
-        """The Topology of the GPUs that work: without the groups that none of them uses."""
+        """Makes the Topology of the working GPUs, without the groups that none of them uses."""
         alive, failed = self._alive()
         rank = np.cumsum(alive) - 1
         stays = alive[ends[:, 0]] & alive[ends[:, 1]]
@@ -349,7 +361,7 @@ class _Builder:
         )
 
     def _memory_domain(self, alive: B1) -> I8:
-        """Of every rank: the node of the first rank of its memory domain."""
+        """Returns for every rank the node of the first rank of its memory domain."""
         of_node = np.arange(self.site.n_nodes)
         ranks = np.bincount(self.node[alive], minlength=self.site.n_nodes)
         for nodes in self.site.memory:
@@ -382,15 +394,17 @@ class _Builder:
         return networks, np.repeat(rows, [kind.count for kind in kinds])
 
 
-def _resolved(between: Between, what: str, site: Site) -> list[Entry]:
-    default = site.outside[what]
+def _resolved(between: Between, link: str, site: Site) -> list[ResolvedEntry]:
+    default = site.outside[link]
     return [
-        Entry(a, b, Rate(s.bandwidth, s.parallel, default if s.alpha is None else s.alpha), s.at)
-        for a, b, s in between.made.get(what, [])
+        ResolvedEntry(
+            a, b, Rate(s.bandwidth, s.parallel, default if s.alpha is None else s.alpha), s.at
+        )
+        for a, b, s in between.written.get(link, [])
     ]
 
 
 def _slowed(entry: Degraded, alpha: float) -> list[float]:
-    """The row of a rate that is degraded; it keeps its latency unless the file says otherwise."""
-    s = entry.speed
+    """Returns the row of a degraded rate; it keeps its latency unless the file gives another."""
+    s = entry.rate
     return [s.bandwidth, s.parallel, float(alpha) if s.alpha is None else s.alpha]

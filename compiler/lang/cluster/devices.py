@@ -1,4 +1,4 @@
-"""`define device` and `define network`: hardware of the library, or described by hand."""
+"""devices: `define device` and `define network`: hardware of the library, or described by hand."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ OF_DEVICES = (
 )
 OF_NETWORKS = ("name", "bandwidth", "nics", "delivered", "alpha", *ALPHAS, "proxy", "estimates")
 MOST_COUNT = 1 << 20
-CARDS_LINKED_AS = "A100"  # whose NVLink has the latencies of a bridge
-OF_A_BRIDGE = 0.8  # that thread blocks get, as of NVLink of V100
+CARDS_LINKED_AS = "A100"  # the latencies of a bridge are those of its NVLink
+OF_A_BRIDGE = 0.8  # the share of a bridge that thread blocks get, as of a V100's NVLink
 MOST_SIZES = 64  # of a cache
 A_CACHE = "(2 MiB -> (45, 90))"
 UNKNOWN = Device(estimates=GUESSED)
@@ -64,75 +64,77 @@ Of = TypeVar("Of", Device, Network)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The device of some nodes. hardware: where the library knows it; fixed: whether the file says
-    itself which figures are estimates."""
+class DeviceChoice:
+    """The device of some nodes. hardware: its entry in the library, if known; estimates_given:
+    whether the file itself names the figures that are estimates."""
 
     device: Device = UNKNOWN
     hardware: Hardware | None = None
-    fixed: bool = False
+    estimates_given: bool = False
 
-    def without(self, known: Iterable[str]) -> Chosen:
-        """The same where these figures are no estimates, because the file has others."""
-        return self if self.fixed else replace(self, device=_settled(self.device, known))
+    def without(self, stated: Iterable[str]) -> DeviceChoice:
+        """Returns the choice without the estimates in `stated`, since the file replaces them."""
+        return self if self.estimates_given else replace(self, device=_settled(self.device, stated))
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The network of some nodes. nics: how many a node has, None for as many as it usually has;
-    given: whether `bandwidth` is from the file."""
+class NetworkChoice:
+    """The network of some nodes. nics: NICs per node, None for the usual number; bandwidth_given:
+    whether `bandwidth` is from the file; hardware, estimates_given: as in DeviceChoice."""
 
     network: Network = UNKNOWN_NETWORK
     hardware: Hardware | None = None
     nics: int | None = None
-    given: bool = False
-    fixed: bool = False
+    bandwidth_given: bool = False
+    estimates_given: bool = False
 
-    def without(self, known: Iterable[str]) -> Joined:
-        """The same where these figures are no estimates, because the file has others."""
-        return self if self.fixed else replace(self, network=_settled(self.network, known))
+    def without(self, stated: Iterable[str]) -> NetworkChoice:
+        """Returns the choice without the estimates in `stated`, since the file replaces them."""
+        return (
+            self if self.estimates_given else replace(self, network=_settled(self.network, stated))
+        )
 
 
-def _settled(of: Of, known: Iterable[str]) -> Of:
-    gone = set(known)
+def _settled(of: Of, stated: Iterable[str]) -> Of:
+    gone = set(stated)
     return replace(of, estimates=tuple(name for name in of.estimates if name not in gone))
 
 
-def read_device(value: Value, old: Chosen) -> Chosen:
-    """`H100`, or `{name => H100, …}` with other figures; with `vendor`, or a name that the library
-    does not have, figures that are not given are those of `old`. Raises `Mistake`."""
+def read_device(value: Value, old: DeviceChoice) -> DeviceChoice:
+    """Reads `H100`, or `{name => H100, …}` with other figures. With `vendor`, or a name unknown to
+    the library, missing figures are those of `old`. Raises `Mistake`."""
     if isinstance(value, Word):
         hardware = _known(value, load.device(value.text), load.devices(), "device")
-        return Chosen(hardware.device, hardware)
+        return DeviceChoice(hardware.device, hardware)
     given = mapping(value, OF_DEVICES, "device")
     found = load.device(name(given["name"], "a device")) if "name" in given else None
     if found is not None and "vendor" not in given:
-        old = Chosen(found.device, found)
+        old = DeviceChoice(found.device, found)
         del given["name"]
     elif "name" in given:
         old = replace(old, hardware=None)
     old = _bridged(_over_pcie(old, given), given)
     figures = _figures(given)
     if "alpha" in figures or "base" in figures:
-        for what in ("alpha", "base"):
-            times = figures.get(what, {})
-            figures[what] = getattr(old.device, what)._replace(**times)
+        for figure in ("alpha", "base"):
+            times = figures.get(figure, {})
+            figures[figure] = getattr(old.device, figure)._replace(**times)
     estimates = _estimates(given, old.device.estimates)
     device = replace(old.device, **figures, estimates=estimates)
-    return Chosen(device, old.hardware, old.fixed or "estimates" in given)
+    return DeviceChoice(device, old.hardware, old.estimates_given or "estimates" in given)
 
 
-def _known(value: Word, found: Hardware | None, all: Mapping[str, Hardware], what: str) -> Hardware:
+def _known(value: Word, found: Hardware | None, all: Mapping[str, Hardware], noun: str) -> Hardware:
     if found is None:
         near = did_you_mean(value.text, list(all))
         help = f"there are {', '.join(all)}; `{{name => ...}}` describes another"
         help = f"did you mean `{near[0]}`? {help}" if near else help
-        raise Mistake("E138", f"hccc knows no {what} `{clip(value.text)}`", value.at, help)
+        raise Mistake("E138", f"hccc knows no {noun} `{clip(value.text)}`", value.at, help)
     return found
 
 
-def _over_pcie(old: Chosen, given: Mapping[str, Value]) -> Chosen:
-    """The device with what PCI Express delivers, where the file asks for that."""
+def _over_pcie(old: DeviceChoice, given: Mapping[str, Value]) -> DeviceChoice:
+    """Replaces the device's links by PCI Express, if the file asks for it."""
     asked = _word(given["link"], LINKS, "link") if "link" in given else old.device.link
     if asked != "pcie" or not {"link", "peer"} & set(given) or old.hardware is None:
         return old
@@ -152,8 +154,8 @@ def _over_pcie(old: Chosen, given: Mapping[str, Value]) -> Chosen:
     return replace(old, device=device)
 
 
-def _bridged(old: Chosen, given: Mapping[str, Value]) -> Chosen:
-    """The card with an NVLink bridge to another, where the file asks for that."""
+def _bridged(old: DeviceChoice, given: Mapping[str, Value]) -> DeviceChoice:
+    """Gives a card an NVLink bridge to another card, if the file asks for it."""
     hardware = old.hardware
     if hardware is None or "link" not in given or hardware.word("link") != "pcie":
         return old
@@ -173,15 +175,15 @@ def _bridged(old: Chosen, given: Mapping[str, Value]) -> Chosen:
 
 
 def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
-    """What is given, as fields of a Device; alpha and base by protocol."""
+    """Returns the figures of the file as fields of a Device; alpha and base by protocol."""
     found: dict[str, Any] = {}
     if "block" in given:
         found |= dict.fromkeys(BLOCK_RATES, rate(given["block"], "block"))
     readers = {"link": _link, "peer": _yes, "nvls": _yes, "read": _share, "cache": _cache}
     for key, value in given.items():
         if key in NAMES:
-            what = "a device" if key == "name" else f"a {key}" if key == "vendor" else f"`{key}`"
-            found[key] = name(value, what)
+            noun = "a device" if key == "name" else f"a {key}" if key == "vendor" else f"`{key}`"
+            found[key] = name(value, noun)
         elif key in RATES and key != "block":
             found[key] = rate(value, key)
         elif key in COUNTS:
@@ -190,23 +192,24 @@ def _figures(given: Mapping[str, Value]) -> dict[str, Any]:
             found[key] = latency(value, f"`{key}`")
         elif key in readers:
             found[key] = readers[key](value, key)
-    for what, keys in (("alpha", ALPHAS), ("base", BASES)):
-        if times := _times(given, what, keys):
-            found[what] = times
+    for figure, keys in (("alpha", ALPHAS), ("base", BASES)):
+        if times := _times(given, figure, keys):
+            found[figure] = times
     return found
 
 
-def _times(given: Mapping[str, Value], what: str, keys: tuple[str, ...]) -> dict[str, float]:
-    """µs by protocol: `alpha` is that of all, `alpha_ll` of one."""
+def _times(given: Mapping[str, Value], figure: str, keys: tuple[str, ...]) -> dict[str, float]:
+    """Returns µs by protocol: `alpha` is that of all protocols, `alpha_ll` of one."""
     found: dict[str, float] = {}
-    if what in given:
-        found = dict.fromkeys(ByProtocol._fields, latency(given[what], f"`{what}`"))
+    if figure in given:
+        found = dict.fromkeys(ByProtocol._fields, latency(given[figure], f"`{figure}`"))
     own = {key: latency(given[key], f"`{key}`") for key in keys if key in given}
-    return found | {key.removeprefix(f"{what}_"): value for key, value in own.items()}
+    return found | {key.removeprefix(f"{figure}_"): value for key, value in own.items()}
 
 
 def _estimates(given: Mapping[str, Value], old: tuple[str, ...]) -> tuple[str, ...]:
-    """The figures that are estimates: as the file says, else those that it does not give."""
+    """Returns the estimates that the file names, or else the figures of `old` that it does not
+    give."""
     if "estimates" not in given:
         known = set(given)
         known |= set(BLOCK_RATES if "block" in given else ())
@@ -220,10 +223,10 @@ def _estimates(given: Mapping[str, Value], old: tuple[str, ...]) -> tuple[str, .
     return tuple(_word(item, keys, "estimates") for item in items)
 
 
-def _word(value: Value, choices: tuple[str, ...], what: str) -> str:
+def _word(value: Value, choices: tuple[str, ...], key: str) -> str:
     if not isinstance(value, Word) or value.text not in choices:
         help = f"there are {', '.join(choices)}"
-        raise Mistake("E138", f"`{what}` cannot be {shape(value)}", value.at, help)
+        raise Mistake("E138", f"`{key}` cannot be {shape(value)}", value.at, help)
     return value.text
 
 
@@ -235,19 +238,19 @@ def _yes(value: Value, key: str) -> bool:
     return _word(value, ("yes", "no"), key) == "yes"
 
 
-def read_network(value: Value, old: Joined | None) -> Joined:
-    """`InfiniBand`, or `{name => InfiniBand, …}` with other figures. Raises `Mistake`."""
+def read_network(value: Value, old: NetworkChoice | None) -> NetworkChoice:
+    """Reads `InfiniBand`, or `{name => InfiniBand, …}` with other figures. Raises `Mistake`."""
     if isinstance(value, Word):
         hardware = _known(value, load.network(value.text), load.networks(), "network")
         return _as_fast(of_library(hardware), value.text)
     given = mapping(value, OF_NETWORKS, "network")
     called = name(given["name"], "a network") if "name" in given else ""
     found = load.network(called) if called else None
-    joined = _as_fast(of_library(found), called) if found else old or Joined()
-    network = joined.network
+    choice = _as_fast(of_library(found), called) if found else old or NetworkChoice()
+    network = choice.network
     if "name" in given and found is None:
         network = replace(network, name=called)
-        joined = replace(joined, hardware=None)
+        choice = replace(choice, hardware=None)
     changes: dict[str, Any] = {"estimates": _estimates(given, network.estimates)}
     if "bandwidth" in given:
         changes["bandwidth"] = rate(given["bandwidth"], "bandwidth")
@@ -256,30 +259,30 @@ def read_network(value: Value, old: Joined | None) -> Joined:
     if "proxy" in given:
         changes["proxy"] = latency(given["proxy"], "`proxy`")
     changes["alpha"] = network.alpha._replace(**_times(given, "alpha", ALPHAS))
-    nics = integer(given["nics"], "`nics`", 0, 4096) if "nics" in given else joined.nics
+    nics = integer(given["nics"], "`nics`", 0, 4096) if "nics" in given else choice.nics
     return replace(
-        joined,
+        choice,
         network=replace(network, **changes),
         nics=nics,
-        given=joined.given or "bandwidth" in given,
-        fixed=joined.fixed or "estimates" in given,
+        bandwidth_given=choice.bandwidth_given or "bandwidth" in given,
+        estimates_given=choice.estimates_given or "estimates" in given,
     )
 
 
-def _as_fast(joined: Joined, called: str) -> Joined:
-    """The network with NICs as fast as its name says, `InfiniBand HDR`."""
+def _as_fast(choice: NetworkChoice, called: str) -> NetworkChoice:
+    """Sets the bandwidth of the NICs to the speed in the network's name, `InfiniBand HDR`."""
     if (speed := load.speed(called)) is None:
-        return joined
-    return replace(joined, network=replace(joined.network, bandwidth=speed), given=True)
+        return choice
+    return replace(choice, network=replace(choice.network, bandwidth=speed), bandwidth_given=True)
 
 
-def of_library(found: Hardware) -> Joined:
-    """A network as the library has it."""
-    return Joined(found.network, found)
+def of_library(found: Hardware) -> NetworkChoice:
+    """Returns a network as the library has it."""
+    return NetworkChoice(found.network, found)
 
 
 def _share(value: Value, key: str) -> float:
-    """A part of 1: `0.94`."""
+    """Reads a share of 1: `0.94`."""
     if isinstance(value, Measure) or not isinstance(value, Num):
         raise Mistake("E035", f"`{key}` is a part of 1, not {shape(value)}", value.at)
     if not 0 < value.value <= 1:
@@ -288,7 +291,8 @@ def _share(value: Value, key: str) -> float:
 
 
 def _cache(value: Value, key: str) -> tuple[Cached, ...]:
-    """`[(2 MiB -> (45, 90)), (1 GiB -> (7, 12))]`: ascending sizes, two rates at all or at none."""
+    """Reads `[(2 MiB -> (45, 90)), (1 GiB -> (7, 12))]`: ascending sizes, with two rates at all or
+    at none."""
     found: list[Cached] = []
     for entry in entries(value):
         given = arrow(entry, "->", A_CACHE)
@@ -299,7 +303,7 @@ def _cache(value: Value, key: str) -> tuple[Cached, ...]:
             raise Mistake("E035", f"`{key}` has one or two rates for a size", entry.at, help)
         if found and touched <= found[-1].size:
             raise Mistake("E134", f"the sizes of `{key}` are not in ascending order", entry.at)
-        found.append(Cached(touched, *(rate(each, "a rate") for each in rates)))
+        found.append(Cached(touched, *(rate(rate_value, "a rate") for rate_value in rates)))
     if not 1 <= len(found) <= MOST_SIZES:
         message = f"`{key}` has {len(found)} sizes, not 1 to {MOST_SIZES}"
         raise Mistake("E132", message, value.at)

@@ -1,8 +1,8 @@
-"""faults: a cluster's text with what failed and links that are slower, as commands name them.
+"""faults: adds failed parts and slower links, as commands name them, to a cluster's text.
 
-`node2.gpu3` and `node2.nic0` failed, `node1.nic0=18Gbps` and `node1-node2=18Gbps` slower: what a
-file says by `define failed` and `define degraded`, for who has no file of the cluster as it is
-today.
+`node2.gpu3` and `node2.nic0` failed, `node1.nic0=18Gbps` and `node1-node2=18Gbps` slower: the same
+as `define failed` and `define degraded` in a file, for users without a file of the cluster's
+present state.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _BITS = 8
 
 
 def with_faults(source: Source, failed: Sequence[str], degraded: Sequence[str]) -> Source:
-    """`source` without what `failed` names, and with the rates that `degraded` says.
+    """Returns `source` without the parts in `failed`, and with the lower rates in `degraded`.
 
     Raises:
-        UserError: E410 for what names nothing.
+        UserError: E410 for text that names no part of a cluster.
     """
     text = _added(source.text, "failed", [_lost(one) for one in failed])
     return Source(source.name, _added(text, "degraded", [_slower(one) for one in degraded]))
@@ -59,6 +59,6 @@ def _slower(one: str) -> str:
 
 
 def _added(text: str, name: str, items: list[str]) -> str:
-    """With `items` in one more `define NAME` at the end: of two that name the same the last holds,
-    and there all nodes are defined."""
+    """Adds `define NAME` with `items` at the end: there all nodes are defined, and the last of
+    several definitions holds."""
     return f"{text.rstrip()}\ndefine {name} = [{', '.join(items)}]\n" if items else text

@@ -68,8 +68,8 @@ from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.build import build
 from hccc.lang.cluster.devices import UNKNOWN
-from hccc.lang.cluster.kinds import Kind, Site
-from hccc.lang.cluster.site import read_site
+from hccc.lang.cluster.read_site import read_site
+from hccc.lang.cluster.site import NodeKind, Site
 from hccc.lang.cluster.text import parse_defines
 from hccc.lang.mistakes import Mistake, clip, did_you_mean
 from hccc.network.graph import apart
@@ -80,12 +80,12 @@ MAX_BYTES = 8 << 20
 
 
 def load(path: str | Path) -> Topology:
-    """The cluster in a file, or one that ships by that name. Raises `UserError`."""
+    """Loads the cluster in a file, or the shipped one of that name. Raises `UserError`."""
     return parse(shipped.read(Path(path), MAX_BYTES, shipped.CLUSTERS))
 
 
 def parse(source: Source) -> Topology:
-    """The cluster in a text. Raises `UserError`. Linear in the text and what it describes."""
+    """Parses the cluster in a text. Raises `UserError`. Linear in the text and the cluster."""
     try:
         if not source.text.strip("\ufeff \t\r\n"):
             help = "a cluster begins with `define nodenum = 2`"
@@ -116,7 +116,8 @@ def _check_reach(t: Topology, site: Site) -> None:
 
 
 def _cut(t: Topology, ranks: I8) -> str:
-    """`GPU 3 of node1`, `GPUs 0..2 of node1`, `node2`, `node1, node3..node5`, or `9 GPUs`."""
+    """Writes `GPU 3 of node1`, `GPUs 0..2 of node1`, `node2`, `node1, node3..node5`, or `9
+    GPUs`."""
     nodes = np.unique(t.node[ranks])
     if np.isin(t.node, nodes).sum() == len(ranks) and (len(nodes) > 1 or len(ranks) > 1):
         return ", ".join(named_runs("node", nodes.tolist()))
@@ -126,10 +127,10 @@ def _cut(t: Topology, ranks: I8) -> str:
     return f"GPU{'s' if len(ranks) > 1 else ''} {gpus} of node{nodes[0] + 1}"
 
 
-def _unknown(kind: Kind) -> str | None:
-    """That a node has no links because the library does not know its device."""
+def _unknown(kind: NodeKind) -> str | None:
+    """Explains that a node has no links because the library does not know its device."""
     called = kind.device.name
-    if kind.chosen.hardware is not None or called == UNKNOWN.name:
+    if kind.device_choice.hardware is not None or called == UNKNOWN.name:
         return None
     if device(called) is not None:
         return f"`define device = {{name => {clip(called)}}}`, without `vendor`, has its links"

@@ -1,6 +1,6 @@
-"""A Topology printed in the cluster language; parsing it gives the same Topology.
+"""printer: a Topology in the cluster language; parsing it gives the same Topology.
 
-Alike nodes in a row are one `N * size`. Every rate has its α with it, so nothing depends on the
+Equal nodes in a row are one `N * size`. Every rate is printed with its α, so nothing depends on the
 language's defaults. O(size of the Topology).
 """
 
@@ -16,14 +16,14 @@ from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Launch, Level, Topology
 from hccc.lang.cluster.printer_device import device, network
 from hccc.lang.cluster.printer_internode import between
-from hccc.lang.cluster.printer_text import ids, joint, number, numbers, rate
+from hccc.lang.cluster.printer_text import ids, number, numbers, rate, switch_text
 from hccc.network.summary import limits, side_nodes
 
 Member = tuple[int, tuple[int, ...] | None]  # a node, and which of its NICs (None: all)
 
 
 def lines(t: Topology) -> Iterator[str]:
-    """The Topology, a `define` a line."""
+    """Prints the Topology, one `define` per line."""
     yield f"define chunk = {t.chunk}"
     yield f"define nodenum = {t.n_nodes}"
     number = 0
@@ -43,7 +43,7 @@ def lines(t: Topology) -> Iterator[str]:
 
 
 def _memory(t: Topology) -> Iterator[str]:
-    """The memory domains of more than one node, if any."""
+    """Yields the memory domains of more than one node, if any."""
     node, first = np.unique(t.node, return_index=True)
     domain = t.memory_domain[first]
     shared = np.unique(domain[node != domain])
@@ -53,13 +53,13 @@ def _memory(t: Topology) -> Iterator[str]:
 
 
 def _failed(t: Topology) -> Iterator[str]:
-    """Of every node: its GPUs that failed."""
+    """Yields the failed GPUs of every node."""
     for node, rows in groupby(t.failed.tolist(), key=lambda row: row[0]):
         yield f"(node{node + 1}, {numbers([gpu for _, gpu in rows])})"
 
 
 def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
-    """Per node: its size, and the lines about it. Nodes with equal texts are alike inside."""
+    """Yields for each node its size and its lines. Nodes with equal texts are equal inside."""
     first = t.first_rank.tolist()
     link = np.searchsorted(t.link_src, t.first_rank).tolist()
     a_node, b_node = side_nodes(t)
@@ -71,9 +71,11 @@ def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
             "direct": list(_direct(t, node, range(link[node], link[node + 1]))),
             "mesh": list(_meshes(t, ranks)),
             "port": list(_ports(t, ranks)),
-            "switch": [joint(t, k) for k in inner[switch[node] : switch[node + 1]].tolist()],
+            "switch": [switch_text(t, k) for k in inner[switch[node] : switch[node + 1]].tolist()],
         }
-        given = [f"{kind} => [{', '.join(made)}]" for kind, made in kinds.items() if made]
+        bandwidth = [
+            f"{kind} => [{', '.join(entries)}]" for kind, entries in kinds.items() if entries
+        ]
         text = [str(t.node_size[node])]
         if ranks:
             text.append(device(t.devices[t.device[ranks[0]]]))
@@ -81,8 +83,8 @@ def nodes(t: Topology) -> Iterator[tuple[str, ...]]:
             text.append(f"define cores = {t.cores[node]}")
         if t.launch[node].any() or (ranks and t.devices[t.device[ranks[0]]].launch):
             text.append(f"define launch = {_launch(t, node)}")
-        if given:
-            text.append(f"define bandwidth = {{{', '.join(given)}}}")
+        if bandwidth:
+            text.append(f"define bandwidth = {{{', '.join(bandwidth)}}}")
         if (joined := t.networks[t.network[node]]) != Network():
             text.append(network(joined))
         if nics := [f"({ids(t, on)} -> {rate(t.shared[k])})" for k, on in _nics(t, ranks)]:
@@ -114,7 +116,8 @@ def _meshes(t: Topology, ranks: range) -> Iterator[str]:
 
 
 def _ports(t: Topology, ranks: range) -> Iterator[str]:
-    """In the order of the groups; runs of ascending GPUs with one rate are one entry."""
+    """Yields ports in the order of the groups; runs of ascending GPUs with one rate are one
+    entry."""
     port = t.port[Level.PORT]
     run: list[int] = []
     for rank in sorted((r for r in ranks if port[r] >= 0), key=lambda r: int(port[r])):
@@ -128,7 +131,7 @@ def _ports(t: Topology, ranks: range) -> Iterator[str]:
 
 
 def _nics(t: Topology, ranks: range) -> list[tuple[int, list[int]]]:
-    """The NICs of a node, as they are numbered there: (group, ranks)."""
+    """Returns the NICs of a node, in the order of their numbers: (group, ranks)."""
     nic = t.port[Level.NIC, ranks.start : ranks.stop]
     return [
         (k, (np.flatnonzero(nic == k) + ranks.start).tolist())

@@ -1,5 +1,5 @@
-"""Devices and networks printed: by hand, with every figure that a reader would not suppose, so
-that nothing depends on the library."""
+"""printer_device: devices and networks in the cluster language, with every figure that differs from
+the default, so that nothing depends on the library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NUMBERS = (*BLOCK_RATES[1:], "sms", "hbm", "wire", "delivered", "launch", "graph
 
 
 def device(d: Device) -> str:
-    """`define device = …`."""
+    """Writes `define device = …`."""
     supposed = Device(d.vendor, d.name, d.reduce, d.block)
     pairs = [f'vendor => "{d.vendor}"', f'name => "{d.name}"']
     pairs += [f"reduce => {number(d.reduce)}", f"block => {number(d.block)}"]
@@ -34,7 +34,7 @@ def device(d: Device) -> str:
 
 
 def network(n: Network) -> str:
-    """`define network = …`; its NICs are printed as any."""
+    """Writes `define network = …`; its NICs are printed separately."""
     pairs = [f'name => "{n.name}"'] if n.name else []
     pairs += [f"bandwidth => {number(n.bandwidth)}"] if n.bandwidth else []
     pairs += [f"delivered => {number(n.delivered)}"]

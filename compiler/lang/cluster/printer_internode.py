@@ -1,8 +1,8 @@
-"""What joins nodes, printed: one `define internode` for many nodes that are all joined alike.
+"""printer_internode: links between nodes, one `define internode` for many nodes with equal links.
 
-Without that a thousand nodes would be half a million pairs. Direct links have no order, so their
-pairs are covered greedily. SWITCH groups keep theirs: only runs of groups that are in the order of
-all pairs of some nodes become one.
+Written pair by pair, a thousand nodes would be half a million pairs. Direct links have no order, so
+their pairs are covered greedily. SWITCH groups keep their order: only runs of groups in the order
+of all pairs of some nodes are merged.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import numpy as np
 from hccc.ir.arrays import B1, I4, I8, Csr, entries
 from hccc.ir.ranks import named_runs
 from hccc.ir.topology import Topology
-from hccc.lang.cluster.printer_text import joint, rate
+from hccc.lang.cluster.printer_text import rate, switch_text
 from hccc.network.summary import side_nodes
 
-MOST_NODES = 2048  # that one `interbandwidth` may be about
-MOST_ENTRIES = 64  # of one pair, to look for pairs that are alike
+MOST_NODES = 2048  # of one `interbandwidth`
+MOST_ENTRIES = 64  # of one pair; pairs with more are printed one by one
 NONE = np.zeros(0, np.int64)
 
 
 def between(t: Topology) -> Iterator[str]:
-    """Direct links between nodes, then SWITCH groups between nodes, in their order."""
-    for nodes, made in _direct(t).items():
-        yield from _joined(list(nodes), "direct", made)
+    """Yields direct links between nodes, then SWITCH groups between nodes, in their order."""
+    for nodes, entries_text in _direct(t).items():
+        yield from _joined(list(nodes), "direct", entries_text)
     yield from _switches(t)
 
 
-def _joined(nodes: list[int], kind: str, made: list[str]) -> Iterator[str]:
+def _joined(nodes: list[int], kind: str, entries_text: list[str]) -> Iterator[str]:
     yield f"define internode = ({', '.join(named_runs('node', nodes))})"
-    yield f"define interbandwidth = {{{kind} => [{', '.join(made)}]}}"
+    yield f"define interbandwidth = {{{kind} => [{', '.join(entries_text)}]}}"
 
 
 def _direct(t: Topology) -> dict[tuple[int, ...], list[str]]:
-    """Nodes, every one of which has these links to all after it."""
+    """Returns lists of nodes, and the links that every node of a list has to each one after it."""
     x, y = t.node[t.link_src], t.node[t.link_dst]
     away = np.flatnonzero(x != y)
     x, y = x[away], y[away]
@@ -59,7 +59,7 @@ def _direct(t: Topology) -> dict[tuple[int, ...], list[str]]:
         mine, link = order[begin:end], int(away[order[begin]])
         u, v = (int(t.local[side[link]]) for side in (t.link_src, t.link_dst))
         text = f"(({u},{v}) -> {rate(t.links[link])})"
-        down = x[mine[0]] > y[mine[0]]  # to lower nodes: the same with nodes named backwards
+        down = x[mine[0]] > y[mine[0]]  # links to lower nodes: nodes are named in reverse
         src, dst = (t.n_nodes - 1 - x, t.n_nodes - 1 - y) if down else (x, y)
         for nodes in cover(src[mine], dst[mine]):
             named = tuple(t.n_nodes - 1 - node for node in nodes) if down else tuple(nodes)
@@ -68,9 +68,11 @@ def _direct(t: Topology) -> dict[tuple[int, ...], list[str]]:
 
 
 def cover(x: I4 | I8, y: I4 | I8) -> Iterator[list[int]]:
-    """Ascending lists of numbers whose pairs are, each once, the distinct pairs (x < y) given.
+    """Yields ascending lists of numbers whose pairs are, each once, the given distinct pairs (x <
+    y).
 
-    Greedy: from the smallest pair that is left, what is joined to all so far is added.
+    Greedy: starts with the smallest remaining pair, and adds every number that is paired with all
+    so far.
     """
     order = np.lexsort((y, x))
     x, y = x[order].astype(np.int64), y[order].astype(np.int64)
@@ -92,7 +94,7 @@ def cover(x: I4 | I8, y: I4 | I8) -> Iterator[list[int]]:
 
 
 def _grown(members: list[int], left: I8, after: dict[int, I8]) -> list[int]:
-    """`members` and, in order, those of `left` that are joined to all before them."""
+    """Appends to `members`, in order, the numbers of `left` that are joined to all before them."""
     while len(left) and len(members) < MOST_NODES:
         b = int(left[0])
         members.append(b)
@@ -101,9 +103,9 @@ def _grown(members: list[int], left: I8, after: dict[int, I8]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Groups:
-    """SWITCH groups between nodes, in order. number, a, b: i8[k] which, and the nodes of its sides;
-    begin: i8[pairs + 1] where each pair of nodes begins; x, y: i4[pairs] its nodes."""
+class _SwitchGroups:
+    """SWITCH groups between nodes, in order. number, a, b: i8[k] each group and the nodes of its
+    sides; begin: i8[pairs + 1] the first group of each pair of nodes; x, y: i4[pairs] its nodes."""
 
     t: Topology
     number: I8
@@ -114,29 +116,32 @@ class _Groups:
     y: I4
 
     def text(self, i: int) -> str:
-        """Group i."""
-        return joint(self.t, int(self.number[i]))
+        """Writes group i."""
+        return switch_text(self.t, int(self.number[i]))
 
 
 def _switches(t: Topology) -> Iterator[str]:
-    """SWITCH groups: those of as many pairs of nodes at once as are alike."""
+    """Yields SWITCH groups, with as many equal pairs of nodes together as possible."""
     a, b = side_nodes(t)
     number = np.flatnonzero(a != b)
     a, b = a[number], b[number]
     new = (np.diff(a, prepend=-1) != 0) | (np.diff(b, prepend=-1) != 0)
-    g = _Groups(t, number, a, b, np.append(np.flatnonzero(new), len(a)), a[new], b[new])
+    g = _SwitchGroups(t, number, a, b, np.append(np.flatnonzero(new), len(a)), a[new], b[new])
     pair = 0
     while pair < len(g.x):
         if (found := _clique(g, pair)) is None:
             groups = range(*g.begin[pair : pair + 2].tolist())
             found = [int(g.x[pair]), int(g.y[pair])], [g.text(k) for k in groups], pair + 1
-        nodes, made, pair = found
-        yield from _joined(nodes, "switch", made)
+        nodes, entries_text, pair = found
+        yield from _joined(nodes, "switch", entries_text)
 
 
-def _clique(g: _Groups, pair: int) -> tuple[list[int], list[str], int] | None:
-    """The nodes whose pairs, in order, have the groups from this pair on, the entries that all of
-    them have, and the pair after them; None where the pair stands alone."""
+def _clique(g: _SwitchGroups, pair: int) -> tuple[list[int], list[str], int] | None:
+    """Finds nodes whose pairs, in order, have equal groups from this pair on.
+
+    Returns the nodes, the entries that all pairs have, and the next pair; None if the pair stands
+    alone.
+    """
     x, y = g.x, g.y
     run = pair + int(np.argmax(np.append(x[pair : pair + MOST_NODES] != x[pair], True)))
     if run - pair < 2 or run == len(x) or (x[run], y[run]) != (y[pair], y[pair + 1]):
@@ -153,8 +158,8 @@ def _clique(g: _Groups, pair: int) -> tuple[list[int], list[str], int] | None:
     return nodes.tolist(), [g.text(k) for k in model.tolist()], after
 
 
-def _model(g: _Groups, pair: int, nodes: int) -> I8:
-    """The groups of the pair that lost least to failures, of those that may be alike."""
+def _model(g: _SwitchGroups, pair: int, nodes: int) -> I8:
+    """Returns the groups of the pair with the fewest failures, of the pairs that may be equal."""
     pairs = np.arange(pair, min(pair + nodes * (nodes - 1) // 2, len(g.begin) - 1))
     failed = np.bincount(g.t.failed[:, 0], minlength=g.t.n_nodes) > 0
     first = g.begin[pairs]
@@ -163,9 +168,9 @@ def _model(g: _Groups, pair: int, nodes: int) -> I8:
     return np.arange(g.begin[best], g.begin[best + 1])
 
 
-def _same(g: _Groups, i: int, nodes: I8, model: I8) -> int | None:
-    """Where groups i and on end, if they are the model's for every pair of the nodes, as far as
-    GPUs there work."""
+def _same(g: _SwitchGroups, i: int, nodes: I8, model: I8) -> int | None:
+    """Returns the end of the groups from i on that are the model's for every pair of the nodes,
+    apart from failed GPUs; None if they are not."""
     t = g.t
     first, second = np.triu_indices(len(nodes), 1)
     works, allowed = zip(
@@ -196,8 +201,8 @@ def _same(g: _Groups, i: int, nodes: I8, model: I8) -> int | None:
 
 
 def _working(t: Topology, side: Csr, groups: I8) -> tuple[I8, B1]:
-    """For each group: how many GPUs of every node have an id that it names here, i8[k, N]; and
-    which ids those are, b1[k, widest node]."""
+    """Returns for each group the number of working GPUs in every node with an id that the group
+    names, i8[k, N], and those ids, b1[k, widest node]."""
     named = np.zeros((len(groups), int(t.node_size.max())), np.bool_)
     for k, group in enumerate(groups.tolist()):
         named[k, t.local[side.row(group)]] = True

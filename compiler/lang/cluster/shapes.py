@@ -1,4 +1,4 @@
-"""The shapes that values of a cluster file may have: ids, names, rates, entries. Checked here."""
+"""shapes: checks values of a cluster file: ids, names, rates, entries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hccc.lang.cluster.text import (
     TIMES,
     Arrow,
     Group,
+    IdRange,
     List,
     Map,
     Measure,
     Num,
-    Range,
     Times,
     Value,
     Word,
@@ -34,8 +34,8 @@ A_RATE = "write `(GB/s, links)` or `(GB/s, links, µs)`"
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
-    """A rate as written; `alpha` is None where the kind of link decides."""
+class WrittenRate:
+    """A rate as written; `alpha` is None if it is left to the kind of link."""
 
     bandwidth: float
     parallel: int
@@ -44,59 +44,61 @@ class Speed:
 
 
 def shape(value: Value) -> str:
-    """What a value is, for messages."""
+    """Describes a value for messages."""
     match value:
         case Num(value=number, whole=whole):
             return f"the number {number:g}" if not whole else f"{int(number)}"
         case Word(text=text):
             return f"`{clip(text)}`"
-        case Measure() | Range() | Times() | Arrow() | Group() | List() | Map():
+        case IdRange():
+            return "a range"
+        case Measure() | Times() | Arrow() | Group() | List() | Map():
             return f"a {type(value).__name__.lower()}"
 
 
-def integer(value: Value, what: str, low: int, high: int) -> int:
-    """A whole number from `low` to `high`."""
+def integer(value: Value, noun: str, low: int, high: int) -> int:
+    """Reads a whole number from `low` to `high`. noun: the value's name in messages."""
     if not (isinstance(value, Num) and value.whole):
-        raise Mistake("E035", f"{what} is a whole number, not {shape(value)}", value.at)
+        raise Mistake("E035", f"{noun} is a whole number, not {shape(value)}", value.at)
     if not low <= value.value <= high:
-        raise Mistake("E132", f"{what} is {shape(value)}, not {low:,} to {high:,}", value.at)
+        raise Mistake("E132", f"{noun} is {shape(value)}, not {low:,} to {high:,}", value.at)
     return int(value.value)
 
 
-def rate(value: Value, what: str) -> float:
-    """A rate in GB/s: `50`, `50 GB/s`, `400Gbps`."""
-    return _number(_in(value, what, RATES), what, MAX_RATE)
+def rate(value: Value, noun: str) -> float:
+    """Reads a rate in GB/s: `50`, `50 GB/s`, `400Gbps`."""
+    return _number(_in(value, noun, RATES), noun, MAX_RATE)
 
 
-def latency(value: Value, what: str = "a latency") -> float:
-    """A latency in µs, perhaps 0: `0.7`, `0.7us`, `700 ns`."""
-    return _number(_in(value, what, TIMES), what, MAX_ALPHA, zero=True)
+def latency(value: Value, noun: str = "a latency") -> float:
+    """Reads a latency in µs, perhaps 0: `0.7`, `0.7us`, `700 ns`."""
+    return _number(_in(value, noun, TIMES), noun, MAX_ALPHA, zero=True)
 
 
-def _in(value: Value, what: str, units: Mapping[str, Fraction]) -> Value:
-    """A number with a unit as a plain number; anything else as it is."""
+def _in(value: Value, noun: str, units: Mapping[str, Fraction]) -> Value:
+    """Converts a number with a unit to a plain number; returns anything else as it is."""
     if not isinstance(value, Measure):
         return value
     if value.unit not in units:
-        message = f"`{clip(value.unit)}` is no unit of {what.removeprefix('a ')}"
+        message = f"`{clip(value.unit)}` is no unit of {noun.removeprefix('a ')}"
         raise Mistake("E138", message, value.at, f"units are {', '.join(units)}")
     return Num(float(Fraction(value.value) * units[value.unit]), False, value.at)
 
 
-def _number(value: Value, what: str, high: float, *, zero: bool = False) -> float:
-    """A number up to `high`, more than zero or (`zero`) at least zero."""
+def _number(value: Value, noun: str, high: float, *, zero: bool = False) -> float:
+    """Reads a number up to `high`, more than zero or (`zero`) at least zero."""
     if not isinstance(value, Num):
-        raise Mistake("E035", f"{what} is a number, not {shape(value)}", value.at)
+        raise Mistake("E035", f"{noun} is a number, not {shape(value)}", value.at)
     if value.value == 0 and not zero:
         help = "leave out what is not there; say what failed with `define failed`"
-        raise Mistake("E133", f"{what} is zero", value.at, help)
+        raise Mistake("E133", f"{noun} is zero", value.at, help)
     if value.value > high:
-        raise Mistake("E132", f"{what} is {value.value:g}, more than {high:,.0f}", value.at)
+        raise Mistake("E132", f"{noun} is {value.value:g}, more than {high:,.0f}", value.at)
     return value.value
 
 
 def size(value: Value) -> int:
-    """A number of bytes: `1048576`, `1 MiB`, `1.5 MB`."""
+    """Reads a number of bytes: `1048576`, `1 MiB`, `1.5 MB`."""
     if isinstance(value, Num):
         return integer(value, "a size in bytes", 1, MAX_CHUNK)
     if not isinstance(value, Measure):
@@ -112,35 +114,36 @@ def size(value: Value) -> int:
 
 
 def launch_times(value: Value) -> dict[str, float]:
-    """`43`, what any launch takes, or `{base => 43, entry => 0.1, wake => 90}`: µs; and
-    `small => 4 MiB`: bytes."""
+    """Reads `43`, the µs of any launch, or `{base => 43, entry => 0.1, wake => 90}`, and bytes
+    `small => 4 MiB`."""
     if isinstance(value, Num | Measure):
         return {"base": latency(value, "a launch")}
     given = mapping(value, ("base", "entry", "wake", "small"), "launch")
     return {k: size(x) if k == "small" else latency(x, f"`{k}`") for k, x in given.items()}
 
 
-def name(value: Value, what: str) -> str:
-    """A vendor's or device's name: letters, digits, space and `._+-`, at most 64."""
+def name(value: Value, noun: str) -> str:
+    """Reads a vendor's or device's name: letters, digits, space and `._+-`, at most 64."""
     if not isinstance(value, Word):
-        raise Mistake("E035", f"{what} is a name, not {shape(value)}", value.at)
+        raise Mistake("E035", f"{noun} is a name, not {shape(value)}", value.at)
     if not NAME.fullmatch(value.text):
         help = "letters, digits, spaces and `. _ + -`, at most 64"
-        raise Mistake("E036", f"{what} cannot be {shape(value)}", value.at, help)
+        raise Mistake("E036", f"{noun} cannot be {shape(value)}", value.at, help)
     return value.text
 
 
-def ids(value: Value, what: str, bound: int, *, of: str) -> list[int]:
-    """`3`, `0..7`, `(0, 1, 4..7)`: ascending, each less than `bound`, none twice."""
-    spans = (i for item in _flat(value) for i in _span(item, what, bound, of))
-    found = _distinct(spans, lambda i: f"{what} {i}", value.at)
+def ids(value: Value, noun: str, bound: int, *, of: str) -> list[int]:
+    """Reads `3`, `0..7`, `(0, 1, 4..7)`: ascending, each less than `bound`, none twice."""
+    spans = (i for item in _flat(value) for i in _span(item, noun, bound, of))
+    found = _distinct(spans, lambda i: f"{noun} {i}", value.at)
     if not found:
-        raise Mistake("E035", f"no {what} is named here", value.at)
+        raise Mistake("E035", f"no {noun} is named here", value.at)
     return sorted(found)
 
 
 def _distinct(values: Iterable[int], text: Callable[[int], str], at: At) -> dict[int, None]:
-    """The values in order. Stops at the first repetition, so never longer than there are ids."""
+    """Collects the values in order. Raises E134 at the first repetition, so it never holds more
+    than all ids."""
     seen: dict[int, None] = {}
     for value in values:
         if value in seen:
@@ -153,26 +156,26 @@ def _flat(value: Value) -> list[Value]:
     return [x for item in value.items for x in _flat(item)] if isinstance(value, Group) else [value]
 
 
-def _span(value: Value, what: str, bound: int, of: str) -> Iterable[int]:
-    if not isinstance(value, Range):
-        return [_id(value, what, bound, of)]
-    first, last = _id(value.first, what, bound, of), _id(value.last, what, bound, of)
+def _span(value: Value, noun: str, bound: int, of: str) -> Iterable[int]:
+    if not isinstance(value, IdRange):
+        return [_id(value, noun, bound, of)]
+    first, last = _id(value.first, noun, bound, of), _id(value.last, noun, bound, of)
     if last < first:
         raise Mistake("E132", f"{first}..{last} runs backwards", value.at)
     return range(first, last + 1)
 
 
-def _id(value: Value, what: str, bound: int, of: str) -> int:
+def _id(value: Value, noun: str, bound: int, of: str) -> int:
     if not (isinstance(value, Num) and value.whole):
-        raise Mistake("E035", f"{what} ids are whole numbers, not {shape(value)}", value.at)
+        raise Mistake("E035", f"{noun} ids are whole numbers, not {shape(value)}", value.at)
     if value.value >= bound:
-        least = f"{what}s 0 to {bound - 1}" if bound else f"no {what}"
-        raise Mistake("E132", f"there is no {what} {int(value.value)}: {of} has {least}", value.at)
+        least = f"{noun}s 0 to {bound - 1}" if bound else f"no {noun}"
+        raise Mistake("E132", f"there is no {noun} {int(value.value)}: {of} has {least}", value.at)
     return int(value.value)
 
 
 def numbered(value: Value, kind: str, bound: int) -> list[int]:
-    """`node1`, `node1..node4`, `(node1, node3)` as numbers from 0, none twice."""
+    """Reads `node1`, `node1..node4`, `(node1, node3)` as numbers from 0, none twice."""
     names = (i for item in _flat(value) for i in _names(item, kind, bound))
     found = list(_distinct(names, lambda i: f"{kind}{i + 1}", value.at))
     if not found:
@@ -181,16 +184,16 @@ def numbered(value: Value, kind: str, bound: int) -> list[int]:
 
 
 def _names(value: Value, kind: str, bound: int) -> Iterable[int]:
-    if not isinstance(value, Range):
-        return [one(value, kind, bound)]
-    first, last = one(value.first, kind, bound), one(value.last, kind, bound)
+    if not isinstance(value, IdRange):
+        return [number_in_name(value, kind, bound)]
+    first, last = number_in_name(value.first, kind, bound), number_in_name(value.last, kind, bound)
     if last < first:
         raise Mistake("E132", "this range runs backwards", value.at)
     return range(first, last + 1)
 
 
-def one(value: Value, kind: str, bound: int) -> int:
-    """`node3` as 2."""
+def number_in_name(value: Value, kind: str, bound: int) -> int:
+    """Reads `node3` as 2."""
     match = NUMBERED.fullmatch(value.text) if isinstance(value, Word) else None
     if match is None or match[1] != kind:
         raise Mistake("E138", f"{shape(value)} is no {kind}", value.at, f"write `{kind}1`")
@@ -200,8 +203,8 @@ def one(value: Value, kind: str, bound: int) -> int:
     return int(match[2]) - 1
 
 
-def speed(value: Value) -> Speed:
-    """`(25, 2)`, `(25, 2, 0.7)` or `25`: GB/s of one link, links, latency in µs."""
+def written_rate(value: Value) -> WrittenRate:
+    """Reads `(25, 2)`, `(25, 2, 0.7)` or `25`: GB/s of one link, links, latency in µs."""
     items = value.items if isinstance(value, Group) else [value]
     if not 1 <= len(items) <= 3:
         raise Mistake(
@@ -214,18 +217,18 @@ def speed(value: Value) -> Speed:
         raise
     parallel = integer(items[1], "the number of links", 1, MAX_PARALLEL) if len(items) > 1 else 1
     alpha = latency(items[2]) if len(items) > 2 else None
-    return Speed(bandwidth, parallel, alpha, value.at)
+    return WrittenRate(bandwidth, parallel, alpha, value.at)
 
 
 def unwrapped(value: Value) -> Value:
-    """What is inside parentheses that hold one thing."""
+    """Removes parentheses around a single value."""
     while isinstance(value, Group) and len(value.items) == 1:
         value = value.items[0]
     return value
 
 
 def entries(value: Value) -> list[Value]:
-    """What a list holds; `A, B >-> rate` without its own parenthesis is one entry."""
+    """Returns the entries of a list; `A, B >-> rate` without its own parenthesis is one entry."""
     if not isinstance(value, List):
         raise Mistake("E035", f"expected a list `[...]`, not {shape(value)}", value.at)
     found: list[Value] = []
@@ -247,7 +250,7 @@ def _two(value: Value) -> bool:
 
 
 def arrow(value: Value, sign: str, example: str) -> Arrow:
-    """An entry with that arrow."""
+    """Returns the entry if it has the arrow `sign`. Raises E035 otherwise."""
     if not isinstance(value, Arrow):
         raise Mistake("E035", f"expected `{example}`, not {shape(value)}", value.at)
     if value.shared != (sign == ">->"):
@@ -256,25 +259,25 @@ def arrow(value: Value, sign: str, example: str) -> Arrow:
     return value
 
 
-def sides(value: Value, what: str) -> tuple[Value, Value]:
-    """The two things left of an arrow."""
+def sides(value: Value, noun: str) -> tuple[Value, Value]:
+    """Returns the two values left of an arrow."""
     inner = unwrapped(value)
     if not isinstance(inner, Group) or len(inner.items) != 2:
-        raise Mistake("E035", f"{what}, not {shape(inner)}", value.at)
+        raise Mistake("E035", f"{noun}, not {shape(inner)}", value.at)
     return inner.items[0], inner.items[1]
 
 
-def mapping(value: Value, keys: Sequence[str], what: str) -> dict[str, Value]:
-    """`{key => value, …}` with known keys, each once."""
+def mapping(value: Value, keys: Sequence[str], noun: str) -> dict[str, Value]:
+    """Reads `{key => value, …}` with known keys, each once."""
     if not isinstance(value, Map):
-        message = f"{what} is `{{{keys[0]} => ...}}`, not {shape(value)}"
+        message = f"{noun} is `{{{keys[0]} => ...}}`, not {shape(value)}"
         raise Mistake("E035", message, value.at)
     found: dict[str, Value] = {}
     for key, item in value.pairs:
         if key.text not in keys:
             near = did_you_mean(key.text, keys)
             help = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(keys)}"
-            raise Mistake("E138", f"{what} has no `{clip(key.text)}`", key.at, help)
+            raise Mistake("E138", f"{noun} has no `{clip(key.text)}`", key.at, help)
         if key.text in found:
             raise Mistake("E134", f"`{key.text}` is there twice", key.at)
         found[key.text] = item

@@ -1,6 +1,7 @@
-"""Cluster text to `Define`s: words, then lark's LALR tables, as for the transfer language.
+"""text: cluster text to `Define`s, by own tokens and lark's LALR tables.
 
-Nothing here recurses; brackets nest at most `MAX_BRACKETS` deep, so what walks the values may.
+Nothing here recurses; brackets nest at most `MAX_BRACKETS` deep, so functions on the values may
+recurse.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ A_VALUE = {"NUMBER", "NAME", "STRING", "LPAR", "LSQB", "LBRACE"}
 
 @dataclass(frozen=True, slots=True)
 class Num:
-    """A number as written; `whole` where it is an integer."""
+    """A number as written. whole: whether it is an integer."""
 
     value: float
     whole: bool
@@ -108,7 +109,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class IdRange:
     """`first .. last`, both included."""
 
     first: Value
@@ -118,10 +119,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """`count * what`."""
+    """`count * value`."""
 
     count: Value
-    what: Value
+    value: Value
     at: At
 
 
@@ -159,7 +160,7 @@ class Map:
     at: At
 
 
-Value = Num | Measure | Word | Range | Times | Group | Arrow | List | Map
+Value = Num | Measure | Word | IdRange | Times | Group | Arrow | List | Map
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class Define:
 
 
 def parse_defines(text: str) -> list[Define]:
-    """The statements of a whole cluster file. Raises `Mistake`. Linear in the text."""
+    """Parses the statements of a whole cluster file. Raises `Mistake`. Linear in the text."""
     parser = _parser().parse_interactive("")
     before: Token | None = None
     try:
@@ -221,7 +222,7 @@ def _token(value: str, kind: str, line: int, column: int) -> Token:
 
 
 def _brackets(token: Token, opened: list[Token]) -> None:
-    """Keeps the brackets that are open; says which closing one is wrong."""
+    """Keeps track of open brackets. Raises E032 at a closing bracket that does not match."""
     if token in CLOSES.values():
         opened.append(token)
         if len(opened) > MAX_BRACKETS:
@@ -253,7 +254,7 @@ def _stray(text: str, pos: int, at: At) -> Mistake:
 
 
 def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake:
-    """What is wrong with `token` after `before`, where only `accepts` may stand."""
+    """Describes the error at `token` after `before`, where only `accepts` may stand."""
     found = "the end of the file" if token.type == "$END" else f"`{clip(token)}`"
     if before is None:
         help = "for example `define nodenum = 2`"
@@ -272,7 +273,7 @@ def _complaint(token: Token, before: Token | None, accepts: set[str]) -> Mistake
 
 
 def _in_quotes(before: Token, token: Token, accepts: set[str]) -> str | None:
-    """How to write a name of several words, as `H100 SXM5` is one."""
+    """Explains how to write a name of several words, such as `H100 SXM5`."""
     words = before.type == "NAME" and token.type in ("NAME", "NUMBER")
     if not words or token.line != before.line or accepts & {"_ASSIGN", "_FAT"}:
         return None
@@ -281,11 +282,11 @@ def _in_quotes(before: Token, token: Token, accepts: set[str]) -> str | None:
 
 @cache
 def _parser() -> Lark:
-    return tables("hccc.lang.cluster", "cluster.lark", _Builder())
+    return tables("hccc.lang.cluster", "cluster.lark", _DefineBuilder())
 
 
-class _Builder(Transformer[Token, Any]):
-    """What each rule of cluster.lark becomes; a method per alias."""
+class _DefineBuilder(Transformer[Token, Any]):
+    """Makes the value of each rule of cluster.lark; a method per alias."""
 
     def start(self, items: list[Define]) -> list[Define]:
         return items
@@ -305,8 +306,8 @@ class _Builder(Transformer[Token, Any]):
     def string(self, items: list[Token]) -> Word:
         return Word(str(items[0])[1:-1], place(items[0]))
 
-    def range(self, items: list[Any]) -> Range:
-        return Range(items[0], items[1], items[0].at.to(items[1].at))
+    def range(self, items: list[Any]) -> IdRange:
+        return IdRange(items[0], items[1], items[0].at.to(items[1].at))
 
     def times(self, items: list[Any]) -> Times:
         return Times(items[0], items[1], items[0].at.to(items[1].at))

@@ -17,7 +17,7 @@ from hccc.lang.cluster.build import build
 from hccc.lang.cluster.load import load
 from hccc.lang.cluster.printer import lines
 from hccc.lang.cluster.printer_internode import cover
-from hccc.lang.cluster.site import read_site
+from hccc.lang.cluster.read_site import read_site
 from hccc.lang.cluster.text import parse_defines
 from hccc.network.graph import apart, graph
 from hccc.testing.clusters import cluster, texts

@@ -1,4 +1,4 @@
-"""rows: tables that `build` gathers kind by kind, and what is left of them after failures."""
+"""build_tables: tables that `build` fills kind by kind, and renumbers after failures."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from hccc.ir.topology import F8, Rate, Rates
 
 
 @dataclass(slots=True)
-class Many:
-    """Rows that are gathered kind by kind: ids and the rate of each."""
+class RateRows:
+    """Rows of ids and their rates, filled kind by kind."""
 
     ids: list[I8] = field(default_factory=list)
     rate: list[F8] = field(default_factory=list)
 
-    def add(self, ids: I8, made: Sequence[Rate], repeat: int) -> None:
-        """`ids`: any rows; `made`: a rate per entry, for each of `repeat` nodes."""
+    def add(self, ids: I8, rates: Sequence[Rate], repeat: int) -> None:
+        """Adds any rows `ids`, and a rate per entry for each of `repeat` nodes."""
         self.ids.append(ids)
-        self.rate.append(np.tile(np.array(made, np.float64).reshape(-1, 3), (repeat, 1)))
+        self.rate.append(np.tile(np.array(rates, np.float64).reshape(-1, 3), (repeat, 1)))
 
     def rates(self) -> Rates:
-        """All rates, in order."""
+        """Returns all rates, in order."""
         table = np.concatenate([np.zeros((0, 3)), *self.rate])
         return as_rates(table)
 
 
 def as_table(rates: Rates) -> F8:
-    """bandwidth, parallel, alpha: f8[m, 3]."""
+    """Returns bandwidth, parallel, alpha as f8[m, 3]."""
     return np.stack([rates.bandwidth, rates.parallel, rates.alpha], axis=1)
 
 
 def as_rates(table: F8) -> Rates:
-    """What `as_table` was made of."""
+    """Makes Rates of a table from `as_table`."""
     return Rates(table[:, 0], table[:, 1].astype(np.int32), table[:, 2])
 
 
 def pick(rates: Rates, rows: B1) -> Rates:
-    """Those of `rows`."""
+    """Returns the given rows."""
     return Rates(rates.bandwidth[rows], rates.parallel[rows], rates.alpha[rows])
 
 
 def compressed(domain: I4) -> I8:
-    """Domains numbered without gaps, in their order."""
+    """Renumbers domains without gaps, in their order."""
     kept = np.unique(domain[domain >= 0])
     return np.where(domain >= 0, np.searchsorted(kept, domain), -1)
 
 
 def dense(mesh: I8, meshes: Rates, least: int) -> tuple[I8, Rates]:
-    """Meshes that still have `least` members, numbered without gaps."""
+    """Renumbers without gaps the meshes that still have `least` members."""
     stays = np.bincount(mesh[mesh >= 0], minlength=len(meshes)) >= least
     number = np.where(stays, np.cumsum(stays) - 1, -1)
     kept = np.where(mesh >= 0, number[mesh], -1) if len(number) else mesh
@@ -59,7 +59,7 @@ def dense(mesh: I8, meshes: Rates, least: int) -> tuple[I8, Rates]:
 
 
 def working(rows: list[tuple[I8, I8]], alive: B1, rank: I8) -> tuple[I8, I8]:
-    """(group, rank) of the members that work."""
+    """Returns (group, rank) of the working members."""
     group = np.concatenate([np.zeros(0, np.int64), *(g for g, _ in rows)])
     gpu = np.concatenate([np.zeros(0, np.int64), *(g for _, g in rows)])
     stays = alive[gpu]
@@ -67,7 +67,7 @@ def working(rows: list[tuple[I8, I8]], alive: B1, rank: I8) -> tuple[I8, I8]:
 
 
 def members(group: I8, rank: I8, stays: B1) -> Csr:
-    """The members of the groups that stay, group by group."""
+    """Returns the members of the groups that stay, group by group."""
     group, rank = group[stays[group]], rank[stays[group]]
     order = np.lexsort((rank, group))
     counts = np.bincount(group, minlength=len(stays))[stays]

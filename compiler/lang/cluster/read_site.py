@@ -1,0 +1,357 @@
+"""read_site: cluster statements to a `Site`: the meaning of each `define`, before there are
+arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hccc.ir.limits import MAX_RANKS
+from hccc.lang.cluster.devices import DeviceChoice, NetworkChoice, read_device, read_network
+from hccc.lang.cluster.entries import (
+    is_ids,
+    one_id,
+    one_sided,
+    parts,
+    refuse_repetition,
+    two_sided,
+    uplinks_of,
+)
+from hccc.lang.cluster.fabric import fill_from_library
+from hccc.lang.cluster.shapes import (
+    WrittenRate,
+    arrow,
+    entries,
+    ids,
+    integer,
+    latency,
+    launch_times,
+    mapping,
+    number_in_name,
+    numbered,
+    size,
+    written_rate,
+)
+from hccc.lang.cluster.site import OUTSIDE, Between, Degraded, NodeKind, Site, Tier
+from hccc.lang.cluster.text import Arrow, Define, Group, Times, Value, Word
+from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
+
+MAX_TIERS = 4096
+MAX_CORES = 1 << 20
+MAX_ENTRIES = 1 << 20  # links, and members of shared groups, of one file
+INSIDE = ("direct", "mesh", "switch", "port", "nic")
+TARGETS = ("nic", "port", "switch", "direct")
+
+
+def read_site(defines: list[Define]) -> Site:
+    """Makes a site of all statements. Raises `Mistake`."""
+    reader = _Reader()
+    for define in defines:
+        reader.read(define)
+    return reader.finish()
+
+
+class _Reader:
+    """Reads statements one after the other; those about a node apply to the last one defined."""
+
+    def __init__(self) -> None:
+        self.site = Site()
+        self.device_choice, self.cores = DeviceChoice(), 0
+        self.network_choice: NetworkChoice | None = None
+        self.latency: dict[str, float] = {}
+        self.launches: dict[str, float] = {}
+        self.nodenum: tuple[int, At] | None = None
+        self.ranks = self.entries = self.most_nics = 0
+        self.once: set[str] = set()
+        self.readers: dict[str, Callable[[Define], None]] = {
+            "nodenum": self._nodenum,
+            "chunk": self._chunk,
+            "device": self._device,
+            "network": self._network,
+            "cores": self._cores,
+            "launch": self._launch,
+            "latency": self._latency,
+            "bandwidth": self._bandwidth,
+            "nic": self._nic,
+            "internode": self._internode,
+            "interbandwidth": self._interbandwidth,
+            "interlatency": self._interlatency,
+            "rail": self._rail,
+            "leaf": self._leaf,
+            "spine": self._spine,
+            "memory": self._memory,
+            "failed": self._failed,
+            "degraded": self._degraded,
+        }
+
+    def read(self, define: Define) -> None:
+        """Reads one statement."""
+        if reader := self.readers.get(define.name):
+            reader(define)
+        elif define.name.startswith("node"):
+            self._node(define)
+        else:
+            near = did_you_mean(define.name, self.readers)
+            help = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(self.readers)}"
+            message = f"`{clip(define.name)}` cannot be defined"
+            raise Mistake("E033", message, define.at, help)
+
+    def finish(self) -> Site:
+        """Returns the site, after all statements."""
+        if not self.site.kinds:
+            raise Mistake("E034", "no node is defined", None, "`define node1 = 8` has 8 GPUs")
+        if self.nodenum and self.nodenum[0] != self.site.n_nodes:
+            wanted, at = self.nodenum
+            message = f"nodenum is {wanted}, but {self.site.n_nodes} nodes are defined"
+            raise Mistake("E136", message, at)
+        self._fill()
+        return self.site
+
+    def _fill(self, *, nics: bool = False) -> None:
+        """Adds the library's links and NICs to all nodes so far. nics: whether NICs are needed."""
+        reached = not nics and (self.site.n_nodes == 1 or bool(self.site.between))
+        for kind in self.site.kinds:
+            before = len(kind.written)
+            fill_from_library(kind, reached=reached)
+            self.most_nics = max(self.most_nics, len(kind.written.get("nic", [])))
+            self._count(kind.count * kind.size * (len(kind.written) - before), kind.at)
+
+    def _first(self, define: Define) -> None:
+        if define.name in self.once:
+            raise Mistake("E134", f"`{define.name}` is defined twice", define.at)
+        self.once.add(define.name)
+
+    def _last_node(self, define: Define) -> NodeKind:
+        if not self.site.kinds:
+            message = f"`{define.name}` belongs to a node, and none is defined before it"
+            raise Mistake("E034", message, define.at, "put it after `define node1 = ...`")
+        return self.site.kinds[-1]
+
+    def _count(self, more: int, at: At) -> None:
+        self.entries += more
+        if self.entries > MAX_ENTRIES:
+            message = f"up to here there are more than {MAX_ENTRIES:,} links and group members"
+            raise Mistake(
+                "E137", message, at, "`mesh`, `port` and `nic` describe many links at once"
+            )
+
+    def _nodenum(self, define: Define) -> None:
+        self._first(define)
+        self.nodenum = integer(define.value, "nodenum", 1, MAX_RANKS), define.value.at
+
+    def _chunk(self, define: Define) -> None:
+        self._first(define)
+        self.site.chunk = size(define.value)
+
+    def _node(self, define: Define) -> None:
+        expected = f"node{self.site.n_nodes + 1}"
+        if define.name != expected:
+            message = f"the next node is {expected}, not `{clip(define.name)}`"
+            raise Mistake("E134", message, define.at, "nodes are numbered in order, from node1")
+        value, count = define.value, 1
+        if isinstance(value, Times):
+            count = integer(value.count, "the number of nodes", 1, MAX_RANKS)
+            value = value.value
+        gpus = integer(value, "the number of GPUs", 1, MAX_RANKS)
+        self.ranks += count * gpus
+        if self.ranks > MAX_RANKS:
+            raise Mistake("E137", f"more than {MAX_RANKS:,} GPUs", define.value.at)
+        everywhere = (
+            self.device_choice,
+            self.network_choice,
+            dict(self.latency),
+            self.cores,
+            dict(self.launches),
+        )
+        self.site.kinds.append(NodeKind(self.site.n_nodes, count, gpus, define.at, *everywhere))
+        self.site.n_nodes += count
+
+    def _device(self, define: Define) -> None:
+        if self.site.kinds:
+            kind = self.site.kinds[-1]
+            kind.device_choice = read_device(define.value, kind.device_choice)
+        else:
+            self.device_choice = read_device(define.value, self.device_choice)
+
+    def _network(self, define: Define) -> None:
+        if self.site.kinds:
+            kind = self.site.kinds[-1]
+            kind.network_choice = read_network(define.value, kind.network_choice)
+        else:
+            self.network_choice = read_network(define.value, self.network_choice)
+
+    def _latency(self, define: Define) -> None:
+        into = self.site.kinds[-1].latency if self.site.kinds else self.latency
+        for key, value in mapping(define.value, INSIDE, "latency").items():
+            into[key] = latency(value)
+
+    def _cores(self, define: Define) -> None:
+        count = integer(define.value, "the number of cores", 1, MAX_CORES)
+        if self.site.kinds:
+            self.site.kinds[-1].cores = count
+        else:
+            self.cores = count
+
+    def _launch(self, define: Define) -> None:
+        into = self.site.kinds[-1].launches if self.site.kinds else self.launches
+        into |= launch_times(define.value)
+
+    def _interlatency(self, define: Define) -> None:
+        self._first(define)
+        for key, value in mapping(define.value, tuple(OUTSIDE), "interlatency").items():
+            self.site.outside[key] = latency(value)
+
+    def _bandwidth(self, define: Define) -> None:
+        node = self._last_node(define)
+        keys = ("direct", "switch", "mesh", "port")
+        for key, value in mapping(define.value, keys, "bandwidth").items():
+            if key in node.written:
+                raise Mistake("E134", f"`{key}` of this node is there twice", value.at)
+            node.written[key] = written = []
+            for entry in entries(value):
+                if key in ("direct", "switch"):
+                    written.append(two_sided(entry, key, node.size, node.size))
+                else:
+                    written.append(one_sided(entry, node.size))
+                cost = 1 if key == "direct" else len(written[-1][0]) + len(written[-1][1])
+                self._count(node.count * cost, entry.at)
+            refuse_repetition(key, written)
+
+    def _nic(self, define: Define) -> None:
+        node = self._last_node(define)
+        if "nic" in node.written:
+            raise Mistake("E134", "the NICs of this node are there twice", define.at)
+        node.written["nic"] = written = []
+        for entry in entries(define.value):
+            written.append(one_sided(entry, node.size))
+            self._count(len(written[-1][0]), entry.at)
+        refuse_repetition("nic", node.written["nic"])
+        self.most_nics = max(self.most_nics, len(node.written["nic"]))
+
+    def _internode(self, define: Define) -> None:
+        nodes = numbered(define.value, "node", self.site.n_nodes)
+        if len(nodes) < 2:
+            raise Mistake("E035", "internode joins two nodes or more", define.value.at)
+        self._count(len(nodes), define.at)
+        self.site.between.append(Between(nodes, define.at))
+
+    def _interbandwidth(self, define: Define) -> None:
+        if not self.site.between or self.site.between[-1].written:
+            message = "`interbandwidth` belongs to an `internode`, and none stands before it"
+            raise Mistake("E034", message, define.at, "`define internode = (node1, node2)`")
+        between = self.site.between[-1]
+        if len(between.nodes) > 2048:
+            raise Mistake("E137", "this is for at most 2,048 nodes; use `define nic`", define.at)
+        sizes = [self.site.kind(node).size for node in between.nodes]
+        left, right = min(sizes[:-1]), min(sizes[1:])
+        pairs = len(sizes) * (len(sizes) - 1) // 2
+        for key, value in mapping(define.value, ("direct", "switch"), "interbandwidth").items():
+            between.written[key] = [two_sided(e, key, left, right) for e in entries(value)]
+            for a, b, s in between.written[key]:
+                self._count(pairs * (1 if key == "direct" else len(a) + len(b)), s.at)
+
+    def _rail(self, define: Define) -> None:
+        self._tiers(define)
+        everywhere = list(range(self.site.n_nodes))
+        for entry in entries(define.value):
+            below, uplinks = uplinks_of(entry)
+            tier = Tier([(everywhere, self._nics(below))], uplinks, entry.at)
+            self._add_tier(self.site.leaves, tier)
+
+    def _leaf(self, define: Define) -> None:
+        self._tiers(define)
+        for entry in entries(define.value):
+            below, uplinks = uplinks_of(entry)
+            named: list[tuple[list[int], list[int] | None]] = []
+            for item in parts(below):
+                if named and named[-1][1] is None and is_ids(item):
+                    named[-1] = named[-1][0], self._nics(item)
+                else:
+                    named.append((numbered(item, "node", self.site.n_nodes), None))
+                    self._count(len(named[-1][0]), entry.at)
+            self._add_tier(self.site.leaves, Tier(named, uplinks, entry.at))
+
+    def _nics(self, value: Value) -> list[int]:
+        return ids(value, "NIC", self.most_nics, of="a node")
+
+    def _add_tier(self, tiers: list[Tier], tier: Tier) -> None:
+        tiers.append(tier)
+        if len(tiers) > MAX_TIERS:
+            raise Mistake("E137", f"there are more than {MAX_TIERS:,} of these", tier.at)
+
+    def _tiers(self, define: Define) -> None:
+        self._last_node(define)
+        self._fill(nics=True)
+        if self.once & {"rail", "leaf"}:
+            raise Mistake("E134", "the leaves of this cluster are there twice", define.at)
+        self.once.add(define.name)
+
+    def _spine(self, define: Define) -> None:
+        self._first(define)
+        for entry in entries(define.value):
+            below, uplinks = uplinks_of(entry)
+            leaves = numbered(below, "leaf", len(self.site.leaves))
+            self._add_tier(self.site.spines, Tier([(leaves, None)], uplinks, entry.at))
+
+    def _memory(self, define: Define) -> None:
+        self._first(define)
+        for entry in entries(define.value):
+            nodes = numbered(entry, "node", self.site.n_nodes)
+            if set(nodes) & {node for other in self.site.memory for node in other}:
+                raise Mistake("E134", "a node here is in another memory domain already", entry.at)
+            self.site.memory.append(nodes)
+
+    def _failed(self, define: Define) -> None:
+        for entry in entries(define.value):
+            found = parts(entry)
+            if len(found) < 2:
+                raise Mistake("E035", "write `(node1, 3)` for GPU 3 of node1", entry.at)
+            node = number_in_name(found[0], "node", self.site.n_nodes)
+            if isinstance(found[1], Word) and found[1].text == "nic":
+                self._failed_nics(node, found[2:], entry.at)
+                continue
+            group = Group(tuple(found[1:]), entry.at)
+            gpus = ids(group, "GPU", self.site.kind(node).size, of=f"node{node + 1}")
+            self._count(len(gpus), entry.at)
+            self.site.failed += [(node, gpu, entry.at) for gpu in gpus]
+
+    def _failed_nics(self, node: int, which: list[Value], at: At) -> None:
+        self._fill()
+        count = len(self.site.kind(node).written.get("nic", []))
+        if not count:
+            raise Mistake("E132", f"node{node + 1} has no nic", at)
+        nics = [one_id(part, "nic", count, node) for part in which] or range(count)
+        self.site.failed_nics += [(node, nic, at) for nic in nics]
+
+    def _degraded(self, define: Define) -> None:
+        self._fill()
+        for entry in entries(define.value):
+            found = arrow(entry, "->", "(node2, nic, 0) -> (2.25, 1)")
+            self.site.degraded.append(self._target(found, parts(found.left)))
+
+    def _target(self, entry: Arrow, named: list[Value]) -> Degraded:
+        first, slow = named[0], written_rate(entry.right)
+        tier = first.text.rstrip("0123456789") if isinstance(first, Word) else ""
+        if tier in ("leaf", "spine") and len(named) == 1:
+            have = self.site.leaves if tier == "leaf" else self.site.spines
+            return Degraded(tier, number_in_name(first, tier, len(have)), None, slow, entry.at)
+        node = number_in_name(first, "node", self.site.n_nodes)
+        target = named[1].text if len(named) > 1 and isinstance(named[1], Word) else ""
+        if target.rstrip("0123456789") == "node":
+            return self._pair(node, named, slow, entry.at)
+        if target not in TARGETS:
+            help = f"write `(node1, node2)`, or `(node1, what, ...)` with {', '.join(TARGETS)}"
+            raise Mistake("E035", "this does not say what is degraded", entry.at, help)
+        kind = self.site.kind(node)
+        bound = kind.size if target in ("port", "direct") else len(kind.written.get(target, []))
+        ids = [one_id(part, target, bound, node) for part in named[2:]] or None
+        if target == "direct" and (ids is None or len(ids) != 2 or ids[0] == ids[1]):
+            raise Mistake("E035", "a link is named `(node1, direct, 0, 1)`", entry.at)
+        if bound == 0:
+            raise Mistake("E132", f"node{node + 1} has no {target}", entry.at)
+        return Degraded(target, node, ids, slow, entry.at)
+
+    def _pair(self, node: int, named: list[Value], slow: WrittenRate, at: At) -> Degraded:
+        others = [number_in_name(value, "node", self.site.n_nodes) for value in named[1:]]
+        if len(others) != 1 or others[0] == node:
+            raise Mistake("E035", "what is between two nodes is named `(node1, node2)`", at)
+        return Degraded("node", node, others, slow, at)
