@@ -68,7 +68,7 @@ NOTE = """Times of the other over times of ours, least to most over {first}–{l
 column the other has micro-batches of {micro}. *ResCCL*: as ResCCL runs the algorithm, with the
 same. *hccc*: as hccc does by default, which cuts small messages finer. *hccc, best*: with the
 best micro-batch for each size. *any schedule*: the other's time over the bound that no schedule
-beats (`synth/bound`): more is impossible on this cluster, whatever the algorithm."""
+beats (`synth/bounds/bound`): more is impossible on this cluster, whatever the algorithm."""
 PLACES = """ The paper does not say how many servers of V100 there are nor what joins the GPUs
 inside. Ours: 2 and 4 servers of 8, inside as HeteCCL's, where a full mesh crosses UPI and PCIe.
 It has no size where "small" ends."""

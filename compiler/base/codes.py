@@ -391,6 +391,8 @@ def page() -> str:
 _HEAD = """\
 # Errors and warnings
 
-Every message of hccc has a code, and every code one meaning. The message itself names the place and
-says what is wrong there; this page says what the code stands for. It is written from
+This page says what each code of an error or a warning means, and what to do.
+
+Every message has a code, and every code one meaning. The message itself names the place and says
+what is wrong there. The page is written from
 `compiler/base/codes.py` (`pytest tests/base/test_codes.py --update-golden`)."""

@@ -2,7 +2,7 @@
 
 A block that moves k parts in micro-batches of m bytes at B GB/s pays α for each micro-batch, and
 filling and draining the pipeline takes f more of them: k · part · (α/m + 1/B) + f · m/B µs, least
-where m² = part · (α · B · k/f). A plan's *grain*, in bytes, is the bracket: `sim/grain` finds it
+where m² = part · (α · B · k/f). A plan's *grain*, in bytes, is the bracket: `driver/tune` finds it
 for a cluster; GRAIN is for plans without a cluster. `benchmarks/micro_batches.py` measures the
 loss against the best micro-batch of every call.
 

@@ -1,8 +1,8 @@
 """candidates: makes each of several candidates, evaluates it, and picks.
 
-The one loop behind every choice by simulation: which scheduler a program is compiled with
-(`driver`), which changes would help (`predict/what_if`), what else could run a collective
-(`predict/baselines`). What a candidate is, and what its value, is the caller's.
+The loop behind the comparisons of `hccc sim` (`predict/simulation`) and the changes that `hccc
+explain` tries (`predict/what_if`). A compilation is chosen by `driver/tune`. The caller says what a
+candidate is, and what its value is.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ and add up to the time:
 | part               | up to                                                                    |
 |--------------------|--------------------------------------------------------------------------|
 | `launch`           | what a launch takes, first of all                                        |
-| `bound`            | what no schedule beats (`synth/bound`)                                   |
+| `bound`            | what no schedule beats (`synth/bounds/bound`)                            |
 | `extra bytes`      | all bytes over the bound's cut, at the capacity of the cut               |
 | `imbalance`        | the bottleneck's bytes, at the capacity of the bottleneck                |
 | `below capacity`   | the time during which anything crossed the bottleneck                    |

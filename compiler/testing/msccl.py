@@ -1,8 +1,8 @@
 """msccl: what MSCCL's runtimes do with an XML file, in plain Python, on data.
 
-Reads the table of steps (`lang/msccl_xml`) and none of what hccc makes of it. One call of small
+Reads the table of steps (`lang/msccl`) and none of what hccc makes of it. One call of small
 chunks: every step exchanges one message. FIFOs are unbounded here: what they carry is another
-question (`passes/fifo`). Flags, dependencies and operands are as msccl_interpreter.h has them: a
+question (`proofs/fifo`). Flags, dependencies and operands are as msccl_interpreter.h has them: a
 receiving step combines the message with its *local* operand; a wait is for a signalling step at or
 after the one named, of any block of the rank, its own included; a nop hands its wait on.
 """

@@ -21,7 +21,7 @@ def rows() -> list[tuple[set[str], str]]:
     """Functions, as they would be called here, and what the page says of them."""
     (table,) = TABLE.findall((DOCS / "communicator.md").read_text(encoding="utf-8"))
     found = []
-    for line in table.strip().splitlines():
+    for line in table.strip().splitlines()[2:]:  # without the head
         names, says = line.strip("| ").split(" | ")
         of = {f"hccc{name}" for name in re.findall(r"`nccl(\w+)`", names)}
         found.append(({OTHERS.get(name, name) for name in of}, says))

@@ -102,7 +102,7 @@ def dumps(
     """`plan` as an XML file of `dialect`.
 
     in_place: the calls it is for; None for both ("executor" only). largest: bytes of the whole
-    buffer that the protocol's FIFOs carry (`passes/fifo` of the exported steps), None for any.
+    buffer that the protocol's FIFOs carry (`proofs/fifo` of the exported steps), None for any.
     min_bytes, max_bytes: the sizes that the caller wants it used for. op: the reduction.
 
     Raises:
