@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import ast
-import shlex
 from pathlib import Path
 
-import click
-import pytest
-
 import hccc
-from hccc.cli import main as cli
-from tests.readme import console_lines
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(next(iter(hccc.__path__))).resolve()
@@ -131,25 +125,3 @@ def test_numba_is_asked_in_one_place() -> None:
                 if any(name.split(".")[0] == "numba" for name in names):
                     asking.add(path.parent)
     assert asking == {PACKAGE / "base" / "jit"}
-
-
-def test_readme_shows_commands() -> None:
-    assert len(console_lines()) >= 5
-
-
-@pytest.mark.parametrize("line", console_lines())
-def test_readme_commands_exist(line: str) -> None:
-    """Each hccc command parses, and each program that it names is there."""
-    for command in line.split("&&"):
-        words = shlex.split(command)
-        if not words[0].endswith("hccc"):
-            continue
-        words = words[1:] if words[1] in cli.cli.commands else ["compile", *words[1:]]
-        chosen = cli.cli.commands[words[0]]
-        assert isinstance(chosen, click.Command)
-        group = click.Context(cli.cli, **cli.cli.context_settings)  # -h, which commands remember
-        given = chosen.make_context(words[0], words[1:], group).params
-        program = Path(str(given.get("algorithm", "")))
-        cluster = given.get("cluster")
-        assert cluster in (None, Path("here.cluster")) or (ROOT / cluster).is_file()
-        assert program.suffix not in (".rccl", ".xml") or (ROOT / program).is_file()

@@ -1,0 +1,140 @@
+"""What README and the guide show: commands with what they print, Python, and files.
+
+A comment on the line before a block says what it is, if the block alone does not:
+
+    <!-- file: NAME -->    the block is written into NAME
+    <!-- in: PATH -->      the block is part of that file of the repository
+    <!-- output -->        what the Python block before it prints
+    <!-- measured -->      decimals are of a measurement: each stands for any decimal
+    <!-- not run: WHY -->  the block is not run, for one of REASONS
+
+In what a command prints, a line `...` stands for any number of lines, and `...` within a line for
+any text. Blanks count as one. Nothing is compared where nothing is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.test_architecture import ROOT
+
+GUIDE = ROOT / "docs" / "guide"
+PAGES = [ROOT / "README.md", *sorted(GUIDE.glob("[0-9]*.md"))]
+REASONS = ("needs a GPU", "needs other hosts", "takes ten minutes", "runs all tests")
+INSTALLS = (
+    "python3 -m venv ",
+    ". .venv/bin/activate",
+    "pip install ",
+    ".venv/bin/pip install ",
+)
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<note>[^\n]*) -->\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.M | re.S
+)
+_DECIMAL = re.compile(r"\d[\d,]*\\\.\d+")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page, and the comment before it."""
+
+    page: Path
+    line: int
+    kind: str
+    note: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        """`README.md:12`."""
+        return f"{self.page.name}:{self.line}"
+
+    @property
+    def reason(self) -> str | None:
+        """Why the block is not run; None for one that is."""
+        return self.note.removeprefix("not run: ") if self.note.startswith("not run: ") else None
+
+
+@dataclass(frozen=True)
+class Command:
+    """A line after `$ `, with the lines after `> ` that go on with it, and what it prints."""
+
+    text: str
+    printed: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(
+            page,
+            text.count("\n", 0, match.start("kind")) + 1,
+            match["kind"],
+            match["note"] or "",
+            match["text"],
+        )
+        for match in _BLOCK.finditer(text)
+    ]
+
+
+def commands(block: Block) -> list[Command]:
+    """The commands of a console block."""
+    texts: list[list[str]] = []
+    printed: list[list[str]] = []
+    for line in block.text.splitlines(keepends=True):
+        if line.startswith("$ "):
+            texts.append([line[2:]])
+            printed.append([])
+        elif line.startswith("> ") and not printed[-1]:
+            texts[-1].append(line[2:])
+        else:
+            assert texts, f"{block.place}: the block does not begin with `$ `"
+            printed[-1].append(line)
+    return [Command("".join(c), "".join(p)) for c, p in zip(texts, printed, strict=True)]
+
+
+def without_installing(command: str) -> str:
+    """The parts of `a && b && c` that install nothing."""
+    parts = command.strip().split(" && ")
+    return " && ".join(part for part in parts if not part.startswith(INSTALLS))
+
+
+def hccc_commands(block: Block) -> Iterator[str]:
+    """Each call of `hccc` in a console block, without what stands after a redirection."""
+    for command in commands(block):
+        text = re.sub(r"\\\n", " ", command.text)
+        for part in re.split(r"&&|\||;|\n|\bdo\b", text):
+            words = re.sub(r"\s[#>].*|\d?>.*|&\s*$", "", part).strip()
+            if re.match(r"(\.venv/bin/)?hccc\s", words):
+                yield words
+
+
+def plain(text: str) -> str:
+    """The text with blanks as one, and none at the ends of lines."""
+    return "".join(re.sub(r"\s+", " ", line).strip() + "\n" for line in text.splitlines())
+
+
+def pattern(shown: str, measured: bool) -> re.Pattern[str]:
+    """What `plain` of a command's output must match, all of it."""
+    parts = []
+    for line in plain(shown).splitlines():
+        if line == "...":
+            parts.append(r"(?:.*\n)*?")
+            continue
+        part = re.escape(line)
+        if measured:
+            part = _DECIMAL.sub(r"\\d[\\d,.e+]*", part)
+        parts.append(part.replace(r"\.\.\.", ".*?") + r"\n")
+    return re.compile("".join(parts))
+
+
+def missing(shown: str, measured: bool, lines: Sequence[str]) -> str:
+    """The first line shown that none of the lines printed is, for a message."""
+    for line in shown.splitlines():
+        one = pattern(line, measured)
+        if line != "..." and not any(one.fullmatch(printed + "\n") for printed in lines):
+            return line
+    return "(the order, or lines that are not shown)"
