@@ -1,6 +1,6 @@
 """communicator: one rank of a communicator, for Python programs.
 
-comm = Communicator.from_environment()              # torchrun, mpirun, srun, `hccc run --procs`
+comm = Communicator.from_environment()              # of torchrun, mpirun, srun, or HCCC_RANK
 comm.load(Path("kernels"), ["float32"])
 x = comm.empty(1 << 20, "float32")                  # memory that the other ranks reach
 comm.all_reduce(x)
