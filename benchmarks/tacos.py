@@ -153,7 +153,7 @@ def gathered(net: Links, owner: I4, nbytes: float, seed: int) -> tuple[float, Sc
     return float(end.max(initial=0.0)), Schedule(chunk, src, dst, step)
 
 
-@njit
+@njit(always=True)
 def _matched(
     n: int,
     use: I4,
@@ -212,7 +212,7 @@ def _matched(
     return start[:made], sent[:made], pair[:made]
 
 
-@njit(inline="always", allocates=False)
+@njit(inline="always", allocates=False, always=True)
 def _free(use: I4, busy: F8, row: int, late: float) -> bool:
     free = True
     for i in range(use.shape[1]):
@@ -220,7 +220,7 @@ def _free(use: I4, busy: F8, row: int, late: float) -> bool:
     return free
 
 
-@njit(inline="always", allocates=False)
+@njit(inline="always", allocates=False, always=True)
 def _wanted(has: B1, promised: B1, src: int, dst: int) -> int:
     """Any chunk that one has and the other neither has nor is sent; -1 for none."""
     count = 0

@@ -4,10 +4,11 @@
     transfer(2, 1, 5, 0, recv)   # W201 when rank 1 holds the same by then
     transfer(1, 3, 6, 0, recv)   # W202 when nothing ever comes of chunk 0 at rank 3
 
-Chunks are independent. Forwards, a (rank, chunk) is the sum of a number for each contribution it
-holds: equal sums are equal contents, since a right program adds nothing twice (a chance of 2^-64 a
-transfer that they are not). Backwards, a (rank, chunk) is needed while something that is wanted at
-the end comes of it. A program without the transfers named here is as right as with them.
+Chunks are independent. Forwards, a (rank, chunk) is the exclusive or of a number for each
+contribution it holds: equal ones are equal contents, since a right program adds nothing twice (a
+chance of 2^-63 a transfer that they are not). Backwards, a (rank, chunk) is needed while something
+that is wanted at the end comes of it. A program without the transfers named here is as right as
+with them.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[
                     held[r] = numbers[r] if start[c] < 0 or start[c] == r else np.uint64(0)
                     needed[r] = target[c] < 0 or target[c] == r
             if table[i, OP] == RRC:
-                held[d] += held[s]
+                held[d] ^= held[s]
             elif held[d] == held[s]:
                 use[i] = HELD
             else:

@@ -83,7 +83,7 @@ def _serve(t: Tasks, ready: _Ready, b: Backlogs, c: int, sub: int, done: int) ->
     if b.offered[c] >= 0:
         done = take(t, b, c, sub, done)
     done = _look(t, ready, c, sub, done)
-    n = ready.n[c]
+    n = int(ready.n[c])
     ready.vain[c] = max(0, ready.vain[c] + VISIT + n - ready.patience * (done - before))
     if n > 0 and ready.vain[c] > ready.patience * n:
         keep(t, b, c, ready.tasks[t.ptr[c] : t.ptr[c] + n], sub)

@@ -6,7 +6,7 @@ from hccc.base.jit.compiled import njit
 from hccc.sim.state import HEAP, State
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def put(s: State, b: int, time: float) -> None:
     """Block b's action ends at `time`, whatever was known before. O(log T)."""
     i = s.block[b].place
@@ -28,7 +28,7 @@ def put(s: State, b: int, time: float) -> None:
     _sink(s, i)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def take(s: State) -> int:
     """The block whose action ends first; it leaves the agenda."""
     heap = s.lists[HEAP]
@@ -42,7 +42,7 @@ def take(s: State) -> int:
     return int(b)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _sink(s: State, i: int) -> None:
     heap, block, size = s.lists[HEAP], s.block, s.length[HEAP]
     b = heap[i]

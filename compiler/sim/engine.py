@@ -35,7 +35,7 @@ def run(s: State, channels: float, limit: float = math.inf) -> int:
     return left
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _begin(s: State) -> int:
     """Every block arrives; how many have anything to do."""
     blocks = int(s.shape[3])
@@ -48,7 +48,7 @@ def _begin(s: State) -> int:
     return left
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _go_on(
     s: State, channels: float, left: int, stamp: int, now: float, latest: float
 ) -> tuple[int, float]:
@@ -71,7 +71,7 @@ def _go_on(
     return left, now
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _arrive(s: State, b: int, now: float) -> None:
     """Block b has got to its next instance, and is to try it."""
     x = s.block[b]
@@ -80,7 +80,7 @@ def _arrive(s: State, b: int, now: float) -> None:
     push(s, b)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _try_all(s: State, channels: float, now: float) -> int:
     """Every block that may be free tries its instance; how many blocks are through."""
     finished = 0
@@ -96,7 +96,7 @@ def _try_all(s: State, channels: float, now: float) -> int:
     return finished
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _blocked(s: State, b: int) -> bool:
     """Whether block b must wait; it then stands in line for what it waits for first."""
     p, m = s.block[b].prim, s.block[b].batch
@@ -122,7 +122,7 @@ def _blocked(s: State, b: int) -> bool:
     return False
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _start(s: State, b: int, channels: float, now: float) -> None:
     """Block b's waits are over: the fixed part begins."""
     x = s.block[b]
@@ -144,7 +144,7 @@ def _start(s: State, b: int, channels: float, now: float) -> None:
         put(s, b, now + fixed)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _move(s: State, b: int, now: float) -> None:
     """Block b's bytes begin to move."""
     x = s.block[b]
@@ -164,7 +164,7 @@ def _move(s: State, b: int, now: float) -> None:
         join(s, b, here.memory, here.memory_weight, now)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _end(s: State, b: int, now: float) -> None:
     """Block b's action is over."""
     leave(s, b, now)
@@ -176,7 +176,7 @@ def _end(s: State, b: int, now: float) -> None:
         _finish(s, b, now)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _finish(s: State, b: int, now: float) -> None:
     """Block b's instance is done: flags, messages, and on to the next."""
     x = s.block[b]
@@ -201,7 +201,7 @@ def _finish(s: State, b: int, now: float) -> None:
     _advance(s, b, now)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _advance(s: State, b: int, now: float) -> None:
     """The loop nest: window → primitive → micro-batch."""
     x = s.block[b]

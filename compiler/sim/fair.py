@@ -21,7 +21,7 @@ TIGHT = 1 + 1e-9  # what counts as equal
 GROWS = -1.0  # in place of the rate of a flow that has none yet
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def flow(s: State, b: int, amount: float, cap: float, now: float) -> None:
     """Block b has `amount` bytes to move at no more than `cap` bytes/µs; `join` says where."""
     x = s.block[b]
@@ -30,7 +30,7 @@ def flow(s: State, b: int, amount: float, cap: float, now: float) -> None:
     s.length[NEW] += 1
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def join(s: State, b: int, r: int, weight: float, now: float) -> None:
     """Block b's flow uses resource r."""
     x, y = s.block[b], s.resource[r]
@@ -46,7 +46,7 @@ def join(s: State, b: int, r: int, weight: float, now: float) -> None:
     y.demand += weight * x.cap
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def leave(s: State, b: int, now: float) -> None:
     """Block b's flow is over."""
     x = s.block[b]
@@ -69,12 +69,12 @@ def leave(s: State, b: int, now: float) -> None:
     x.uses = 0
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _full(s: State, r: int) -> bool:
     return bool(s.resource[r].demand > s.resource[r].capacity * TIGHT)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def rebalance(s: State, now: float, stamp: int) -> None:
     """New rates for all that the changes at `now` reach, and when they will be through.
 
@@ -93,7 +93,7 @@ def rebalance(s: State, now: float, stamp: int) -> None:
             put(s, b, now + max(x.left, 0.0) / x.rate)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _component(s: State, stamp: int) -> tuple[int, int]:
     """All that new flows and changed resources may reach: (resources, blocks) found."""
     resources, blocks, at = 0, 0, 0
@@ -114,7 +114,7 @@ def _component(s: State, stamp: int) -> tuple[int, int]:
     return resources, blocks
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _reach(s: State, b: int, resources: int, blocks: int, stamp: int) -> tuple[int, int]:
     """Block b belongs to the component, and the full resources it uses."""
     x = s.block[b]
@@ -131,7 +131,7 @@ def _reach(s: State, b: int, resources: int, blocks: int, stamp: int) -> tuple[i
     return resources, blocks + 1
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
     """Max-min fair rates of the component at hand, into `fresh`."""
     for i in range(resources):
@@ -166,7 +166,7 @@ def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
         left -= stopped
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _level(s: State, resources: int, least: float) -> tuple[int, float]:
     """The rate that growing flows reach next. resources: those of the component that still hold a
     flow, of which as many stay; least: no growing flow has a lower cap."""
@@ -182,7 +182,7 @@ def _level(s: State, resources: int, least: float) -> tuple[int, float]:
     return kept, level
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _stop_at_caps(s: State, growing: int, level: float) -> tuple[int, int, float]:
     """Flows stop that go no faster than `level`. (How many stay in the list of those that grow, how
     many stopped, the least cap of those that stay)."""
@@ -204,7 +204,7 @@ def _stop_at_caps(s: State, growing: int, level: float) -> tuple[int, int, float
     return kept, stopped, least
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _stop_at_resources(s: State, resources: int, stopped: int, level: float) -> int:
     """Flows stop whose resources are full at `level`; how many did, with the `stopped` before."""
     for i in range(resources):
@@ -223,7 +223,7 @@ def _stop_at_resources(s: State, resources: int, stopped: int, level: float) -> 
     return stopped
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _settle(s: State, b: int, stamp: int) -> None:
     """What block b's flow takes is no longer to be shared out."""
     x = s.block[b]

@@ -15,7 +15,7 @@ from hccc.sim.state import CREDIT, FLAG, MESSAGE, SAME_TIME, State
 from hccc.sim.waiting import wake
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def hand_over(s: State, x: int, batch: int, now: float) -> None:
     """Transfer x of a micro-batch is the last of its pair; the thread block goes on."""
     c = s.transfer[x].pair
@@ -27,7 +27,7 @@ def hand_over(s: State, x: int, batch: int, now: float) -> None:
         _begin(s, c, now)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def end(s: State, b: int, now: float) -> None:
     """An action of row b is over, which belongs to a pair."""
     c = b - s.shape[3]
@@ -38,7 +38,7 @@ def end(s: State, b: int, now: float) -> None:
         _arrive(s, c - len(s.pair), now)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _begin(s: State, c: int, now: float) -> None:
     """The next transfer that has bytes begins; those without are over at once."""
     y = s.pair[c]
@@ -58,7 +58,7 @@ def _begin(s: State, c: int, now: float) -> None:
         _over(s, c, now)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _over(s: State, c: int, now: float) -> None:
     """The bytes of a transfer are on their way."""
     y = s.pair[c]
@@ -70,7 +70,7 @@ def _over(s: State, c: int, now: float) -> None:
     y.over += 1
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _arrive(s: State, c: int, now: float) -> None:
     """What has arrived counts, in order; then the next is waited for."""
     y = s.pair[c]
@@ -84,7 +84,7 @@ def _arrive(s: State, c: int, now: float) -> None:
         put(s, s.shape[3] + len(s.pair) + c, s.item[y.first + y.arrived].arrival)
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def _count(s: State, number: int, batch: int) -> None:
     """What a transfer does at the peer besides its bytes."""
     x = s.transfer[number]

@@ -6,14 +6,14 @@ from hccc.base.jit.compiled import njit
 from hccc.sim.state import TODO, State
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def push(s: State, b: int) -> None:
     """Block b is to be tried."""
     s.lists[TODO, s.length[TODO]] = b
     s.length[TODO] += 1
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def stand(s: State, b: int, line: int) -> bool:
     """Block b waits in a line."""
     s.block[b].other = s.waiting[line]
@@ -21,7 +21,7 @@ def stand(s: State, b: int, line: int) -> bool:
     return True
 
 
-@njit(allocates=False)
+@njit(allocates=False, always=True)
 def wake(s: State, line: int, instance: int, via: int) -> None:
     """All blocks in a line may try again; `instance` let them, by transfer `via` (-1: memory)."""
     b = s.waiting[line]

@@ -1,25 +1,42 @@
-"""compiled: the loops that numba compiles, all in the same manner.
+"""compiled: loops that run as plain Python while there is little to do, else compiled by numba.
 
-They are kept on disk after the first compilation, and run without the interpreter's lock, so that
-a thread in one of them keeps no other thread from running.
+numba takes 0.4 s to import and 0.3 s to compile a loop, once; from disk a compiled loop takes some
+10 ms. So a call runs as plain Python as long as the time that its loop has spent in this way, and
+what this call will add, is less than the compiled loop costs to get. Both forms give the same
+results. HCCC_LOOPS=plain or HCCC_LOOPS=compiled in the environment makes all loops run in one form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property, update_wrapper
+from pathlib import Path
+from time import thread_time
+from types import CellType, CodeType, FunctionType
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
-import numba
-from numba import prange
-from numba.core import types
-from numba.core.options import DefaultOptions
-
-from hccc.base.jit.loop_cache import keep
-
-__all__ = ["njit", "prange"]
+import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+# Seconds of one core:
+IMPORT = 0.4  # to import numba
+COMPILE = 0.3  # to compile a loop
+LOAD = 0.015  # to read a compiled loop from disk
+ELEMENT = 1e-6  # for an element of the arrays in plain Python, until a call has been timed
+QUICK = 1e-7  # for an element at least, whatever a call took that had little to do
+LARGEST = 1 << 20  # elements of arrays: with more, a loop is compiled at once
+_SCALARS = (np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32)
+_making = threading.RLock()
+form = os.environ.get("HCCC_LOOPS", "")  # "plain", "compiled", or anything else: as it pays
+
+
+def prange(stop: int, /) -> range:
+    """Counts to `stop`; in several threads where the loop is compiled, and parallel."""
+    return range(stop)
 
 
 @overload
@@ -28,7 +45,12 @@ def njit(loop: Callable[P, R], /) -> Callable[P, R]: ...
 
 @overload
 def njit(
-    *, parallel: bool = False, inline: Literal["never", "always"] = "never", allocates: bool = True
+    *,
+    parallel: bool = False,
+    inline: Literal["never", "always"] = "never",
+    allocates: bool = True,
+    always: bool = False,
+    work: Callable[..., float] | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -39,43 +61,179 @@ def njit(
     parallel: bool = False,
     inline: Literal["never", "always"] = "never",
     allocates: bool = True,
+    always: bool = False,
+    work: Callable[..., float] | None = None,
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
-    """Compiles `loop` at its first call for each set of argument types: `@njit`, or with options.
+    """Makes `loop` run as plain Python or compiled: `@njit`, or with options.
 
     parallel: `prange` runs in several threads; inline: "always" puts the loop into its callers;
-    allocates: whether the loop makes arrays. One that does not need not count references, which
-    takes most of the time of short functions with many arrays.
+    allocates: whether the loop makes arrays; always: it runs compiled only; work: of the arguments,
+    how many elements a call goes through at most, where their arrays do not tell.
     """
-    compiler: Any = numba.njit
-    options = {} if allocates or not hasattr(DefaultOptions, "_nrt") else {"_nrt": False}
 
-    def compiled(loop: Callable[P, R]) -> Callable[P, R]:
-        made: Callable[P, R] = compiler(nogil=True, parallel=parallel, inline=inline, **options)(
-            loop
-        )
-        _no_literals(made)
-        keep(made)
+    def tiered(loop: Callable[P, R]) -> Callable[P, R]:
+        options = {"parallel": parallel, "inline": inline, "allocates": allocates}
+        return Loop(loop, options, always, work)
+
+    return tiered if loop is None else tiered(loop)
+
+
+class Loop(Generic[P, R]):
+    """A function in two forms, `plain` and `compiled`.
+
+    A form calls other loops in the same form. So only calls from outside of loops decide.
+    """
+
+    spent_by_all = 0.0  # s, in plain Python
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        options: dict[str, Any],
+        always: bool,
+        work: Callable[..., float] | None,
+    ) -> None:
+        update_wrapper(self, function)
+        self.function: Any = function
+        self._options, self._always, self._work = options, always, work
+        self._switched = always
+        self._spent, self._rate = 0.0, ELEMENT
+
+    def __call__(self, *given: P.args, **named: P.kwargs) -> R:
+        """Runs the form that pays. Numbers are given, and returned, as Python's."""
+        args = [a.item() if isinstance(a, _SCALARS) else a for a in given]
+        work = 0.0
+        if not (self._switched or form):
+            work = self._work(*args) if self._work else _elements(args)
+            large = work > LARGEST and not self._work
+            self._switched = large or self._pays(self._spent + work * self._rate)
+        if (self._switched and form != "plain") or self._always or form == "compiled":
+            return self.compiled(*args, **named)  # type: ignore[no-any-return]
+        begun = thread_time()
+        try:
+            return _whole(self.plain(*args, **named))  # type: ignore[no-any-return]
+        finally:
+            self._count(thread_time() - begun, work)
+
+    def __reduce__(self) -> str:
+        return str(self.function.__qualname__)
+
+    @cached_property
+    def plain(self) -> Any:
+        """The loop in plain Python; the compiled loop, where it runs compiled only."""
+        if self._always:
+            return self.compiled
+        made = _copy(self.function)
+        self.__dict__["plain"] = made  # before those that it calls, of which it may be one
+        _fill(made, self.function, lambda value: value.plain if isinstance(value, Loop) else value)
         return made
 
-    return compiled if loop is None else compiled(loop)
+    @cached_property
+    def compiled(self) -> Any:
+        """The loop as numba's dispatcher."""
+        with _making:
+            if "compiled" not in self.__dict__:
+                from hccc.base.jit.dispatchers import dispatcher, parallel_range
+
+                def inner(value: Any) -> Any:
+                    if value is prange:
+                        return parallel_range
+                    return value.compiled if isinstance(value, Loop) else value
+
+                made = _copy(self.function)
+                self.__dict__["compiled"] = dispatcher(made, **self._options)
+                _fill(made, self.function, inner)
+            return self.__dict__["compiled"]
+
+    def _pays(self, spent: float) -> bool:
+        """Whether compiling, or loading what is compiled, takes less than `spent` seconds."""
+        if spent < LOAD * len(self._reached):
+            return False
+        if "numba" not in sys.modules and Loop.spent_by_all < IMPORT:
+            return False
+        return spent >= (LOAD if self._kept() else COMPILE) * len(self._reached)
+
+    def _count(self, seconds: float, work: float) -> None:
+        self._spent += seconds
+        Loop.spent_by_all += seconds
+        if work > 0:
+            self._rate = max(QUICK, seconds / work)
+
+    @cached_property
+    def _reached(self) -> list[Loop[Any, Any]]:
+        """The loops that are compiled with this one: itself, and those that it calls."""
+        found: list[Loop[Any, Any]] = [self]
+        for each in found:
+            values = _used(each.function).values()
+            found += [v for v in values if isinstance(v, Loop) and v not in found]
+        return found
+
+    def _kept(self) -> bool:
+        """Whether the loop, as it is, seems to be on disk: found out without importing numba."""
+        code: CodeType = self.function.__code__
+        file = Path(code.co_filename)
+        name = f"{file.stem}.{code.co_qualname}-{code.co_firstlineno}.*.loop"
+        place = os.environ.get("NUMBA_CACHE_DIR")
+        found = Path(place).glob(f"*/{name}") if place else (file.parent / "__pycache__").glob(name)
+        sources = {each.function.__code__.co_filename for each in self._reached}
+        try:
+            changed = max(os.stat(source).st_mtime for source in sources)
+            return any(each.stat().st_mtime > changed for each in found)
+        except OSError:
+            return False
 
 
-def _no_literals(made: Any) -> None:
-    """Callers compile `made` for the type of a whole number that they know, not for the number.
-
-    numba else compiles a loop's callees twice: for what a variable is when the loop begins, 0, and
-    for what it is afterwards.
-    """
-    if not hasattr(made, "get_call_template"):  # NUMBA_DISABLE_JIT
-        return
-    found = made.get_call_template
-
-    def get_call_template(args: Any, kws: Any) -> Any:
-        return found([_plain(a) for a in args], {k: _plain(a) for k, a in dict(kws).items()})
-
-    made.get_call_template = get_call_template
+def _elements(args: Iterable[Any]) -> int:
+    """How many elements the arrays among `args` have, also those in tuples."""
+    count = 0
+    for each in args:
+        if isinstance(each, np.ndarray):
+            count += each.size
+        elif isinstance(each, tuple):
+            count += _elements(each)
+    return count
 
 
-def _plain(argument: Any) -> Any:
-    whole = isinstance(argument, types.IntegerLiteral)
-    return argument.literal_type if whole else argument
+def _whole(result: Any) -> Any:
+    """What a compiled loop returns where a plain one returned `result`: Python's numbers."""
+    if isinstance(result, np.generic):
+        return result.item()
+    if type(result) is tuple:
+        return tuple([_whole(each) for each in result])
+    return result
+
+
+def _copy(function: Any) -> Any:
+    """`function`, with no globals yet."""
+    scope = {"__builtins__": __builtins__, "__name__": function.__module__}
+    cells = tuple(CellType() for _ in function.__closure__ or ())
+    made = FunctionType(
+        function.__code__, scope, function.__name__, function.__defaults__, cells or None
+    )
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    return made
+
+
+def _fill(made: Any, function: Any, inner: Callable[[Any], Any]) -> None:
+    """Gives `made` the globals and cells of `function`, each as `inner` says."""
+    used = _used(function)
+    for name, cell in zip(function.__code__.co_freevars, made.__closure__ or (), strict=True):
+        cell.cell_contents = inner(used.pop(name))
+    made.__globals__.update({name: inner(value) for name, value in used.items()})
+
+
+def _used(function: Any) -> dict[str, Any]:
+    """The globals and cells that `function` uses, by name."""
+    known = function.__globals__
+    used = {name: known[name] for name in names(function.__code__) if name in known}
+    free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return used | {name: cell.cell_contents for name, cell in free}
+
+
+def names(code: CodeType) -> Iterator[str]:
+    """The names that a function and those inside it use."""
+    yield from code.co_names
+    yield from code.co_freevars
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names(constant)

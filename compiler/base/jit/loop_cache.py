@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from secrets import token_hex
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numba
@@ -33,6 +33,8 @@ from numba.core.caching import FunctionCache, NullCache
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 from numba.core.types import BaseNamedTuple, BaseTuple
+
+from hccc.base.jit.compiled import names
 
 _PACKAGE = __name__.partition(".")[0]
 _CONSTANTS = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
@@ -158,10 +160,10 @@ def _origins(loop: Dispatcher, seen: set[int]) -> Iterator[str]:
     function: Any = loop.py_func
     options = sorted(f"{key}={value!r}" for key, value in loop.targetoptions.items())
     yield f"{function.__qualname__} of {_content(inspect.getfile(function))}: {', '.join(options)}"
-    names = sorted(set(_names(function.__code__)))
+    used = sorted(set(names(function.__code__)))
     cells = (cell.cell_contents for cell in function.__closure__ or ())
     known = function.__globals__ | dict(zip(function.__code__.co_freevars, cells, strict=True))
-    for name in names:
+    for name in used:
         value = known.get(name)
         if isinstance(value, Dispatcher):
             if id(value) not in seen:
@@ -174,15 +176,6 @@ def _origins(loop: Dispatcher, seen: set[int]) -> Iterator[str]:
             place = value if isinstance(value, ModuleType) else inspect.getmodule(value)
             if place is not None and place.__name__.partition(".")[0] == _PACKAGE:
                 yield f"{name} of {_content(str(place.__file__))}"
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """The names that a function and those inside it use."""
-    yield from code.co_names
-    yield from code.co_freevars
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 @cache

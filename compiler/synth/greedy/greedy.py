@@ -22,9 +22,11 @@ import numpy as np
 
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
-from hccc.synth.common.random_numbers import next_random
 from hccc.synth.greedy.chunked import Chunked
+from hccc.synth.greedy.random_numbers import next_random
 from hccc.synth.greedy.schedule import Demand, Schedule
+
+IN_ORDER = 15  # elements up to which numba's sort keeps equals in order
 
 
 class _State(NamedTuple):
@@ -169,7 +171,7 @@ def _into_nodes(s: _State) -> None:
                 lists[x, length[x]] = k
                 length[x] += 1
         _order(s.spread, lists[x], length[x], s.random)
-    turns = np.argsort(-length)
+    turns = _longest_first(length)
     moving = True
     while moving:
         moving = False
@@ -218,7 +220,7 @@ def _again(s: _State) -> None:
             _send(s, chunks[i], x, True)
 
 
-@njit(allocates=False)
+@njit
 def _send(s: _State, k: int, x: int, far: bool) -> bool:
     """Sends chunk k to the rank of node x, and from the rank, between which most capacity is left.
     far: from another node, else from the same. Whether there is any."""
@@ -254,14 +256,14 @@ def _send(s: _State, k: int, x: int, far: bool) -> bool:
     return True
 
 
-@njit(allocates=False)
+@njit
 def _open(s: _State, kind: int, end: int, v: int) -> bool:
     """Whether anything is left of what all transfers of a kind out of or into v use."""
     gate = s.gate[kind, end, v]
     return bool(gate < 0 or s.left[gate] > 0)
 
 
-@njit(allocates=False)
+@njit
 def _entered(s: _State, kind: int, x: int) -> bool:
     """Whether any rank of node x can be sent anything more in this step."""
     for i in range(s.first[x], s.first[x + 1]):  # noqa: SIM110 (numba has no any() of a generator)
@@ -270,7 +272,7 @@ def _entered(s: _State, kind: int, x: int) -> bool:
     return False
 
 
-@njit(allocates=False)
+@njit
 def _spare(use: I4, left: I8, row: int) -> int:
     """The least that is left of what a route uses; 0 where there is no route."""
     if use[row, 0] < 0:
@@ -289,4 +291,17 @@ def _order(rank: I8, chunks: I4, count: int, random: I8) -> None:
     key = np.empty(count, np.int64)
     for i in range(count):
         key[i] = (rank[chunks[i]] << 31) | next_random(random)
-    chunks[:count] = chunks[:count][np.argsort(key)]
+    chunks[:count] = chunks[:count][np.argsort(key, kind="mergesort")]
+
+
+@njit
+def _longest_first(length: I8) -> I8:
+    """The order of falling `length`; of equals, that of numba's sort, as plain Python has none."""
+    if len(length) <= IN_ORDER:
+        return np.argsort(-length, kind="mergesort")
+    return _sorted(-length)
+
+
+@njit(always=True)
+def _sorted(key: I8) -> I8:
+    return np.argsort(key)

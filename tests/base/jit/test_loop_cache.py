@@ -62,12 +62,12 @@ class Place:
         (self.path / "loops.py").write_text(LOOPS)
 
     def start(self) -> Any:
-        """The loop, as a process that has just started has it."""
+        """The loop compiled, as a process that has just started has it."""
         for name in ("loops", "called"):
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
         loop_cache._content.cache_clear()
-        return importlib.import_module("loops").loop
+        return importlib.import_module("loops").loop.compiled
 
     def found(self, expected: int = 30, values: Any = VALUES) -> bool:
         """Whether the loop was on disk; it must be right anyway."""

@@ -1,1 +1,0 @@
-"""common: tables, prices and searches that several families of engines use."""
