@@ -1,4 +1,4 @@
-"""lark's LALR tables for tokens that a language makes itself; shared by all languages."""
+"""tables: lark's LALR tables for languages with their own tokens."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hccc.lang.mistakes import At
 
 
 class _NoLexer(Lexer):
-    """Tokens are fed by hand; lark's own lexers would want patterns for them."""
+    """Replaces lark's lexers, since tokens are fed by hand."""
 
     def __init__(self, _conf: object) -> None: ...
 
     def lex(self, lexer_state: Any, parser_state: Any) -> Any:
-        """No tokens of its own."""
+        """Returns no tokens."""
         return iter(())
 
 
 def tables(package: str, grammar: str, builder: Transformer[Token, Any]) -> Lark:
-    """The parser of a grammar file in `package`; `builder` makes a value of each rule."""
+    """Makes the parser of a grammar file in `package`; `builder` makes the value of each rule."""
     return Lark.open_from_package(
         package,
         grammar,
@@ -33,6 +33,6 @@ def tables(package: str, grammar: str, builder: Transformer[Token, Any]) -> Lark
 
 
 def place(token: Token) -> At:
-    """Where a token stands; one that is empty, as the end of a line is, takes one column."""
+    """Returns the place of a token; an empty one, such as the end of a line, takes one column."""
     line, column = token.line or 1, token.column or 1
     return At(line, column, column + max(1, len(token)))

@@ -28,11 +28,11 @@ from hccc.synth.bounds.bound import Bound, Limits
 from hccc.synth.bounds.certificate import certificate
 from hccc.synth.bounds.estimate import estimate
 from hccc.synth.builtin import registry
-from hccc.synth.greedy.programs import OPS
+from hccc.synth.common.collectives import BOTH
 from hccc.synth.greedy.searched import METHODS, Searched, search, solve
-from hccc.synth.paths import routed
+from hccc.synth.paths import programs as paths
 from hccc.synth.pods import composed
-from hccc.synth.trees.packed import packed
+from hccc.synth.trees.programs import tree_programs
 from hccc.synth.weighed import (
     ENOUGH,
     Weighed,
@@ -191,7 +191,7 @@ def _short(size: int) -> str:
 def methods(op: OpType) -> list[str]:
     """What can be asked for: schedules that are searched, where they serve `op`, and the built-ins
     that do."""
-    searched = [PACK, GREEDY, *METHODS] if op in OPS else [ROUTED] if op in routed.OPS else []
+    searched = [PACK, GREEDY, *METHODS] if op in BOTH else [ROUTED] if op in paths.OPS else []
     pods = [composed.NAME] if op in composed.OPS else []
     return [*searched, *pods, *registry.serving(op)]
 
@@ -365,9 +365,9 @@ def _made(
         yield from (_searched(one, t, size) for one in search(t, op, root, seed, on_phase))
     elif name in (PACK, ROUTED, composed.NAME):
         made = (
-            packed(t, op, root, seed, best)
+            tree_programs(t, op, root, seed, best)
             if name == PACK
-            else routed.routed(t, op, root, seed)
+            else paths.path_programs(t, op, root, seed)
             if name == ROUTED
             else composed.composed(t, op)
         )

@@ -15,7 +15,7 @@ from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.ir.topology import Topology, uniform
 from hccc.lang.transfer import load as transfer
 from hccc.passes.verify import verify
-from hccc.synth.greedy.programs import OPS
+from hccc.synth.common.collectives import BOTH
 from hccc.synth.greedy.searched import METHODS
 from hccc.synth.synthesis import Synthesis, methods, program_text, synthesize
 from tests.marks import slow
@@ -59,7 +59,7 @@ def test_the_best_has_the_least_time_and_is_not_below_the_bound(op: OpType) -> N
 def test_all_methods_are_weighed(op: OpType) -> None:
     names = {w.name.split(",")[0] for w in made(op).weighed}
     assert names == set(methods(op)) - set(METHODS)
-    assert ("greedy" in names) == (op in OPS)
+    assert ("greedy" in names) == (op in BOTH)
 
 
 @EACH

@@ -1,4 +1,4 @@
-"""What evaluating a program may cost: a short bad program must not take hours or all memory."""
+"""budget: limits on evaluating a program: a short bad program must not take hours or all memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TooMuch(Mistake):
 
 @dataclass(slots=True)
 class Budget:
-    """What has been spent so far."""
+    """The costs so far."""
 
     iterations: int = 0
     one_by_one: int = 0
@@ -30,29 +30,29 @@ class Budget:
     work: int = 0
 
     def spend(self, iterations: int) -> None:
-        """One operation over `iterations` iterations."""
+        """Spends one operation over `iterations` iterations. Raises `TooMuch` E114."""
         self.work += OVERHEAD if iterations <= 1 else ARRAY_OVERHEAD + iterations
         if self.work > MAX_WORK:
             raise TooMuch("E114", "evaluating this program takes too long", help=_SMALLER)
 
     def call(self) -> None:
-        """One call of a function of the program's own."""
+        """Spends one call of a function that the program defines."""
         self.work += CALL_OVERHEAD
         self.spend(1)
 
     def iterate(self, count: int, at: At) -> None:
-        """`count` more iterations of the loop at `at`."""
+        """Spends `count` more iterations of the loop at `at`."""
         self.foresee_iterations(count, at)
         self.iterations += count
 
     def foresee_iterations(self, count: int, at: At) -> None:
-        """As `iterate`, spending nothing."""
+        """Raises as `iterate`, spending nothing."""
         if self.iterations + count > MAX_ITERATIONS:
             message = f"the loops up to here make more than {MAX_ITERATIONS:,} iterations"
             raise TooMuch("E104", message, at, _SMALLER)
 
     def iterate_one_by_one(self, count: int, carried: str, at: At) -> None:
-        """`count` more iterations of a loop that carries the variable `carried`."""
+        """Spends `count` more iterations of a loop that carries the variable `carried`."""
         self.one_by_one += count
         if self.one_by_one > MAX_ONE_BY_ONE:
             message = (
@@ -63,12 +63,12 @@ class Budget:
             raise TooMuch("E113", message, at, help)
 
     def transfer(self, count: int, at: At) -> None:
-        """`count` more transfers, about to be made."""
+        """Spends `count` more transfers, about to be made."""
         self.foresee_transfers(count, at)
         self.transfers += count
 
     def foresee_transfers(self, count: int, at: At) -> None:
-        """As `transfer`, spending nothing."""
+        """Raises as `transfer`, spending nothing."""
         if self.transfers + count > MAX_TRANSFERS:
             message = f"this program makes more than {MAX_TRANSFERS:,} transfers"
             raise TooMuch("E112", message, at)

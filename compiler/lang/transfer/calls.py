@@ -1,4 +1,4 @@
-"""What is called like a function: which there are, and what each may be given."""
+"""calls: the functions of the language, and the checks of their arguments."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
 from hccc.lang.transfer.syntax import (
-    Call,
+    CallExpr,
     Expr,
-    Function,
+    FunctionDef,
     Name,
-    Number,
+    NumberExpr,
     Steps,
-    Text,
-    Transfer,
+    StringExpr,
+    TransferStmt,
 )
 
 FUNCTIONS = ("transfer", "range", "min", "max", "abs", "len")
@@ -23,10 +23,10 @@ TRANSFER = "transfer(srcRank, dstRank, step, chunkId, recv)"
 PARAMETERS = ("srcRank", "dstRank", "step", "chunkId", "op")
 
 
-def check_call(call: Call, name_at: At, own: Mapping[str, Function]) -> None:
-    """Raises `Mistake` for an unknown function, or one given too little or too much.
+def check_call(call: CallExpr, name_at: At, own: Mapping[str, FunctionDef]) -> None:
+    """Raises `Mistake` for an unknown function, or wrong arguments.
 
-    own: the program's functions, as far as they are defined.
+    own: the functions that the program has defined so far.
     """
     function, count = call.function, len(call.args)
     if function not in FUNCTIONS and function not in own:
@@ -48,7 +48,7 @@ def check_call(call: Call, name_at: At, own: Mapping[str, Function]) -> None:
             value(argument)
 
 
-def _unknown_function(function: str, at: At, own: Mapping[str, Function]) -> Mistake:
+def _unknown_function(function: str, at: At, own: Mapping[str, FunctionDef]) -> Mistake:
     near = [name for name in FUNCTIONS if name == function.lower()]
     near = near or did_you_mean(function, [*own, *FUNCTIONS])
     known = (*FUNCTIONS, *map(clip, own))
@@ -58,11 +58,11 @@ def _unknown_function(function: str, at: At, own: Mapping[str, Function]) -> Mis
 
 
 def value(expr: Expr) -> Expr:
-    """`expr`, where a value is needed. Raises `Mistake` for what is none."""
+    """Returns `expr` where a value is needed. Raises `Mistake` if it is none."""
     match expr:
-        case Text(_, at):
+        case StringExpr(_, at):
             raise Mistake("E014", "a string cannot be used as a number", at)
-        case Call("range" as function, _, at) | Call("transfer" as function, _, at):
+        case CallExpr("range" as function, _, at) | CallExpr("transfer" as function, _, at):
             use = "after `for ... in`" if function == "range" else "as a statement of its own"
             raise Mistake("E013", f"{function}(...) can only stand {use}", at)
         case Name("recv" as word, at) | Name("rrc" as word, at):
@@ -70,21 +70,21 @@ def value(expr: Expr) -> Expr:
     return expr
 
 
-def steps(call: Call) -> Steps:
-    """The limits of a `range(...)`."""
+def steps(call: CallExpr) -> Steps:
+    """Returns the limits of a `range(...)`."""
     args = [value(arg) for arg in call.args]
     match args:
         case [stop]:
-            return Steps(Number(0, call.at), stop, Number(1, call.at))
+            return Steps(NumberExpr(0, call.at), stop, NumberExpr(1, call.at))
         case [start, stop]:
-            return Steps(start, stop, Number(1, call.at))
+            return Steps(start, stop, NumberExpr(1, call.at))
         case [start, stop, step]:
             return Steps(start, stop, step)
     raise Mistake("E013", f"range takes 1 to 3 values, this has {len(args)}", call.at)
 
 
-def transfer(call: Call) -> Transfer:
-    """The statement that a `transfer(...)` is."""
+def transfer(call: CallExpr) -> TransferStmt:
+    """Makes the statement of a `transfer(...)`."""
     given = _arguments(call, PARAMETERS)
     if (len(given) < len(PARAMETERS) and not call.keywords) or len(call.args) > len(PARAMETERS):
         message = f"transfer takes 5 values, this has {len(call.args)}"
@@ -95,11 +95,12 @@ def transfer(call: Call) -> Transfer:
         raise Mistake("E013", message, call.at, f"write `{TRANSFER}`")
     order = [PARAMETERS.index(name) for name in given if name != "op"]
     args = [value(given[name]) for name in PARAMETERS[:-1]]
-    return Transfer(args, order, _reduces(given["op"]), given["op"].at, call.at)
+    return TransferStmt(args, order, _reduces(given["op"]), given["op"].at, call.at)
 
 
-def arguments(call: Call, function: Function) -> list[Expr]:
-    """The arguments of a function of the program's own, in the order of its parameters."""
+def arguments(call: CallExpr, function: FunctionDef) -> list[Expr]:
+    """Returns the arguments of a function that the program defines, in the order of its
+    parameters."""
     wanted = function.parameters
     given = _arguments(call, wanted)
     missing = [name for name in wanted if name not in given]
@@ -112,8 +113,8 @@ def arguments(call: Call, function: Function) -> list[Expr]:
     return [value(given[name]) for name in wanted]
 
 
-def _arguments(call: Call, parameters: Sequence[str]) -> dict[str, Expr]:
-    """The arguments of a call by name, as written."""
+def _arguments(call: CallExpr, parameters: Sequence[str]) -> dict[str, Expr]:
+    """Returns the arguments of a call by name, in the order written."""
     given = dict(zip(parameters, call.args, strict=False))
     for keyword in call.keywords:
         if keyword.name not in parameters:
@@ -132,7 +133,7 @@ def _arguments(call: Call, parameters: Sequence[str]) -> dict[str, Expr]:
 def _reduces(op: Expr) -> bool:
     if isinstance(op, Name) and op.id in OPS:
         return op.id == "rrc"
-    if isinstance(op, Text) and op.value in OPS:
+    if isinstance(op, StringExpr) and op.value in OPS:
         raise Mistake("E014", f"write {op.value} without quotes", op.at)
     help = "recv copies the chunk, rrc reduces it into the destination's"
     raise Mistake("E014", "the last value of a transfer is `recv` or `rrc`", op.at, help)

@@ -1,4 +1,4 @@
-"""What every transfer must satisfy where it is made: ranks, chunk and step in range."""
+"""checks: the ranges of every transfer's ranks, chunk and step, checked when it is made."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ import numpy as np
 
 from hccc.ir.collective import Collective
 from hccc.lang.mistakes import At
-from hccc.lang.transfer.syntax import Table, Transfer
-from hccc.lang.transfer.values import Fault, Value, bounds, first, iteration_value, raw, tight
+from hccc.lang.transfer.syntax import TransferStmt, TransferTable
+from hccc.lang.transfer.values import (
+    EvaluationFault,
+    Value,
+    bounds,
+    first,
+    iteration_value,
+    raw,
+    tight,
+)
 
 MAX_STEP = 2**31 - 1
 
 
-def check_transfer(stmt: Transfer, values: Sequence[Value], collective: Collective) -> None:
-    """Raises `Fault` for the first iteration with a bad rank, chunk or step."""
+def check_transfer(stmt: TransferStmt, values: Sequence[Value], collective: Collective) -> None:
+    """Raises `EvaluationFault` for the first iteration with a bad rank, chunk or step."""
     if stmt.reduces and not collective.reduces:
         raise _no_reduction(collective).placed(stmt.op_at)
     src, dst, _, _ = values
@@ -33,13 +41,15 @@ def _limits(collective: Collective) -> list[tuple[str, str, int]]:
     return [ranks, ranks, ("E108", "step", MAX_STEP + 1), ("E106", "chunk", collective.n_chunks)]
 
 
-def _no_reduction(collective: Collective) -> Fault:
+def _no_reduction(collective: Collective) -> EvaluationFault:
     message = f"{collective.op.value} does not reduce, so nothing can be transferred with rrc"
-    return Fault(0, "E109", message, "use recv")
+    return EvaluationFault(0, "E109", message, "use recv")
 
 
-def _to_itself(rank: Value, iteration: int) -> Fault:
-    return Fault(iteration, "E107", f"rank {iteration_value(rank, iteration)} transfers to itself")
+def _to_itself(rank: Value, iteration: int) -> EvaluationFault:
+    return EvaluationFault(
+        iteration, "E107", f"rank {iteration_value(rank, iteration)} transfers to itself"
+    )
 
 
 def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
@@ -52,11 +62,11 @@ def _check_range(code: str, what: str, value: Value, end: int, at: At) -> None:
     data = np.atleast_1d(np.asarray(raw(value)))
     iteration = first((data < 0) | (data >= end))
     message = f"{what} {iteration_value(value, iteration)} is not in 0..{end - 1}"
-    raise Fault(iteration, code, message).placed(at)
+    raise EvaluationFault(iteration, code, message).placed(at)
 
 
-def check_table(table: Table, collective: Collective) -> None:
-    """The same for a table. Raises `Fault` for its first bad row."""
+def check_table(table: TransferTable, collective: Collective) -> None:
+    """Raises `EvaluationFault` for the first bad row of a table."""
     src, dst, _, _, op = table.columns.T
     bad = src == dst
     for (_, _, end), column in zip(_limits(collective), table.columns.T, strict=False):
@@ -67,7 +77,7 @@ def check_table(table: Table, collective: Collective) -> None:
         raise _row_fault(table, first(bad), collective)
 
 
-def _row_fault(table: Table, row: int, collective: Collective) -> Fault:
+def _row_fault(table: TransferTable, row: int, collective: Collective) -> EvaluationFault:
     places = table.places(row)
     values: list[Value] = [int(x) for x in table.columns[row]]
     if values[4] == 1 and not collective.reduces:
@@ -75,6 +85,6 @@ def _row_fault(table: Table, row: int, collective: Collective) -> Fault:
     for (code, what, end), value, at in zip(_limits(collective), values, places, strict=False):
         try:
             _check_range(code, what, value, end, at)
-        except Fault as fault:
+        except EvaluationFault as fault:
             return fault
     return _to_itself(values[0], 0).placed(places[0].to(places[4]))

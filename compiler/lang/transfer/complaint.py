@@ -1,4 +1,4 @@
-"""What to say where the grammar gives up: one friendly `Mistake` for an unexpected token."""
+"""complaint: a friendly `Mistake` for a token that the grammar does not accept."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ OPERATOR = {"COMPARE", "SIGN", "MUL", "SHIFT", "POWER", "AMP", "BAR", "CARET", "
 
 
 def complaint(token: Token, before: Token | None, accepts: Collection[str]) -> Mistake:
-    """The mistake that `token` after `before` is, when only `accepts` could follow."""
+    """Describes the mistake of `token` after `before`, when only `accepts` could follow."""
     at = place(token)
     special = _special(token, before, set(accepts))
     if special:
         code, message, help = special
-        late = code == "E002" or token.type == "_DEDENT"  # the line before is what is wrong
+        late = code == "E002" or token.type == "_DEDENT"  # the error is in the line before
         at = _end(before) if late and before is not None else at
         return Mistake(code, message, at, help)
     opened = before is not None and "RPAR" in accepts and token.line != before.line
     help = "a `)` may be missing on a line above" if opened else None
-    return Mistake("E001", f"expected {_expected(set(accepts))}, found {found(token)}", at, help)
+    return Mistake(
+        "E001", f"expected {_expected(set(accepts))}, found {token_text(token)}", at, help
+    )
 
 
 def _special(
     token: Token, before: Token | None, accepts: set[str]
 ) -> tuple[str, str, str | None] | None:
-    """Common mistakes: (code, message, help)."""
+    """Recognizes common mistakes: (code, message, help)."""
     kind, last = token.type, before.type if before is not None else ""
     if before is None:
         return "E010", "a program begins with `ResCCLAlgo(nRanks=..., ...):`", None
@@ -76,12 +78,12 @@ def _special(
     if "_COMMA" in accepts and accepts & {"RPAR", "RSQB"} and kind in VALUE:
         above = before.line != token.line
         closing = "a `)` or `]` may be missing on a line above" if above else None
-        return "E009", f"missing `,` before {found(token)}", closing
+        return "E009", f"missing `,` before {token_text(token)}", closing
     return None
 
 
 def _of_lists(kind: str, last: str, accepts: set[str]) -> tuple[str, str, str | None] | None:
-    """What Python's lists can and those of the language cannot."""
+    """Recognizes uses of lists that Python has and the language does not."""
     if kind in ("_ASSIGN", "AUGMENT") and last == "RSQB" and "_NEWLINE" in accepts:
         help = "write a new list with the other value, or use a variable for it"
         return "E001", "a list never changes: its elements cannot be assigned", help
@@ -95,7 +97,7 @@ def _of_lists(kind: str, last: str, accepts: set[str]) -> tuple[str, str, str | 
 
 
 def _of_functions(kind: str, accepts: set[str]) -> tuple[str, str, str | None] | None:
-    """What Python's functions can and those of the language cannot."""
+    """Recognizes uses of functions that Python has and the language does not."""
     if (kind == "_DEDENT" or kind in STATEMENTS) and "_RETURN" in accepts:
         return _unreturned(kind)
     if kind == "LPAR" and accepts == {"_ASSIGN", "AUGMENT", "_COMMA"}:
@@ -114,7 +116,7 @@ def _of_functions(kind: str, accepts: set[str]) -> tuple[str, str, str | None] |
 
 
 def _unreturned(kind: str) -> tuple[str, str, str | None]:
-    """What is wrong in a function that goes on with `kind`."""
+    """Describes the mistake in a function that goes on with `kind` where it must return."""
     help = "a function is assignments, and a `return` at its end"
     if kind == "_DEDENT":
         return "E015", "this function returns nothing", help
@@ -138,8 +140,8 @@ def _expected(accepts: set[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words) or "nothing"
 
 
-def found(token: Token) -> str:
-    """A token as messages call it."""
+def token_text(token: Token) -> str:
+    """Writes a token as messages call it."""
     return WORDS[token.type] if not len(token) else f"`{clip(token)}`"
 
 

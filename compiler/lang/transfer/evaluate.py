@@ -1,10 +1,10 @@
-"""Running a program over whole arrays of loop iterations.
+"""evaluate: runs a program over whole arrays of loop iterations.
 
 A `for` inside n iterations of the loops around it makes batches of at most `MAX_BATCH` of its own
-iterations, over all n, and runs its body once for a batch. A loop that carries a variable from one
+iterations, over all n, and runs its body once per batch. A loop that carries a variable from one
 iteration to the next runs them one after the other, each still over all n around it. Errors are
-those of a one-by-one execution: when a batch fails in some iteration it is run again for the
-iterations before that, until none fails.
+the same as in a one-by-one execution: when a batch fails in some iteration, the iterations before
+that one run again, until none fails.
 
 Cost: about 25 array operations per transfer of a hierarchical mesh, some 50 ns.
 """
@@ -22,14 +22,24 @@ from hccc.lang.transfer import ranges
 from hccc.lang.transfer.budget import Budget, TooMuch
 from hccc.lang.transfer.checks import check_table, check_transfer
 from hccc.lang.transfer.expressions import Expressions
-from hccc.lang.transfer.iterations import Chunk, Frame
-from hccc.lang.transfer.lists import Thing
+from hccc.lang.transfer.iterations import EmittedRows, Frame
+from hccc.lang.transfer.lists import AnyValue
 from hccc.lang.transfer.liveness import Liveness, reads_of
-from hccc.lang.transfer.ranges import Over
+from hccc.lang.transfer.ranges import LoopSource
 from hccc.lang.transfer.sink import Sink
-from hccc.lang.transfer.syntax import Assign, Expr, For, If, Steps, Stmt, Table, Transfer, names_in
+from hccc.lang.transfer.syntax import (
+    Assign,
+    Expr,
+    For,
+    If,
+    Steps,
+    Stmt,
+    TransferStmt,
+    TransferTable,
+    names_in,
+)
 from hccc.lang.transfer.values import (
-    Fault,
+    EvaluationFault,
     Ints,
     Value,
     bounds,
@@ -39,24 +49,25 @@ from hccc.lang.transfer.values import (
     truth,
 )
 
-MAX_BATCH = 1 << 16  # arrays of half a megabyte stay in the cache, and sort as 16 bits
+MAX_BATCH = 1 << 16  # arrays of half a megabyte stay in the cache, and sort by 16-bit keys
 MAX_ELEMENTS = 1 << 27  # of all variables of all nested frames together: 1 GiB
 ROWS_PER_BATCH = 1 << 20
 FIRST_BATCH = 64  # of a loop around loops, before it is known how much they emit
 
 
 def evaluate(
-    body: Sequence[Stmt], given: Mapping[str, Thing], collective: Collective, sink: Sink
-) -> list[Chunk]:
-    """All that `body` emits, in program order. Raises `Fault` or `TooMuch`."""
+    body: Sequence[Stmt], given: Mapping[str, AnyValue], collective: Collective, sink: Sink
+) -> list[EmittedRows]:
+    """Returns the rows that `body` emits, in program order. Raises `EvaluationFault` or
+    `TooMuch`."""
     return _Evaluator(body, given, collective, sink).run(given)
 
 
 class Constants:
-    """What the assignments above a header give, in `values`. Raises `Fault` or `TooMuch`."""
+    """The `values` of the assignments above a header. Raises `EvaluationFault` or `TooMuch`."""
 
     def __init__(self, statements: Sequence[Assign]) -> None:
-        self.values: dict[str, Thing] = {}
+        self.values: dict[str, AnyValue] = {}
         self._frame = Frame(1, self.values, Budget())
         names = [name for stmt in statements for name in stmt.targets]
         self._expressions = Expressions(self._frame.budget, names, self.values)
@@ -64,13 +75,18 @@ class Constants:
             self._expressions.assign(stmt, self._frame)
 
     def number(self, expr: Expr) -> int:
-        """The value of an expression that only reads constants. Raises as the constructor."""
+        """Returns the value of an expression that only reads constants. Raises as the
+        constructor."""
         return iteration_value(self._expressions.value(expr, self._frame), 0)
 
 
 class _Evaluator:
     def __init__(
-        self, body: Sequence[Stmt], given: Mapping[str, Thing], collective: Collective, sink: Sink
+        self,
+        body: Sequence[Stmt],
+        given: Mapping[str, AnyValue],
+        collective: Collective,
+        sink: Sink,
     ) -> None:
         self._body, self._collective, self._sink = body, collective, sink
         self._live = Liveness(body)
@@ -79,12 +95,12 @@ class _Evaluator:
         self._expressions = Expressions(self._budget, names, given)
         deep = (len(names) + self._live.elements + 1) * (self._live.depth + self._live.deepest)
         self._max_batch = max(1, min(MAX_BATCH, MAX_ELEMENTS // deep))
-        # How many iterations to give a loop: learnt from what it emitted in the batch before.
+        # Iterations of a loop's next batch, learnt from the rows of the batch before.
         few = min(FIRST_BATCH, self._max_batch)
         loops = self._live.loops.items()
         self._width = {stmt: few if loop.nests else self._max_batch for stmt, loop in loops}
 
-    def run(self, given: Mapping[str, Thing]) -> list[Chunk]:
+    def run(self, given: Mapping[str, AnyValue]) -> list[EmittedRows]:
         frame = Frame(1, dict(given), self._budget)
         self._block(self._body, frame)
         return frame.emitted()
@@ -94,16 +110,16 @@ class _Evaluator:
             match stmt:
                 case Assign():
                     self._expressions.assign(stmt, frame)
-                case Transfer():
+                case TransferStmt():
                     self._transfer(stmt, frame)
-                case Table():
+                case TransferTable():
                     self._table(stmt, frame)
                 case For():
                     self._for(stmt, frame)
                 case If():
                     self._if(stmt, frame)
 
-    def _transfer(self, stmt: Transfer, frame: Frame) -> None:
+    def _transfer(self, stmt: TransferStmt, frame: Frame) -> None:
         found = {i: self._expressions.value(stmt.args[i], frame) for i in stmt.order}
         values = [found[i] for i in range(len(stmt.args))]
         self._budget.spend(frame.n * 4)
@@ -113,7 +129,7 @@ class _Evaluator:
         if chunk:
             frame.emit(chunk.iteration, chunk.rows)
 
-    def _table(self, stmt: Table, frame: Frame) -> None:
+    def _table(self, stmt: TransferTable, frame: Frame) -> None:
         self._budget.spend(len(stmt.line))
         check_table(stmt, self._collective)
         self._budget.transfer(len(stmt.line) * frame.n, stmt.at)
@@ -122,16 +138,16 @@ class _Evaluator:
             frame.emit(chunk.iteration, chunk.rows)
 
     def _if(self, stmt: If, frame: Frame) -> None:
-        """Each branch runs for the iterations that its condition, and those before, leave it."""
-        choice = self._live.choices[stmt]
+        """Runs each branch for the iterations that fulfil its condition and no earlier one."""
+        branch = self._live.branches[stmt]
         iterations = np.arange(frame.n)
         for condition, block in stmt.branches:
             chosen = self._condition(condition, frame, iterations)
-            self._part(block, frame, iterations[chosen], choice.exposed, choice.keep)
+            self._part(block, frame, iterations[chosen], branch.exposed, branch.keep)
             iterations = iterations[~chosen]
             if not len(iterations):
                 return
-        self._part(stmt.otherwise, frame, iterations, choice.exposed, choice.keep)
+        self._part(stmt.otherwise, frame, iterations, branch.exposed, branch.keep)
 
     def _condition(self, condition: Expr, frame: Frame, iterations: I8) -> B1:
         whole = len(iterations) == frame.n
@@ -139,7 +155,7 @@ class _Evaluator:
         self._budget.spend(part.n)
         try:
             return np.broadcast_to(truth(self._expressions.value(condition, part)), part.n)
-        except Fault as fault:
+        except EvaluationFault as fault:
             fault.iteration = int(iterations[fault.iteration])
             raise
 
@@ -159,16 +175,16 @@ class _Evaluator:
         part = frame.child(iterations, reads)
         try:
             self._block(block, part)
-        except Fault as fault:
+        except EvaluationFault as fault:
             fault.iteration = int(iterations[fault.iteration])
             raise
         frame.adopt(part, iterations, keep)
         for chunk in part.emitted():
             frame.emit(iterations[chunk.iteration], chunk.rows)
 
-    def _over(self, stmt: For, frame: Frame) -> tuple[Over, Value]:
-        """What a loop runs over, and how many iterations it makes in each of `frame`."""
-        over: Over
+    def _over(self, stmt: For, frame: Frame) -> tuple[LoopSource, Value]:
+        """Returns the range or list of a loop, and its length in each iteration of `frame`."""
+        over: LoopSource
         match stmt.over:
             case Steps():
                 start, stop, step = (self._expressions.value(x, frame) for x in stmt.limits())
@@ -177,15 +193,15 @@ class _Evaluator:
                 over = self._expressions.numbers(expr, frame)
         try:
             return over, ranges.lengths(over, frame.n)
-        except Fault as fault:
+        except EvaluationFault as fault:
             raise fault.placed(stmt.at) from None
 
     def _foresee(self, stmt: For, frame: Frame, times: int) -> None:
-        """Refuses, before any of it runs, a nest whose loops do not depend on each other."""
+        """Raises `TooMuch` before a nest of independent loops runs, if it is too large."""
         try:
             counts = self._over(stmt, frame)[1]
-        except Fault:
-            return  # where it is reached, if it is, this is an error of its own
+        except EvaluationFault:
+            return  # if the loop is reached, this is an error of its own
         if not isinstance(counts, int):
             return
         times *= counts
@@ -193,7 +209,7 @@ class _Evaluator:
         body = self._live.loops[stmt].body
         for inner in stmt.body:
             match inner:
-                case Transfer(at=at):
+                case TransferStmt(at=at):
                     self._budget.foresee_transfers(times, at)
                 case For() if not reads_of(inner) & (body.assigned | {stmt.target}):
                     self._foresee(inner, frame, times)
@@ -210,7 +226,7 @@ class _Evaluator:
         else:
             self._all_at_once(stmt, over, counts, frame)
 
-    def _one_by_one(self, stmt: For, over: Over, counts: Value, frame: Frame) -> None:
+    def _one_by_one(self, stmt: For, over: LoopSource, counts: Value, frame: Frame) -> None:
         loop = self._live.loops[stmt]
         rounds = bounds(tight(counts))[1]
         self._budget.iterate_one_by_one(rounds, loop.carried[0], stmt.at)
@@ -219,8 +235,10 @@ class _Evaluator:
             iterations = every if isinstance(counts, int) else np.flatnonzero(counts.data > round_)
             self._round(stmt, over, round_, frame, iterations)
 
-    def _round(self, stmt: For, over: Over, round_: int, frame: Frame, iterations: I8) -> None:
-        """One iteration of a carrying loop, in the iterations that get that far."""
+    def _round(
+        self, stmt: For, over: LoopSource, round_: int, frame: Frame, iterations: I8
+    ) -> None:
+        """Runs one iteration of a carrying loop, in the outer iterations that get that far."""
         loop = self._live.loops[stmt]
         whole = len(iterations) == frame.n
         if whole:
@@ -231,7 +249,7 @@ class _Evaluator:
         part.assign(stmt.target, value)
         try:
             self._block(stmt.body, part)
-        except Fault as fault:
+        except EvaluationFault as fault:
             fault.loops.insert(0, (stmt.target, iteration_value(value, fault.iteration)))
             fault.iteration = int(iterations[fault.iteration])
             raise
@@ -239,7 +257,7 @@ class _Evaluator:
             frame.adopt(part, iterations, loop.keep)
         self._hand_over(part, frame, iterations, value)
 
-    def _all_at_once(self, stmt: For, over: Over, counts: Value, frame: Frame) -> None:
+    def _all_at_once(self, stmt: For, over: LoopSource, counts: Value, frame: Frame) -> None:
         total = ranges.total(counts, frame.n)
         begin = 0
         while begin < total:
@@ -253,9 +271,9 @@ class _Evaluator:
             begin = end
 
     def _batch(self, stmt: For, frame: Frame, iteration: I8, variable: Ints) -> None:
-        """Runs the body for one batch of iterations. Raises the first `Fault` in program order."""
+        """Runs the body for one batch of iterations. Raises the first fault in program order."""
         transfers = self._budget.transfers
-        fault: Fault | None = None
+        fault: EvaluationFault | None = None
         part: Frame | None = None
         n = len(iteration)
         while n:
@@ -263,7 +281,7 @@ class _Evaluator:
             try:
                 part = self._iterations(stmt, frame, iteration[:n], take(variable, slice(n)))
                 break
-            except Fault as found:
+            except EvaluationFault as found:
                 fault, n = found, found.iteration
             except TooMuch:
                 if not fault:
@@ -286,7 +304,7 @@ class _Evaluator:
         return part
 
     def _hand_over(self, part: Frame, frame: Frame, iterations: I8, variable: Value) -> None:
-        """What the iterations `part` of a loop emitted becomes what `frame` emitted."""
+        """Adds the rows emitted by the iterations `part` of a loop to those of `frame`."""
         for chunk in part.emitted():
-            rows = self._sink.leave(chunk.rows, variable, chunk.iteration)
+            rows = self._sink.leave_loop(chunk.rows, variable, chunk.iteration)
             frame.emit(iterations[chunk.iteration], rows)

@@ -1,4 +1,4 @@
-"""Evaluating expressions in all iterations of a frame."""
+"""expressions: evaluates expressions in all iterations of a frame."""
 
 from __future__ import annotations
 
@@ -10,27 +10,36 @@ from hccc.ir.arrays import B1, I8
 from hccc.lang.mistakes import clip, did_you_mean
 from hccc.lang.transfer.budget import Budget
 from hccc.lang.transfer.iterations import Frame
-from hccc.lang.transfer.lists import Lists, Mixed, Thing, display, elements, index, merged, varies
+from hccc.lang.transfer.lists import (
+    AnyValue,
+    Lists,
+    Mixed,
+    elements,
+    index,
+    list_of_items,
+    merged,
+    varies,
+)
 from hccc.lang.transfer.syntax import (
     Assign,
-    Call,
+    CallExpr,
     Chain,
     Conditional,
     Expr,
-    Function,
+    FunctionDef,
     Index,
     Items,
     Logic,
     Name,
-    Number,
+    NumberExpr,
     Prefix,
-    Text,
+    StringExpr,
 )
 from hccc.lang.transfer.values import (
     BINARY,
     HIGH,
     LOW,
-    Fault,
+    EvaluationFault,
     Ints,
     Value,
     absolute,
@@ -47,41 +56,44 @@ MIXTURE = "{} is a list in some iterations and a number, or another kind of list
 
 
 class Expressions:
-    """`value(expr, frame)`; `names` are all variables of the program, for suggestions; `constants`
-    what functions know besides their parameters."""
+    """Evaluates expressions: `value(expr, frame)`. names: all variables of the program, for
+    suggestions; constants: values visible to functions besides their parameters."""
 
     def __init__(
-        self, budget: Budget, names: Iterable[str], constants: Mapping[str, Thing]
+        self, budget: Budget, names: Iterable[str], constants: Mapping[str, AnyValue]
     ) -> None:
         self._budget, self._constants = budget, constants
         self._names = sorted(names)
-        self._calls = 0  # how deep in functions of the program's own
+        self._calls = 0  # the depth of calls of the program's functions
 
     def assign(self, stmt: Assign, frame: Frame) -> None:
-        """Runs one assignment: all its values first, then its targets. Raises as `value` does."""
+        """Runs one assignment: all its values first, then its targets. Raises as `value`."""
         self._budget.spend(1)
-        values = [self.thing(value, frame) for value in stmt.values]
+        values = [self.any_value(value, frame) for value in stmt.values]
         for target, value in zip(stmt.targets, values, strict=True):
             frame.assign(target, value)
 
     def value(self, expr: Expr, frame: Frame) -> Value:
-        """The number in every iteration. Raises `Fault` for the first it fails in."""
-        return self._number(expr, self.thing(expr, frame))
+        """Returns the number in every iteration. Raises `EvaluationFault` for the first that
+        fails."""
+        return self._number(expr, self.any_value(expr, frame))
 
-    def _number(self, expr: Expr, found: Thing) -> Value:
+    def _number(self, expr: Expr, found: AnyValue) -> Value:
         if isinstance(found, int | Ints):
             return found
         help = "index it, `x[0]`, or ask for its `len(x)`"
-        raise Fault(0, "E117", "a list cannot be used as a number", help).placed(expr.at)
+        raise EvaluationFault(0, "E117", "a list cannot be used as a number", help).placed(expr.at)
 
-    def thing(self, expr: Expr, frame: Frame) -> Thing:
-        """The number or list in every iteration. Raises as `value` does."""
+    def any_value(self, expr: Expr, frame: Frame) -> AnyValue:
+        """Returns the number or list in every iteration. Raises as `value`."""
         match expr:
             case Name():
                 return self._name(expr, frame)
-            case Number(number):
+            case NumberExpr(number):
                 if not LOW <= number <= HIGH:
-                    raise Fault(0, "E103", f"{number} does not fit in 64 bits").placed(expr.at)
+                    raise EvaluationFault(0, "E103", f"{number} does not fit in 64 bits").placed(
+                        expr.at
+                    )
                 return number
             case Chain():
                 return self._chain(expr, frame)
@@ -89,7 +101,7 @@ class Expressions:
                 return self._prefix(expr, frame)
             case Logic():
                 return self._logic(expr, frame)
-            case Call():
+            case CallExpr():
                 return self._call(expr, frame)
             case Index():
                 return self._index(expr, frame)
@@ -97,28 +109,28 @@ class Expressions:
                 return self._items(expr, frame)
             case Conditional():
                 return self._conditional(expr, frame)
-            case Text(_, at):
-                raise Fault(0, "E014", "a string cannot be used as a number").placed(at)
+            case StringExpr(_, at):
+                raise EvaluationFault(0, "E014", "a string cannot be used as a number").placed(at)
 
     def list_of(self, expr: Expr, frame: Frame, wanted: str, help: str | None = None) -> Lists:
-        """The list in every iteration; `wanted`: what needs one. Raises as `value` does."""
-        found = self.thing(expr, frame)
+        """Returns the list in every iteration; `wanted`: why one is needed. Raises as `value`."""
+        found = self.any_value(expr, frame)
         if isinstance(found, Lists):
             return found
         shown = f"`{clip(expr.id)}`" if isinstance(expr, Name) else "this"
-        raise Fault(0, "E118", f"{wanted}, and {shown} is a number", help).placed(expr.at)
+        raise EvaluationFault(0, "E118", f"{wanted}, and {shown} is a number", help).placed(expr.at)
 
     def numbers(self, expr: Expr, frame: Frame) -> Lists:
-        """The list of numbers that a loop runs over. Raises as `value` does."""
+        """Returns the list of numbers that a loop runs over. Raises as `value`."""
         help = "`for i in range(n):`, or range(first, end) or range(first, end, stride)"
         found = self.list_of(expr, frame, "a loop runs over range(...) or a list", help)
         if isinstance(found.items, Ints):
             return found
         help = "loop over its positions: `for i in range(len(x)):`, and `x[i]` is a list"
         message = "a loop runs over a list of numbers, and this is a list of lists"
-        raise Fault(0, "E117", message, help).placed(expr.at)
+        raise EvaluationFault(0, "E117", message, help).placed(expr.at)
 
-    def _call(self, call: Call, frame: Frame) -> Thing:
+    def _call(self, call: CallExpr, frame: Frame) -> AnyValue:
         if call.own is not None:
             return self._own(call, call.own, frame)
         if call.function == "len":
@@ -128,7 +140,7 @@ class Expressions:
             self._budget.spend(frame.n)
             try:
                 return absolute(result)
-            except Fault as fault:
+            except EvaluationFault as fault:
                 raise fault.placed(call.at) from None
         select = minimum if call.function == "min" else maximum
         for arg in call.args[1:]:
@@ -136,73 +148,73 @@ class Expressions:
             result = select(result, self.value(arg, frame))
         return result
 
-    def _own(self, call: Call, function: Function, frame: Frame) -> Thing:
-        """What a function of the program's own returns; its variables are its own."""
+    def _own(self, call: CallExpr, function: FunctionDef, frame: Frame) -> AnyValue:
+        """Evaluates a call of a function that the program defines, with variables of its own."""
         self._budget.call()
         seen = function.reads & self._constants.keys() - function.assigned
         known = {name: self._constants[name] for name in seen}
-        given = [self.thing(arg, frame) for arg in call.args]
+        given = [self.any_value(arg, frame) for arg in call.args]
         known |= zip(function.parameters, given, strict=True)
         inside = Frame(frame.n, known, self._budget)
         self._calls += 1
         try:
             for stmt in function.body:
                 self.assign(stmt, inside)
-            return self.thing(function.result, inside)
-        except Fault as fault:
+            return self.any_value(function.result, inside)
+        except EvaluationFault as fault:
             fault.calls.append((function.name, call.at))
             raise
         finally:
             self._calls -= 1
 
-    def _index(self, expr: Index, frame: Frame) -> Thing:
+    def _index(self, expr: Index, frame: Frame) -> AnyValue:
         found = self.list_of(expr.base, frame, "only a list has elements")
         position = self.value(expr.position, frame)
         self._budget.spend(frame.n)
         try:
             return index(found, position)
-        except Fault as fault:
+        except EvaluationFault as fault:
             raise fault.placed(expr.position.at) from None
 
     def _items(self, expr: Items, frame: Frame) -> Lists:
-        values = [self.thing(item, frame) for item in expr.items]
+        values = [self.any_value(item, frame) for item in expr.items]
         self._budget.spend(sum(map(elements, values)))
         self._budget.spend(len(values) * (frame.n if any(map(varies, values)) else 1))
         try:
-            return display(values, frame.n)
-        except Fault as fault:
+            return list_of_items(values, frame.n)
+        except EvaluationFault as fault:
             raise fault.placed(expr.at) from None
 
-    def _conditional(self, expr: Conditional, frame: Frame) -> Thing:
-        """Each branch is evaluated only in the iterations that want its value."""
+    def _conditional(self, expr: Conditional, frame: Frame) -> AnyValue:
+        """Evaluates each branch only in the iterations that choose it."""
         self._budget.spend(frame.n)
         chosen = truth(self.value(expr.condition, frame))
         if isinstance(chosen, bool):
-            return self.thing(expr.then if chosen else expr.otherwise, frame)
-        result: Thing | None = None
+            return self.any_value(expr.then if chosen else expr.otherwise, frame)
+        result: AnyValue | None = None
         for branch, here in (
             (expr.then, np.flatnonzero(chosen)),
             (expr.otherwise, np.flatnonzero(~chosen)),
         ):
             if len(here) == frame.n:
-                return self.thing(branch, frame)
+                return self.any_value(branch, frame)
             if len(here):
                 value = self._part(branch, frame, here, expr.reads)
                 self._budget.spend(elements(result) + elements(value))
                 result = merged(result, value, here, frame.n)
         if result is None or isinstance(result, Mixed):
-            raise Fault(0, "E119", MIXTURE.format("this")).placed(expr.at)
+            raise EvaluationFault(0, "E119", MIXTURE.format("this")).placed(expr.at)
         return result
 
-    def _part(self, expr: Expr, frame: Frame, here: I8, reads: frozenset[str]) -> Thing:
-        """The value in some iterations of `frame`."""
+    def _part(self, expr: Expr, frame: Frame, here: I8, reads: frozenset[str]) -> AnyValue:
+        """Returns the value in some iterations of `frame`."""
         try:
-            return self.thing(expr, frame.child(here, reads))
-        except Fault as fault:
+            return self.any_value(expr, frame.child(here, reads))
+        except EvaluationFault as fault:
             fault.iteration = int(here[fault.iteration])
             raise
 
-    def _name(self, name: Name, frame: Frame) -> Thing:
+    def _name(self, name: Name, frame: Frame) -> AnyValue:
         if name.id not in frame.env:
             raise self._unknown(name, 0, frame)
         if name.id in frame.gaps:
@@ -210,20 +222,20 @@ class Expressions:
         found = frame.env[name.id]
         if isinstance(found, Mixed):
             help = "give it another name where it is a list"
-            fault = Fault(0, "E119", MIXTURE.format(f"`{clip(name.id)}`"), help)
+            fault = EvaluationFault(0, "E119", MIXTURE.format(f"`{clip(name.id)}`"), help)
             raise fault.placed(name.at)
         return found
 
-    def _unknown(self, name: Name, iteration: int, frame: Frame) -> Fault:
+    def _unknown(self, name: Name, iteration: int, frame: Frame) -> EvaluationFault:
         shown = clip(name.id)
         if name.id in self._names:
             sees = "a function sees its parameters, its own variables and what is above the header"
             message = f"`{shown}` has no value yet when this is reached"
-            fault = Fault(iteration, "E101", message, sees if self._calls else None)
+            fault = EvaluationFault(iteration, "E101", message, sees if self._calls else None)
         else:
             near = did_you_mean(name.id, [*frame.env, *self._names])
             help = f"did you mean `{near[0]}`?" if near else None
-            fault = Fault(iteration, "E101", f"there is no variable `{shown}`", help)
+            fault = EvaluationFault(iteration, "E101", f"there is no variable `{shown}`", help)
         return fault.placed(name.at)
 
     def _chain(self, chain: Chain, frame: Frame) -> Value:
@@ -234,7 +246,7 @@ class Expressions:
             self._budget.spend(iterations)
             try:
                 result = BINARY[link.op](result, operand)
-            except Fault as fault:
+            except EvaluationFault as fault:
                 raise fault.placed(link.at) from None
         return result
 
@@ -250,11 +262,11 @@ class Expressions:
                 case "not":
                     return BINARY["=="](operand, 0)
             return operand
-        except Fault as fault:
+        except EvaluationFault as fault:
             raise fault.placed(prefix.at) from None
 
     def _logic(self, logic: Logic, frame: Frame) -> Value:
-        """Each operand is evaluated only in the iterations that the ones before left undecided."""
+        """Evaluates each operand only in the iterations that the operands before left undecided."""
         settled = logic.op == "or"  # the truth that ends the evaluation
         result: bool | B1 = truth(self.value(logic.operands[0], frame))
         for operand in logic.operands[1:]:

@@ -1,4 +1,4 @@
-"""The header of a program: what its keys mean and what they may be."""
+"""header: the header of a program: the meaning and the legal values of its keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hccc.ir.collective import PROGRAMMABLE, ROOTED, Collective, OpType, block_c
 from hccc.ir.limits import MAX_CHANNELS, MAX_CHUNKS, MAX_RANKS, MAX_WARPS
 from hccc.ir.names import IDENTIFIER, objection
 from hccc.lang.mistakes import At, Mistake, clip, did_you_mean
-from hccc.lang.transfer.syntax import Algorithm, Expr, Number, Pair, Text
+from hccc.lang.transfer.syntax import Expr, NumberExpr, Pair, ProgramSyntax, StringExpr
 
 KEYS = (
     "nRanks",
@@ -36,7 +36,7 @@ class Header:
     nics_per_node: int
 
     def variables(self) -> dict[str, int]:
-        """The values that a program's body can read."""
+        """Returns the values that a program's body can read."""
         c = self.collective
         values = {
             "nRanks": c.n_ranks,
@@ -49,12 +49,12 @@ class Header:
         return {**values, "Root": c.root} if c.rooted else values
 
 
-def check_header(algorithm: Algorithm, evaluated: Callable[[Expr], int]) -> Header:
-    """The header of a program. Raises `Mistake` at the first wrong key or value.
+def check_header(algorithm: ProgramSyntax, evaluate: Callable[[Expr], int]) -> Header:
+    """Returns the header of a program. Raises `Mistake` at the first wrong key or value.
 
-    evaluated: the value of an expression of the constants above the header.
+    evaluate: computes an expression of the constants above the header.
     """
-    keys = _Keys(algorithm.pairs, algorithm.at, evaluated)
+    keys = _Keys(algorithm.pairs, algorithm.at, evaluate)
     n_ranks = keys.integer("nRanks", None, 1, MAX_RANKS)
     op = keys.op_type()
     gpus = keys.integer("GPUPerNode", n_ranks, 1, n_ranks)
@@ -72,8 +72,8 @@ def check_header(algorithm: Algorithm, evaluated: Callable[[Expr], int]) -> Head
 
 
 class _Keys:
-    def __init__(self, pairs: Sequence[Pair], at: At, evaluated: Callable[[Expr], int]) -> None:
-        self._at, self._evaluated = at, evaluated
+    def __init__(self, pairs: Sequence[Pair], at: At, evaluate: Callable[[Expr], int]) -> None:
+        self._at, self._evaluated = at, evaluate
         self._pairs: dict[str, Pair] = {}
         for pair in pairs:
             if pair.key not in KEYS:
@@ -83,7 +83,7 @@ class _Keys:
             self._pairs[pair.key] = pair
 
     def at(self, key: str) -> At:
-        """Where a key's value is, or else the header's name."""
+        """Returns the place of a key's value, or else of the header's name."""
         return self._pairs[key].value.at if key in self._pairs else self._at
 
     def _required(self, key: str) -> Pair:
@@ -94,25 +94,25 @@ class _Keys:
         return self._pairs[key]
 
     def integer(self, key: str, default: int | None, low: int, high: int) -> int:
-        """The value of an integer key, within low..high."""
+        """Returns the value of an integer key, within low..high."""
         if key not in self._pairs and default is not None:
             return default
         given = self._required(key).value
-        if isinstance(given, Text):
+        if isinstance(given, StringExpr):
             raise Mistake("E012", f"{key} must be an integer, without quotes", given.at)
-        value = given.value if isinstance(given, Number) else self._evaluated(given)
+        value = given.value if isinstance(given, NumberExpr) else self._evaluated(given)
         if not low <= value <= high:
             raise Mistake("E012", f"{key}={value} is not in {low}..{high}", given.at)
         return value
 
     def _text(self, key: str) -> str:
         match self._required(key).value:
-            case Text(value):
+            case StringExpr(value):
                 return value
         raise Mistake("E012", f"{key} must be a string in quotes", self.at(key))
 
     def name(self) -> str:
-        """AlgoName, which becomes part of file and function names."""
+        """Returns AlgoName, which becomes part of file and function names."""
         if "AlgoName" not in self._pairs:
             return "algo"
         name = self._text("AlgoName")
@@ -126,7 +126,7 @@ class _Keys:
         return name
 
     def op_type(self) -> OpType:
-        """OpType, in any case."""
+        """Returns OpType, in any case."""
         text = self._text("OpType")
         by_name = {op.value.lower(): op for op in PROGRAMMABLE}
         if text.lower() in by_name:
@@ -138,7 +138,8 @@ class _Keys:
         raise Mistake("E012", message, self.at("OpType"), help)
 
     def chunks(self, op: OpType, n_ranks: int) -> int:
-        """nChunks, or as few as the collective can be cut into but one a rank."""
+        """Returns nChunks; by default the fewest chunks that the collective allows, but at least
+        one per rank."""
         blocks = block_count(op, n_ranks)
         chunks = self.integer("nChunks", max(n_ranks, blocks), 1, MAX_CHUNKS)
         if chunks > MAX_CHUNKS:
@@ -150,7 +151,7 @@ class _Keys:
         return chunks
 
     def root(self, op: OpType, n_ranks: int) -> int:
-        """Root; only rooted collectives have one."""
+        """Returns Root; only rooted collectives have one."""
         if op not in ROOTED and "Root" in self._pairs:
             raise Mistake("E012", f"{op.value} has no root", self._pairs["Root"].key_at)
         return self.integer("Root", 0, 0, n_ranks - 1)

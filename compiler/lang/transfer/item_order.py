@@ -1,4 +1,4 @@
-"""item_order: the items of a rolled Program in an order of text that keeps that of every step."""
+"""item_order: orders the items of a rolled Program so that the order within every step stays."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import numpy as np
 
 from hccc.ir.arrays import I8, starts
 
-UNROLLED = 16  # times items that wait for each other give way
-CIRCLES = 64  # of such items looked at each time
+UNROLLED = 16  # times that items in circles are replaced by their inner ones
+CIRCLES = 64  # searched each time
 
 
-def ordered(inner: tuple[I8, I8, I8], outer: tuple[I8, I8], owner: I8) -> tuple[I8, I8]:
-    """The shapes and values of items, each after all that any step has before it, else by their
-    first step.
+def ordered_items(inner: tuple[I8, I8, I8], outer: tuple[I8, I8], owner: I8) -> tuple[I8, I8]:
+    """Returns the shapes and values of items in an order of text: each item after all items that
+    come before it in some step, else by first step.
 
-    inner: shapes, values and steps of items that keep to one step each, in order; outer: shapes and
-    values of those that loop over steps; owner: i8[inner] the outer item of each. Where outer items
-    wait for each other, some give way to their inner ones; at last all that are left do.
+    inner: shapes, values and steps of items of one step each, in order; outer: shapes and values of
+    items that loop over steps; owner: i8[inner] the outer item of each. If outer items wait for
+    each other, some are replaced by their inner ones; after UNROLLED attempts all that are left.
     """
     shape, values, step = inner
     new_shape, new_values = outer
@@ -45,14 +45,15 @@ def ordered(inner: tuple[I8, I8, I8], outer: tuple[I8, I8], owner: I8) -> tuple[
 
 
 def _before(owner: I8, step: I8) -> I8:
-    """Each once: the outer items that follow each other in some step, i8[pairs, 2]."""
+    """Returns the pairs of outer items that follow each other in some step, each once: i8[pairs,
+    2]."""
     pairs = np.stack([owner[:-1], owner[1:]], axis=1)[step[1:] == step[:-1]]
     return np.unique(pairs, axis=0) if len(pairs) else np.zeros((0, 2), np.int64)
 
 
 def _sorted(pairs: I8, owner: I8, n: int) -> I8:
-    """A topological order of the outer items that have inner ones, of several that are free the
-    one with the first inner item; without those that wait for each other, or for such."""
+    """Sorts the outer items that have inner ones topologically, ready ones by first inner item.
+    Leaves out items in circles, and items that wait for them."""
     rank = np.full(n, len(owner))
     np.minimum.at(rank, owner, np.arange(len(owner)))
     waits = np.bincount(pairs[:, 1], minlength=n).tolist()
@@ -72,7 +73,8 @@ def _sorted(pairs: I8, owner: I8, n: int) -> I8:
 
 
 def _waiting(pairs: I8, parts: I8) -> set[int]:
-    """Of circles of items that wait for each other the one of fewest parts, but two at least."""
+    """Returns, for each circle of waiting items, the item with the fewest parts, but at least
+    two."""
     before = dict(pairs[:, ::-1].tolist())
     found = set[int]()
     for item in list(before)[:CIRCLES]:

@@ -1,8 +1,8 @@
-"""Lists: in every iteration a stretch of one pool of elements, so that indexing is one gather.
+"""lists: in every iteration a stretch of one pool of elements, so that indexing is one gather.
 
 `[0, 2, 1, 3]` is one pool of four numbers and the same stretch of it in every iteration; with a
 loop variable inside, each iteration has a stretch of its own. The elements of a list of lists are
-stretches of a pool themselves. Lists never change; what a variable holds may.
+stretches of a pool themselves. Lists never change; a variable can get another list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from hccc.ir.arrays import I8
 from hccc.lang.transfer.budget import TooMuch
 from hccc.lang.transfer.values import (
-    Fault,
+    EvaluationFault,
     Ints,
     Value,
     as_array,
@@ -33,7 +33,7 @@ NOTHING = Ints(np.zeros(0, np.int64), 0, 0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """In every iteration the elements `begin` to `begin + length` of `items`."""
+    """A list per iteration: the elements `begin` to `begin + length` of `items`."""
 
     items: Pool
     begin: Value
@@ -49,34 +49,34 @@ class Mixed:
 
 
 MIXED = Mixed()
-Thing = Value | Lists | Mixed
+AnyValue = Value | Lists | Mixed
 
 
-def take(thing: Thing, iterations: I8 | slice) -> Thing:
-    """The values in the given iterations."""
-    match thing:
+def take(any_value: AnyValue, iterations: I8 | slice) -> AnyValue:
+    """Returns the values in the given iterations."""
+    match any_value:
         case Lists(items, begin, length):
             return Lists(items, take_numbers(begin, iterations), take_numbers(length, iterations))
         case Mixed():
-            return thing
+            return any_value
         case _:
-            return take_numbers(thing, iterations)
+            return take_numbers(any_value, iterations)
 
 
-def one(thing: Thing, iteration: int) -> Thing:
-    """The value in one iteration."""
-    match thing:
+def at_iteration(any_value: AnyValue, iteration: int) -> AnyValue:
+    """Returns the value in one iteration."""
+    match any_value:
         case Lists(items, begin, length):
             here = iteration_value(begin, iteration), iteration_value(length, iteration)
             return Lists(items, *here)
         case Mixed():
-            return thing
+            return any_value
         case _:
-            return iteration_value(thing, iteration)
+            return iteration_value(any_value, iteration)
 
 
-def display(values: Sequence[Thing], n: int) -> Lists:
-    """`[a, b, …]` in n iterations. Raises `Fault` E119 for mixtures, E006 for too deep."""
+def list_of_items(values: Sequence[AnyValue], n: int) -> Lists:
+    """Evaluates `[a, b, …]` in n iterations. Raises E119 for mixtures, E006 for too deep lists."""
     numbers = [value for value in values if isinstance(value, int | Ints)]
     if len(numbers) == len(values):
         wide = n if any(isinstance(value, Ints) for value in numbers) else 1
@@ -84,9 +84,9 @@ def display(values: Sequence[Thing], n: int) -> Lists:
     lists = [value for value in values if isinstance(value, Lists)]
     pool = _joined([value.items for value in lists])
     if len(lists) != len(values) or pool is None:
-        raise Fault(0, "E119", "a list holds numbers, or lists of one kind, not both")
+        raise EvaluationFault(0, "E119", "a list holds numbers, or lists of one kind, not both")
     if _depth(pool) >= MAX_DEPTH:
-        raise Fault(0, "E006", f"lists nest more than {MAX_DEPTH} deep")
+        raise EvaluationFault(0, "E006", f"lists nest more than {MAX_DEPTH} deep")
     sizes = np.cumsum([0, *(_size(value.items) for value in lists)]).tolist()
     begins = [_plus(value.begin, size) for value, size in zip(lists, sizes, strict=False)]
     lengths = [value.length for value in lists]
@@ -95,7 +95,7 @@ def display(values: Sequence[Thing], n: int) -> Lists:
 
 
 def _rows(pool: Pool, wide: int) -> Lists:
-    """The pool cut into `wide` lists of one length."""
+    """Cuts the pool into `wide` lists of one length."""
     length = _size(pool) // wide
     if wide == 1:
         return Lists(pool, 0, length)
@@ -104,7 +104,7 @@ def _rows(pool: Pool, wide: int) -> Lists:
 
 
 def _stacked(values: Sequence[Value], wide: int) -> Ints:
-    """The values of iteration 0, those of iteration 1, …"""
+    """Returns the values of iteration 0, those of iteration 1, …"""
     if not values:
         return NOTHING
     _check_size(len(values) * wide)
@@ -117,16 +117,16 @@ def _check_size(elements: int) -> None:
         raise TooMuch("E114", f"the lists of this program take more than {MAX_ELEMENTS:,} numbers")
 
 
-def elements(thing: Thing | None) -> int:
-    """How many elements the pool of a list has; 0 for what is no list."""
-    return _size(thing.items) if isinstance(thing, Lists) else 0
+def elements(any_value: AnyValue | None) -> int:
+    """Returns the number of elements in the pool of a list; 0 for numbers."""
+    return _size(any_value.items) if isinstance(any_value, Lists) else 0
 
 
-def varies(thing: Thing) -> bool:
-    """Whether a value may differ between iterations."""
-    if isinstance(thing, Lists):
-        return isinstance(thing.begin, Ints) or isinstance(thing.length, Ints)
-    return isinstance(thing, Ints)
+def varies(any_value: AnyValue) -> bool:
+    """Tells whether a value may differ between iterations."""
+    if isinstance(any_value, Lists):
+        return isinstance(any_value.begin, Ints) or isinstance(any_value.length, Ints)
+    return isinstance(any_value, Ints)
 
 
 def _size(pool: Pool) -> int:
@@ -146,7 +146,7 @@ def _plus(value: Value, more: int) -> Value:
 
 
 def _joined(pools: Sequence[Pool]) -> Pool | None:
-    """The pools one after the other; None where some hold numbers and others lists."""
+    """Joins the pools, one after the other; None if some hold numbers and others lists."""
     filled = [pool for pool in pools if _size(pool)]
     if len(filled) < 2:
         return filled[0] if filled else NOTHING
@@ -169,15 +169,16 @@ def _concatenated(values: Sequence[Value]) -> Ints:
     return Ints(np.concatenate(arrays), min(a for a, _ in ends), max(b for _, b in ends))
 
 
-def index(lists: Lists, position: Value) -> Thing:
-    """`list[position]`, negative positions from the end. Raises `Fault` E116 out of range."""
+def index(lists: Lists, position: Value) -> AnyValue:
+    """Evaluates `list[position]`; negative positions count from the end. Raises E116 out of
+    range."""
     length = lists.length
     low, high = bounds(position)
     if not (low >= 0 and high < bounds(length)[0]):
         _check_range(position, length)
         position = _from_start(position, length)
     if isinstance(lists.begin, int) and isinstance(position, int):
-        return one(lists.items, lists.begin + position)
+        return at_iteration(lists.items, lists.begin + position)
     return take(lists.items, np.add(raw(lists.begin), raw(position)))
 
 
@@ -190,7 +191,9 @@ def _check_range(position: Value, length: Value) -> None:
         has = f"has {count} element{'s' if count > 1 else ''}" if count else "is empty"
         shown = iteration_value(position, iteration)
         help = f"positions are 0 to {count - 1}, or -{count} to -1 from its end" if count else None
-        raise Fault(iteration, "E116", f"the list {has}, so there is no element {shown}", help)
+        raise EvaluationFault(
+            iteration, "E116", f"the list {has}, so there is no element {shown}", help
+        )
 
 
 def _from_start(position: Value, length: Value) -> Value:
@@ -201,8 +204,9 @@ def _from_start(position: Value, length: Value) -> Value:
     return Ints(data, 0, bounds(length)[1])
 
 
-def merged(old: Thing | None, new: Thing, target: I8, n: int) -> Thing:
-    """`old` in n iterations, but `new` in those of `target`; in neither, any value."""
+def merged(old: AnyValue | None, new: AnyValue, target: I8, n: int) -> AnyValue:
+    """Returns `old` in n iterations, but `new` in the iterations `target`; any value if both are
+    missing."""
     if isinstance(old, int | Ints | None) and isinstance(new, int | Ints):
         return _merged_numbers(0 if old is None else old, new, target, n)
     if not isinstance(old, Lists | None) or not isinstance(new, Lists):
@@ -228,7 +232,7 @@ def _merged_numbers(old: Value, new: Value, target: I8, n: int) -> Value:
 
 
 def _compact(lists: Lists) -> Lists:
-    """The same lists over a pool of only what they use, or all if that is not much less."""
+    """Returns the same lists over a smaller pool of used elements, if that at least halves it."""
     begin, length = np.asarray(raw(lists.begin)), np.asarray(raw(lists.length))
     pairs, which = np.unique(np.stack([begin, length], axis=1), axis=0, return_inverse=True)
     total = int(pairs[:, 1].sum())

@@ -1,6 +1,7 @@
-"""Which variables a loop carries from one iteration to the next, and which outlive a block.
+"""liveness: the variables that a loop carries from one iteration to the next, or that outlive a
+block.
 
-A loop whose iterations share nothing runs as one array operation over all of them; a loop that
+A loop with independent iterations runs as one array operation over all of them; a loop that
 *carries* a variable (reads it before assigning it in the same iteration, and assigns it) runs
 iteration by iteration. Both are decided from the text, and in doubt a variable is carried.
 
@@ -20,16 +21,17 @@ from hccc.lang.transfer.syntax import (
     For,
     If,
     Stmt,
-    Table,
-    Transfer,
+    TransferStmt,
+    TransferTable,
     names_in,
     varying_elements,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """About one block: names it may read from outside, names it may assign, names it must."""
+class BlockFacts:
+    """About one block. exposed: names it may read from outside; assigned: names it may assign;
+    surely: names it always assigns."""
 
     exposed: frozenset[str]
     assigned: frozenset[str]
@@ -37,38 +39,40 @@ class Facts:
 
 
 @dataclass(slots=True)
-class Loop:
-    """How to run one `for`. `carried`: in order of name, empty if iterations are independent."""
+class LoopFacts:
+    """How to run one `for`. carried: in order of name, empty if iterations are independent; keep:
+    names that outlive the loop."""
 
-    body: Facts
+    body: BlockFacts
     carried: Sequence[str]
     nests: bool  # whether there is a loop inside
     keep: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
-class Choice:
-    """How to run one `if`: what its conditions and branches read, and what outlives it."""
+class BranchFacts:
+    """How to run one `if`. exposed: names that its conditions and branches read; keep: names that
+    outlive it."""
 
     exposed: frozenset[str]
     keep: frozenset[str] = frozenset()
 
 
 class Liveness:
-    """The facts about every loop and choice of a program."""
+    """The facts about every loop and `if` of a program."""
 
     def __init__(self, body: Sequence[Stmt]) -> None:
-        self.loops: dict[For, Loop] = {}
-        self.choices: dict[If, Choice] = {}
+        self.loops: dict[For, LoopFacts] = {}
+        self.branches: dict[If, BranchFacts] = {}
         self.names: set[str] = set()
         self.depth = 1  # of blocks
         self.deepest = 1  # of expressions
-        self.elements = 0  # of all lists that iterations have of their own
-        self._facts: dict[For | If, Facts] = {}
+        self.elements = 0  # of all lists that differ between iterations
+        self._facts: dict[For | If, BlockFacts] = {}
         self._up(body, 1)
         self._down(body, frozenset())
 
-    def _up(self, block: Sequence[Stmt], depth: int) -> Facts:
+    def _up(self, block: Sequence[Stmt], depth: int) -> BlockFacts:
         self.depth = max(self.depth, depth)
         exposed: set[str] = set()
         assigned: set[str] = set()
@@ -78,20 +82,20 @@ class Liveness:
             exposed |= facts.exposed - surely
             assigned |= facts.assigned
             surely |= facts.surely
-        return Facts(frozenset(exposed), frozenset(assigned), frozenset(surely))
+        return BlockFacts(frozenset(exposed), frozenset(assigned), frozenset(surely))
 
-    def _statement(self, stmt: Stmt, depth: int) -> Facts:
+    def _statement(self, stmt: Stmt, depth: int) -> BlockFacts:
         match stmt:
             case Assign(targets, values):
                 self.names.update(targets)
                 self._measure(values)
                 names = frozenset(targets)
-                return Facts(_reads(values), names, names)
-            case Transfer(args):
+                return BlockFacts(_reads(values), names, names)
+            case TransferStmt(args):
                 self._measure(args)
-                return Facts(_reads(args), frozenset(), frozenset())
-            case Table():
-                return Facts(frozenset(), frozenset(), frozenset())
+                return BlockFacts(_reads(args), frozenset(), frozenset())
+            case TransferTable():
+                return BlockFacts(frozenset(), frozenset(), frozenset())
             case For():
                 return self._for(stmt, depth)
             case If():
@@ -101,20 +105,20 @@ class Liveness:
         self.deepest = max([self.deepest, *(expr.depth for expr in exprs)])
         self.elements += sum(map(varying_elements, exprs))
 
-    def _for(self, stmt: For, depth: int) -> Facts:
+    def _for(self, stmt: For, depth: int) -> BlockFacts:
         self.names.add(stmt.target)
         before = len(self.loops)
         body = self._up(stmt.body, depth + 1)
         exposed = body.exposed - {stmt.target}
         nests = len(self.loops) > before
-        self.loops[stmt] = Loop(body, sorted(exposed & body.assigned), nests)
+        self.loops[stmt] = LoopFacts(body, sorted(exposed & body.assigned), nests)
         self._measure(stmt.limits())
         outside = exposed | reads_of(stmt)
-        facts = Facts(outside, body.assigned | {stmt.target}, frozenset())
+        facts = BlockFacts(outside, body.assigned | {stmt.target}, frozenset())
         self._facts[stmt] = facts
         return facts
 
-    def _if(self, stmt: If, depth: int) -> Facts:
+    def _if(self, stmt: If, depth: int) -> BlockFacts:
         blocks = [self._up(block, depth + 1) for _, block in stmt.branches]
         blocks.append(self._up(stmt.otherwise, depth + 1))
         conditions = [condition for condition, _ in stmt.branches]
@@ -122,8 +126,8 @@ class Liveness:
         exposed = _reads(conditions).union(*(b.exposed for b in blocks))
         assigned = frozenset[str]().union(*(b.assigned for b in blocks))
         surely = blocks[0].surely.intersection(*(b.surely for b in blocks))
-        self.choices[stmt] = Choice(exposed)
-        facts = Facts(exposed, assigned, surely)
+        self.branches[stmt] = BranchFacts(exposed)
+        facts = BlockFacts(exposed, assigned, surely)
         self._facts[stmt] = facts
         return facts
 
@@ -134,9 +138,9 @@ class Liveness:
                 case Assign(targets, values):
                     live.difference_update(targets)
                     live |= _reads(values)
-                case Transfer(args):
+                case TransferStmt(args):
                     live |= _reads(args)
-                case Table():
+                case TransferTable():
                     pass
                 case For() | If():
                     self._keep(stmt, live)
@@ -148,7 +152,7 @@ class Liveness:
         inside = self._facts[stmt].assigned
         keep = frozenset(name for name in inside if name in live)
         if isinstance(stmt, If):
-            self.choices[stmt].keep = keep
+            self.branches[stmt].keep = keep
             for _, block in stmt.branches:
                 self._down(block, keep)
             self._down(stmt.otherwise, keep)
@@ -159,7 +163,7 @@ class Liveness:
 
 
 def reads_of(loop: For) -> frozenset[str]:
-    """The names in what a loop runs over."""
+    """Returns the names in the range or list of a loop."""
     return _reads(loop.limits())
 
 

@@ -5,8 +5,8 @@
             for s in range(nRanks - 1):
                 transfer(r, (r + 1) % nRanks, s, (r - s) % nRanks, recv)
 
-Of the paper: the header, assignment, `for ... in range(first, end, stride)`, `transfer`,
-`+ - * / %` and parentheses. Extensions: constants above the header; `+=` and its kin, several
+From the paper: the header, assignment, `for ... in range(first, end, stride)`, `transfer`,
+`+ - * / %` and parentheses. Extensions: constants above the header; `+=` and similar, several
 assignments at once; `if`, `elif`, `else` and `a if c else b`; comparisons (not chained); `and`,
 `or`, `not`; `// ** ^ & | ~ << >>`; immutable lists, `x[i]`, `len` and `for` over them; `min` and
 `max` of two or more, `abs`; functions above the header; `transfer` with keywords; `True` and
@@ -14,9 +14,10 @@ assignments at once; `if`, `elif`, `else` and `a if c else b`; comparisons (not 
 `ir/collective.py`. Header keys are variables of the body: nRanks, nChannels, nWarps, GPUPerNode,
 NICPerNode, nChunks, Root. The reference is docs/transfer-language.md.
 
-Meaning is Python's, with these differences: every number is a signed 64-bit integer and overflow
-is an error; `/` is exact and a remainder is an error; shifts are by 0 to 63 bits; comparisons,
-`and`, `or` and `not` yield 0 or 1 (`and`, `or` evaluate their right side only where it matters).
+The meaning is Python's, with these differences: every number is a signed 64-bit integer and
+overflow is an error; `/` is exact and a remainder is an error; shifts are by 0 to 63 bits;
+comparisons, `and`, `or` and `not` yield 0 or 1 (`and`, `or` evaluate their right side only where
+it matters).
 
 Defaults: nChannels=1, nWarps=16, AlgoName="algo", GPUPerNode=nRanks, NICPerNode=GPUPerNode, Root=0,
 nChunks=nRanks (Alltoall: nRanks * nRanks).
@@ -38,11 +39,11 @@ from hccc.ir.program import TRANSFER, Program
 from hccc.lang.mistakes import At, Mistake, clip
 from hccc.lang.transfer.evaluate import Constants, evaluate
 from hccc.lang.transfer.header import Header, check_header
-from hccc.lang.transfer.iterations import Chunk
+from hccc.lang.transfer.iterations import EmittedRows
 from hccc.lang.transfer.parse import parse_text
-from hccc.lang.transfer.sink import FIELDS, STEP, Rows, Search, Sink
-from hccc.lang.transfer.syntax import Algorithm, For, If, Stmt, Table, Transfer
-from hccc.lang.transfer.values import Fault
+from hccc.lang.transfer.sink import FIELDS, STEP, SearchSink, Sink, TableSink
+from hccc.lang.transfer.syntax import For, If, ProgramSyntax, Stmt, TransferStmt, TransferTable
+from hccc.lang.transfer.values import EvaluationFault
 from hccc.shipped import find as shipped
 
 MAX_BYTES = 64 << 20
@@ -51,19 +52,21 @@ SHOWN_CALLS = 3
 
 
 def load(path: str | Path) -> Program:
-    """The program in a file. Raises `UserError`, for files that are no text too."""
+    """Loads the program in a file, or the shipped one of that name. Raises `UserError`."""
     return parse(read(path))
 
 
 def read(path: Path | str) -> Source:
-    """The text of a program file, or of one that ships. Raises `UserError` E401, E402, E404."""
+    """Reads the text of a program file, or of a shipped one. Raises `UserError` E401, E402,
+    E404."""
     return shipped.read(Path(path), MAX_BYTES, shipped.PROGRAMS)
 
 
 def parse(source: Source) -> Program:
-    """The program in a text. Raises `UserError`. Linear in the text and the transfers it makes."""
+    """Parses the program in a text. Raises `UserError`. Linear in the text and the transfers it
+    makes."""
     try:
-        header, chunks = _run(_algorithm(source), Rows())
+        header, chunks = _run(_algorithm(source), TableSink())
     except Mistake as mistake:
         raise _error(mistake, source) from None
     table = _by_step(chunks)
@@ -79,14 +82,14 @@ def parse(source: Source) -> Program:
     )
 
 
-def _algorithm(source: Source) -> Algorithm:
+def _algorithm(source: Source) -> ProgramSyntax:
     if not source.text.strip("\ufeff \t\r\n"):
         help = "a program begins with `ResCCLAlgo(nRanks=..., OpType=...):`"
         raise Mistake("E403", f"{source.name} is empty", help=help)
     return parse_text(source.text)
 
 
-def _run(algorithm: Algorithm, sink: Sink) -> tuple[Header, list[Chunk]]:
+def _run(algorithm: ProgramSyntax, sink: Sink) -> tuple[Header, list[EmittedRows]]:
     constants = Constants(algorithm.constants)
     header = check_header(algorithm, constants.number)
     variables = header.variables()
@@ -100,7 +103,7 @@ def _run(algorithm: Algorithm, sink: Sink) -> tuple[Header, list[Chunk]]:
 
 
 def _error(mistake: Mistake, source: Source) -> UserError:
-    if not isinstance(mistake, Fault):
+    if not isinstance(mistake, EvaluationFault):
         return mistake.in_source(source)
     if mistake.loops:
         loops = mistake.loops[-SHOWN_LOOPS:]
@@ -111,8 +114,8 @@ def _error(mistake: Mistake, source: Source) -> UserError:
     return UserError(replace(error.problem, notes=(*error.problem.notes, *notes)))
 
 
-def _by_step(chunks: list[Chunk]) -> NDArray[Any]:
-    """All rows in one table, stably sorted by step; gives up each chunk as it is copied."""
+def _by_step(chunks: list[EmittedRows]) -> NDArray[Any]:
+    """Collects all rows in one table, stably sorted by step; frees each part as it is copied."""
     rows = [chunk.rows for chunk in reversed(chunks)]
     chunks.clear()
     steps = [np.zeros(0, np.int32), *(part[:, STEP] for part in reversed(rows))]
@@ -127,7 +130,7 @@ def _by_step(chunks: list[Chunk]) -> NDArray[Any]:
 
 
 def _places(step: I4) -> I4:
-    """Where each row goes in a stable sort by step. Radix sorts by 16 bits at a time."""
+    """Returns the place of each row in a stable sort by step. Radix sorts by 16 bits at a time."""
     order: I8 = np.argsort(step.astype(np.uint16), kind="stable")
     if len(step) and step.max() >= 1 << 16:
         order = order[np.argsort((step[order] >> 16).astype(np.uint16), kind="stable")]
@@ -138,7 +141,7 @@ def _places(step: I4) -> I4:
 
 @dataclass(slots=True, eq=False)
 class TextOrigin:
-    """Where a Program's transfers stand in its text. Finds them by running the text again."""
+    """Finds the places of a Program's transfers in its text, by evaluating the text again."""
 
     _source: Source
     _table: NDArray[Any] | None
@@ -152,13 +155,14 @@ class TextOrigin:
         self._source, self._table, self._found = source, None, {}
 
     def place(self, transfer: int) -> tuple[Span | None, dict[str, int]]:
-        """The span and the loop values of row `transfer`, by evaluating the program again."""
+        """Returns the span and the loop values of row `transfer`, by evaluating the program
+        again."""
         if transfer not in self._found:
             self._found[transfer] = self._find(transfer)
         return self._found[transfer]
 
     def header(self, key: str) -> Span | None:
-        """The span of a header key's value; of the header's name for a key that is not there."""
+        """Returns the span of a header key's value; of the header's name if the key is missing."""
         algorithm = parse_text(self._source.text)
         values = {pair.key: pair.value.at for pair in algorithm.pairs}
         return values.get(key, algorithm.at).span(self._source)
@@ -173,19 +177,19 @@ class TextOrigin:
             return None, {}
         at, loops = found
         wanted = (int(row["src"]), int(row["dst"]), int(row["step"]), int(row["chunk"]))
-        search = Search(wanted, int(row["line"]))
+        search = SearchSink(wanted, int(row["line"]))
         _, chunks = _run(algorithm, search)
         values = np.concatenate([chunk.rows for chunk in chunks])[earlier]
         return at.span(self._source), dict(zip(loops, values.tolist(), strict=True))
 
 
 def _statement(block: Sequence[Stmt], line: int) -> tuple[At, list[str]] | None:
-    """The transfer at `line`, and the variables of the loops around it, outermost first."""
+    """Returns the transfer at `line`, and the variables of the loops around it, outermost first."""
     for stmt in block:
         match stmt:
-            case Transfer(at=at) if at.line == line:
+            case TransferStmt(at=at) if at.line == line:
                 return at, []
-            case Table() if stmt.line[0] <= line <= stmt.line[-1]:
+            case TransferTable() if stmt.line[0] <= line <= stmt.line[-1]:
                 places = stmt.places(line - int(stmt.line[0]))
                 return At(line, stmt.at.column, places[-1].end + 1), []
             case For(target=target, body=body):

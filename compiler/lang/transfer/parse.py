@@ -1,6 +1,6 @@
-"""Text to `syntax.Algorithm`: lark's LALR tables fed token by token, the tree built on the way.
+"""parse: text to `syntax.ProgramSyntax`: lark's LALR tables fed token by token, building the tree.
 
-Nothing here recurses, so depth is limited by decision (`MAX_DEPTH`), not by the interpreter.
+Nothing here recurses, so depth is limited by `MAX_DEPTH`, not by the interpreter.
 """
 
 from __future__ import annotations
@@ -28,43 +28,43 @@ from hccc.lang.transfer.complaint import complaint
 from hccc.lang.transfer.preamble import NameToken, program_tokens
 from hccc.lang.transfer.syntax import (
     MAX_DEPTH,
-    Algorithm,
     Assign,
-    Call,
+    CallExpr,
     Chain,
+    ChainLink,
     Conditional,
     Expr,
     For,
-    Function,
+    FunctionDef,
     If,
     Index,
     Items,
     Keyword,
-    Link,
     Logic,
     Name,
-    Number,
+    NumberExpr,
     Pair,
     Prefix,
+    ProgramSyntax,
     Stmt,
-    Table,
-    Text,
-    Transfer,
+    StringExpr,
+    TransferStmt,
+    TransferTable,
     names_in,
     varying_elements,
 )
 from hccc.lang.transfer.tokens import TableToken
 
 
-def parse_text(text: str) -> Algorithm:
-    """The tree of a whole program. Raises `Mistake`. Linear in the text."""
+def parse_text(text: str) -> ProgramSyntax:
+    """Parses a whole program. Raises `Mistake`. Linear in the text."""
     parser = _parser().parse_interactive("")
     before: Token | None = None
     try:
         for token in program_tokens(text):
             parser.feed_token(token)
             before = token
-        algorithm: Algorithm = parser.feed_eof(before)  # type: ignore[no-untyped-call]
+        algorithm: ProgramSyntax = parser.feed_eof(before)  # type: ignore[no-untyped-call]
     except UnexpectedToken as error:
         accepts: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
         raise complaint(error.token, before, accepts) from None
@@ -73,21 +73,21 @@ def parse_text(text: str) -> Algorithm:
 
 @cache
 def _parser() -> Lark:
-    return tables("hccc.lang.transfer", "transfer.lark", _Builder())
+    return tables("hccc.lang.transfer", "transfer.lark", _SyntaxBuilder())
 
 
-class _Builder(Transformer[Token, Any]):
-    """What each rule of transfer.lark becomes; a method per alias."""
+class _SyntaxBuilder(Transformer[Token, Any]):
+    """Makes the value of each rule of transfer.lark; a method per alias."""
 
-    def number(self, items: list[Token]) -> Number:
-        return Number(int(items[0], 0), place(items[0]))
+    def number(self, items: list[Token]) -> NumberExpr:
+        return NumberExpr(int(items[0], 0), place(items[0]))
 
-    def string(self, items: list[Token]) -> Text:
-        return Text(items[0][1:-1], place(items[0]))
+    def string(self, items: list[Token]) -> StringExpr:
+        return StringExpr(items[0][1:-1], place(items[0]))
 
     def name(self, items: list[Token]) -> Expr:
         word, at = str(items[0]), place(items[0])
-        return Number(int(word == "True"), at) if word in ("True", "False") else Name(word, at)
+        return NumberExpr(int(word == "True"), at) if word in ("True", "False") else Name(word, at)
 
     def group(self, items: list[Any]) -> Expr:
         expr: Expr = replace(value(items[1]), at=place(items[0]).to(place(items[2])))
@@ -96,8 +96,8 @@ class _Builder(Transformer[Token, Any]):
     def prefix(self, items: list[Any]) -> Expr:
         op, operand = str(items[0]), value(items[1])
         at = place(items[0]).to(operand.at)
-        if op == "-" and isinstance(operand, Number):
-            return Number(-operand.value, at)
+        if op == "-" and isinstance(operand, NumberExpr):
+            return NumberExpr(-operand.value, at)
         return Prefix(op, operand, at, _deeper([operand], at))
 
     def chain(self, items: list[Any]) -> Chain:
@@ -106,7 +106,7 @@ class _Builder(Transformer[Token, Any]):
         for op, operand in zip(items[1::2], items[2::2], strict=True):
             end = value(operand).at
             at = at.to(end) if at.line == end.line else end
-            links.append(Link(str(op), operand, at))
+            links.append(ChainLink(str(op), operand, at))
         return Chain(first, tuple(links), first.at.to(at), _deeper(items[::2], first.at))
 
     def compare(self, items: list[Any]) -> Chain:
@@ -144,11 +144,11 @@ class _Builder(Transformer[Token, Any]):
     def keyword(self, items: list[Any]) -> Keyword:
         return Keyword(str(items[0]), place(items[0]), items[1])
 
-    def call(self, items: list[Any]) -> Call:
+    def call(self, items: list[Any]) -> CallExpr:
         given, at = items[2:-1], place(items[0]).to(place(items[-1]))
         args = [arg for arg in given if not isinstance(arg, Keyword)]
-        call = Call(str(items[0]), args, at, _deeper(args, at), given[len(args) :])
-        own: dict[str, Function] = {}
+        call = CallExpr(str(items[0]), args, at, _deeper(args, at), given[len(args) :])
+        own: dict[str, FunctionDef] = {}
         if isinstance(items[0], NameToken):
             own = items[0].functions
             if call.function == items[0].defining and call.function not in own:
@@ -162,7 +162,7 @@ class _Builder(Transformer[Token, Any]):
         depth = 1 + max([function.depth, *(arg.depth for arg in args)])
         if depth > MAX_DEPTH:
             raise Mistake("E006", f"this call nests more than {MAX_DEPTH} deep", at)
-        return Call(call.function, args, at, depth, own=function)
+        return CallExpr(call.function, args, at, depth, own=function)
 
     def function(self, items: list[Any]) -> None:
         name, parameters, (body, result) = items[0], items[2], items[4]
@@ -170,7 +170,7 @@ class _Builder(Transformer[Token, Any]):
         if written in functions:
             raise Mistake("E015", f"there is a function `{clip(written)}` already", place(name))
         exprs = [*(value for stmt in body for value in stmt.values), result]
-        functions[written] = Function(
+        functions[written] = FunctionDef(
             written,
             parameters,
             body,
@@ -199,7 +199,7 @@ class _Builder(Transformer[Token, Any]):
         target, operand = _variable(items[0]), value(items[2])
         name = Name(target, place(items[0]))
         at = name.at.to(operand.at)
-        sum = Chain(name, (Link(items[1][:-1], operand, at),), at, _deeper([operand], at))
+        sum = Chain(name, (ChainLink(items[1][:-1], operand, at),), at, _deeper([operand], at))
         return Assign([target], [sum], name.at)
 
     def assign_all(self, items: list[Any]) -> Assign:
@@ -213,19 +213,19 @@ class _Builder(Transformer[Token, Any]):
             raise Mistake("E016", message, at.to(values[-1].at), help)
         return Assign(targets, values, at)
 
-    def expression(self, items: list[Any]) -> Transfer:
+    def expression(self, items: list[Any]) -> TransferStmt:
         match items[0]:
-            case Call("transfer"):
+            case CallExpr("transfer"):
                 return transfer(items[0])
             case Name("transfer", at):
                 raise Mistake("E013", f"transfer needs its values: `{TRANSFER}`", at)
-            case Call(own=Function(name), at=at):
+            case CallExpr(own=FunctionDef(name), at=at):
                 message = f"{clip(name)}(...) computes a value, and nothing is done with it"
                 raise Mistake("E001", message, at, "a function makes no transfers")
         help = f"a statement is `name = value`, `for`, `if`, or `{TRANSFER}`"
         raise Mistake("E001", "this line does nothing", items[0].at, help)
 
-    def table(self, items: list[TableToken]) -> Table:
+    def table(self, items: list[TableToken]) -> TransferTable:
         return items[0].table
 
     def block(self, items: list[Stmt]) -> Sequence[Stmt]:
@@ -237,7 +237,7 @@ class _Builder(Transformer[Token, Any]):
     def loop(self, items: list[Any]) -> For:
         target, over, body = items
         name = _variable(target)
-        if isinstance(over, Call) and over.function == "range":
+        if isinstance(over, CallExpr) and over.function == "range":
             return For(name, steps(over), body, over.at)
         return For(name, value(over), body, over.at)
 
@@ -248,7 +248,7 @@ class _Builder(Transformer[Token, Any]):
     def pair(self, items: list[Any]) -> Pair:
         return Pair(str(items[0]), place(items[0]), items[1])
 
-    def start(self, items: list[Any]) -> Algorithm:
+    def start(self, items: list[Any]) -> ProgramSyntax:
         constants = [item for item in items if isinstance(item, Assign)]
         pairs = tuple(item for item in items if isinstance(item, Pair))
         header = next(item for item in items if isinstance(item, Token))
@@ -257,7 +257,7 @@ class _Builder(Transformer[Token, Any]):
             if both := functions.keys() & set(stmt.targets):
                 message = f"`{clip(min(both))}` is a function, too"
                 raise Mistake("E015", message, stmt.at, "give it another name")
-        return Algorithm(constants, pairs, items[-1], place(header))
+        return ProgramSyntax(constants, pairs, items[-1], place(header))
 
 
 def _variable(token: Token, what: str = "variable") -> str:

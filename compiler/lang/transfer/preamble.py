@@ -1,7 +1,7 @@
-"""preamble: what stands above a program's header: constants and functions.
+"""preamble: the constants and functions above a program's header.
 
-The grammar cannot tell by one token whether `def` begins a function or the header, nor whether a
-call is of a function that is defined; the tokens that it is fed say so.
+The grammar cannot tell from one token whether `def` begins a function or the header, nor whether a
+called function is defined; so the tokens fed to it carry this.
 """
 
 from __future__ import annotations
@@ -12,34 +12,34 @@ from lark import Token
 
 from hccc.lang.mistakes import Mistake
 from hccc.lang.tables import place
-from hccc.lang.transfer.complaint import found
-from hccc.lang.transfer.syntax import Function
+from hccc.lang.transfer.complaint import token_text
+from hccc.lang.transfer.syntax import FunctionDef
 from hccc.lang.transfer.tokens import Tokenizer
 
 HEADER = 'ResCCLAlgo(nRanks=8, OpType="Allreduce"):'
 
 
 class NameToken(Token):
-    """A NAME token; `functions` has the program's own, as far as they are defined, `defining` the
-    name of the last."""
+    """A NAME token. functions: those that the program has defined so far; defining: the name of the
+    last one."""
 
     __slots__ = ("defining", "functions")
-    functions: dict[str, Function]
+    functions: dict[str, FunctionDef]
     defining: str
 
 
 def program_tokens(text: str) -> Iterator[Token]:
-    """The tokens of a program. From the first function on every name is a `NameToken`, and the
-    `def` of a function is a _FUNCTION token.
+    """Yields the tokens of a program. From the first function on every name is a `NameToken`, and
+    the `def` of a function is a _FUNCTION token.
 
     Raises:
-        Mistake: what is no token, bad indentation, something else above the header.
+        Mistake: text that is no token, bad indentation, anything else above the header.
     """
     return _named(_headed(Tokenizer(text).tokens()))
 
 
 def _headed(tokens: Iterator[Token]) -> Iterator[Token]:
-    """The tokens, after a look at the first of each line up to the header."""
+    """Yields the tokens, and checks the first of each line up to the header."""
     token: Token | None = next(tokens, None)
     while token is not None:
         if token.type == "_DEF":
@@ -67,8 +67,8 @@ def _headed(tokens: Iterator[Token]) -> Iterator[Token]:
 
 
 def _definition(tokens: Iterator[Token]) -> Generator[Token, None, Token | None]:
-    """The tokens of a function after its name: those of its line, and of its block. Returns the
-    one after them."""
+    """Yields the tokens of a function after its name: those of its line, and of its block. Returns
+    the token after them."""
     for token in tokens:
         yield token
         if token.type == "_NEWLINE":
@@ -82,8 +82,9 @@ def _definition(tokens: Iterator[Token]) -> Generator[Token, None, Token | None]
 
 
 def _named(tokens: Iterator[Token]) -> Iterator[Token]:
-    """The tokens; from the first function on, every name knows those that are defined."""
-    functions: dict[str, Function] | None = None
+    """Yields the tokens; from the first function on, every name knows the functions defined so
+    far."""
+    functions: dict[str, FunctionDef] | None = None
     defining, before = "", ""
     for token in tokens:
         if token.type == "_FUNCTION" and functions is None:
@@ -97,5 +98,5 @@ def _named(tokens: Iterator[Token]) -> Iterator[Token]:
 
 
 def _no_beginning(token: Token, more: str) -> Mistake:
-    message = f"a program begins with ResCCLAlgo, not {found(token)}"
+    message = f"a program begins with ResCCLAlgo, not {token_text(token)}"
     return Mistake("E010", message, place(token), f"for example `{HEADER}`{more}")

@@ -6,9 +6,10 @@
             for i in range(nRanks):
                 transfer(i, (i + 1) % nRanks, s, (i - s) % nChunks, recv)
 
-Parsing it gives the same Program: what `roll` finds stands for exactly the Program's transfers. A
-transfer that is in no pattern stands alone; many that go on alike from step to step, but begin
-anywhere, such as a ring through the ranks in any order, are a loop over lists.
+Parsing it gives the same Program: the loops found by `roll` stand for exactly the Program's
+transfers. A transfer without a pattern is printed alone. Many transfers that change alike from step
+to step, but start anywhere, such as a ring through the ranks in any order, become a loop over
+lists.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ import numpy as np
 from hccc.ir.arrays import I8
 from hccc.ir.program import Program
 from hccc.ir.program import lines as plain
-from hccc.lang.transfer.roll import CHUNK, DIGITS, DST, FIELDS, SRC, STEP, Rolled, Shape, roll
+from hccc.lang.transfer.roll import CHUNK, DIGITS, DST, FIELDS, SRC, STEP, LoopShape, Rolled, roll
 
 OVER_STEPS = ("s", "t")
 OVER_RANKS = ("i", "j", "k", "l", "m")
-LISTED = 8  # transfers that differ only in where they begin are numbers of lists from so many on
+LISTED = 8  # from this number on, transfers that differ only in their start become lists
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """variable, count: `for variable in range(count)`; shape: what a turn adds."""
+    """A loop `for variable in range(count)`. shape: what a turn adds."""
 
     variable: str
     count: int
-    shape: Shape
+    shape: LoopShape
 
 
 def lines(p: Program, comments: Iterable[str] = ()) -> Iterator[str]:
-    """The lines of `p` in the transfer language, each of `comments` first.
+    """Yields the lines of `p` in the transfer language, after the lines of `comments`.
 
     O(transfers · log): 100,000 take about a second at most.
     """
@@ -57,7 +58,8 @@ def lines(p: Program, comments: Iterable[str] = ()) -> Iterator[str]:
 
 
 def _body(p: Program, lists: dict[tuple[int, ...], str]) -> Iterator[str]:
-    """All statements; `lists`: the numbers, and the names, of the lists that they read."""
+    """Yields all statements. lists: is filled with the numbers of the lists that they read, and
+    their names."""
     rolled = roll(p)
     items = zip(rolled.shape.tolist(), rolled.values, strict=True)
     for loop, together in groupby(items, lambda item: _over_steps(rolled, *item)):
@@ -65,7 +67,7 @@ def _body(p: Program, lists: dict[tuple[int, ...], str]) -> Iterator[str]:
             for number, values in together:
                 yield from _item(p, rolled, number, values)
             continue
-        shared = True  # the loop's own line is still to come
+        shared = True  # the loop's own line is not yet printed
         for number, alike in groupby(together, lambda item: item[0]):
             rows = np.array([values for _, values in alike])
             nests = _listed(p, rolled, number, rows, lists) or (
@@ -79,8 +81,8 @@ def _body(p: Program, lists: dict[tuple[int, ...], str]) -> Iterator[str]:
 def _listed(
     p: Program, rolled: Rolled, number: int, rows: I8, lists: dict[tuple[int, ...], str]
 ) -> list[list[str]] | None:
-    """Many transfers over the same steps that differ only in where they begin, as one loop over
-    lists of that; None where they are few, or differ in more."""
+    """Prints many transfers over the same steps, different only in their start, as one loop over
+    lists; None if they are few, or differ in more."""
     shape = rolled.shapes[number]
     begins = {f: rows[:, f] for f in (SRC, DST, CHUNK)}
     first = rows[0].copy()
@@ -109,8 +111,8 @@ def _listed(
     return [nest]
 
 
-def _element(p: Program, shape: Shape, loop: _Loop, f: int, base: int, element: str) -> str:
-    """A field that begins at `element` of a list, for each turn of `loop`."""
+def _element(p: Program, shape: LoopShape, loop: _Loop, f: int, base: int, element: str) -> str:
+    """Writes a field that starts at `element` of a list, for each turn of `loop`."""
     c = p.collective
     whole, name = (c.n_chunks, "nChunks") if f == CHUNK else (c.n_ranks, "nRanks")
     turning = [
@@ -127,13 +129,14 @@ def _element(p: Program, shape: Shape, loop: _Loop, f: int, base: int, element: 
 
 
 def text(p: Program, comments: Iterable[str] = ()) -> str:
-    """`lines` in one."""
+    """Returns `lines` as one text."""
     return "\n".join([*lines(p, comments), ""])
 
 
 def _over_steps(rolled: Rolled, number: int, values: I8) -> tuple[int, int, int] | None:
-    """The outermost loop of an item, if each of its turns is one step: items with the same loop may
-    share it, as those of one step stay in their order. (count, first step, steps of a turn)."""
+    """Returns the outermost loop of an item if each of its turns is one step: (count, first step,
+    steps of a turn). Items with the same such loop may share it, as the items of a step stay in
+    order."""
     shape = rolled.shapes[number]
     if shape.child is None or rolled.shapes[shape.child].span or not shape.slope[STEP]:
         return None
@@ -141,7 +144,7 @@ def _over_steps(rolled: Rolled, number: int, values: I8) -> tuple[int, int, int]
 
 
 def _item(p: Program, rolled: Rolled, number: int, values: I8) -> Iterator[str]:
-    """A transfer, or a nest of loops where that is shorter."""
+    """Yields a transfer, or a nest of loops if that is shorter."""
     shape = rolled.shapes[number]
     if shape.child is None:
         op = "rrc" if shape.reduces else "recv"
@@ -161,8 +164,9 @@ def _item(p: Program, rolled: Rolled, number: int, values: I8) -> Iterator[str]:
     yield _transfer(p, loops, values, shape, len(loops) + 1)
 
 
-def _folded(child: Shape, shape: Shape, values: I8) -> I8:
-    """The values of the child: digits that only the loop around it has are part of its values."""
+def _folded(child: LoopShape, shape: LoopShape, values: I8) -> I8:
+    """Returns the values of the child: digits that only the outer loop has are added to its
+    values."""
     for f in (SRC, DST, CHUNK):
         for d in range(FIELDS + (f - 1) * DIGITS, FIELDS + f * DIGITS):
             if child.mods[d] == 1 and shape.mods[d] > 1:
@@ -171,8 +175,8 @@ def _folded(child: Shape, shape: Shape, values: I8) -> I8:
     return values
 
 
-def _loops(rolled: Rolled, shape: Shape) -> list[_Loop]:
-    """The loops of a nest, outermost first."""
+def _loops(rolled: Rolled, shape: LoopShape) -> list[_Loop]:
+    """Returns the loops of a nest, outermost first."""
     loops, steps, ranks = [], iter(OVER_STEPS), iter(OVER_RANKS)
     while shape.child is not None:
         variable = next(steps if shape.slope[STEP] else ranks)
@@ -187,7 +191,7 @@ def _count(p: Program, count: int) -> str:
     return names.get(count, str(count)) if n > 3 else str(count)
 
 
-def _transfer(p: Program, loops: list[_Loop], values: I8, shape: Shape, depth: int) -> str:
+def _transfer(p: Program, loops: list[_Loop], values: I8, shape: LoopShape, depth: int) -> str:
     n_ranks, n_chunks = p.collective.n_ranks, p.collective.n_chunks
     src = _value(loops, values, shape, SRC, n_ranks, "nRanks")
     dst = _value(loops, values, shape, DST, n_ranks, "nRanks")
@@ -197,9 +201,9 @@ def _transfer(p: Program, loops: list[_Loop], values: I8, shape: Shape, depth: i
     return f"{'    ' * depth}transfer({src}, {dst}, {step}, {chunk}, {op})"
 
 
-def _value(loops: list[_Loop], values: I8, shape: Shape, f: int, whole: int, name: str) -> str:
-    """A field: a line, and every digit modulo what it is modulo; where no loop goes round, no
-    modulus is needed."""
+def _value(loops: list[_Loop], values: I8, shape: LoopShape, f: int, whole: int, name: str) -> str:
+    """Writes a field: a linear term, and each digit with its modulus, left out if no loop wraps
+    around."""
     terms = [int(loop.shape.slope[f]) for loop in loops]
     constant = int(values[f])
     rounds = []
@@ -226,7 +230,7 @@ def _value(loops: list[_Loop], values: I8, shape: Shape, f: int, whole: int, nam
 def _straight(
     turns: list[int], begin: int, m: int, loops: list[_Loop]
 ) -> tuple[list[int], int] | None:
-    """The same without the modulus, if no loop goes round."""
+    """Returns slopes and constant of a digit without the modulus, if no loop wraps around."""
     centred = [c - m if c > m // 2 else c for c in turns]
     for slopes in (turns, centred):
         ends = [c * (loop.count - 1) for c, loop in zip(slopes, loops, strict=True)]
@@ -238,7 +242,7 @@ def _straight(
 
 
 def _line(slopes: list[int], constant: int, loops: list[_Loop]) -> str:
-    """`r - 2 * s + 1`: positive terms first, the innermost variable first."""
+    """Writes `r - 2 * s + 1`: positive terms first, the innermost variable first."""
     terms = [(c, loop.variable) for c, loop in zip(slopes, loops, strict=True) if c][::-1]
     parts = [*sorted(terms, key=lambda term: term[0] < 0)]
     shown = ""

@@ -1,4 +1,5 @@
-"""The iterations of a range or over a list, for every iteration of the loops around at once."""
+"""ranges: the iterations of a range or over a list, for all iterations of the outer loops at
+once."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ from hccc.base.diagnostics import InternalError
 from hccc.ir.arrays import I8
 from hccc.lang.transfer.budget import MAX_ITERATIONS
 from hccc.lang.transfer.lists import Lists
-from hccc.lang.transfer.values import Fault, Ints, Value, as_array, bounds, first
+from hccc.lang.transfer.values import EvaluationFault, Ints, Value, as_array, bounds, first
 
 Range = tuple[Value, Value, Value]
-Over = Range | Lists
+LoopSource = Range | Lists
 
 
-def lengths(over: Over, iterations: int) -> Value:
-    """How many iterations each outer one makes. Raises `Fault` for stride 0 or absurd length."""
+def lengths(over: LoopSource, iterations: int) -> Value:
+    """Returns the number of iterations in each outer one. Raises `EvaluationFault` for stride 0 or
+    excessive length."""
     if isinstance(over, Lists):
         return over.length
     start, stop, step = over
@@ -45,18 +47,19 @@ def _length(start: int, stop: int, step: int) -> int:
     return count
 
 
-def _zero_step(iteration: int) -> Fault:
-    return Fault(iteration, "E115", "the stride of a range must not be 0")
+def _zero_step(iteration: int) -> EvaluationFault:
+    return EvaluationFault(iteration, "E115", "the stride of a range must not be 0")
 
 
-def _too_long(iteration: int, count: int) -> Fault:
+def _too_long(iteration: int, count: int) -> EvaluationFault:
     message = f"this range has {count:,} iterations; at most {MAX_ITERATIONS:,} are possible"
-    return Fault(iteration, "E104", message)
+    return EvaluationFault(iteration, "E104", message)
 
 
-def owners(counts: Value, first_one: int, end: int) -> tuple[I8, I8]:
-    """Of iterations `first_one:end`, over all outer ones: each one's outer, and its round."""
-    number = np.arange(first_one, end)
+def owners(counts: Value, begin: int, end: int) -> tuple[I8, I8]:
+    """Returns for the iterations `begin:end`, numbered over all outer ones, their outer iteration
+    and round."""
+    number = np.arange(begin, end)
     if isinstance(counts, int):
         iteration = number // counts
         return iteration, number - iteration * counts
@@ -65,8 +68,8 @@ def owners(counts: Value, first_one: int, end: int) -> tuple[I8, I8]:
     return iteration, number - (ends - counts.data)[iteration]
 
 
-def variable(over: Over, iteration: I8, round_: I8) -> Ints:
-    """The loop variable in round `round_` of each outer iteration `iteration`."""
+def variable(over: LoopSource, iteration: I8, round_: I8) -> Ints:
+    """Returns the loop variable in round `round_` of each outer iteration `iteration`."""
     if isinstance(over, Lists):
         begin = over.begin if isinstance(over.begin, int) else over.begin.data[iteration]
         return _elements(over, begin + round_)
@@ -79,8 +82,8 @@ def variable(over: Over, iteration: I8, round_: I8) -> Ints:
     return Ints(a + round_ * s, low, high)
 
 
-def in_round(over: Over, round_: int, iterations: I8) -> Value:
-    """The loop variable in round `round_` of the given outer iterations."""
+def in_round(over: LoopSource, round_: int, iterations: I8) -> Value:
+    """Returns the loop variable in round `round_` of the given outer iterations."""
     if isinstance(over, Lists):
         if isinstance(over.begin, int):
             element = _elements(over, np.array([over.begin + round_]))
@@ -93,7 +96,7 @@ def in_round(over: Over, round_: int, iterations: I8) -> Value:
 
 
 def _elements(over: Lists, where: I8) -> Ints:
-    """The numbers at these positions of the pool, which holds no lists."""
+    """Returns the numbers at these positions of the pool, which holds no lists."""
     numbers = over.items
     if isinstance(numbers, Lists):
         raise InternalError("a loop over a list of lists")
@@ -101,5 +104,6 @@ def _elements(over: Lists, where: I8) -> Ints:
 
 
 def total(counts: Value, iterations: int) -> int:
-    """All iterations of all outer ones; none of these has more than `MAX_ITERATIONS`."""
+    """Returns the number of iterations of all outer ones; none of these has more than
+    `MAX_ITERATIONS`."""
     return counts * iterations if isinstance(counts, int) else int(counts.data.sum())

@@ -1,9 +1,9 @@
 """roll: the transfers of a Program as nested loops, where they follow a pattern.
 
-An *item* is a loop nest of one transfer, or a transfer alone. Its *shape* says how often each loop
-turns and what a turn adds; its *values* say where it begins. Items that follow each other, of one
-shape, whose values go on alike are a loop around that shape. This is done level by level: first
-within every step, in program order, then over the items of successive steps.
+An *item* is a loop nest of one transfer, or a single transfer. Its *shape* holds the count of each
+loop and what a turn adds; its *values* hold where it starts. Successive items of one shape whose
+values change alike form a loop around that shape. This is done level by level: first within every
+step, in program order, then over the items of successive steps.
 
 A field is `value + Σ digit % modulus`; a turn of a loop adds to the value and to each digit. So
 ranks go round a node (`8 * n + (r + s) % 8`), or round all of them (`(r + 1) % n`). A modulus is
@@ -16,13 +16,14 @@ Program is sorted by step. O(transfers · log).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I8, places, places_among
 from hccc.ir.program import Program
-from hccc.lang.transfer.item_order import ordered
+from hccc.lang.transfer.item_order import ordered_items
 
 STEP, SRC, DST, CHUNK = range(4)
 FIELDS = 4
@@ -30,15 +31,16 @@ DIGITS = 3  # of each field but the step
 WIDTH = FIELDS + 3 * DIGITS
 WITHIN = 3  # loops within a step
 ACROSS = 2  # loops over steps
-SURE = 5  # turns that show a modulus which is neither of ranks nor of chunks
-FEWEST = 3  # turns of a loop over steps; of any around one transfer, one more
+SURE = 5  # turns that show a modulus that divides neither ranks nor chunks
+FEWEST = 3  # turns of a loop over steps, one more around a single transfer
 
 
 @dataclass(slots=True)
-class Shape:
+class LoopShape:
     """A loop nest. child: the shape in the loop, None for a transfer; count: the loop's turns;
-    slope: i8[WIDTH] what a turn adds; mods: i8[WIDTH] what each digit is taken modulo (0: no digit;
-    1: none there); rows: transfers; span: of the last transfer's step beyond the first's."""
+    slope: i8[WIDTH] what a turn adds; mods: i8[WIDTH] the modulus of each digit (0: no digit; 1: an
+    unused one); used: i8[3] digits in use of each field but the step; rows: transfers; span: steps
+    between the first and last transfer."""
 
     child: int | None
     count: int
@@ -53,30 +55,33 @@ class Shape:
 
 @dataclass(slots=True)
 class Rolled:
-    """Items in the order of the text: `shape[i]` begins at `values[i]` (i8[WIDTH])."""
+    """Items in the order of the text: item i has shape `shape[i]` and starts at `values[i]`
+    (i8[WIDTH])."""
 
-    shapes: list[Shape]
+    shapes: list[LoopShape]
     shape: I8
     values: I8
 
 
 @dataclass(slots=True)
 class _Shapes:
-    """All shapes so far, each once. sizes: the moduli that need no evidence divide these."""
+    """All shapes so far, each once. sizes: divisors of these are accepted as moduli without further
+    evidence."""
 
     sizes: I8
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[LoopShape] = field(default_factory=list)
     known: dict[bytes, int] = field(default_factory=dict)
 
     def column(self, name: str) -> I8:
-        """One attribute of every shape."""
+        """Returns one attribute of every shape."""
         return np.array([getattr(shape, name) for shape in self.shapes])
 
 
 @dataclass(slots=True)
 class _Runs:
     """Runs of items. begin: i8[runs + 1]; slope: i8[runs, WIDTH]; modulus, turn, base, i8[runs, 4]:
-    of new digits what they are modulo (0: no digit), what a turn adds, and what lies under them."""
+    of new digits their modulus (0: no digit), what a turn adds to the digit, and the value under
+    it."""
 
     begin: I8
     slope: I8
@@ -89,93 +94,145 @@ class _Runs:
         return np.diff(self.begin)
 
 
+class _Run(NamedTuple):
+    """A run while it grows, by field: i8[FIELDS] each, slope i8[WIDTH].
+
+    In item k of a run, a field is slope · k plus a *rest*. The rest is the same in all items of a
+    straight field, which has modulus 0. In other fields it goes up by `turn`, modulo `modulus`, so
+    that all rests, from `low` to `high`, lie within one modulus:
+
+        field            5  6  7  0  1      5  14  23  24  33
+        differences        1  1 -7  1         9   9   1   9
+        slope                0                   8
+        rests            5  6  7  0  1      5   6   7   0   1
+        turn, modulus        1, 8                1, 8
+
+    wrapped: the item whose difference showed the modulus.
+    """
+
+    slope: I8
+    modulus: I8
+    turn: I8
+    low: I8
+    high: I8
+    wrapped: I8
+
+
+@njit
+def _continues(
+    run: _Run, longer: _Run, first: int, item: int, values: I8, mods: I8, used: I8, sizes: I8
+) -> bool:
+    """Tells whether `item` continues the run of items from `first` on; `longer` becomes the run
+    with it. mods: i8[WIDTH], used: i8[3] of the items' shape."""
+    turns = item - first
+    for digit in range(FIELDS, WIDTH):
+        if mods[digit] > 1:
+            delta = (values[item, digit] - values[item - 1, digit]) % mods[digit]
+            if turns == 1:
+                run.slope[digit] = delta
+            elif delta != run.slope[digit]:
+                return False
+    for f in range(FIELDS):
+        slope, modulus, turn = run.slope[f], run.modulus[f], run.turn[f]
+        low, high = run.low[f], run.high[f]
+        delta = values[item, f] - values[item - 1, f]
+        if turns == 1:
+            slope = delta
+        elif modulus != 0:
+            rest = values[item, f] - slope * turns
+            low, high = min(low, rest), max(high, rest)
+            if (delta - slope - turn) % modulus != 0 or high - low >= modulus:
+                return False
+        elif delta != slope:
+            if f == STEP or used[f - 1] == DIGITS:
+                return False
+            larger = max(delta, slope)
+            modulus = abs(delta - slope)
+            turn = larger % modulus
+            slope = larger - turn
+            start = values[first, f]
+            before = values[item - 1, f] - slope * (turns - 1)
+            rest = values[item, f] - slope * turns
+            low, high = min(start, before, rest), max(start, before, rest)
+            longer.wrapped[f] = item
+            if turn == 0 or high - low >= modulus:
+                return False
+            unusual = sizes[0] % modulus != 0 and sizes[1] % modulus != 0
+            if unusual and modulus % min(turn, modulus - turn) != 0:
+                return False
+        longer.slope[f], longer.modulus[f], longer.turn[f] = slope, modulus, turn
+        longer.low[f], longer.high[f] = low, high
+    return True
+
+
+@njit
+def _settled(run: _Run, base: I8, first: int, end: int, values: I8, sizes: I8) -> int:
+    """Ends the run before a modulus that too few items show, makes fields straight again that do
+    not wrap before the end, and finds the `base` under the digits of others. Returns the end."""
+    for f in range(1, FIELDS):
+        modulus = run.modulus[f]
+        short = modulus != 0 and end - first < SURE
+        if short and sizes[0] % modulus != 0 and sizes[1] % modulus != 0:
+            end = min(end, run.wrapped[f])
+    for f in range(1, FIELDS):
+        if run.modulus[f] != 0 and run.wrapped[f] >= end:
+            run.slope[f] = values[first + 1, f] - values[first, f] if end > first + 1 else 0
+            run.modulus[f] = run.turn[f] = 0
+        modulus = run.modulus[f]
+        if modulus != 0:
+            low = high = values[first, f]
+            for item in range(first + 1, end):
+                rest = values[item, f] - run.slope[f] * (item - first)
+                low, high = min(low, rest), max(high, rest)
+            base[f] = low // modulus * modulus
+            if high >= base[f] + modulus:
+                base[f] = low
+    return end
+
+
 @njit
 def _runs(
     group: I8, shape: I8, values: I8, mods: I8, used: I8, sizes: I8
-) -> tuple[int, I8, I8, I8, I8, I8]:
-    """The longest runs from the first item on; only items of one `group` share a run."""
+) -> tuple[I8, I8, I8, I8, I8]:
+    """Finds the longest runs from the first item on, as the fields of `_Runs`; only items of one
+    `group` share a run."""
     n = len(group)
     begin = np.zeros(n + 1, np.int64)
     slope = np.zeros((n, WIDTH), np.int64)
     modulus, turn, base = np.zeros((3, n, FIELDS), np.int64)
     low, high, wrapped = np.zeros((3, FIELDS), np.int64)
-    new_m, new_c, new_a, new_low, new_high = np.zeros((5, FIELDS), np.int64)
-    count = i = 0
-    while i < n:
-        begin[count] = i
-        key = shape[i]
-        m, c, a, j = modulus[count], turn[count], slope[count], i + 1
-        while j < n and group[j] == group[i]:
-            ok = True
-            for d in range(FIELDS, WIDTH):
-                if mods[key, d] > 1:
-                    delta = (values[j, d] - values[j - 1, d]) % mods[key, d]
-                    if j == i + 1:
-                        a[d] = delta
-                    elif delta != a[d]:
-                        ok = False
-            for f in range(FIELDS):
-                delta = values[j, f] - values[j - 1, f]
-                new_m[f], new_c[f], new_a[f] = m[f], c[f], a[f]
-                new_low[f], new_high[f] = low[f], high[f]
-                if j == i + 1:
-                    new_a[f] = delta
-                elif m[f] == 0 and delta != a[f]:
-                    if f == 0 or used[key, f - 1] == DIGITS:
-                        ok = False
-                        continue
-                    larger = max(delta, a[f])
-                    new_m[f] = abs(delta - a[f])
-                    new_c[f] = larger % new_m[f]
-                    new_a[f] = larger - new_c[f]
-                    u = values[i, f]
-                    v = values[j - 1, f] - new_a[f] * (j - 1 - i)
-                    w = values[j, f] - new_a[f] * (j - i)
-                    new_low[f], new_high[f] = min(u, v, w), max(u, v, w)
-                    wrapped[f] = j
-                    ok &= new_c[f] != 0 and new_high[f] - new_low[f] < new_m[f]
-                    if ok and sizes[0] % new_m[f] and sizes[1] % new_m[f]:
-                        ok = new_m[f] % min(new_c[f], new_m[f] - new_c[f]) == 0
-                elif m[f] != 0:
-                    w = values[j, f] - a[f] * (j - i)
-                    new_low[f], new_high[f] = min(low[f], w), max(high[f], w)
-                    ok &= (delta - a[f] - c[f]) % m[f] == 0 and new_high[f] - new_low[f] < m[f]
-            if not ok:
+    new_modulus, new_turn, new_low, new_high = np.zeros((4, FIELDS), np.int64)
+    longer = _Run(np.zeros(WIDTH, np.int64), new_modulus, new_turn, new_low, new_high, wrapped)
+    count = first = 0
+    while first < n:
+        begin[count] = first
+        run = _Run(slope[count], modulus[count], turn[count], low, high, wrapped)
+        key, end = shape[first], first + 1
+        while end < n and group[end] == group[first]:
+            if not _continues(run, longer, first, end, values, mods[key], used[key], sizes):
                 break
-            m[:], c[:], low[:], high[:] = new_m, new_c, new_low, new_high
-            a[:FIELDS] = new_a
-            j += 1
-        for f in range(1, FIELDS):
-            if m[f] and j - i < SURE and sizes[0] % m[f] and sizes[1] % m[f]:
-                j = min(j, wrapped[f])
-        for f in range(1, FIELDS):
-            if m[f] and wrapped[f] >= j:
-                a[f] = values[i + 1, f] - values[i, f] if j > i + 1 else 0
-                m[f] = c[f] = 0
-            if m[f]:
-                lo = hi = values[i, f]
-                for k in range(i + 1, j):
-                    w = values[k, f] - a[f] * (k - i)
-                    lo, hi = min(lo, w), max(hi, w)
-                base[count, f] = lo // m[f] * m[f]
-                if hi >= base[count, f] + m[f]:
-                    base[count, f] = lo
+            run.slope[:FIELDS] = longer.slope[:FIELDS]
+            run.modulus[:], run.turn[:] = longer.modulus, longer.turn
+            run.low[:], run.high[:] = longer.low, longer.high
+            end += 1
+        end = _settled(run, base[count], first, end, values, sizes)
         # Steps 0, 3, 4, 5: the pair gives way to the longer run that its second item begins.
-        if j == i + 2 and j + 1 < n and group[j + 1] == group[i]:
-            on = values[j, 0] - values[i + 1, 0]
-            if on == values[j + 1, 0] - values[j, 0] and on != values[i + 1, 0] - values[i, 0]:
-                j = i + 1
-                m[:] = 0
-        if j == i + 1:
-            a[:] = 0
+        if end == first + 2 and end + 1 < n and group[end + 1] == group[first]:
+            delta = values[end, STEP] - values[first + 1, STEP]
+            longer_run = delta == values[end + 1, STEP] - values[end, STEP]
+            if longer_run and delta != values[first + 1, STEP] - values[first, STEP]:
+                end = first + 1
+                run.modulus[:] = 0
+        if end == first + 1:
+            run.slope[:] = 0
         count += 1
-        i = j
+        first = end
     begin[count] = n
-    return count, begin[: count + 1], slope[:count], modulus[:count], turn[:count], base[:count]
+    return begin[: count + 1], slope[:count], modulus[:count], turn[:count], base[:count]
 
 
 def roll(p: Program) -> Rolled:
-    """The transfers of `p` as loop nests, in an order that gives `p` again."""
+    """Rolls the transfers of `p` into loop nests, in an order that gives `p` again."""
     t, c = p.transfers, p.collective
     values: I8 = np.zeros((len(t), WIDTH), np.int64)
     for f, name in enumerate(("step", "src", "dst", "chunk")):
@@ -185,7 +242,7 @@ def roll(p: Program) -> Rolled:
     mods[FIELDS:] = 1
     for reduces in (False, True):
         none = np.zeros(WIDTH, np.int64), mods, np.zeros(3, np.int64)
-        shapes.shapes.append(Shape(None, 1, *none, 1, 0, 0, reduces))
+        shapes.shapes.append(LoopShape(None, 1, *none, 1, 0, 0, reduces))
     shape: I8 = t["op"].astype(np.int64)
     for level in range(WITHIN):
         shape, values, _ = _level(shapes, shape, values, _neighbours(shape, values, level))
@@ -194,8 +251,8 @@ def roll(p: Program) -> Rolled:
 
 
 def _neighbours(shape: I8, values: I8, level: int) -> I8:
-    """Numbers of groups of successive items of one shape in one step; a transfer that no loop took
-    at the first level stays alone at others."""
+    """Returns numbers for groups of successive items of one shape in one step; a transfer that no
+    loop took at the first level stays alone at later ones."""
     other = (np.diff(shape) != 0) | (np.diff(values[:, STEP]) != 0)
     if level:
         other |= shape[1:] < 2
@@ -205,11 +262,12 @@ def _neighbours(shape: I8, values: I8, level: int) -> I8:
 def _level(
     shapes: _Shapes, shape: I8, values: I8, group: I8, across: bool = False
 ) -> tuple[I8, I8, I8]:
-    """One more loop around items of one group: the new items, and the new item of each old."""
+    """Puts one more loop around items of one group. Returns the new items, and the new item of each
+    old one."""
     if not len(shape):
         return shape, values, shape
     mods, used = shapes.column("mods"), shapes.column("used")
-    _, *arrays = _runs(group, shape, values, mods, used, shapes.sizes)
+    arrays = _runs(group, shape, values, mods, used, shapes.sizes)
     runs = _alike(_Runs(*arrays), shape, values, shapes)
     runs = _worthwhile(runs, shape, group, shapes, across)
     first, count = runs.begin[:-1], runs.count
@@ -231,7 +289,8 @@ def _level(
 
 
 def _interned(shapes: _Shapes, found: I8) -> I8:
-    """The number of each row's shape; new ones are added. found: child, count, slope, mods."""
+    """Returns the number of each row's shape, adding new shapes. found: child, count, slope,
+    mods."""
     if not len(found):
         return np.zeros(0, np.int64)
     rows = np.ascontiguousarray(found).view(np.dtype((np.void, found.shape[1] * 8))).ravel()
@@ -249,7 +308,7 @@ def _interned(shapes: _Shapes, found: I8) -> I8:
             used = (mods[FIELDS:].reshape(3, DIGITS) > 1).sum(axis=1)
             shapes.known[text] = len(shapes.shapes)
             shapes.shapes.append(
-                Shape(
+                LoopShape(
                     child,
                     count,
                     slope,
@@ -266,7 +325,7 @@ def _interned(shapes: _Shapes, found: I8) -> I8:
 
 
 def _alike(runs: _Runs, shape: I8, values: I8, shapes: _Shapes) -> _Runs:
-    """Runs that never got as far as round once take the modulus of runs like them, if it fits."""
+    """Gives runs too short to wrap around the modulus of similar runs, if it fits."""
     first, count = runs.begin[:-1], runs.count
     kind = np.unique(shape[first] * (len(shape) + 1) + count, return_inverse=True)[1].ravel()
     for f in range(1, FIELDS):
@@ -285,8 +344,8 @@ def _alike(runs: _Runs, shape: I8, values: I8, shapes: _Shapes) -> _Runs:
 
 
 def _usual(runs: _Runs, kind: I8, f: int) -> I8:
-    """The modulus, slope and turn that most runs of each kind have that have a modulus: i8[kinds,
-    3]; of straight runs with two slopes the one that makes them one."""
+    """Returns the most frequent modulus, slope and turn of the runs of each kind: i8[kinds, 3]. Of
+    straight runs with exactly two slopes it is the one that unites them."""
     n = int(kind.max()) + 1
     known = np.zeros((n, 3), np.int64)
     slope = runs.slope[:, f]
@@ -300,26 +359,26 @@ def _usual(runs: _Runs, kind: I8, f: int) -> I8:
     known[pair] = np.stack([m, high - high % m, high % m], axis=1)[pair]
     rows = np.flatnonzero(runs.modulus[:, f])
     if len(rows):
-        what = np.stack(
+        rows_of_kind = np.stack(
             [kind[rows], runs.modulus[rows, f], slope[rows], runs.turn[rows, f]], axis=1
         )
-        each, often = np.unique(what, axis=0, return_counts=True)
-        each = each[np.argsort(often, kind="stable")]
-        known[each[:, 0]] = each[:, 1:]  # of several the last, the most frequent, stays
+        distinct, times = np.unique(rows_of_kind, axis=0, return_counts=True)
+        distinct = distinct[np.argsort(times, kind="stable")]
+        known[distinct[:, 0]] = distinct[:, 1:]  # the last one of a kind stays: the most frequent
     return known
 
 
 def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool) -> _Runs:
-    """Without loops that would not be shorter than what they stand for: of a few transfers with
-    nothing alike beside them, over few steps, and of nests over steps that overlap."""
+    """Dissolves loops that would not be shorter than their transfers: of few transfers without
+    equals beside them, over few steps, or of nests over steps that overlap."""
     first, count = runs.begin[:-1], runs.count
     single = shape[first] < 2
     if across:
         span = shapes.column("span")[shape[first]]
         bad = (count < FEWEST + single) | (runs.slope[:, STEP] <= span)
     else:
-        what = np.column_stack([shape[first], count, runs.slope, runs.modulus, runs.turn])
-        same = (what[1:] == what[:-1]).all(axis=1)
+        kind = np.column_stack([shape[first], count, runs.slope, runs.modulus, runs.turn])
+        same = (kind[1:] == kind[:-1]).all(axis=1)
         ends = [False][: len(first)]
         beside = np.concatenate([ends, same]) | np.concatenate([same, ends])
         bad = single & (count < FEWEST + 1) & ~beside
@@ -336,10 +395,10 @@ def _worthwhile(runs: _Runs, shape: I8, group: I8, shapes: _Shapes, across: bool
 
 
 def _across(shapes: _Shapes, shape: I8, values: I8, pairs: bool) -> Rolled:
-    """Loops over steps, and all items in an order that keeps that of every step.
+    """Makes loops over steps, and orders all items so that the order within every step stays.
 
-    What goes on in the next step is the item of the same shape in the same place among its like;
-    pairs: the one between the same ranks.
+    An item continues in the next step as the item of the same shape (pairs: and between the same
+    ranks) in the same place among its equals.
     """
     owner = np.arange(len(shape))
     new_shape, new_values = shape, values
@@ -353,7 +412,7 @@ def _across(shapes: _Shapes, shape: I8, values: I8, pairs: bool) -> Rolled:
         order = np.lexsort((step, nth, like))
         s, v = new_shape[order], new_values[order]
         other = (np.diff(like[order]) != 0) | (np.diff(nth[order]) != 0)
-        if level:  # what no loop took before stays alone
+        if level:  # an item that no loop took before stays alone
             span = shapes.column("span")[s]
             other |= span[1:] == 0
         group = np.cumsum(np.concatenate([[False][: len(s)], other]))
@@ -362,11 +421,11 @@ def _across(shapes: _Shapes, shape: I8, values: I8, pairs: bool) -> Rolled:
         back[order] = into
         owner = back[owner]
     inner = shape, values, values[:, STEP]
-    return Rolled(shapes.shapes, *ordered(inner, (new_shape, new_values), owner))
+    return Rolled(shapes.shapes, *ordered_items(inner, (new_shape, new_values), owner))
 
 
 def _numbered(rows: I8) -> I8:
-    """A number for each row, the same for equal ones: i8[n]."""
+    """Returns a number for each row, equal for equal rows: i8[n]."""
     order = np.lexsort(rows.T)
     new = np.concatenate([[False][: len(rows)], (np.diff(rows[order], axis=0) != 0).any(axis=1)])
     number = np.empty(len(rows), np.int64)

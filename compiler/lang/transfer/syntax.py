@@ -1,7 +1,7 @@
-"""What a transfer program is made of: the tree that parse.py builds and evaluate.py walks.
+"""syntax: the tree of a transfer program, built by parse.py and evaluated by evaluate.py.
 
 Chains of one precedence (`a + b - c + …`) are one flat node, so a tree is never deeper than
-`MAX_DEPTH` and everything that walks it may recurse.
+`MAX_DEPTH` and functions over it may recurse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Number:
+class NumberExpr:
     """An integer as written; may exceed 64 bits, which is an error where it is used."""
 
     value: int
@@ -34,7 +34,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Text:
+class StringExpr:
     """A string; only header values may be one."""
 
     value: str
@@ -53,7 +53,7 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Link:
+class ChainLink:
     """One more operator and operand of a chain; `at` spans the chain up to here."""
 
     op: str
@@ -66,7 +66,7 @@ class Chain:
     """`first op operand op operand …`, evaluated from the left; comparisons have one link."""
 
     first: Expr
-    links: Sequence[Link]
+    links: Sequence[ChainLink]
     at: At
     depth: int
 
@@ -114,11 +114,11 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """`min(…)`, `max(…)`, `abs(x)`, `len(list)`, or a function of the program's own (`own`), whose
-    parameters `args` are in order; others only until parse.py has used them up.
+class CallExpr:
+    """`min(…)`, `max(…)`, `abs(x)`, `len(list)`, or a function `own` that the program defines.
 
-    `keywords`: the last arguments, where they are given by name.
+    args: in the order of the parameters; keywords: the arguments given by name, until parse.py has
+    moved them to `args`. Other functions occur only until parse.py has replaced them.
     """
 
     function: str
@@ -126,7 +126,7 @@ class Call:
     at: At
     depth: int
     keywords: Sequence[Keyword] = ()
-    own: Function | None = None
+    own: FunctionDef | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +138,9 @@ class Keyword:
     value: Expr
 
 
-Expr = Number | Name | Text | Prefix | Chain | Logic | Conditional | Items | Index | Call
+Expr = (
+    NumberExpr | Name | StringExpr | Prefix | Chain | Logic | Conditional | Items | Index | CallExpr
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,10 +153,10 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Function:
-    """`def name(parameters):`, assignments, `return result`. `reads`: all names in it; `assigned`:
-    those of its own variables; `depth` and `elements` (of lists): as an expression's, with those of
-    the functions that it calls."""
+class FunctionDef:
+    """`def name(parameters):`, assignments, `return result`. reads: all names in it; assigned: its
+    own variables; depth, elements (of lists): as of an expression, with those of the functions that
+    it calls."""
 
     name: str
     parameters: Sequence[str]
@@ -167,7 +169,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transfer:
+class TransferStmt:
     """`transfer(src, dst, step, chunk, recv|rrc)`. `order`: the first four as written."""
 
     args: Sequence[Expr]
@@ -178,11 +180,11 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class TransferTable:
     """Consecutive lines of transfers with literal numbers, as a printed program has millions.
 
-    columns: i8[n, 5] src, dst, step, chunk, op (0 recv, 1 rrc); line: i4[n].
-    `places(row)` finds where the five values of a row stand.
+    columns: i8[n, 5] src, dst, step, chunk, op (0 recv, 1 rrc); line: i4[n]; `places(row)` finds
+    the places of a row's five values.
     """
 
     columns: I8
@@ -210,7 +212,7 @@ class For:
     at: At
 
     def limits(self) -> Sequence[Expr]:
-        """The expressions that say what the loop runs over."""
+        """Returns the expressions of the range or list."""
         match self.over:
             case Steps(start, stop, step):
                 return start, stop, step
@@ -226,7 +228,7 @@ class If:
     otherwise: Sequence[Stmt]
 
 
-Stmt = Assign | Transfer | Table | For | If
+Stmt = Assign | TransferStmt | TransferTable | For | If
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,8 +241,8 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Algorithm:
-    """A whole program as written. `constants`: the assignments above the header."""
+class ProgramSyntax:
+    """A whole program as written. constants: the assignments above the header."""
 
     constants: Sequence[Assign]
     pairs: Sequence[Pair]
@@ -249,20 +251,21 @@ class Algorithm:
 
 
 def names_in(expr: Expr) -> frozenset[str]:
-    """The variables an expression reads."""
+    """Returns the variables that an expression reads."""
     return frozenset(part.id for part in _parts(expr) if isinstance(part, Name))
 
 
 def varying_elements(expr: Expr) -> int:
-    """The elements of all lists in an expression but those of literal numbers only."""
+    """Returns the number of elements of all lists in an expression, without lists of literal
+    numbers."""
     parts = list(_parts(expr))
     lists = [part.items for part in parts if isinstance(part, Items)]
-    called = sum(part.own.elements for part in parts if isinstance(part, Call) and part.own)
-    return called + sum(len(x) for x in lists if not all(isinstance(i, Number) for i in x))
+    called = sum(part.own.elements for part in parts if isinstance(part, CallExpr) and part.own)
+    return called + sum(len(x) for x in lists if not all(isinstance(i, NumberExpr) for i in x))
 
 
 def _parts(expr: Expr) -> Iterator[Expr]:
-    """An expression and all that it is made of."""
+    """Yields an expression and all its parts."""
     pending: list[Expr] = [expr]
     while pending:
         part = pending.pop()
@@ -273,11 +276,11 @@ def _parts(expr: Expr) -> Iterator[Expr]:
             case Chain(first, links):
                 pending.append(first)
                 pending.extend(link.operand for link in links)
-            case Logic(operands=operands) | Call(args=operands) | Items(items=operands):
+            case Logic(operands=operands) | CallExpr(args=operands) | Items(items=operands):
                 pending.extend(operands)
             case Conditional(condition, then, otherwise):
                 pending += condition, then, otherwise
             case Index(base, position):
                 pending += base, position
-            case Name() | Number() | Text():
+            case Name() | NumberExpr() | StringExpr():
                 pass

@@ -1,7 +1,7 @@
-"""Text to tokens: indentation as Python has it, and printed transfers a thousand at a time.
+"""tokens: text to tokens: indentation as in Python, and printed transfers a thousand at a time.
 
 A printed Program has a line per transfer, millions of them. Runs of such lines (`ROW`) become one
-TABLE token holding a NumPy array, read at some 60 ns a number; all else is a token each.
+TABLE token holding a NumPy array, read at some 60 ns a number; everything else is one token each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lark import Token
 
 from hccc.lang.mistakes import At, Mistake
 from hccc.lang.tables import place
-from hccc.lang.transfer.syntax import Table
+from hccc.lang.transfer.syntax import TransferTable
 
 MAX_TOKENS = 1 << 18
 MAX_BRACKETS = 200
@@ -78,23 +78,23 @@ class TableToken(Token):
     """A TABLE token; `table` has the rows."""
 
     __slots__ = ("table",)
-    table: Table
+    table: TransferTable
 
 
 @dataclass(slots=True)
 class Tokenizer:
-    """Where we are in a text. One use: `Tokenizer(text).tokens()`."""
+    """The position in a text. One use: `Tokenizer(text).tokens()`."""
 
     text: str
     pos: int = 0
     line: int = 1
     line_start: int = 0
-    brackets: list[tuple[str, At]] = field(default_factory=list)  # those that are open
+    brackets: list[tuple[str, At]] = field(default_factory=list)  # the open ones
     # (column with tabs to 8, column with tabs to 1): Python's two rulers, which must agree.
     indents: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
 
     def tokens(self) -> Iterator[Token]:
-        """All tokens. Raises `Mistake` at what is no token, or bad indentation."""
+        """Yields all tokens. Raises `Mistake` at text that is no token, or bad indentation."""
         if self.text.startswith("\ufeff"):
             self.pos = 1
         for count, token in enumerate(self._all()):
@@ -266,7 +266,7 @@ class Tokenizer:
         at = self._here(self.pos, len("transfer"))
         line = np.arange(self.line, self.line + rows, dtype=np.int32)
         places = partial(_places, self.text, begin, self.line)
-        rows_of = Table(_columns(self.text[begin:end], rows), line, at, places)
+        rows_of = TransferTable(_columns(self.text[begin:end], rows), line, at, places)
         token.table = rows_of  # pyright: ignore[reportAttributeAccessIssue]
         self.pos, self.line, self.line_start = end, self.line + rows, end
         return token
@@ -281,7 +281,8 @@ def _columns(text: str, rows: int) -> np.ndarray[tuple[int, int], np.dtype[np.in
 
 
 def _places(text: str, begin: int, line: int, row: int) -> list[At]:
-    """Where the five values of row `row` stand, of a table that begins at `begin` in `line`."""
+    """Returns the places of the five values of row `row`, of a table that begins at `begin` in
+    `line`."""
     for _ in range(row):
         begin = text.index("\n", begin) + 1
     match = ROW.match(text, begin)

@@ -1,10 +1,10 @@
-"""Checked 64-bit integers: one for all iterations (`int`), or one an iteration (`Ints`).
+"""values: checked 64-bit integers: one for all iterations (`int`), or one per iteration (`Ints`).
 
-Every `Ints` knows bounds of its numbers. When the bounds of a result fit 64 bits nothing is
-checked, so an operation is one pass over the data; when they might not, the exact bounds are
-taken, and only when even those might not is every iteration looked at.
+Every `Ints` has bounds of its numbers. If the bounds of a result fit 64 bits nothing is checked, so
+an operation is one pass over the data; if not, the exact bounds are computed, and only if even
+those do not fit is every iteration checked.
 
-A failing operation raises `Fault` with the first iteration it fails in.
+A failing operation raises `EvaluationFault` with the first iteration that fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOW, HIGH = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ints:
-    """One integer an iteration: data i8[n]; low <= data <= high, not necessarily reached."""
+    """One integer per iteration: data i8[n]; low <= data <= high, not necessarily reached."""
 
     data: I8
     low: int
@@ -32,9 +32,9 @@ class Ints:
 Value = int | Ints
 
 
-class Fault(Mistake):
-    """A mistake in one iteration. `loops`: (name, value) of the loops around, outermost first;
-    `calls`: the functions that it is in, innermost first, and where each is called."""
+class EvaluationFault(Mistake):
+    """A mistake in one iteration. loops: (name, value) of the loops around, outermost first; calls:
+    the functions around, innermost first, and the place of each call."""
 
     def __init__(self, iteration: int, code: str, message: str, help: str | None = None) -> None:
         super().__init__(code, message, None, help)
@@ -42,51 +42,51 @@ class Fault(Mistake):
         self.loops: list[tuple[str, int]] = []
         self.calls: list[tuple[str, At]] = []
 
-    def placed(self, at: At) -> Fault:
-        """This fault, at `at` unless it has a place already."""
+    def placed(self, at: At) -> EvaluationFault:
+        """Returns this fault, at `at` unless it has a place already."""
         self.at = self.at or at
         return self
 
 
 def bounds(value: Value) -> tuple[int, int]:
-    """Known bounds of a value."""
+    """Returns known bounds of a value."""
     return (value, value) if isinstance(value, int) else (value.low, value.high)
 
 
 def iteration_value(value: Value, iteration: int) -> int:
-    """The value in one iteration."""
+    """Returns the value in one iteration."""
     return value if isinstance(value, int) else int(value.data[iteration])
 
 
 def take(value: Value, iterations: I8 | slice) -> Value:
-    """The value in the given iterations."""
+    """Returns the value in the given iterations."""
     return value if isinstance(value, int) else Ints(value.data[iterations], value.low, value.high)
 
 
 def tight(value: Value) -> Value:
-    """The value with its exact bounds."""
+    """Returns the value with its exact bounds."""
     if isinstance(value, int):
         return value
     return Ints(value.data, int(value.data.min()), int(value.data.max()))
 
 
 def truth(value: Value) -> bool | B1:
-    """Whether a value is nonzero."""
+    """Tells whether a value is nonzero."""
     return value != 0 if isinstance(value, int) else np.not_equal(value.data, 0)
 
 
 def as_array(value: Value, iterations: int) -> I8:
-    """The value in every iteration: i8[n]."""
+    """Returns the value in every iteration: i8[n]."""
     return np.full(iterations, value, np.int64) if isinstance(value, int) else value.data
 
 
 def first(bad: B1) -> int:
-    """The first iteration where `bad` holds, which it must somewhere."""
+    """Returns the first iteration where `bad` holds; there must be one."""
     return int(np.argmax(bad))
 
 
 def raw(value: Value) -> int | I8:
-    """The value as NumPy computes with it."""
+    """Returns the value as NumPy computes with it."""
     return value if isinstance(value, int) else value.data
 
 
@@ -94,12 +94,14 @@ def _show(op: str, a: Value, b: Value, iteration: int) -> str:
     return f"{iteration_value(a, iteration)} {op} {iteration_value(b, iteration)}"
 
 
-def _overflow(op: str, a: Value, b: Value, iteration: int) -> Fault:
-    return Fault(iteration, "E103", f"{_show(op, a, b, iteration)} does not fit in 64 bits")
+def _overflow(op: str, a: Value, b: Value, iteration: int) -> EvaluationFault:
+    return EvaluationFault(
+        iteration, "E103", f"{_show(op, a, b, iteration)} does not fit in 64 bits"
+    )
 
 
 def _corners(f: Callable[[int, int], int], a: Value, b: Value) -> tuple[int, int]:
-    """Bounds of a function that is monotone in each argument."""
+    """Returns the bounds of a function that is monotone in each argument."""
     (a0, a1), (b0, b1) = bounds(a), bounds(b)
     values = f(a0, b0), f(a0, b1), f(a1, b0), f(a1, b1)
     return min(values), max(values)
@@ -116,7 +118,8 @@ def _linear(
     a: Value,
     b: Value,
 ) -> Value:
-    """`+ - *`: exact by bounds if possible, else one by one where it looks dangerous."""
+    """Computes `+ - *`: without checks if the bounds fit, else with a check of dangerous
+    iterations."""
     if isinstance(a, int) and isinstance(b, int):
         result = exact(a, b)
         if not _fits(result, result):
@@ -143,17 +146,17 @@ def _find_overflow(
 
 
 def add(a: Value, b: Value) -> Value:
-    """a + b."""
+    """Returns a + b."""
     return _linear("+", int.__add__, np.add, a, b)
 
 
 def subtract(a: Value, b: Value) -> Value:
-    """a - b."""
+    """Returns a - b."""
     return _linear("-", int.__sub__, np.subtract, a, b)
 
 
 def multiply(a: Value, b: Value) -> Value:
-    """a * b."""
+    """Returns a * b."""
     return _linear("*", int.__mul__, np.multiply, a, b)
 
 
@@ -164,11 +167,11 @@ def _check_divisor(op: str, a: Value, b: Value) -> None:
     zero = np.equal(raw(b), 0)
     if np.any(zero):
         iteration = first(np.atleast_1d(zero))
-        raise Fault(iteration, "E110", f"{_show(op, a, b, iteration)} divides by zero")
+        raise EvaluationFault(iteration, "E110", f"{_show(op, a, b, iteration)} divides by zero")
 
 
 def _check_quotient(op: str, a: Value, b: Value) -> None:
-    """The one quotient that overflows is -2**63 / -1."""
+    """Raises E103 for -2**63 / -1, the only quotient that overflows."""
     if bounds(a)[0] == LOW and bounds(b)[0] <= -1 <= bounds(b)[1]:
         bad = np.atleast_1d(np.equal(raw(a), LOW) & np.equal(raw(b), -1))
         if bad.any():
@@ -176,7 +179,7 @@ def _check_quotient(op: str, a: Value, b: Value) -> None:
 
 
 def floor_divide(a: Value, b: Value, op: str = "//") -> Value:
-    """a // b, rounded down as in Python."""
+    """Returns a // b, rounded down as in Python."""
     _check_divisor(op, a, b)
     _check_quotient(op, a, b)
     if isinstance(a, int) and isinstance(b, int):
@@ -190,7 +193,7 @@ def floor_divide(a: Value, b: Value, op: str = "//") -> Value:
 
 
 def modulo(a: Value, b: Value) -> Value:
-    """a % b, with b's sign as in Python."""
+    """Returns a % b, with b's sign as in Python."""
     _check_divisor("%", a, b)
     if isinstance(a, int) and isinstance(b, int):
         return a % b
@@ -214,14 +217,14 @@ def _modulo_positive(a: Value, b: int) -> Value:
 
 
 def divide(a: Value, b: Value) -> Value:
-    """a / b, which must leave no remainder."""
+    """Returns a / b, which must leave no remainder."""
     result = floor_divide(a, b, "/")
     if isinstance(a, int) and isinstance(b, int) and a % b == 0:
         return result
     rest = np.atleast_1d(np.not_equal(np.multiply(raw(result), raw(b)), raw(a)))
     if rest.any():
         iteration = first(rest)
-        raise Fault(
+        raise EvaluationFault(
             iteration,
             "E102",
             f"{_show('/', a, b, iteration)} leaves a remainder",
@@ -231,12 +234,12 @@ def divide(a: Value, b: Value) -> Value:
 
 
 def power(a: Value, b: Value) -> Value:
-    """a ** b for b >= 0; 0 ** 0 is 1."""
+    """Returns a ** b for b >= 0; 0 ** 0 is 1."""
     if bounds(b)[0] < 0:
         negative = np.atleast_1d(np.less(raw(b), 0))
         if negative.any():
             iteration = first(negative)
-            raise Fault(
+            raise EvaluationFault(
                 iteration, "E111", f"{_show('**', a, b, iteration)}: the exponent is negative"
             )
     # Beyond 2 the exponents of 0, 1 and -1 matter only by parity; of others, beyond 64 not at all.
@@ -257,7 +260,7 @@ def _repeated(a: Value, b: Value, times: I8) -> Value:
         factor = Ints(np.where(times > done, raw(a), 1), min(bounds(a)[0], 1), max(bounds(a)[1], 1))
         try:
             result = multiply(result, factor)
-        except Fault as fault:
+        except EvaluationFault as fault:
             raise _overflow("**", a, b, fault.iteration) from None
     return result if isinstance(result, Ints) else Ints(np.ones(times.shape, np.int64), 1, 1)
 
@@ -269,11 +272,11 @@ def _check_shift(op: str, a: Value, b: Value) -> None:
         if bad.any():
             iteration = first(bad)
             message = f"{_show(op, a, b, iteration)}: a shift is by 0 to 63 bits"
-            raise Fault(iteration, "E111", message)
+            raise EvaluationFault(iteration, "E111", message)
 
 
 def shift_left(a: Value, b: Value) -> Value:
-    """a << b."""
+    """Returns a << b."""
     _check_shift("<<", a, b)
     if isinstance(a, int) and isinstance(b, int):
         if not _fits(a << b, a << b):
@@ -287,7 +290,7 @@ def shift_left(a: Value, b: Value) -> Value:
 
 
 def shift_right(a: Value, b: Value) -> Value:
-    """a >> b, rounding down."""
+    """Returns a >> b, rounding down."""
     _check_shift(">>", a, b)
     if isinstance(a, int) and isinstance(b, int):
         return a >> b
@@ -327,19 +330,19 @@ def _select(exact: Callable[[int, int], int], ufunc: Callable[..., I8]) -> Calla
 
 
 def negate(a: Value) -> Value:
-    """-a."""
+    """Returns -a."""
     return subtract(0, a)
 
 
 def invert(a: Value) -> Value:
-    """~a, which always fits."""
+    """Returns ~a, which always fits."""
     return subtract(-1, a)
 
 
 def absolute(a: Value) -> Value:
-    """abs(a), which overflows for the lowest number only."""
+    """Returns abs(a), which overflows for the lowest number only."""
     if bounds(a)[0] == LOW and (lowest := np.atleast_1d(np.equal(raw(a), LOW))).any():
-        raise Fault(first(lowest), "E103", f"abs({LOW}) does not fit in 64 bits")
+        raise EvaluationFault(first(lowest), "E103", f"abs({LOW}) does not fit in 64 bits")
     return maximum(a, negate(a)) if bounds(a)[0] < 0 else a
 
 

@@ -17,7 +17,7 @@ from hccc.ir.arrays import I8, places
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
-from hccc.synth.builtin.table import backward, joined, transfers
+from hccc.synth.common.transfer_table import backward, joined, transfers
 
 OPS = (OpType.BROADCAST, OpType.REDUCE, OpType.GATHER, OpType.SCATTER)
 

@@ -33,7 +33,7 @@ from hccc.ir.arrays import I8
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
-from hccc.synth.builtin.table import backward, followed, joined, transfers
+from hccc.synth.common.transfer_table import backward, followed, joined, transfers
 
 
 def direct(t: Topology, op: OpType, root: int = 0) -> Program:

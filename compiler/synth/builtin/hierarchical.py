@@ -35,7 +35,7 @@ from hccc.ir.arrays import I8, places
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import F8, Level, Topology
-from hccc.synth.builtin.table import backward, followed, joined, transfers
+from hccc.synth.common.transfer_table import backward, followed, joined, transfers
 
 FINEST = 64  # chunks that the gateways of all nodes divide, at most
 SPLIT = 8  # chunks of a rank of an Allgather, at most

@@ -27,7 +27,7 @@ from hccc.ir.arrays import I8, places
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
-from hccc.synth.builtin.table import backward, followed, joined, transfers
+from hccc.synth.common.transfer_table import backward, followed, joined, transfers
 
 OPS = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.REDUCESCATTER)
 NAME = "RecursiveHalvingDoubling"

@@ -13,8 +13,8 @@ from hccc.synth.builtin import binomial, hierarchical, recursive
 from hccc.synth.builtin.direct import direct, two_shot
 from hccc.synth.builtin.ring import OPS as RING
 from hccc.synth.builtin.ring import ring
-from hccc.synth.builtin.table import check_size
 from hccc.synth.builtin.tree import tree
+from hccc.synth.common.transfer_table import check_size
 
 # Every rank ends with something of every other, in a chunk of its own: so many transfers at least.
 # Of Allreduce that is so where each rank reduces a share, which no tree does.

@@ -24,7 +24,7 @@ from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
 from hccc.synth.builtin.circuits import channels_of, circuits
-from hccc.synth.builtin.table import program
+from hccc.synth.common.transfer_table import program
 
 Columns = dict[str, I8 | int]
 PER_RANK = (OpType.ALLREDUCE, OpType.ALLGATHER, OpType.REDUCESCATTER)

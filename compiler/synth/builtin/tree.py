@@ -24,7 +24,7 @@ from hccc.ir.topology import Topology
 from hccc.network.routes import unreachable
 from hccc.synth.builtin.chains import Chains, chains
 from hccc.synth.builtin.circuits import CHANNELS_OF_ONE, channels_of, circuits
-from hccc.synth.builtin.table import program
+from hccc.synth.common.transfer_table import program
 
 
 def tree(t: Topology, channels: int | None = None) -> Program:

@@ -19,7 +19,7 @@ import numpy as np
 
 from hccc.ir.arrays import I4, I8, frozen
 from hccc.ir.topology import F8, US_PER_MB, Topology
-from hccc.network.routes import routes
+from hccc.synth.common.route_table import route_table
 
 FINE = 0.03  # of a rate may be lost by rounding
 RANKS_A_SCALE = 64  # so many ranks for each time that a step is longer: those have chunks for it
@@ -60,30 +60,21 @@ class Chunked:
 
 
 def chunked(t: Topology, *, fine: bool = False, ranks: I8 | None = None) -> Chunked:
-    """`t`, or some of its ranks, in chunks a step: by Eq. 1, or `fine`.
+    """Returns `t`, or some of its ranks, in chunks a step: by Eq. 1, or `fine`.
 
     O(ranks² · longest route) time and memory.
     """
-    ranks = np.arange(len(t)) if ranks is None else ranks
-    n = len(ranks)
-    src, dst = (a.ravel() for a in np.divmod(np.arange(n * n), n))
-    apart = np.flatnonzero(src != dst)
-    found = routes(t, *(ranks[a[apart]].astype(np.int32) for a in (src, dst)))
-    use = table(found.uses.ptr, found.uses.index, apart, n)
-    use[apart[found.bandwidth <= 0], 0] = -2
-    node = np.unique(t.memory_domain[ranks], return_inverse=True)[1]
-    far = np.flatnonzero((node[src] != node[dst]) & (use[:, 0] >= 0))
-    network = np.zeros(len(found.capacity), np.bool_)
-    network[np.unique(use[far][use[far] >= 0])] = True
-    slowest = float(found.capacity.min(initial=np.inf))
-    scale = _scale(found.capacity / slowest, max(1, n // RANKS_A_SCALE)) if fine else 1
-    quotient = found.capacity / slowest * scale
+    table = route_table(t, ranks)
+    capacity = table.capacity
+    slowest = float(capacity.min(initial=np.inf))
+    scale = _scale(capacity / slowest, max(1, table.n // RANKS_A_SCALE)) if fine else 1
+    quotient = capacity / slowest * scale
     whole = np.floor(quotient + EXACT) if fine else np.ceil(quotient - EXACT)
     return Chunked(
-        frozen(node, np.int32),
-        frozen(use, np.int32),
+        frozen(table.node, np.int32),
+        frozen(table.use, np.int32),
         frozen(whole, np.int64),
-        frozen(network, np.bool_),
+        frozen(table.between_nodes(), np.bool_),
         slowest / scale,
     )
 
@@ -100,12 +91,3 @@ def _scale(quotient: F8, filled: int) -> int:
 def _lost(scaled: F8) -> float:
     """The largest part of a rate that rounding takes."""
     return float((1 - np.floor(scaled + EXACT) / scaled).max(initial=0.0))
-
-
-def table(ptr: I8, index: I4, rows: I8, n: int) -> I4:
-    """`index` in rows of n · n pairs of ranks, -1 where one has fewer: i4[n · n, longest]."""
-    counts = np.diff(ptr)
-    table = np.full((n * n, max(1, int(counts.max(initial=0)))), -1, np.int32)
-    place = np.arange(len(index)) - np.repeat(ptr[:-1], counts)
-    table[np.repeat(rows, counts), place] = index
-    return table

@@ -22,8 +22,8 @@ import numpy as np
 
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
+from hccc.synth.common.random_numbers import next_random
 from hccc.synth.greedy.chunked import Chunked
-from hccc.synth.greedy.random_numbers import next_random
 from hccc.synth.greedy.schedule import Demand, Schedule
 
 IN_ORDER = 15  # elements up to which numba's sort keeps equals in order
@@ -220,7 +220,7 @@ def _again(s: _State) -> None:
             _send(s, chunks[i], x, True)
 
 
-@njit
+@njit(allocates=False)
 def _send(s: _State, k: int, x: int, far: bool) -> bool:
     """Sends chunk k to the rank of node x, and from the rank, between which most capacity is left.
     far: from another node, else from the same. Whether there is any."""
@@ -256,14 +256,14 @@ def _send(s: _State, k: int, x: int, far: bool) -> bool:
     return True
 
 
-@njit
+@njit(allocates=False)
 def _open(s: _State, kind: int, end: int, v: int) -> bool:
     """Whether anything is left of what all transfers of a kind out of or into v use."""
     gate = s.gate[kind, end, v]
     return bool(gate < 0 or s.left[gate] > 0)
 
 
-@njit
+@njit(allocates=False)
 def _entered(s: _State, kind: int, x: int) -> bool:
     """Whether any rank of node x can be sent anything more in this step."""
     for i in range(s.first[x], s.first[x + 1]):  # noqa: SIM110 (numba has no any() of a generator)
@@ -272,7 +272,7 @@ def _entered(s: _State, kind: int, x: int) -> bool:
     return False
 
 
-@njit
+@njit(allocates=False)
 def _spare(use: I4, left: I8, row: int) -> int:
     """The least that is left of what a route uses; 0 where there is no route."""
     if use[row, 0] < 0:

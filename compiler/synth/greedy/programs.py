@@ -13,7 +13,7 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.program import Op, Program
 from hccc.ir.topology import Topology
-from hccc.synth.builtin.table import program
+from hccc.synth.common.transfer_table import program
 from hccc.synth.greedy.schedule import Schedule
 
 COPIES = frozenset({OpType.ALLGATHER, OpType.BROADCAST})

@@ -18,10 +18,11 @@ from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.synth.cegis.search import Iteration, Outcome
 from hccc.synth.cegis.synthesize import Mode, synthesize
+from hccc.synth.common.collectives import BOTH, COPIES, SUMS
 from hccc.synth.greedy.chunked import Chunked, chunked
 from hccc.synth.greedy.greedy import greedy
 from hccc.synth.greedy.least_steps import least_steps
-from hccc.synth.greedy.programs import COPIES, OPS, SUMS, from_schedules, owners
+from hccc.synth.greedy.programs import from_schedules, owners
 from hccc.synth.greedy.schedule import Demand, Schedule, gather_all
 
 SEEDS = 16
@@ -67,7 +68,7 @@ def search(
     Raises:
         UserError: E451 there are none for `op`, or a rank cannot be reached.
     """
-    if op not in OPS:
+    if op not in BOTH:
         raise fail("E451", f"greedy schedules nothing for {op.value}", help="built-ins do")
     c = chunked(t, fine=True)
     several = len(np.unique(c.node)) > 1
@@ -107,7 +108,7 @@ def solve(
     Raises:
         UserError: E451 there are none for `op`, or a rank cannot be reached.
     """
-    if op not in OPS:
+    if op not in BOTH:
         raise fail("E451", f"{method} schedules nothing for {op.value}", help="built-ins do")
     faithful = method == "cegis"
     c = chunked(t, fine=not faithful)

@@ -10,8 +10,9 @@ from hccc.base.diagnostics import fail
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program
 from hccc.ir.topology import Topology
-from hccc.synth.builtin.table import check_size
-from hccc.synth.greedy.programs import COPIES, SUMS, from_schedules, owners
+from hccc.synth.common.collectives import COPIES, SUMS
+from hccc.synth.common.transfer_table import check_size
+from hccc.synth.greedy.programs import from_schedules, owners
 from hccc.synth.pods.compose import compose
 
 NAME = "compose"

@@ -11,7 +11,8 @@ import numpy as np
 
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I8, places_among
-from hccc.ir.topology import F8, Level, Topology
+from hccc.ir.topology import F8, Topology
+from hccc.synth.common.nics import nic_rates
 from hccc.synth.pods.pods import Pods
 
 GOLDEN = (5**0.5 - 1) / 2  # multiples of it are spread evenly, modulo 1
@@ -24,7 +25,7 @@ def senders(t: Topology, p: Pods, home: I8) -> I8:
     O(chunks · pods), times pods where any is slow.
     """
     count = np.bincount(home, minlength=len(p))
-    rate = _rates(t, p)
+    rate = nic_rates(t)
     sender = np.repeat(home[None, :], len(p), axis=0)
     if not (rate > 0).all():
         return sender
@@ -35,15 +36,6 @@ def senders(t: Topology, p: Pods, home: I8) -> I8:
         order = np.argsort(places_among(home) * GOLDEN % 1, kind="stable")
         _relayed(sender, home, order, spare, rate)
     return sender
-
-
-def _rates(t: Topology, p: Pods) -> F8:
-    """GB/s of each pod's NICs, each counted once: f8[N]; 0 where it has none."""
-    nic = t.port[Level.NIC]
-    with_nic = nic >= 0
-    pairs = np.unique(np.stack([p.pod[with_nic], nic[with_nic]]), axis=1)
-    found: F8 = np.bincount(pairs[0], t.shared.capacity[pairs[1]], len(p)).astype(np.float64)
-    return found
 
 
 @njit

@@ -1,16 +1,15 @@
-"""tree_growth: a tree over all ranks, grown transfer by transfer at the prices of what it uses.
+"""tree_growth: a tree over all ranks, grown transfer by transfer at the prices of resources.
 
-Prices rise exponentially with what a resource carries already, so trees go where there is room.
+Prices rise exponentially with the load (`common/prices`), so trees go where there is room.
 
-Two styles. *Star*: who brings a chunk into a node gives it to all others of it and, `strict`, alone
-passes it on to other nodes; so trees are as deep as nodes are apart, and a rank has few peers.
-*Free*: any rank may pass on to any. A tree along which sums are made is the same over turned links,
-and may share a packing with others.
+Two styles. *Star*: the rank that gets a chunk from another node gives it to all others of its node
+and, `strict`, alone passes it on to other nodes; so trees are as deep as nodes are apart, and a
+rank has few peers. *Free*: any rank may pass on to any. A tree along which sums are made is the
+same over turned links, and may share a packing with others.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -18,46 +17,56 @@ import numpy as np
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8
 from hccc.ir.topology import F8
-from hccc.synth.trees.route_table import RouteTable, add_load
+from hccc.synth.common.path_search import nearest
+from hccc.synth.common.prices import Prices, prices, put, route_price
+from hccc.synth.common.route_table import RouteTable
 
-HIGHEST = 500.0  # exponent of a price
+HIGHEST = 500.0  # exponent of a price: finite, however far the target is
+ROOT, OUT = -1, -2  # in place of a parent: of the root, and of a rank that is not in the tree
 
 
-class Taste(NamedTuple):
-    """How trees are grown. star, strict: the style; depth: what a hop more is worth, of the price
-    of the narrowest resource; pair: of a price, for every chunk that two ranks have between them;
-    near: what may be used of links within nodes, where they are not what is scarce: full, they and
-    thread blocks would wait for each other; seed."""
+class Style(NamedTuple):
+    """How trees are grown.
+
+    star, strict: the style; depth: the price of a hop, in prices of the narrowest resource; pair:
+    the part of a route's price that is added for every chunk between its two ranks; inside: the
+    part of the links within nodes that may be used, where these are not scarce: full, links and
+    thread blocks would wait for each other; seed: of ties.
+    """
 
     star: bool
     strict: bool
     depth: float
     pair: float
-    near: float
+    inside: float
     seed: int
 
 
-class State(NamedTuple):
-    """use, cap: as in RouteTable; first, members: ranks by node; load, price: f8[R]; noise:
-    f8[n · n]; pairs: f8[n · n] chunks from rank to rank; parent, depth: i4[n] of the tree that
-    grows; best: f8[n] the price at which a rank is reached, by: i4[n] from whom; inside: f8[n] what
-    a star around a rank costs; target: what the busiest resource carries at best, chunks over
-    GB/s: the scale of prices; hop: what a hop more is worth; pair, star, strict: as in Taste."""
+class Growth(NamedTuple):
+    """Packed trees of n ranks, and the tree that grows.
 
-    use: I4
-    cap: F8
+    prices: a chunk adds 1 to a load; capacity: f8[R] GB/s that may be used; node: i4[n]; members:
+    i8[n] ranks by node, those of node x at first[x]:first[x + 1]; noise: f8[n · n] factors of
+    routes' prices; pairs: f8[n · n] chunks from rank to rank; parent, depth: i4[n] of the tree;
+    reached: b1[n] the ranks in it; best: f8[n] the price at which a rank is reached, by: i4[n]
+    from which other; star_price: f8[n] the price of a star from a rank to its node; target: the
+    load of the busiest resource at best, chunks over GB/s; hop: the price of a hop; pair, star,
+    strict: as of Style.
+    """
+
+    prices: Prices
+    capacity: F8
     node: I4
     members: I8
     first: I8
-    load: F8
-    price: F8
     noise: F8
     pairs: F8
     parent: I4
     depth: I4
+    reached: B1
     best: F8
     by: I4
-    inside: F8
+    star_price: F8
     target: float
     hop: float
     pair: float
@@ -65,155 +74,111 @@ class State(NamedTuple):
     strict: bool
 
 
-def state(table: RouteTable, taste: Taste, target: float) -> State:
-    """Nothing is packed yet."""
-    n, resources = table.n, len(table.capacity)
+def growth(table: RouteTable, style: Style, target: float) -> Growth:
+    """Returns a state without any tree. target: chunks over GB/s."""
+    n = table.n
     order = np.argsort(table.node, kind="stable")
     nodes = int(table.node.max(initial=-1)) + 1
     used = np.unique(table.use[table.use >= 0])
-    capacity = np.where(near(table), taste.near, 1.0) * table.capacity
-    hop = taste.depth / float(table.capacity[used].min()) if len(used) else 0.0
-    return State(
-        table.use,
+    capacity = np.where(table.inside_nodes(), style.inside, 1.0) * table.capacity
+    hop = style.depth / float(table.capacity[used].min()) if len(used) else 0.0
+    ones, goal, weight = np.ones(len(capacity)), capacity * target, 1 / capacity
+    return Growth(
+        prices(table.use, ones, goal, weight, ahead=0.0, highest=HIGHEST),
         capacity,
         table.node,
         order,
         np.searchsorted(table.node[order], np.arange(nodes + 1)),
-        np.zeros(resources),
-        np.zeros(resources),
         np.ones(n * n),
         np.zeros(n * n),
         np.zeros(n, np.int32),
         np.zeros(n, np.int32),
+        np.zeros(n, np.bool_),
         np.zeros(n),
         np.zeros(n, np.int32),
         np.zeros(n),
         target,
         hop,
-        taste.pair,
-        taste.star,
-        taste.strict,
+        style.pair,
+        style.star,
+        style.strict,
     )
 
 
-def near(table: RouteTable) -> B1:
-    """Which resources nothing between nodes uses, where there are several nodes: b1[R]."""
-    src, dst = np.divmod(np.arange(table.n**2), table.n)
-    far = table.use[table.node[src] != table.node[dst]]
-    found = np.full(len(table.capacity), bool(far.size))
-    found[far[far >= 0]] = False
-    return found
-
-
-@njit
-def reprice(s: State, steep: float) -> None:
-    """steep: how fast prices rise with load."""
-    for r in range(len(s.cap)):
-        s.price[r] = _price(s, r, steep)
-
-
-@njit
-def _price(s: State, r: int, steep: float) -> float:
-    """Finite, however far the target is."""
-    exponent = steep * (s.load[r] / s.cap[r] / s.target - 1)
-    return float(math.exp(min(HIGHEST, exponent)) / s.cap[r])
-
-
-@njit
-def row_of(s: State, u: int, v: int, turned: bool) -> int:
-    """Of the route that brings something from u to v, or, turned, from v to u."""
-    n = len(s.node)
+@njit(allocates=False)
+def row_of(g: Growth, u: int, v: int, turned: bool) -> int:
+    """Returns the row of the route that brings data from u to v, or, turned, from v to u."""
+    n = len(g.node)
     return v * n + u if turned else u * n + v
 
 
-@njit
-def move(s: State, parent: I4, sums: bool, steep: float, amount: float) -> None:
-    """Adds a tree to the loads, or takes it out."""
+@njit(allocates=False)
+def move(g: Growth, parent: I4, turned: bool, steepness: float, chunks: float) -> None:
+    """Adds a tree to the loads (chunks 1), or takes it out (-1)."""
     for v in range(len(parent)):
         if parent[v] >= 0:
-            row = row_of(s, parent[v], v, sums)
-            add_load(s.use, row, s.load, amount)
-            s.pairs[row] += amount
-            for j in range(s.use.shape[1]):
-                r = s.use[row, j]
-                if r < 0:
-                    break
-                s.price[r] = _price(s, r, steep)
+            row = row_of(g, parent[v], v, turned)
+            g.pairs[row] += chunks
+            put(g.prices, row, chunks, steepness)
 
 
-@njit
-def _cost(s: State, row: int) -> float:
-    """The price of a route; infinite where there is none."""
-    if s.use[row, 0] == -2:
-        return np.inf
-    total = 0.0
-    for j in range(s.use.shape[1]):
-        if s.use[row, j] < 0:
-            break
-        total += s.price[s.use[row, j]]
-    return total
-
-
-@njit
-def grow(s: State, root: int, turned: bool) -> bool:
-    """A tree from `root`, in s.parent and s.depth. Whether it reaches all."""
-    n = len(s.node)
-    s.parent[:], s.depth[:], s.best[:] = -2, 0, np.inf
+@njit(allocates=False)
+def grow(g: Growth, root: int, turned: bool) -> bool:
+    """Grows a tree from `root`, in g.parent and g.depth. Tells whether it reaches all ranks."""
+    n = len(g.node)
+    g.parent[:], g.depth[:], g.best[:], g.reached[:] = OUT, 0, np.inf, False
     for v in range(n):
-        s.inside[v] = _star(s, v, turned) if s.star else 0.0
-    if s.inside[root] == np.inf:
+        g.star_price[v] = _star_price(g, v, turned) if g.star else 0.0
+    if g.star_price[root] == np.inf:
         return False
-    s.parent[root] = -1
-    left = n - 1
-    left -= _added(s, root, turned)
+    g.parent[root], g.reached[root] = ROOT, True
+    left = n - 1 - _extend(g, root, turned)
     while left > 0:
-        v = -1
-        for w in range(n):
-            if s.parent[w] == -2 and (v < 0 or s.best[w] < s.best[v]):
-                v = w
-        if s.best[v] == np.inf:
+        v = nearest(g.best, g.reached)
+        if v < 0:
             return False
-        s.parent[v], s.depth[v] = s.by[v], s.depth[s.by[v]] + 1
-        left -= 1 + _added(s, v, turned)
+        g.parent[v], g.depth[v], g.reached[v] = g.by[v], g.depth[g.by[v]] + 1, True
+        left -= 1 + _extend(g, v, turned)
     return True
 
 
-@njit
-def _star(s: State, v: int, turned: bool) -> float:
-    """The price of giving something to all others of a node."""
+@njit(allocates=False)
+def _star_price(g: Growth, v: int, turned: bool) -> float:
+    """Returns the price of sending a chunk from v to all other ranks of its node."""
     total = 0.0
-    for i in range(s.first[s.node[v]], s.first[s.node[v] + 1]):
-        w = s.members[i]
+    for i in range(g.first[g.node[v]], g.first[g.node[v] + 1]):
+        w = g.members[i]
         if w != v:
-            total += _cost(s, row_of(s, v, w, turned))
+            total += route_price(g.prices, row_of(g, v, w, turned), 0.0)
     return total
 
 
-@njit
-def _added(s: State, v: int, turned: bool) -> int:
-    """What follows when v is in the tree; how many ranks of its node are with it."""
+@njit(allocates=False)
+def _extend(g: Growth, v: int, turned: bool) -> int:
+    """Adds the star of v, and offers routes from the new ranks to the others. Returns how many
+    ranks the star adds."""
     count = 0
-    if s.star:
-        for i in range(s.first[s.node[v]], s.first[s.node[v] + 1]):
-            w = s.members[i]
-            if s.parent[w] == -2:
-                s.parent[w], s.depth[w] = v, s.depth[v] + 1
+    if g.star:
+        for i in range(g.first[g.node[v]], g.first[g.node[v] + 1]):
+            w = g.members[i]
+            if not g.reached[w]:
+                g.parent[w], g.depth[w], g.reached[w] = v, g.depth[v] + 1, True
                 count += 1
-    if s.strict or not s.star:
-        _reach(s, v, turned)
+    if g.strict or not g.star:
+        _offer(g, v, turned)
         return count
-    for i in range(s.first[s.node[v]], s.first[s.node[v] + 1]):
-        _reach(s, s.members[i], turned)
+    for i in range(g.first[g.node[v]], g.first[g.node[v] + 1]):
+        _offer(g, g.members[i], turned)
     return count
 
 
-@njit
-def _reach(s: State, u: int, turned: bool) -> None:
-    """Whom u reaches cheaper than others do."""
-    for v in range(len(s.node)):
-        if s.parent[v] == -2:
-            row = row_of(s, u, v, turned)
-            cost = (_cost(s, row) + s.inside[v]) * (s.noise[row] + s.pair * s.pairs[row])
-            cost += s.hop * s.depth[u]
-            if cost < s.best[v]:
-                s.best[v], s.by[v] = cost, u
+@njit(allocates=False)
+def _offer(g: Growth, u: int, turned: bool) -> None:
+    """Lowers the price of the ranks that u reaches cheaper than others do."""
+    for v in range(len(g.node)):
+        if not g.reached[v]:
+            row = row_of(g, u, v, turned)
+            price = route_price(g.prices, row, 0.0) + g.star_price[v]
+            price = price * (g.noise[row] + g.pair * g.pairs[row]) + g.hop * g.depth[u]
+            if price < g.best[v]:
+                g.best[v], g.by[v] = price, u

@@ -18,7 +18,7 @@ from hccc.synth.bounds import estimate as estimate_module
 from hccc.synth.bounds.bound import limits
 from hccc.synth.bounds.estimate import estimate
 from hccc.synth.builtin import registry
-from hccc.synth.greedy.programs import OPS
+from hccc.synth.common.collectives import BOTH
 from hccc.synth.greedy.searched import search
 from tests.synth.greedy.chunked_clusters import CLUSTERS
 
@@ -37,7 +37,7 @@ def programs(op: OpType) -> list[Program]:
 
 
 @settings(deadline=None, max_examples=20)
-@given(st.sampled_from(sorted(OPS)), st.integers(1, 1 << 32), st.integers(1, 1 << 32))
+@given(st.sampled_from(sorted(BOTH)), st.integers(1, 1 << 32), st.integers(1, 1 << 32))
 def test_not_below_the_cut_and_growing(op: OpType, size: int, more: int) -> None:
     bound = limits(T, op, 0)
     for p in programs(op):

@@ -14,14 +14,15 @@ from hccc.ir.program import Program
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load
 from hccc.passes.verify import verify
+from hccc.synth.common.collectives import BOTH, COPIES, SUMS
 from hccc.synth.greedy.chunked import chunked
 from hccc.synth.greedy.greedy import greedy
-from hccc.synth.greedy.programs import COPIES, OPS, SUMS, from_schedules, owners
+from hccc.synth.greedy.programs import from_schedules, owners
 from hccc.synth.greedy.schedule import Schedule, gather_all
 from tests.synth.greedy.chunked_clusters import CLUSTERS
 
 UNEQUAL = ["heteccl-h20-4+8", "heteccl-h20-4x2+8-fault-4-8"]
-EACH = pytest.mark.parametrize("op", sorted(OPS))
+EACH = pytest.mark.parametrize("op", sorted(BOTH))
 
 PROOFS = {"program", "deadlock", "race", "result"}
 

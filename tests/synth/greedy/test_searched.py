@@ -10,7 +10,7 @@ from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.faults import with_faults
 from hccc.passes.verify import verify
-from hccc.synth.greedy.programs import OPS
+from hccc.synth.common.collectives import BOTH
 from hccc.synth.greedy.searched import search
 
 SMALL = """
@@ -30,7 +30,7 @@ def small(*failed: str) -> Topology:
     return parse_cluster(with_faults(Source("small", SMALL), failed, ()))
 
 
-@pytest.mark.parametrize("op", sorted(OPS))
+@pytest.mark.parametrize("op", sorted(BOTH))
 def test_programs_are_right_and_not_below_the_bound(op: OpType) -> None:
     found = list(search(small(), op, 1 if op in (OpType.BROADCAST, OpType.REDUCE) else 0, 0))
     assert {one.again for one in found} == {False, True}
@@ -42,7 +42,7 @@ def test_programs_are_right_and_not_below_the_bound(op: OpType) -> None:
         assert one.name.startswith("greedy, ") and ("again" in one.name) == one.again
 
 
-@pytest.mark.parametrize("op", sorted(OPS))
+@pytest.mark.parametrize("op", sorted(BOTH))
 def test_a_node_whose_ranks_reach_each_other_only_over_others(op: OpType) -> None:
     """The middle of the line failed: what is once in the node does not reach the other rank."""
     found = list(search(small("node2.gpu1"), op, 0, 0))

@@ -11,7 +11,7 @@ from hccc.ir.topology import Topology
 from hccc.passes.verify import verify
 from hccc.synth.bounds.bound import limits
 from hccc.synth.bounds.estimate import estimate
-from hccc.synth.paths.routed import OPS, routed
+from hccc.synth.paths.programs import OPS, path_programs
 from hccc.testing.clusters import cluster
 
 SIZE = 1 << 30
@@ -42,7 +42,7 @@ def test_all_that_is_made_is_right_and_within_the_bound(text: str, op: OpType) -
     for root in (0, len(t) - 1):
         least = limits(t, op, root).at(SIZE).bandwidth
         try:
-            found = list(routed(t, op, root))
+            found = list(path_programs(t, op, root))
         except UserError as error:
             assert error.problem.code == "E451"
             continue
@@ -56,15 +56,15 @@ def test_all_that_is_made_is_right_and_within_the_bound(text: str, op: OpType) -
 def test_a_rank_with_a_nic_for_itself_relays_for_those_that_share() -> None:
     t = unequal()
     bound = limits(t, OpType.ALLTOALL).at(SIZE).bandwidth
-    best = min(estimate(one.program, t, SIZE) for one in routed(t, OpType.ALLTOALL))
+    best = min(estimate(one.program, t, SIZE) for one in path_programs(t, OpType.ALLTOALL))
     assert best <= 1.02 * bound
-    rows = next(iter(routed(t, OpType.ALLTOALL))).program.transfers
+    rows = next(iter(path_programs(t, OpType.ALLTOALL))).program.transfers
     assert len(rows) < 1.2 * len(t) * (len(t) - 1)  # most go straight
 
 
 def test_rails_are_joined_by_relays() -> None:
     t = cluster(RAILS)
-    one = next(iter(routed(t, OpType.ALLTOALL)))
+    one = next(iter(path_programs(t, OpType.ALLTOALL)))
     crossing = t.node[one.program.transfers["src"]] != t.node[one.program.transfers["dst"]]
     src, dst = (one.program.transfers[key][crossing] for key in ("src", "dst"))
     assert np.array_equal(t.local[src], t.local[dst])
@@ -88,7 +88,7 @@ def line(nodes: int) -> Topology:
 def test_a_line_of_nodes_needs_as_many_relays_as_it_is_long(op: OpType, nodes: int) -> None:
     t = line(nodes)
     least = limits(t, op, 1).at(SIZE).bandwidth
-    made = list(routed(t, op, 1))
+    made = list(path_programs(t, op, 1))
     for one in made:
         verify(one.program)
         assert estimate(one.program, t, SIZE) >= least
@@ -101,7 +101,7 @@ def test_a_ring_of_one_way_links_divides_the_load_evenly() -> None:
     """Every rank sends to those 1 to 6 places on: 21 blocks over each link, of which 6 are its."""
     links = ", ".join(f"(({i},{(i + 1) % 7}) -> 10)" for i in range(7))
     t = cluster(f"define node1 = 7\ndefine bandwidth = {{direct => [{links}]}}")
-    one = next(iter(routed(t, OpType.ALLTOALL)))
+    one = next(iter(path_programs(t, OpType.ALLTOALL)))
     verify(one.program)
     assert one.relayed == 7 * (0 + 1 + 2 + 3 + 4 + 5)
     assert estimate(one.program, t, SIZE) >= 21 / 49 * SIZE / 10e3
@@ -112,17 +112,17 @@ def test_where_relays_gain_nothing_it_says_so() -> None:
         "define nodenum = 1\ndefine node1 = 4\ndefine bandwidth = {port => [((0..3) -> (100,1))]}"
     )
     with pytest.raises(UserError, match="relays gain nothing"):
-        next(routed(t, OpType.ALLTOALL))
+        next(path_programs(t, OpType.ALLTOALL))
 
 
 def test_what_is_no_path_is_refused() -> None:
     with pytest.raises(UserError, match="does not serve"):
-        next(routed(unequal(), OpType.ALLGATHER))
+        next(path_programs(unequal(), OpType.ALLGATHER))
 
 
 @given(st.integers(0, 1 << 16))
 @settings(max_examples=5, deadline=None)
 def test_a_seed_gives_one_program(seed: int) -> None:
     t = unequal()
-    one, other = (next(routed(t, OpType.ALLTOALL, seed=seed)).program for _ in range(2))
+    one, other = (next(path_programs(t, OpType.ALLTOALL, seed=seed)).program for _ in range(2))
     assert np.array_equal(one.transfers, other.transfers)

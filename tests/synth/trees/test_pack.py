@@ -13,20 +13,19 @@ from hccc.ir.topology import Topology
 from hccc.lang.cluster import load
 from hccc.passes.verify import verify
 from hccc.synth.bounds.bound import limits
-from hccc.synth.greedy.programs import OPS
-from hccc.synth.trees.pack import OUT, ROOT, Packing, Roots, pack
-from hccc.synth.trees.packed import LARGE, packed
-from hccc.synth.trees.repack import repacked
-from hccc.synth.trees.route_table import RouteTable, route_table
-from hccc.synth.trees.tree_growth import Taste, near
+from hccc.synth.common.collectives import BOTH
+from hccc.synth.common.route_table import RouteTable, route_table
+from hccc.synth.trees.pack import Packing, Roots, pack, repack
+from hccc.synth.trees.programs import LARGE, tree_programs
+from hccc.synth.trees.tree_growth import OUT, ROOT, Style
 from hccc.testing.clusters import topologies
 from tests.health_checks import EVERY_CHECK
 from tests.marks import slow
 from tests.synth.greedy.chunked_clusters import CLUSTERS
 
 SETTINGS = settings(deadline=None, suppress_health_check=EVERY_CHECK, max_examples=30)
-TASTES = st.builds(
-    Taste,
+STYLES = st.builds(
+    Style,
     st.booleans(),
     st.booleans(),
     st.floats(0, 1),
@@ -43,7 +42,7 @@ def cluster(name: str) -> Topology:
 
 def everybody(n: int, sums: bool = False) -> Roots:
     rank = np.arange(n, dtype=np.int32)
-    return Roots(rank, rank, np.full(n, sums))
+    return Roots(rank, np.full(n, sums))
 
 
 def check(table: RouteTable, roots: Roots, made: Packing) -> None:
@@ -63,20 +62,20 @@ def check(table: RouteTable, roots: Roots, made: Packing) -> None:
 
 
 @SETTINGS
-@given(topologies(), TASTES, st.booleans())
-def test_trees_reach_everybody(t: Topology, taste: Taste, sums: bool) -> None:
+@given(topologies(), STYLES, st.booleans())
+def test_trees_reach_everybody(t: Topology, style: Style, sums: bool) -> None:
     table = route_table(t)
-    made = pack(table, everybody(len(t), sums), len(t) / 10, taste)
+    made = pack(table, everybody(len(t), sums), len(t) / 10, style)
     if made is not None:
         check(table, everybody(len(t), sums), made)
     else:  # star, and some ranks of a node reach each other over others only
-        assert taste.star
+        assert style.star
 
 
 @SETTINGS
-@given(topologies(), TASTES)
-def test_the_same_seed_gives_the_same_packing(t: Topology, taste: Taste) -> None:
-    one, other = (pack(route_table(t), everybody(len(t)), 1.0, taste) for _ in range(2))
+@given(topologies(), STYLES)
+def test_the_same_seed_gives_the_same_packing(t: Topology, style: Style) -> None:
+    one, other = (pack(route_table(t), everybody(len(t)), 1.0, style) for _ in range(2))
     assert (one is None) == (other is None)
     if one is not None and other is not None:
         np.testing.assert_array_equal(one.parent, other.parent)
@@ -84,15 +83,15 @@ def test_the_same_seed_gives_the_same_packing(t: Topology, taste: Taste) -> None
 
 @pytest.mark.slow
 @SETTINGS
-@given(topologies(), TASTES, st.booleans())
-def test_repacked_the_busiest_carries_no_more(t: Topology, taste: Taste, sums: bool) -> None:
+@given(topologies(), STYLES, st.booleans())
+def test_repacked_the_busiest_carries_no_more(t: Topology, style: Style, sums: bool) -> None:
     table, roots = route_table(t), everybody(len(t), sums)
-    made = pack(table, roots, len(t) / 100, taste)
+    made = pack(table, roots, len(t) / 100, style)
     if made is not None:
-        one, other = (repacked(table, roots, len(t) / 100, taste, made) for _ in range(2))
+        one, other = (repack(table, roots, len(t) / 100, style, made) for _ in range(2))
         check(table, roots, one)
         np.testing.assert_array_equal(one.parent, other.parent)
-        usable = np.where(near(table), taste.near, 1.0)
+        usable = np.where(table.inside_nodes(), style.inside, 1.0)
         assert (one.load / usable).max(initial=0) <= (made.load / usable).max(initial=0)
 
 
@@ -100,13 +99,13 @@ def test_repacked_the_busiest_carries_no_more(t: Topology, taste: Taste, sums: b
 def test_repacked_nics_are_filled_chunk_by_chunk(name: str) -> None:
     """Nodes whose NICs are three, four and seven: passes over single trees end a chunk over."""
     t = cluster(f"heteccl-h20-4x2+8-{name}")
-    found = list(packed(t, OpType.ALLREDUCE, 0, 0, limits(t, OpType.ALLREDUCE)))
+    found = list(tree_programs(t, OpType.ALLREDUCE, 0, 0, limits(t, OpType.ALLREDUCE)))
     assert min(one.load for one in found) < 1.001
 
 
 def test_of_a_star_one_rank_of_a_node_gives_to_the_others() -> None:
     table = route_table(cluster("heteccl-h20-4x2+8"))
-    made = pack(table, everybody(table.n), 1.0, Taste(True, True, 0.1, 0.0, 0.8, 0))
+    made = pack(table, everybody(table.n), 1.0, Style(True, True, 0.1, 0.0, 0.8, 0))
     assert made is not None
     for root, parent in enumerate(made.parent):
         for node in range(3):
@@ -119,7 +118,7 @@ def test_of_a_star_one_rank_of_a_node_gives_to_the_others() -> None:
 def test_what_is_near_is_used_within_nodes_only() -> None:
     table = route_table(cluster("heteccl-h20-4+8"))
     src, dst = np.divmod(np.arange(table.n**2), table.n)
-    inside = near(table)
+    inside = table.inside_nodes()
     far = table.use[table.node[src] != table.node[dst]]
     assert not inside[far[far >= 0]].any() and inside.any()
 
@@ -129,14 +128,14 @@ def test_heteccls_clusters_carry_nothing_more_than_they_must(name: str) -> None:
     """The optimum of ForestColl's model, by trees that are stars within nodes."""
     t = cluster(f"heteccl-h20-{name}")
     for op in (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE):
-        found = list(packed(t, op, 0, 0, limits(t, op)))
+        found = list(tree_programs(t, op, 0, 0, limits(t, op)))
         assert min(one.load for one in found) < 1.001
         best = min(found, key=lambda one: (round(one.load, 2), one.depth))
         assert best.style.startswith("stars") and best.depth <= 3
 
 
 @settings(SETTINGS, max_examples=10)
-@given(topologies(), st.sampled_from(sorted(OPS)), st.integers(0, 20), st.data())
+@given(topologies(), st.sampled_from(sorted(BOTH)), st.integers(0, 20), st.data())
 def test_programs_do_what_they_should(
     t: Topology, op: OpType, seed: int, data: st.DataObject
 ) -> None:
@@ -144,7 +143,7 @@ def test_programs_do_what_they_should(
         return
     root = data.draw(st.integers(0, len(t) - 1)) if op in (OpType.BROADCAST, OpType.REDUCE) else 0
     try:
-        found = list(packed(t, op, root, seed, limits(t, op, root)))
+        found = list(tree_programs(t, op, root, seed, limits(t, op, root)))
     except UserError as error:
         assert error.problem.code == "E451"
         return
@@ -158,5 +157,5 @@ def test_programs_do_what_they_should(
 def test_a_broadcast_uses_all_nics_of_the_root() -> None:
     t = cluster("heteccl-h20-8x2+4")
     bound = limits(t, OpType.BROADCAST, 0)
-    found = min(packed(t, OpType.BROADCAST, 0, 0, bound), key=lambda one: one.load)
+    found = min(tree_programs(t, OpType.BROADCAST, 0, 0, bound), key=lambda one: one.load)
     assert bound.at(LARGE).algbw > 150 and found.load < 1.1

@@ -8,7 +8,7 @@ from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I8
 
 
-@njit
+@njit(allocates=False)
 def next_random(random: I8) -> int:
     """A number of 31 bits (Marsaglia's xorshift). random: i8[1], not 0; it changes."""
     x = np.uint64(random[0])

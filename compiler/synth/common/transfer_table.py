@@ -1,4 +1,4 @@
-"""table: what the builtin algorithms have in common: a Program from arrays of transfers.
+"""transfer_table: what the builtin algorithms have in common: a Program from arrays of transfers.
 
 Most are built from one table: how whole chunks spread from where they are. Its reverse reduces
 them, or gathers them; one after the other is an AllReduce.

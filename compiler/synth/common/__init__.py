@@ -1,0 +1,1 @@
+"""common: tables, prices and searches that several families of engines use."""
