@@ -2,9 +2,9 @@
 
     python scripts/msccl_examples.py [DIR]
 
-Each file says in its first line which of the two wrote it. What this script writes has the shapes
-that people write for MSCCL: a thread block for each peer that sends and receives in turn, chunks
-sent together, one block all around a ring. What the exporter writes has a block for each direction.
+The first line of each file names its writer. This script writes the shapes that people write for
+MSCCL: a thread block for each peer that sends and receives in turn, chunks sent together, one block
+all around a ring. The exporter writes a block for each direction.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.primitives import Transport
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-MOST_DOUBLING = 8 << 20  # bytes: longer ones need more messages than a FIFO of Simple holds
+MOST_DOUBLING = 8 << 20  # bytes: larger calls need more messages than a FIFO of Simple holds
 ORIGIN = "<!-- {}: written by scripts/msccl_examples.py of hccc{}. -->\n"
 EXPORTED = (
     (
@@ -56,7 +56,8 @@ class Block:
         after: tuple[int, int] = (-1, -1),
         awaited: bool = False,
     ) -> None:
-        """One step. after: (thread block, step) it waits for; awaited: another waits for it."""
+        """Appends one step. after: (thread block, step) it waits for; awaited: another step waits
+        for it."""
         self.steps.append(
             f'<step s="{len(self.steps)}" type="{kind}" srcbuf="{src[0]}" srcoff="{src[1]}" '
             f'dstbuf="{dst[0]}" dstoff="{dst[1]}" cnt="{count}" depid="{after[0]}" '
@@ -73,7 +74,7 @@ class Schedule:
     ranks: Sequence[Sequence[Block]]
 
     def lines(self) -> Iterator[str]:
-        """The XML."""
+        """Yields the lines of the XML."""
         i, o, s = self.chunks
         yield f'<algo {self.attributes} ngpus="{len(self.ranks)}">'
         for rank, blocks in enumerate(self.ranks):
@@ -89,7 +90,8 @@ class Schedule:
 def _attributes(
     name: str, collective: str, chunks: int, protocol: str, *, both: bool, most: int = 0
 ) -> str:
-    """Of `<algo>`. both: calls out of place too; most: bytes that the FIFOs carry, 0 for any."""
+    """Writes the attributes of `<algo>`. both: also for calls out of place; most: bytes that the
+    FIFOs carry, 0 for any."""
     return (
         f'name="{name}" proto="{protocol}" nchannels="1" nchunksperloop="{chunks}" '
         f'coll="{collective}" inplace="1" outofplace="{int(both)}" minBytes="0" maxBytes="{most}"'
@@ -97,7 +99,8 @@ def _attributes(
 
 
 def recursive_doubling(n: int) -> Schedule:
-    """AllGather: in round k, ranks r and r ^ 2^k exchange the 2^k chunks that each of them has."""
+    """Makes an AllGather: in round k, ranks r and r ^ 2^k exchange the 2^k chunks that each of them
+    has."""
     ranks = []
     for r in range(n):
         blocks = []
@@ -122,7 +125,8 @@ def recursive_doubling(n: int) -> Schedule:
 
 
 def ring_allreduce(n: int) -> Schedule:
-    """AllReduce around a ring, by one thread block a rank that combines, copies and sends on."""
+    """Makes an AllReduce around a ring, by one thread block per rank that combines, copies and
+    sends on."""
     ranks = []
     for r in range(n):
         block = Block((r + 1) % n, (r - 1) % n)
@@ -142,9 +146,10 @@ def ring_allreduce(n: int) -> Schedule:
 
 
 def all_pairs_allreduce(n: int) -> Schedule:
-    """AllReduce in two steps: everybody's chunk r to rank r, and the sum from there to everybody.
+    """Makes an AllReduce in two steps: every rank's chunk r to rank r, and the sum from there to
+    all.
 
-    What arrives waits in scratch until the rank's last thread block has combined it.
+    Arrived chunks wait in scratch until the rank's last thread block has combined them.
     """
     ranks = []
     for r in range(n):
@@ -165,7 +170,7 @@ def all_pairs_allreduce(n: int) -> Schedule:
 
 
 def files() -> dict[str, str]:
-    """All files of examples/msccl by name."""
+    """Returns all files of examples/msccl by name."""
     written = {
         "allgather_recdoubling_n8": ("Recursive doubling AllGather", recursive_doubling(8)),
         "allreduce_ring_n8": ("Ring AllReduce, one thread block a rank", ring_allreduce(8)),

@@ -1,7 +1,7 @@
-"""site_pages: what MkDocs does with the pages of docs/ so that they read as on GitHub.
+"""site_pages: adapts the pages of docs/ for MkDocs, so that they read as on GitHub.
 
-Headings have GitHub's anchors. A link to a file outside docs/ is the file's path, since the site
-does not have that file. Mermaid's text is marked for docs/site.js.
+Headings get GitHub's anchors. A link to a file outside docs/ becomes the file's path, since the
+site does not have that file. Mermaid's text is marked for docs/site.js.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.M | re.S)
 
 
 def anchor(heading: str, separator: str) -> str:
-    """The anchor that GitHub gives to a heading."""
+    """Returns the anchor that GitHub gives to a heading."""
     return re.sub(r"[^\w\- ]", "", html.unescape(heading).strip().lower()).replace(" ", separator)
 
 
 def on_config(config: Any) -> Any:
-    """Has MkDocs make those anchors."""
+    """Sets these anchors in MkDocs."""
     config.mdx_configs.setdefault("toc", {})["slugify"] = anchor
     return config
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The page's text without links out of docs/, its Mermaid pictures marked."""
+    """Returns the page's text without links out of docs/, with its Mermaid pictures marked."""
     here = posixpath.dirname(page.file.src_uri)
 
     def linked(match: re.Match[str]) -> str:

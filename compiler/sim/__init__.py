@@ -1,1 +1,1 @@
-"""sim: what a Plan would take on a Topology: a discrete-event execution (cost-model §3)."""
+"""sim: the time of a Plan on a Topology, by discrete-event simulation (cost-model §3)."""

@@ -1,7 +1,7 @@
-"""cores: which cores of each node run the thread blocks of a call, and what its launch takes.
+"""cores: the cores of each node that run the thread blocks of a call, and the cost of its launch.
 
 Nodes without `cores` run all blocks at once. Small calls have one core: waking another takes longer
-than they do (`small` of a cluster's launch, `hccc_small_launch` of the runtime).
+than the call (`small` of a cluster's launch, `hccc_small_launch` of the runtime).
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ SMALL = Launch._fields.index("small")
 
 
 def cores_at_work(t: Topology, block: float) -> I8:
-    """Cores of each node that a call of ranks' blocks of so many bytes has: i8[N], 0: no limit."""
+    """Returns the cores of each node that run a call with blocks of `block` bytes: i8[N], 0: no
+    limit."""
     small = np.bincount(t.node, minlength=t.n_nodes) * block <= t.launch[:, SMALL]
     return np.where(small, np.minimum(t.cores, 1), t.cores).astype(np.int64)
 
 
 def launch(plan: Plan, t: Topology, cores: I8) -> float:
-    """µs of a launch: of the node where it takes longest, since all begin at once.
+    """Returns the µs of a launch: the longest of any node, since all begin at once.
 
-    cores: i8[N], those at work. They share the thread blocks of their node; without, each GPU
-    starts its own.
+    cores: i8[N], those at work. They share the thread blocks of their node; without cores, each GPU
+    starts its own blocks.
     """
     blocks = plan.n_tb.astype(np.int64) * plan.channels
     there = np.bincount(t.node, blocks, t.n_nodes)
@@ -33,14 +34,14 @@ def launch(plan: Plan, t: Topology, cores: I8) -> float:
     np.maximum.at(most, t.node, blocks)
     at_work = np.clip(cores, 1, np.maximum(there, 1))
     base, entry, wake, _ = t.launch.T
-    each = np.where(cores > 0, there / at_work, most)
-    took = base + entry * each + np.where(at_work > 1, wake, 0.0)
+    started = np.where(cores > 0, there / at_work, most)
+    took = base + entry * started + np.where(at_work > 1, wake, 0.0)
     return float(np.where(there > 0, took, 0.0).max())
 
 
 def meeting(plan: Plan, t: Topology) -> float:
-    """µs in which ranks tell their neighbours that they have begun and that they have ended: two
-    flags, one way each, where the devices' launch is known and has not been measured with it."""
+    """Returns the µs in which ranks tell their neighbours that they have begun and ended: two
+    flags, one way each. 0 if the devices' launch is unknown, or was measured with it."""
     known = np.array([device.launch > 0 for device in t.devices])[t.device]
     if not known.any() or (t.cores > 0).any():
         return 0.0
@@ -52,11 +53,11 @@ def meeting(plan: Plan, t: Topology) -> float:
 
 
 def core_of(plan: Plan, t: Topology, cores: I8) -> I4:
-    """The core that runs each primitive, numbered over all nodes' cores, or -1 where cores are no
-    limit: i4[P]. cores: i8[N], those at work, the first of their node.
+    """Returns the core that runs each primitive, numbered over all nodes, or -1 if cores are no
+    limit: i4[P].
 
-    A node deals its thread blocks out in equal runs, rank by rank (`runtime/include/hccc/team.h`);
-    those that share a core run in turn.
+    cores: i8[N], those at work, the first of their node. A node deals its thread blocks out in
+    equal runs, rank by rank (`runtime/include/hccc/team.h`); the blocks of a core run in turn.
     """
     widest = max(int(plan.n_tb.max(initial=1)), 1)
     rank = plan.block_rank()

@@ -1,7 +1,7 @@
-"""costs: what a runtime adds to a cluster's α, β, γ and thread-block throughput.
+"""costs: the costs that a runtime adds to a cluster's α, β, γ and thread-block throughput.
 
-Parameters, never tuned to a result. `SIMPLE` is a generated kernel under NCCL's Simple protocol;
-LL and LL128 send flags with the data (NCCL `src/device/prims_ll*.h`: 8 bytes in 16, 120 in 128).
+Parameters, never tuned to a result. `SIMPLE` is a generated kernel under NCCL's Simple protocol; LL
+and LL128 send flags with the data (NCCL `src/device/prims_ll*.h`: 8 bytes in 16, 120 in 128).
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from hccc.base.diagnostics import fail
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """launch: µs before the first primitive, None for what the cluster says; step: µs a block
-    spends on each primitive and micro-batch besides moving it (waits, posts); interpret: µs more
-    where an interpreter decodes each step; efficiency: payload bytes per byte on a link; latency:
-    factor on α; contention: ResCCL Eq. 1, the part of a link's capacity lost per unit that the
-    thread blocks on it could move beyond that capacity (0: HeteCCL Fig. 4 measured none)."""
+    """The costs of a runtime.
+
+    launch: µs before the first primitive, None for the cluster's own; step: µs of a block per
+    primitive and micro-batch besides moving data (waits, posts); interpret: further µs if an
+    interpreter decodes each step; efficiency: payload bytes per byte on a link; latency: factor on
+    α; contention: ResCCL Eq. 1, the share of a link's capacity lost per unit by which the thread
+    blocks on it could exceed its capacity (0: HeteCCL Fig. 4 measured none).
+    """
 
     launch: float | None = None
     step: float = 0.0

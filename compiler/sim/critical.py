@@ -1,8 +1,9 @@
-"""critical: the chain of instances that the end of a Run waited for.
+"""critical: the chain of instances that determined the end of a Run.
 
-From the instance that ended last, back to what let it go: the one that it waited for, or else
-the one before it in its thread block. Where a proxy carried what it waited for, the way of that
-lies between the two; where bytes that nobody waits for arrive last, after the last one.
+Walks back from the last instance to end. The predecessor of an instance is the instance it waited
+for, else the previous one of its thread block. If a proxy carried the data waited for, its transfer
+lies between the two; if bytes without a waiting instance arrive last, their transfer follows the
+last instance.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from hccc.ir.topology import BYTES_PER_US, F8
 from hccc.network.resource_names import KINDS, kinds
 from hccc.sim.simulate import Run, memory_in
 
-LEAST = 5e-4  # of the path
+LEAST = 5e-4  # share of the path
 
 
 def critical_path(run: Run) -> I8:
-    """The instances (p · batches + m) of the critical path, first to last. O(its length)."""
+    """Returns the instances (p · batches + m) of the critical path, first to last. O(its
+    length)."""
     if not len(run.end):
         return np.zeros(0, np.int64)
     plan = run.machine.plan
@@ -33,7 +35,8 @@ def critical_path(run: Run) -> I8:
 
 
 def _last(run: Run) -> tuple[int, int]:
-    """The last instance, and the transfer of its bytes that arrives after all ends (-1: none)."""
+    """Returns the last instance, and the transfer of its bytes that arrives after all ends (-1:
+    none)."""
     items = run.carriage[run.machine.transfers.carries[run.carriage["transfer"]]]
     if not len(items) or items["arrival"].max() <= run.end.max():
         return int(np.argmax(run.end)), -1
@@ -55,7 +58,7 @@ def _back(last: int, cause: I4, first: I8, stop: I8, batches: int, window: int) 
 
 @njit
 def _before(i: int, first: I8, stop: I8, batches: int, window: int) -> int:
-    """The instance that its block did before instance i, or -1 for its first."""
+    """Returns the previous instance of its block, or -1 for the first."""
     p, m = i // batches, i % batches
     begin = m // window * window  # of its window
     if m > begin:
@@ -66,13 +69,13 @@ def _before(i: int, first: I8, stop: I8, batches: int, window: int) -> int:
 
 
 def breakdown(run: Run, path: I8) -> dict[str, float]:
-    """µs of the critical path by what they went into; together they are its whole length.
+    """Divides the µs of the critical path by cause; the parts add up to its length.
 
-    `latency`: α and what the runtime adds; `reduction`: γ; then, for the bytes of every instance
-    and of every way over the network between two, what alone would have set their pace: a kind of
-    link, or `thread block`; `sharing`: how much longer instances took because others used the same
-    link; `waiting for the network`: the same of proxies, and what they had to carry before;
-    `waiting`: nothing was done for it.
+    `latency`: α and the runtime's costs; `reduction`: γ; then, for the bytes of every instance and
+    of every network transfer between two, the resource that would limit them alone: a kind of link,
+    or `thread block`; `sharing`: the delay of instances by others on the same link; `waiting for
+    the network`: the same for proxies, and earlier transfers of the same proxy; `waiting`: time
+    without any progress.
     """
     m = run.machine
     p = path // run.batches
@@ -99,8 +102,8 @@ def breakdown(run: Run, path: I8) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ways:
-    """Ways over the network on a path, f8[m] µs: what each took, its α, its bytes alone; and i4[m]
-    what sets the pace of those (`KINDS`)."""
+    """Network transfers on a path. took, alpha, alone: f8[m] µs of each, of its α, of its bytes
+    alone; kind: i4[m] the resource that limits those bytes (`KINDS`)."""
 
     took: F8
     alpha: F8
@@ -124,14 +127,14 @@ def _ways(run: Run, path: I8) -> _Ways:
 
 
 def _sizes(run: Run, path: I8) -> F8:
-    """Bytes that each instance moves: f8[len(path)]."""
+    """Returns the bytes that each instance moves: f8[len(path)]."""
     last = path % run.batches == run.batches - 1
     size = np.where(last, run.last, run.payload)
     return np.where(run.moves[path // run.batches], size, 0.0)
 
 
 def _pairs_pace(run: Run) -> tuple[F8, I4]:
-    """µs a byte of each pair takes alone, and the kind of the resource that sets it."""
+    """Returns the µs per byte of each pair alone, and the kind of the resource that limits it."""
     m = run.machine
     carried = m.transfers
     often = m.plan.channels / run.request.costs.efficiency
@@ -146,7 +149,7 @@ def _pairs_pace(run: Run) -> tuple[F8, I4]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the critical path: what it went into, its µs, and its share, 0 to 1."""
+    """A part of the critical path: its name, µs, and share, 0 to 1."""
 
     name: str
     us: float
@@ -154,19 +157,20 @@ class Part:
 
     @property
     def counts(self) -> bool:
-        """Whether it is worth a word."""
+        """Whether the part is large enough to mention."""
         return self.share > LEAST
 
 
 def shares(parts: Mapping[str, float]) -> list[Part]:
-    """The parts of a `breakdown`, the longest first."""
+    """Returns the parts of a `breakdown`, the longest first."""
     total = sum(parts.values()) or 1.0
     longest = sorted(parts.items(), key=lambda item: -item[1])
     return [Part(name, us, us / total) for name, us in longest]
 
 
 def _pace(run: Run, p: I8) -> tuple[F8, I4]:
-    """µs a byte of each primitive takes alone, and the kind of what sets that (none: a block)."""
+    """Returns the µs per byte of each primitive alone, and the kind of the resource that limits it
+    (len(KINDS): its block)."""
     m = run.machine
     slow = m.weight / run.request.costs.efficiency / (m.capacity[m.uses.index] * BYTES_PER_US)
     faster = memory_in(m, run.request).faster[m.plan.rank_of()]

@@ -1,4 +1,4 @@
-"""estimates: which figures that nobody measured a simulated plan rests on."""
+"""estimates: the figures behind a simulated plan that are estimates, not measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hccc.network.resource_names import LINK, MESH, kinds
 from hccc.sim.machine import Machine
 from hccc.sim.rates import ways
 
-SAID = {
+NAMES = {
     "reduce": "reduction",
     "alpha_simple": "latency",
     "delivered": "delivered bandwidth",
@@ -25,8 +25,8 @@ SAID = {
 
 
 def estimates(machine: Machine, *, launch: bool) -> tuple[str, ...]:
-    """In words, a device or network each: `H20: stores of a block, reduction`. launch: whether the
-    cluster's launch counts. O(operands)."""
+    """Describes the estimates used, one text per device or network: `H20: stores of a block,
+    reduction`. launch: whether the cluster's launch counts. O(operands)."""
     t = machine.topology
     used = _used(machine, launch)
     found = dict.fromkeys(_of_devices(machine, used))
@@ -52,7 +52,7 @@ def _of_devices(machine: Machine, used: set[str]) -> Iterator[str]:
 
 
 def _used(machine: Machine, launch: bool) -> set[str]:
-    """The figures that hold for the plan as a whole."""
+    """Returns the figures that matter for the plan as a whole."""
     used: set[str] = {"launch"} if launch else set()
     if (machine.combine > 0).any():
         used.add("reduce")
@@ -68,4 +68,4 @@ def _used(machine: Machine, launch: bool) -> set[str]:
 
 def _words(names: Iterable[str], used: set[str]) -> str:
     there = [name for name in names if name in used]
-    return ", ".join(said for name, said in SAID.items() if name in there)
+    return ", ".join(said for name, said in NAMES.items() if name in there)

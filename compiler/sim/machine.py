@@ -1,7 +1,7 @@
-"""machine: a Plan on a Topology as the tables that the engine runs.
+"""machine: a Plan on a Topology as tables for the engine.
 
-Everything that does not depend on the message: what each primitive waits for and raises, the
-resources its bytes cross and how often, its latency, and what it costs its thread block.
+Holds everything that does not depend on the message: the waits and posts of each primitive, the
+resources that its bytes cross and how often, its latency, and its cost for its thread block.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from hccc.sim.transfers import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """P primitives in T thread blocks, F flags, Q queues, R resources.
+    """A Plan on a Topology: P primitives in T thread blocks, F flags, Q queues, R resources.
 
     waits, posts: Csr[P] of flags numbered over all ranks, without those that proxies raise; takes,
-    gives: Csr[P] of queues, once a message; uses: Csr[P] of resources, weight: f8 how often the
+    gives: Csr[P] of queues, once per message; uses: Csr[P] of resources, weight: f8 how often the
     bytes that its thread block moves cross each (all channels together); alpha: f8[P] µs; move,
     combine: f8[P] µs per byte of a thread block (0: only a proxy moves any) and of a reduction;
-    copied: f8[P] copies that a thread block makes of a byte, a read or a write a part of one; core,
-    memory: i4[P] the resources that stand for the core it runs on, and for its rank's memory, or
-    -1; resource: i8[R] numbers as in `routes`, then a -1 for each core and memory; capacity: f8[R]
-    GB/s, 1 of a core, infinite of a memory (`sim/memory.py`); launch: µs that the cluster says a
-    launch of the plan takes; core and launch are those of calls that are not small; meeting: µs of
-    ranks that meet (`sim/cores.py`); transfers: what proxies do.
+    copied: f8[P] copies that a thread block makes of a byte, a read or a write is a part of one;
+    core,
+    memory: i4[P] the resources of its core and of its rank's memory, or -1; resource: i8[R] numbers
+    as in `routes`, then a -1 for each core and memory; capacity: f8[R] GB/s, 1 for a core, infinite
+    for a memory (`sim/memory.py`); launch: µs of a launch according to the cluster; core and launch
+    are those of calls that are not small; meeting: µs of ranks that meet (`sim/cores.py`);
+    transfers: the work of proxies.
     """
 
     plan: Plan
@@ -74,7 +75,7 @@ class Machine:
 
 
 def prepare(plan: Plan, topology: Topology) -> Machine:
-    """The tables of `plan` on `topology`. O(operands log operands).
+    """Makes the tables of `plan` on `topology`. O(operands log operands).
 
     Raises:
         UserError: E130 the numbers of ranks differ; E131 a primitive has no route to its operand.
@@ -118,7 +119,8 @@ def prepare(plan: Plan, topology: Topology) -> Machine:
 
 
 def _apart(plan: Plan, t: Topology, cores: I8, first: int) -> tuple[I4, I4, int]:
-    """(core and memory of each primitive, as resources from `first` on; how many memories)."""
+    """Returns the core and memory of each primitive, as resources from `first` on, and the number
+    of memories."""
     core, (memory, count) = core_of(plan, t, cores), memory_of(t)
     mine = memory[plan.rank_of()]
     beyond = first + int(cores.sum())
@@ -126,7 +128,7 @@ def _apart(plan: Plan, t: Topology, cores: I8, first: int) -> tuple[I4, I4, int]
 
 
 def _posts(plan: Plan, t: Topology) -> Csr:
-    """The flags that a thread block raises itself."""
+    """Returns the flags that a thread block raises itself."""
     own = ~carried_posts(plan, t)
     flag = starts(plan.n_flags)[plan.posts.rank] + plan.posts.flag
     count = np.bincount(plan.posts.owner()[own], minlength=len(plan))
@@ -134,7 +136,8 @@ def _posts(plan: Plan, t: Topology) -> Csr:
 
 
 def _joined(near: Routes, far: Routes) -> tuple[I8, F8, tuple[I8, I8]]:
-    """The resources of both, their capacities, and where those of each are among them."""
+    """Returns the resources of both, their capacities, and the place of each one's resources in
+    them."""
     if not len(far.resource):
         return near.resource, near.capacity, (np.arange(len(near.resource)), np.zeros(0, np.int64))
     resource = np.union1d(near.resource, far.resource)
@@ -145,16 +148,18 @@ def _joined(near: Routes, far: Routes) -> tuple[I8, F8, tuple[I8, I8]]:
 
 
 def _queues(operands: Operands) -> Csr:
-    """The queue of every message a primitive takes or gives."""
+    """Returns the queue of every message that a primitive takes or gives."""
     queue = operands.buffer == Buffer.QUEUE
     count = np.bincount(operands.owner()[queue], minlength=len(operands))
     return Csr(starts(count), operands.rank[queue])
 
 
 def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
-    """What thread blocks use: resources of each primitive, how often, and its α (µs), of several
-    routes the slowest, of none its device's `step`; what a proxy carries has a route too, but is
-    not among them."""
+    """Returns the use of resources by thread blocks: Csr of resources, weights, α (µs), and routes.
+
+    α is that of the slowest of several routes; without a route, its device's `step`. Data that a
+    proxy carries has a route too, but is not included.
+    """
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
     own = ~apart(plan, t, src, dst)
     row, src, dst = row[own], src[own], dst[own]
@@ -174,22 +179,23 @@ def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
 
 
 def pieces(plan: Plan, size: int) -> tuple[int, int]:
-    """(bytes of a block, of all blocks of the larger buffer) when a call is of `size` bytes."""
+    """Returns (bytes of a block, bytes of all blocks of the larger buffer) of a call of `size`
+    bytes."""
     most = plan.collective.most_blocks()
     return size // most, size // most * most
 
 
 def size_of(plan: Plan, part: int) -> int:
-    """Bytes of the call in which a channel's part of a chunk has `part` bytes."""
+    """Returns the bytes of the call in which a channel's part of a chunk has `part` bytes."""
     c = plan.collective
     return part * plan.channels * c.chunks_per_block * c.most_blocks()
 
 
 def batches_of(plan: Plan, block: int, micro_batch: int) -> tuple[int, float, float]:
-    """(micro-batches, bytes of each, bytes of the last) of one channel's part of a chunk.
+    """Returns (micro-batches, bytes of each, bytes of the last) of one channel's part of a chunk.
 
-    As `runtime/layout.py` cuts it, but that all parts are alike: bytes are exact, not aligned.
-    micro_batch: bytes, 0 for the default of calls that name none.
+    As `runtime/layout.py`, but with equal parts: bytes are exact, not aligned. micro_batch: bytes,
+    0 for the default of calls that name none.
     """
     parts = plan.collective.chunks_per_block * plan.channels
     micro_batch = micro_batch or default_micro_batch(-(-block // parts), plan.grain)

@@ -1,8 +1,8 @@
-"""memory: what the memory of each node or GPU delivers to a call, by what the call touches of it.
+"""memory: the rates of each node's or GPU's memory in a call, by the bytes that the call touches.
 
-Copies are fast while what they touch stays in a cache, call after call; a device says how fast for
-some sizes (`cache`). All thread blocks that share a memory share what it delivers, in proportion to
-what they move, as they share a link. Devices without `cache` have no such limit.
+Copies are fast while the touched memory stays in a cache, call after call; a device states its
+rates for some sizes (`cache`). All thread blocks that share a memory share its rate, in proportion
+to the bytes they move, as they share a link. Devices without `cache` have no such limit.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from hccc.ir.topology import BYTES_PER_US, F8, Topology
 
 
 class Memory(NamedTuple):
-    """What one call gets. faster: f8[n], how many times faster than their device says the thread
-    blocks of each rank copy; capacity: f8[M] bytes/µs of each memory, infinite: no limit."""
+    """The memory rates of one call. faster: f8[n], the factor by which the thread blocks of each
+    rank copy faster than their device's `block`; capacity: f8[M] bytes/µs of each memory, infinite:
+    no limit."""
 
     faster: F8
     capacity: F8
 
 
 def memory_of(t: Topology) -> tuple[I4, int]:
-    """(the memory of each rank, or -1 where nothing is known of it: i4[n]; how many there are).
+    """Returns the memory of each rank, or -1 if its rates are unknown, i4[n], and the number of
+    memories.
 
     GPUs have their own; ranks that share the cores of a node share its memory too.
     """
@@ -42,7 +44,7 @@ def memory_of(t: Topology) -> tuple[I4, int]:
 
 
 def delivered(plan: Plan, t: Topology, block: int, *, in_place: bool) -> Memory:
-    """What a call of blocks of so many bytes gets. O(ranks)."""
+    """Returns the memory rates of a call with blocks of `block` bytes. O(ranks)."""
     memory, count = memory_of(t)
     faster, capacity = np.ones(len(t)), np.full(count, np.inf)
     if not count:

@@ -1,9 +1,9 @@
-"""proxy: what proxies do: carry what is handed over, pair by pair, and raise counters at the peer.
+"""proxy: the work of proxies: they carry transfers, pair by pair, and raise counters at the peer.
 
 Pair c, a thread block and a peer, is two rows of blocks after those of the plan: `T + c` moves the
-bytes of one transfer after the other, a flow among those of thread blocks; `T + C + c` is the way
-there, on which transfers follow one another, each α long. Of equal channels one is simulated: its
-flow crosses each resource as often as all channels' do.
+bytes of one transfer after the other, as a flow among those of thread blocks; `T + C + c` is the
+way there, on which transfers follow one another, each α long. Of equal channels one is simulated:
+its flow crosses each resource as often as all channels' do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hccc.sim.waiting import wake
 
 @njit(allocates=False, always=True)
 def hand_over(s: State, x: int, batch: int, now: float) -> None:
-    """Transfer x of a micro-batch is the last of its pair; the thread block goes on."""
+    """Appends transfer x of a micro-batch to its pair; the thread block goes on."""
     c = s.transfer[x].pair
     y = s.pair[c]
     item = s.item[y.first + y.handed]
@@ -29,7 +29,7 @@ def hand_over(s: State, x: int, batch: int, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def end(s: State, b: int, now: float) -> None:
-    """An action of row b is over, which belongs to a pair."""
+    """Ends the current action of row b, which belongs to a pair."""
     c = b - s.shape[3]
     if c < len(s.pair):
         _over(s, c, now)
@@ -40,7 +40,7 @@ def end(s: State, b: int, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def _begin(s: State, c: int, now: float) -> None:
-    """The next transfer that has bytes begins; those without are over at once."""
+    """Begins the next transfer that has bytes; those without end at once."""
     y = s.pair[c]
     while y.begun < y.handed:
         item = s.item[y.first + y.begun]
@@ -60,7 +60,7 @@ def _begin(s: State, c: int, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def _over(s: State, c: int, now: float) -> None:
-    """The bytes of a transfer are on their way."""
+    """Sends the bytes of a transfer on their way."""
     y = s.pair[c]
     item = s.item[y.first + y.over]
     item.end = now
@@ -72,7 +72,7 @@ def _over(s: State, c: int, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def _arrive(s: State, c: int, now: float) -> None:
-    """What has arrived counts, in order; then the next is waited for."""
+    """Applies the transfers that have arrived, in order, and waits for the next."""
     y = s.pair[c]
     limit = now * (1 + SAME_TIME) + SAME_TIME
     while y.arrived < y.over and s.item[y.first + y.arrived].arrival <= limit:
@@ -86,7 +86,7 @@ def _arrive(s: State, c: int, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def _count(s: State, number: int, batch: int) -> None:
-    """What a transfer does at the peer besides its bytes."""
+    """Applies the effect of one transfer at the peer, besides its bytes."""
     x = s.transfer[number]
     instance = x.prim * s.shape[0] + batch
     flags, queues = len(s.flag), len(s.queue)

@@ -1,7 +1,7 @@
-"""rates: how fast the thread block of each primitive moves bytes, by what it moves them through.
+"""rates: the speed of each primitive's thread block, by the memory that it moves bytes to and from.
 
-A block that stores to or loads from a peer, or fills a slot that a proxy sends, is as slow as the
-slowest of those; one that does none of them copies within its own memory (cost-model §2).
+A block that stores to or loads from a peer, or fills a slot that a proxy sends, has the slowest of
+these rates; a block with none of them copies within its own memory (cost-model §2).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STORE, LOAD, PROXY = (BLOCK_RATES.index(name) for name in ("store", "load", "pro
 
 
 def ways(plan: Plan, t: Topology) -> B1:
-    """Which of BLOCK_RATES hold for each primitive: b1[4, P]. O(operands)."""
+    """Tells which of BLOCK_RATES apply to each primitive: b1[4, P]. O(operands)."""
     found = np.zeros((len(BLOCK_RATES), len(plan)), np.bool_)
     rank, queues = plan.rank_of(), plan.queues
     for operands, way in ((plan.dst, STORE), (plan.src, LOAD)):
@@ -37,8 +37,8 @@ def ways(plan: Plan, t: Topology) -> B1:
 
 
 def block_rates(plan: Plan, t: Topology) -> F8:
-    """GB/s of the thread block of each primitive: f8[P]."""
-    rates = np.array([device.block_rates for device in t.devices]).T  # of each way and device
+    """Returns the GB/s of the thread block of each primitive: f8[P]."""
+    rates = np.array([device.block_rates for device in t.devices]).T  # [BLOCK_RATES, devices]
     mine = rates[:, t.device[plan.rank_of()]]
     slowest: F8 = np.where(ways(plan, t), mine, np.inf).min(axis=0)
     return slowest

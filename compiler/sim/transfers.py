@@ -1,8 +1,8 @@
-"""transfers: what a Plan's primitives hand to proxies, and what carries it (kernel-protocol §1).
+"""transfers: the transfers that a Plan's primitives hand to proxies (kernel-protocol §1).
 
-A proxy carries what one thread block hands over for one peer, a *pair*, in order: the bytes of one
+A proxy carries the transfers of one thread block for one peer, a *pair*, in order: the bytes of one
 transfer after those of the one before, and each arrives the latency of the way after its last byte.
-Pairs of the same two ranks share what lies between these as any others do.
+Pairs of the same two ranks share the resources between these like any others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hccc.network.routes import Routes, routes
 
 
 class Kind(IntEnum):
-    """What a transfer does at the peer, in the order in which a primitive hands them over."""
+    """The effect of a transfer at the peer, in the order in which a primitive hands them over."""
 
     PUT = 0  # bytes into memory
     MESSAGE = 1  # bytes into a slot of a queue; then it counts as sent
@@ -31,12 +31,12 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfers:
-    """P primitives hand over X transfers each micro-batch, in the order of rows, for C pairs.
+    """The transfers of P primitives: X per micro-batch, in the order of rows, for C pairs.
 
     ptr: i8[P + 1]; kind: u1[X] (`Kind`); target: i4[X] the queue, or the flag numbered over all
-    ranks, or where a PUT goes the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, by block;
-    alpha: f8[C] µs; bandwidth: f8[C] GB/s alone; uses: Csr[C] of resources. queue: b1[Q], the
-    queues whose messages and credits are among them.
+    ranks, or for a PUT the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, by block; alpha:
+    f8[C] µs; bandwidth: f8[C] GB/s alone; uses: Csr[C] of resources. queue: b1[Q], the queues whose
+    messages and credits are among them.
     """
 
     ptr: I8
@@ -66,13 +66,13 @@ class Transfers:
 
     @property
     def carries(self) -> B1:
-        """Which move bytes: b1[X]."""
+        """Which transfers move bytes: b1[X]."""
         carries: B1 = self.kind <= Kind.MESSAGE
         return carries
 
     def bytes_ahead(self) -> I4:
-        """How many payloads its own primitive hands over for the same peer up to each transfer,
-        its own among them: i4[X]. What comes after puts waits for them."""
+        """Returns the number of payloads that the same primitive hands over for the same peer up to
+        and including each transfer: i4[X]. A transfer after puts waits for them."""
         key = self.owner.astype(np.int64) * max(len(self.src), 1) + self.pair
         order = np.argsort(key, kind="stable")
         carries = self.carries[order].astype(np.int32)
@@ -84,14 +84,15 @@ class Transfers:
 
 
 def apart(plan: Plan, t: Topology, src: I4, dst: I4) -> B1:
-    """Whether a proxy carries from src to dst: the plan has it so, and memory does not reach."""
+    """Tells whether a proxy carries from src to dst: the plan does so, and memory does not
+    reach."""
     mine, there = plan.memory_domain, t.memory_domain
     away: B1 = (mine[src] != mine[dst]) & (there[src] != there[dst])
     return away
 
 
 def check_reached(t: Topology, bandwidth: F8, src: I4, dst: I4) -> None:
-    """Raises E131 where there is no way from src to dst (bandwidth 0)."""
+    """Raises E131 if there is no way from src to dst (bandwidth 0)."""
     lost = np.flatnonzero(bandwidth <= 0)
     if len(lost):
         u, v = int(src[lost[0]]), int(dst[lost[0]])
@@ -100,7 +101,8 @@ def check_reached(t: Topology, bandwidth: F8, src: I4, dst: I4) -> None:
 
 
 def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
-    """What `plan` hands over on `t`; the routes of its pairs. O(operands log operands).
+    """Returns the transfers that `plan` hands over on `t`, and the routes of its pairs. O(operands
+    log operands).
 
     Raises:
         UserError: E131 bytes have no route.
@@ -132,7 +134,7 @@ def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
 
 
 def _handed(plan: Plan, t: Topology, queue: B1) -> tuple[I4, U1, I4, I4, I4]:
-    """(primitive, kind, target, from, to) of every transfer, by kind."""
+    """Returns (primitive, kind, target, from, to) of every transfer, by kind."""
     q, rank = plan.queues, plan.rank_of()
     put = np.flatnonzero(carried_puts(plan, t))
     row = plan.dst.owner()[put]
@@ -158,7 +160,7 @@ def _columns(row: I4, kind: Kind, target: I4 | I8, src: I4, dst: I4) -> I4:
 
 
 def carried_puts(plan: Plan, t: Topology) -> B1:
-    """Which destinations a proxy writes: b1[entries of dst]."""
+    """Tells which destinations a proxy writes: b1[entries of dst]."""
     puts = plan.network_puts()
     at = np.flatnonzero(puts)
     there = np.zeros(len(puts), np.bool_)
@@ -167,12 +169,13 @@ def carried_puts(plan: Plan, t: Topology) -> B1:
 
 
 def carried_posts(plan: Plan, t: Topology) -> B1:
-    """Which flags a proxy raises: b1[posts]."""
+    """Tells which flags a proxy raises: b1[posts]."""
     return apart(plan, t, plan.rank_of()[plan.posts.owner()], plan.posts.rank)
 
 
 def _latency(t: Topology, paths: Routes, src: I4, dst: I4) -> F8:
-    """α of each pair's way; of the way back where there is none, which counters alone take."""
+    """Returns the α of each pair's way; of the way back if there is none, as only counters take
+    it."""
     lost = paths.bandwidth <= 0
     alpha = np.where(lost, 0.0, paths.alpha)
     if lost.any():

@@ -1,4 +1,4 @@
-"""usage: how well a Run used links and thread blocks (ResCCL Table 1 and Table 3)."""
+"""usage: the utilisation of links and thread blocks in a Run (ResCCL Table 1 and Table 3)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hccc.sim.simulate import Run
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """All links of one kind that carried anything (one direction each): how many, the part of
-    their capacity × time they used, on average and at most, and the name of that one."""
+    """All links of one kind that carried anything (one direction each): their number, the share of
+    their capacity × time that they used, on average and at most, and the name of the busiest."""
 
     kind: str
     count: int
@@ -25,8 +25,9 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Thread blocks: of the rank that has most, all channels; shares of their lives (from the
-    launch to their own end) that they were busy on average, idle on average and at most."""
+    """Thread blocks: the number of the rank that has most, all channels; the shares of their lives
+    (from the launch to their own end) that they were busy on average, idle on average and at
+    most."""
 
     per_rank: int
     busy: float
@@ -35,7 +36,7 @@ class Blocks:
 
 
 def links(run: Run) -> list[Links]:
-    """Every kind of link that carried anything, the busiest kind first."""
+    """Returns every kind of link that carried anything, the busiest kind first."""
     machine = run.machine
     used = np.flatnonzero(machine.links & (run.carried > 0))
     kind = kinds(machine.topology, machine.resource[used])
@@ -50,14 +51,15 @@ def links(run: Run) -> list[Links]:
 
 
 def utilisation(run: Run) -> float:
-    """Of the links that carried anything: bytes on them over what they could carry (0 to 1)."""
+    """Returns the bytes on all links that carried anything, over their capacity in that time (0 to
+    1)."""
     used = run.machine.links & (run.carried > 0)
     could = float(run.machine.capacity[used].sum()) * BYTES_PER_US * run.time
     return float(run.carried[used].sum()) / could if could else 0.0
 
 
 def blocks(run: Run) -> Blocks:
-    """Thread blocks and how idle they were (ResCCL §5.4); all channels are alike."""
+    """Returns the thread blocks and their idle time (ResCCL §5.4); all channels are alike."""
     plan = run.machine.plan
     per_rank = plan.blocks_per_rank
     lives = run.block_end > 0

@@ -1,4 +1,4 @@
-"""waiting: lines of blocks that wait for a flag, a message or a free slot, and who lets them go."""
+"""waiting: lines of blocks that wait for a flag, a message or a free slot."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from hccc.sim.state import TODO, State
 
 @njit(allocates=False, always=True)
 def push(s: State, b: int) -> None:
-    """Block b is to be tried."""
+    """Marks block b to be tried."""
     s.lists[TODO, s.length[TODO]] = b
     s.length[TODO] += 1
 
 
 @njit(allocates=False, always=True)
 def stand(s: State, b: int, line: int) -> bool:
-    """Block b waits in a line."""
+    """Puts block b in a line."""
     s.block[b].other = s.waiting[line]
     s.waiting[line] = b
     return True
@@ -23,7 +23,8 @@ def stand(s: State, b: int, line: int) -> bool:
 
 @njit(allocates=False, always=True)
 def wake(s: State, line: int, instance: int, via: int) -> None:
-    """All blocks in a line may try again; `instance` let them, by transfer `via` (-1: memory)."""
+    """Lets all blocks in a line try again, because of `instance`, by transfer `via` (-1:
+    memory)."""
     b = s.waiting[line]
     s.waiting[line] = -1
     while b >= 0:

@@ -26,7 +26,7 @@ from hccc.testing import (
 
 
 def double_ring(n: int) -> Program:
-    """AllReduce over two rings in opposite directions, each with half of 2n chunks."""
+    """Makes an AllReduce over two rings in opposite directions, each with half of 2n chunks."""
     lines = [f'ResCCLAlgo(nRanks={n}, OpType="Allreduce", nChunks={2 * n}, AlgoName="double"):']
     for base, way in ((0, 1), (n, -1)):
         for s in range(n - 1):
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_refused(mutant: Mutant) -> None:
 
 
 def rotated(program: Program, by: int) -> Program:
-    """All ranks renamed: r becomes r + by. AllReduce does not mind."""
+    """Renames all ranks: r becomes r + by, which keeps an AllReduce correct."""
     lines = text(program).splitlines()
     n = program.collective.n_ranks
     moved = [

@@ -1,9 +1,9 @@
-"""Which of several clusters runs an algorithm fastest, and why? hccc as a library.
+"""Compares the speed of an algorithm on several clusters, with hccc as a library.
 
     python compare_sites.py algorithm.rccl one.cluster other.cluster ...
 
 Compiles the algorithm for each cluster that has its number of ranks, predicts a few sizes, and
-says what limits the largest of them.
+names the bottleneck of the largest.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SIZES = (1 << 20, 1 << 24, 1 << 28)
 
 
 def compare(algorithm: Path, sites: list[Path]) -> list[str]:
-    """A line for each cluster: busbw (GB/s) by size, and the bottleneck."""
+    """Returns a line for each cluster: busbw (GB/s) by size, and the bottleneck."""
     lines = []
     for site in sites:
         cluster = hccc.load_cluster(site)
         try:
             compiled = hccc.compile(algorithm, cluster=cluster)
-        except hccc.UserError as error:  # of another size, or with links that it does not use
+        except hccc.UserError as error:  # another number of ranks, or no route for a transfer
             lines.append(f"{site.stem:<20} {error.problem.code}: {error.problem.message}")
             continue
         predicted = hccc.simulate(compiled, SIZES)
@@ -34,7 +34,7 @@ def compare(algorithm: Path, sites: list[Path]) -> list[str]:
 
 
 def main() -> None:
-    """What the command line names, compared."""
+    """Compares the clusters named on the command line."""
     parser = ArgumentParser(description="Which of several clusters runs an algorithm fastest?")
     parser.add_argument("algorithm", type=Path, metavar="ALGO")
     parser.add_argument("sites", type=Path, metavar="CLUSTER", nargs="+")

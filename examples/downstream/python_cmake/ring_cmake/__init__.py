@@ -16,7 +16,8 @@ RANKS = 4
 
 
 def allreduce(arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The sum of the four ranks' arrays, for each of them: all of one shape and dtype."""
+    """Returns for each of the four ranks the sum of their arrays, which have one shape and
+    dtype."""
     results = [np.empty_like(array) for array in arrays]
     threads, ranks = _ranks()
     list(threads.map(Communicator.all_reduce, ranks, arrays, results))
@@ -25,8 +26,8 @@ def allreduce(arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
 
 @cache
 def _ranks() -> tuple[ThreadPoolExecutor, list[Communicator]]:
-    """The ranks, here threads of this process; in a job of torchrun, mpirun or srun each is
-    `Communicator.from_environment()` in a process of its own."""
+    """Starts the ranks, here threads of this process; in a job of torchrun, mpirun or srun each
+    rank is `Communicator.from_environment()` in a process of its own."""
     threads, id = ThreadPoolExecutor(RANKS), unique_id()
 
     def join(rank: int) -> Communicator:
