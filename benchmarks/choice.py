@@ -33,7 +33,7 @@ from rich.table import Table
 
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
-from hccc.driver.compilation import CompiledProgram
+from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
 from hccc.driver.tune.search import exhaustive
 from hccc.driver.tune.setting import Setting, most_blocks, space
@@ -115,7 +115,7 @@ def best(file: Path, t: Topology, sizes: Sequence[int]) -> list[float]:
             max_sms=1 if few else None,
             prove=False,
         )
-        plan = driver.compile_file(file, options, t).plan
+        plan = driver.compile_text(transfer.read(file), options, t).plan
         timing, settings = Timing(plan, t, MOST), space(plan, blocks)
         for k, size in enumerate(sizes):
             shorter = partial(_shorter, timing, size, least[k])
@@ -144,8 +144,8 @@ def row(case: tuple[str, str], sizes: tuple[int, ...], quick: bool) -> Row:
     """One case."""
     algorithm, name = case
     t, file = site(name), EXAMPLES / f"{algorithm}.rccl"
-    made = driver.compile_file(file, Options(prove=False), t)
-    plain = driver.compile_file(file, Options(prove=False, tune="off"), t)
+    made = driver.compile_text(transfer.read(file), Options(prove=False), t)
+    plain = driver.compile_text(transfer.read(file), Options(prove=False, tune="off"), t)
     c = made.program.collective
     least = limits(t, c.op, c.root)
     return Row(

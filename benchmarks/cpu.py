@@ -40,7 +40,7 @@ from rich.table import Table
 from sizes import size_of
 
 import hccc
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled
 from hccc.runtime.communicator.kernels import built
 
 WORKER = Path(__file__).with_name("cpu_worker.py")

@@ -33,14 +33,16 @@ from rich.console import Console
 from rich.table import Table
 
 from hccc.base.diagnostics import Source
-from hccc.driver.compilation import compile_file, compile_text
+from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
 from hccc.lang.cluster.printer import lines
+from hccc.lang.transfer import load as transfer
 from hccc.launch import measure as bench
 from hccc.profile import calibrate
 from hccc.profile.calibrate import Case, Work
@@ -72,7 +74,9 @@ class Row:
 
 def plans() -> list[Plan]:
     """What is launched and simulated: examples, and hierarchical mesh on 2 nodes of 4."""
-    made = [compile_file(EXAMPLES / f"{name}.rccl", Options()) for name in ALGORITHMS]
+    made = [
+        compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), Options()) for name in ALGORITHMS
+    ]
     for op in ("allreduce", "allgather"):
         text = hierarchical_mesh(op, 2, 4, channels=1)
         made.append(compile_text(Source(f"hm_{op}.rccl", text), Options()))
@@ -101,7 +105,7 @@ def measure(
 
 def _cases(plan: Plan, sizes: Sequence[int], place: Path, workers: int, pool: Pool) -> list[Case]:
     target = next(target for target in TARGETS if target.name == "cpu")
-    directory.write(place, directory.files(plan, [target]))
+    directory.write(place, directory.files(Catalogue.of(plan), [target]))
     built = bench.communicator("cpu", place / f"{plan.name}{target.suffix}", plan)
     assert isinstance(built, CpuCommunicator)
     cases = []

@@ -22,11 +22,12 @@ from rich.table import Table
 
 from hccc.base.diagnostics import Source
 from hccc.driver import compilation as driver
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled
 from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
+from hccc.lang.transfer import load as transfer
 from hccc.sim.machine import Machine, prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.synth.builtin.ring import ring
@@ -62,7 +63,7 @@ def cases() -> Iterator[tuple[str, Make]]:
         yield name, _ring
     for example, name in ALONE:
         file = EXAMPLES / f"{example}.rccl"
-        yield name, partial(driver.compile_file, file)
+        yield name, partial(driver.compile_text, transfer.read(file))
 
 
 def _ring(options: Options, topology: Topology) -> Compiled:

@@ -26,6 +26,7 @@ from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import crossing
 from hccc.ir.transport import Transport
@@ -69,7 +70,9 @@ def best(plan: Plan, wire: Wire, size: int, iters: int) -> float:
     """Seconds of the fastest of so many launches, out of place."""
     with tempfile.TemporaryDirectory() as place:
         cpu = [t for t in TARGETS if t.name == "cpu"]
-        directory.write(Path(place) / "k", directory.files(plan, cpu, plan_json.dumps(plan)))
+        directory.write(
+            Path(place) / "k", directory.files(Catalogue.of(plan), cpu, plan_json.dumps(plan))
+        )
         source = Path(place) / "k" / f"{plan.name}_cpu.cpp"
         host = CpuCommunicator(
             source, plan.name, shape_of(plan), plan.collective, network=between(plan, wire)

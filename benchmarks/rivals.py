@@ -13,7 +13,7 @@ import tacos
 
 from hccc.base.diagnostics import UserError
 from hccc.driver import compilation as driver
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled
 from hccc.driver.options import Options
 from hccc.ir.collective import OpType
 from hccc.ir.program import Program

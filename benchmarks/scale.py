@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hccc.driver.options import Options
+from hccc.ir.catalogue import Catalogue
 
 PROGRAMS: dict[str, Callable[[int], str]] = {
     "hm": lambda ranks: hierarchical_mesh("allreduce", ranks // 8, 8),
@@ -81,7 +82,7 @@ def measure(text: str, build: bool) -> Figures:
     enter("plan.json")
     printed = plan_json.dumps(made.plan)
     enter("Emission")
-    files = directory.files(made.plan, plan_json=printed)
+    files = directory.files(Catalogue.of(made.plan), plan_json=printed)
     enter("")
     wall = time.perf_counter() - begin
     gib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

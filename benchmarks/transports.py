@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from programs import EXAMPLES, hierarchical_mesh
 
 from hccc.base.diagnostics import Source, UserError
-from hccc.driver.compilation import CompiledProgram, compile_text
+from hccc.driver.compilation import compile_text
+from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         write,
     )
     from hccc.base.diagnostics import Problem, Source, UserError
-    from hccc.driver.compilation import Compiled
+    from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram
     from hccc.driver.options import Options
     from hccc.driver.outputs import Written
     from hccc.ir.plan import Plan
@@ -66,7 +66,7 @@ _HOME = {
         "hccc.api.functions",
     ),
     **dict.fromkeys(("Problem", "Source", "UserError"), "hccc.base.diagnostics"),
-    "Compiled": "hccc.driver.compilation",
+    **dict.fromkeys(("CheckedDirectory", "Compiled", "CompiledProgram"), "hccc.driver.compiled"),
     "Plan": "hccc.ir.plan",
     "Program": "hccc.ir.program",
     "Topology": "hccc.ir.topology",
@@ -86,7 +86,9 @@ _HOME = {
 __all__ = [
     "Bounds",
     "Call",
+    "CheckedDirectory",
     "Compiled",
+    "CompiledProgram",
     "Explanation",
     "Options",
     "Picture",

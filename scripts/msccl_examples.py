@@ -18,6 +18,7 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.primitives import Transport
+from hccc.lang.transfer import load as transfer
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MOST_DOUBLING = 8 << 20  # bytes: larger calls need more messages than a FIFO of Simple holds
@@ -182,7 +183,7 @@ def files() -> dict[str, str]:
     }
     options = Options(transport=Transport.STAGED, allocator="connection")
     for name, program, dialect, title in EXPORTED:
-        plan = driver.compile_file(EXAMPLES / f"{program}.rccl", options).plan
+        plan = driver.compile_text(transfer.read(EXAMPLES / f"{program}.rccl"), options).plan
         text = export_msccl(plan, XmlOptions(dialect=dialect))
         origin = f" with its exporter, from examples/{program}.rccl"
         found[f"{name}.xml"] = ORIGIN.format(title, origin) + text

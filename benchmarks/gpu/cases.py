@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from hccc.base.diagnostics import Source
-from hccc.driver.compilation import compile_file, compile_text
+from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.ir.transport import Transport
+from hccc.lang.transfer import load as transfer
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -148,13 +149,15 @@ def examples(capacity: int, only: str) -> Iterator[tuple[str, Plan | None]]:
 
 def _example(path: Path, options: Options, capacity: int) -> Plan | None:
     """With fewer channels than its program asks for, then with fewer thread blocks, to fit."""
-    plan = compile_file(path, options).plan
+    source = transfer.read(path)
+    plan = compile_text(source, options).plan
     if grid_blocks(plan) <= capacity:
         return plan
     if _blocks(plan) <= capacity:
-        return compile_file(path, replace(options, channels=capacity // _blocks(plan))).plan
+        more = replace(options, channels=capacity // _blocks(plan))
+        return compile_text(source, more).plan
     each = capacity // plan.n_ranks
-    return compile_file(path, replace(options, channels=1, max_sms=each)).plan if each else None
+    return compile_text(source, replace(options, channels=1, max_sms=each)).plan if each else None
 
 
 def _compiler(name: str, text: str, options: Options) -> Callable[[int], Plan]:

@@ -23,6 +23,7 @@ import numpy as np
 from hccc.base.diagnostics import fail
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP, Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import Call, Comm
 from hccc.runtime.build import Variant
@@ -241,8 +242,11 @@ def build_all(kernels: Iterable[tuple[Kernel, Request]]) -> None:
 
 def _write(plan: Plan, target: Target, folder: Path, kind: Kind) -> Path:
     """The translation unit of a kernel, in a folder of its own."""
-    files = interpreter.files if kind is Kind.INTERPRETED else directory.files
-    interpreter.write(folder, files(plan, [target]))
+    if kind is Kind.INTERPRETED:
+        files = interpreter.files(plan, [target])
+    else:
+        files = directory.files(Catalogue.of(plan), [target])
+    interpreter.write(folder, files)
     return folder / f"{plan.name}{target.suffix}"
 
 

@@ -13,6 +13,7 @@ from hccc.driver.compilation import compile_text
 from hccc.emit import directory
 from hccc.emit.targets import CUDA, HIP
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.communicator.kernels import built as library_of
 
@@ -33,6 +34,6 @@ def platform_of(machine: Any) -> str:
 def built(machine: Any, place: Path) -> Path:
     """The library of two ranks, for the machine's GPU. Raises UserError E41x."""
     plan, target = of_two_ranks(), HIP if machine.device.hip else CUDA
-    directory.write(place, directory.files(plan, [target], plan_json.dumps(plan)))
+    directory.write(place, directory.files(Catalogue.of(plan), [target], plan_json.dumps(plan)))
     os.environ["HCCC_GPU_ARCH"] = machine.device.arch
     return library_of(place, ["int32"], ["sum"], platform_of(machine))

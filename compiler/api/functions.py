@@ -36,9 +36,10 @@ from hccc.api.given import load_cluster as load_cluster
 from hccc.base.diagnostics import fail
 from hccc.driver import compilation as driver
 from hccc.driver import inputs
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, LoadedPlans
 from hccc.driver.options import Options, check_integer
 from hccc.driver.pass_manager import Ir, OnPass, OnPhase
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import collective_named
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -143,10 +144,14 @@ def check(
     if isinstance(algorithm, Plan | Compiled):
         if cluster is not None or reschedule:
             raise fail("E416", "cluster and reschedule have no effect: this is compiled already")
-        compiled = Compiled(algorithm) if isinstance(algorithm, Plan) else algorithm
+        compiled = (
+            LoadedPlans.of(Catalogue.of(algorithm)) if isinstance(algorithm, Plan) else algorithm
+        )
         on_phase("Proof")
-        each = tuple(map(check_plan, compiled.catalogue.plans if compiled.catalogue else ()))
-        compiled = replace(compiled, proofs=check_plan(compiled.plan), catalogue_proofs=each)
+        proofs = check_plan(compiled.plan)
+        several = () if compiled.catalogue.alone else compiled.catalogue.plans
+        each = tuple(map(check_plan, several)) or (proofs,)
+        compiled = replace(compiled, proofs=proofs, catalogue_proofs=each)
     else:
         proved = replace(options or Options(), prove=True)
         compiled = compile(

@@ -11,10 +11,11 @@ from pathlib import Path
 from hccc.base.diagnostics import Source, fail
 from hccc.driver import compilation as driver
 from hccc.driver import inputs
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, LoadedDirectory, LoadedPlans
 from hccc.driver.options import Options, check_integer
 from hccc.driver.pass_manager import OnPhase
 from hccc.ir import plan_check
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import OpType, collective_named
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -50,7 +51,7 @@ def source(given: object) -> Path | Source:
 
 def files(*given: object) -> list[Path]:
     """What of it lies somewhere: paths, and directories that were compiled before."""
-    places = [one.directory if isinstance(one, Compiled) else one for one in given]
+    places = [one.directory if isinstance(one, LoadedDirectory) else one for one in given]
     return [
         Path(one)
         for one in places
@@ -86,7 +87,7 @@ def compiled_of(
             return given
         case Plan():
             plan_check.check(given)
-            return Compiled(given)
+            return LoadedPlans.of(Catalogue.of(given))
         case _:
             where = topology_of(cluster)
             if isinstance(given, Program):

@@ -24,11 +24,12 @@ from hccc.cli.options import (
     refuse,
 )
 from hccc.cli.types import AlgorithmFile, File, Words
+from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.options import BEFORE_THE_PLAN, OUTPUTS, TARGETS
 from hccc.ir.transport import Transport
 
 if TYPE_CHECKING:
-    from hccc.driver.compilation import Compiled, Where
+    from hccc.driver.compilation import Where
     from hccc.driver.pass_manager import OnPhase
     from hccc.interop.export_msccl import XmlOptions
     from hccc.ir.program import Program
@@ -118,7 +119,7 @@ def compile_command(
             written = api.write(compiled, output, target, validate=validate, on_phase=on_phase)
         if page is not None:
             api.draw(compiled, page, on_phase=on_phase)
-    if how is not asked and compiled.program is not None:
+    if how is not asked and isinstance(compiled, CompiledProgram):
         click.echo(f"note: {STEPS_ARE_STAGED}", err=True)
     if emit:
         _emit(compiled, emit, output, (dialect, protocol, CALLS[calls]))
@@ -161,10 +162,10 @@ def _common_cluster(program: Program) -> Topology | None:
 
 def _unasked(compiled: Compiled) -> str:
     """The cluster that a program was compiled for though nobody gave one."""
+    if not isinstance(compiled, CompiledProgram):
+        return ""
     if compiled.topology and compiled.tuned:
         return f"{compiled.topology.name}, as no --cluster says which"
-    if compiled.program is None:
-        return ""
     return "none: so many transfers are tuned only for a --cluster"
 
 

@@ -17,11 +17,12 @@ from click.core import ParameterSource
 
 from hccc.base.diagnostics import Source, fail
 from hccc.cli.types import AlgorithmFile, ClusterFile, MicroBatch, Number, Size
-from hccc.driver.options import PASSES, Options, selectable
+from hccc.driver.options import Options, PassName, selectable
 from hccc.ir.transport import Transport
 
 if TYPE_CHECKING:
-    from hccc.driver.compilation import Compiled, Where
+    from hccc.driver.compilation import Where
+    from hccc.driver.compiled import Compiled
     from hccc.ir.topology import Topology
     from hccc.predict.simulation import Call
 
@@ -74,9 +75,9 @@ _MORE = {
     ),
     "print_after": click.option(
         "--print-after",
-        type=click.Choice(PASSES),
+        type=click.Choice([one.value for one in PassName]),
         metavar="PASS",
-        help=f"Print on stderr what a pass returns: {', '.join(PASSES)}.",
+        help=f"Print on stderr what a pass returns: {', '.join(PassName)}.",
     ),
 }
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from hccc.base.diagnostics import Problem
 from hccc.base.version import __version__
+from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.facts import compiled_facts, figures, made_by, spans, title
 from hccc.validate.validated import Unvalidated
 
 if TYPE_CHECKING:
-    from hccc.driver.compilation import Compiled
     from hccc.driver.outputs import Written
     from hccc.ir.catalogue import Catalogue
     from hccc.validate.validated import Validated
@@ -46,14 +46,14 @@ def summary(compiled: Compiled, output: str, written: Written, chosen_for: str =
     """What a compilation made, on stdout. chosen_for: the cluster, where nobody gave one."""
     seconds = {**compiled.seconds, **written.seconds}
     rows: dict[str, int | str | None] = {"cluster": chosen_for or None}
-    rows |= _one_plan(compiled) if compiled.catalogue is None else _several(compiled.catalogue)
+    rows |= _one_plan(compiled) if compiled.catalogue.alone else _several(compiled.catalogue)
     rows |= {
         "proved": ", ".join(proof.name for proof in compiled.proofs),
         "validated": kernels(written.validated) if written.validated else None,
         "written": f"{len(written.files)} files, {sum(written.files.values()):,} bytes",
         "seconds": ", ".join(f"{phase.lower()} {s:.2f}" for phase, s in seconds.items()),
     }
-    print(f"{title(compiled.library)} → {output}")
+    print(f"{title(compiled.catalogue)} → {output}")
     for key, value in rows.items():
         if value is not None:
             print(f"  {key:<14} {value:,}" if isinstance(value, int) else f"  {key:<14} {value}")
@@ -67,10 +67,12 @@ def _one_plan(compiled: Compiled) -> dict[str, int | str | None]:
     if "network_connections" in f:
         between = f"{f['memory_connections']:,} memory, {f['network_connections']:,} network"
     each = f" in {f['channels']} channels" if f["channels"] != 1 else ""
-    subs = f"{f['sub_pipelines']:,} ({f['scheduler']})" if compiled.pipeline else None
+    rows: dict[str, int | str | None] = {}
+    if isinstance(compiled, CompiledProgram):
+        rows["transfers"] = len(compiled.program)
+        rows["sub-pipelines"] = f"{f['sub_pipelines']:,} ({f['scheduler']})"
     return {
-        "transfers": len(compiled.program) if compiled.program else None,
-        "sub-pipelines": subs,
+        **rows,
         "thread blocks": f"{f['thread_blocks_per_rank']} per rank{each}",
         "primitives": f"{f['primitives']:,}, {f['transport']}",
         "connections": between,
@@ -87,7 +89,7 @@ def _several(catalogue: Catalogue) -> dict[str, int | str | None]:
 
 def _tuned(compiled: Compiled) -> None:
     """What was chosen for which sizes, and what was weighed, on stdout."""
-    if compiled.tuned is None:
+    if not isinstance(compiled, CompiledProgram) or compiled.tuned is None:
         return
     from hccc.driver.tune import told
 
@@ -102,33 +104,37 @@ def _tuned(compiled: Compiled) -> None:
 
 def changes(compiled: Compiled) -> None:
     """What rescheduling changed, on stdout."""
-    for name, (before, after) in compiled.changes.items():
+    known = compiled.changes if isinstance(compiled, CompiledProgram) else {}
+    for name, (before, after) in known.items():
         print(f"  rescheduled    {name}: {before:,} before, {after:,} after")
 
 
 def proofs(compiled: Compiled) -> None:
     """What was proved and over how much, on stdout."""
-    of = f" (proofs of {compiled.directory / 'plan.json'})" if compiled.directory else ""
-    print(f"{title(compiled.library)}{of}")
+    of = ""
+    if isinstance(compiled, LoadedDirectory):
+        of = f" (proofs of {compiled.directory / 'plan.json'})"
+    print(f"{title(compiled.catalogue)}{of}")
     changes(compiled)
     rows = [(proof.name, proof.claim, figures(proof)) for proof in compiled.proofs]
-    if compiled.catalogue is not None:
-        rows = list(_plans(compiled.catalogue, compiled))
-    if compiled.program is None and (made := made_by(compiled.library)):
+    if not compiled.catalogue.alone:
+        rows = list(_plans(compiled))
+    made = made_by(compiled.catalogue.provenance)
+    if made and not isinstance(compiled, CompiledProgram):
         how, _, options = made.partition(": ")
         rows.append(("made", how, options))
-    if compiled.sources:
+    if isinstance(compiled, CheckedDirectory):
         claim = f"{compiled.sources.files:,} files are what this plan emits"
         rows.append(("sources", claim, f"for {', '.join(compiled.sources.targets)}"))
-    if compiled.validated:
         rows.append(("kernels", *_told(compiled.validated)))
     width = max(9, *(len(name) for name, _, _ in rows))
     for name, claim, over in rows:
         print(f"  {name:<{width}} {claim}\n  {'':<{width}} ({over})")
 
 
-def _plans(catalogue: Catalogue, compiled: Compiled) -> Iterator[tuple[str, str, str]]:
+def _plans(compiled: Compiled) -> Iterator[tuple[str, str, str]]:
     """A row for each plan of a catalogue: what was proved, and which sizes it serves."""
+    catalogue = compiled.catalogue
     for k, (plan, made) in enumerate(zip(catalogue.plans, compiled.catalogue_proofs, strict=True)):
         claim = f"{', '.join(proof.name for proof in made)}: {len(plan):,} primitives"
         yield plan.name, claim, f"{plan.source}; {spans(catalogue, k)}"

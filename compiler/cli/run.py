@@ -117,10 +117,10 @@ def run(
     from hccc.launch.tracing import Tracer
 
     wanted = RunOptions(**{f.name: options[f.name] for f in fields(RunOptions)})
-    tracer = Tracer(compiled.library) if wanted.trace else None
+    tracer = Tracer(compiled.catalogue) if wanted.trace else None
     with report.progress() as on_phase:
         rows = measure(compiled, wanted, on_phase, tracer)
-    library = compiled.library
+    library = compiled.catalogue
     speed = wanted.network_of(library)
     table = Table(library, wanted.where(library.n_ranks), wanted.schedule(library), as_json, speed)
     for row in rows:

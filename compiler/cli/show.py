@@ -12,7 +12,7 @@ from hccc.cli.options import chosen, compile_options, given, load, refuse
 from hccc.cli.types import AnyFile, File, Size
 
 if TYPE_CHECKING:
-    from hccc.driver.compilation import Compiled
+    from hccc.driver.compiled import Compiled
     from hccc.ir.topology import Topology
 
 WHATS = ("topology", "dag", "pipeline", "timeline")  # of pictures/page, which loads slowly

@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from hccc.driver.compiled import Compiled, CompiledProgram
+
 if TYPE_CHECKING:
-    from hccc.driver.compilation import Compiled
     from hccc.synth.sizes import SizesSynthesis
     from hccc.synth.synthesis import Synthesis
 
@@ -144,7 +145,7 @@ def _chosen(made: SizesSynthesis) -> Iterator[str]:
 
 def library(compiled: Compiled | None) -> dict[str, object]:
     """What a library of the programs has for which sizes, for JSON."""
-    if compiled is None or compiled.tuned is None:
+    if not isinstance(compiled, CompiledProgram) or compiled.tuned is None:
         return {}
     from hccc.driver.tune.told import facts
 
@@ -154,7 +155,7 @@ def library(compiled: Compiled | None) -> dict[str, object]:
 def _library(compiled: Compiled) -> None:
     from hccc.driver.tune.told import chosen
 
-    if compiled.tuned is not None:
+    if isinstance(compiled, CompiledProgram) and compiled.tuned is not None:
         named = "compiled for"
         for line in chosen(compiled.tuned, compiled.plan_names()):
             print(f"  {named:<14} {line}")

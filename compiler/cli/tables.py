@@ -13,7 +13,6 @@ from hccc.base.files.writing import write_whole
 from hccc.cli import report
 from hccc.driver.facts import spans, title
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.plan import Plan
 from hccc.runtime.measure.perf import Row, Schedule, Timing
 from hccc.runtime.network import Network
 
@@ -28,13 +27,13 @@ class Table:
 
     def __init__(
         self,
-        plan: Plan | Catalogue,
+        catalogue: Catalogue,
         device: str,
         schedule: Schedule,
         as_json: bool,
         network: Network | None = None,
     ) -> None:
-        self._plan, self._device, self._schedule = plan, device, schedule
+        self._catalogue, self._device, self._schedule = catalogue, device, schedule
         self._network = network
         self._as_json = as_json
         self._rows: list[Row] = []
@@ -71,9 +70,9 @@ class Table:
 
     def _plans(self, row: Row) -> tuple[str | None, str | None]:
         """The plan of a catalogue that each half of a row is of."""
-        if isinstance(self._plan, Plan):
+        of = self._catalogue
+        if of.alone:
             return None, None
-        of = self._plan
         out, inside = (
             of.plans[of.pick(row.size, in_place).plan].name if half else None
             for in_place, half in ((False, row.out_of_place), (True, row.in_place))
@@ -90,7 +89,7 @@ class Table:
         name = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}"
         blank = name.format("", "", "", "", "")
         return [
-            f"# {title(self._plan)}, on {self._device}",
+            f"# {title(self._catalogue)}, on {self._device}",
             *([f"# {_said(self._network)}"] if self._network else []),
             *self._spans(),
             f"# minBytes {s.smallest} maxBytes {s.largest} step: {step} warmup iters: {s.warmups} "
@@ -99,15 +98,15 @@ class Table:
             f"{blank}           out-of-place                       in-place          ",
             name.format("size", "count", "type", "redop", "root")
             + _HALF.format(*_COLUMNS) * 2
-            + ("" if isinstance(self._plan, Plan) else "  plan"),
+            + ("" if self._catalogue.alone else "  plan"),
             name.format("(B)", "(elements)", "", "", "") + _HALF.format(*_UNITS) * 2,
         ]
 
     def _spans(self) -> list[str]:
         """Of a catalogue which plan is for which sizes."""
-        if isinstance(self._plan, Plan):
+        if self._catalogue.alone:
             return []
-        of = self._plan
+        of = self._catalogue
         return [f"# {plan.name} ({plan.source}): {spans(of, k)}" for k, plan in enumerate(of.plans)]
 
     def _json(self) -> dict[str, object]:
@@ -115,9 +114,9 @@ class Table:
         return {
             "version": JSON_VERSION,
             "config": {
-                "name": self._plan.name,
-                "collective": self._plan.collective.op.value,
-                "ranks": self._plan.n_ranks,
+                "name": self._catalogue.name,
+                "collective": self._catalogue.collective.op.value,
+                "ranks": self._catalogue.n_ranks,
                 "device": self._device,
                 **({"network": _facts(self._network)} if self._network else {}),
                 "minimum_bytes": s.smallest,

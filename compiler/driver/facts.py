@@ -6,24 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from hccc.driver.compiled import CheckedDirectory, Compiled, CompiledProgram, LoadedDirectory
 from hccc.ir.names import file_read
 from hccc.ir.transport import Transport
 
 if TYPE_CHECKING:
-    from hccc.driver.compilation import Compiled
     from hccc.ir.catalogue import Catalogue
     from hccc.ir.plan import Plan
+    from hccc.ir.provenance import Provenance
     from hccc.proofs.proof import Proof
     from hccc.validate.validated import Unvalidated, Validated
 
 Facts = dict[str, object]
 
 
-def title(plan: Plan | Catalogue) -> str:
-    """`ring: Allreduce over 8 ranks`."""
-    c = plan.collective
+def title(catalogue: Catalogue) -> str:
+    """Says what a library does: `ring: Allreduce over 8 ranks`."""
+    c = catalogue.collective
     root = f", root {c.root}" if c.rooted else ""
-    return f"{plan.name}: {c.op.value} over {c.n_ranks} ranks{root}"
+    return f"{catalogue.name}: {c.op.value} over {c.n_ranks} ranks{root}"
 
 
 def plan_facts(plan: Plan) -> Facts:
@@ -62,9 +63,8 @@ def _network_facts(plan: Plan) -> Facts:
     }
 
 
-def provenance_facts(library: Plan | Catalogue) -> Facts:
-    """How a plan or a catalogue was made; nothing where its file does not tell."""
-    made = library.provenance
+def provenance_facts(made: Provenance | None) -> Facts:
+    """Tells how a plan or a catalogue was made; nothing where its file does not."""
     if made is None:
         return {}
     return {
@@ -77,9 +77,8 @@ def provenance_facts(library: Plan | Catalogue) -> Facts:
     }
 
 
-def made_by(library: Plan | Catalogue) -> str | None:
-    """How a plan or a catalogue was made, in a line; None where its file does not tell."""
-    made = library.provenance
+def made_by(made: Provenance | None) -> str | None:
+    """Tells in a line how a plan or a catalogue was made; None where its file does not."""
     if made is None:
         return None
     given = ((f"--{name.replace('_', '-')}", value) for name, value in made.options.items())
@@ -92,30 +91,29 @@ def made_by(library: Plan | Catalogue) -> str | None:
 def compiled_facts(compiled: Compiled) -> Facts:
     """Everything known about a compilation."""
     facts = plan_facts(compiled.plan)
-    if compiled.program is not None:
+    if isinstance(compiled, CompiledProgram):
         facts["transfers"] = len(compiled.program)
-    if compiled.pipeline is not None:
         facts["sub_pipelines"] = compiled.pipeline.n_sub
-        facts["scheduler"] = compiled.scheduler
+        facts["scheduler"] = compiled.options.scheduler
     facts["proofs"] = proofs_facts(compiled.proofs)
     facts |= catalogue_facts(compiled)
-    if compiled.directory:
+    if isinstance(compiled, LoadedDirectory):
         facts["plan"] = str(file_read(compiled.directory))
-    if compiled.sources:
+    if isinstance(compiled, CheckedDirectory):
         facts["sources"] = {
             "files": compiled.sources.files,
             "targets": list(compiled.sources.targets),
         }
-    facts |= validated_facts(compiled.validated)
-    if compiled.changes:
+        facts |= validated_facts(compiled.validated)
+    if isinstance(compiled, CompiledProgram) and compiled.changes:
         facts["rescheduled"] = {
             name: {"before": before, "after": after}
             for name, (before, after) in compiled.changes.items()
         }
     if compiled.warnings:
         facts["warnings"] = [problem.as_json() for problem in compiled.warnings]
-    facts |= provenance_facts(compiled.library)
-    if compiled.tuned:
+    facts |= provenance_facts(compiled.catalogue.provenance)
+    if isinstance(compiled, CompiledProgram) and compiled.tuned:
         from hccc.driver.tune import told  # the simulator takes its time to load
 
         facts["tuned"] = told.facts(compiled.tuned)
@@ -126,9 +124,8 @@ def catalogue_facts(compiled: Compiled) -> Facts:
     """The plans of a catalogue, what was proved of each, and the sizes that each serves (bytes, end
     null for any above); nothing of a single plan."""
     catalogue = compiled.catalogue
-    if catalogue is None:
+    if catalogue.alone:
         return {}
-    proofs = compiled.catalogue_proofs or ((),) * len(catalogue.plans)
     return {
         "name": catalogue.name,
         "catalogue": {
@@ -145,7 +142,7 @@ def catalogue_facts(compiled: Compiled) -> Facts:
             ],
             "plans": [
                 {**plan_facts(plan), "source": plan.source, "proofs": proofs_facts(made)}
-                for plan, made in zip(catalogue.plans, proofs, strict=True)
+                for plan, made in zip(catalogue.plans, compiled.catalogue_proofs, strict=True)
             ],
         },
     }

@@ -21,11 +21,12 @@ from hccc.base.files.reading import HEAD, read_text
 from hccc.base.interruptible import interruptible
 from hccc.base.version import __version__
 from hccc.driver import compilation as driver
-from hccc.driver.compilation import Compiled, Where
+from hccc.driver.compilation import Where
+from hccc.driver.compiled import Compiled, LoadedPlans
 from hccc.driver.options import Options
 from hccc.driver.pass_manager import OnPass, OnPhase
 from hccc.ir import catalogue_json, plan_json
-from hccc.ir.catalogue import Catalogue, plan_name
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.names import IDENTIFIER, PLAN_FILE, objection
 from hccc.ir.plan import Plan
 from hccc.ir.program import Program
@@ -166,42 +167,23 @@ def load(
         return driver.compile_text(text, options, topology, on_phase=on_phase, on_pass=on_pass)
     site = None if callable(topology) else topology
     seconds: dict[str, float] = {}
+    proofs: list[tuple[Proof, ...]]
     with timed("Parsing", seconds, on_phase):
-        plan, proofs = (
-            _imported(text, site)
-            if kind is Kind.XML
-            else (catalogue_json.loads(text.text, text.name), ())
-        )
-    if isinstance(plan, Catalogue):
-        return _catalogue(plan, options, seconds, on_phase, kernels)
+        if kind is Kind.XML:
+            plan, carried = _imported(text, site)
+            catalogue, proofs = Catalogue.of(plan), [(carried,)]
+        else:
+            catalogue = catalogue_json.loads(text.text, text.name)
+            proofs = [()] * len(catalogue.plans)
+            site = None
     if options.prove:
         with timed("Proof", seconds, on_phase):
-            proofs += check_plan(plan)
-    made_for = site if kind is Kind.XML else None
-    return Compiled(plan, proofs, seconds, topology=made_for, directory=kernels)
-
-
-def _catalogue(
-    catalogue: Catalogue,
-    options: Options,
-    seconds: dict[str, float],
-    on_phase: OnPhase,
-    kernels: Path | None,
-) -> Compiled:
-    """A catalogue that was read, each of its plans proved."""
-    each: tuple[tuple[Proof, ...], ...] = ()
-    if options.prove:
-        with timed("Proof", seconds, on_phase):
-            each = tuple(check_plan(plan) for plan in catalogue.plans)
-    last = replace(catalogue.largest, provenance=catalogue.provenance)
-    return Compiled(
-        last,
-        each[catalogue.last.plan] if each else (),
-        seconds,
-        directory=kernels,
-        catalogue=catalogue,
-        catalogue_proofs=each,
-    )
+            proofs = [
+                (*known, *check_plan(plan))
+                for known, plan in zip(proofs, catalogue.plans, strict=True)
+            ]
+    loaded = LoadedPlans.of(catalogue, proofs, seconds, site)
+    return loaded if kernels is None else loaded.read_from(kernels)
 
 
 @interruptible
@@ -254,17 +236,10 @@ def renamed(compiled: Compiled, name: str) -> Compiled:
     check_name(name)
     if not name:
         return compiled
-    plan, catalogue = replace(compiled.plan, name=name), compiled.catalogue
-    names = {compiled.plan.name: name}
-    if catalogue is not None:
-        each = {plan.name: plan_name(name, k) for k, plan in enumerate(catalogue.plans)}
-        plans = tuple(replace(plan, name=each[plan.name]) for plan in catalogue.plans)
-        names, catalogue = names | each, replace(catalogue, name=name, plans=plans)
-    made_with = {names.get(known, known): how for known, how in compiled.made_with.items()}
-    return replace(compiled, plan=plan, catalogue=catalogue, made_with=made_with)
+    return compiled.renamed(name)
 
 
-def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proof, ...]]:
+def _imported(text: Source, topology: Topology | None) -> tuple[Plan, Proof]:
     """The Plan of MSCCL XML, which says what cluster it runs on, and what its FIFOs carry."""
     from hccc.interop.import_msccl import import_msccl
 
@@ -272,7 +247,7 @@ def _imported(text: Source, topology: Topology | None) -> tuple[Plan, tuple[Proo
     if topology is not None:
         made = Provenance(__version__, cluster=driver.recorded(topology))  # no option had a say
         plan = replace(plan, provenance=made)
-    return plan, (carried,)
+    return plan, carried
 
 
 def recorded_cluster(compiled: Compiled) -> Topology | None:
@@ -281,7 +256,7 @@ def recorded_cluster(compiled: Compiled) -> Topology | None:
     Raises:
         UserError: E1xx what the file says is no cluster, or not one of so many ranks.
     """
-    made = compiled.library.provenance or compiled.plan.provenance
+    made = compiled.catalogue.provenance or compiled.plan.provenance
     if compiled.topology is not None or made is None or made.cluster is None:
         return compiled.topology
     return parse_cluster(Source(made.cluster.name or "cluster", made.cluster.text))

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, replace
+from enum import StrEnum
 from typing import Any
 
 from hccc.base.diagnostics import UserError, fail
@@ -33,18 +34,23 @@ OUTPUTS = (
     "msccl-xml",
     "mscclpp-json",
 )
-PASSES = (
-    "verify",
-    "check_reachable",
-    "depend",
-    "schedule",
-    "lower",
-    "fuse",
-    "place",
-    "allocate",
-    "sync",
-    "limit_window",
-)
+
+
+class PassName(StrEnum):
+    """The passes from a program to a plan, in their order (`pass_manager`)."""
+
+    VERIFY = "verify"
+    CHECK_REACHABLE = "check_reachable"
+    DEPEND = "depend"
+    SCHEDULE = "schedule"
+    LOWER = "lower"
+    FUSE = "fuse"
+    PLACE = "place"
+    ALLOCATE = "allocate"
+    SYNC = "sync"
+    LIMIT_WINDOW = "limit_window"
+
+
 BEFORE_THE_PLAN = OUTPUTS[:3]  # of a program only; nothing about them needs a proof of the plan
 
 

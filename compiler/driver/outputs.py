@@ -15,7 +15,7 @@ from typing import TextIO
 from hccc.base.diagnostics import Note, UserError, fail
 from hccc.base.files.writing import named_errors, replace_all
 from hccc.base.interruptible import interruptible
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, CompiledProgram, LoadedDirectory
 from hccc.driver.inputs import timed
 from hccc.driver.pass_manager import Ir, OnPhase
 from hccc.emit import directory
@@ -58,13 +58,12 @@ def lines(ir: Ir) -> Iterable[str]:
             return _text(interruptible(plan_json.dumps)(ir))
 
 
-def _before_the_plan(name: str) -> Lines:
+def _before_the_plan(name: str, ir: Callable[[CompiledProgram], Ir]) -> Lines:
     def printed(compiled: Compiled, xml: XmlOptions) -> Iterable[str]:
-        ir: Program | Dag | Pipeline | None = getattr(compiled, name)
-        if ir is None:
+        if not isinstance(compiled, CompiledProgram):
             message = f"--emit={name}: the input is a plan, which is made from it"
             raise fail("E416", message, help="give the program")
-        return lines(ir)
+        return lines(ir(compiled))
 
     return printed
 
@@ -84,10 +83,10 @@ def _text(text: str) -> Iterable[str]:
 
 
 OUTPUTS: Mapping[str, Lines] = {
-    "program": _before_the_plan("program"),
-    "dag": _before_the_plan("dag"),
-    "pipeline": _before_the_plan("pipeline"),
-    "plan": lambda compiled, xml: _text(interruptible(catalogue_json.dumps)(compiled.library)),
+    "program": _before_the_plan("program", lambda made: made.program),
+    "dag": _before_the_plan("dag", lambda made: made.dag),
+    "pipeline": _before_the_plan("pipeline", lambda made: made.pipeline),
+    "plan": lambda compiled, xml: _text(interruptible(catalogue_json.dumps)(compiled.catalogue)),
     "cpu": _kernels(source.cpu),
     "cuda": _kernels(source.cuda),
     "hip": _kernels(source.hip),
@@ -133,12 +132,12 @@ def write(
                 check_plan(plan)
     with timed("Emission", seconds, on_phase):
         chosen = _targets(targets)
-        files = kernels(compiled.library, chosen)
+        files = kernels(compiled.catalogue, chosen)
     found = None
     if validated:
         with timed("Validation", seconds, on_phase):
             texts = {name: text.encode() for name, text in files.items()}
-            found = validate(texts, compiled.library, chosen)
+            found = validate(texts, compiled.catalogue, chosen)
     with timed("Writing", seconds, on_phase):
         directory.write(output, files)
     return Written({name: len(text.encode()) for name, text in files.items()}, seconds, found)
@@ -146,11 +145,8 @@ def write(
 
 def _unproved(compiled: Compiled) -> list[Plan]:
     """The plans that kernels are written of and that were not proved yet."""
-    plans, proofs = directory.plans_of(compiled.library), compiled.catalogue_proofs
-    if compiled.catalogue is None:
-        proofs = (compiled.proofs,)
-    done = [{proof.name for proof in each} >= PROVED for each in proofs]
-    return [plan for k, plan in enumerate(plans) if not any(done[k : k + 1])]
+    both = zip(compiled.catalogue.plans, compiled.catalogue_proofs, strict=True)
+    return [plan for plan, proofs in both if not {proof.name for proof in proofs} >= PROVED]
 
 
 def write_xml(compiled: Compiled, output: Path, options: XmlOptions) -> list[str]:
@@ -161,7 +157,7 @@ def write_xml(compiled: Compiled, output: Path, options: XmlOptions) -> list[str
     Raises:
         UserError: E431 it cannot be written; what `export_library` raises.
     """
-    library = compiled.library
+    library = compiled.catalogue
     made = export_library(library, options)
     with named_errors(output, "give -o a directory that can be written"):
         output.mkdir(exist_ok=True)
@@ -186,9 +182,9 @@ def _targets(names: Sequence[str]) -> list[Target]:
 
 
 @interruptible
-def kernels(compiled: Plan | Catalogue, targets: Sequence[Target]) -> dict[str, str]:
+def kernels(catalogue: Catalogue, targets: Sequence[Target]) -> dict[str, str]:
     """All files of the directory of kernels of what was compiled, by name."""
-    return directory.files(compiled, targets, catalogue_json.dumps(compiled))
+    return directory.files(catalogue, targets, catalogue_json.dumps(catalogue))
 
 
 def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled:
@@ -200,25 +196,25 @@ def compared(compiled: Compiled, on_phase: OnPhase = lambda _: None) -> Compiled
     Raises:
         UserError: E427, E428 (`emit/compare`); E438, E439 (`validate/`).
     """
-    if compiled.directory is None:
+    if not isinstance(compiled, LoadedDirectory):
         return compiled
     seconds = dict(compiled.seconds)
     try:
         with timed("Emission", seconds, on_phase):
-            sources = interruptible(compare)(compiled.directory, compiled.library)
+            sources = interruptible(compare)(compiled.directory, compiled.catalogue)
     except UserError as error:
         if error.problem.code == "E428":
-            raise _also_validated(error, compiled.directory, compiled.library) from None
+            raise _also_validated(error, compiled.directory, compiled.catalogue) from None
         raise
     with timed("Validation", seconds, on_phase):
-        validated = validate_directory(compiled.directory, compiled.library)
-    return replace(compiled, sources=sources, validated=validated, seconds=seconds)
+        validated = validate_directory(compiled.directory, compiled.catalogue)
+    return compiled.checked(sources, validated, seconds)
 
 
-def _also_validated(error: UserError, place: Path, compiled: Plan | Catalogue) -> UserError:
+def _also_validated(error: UserError, place: Path, catalogue: Catalogue) -> UserError:
     """The error of a directory that differs, with a note of what its texts do."""
     try:
-        match validate_directory(place, compiled):
+        match validate_directory(place, catalogue):
             case Validated(targets):
                 told = f"what its kernels do ({', '.join(targets)}) is what the plan says"
             case found:

@@ -8,13 +8,13 @@ ResCCL Fig. 10a (Parsing, Analysis, Scheduling, Lowering), Proof, and Tuning.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from hccc.base.diagnostics import InternalError, UserError
-from hccc.driver.options import Options
+from hccc.driver.options import Options, PassName
 from hccc.ir import blocks, dag, pipeline, plan_check, primitives, program, topology
 from hccc.ir.blocks import Blocks
 from hccc.ir.dag import Dag
@@ -38,9 +38,15 @@ from hccc.passes.verify import verify
 
 SCHEDULERS = {"hpds": hpds, "list": list_schedule, "round-robin": round_robin}
 PHASES = ("Parsing", "Analysis", "Scheduling", "Lowering", "Proof")  # of every compilation
+_PHASE = {
+    **dict.fromkeys((PassName.VERIFY, PassName.CHECK_REACHABLE, PassName.DEPEND), "Analysis"),
+    PassName.SCHEDULE: "Scheduling",
+}  # and the others are of "Lowering"
 OnPhase = Callable[[str], None]
 Ir = Program | Dag | Pipeline | Primitives | Blocks | Plan
 OnPass = Callable[[str, Ir], None]
+P = ParamSpec("P")
+R = TypeVar("R", bound=Ir)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,41 +59,6 @@ class Settings:
     topology: Topology | None
     source: str
     blocks: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One pass. phase: one of PHASES; run: the IR before it to the IR after it."""
-
-    name: str
-    phase: str
-    run: Callable[[Any, Settings], Ir]
-
-
-PASSES = (
-    # What is wrong with a program is told before anything is made of it.
-    Pass("verify", "Analysis", lambda ir, s: verify(ir)),
-    Pass("check_reachable", "Analysis", lambda ir, s: check_reachable(ir, s.topology)),
-    # What must come before what: the only order that later passes have to keep.
-    Pass("depend", "Analysis", lambda ir, s: depend(ir, s.topology)),
-    # One total order of all tasks, in sub-pipelines without a link used twice.
-    Pass("schedule", "Scheduling", lambda ir, s: SCHEDULERS[s.options.scheduler](ir)),
-    # Tasks to primitives, which `fuse` may merge as long as they have no place in memory.
-    Pass(
-        "lower",
-        "Lowering",
-        lambda ir, s: lower(ir, s.options.transport, s.options.network_lowering),
-    ),
-    Pass("fuse", "Lowering", lambda ir, s: fuse(ir, s.options.fuse)),
-    Pass("place", "Lowering", lambda ir, s: place(ir)),
-    # Thread blocks last: which primitives share one decides which waits are needed.
-    Pass("allocate", "Lowering", lambda ir, s: allocate(ir, s.options.allocator, s.blocks)),
-    Pass("sync", "Lowering", lambda ir, s: sync(ir, s.source, s.options.slots)),
-    # What blocks and waits came out as says which windows queues can carry.
-    Pass("limit_window", "Lowering", lambda ir, s: limit_window(ir)),
-)
-_SCHEDULE = next(i for i, p in enumerate(PASSES) if p.name == "schedule")
-FRONT, BACK = PASSES[:_SCHEDULE], PASSES[_SCHEDULE:]  # what no choice changes, and what some do
 
 
 class Hook:
@@ -106,16 +77,43 @@ class Hook:
         yield
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
 
-    def run_all(self, passes: Sequence[Pass], ir: Ir, settings: Settings) -> dict[str, Ir]:
-        """Runs `passes` one after the other; what each of them returned."""
-        returned: dict[str, Ir] = {}
-        for one in passes:
-            with self.phase(one.phase):
-                ir = returned[one.name] = one.run(ir, settings)
-            if self._verify_each:
-                _check(one.name, ir)
-            self._on_pass(one.name, ir)
-        return returned
+    def run(self, name: PassName, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs one pass; returns what it does."""
+        with self.phase(_PHASE.get(name, "Lowering")):
+            made = function(*args, **kwargs)
+        if self._verify_each:
+            _check(name, made)
+        self._on_pass(name, made)
+        return made
+
+
+def analyse(program: Program, settings: Settings, hook: Hook) -> Dag:
+    """Checks a program, and finds what must come before what. Raises UserError."""
+    # What is wrong with a program is told before anything is made of it.
+    right = hook.run(PassName.VERIFY, verify, program)
+    reachable = hook.run(PassName.CHECK_REACHABLE, check_reachable, right, settings.topology)
+    # The only order that later passes have to keep.
+    return hook.run(PassName.DEPEND, depend, reachable, settings.topology)
+
+
+def order(dag: Dag, settings: Settings, hook: Hook) -> Pipeline:
+    """Puts all tasks into one order, in sub-pipelines without a link used twice."""
+    return hook.run(PassName.SCHEDULE, SCHEDULERS[settings.options.scheduler], dag)
+
+
+def lower_to_plan(pipeline: Pipeline, settings: Settings, hook: Hook) -> Plan:
+    """Turns tasks into primitives of thread blocks, with buffers, waits and posts."""
+    options = settings.options
+    ways = options.transport, options.network_lowering
+    primitives = hook.run(PassName.LOWER, lower, pipeline, *ways)
+    # Primitives may be merged as long as they have no place in memory.
+    fused = hook.run(PassName.FUSE, fuse, primitives, options.fuse)
+    placed = hook.run(PassName.PLACE, place, fused)
+    # Thread blocks last: which primitives share one decides which waits are needed.
+    blocks = hook.run(PassName.ALLOCATE, allocate, placed, options.allocator, settings.blocks)
+    plan = hook.run(PassName.SYNC, sync, blocks, settings.source, options.slots)
+    # What blocks and waits came out as says which windows queues can carry.
+    return hook.run(PassName.LIMIT_WINDOW, limit_window, plan)
 
 
 def _check(name: str, ir: Ir) -> None:

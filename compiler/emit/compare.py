@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.version import __version__
-from hccc.emit.directory import entries, files, headers, plans_of
+from hccc.emit.directory import entries, files, headers
 from hccc.emit.kernels.source import text
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import Catalogue
@@ -32,8 +32,8 @@ class Sources:
     targets: tuple[str, ...]
 
 
-def compare(place: Path, compiled: Plan | Catalogue) -> Sources:
-    """Holds everything but `plan.json` itself against what `compiled` emits.
+def compare(place: Path, catalogue: Catalogue) -> Sources:
+    """Holds everything but `plan.json` itself against what `catalogue` emits.
 
     Kernels of a target that the header does not declare (left from an earlier compilation) are
     held against the plan as well, since they can be run.
@@ -41,42 +41,43 @@ def compare(place: Path, compiled: Plan | Catalogue) -> Sources:
     Raises:
         UserError: E427 there are no kernels at all; E428 a file is missing or differs.
     """
-    declared = _declared(place, compiled)
-    made = files(compiled, declared)
-    for plan in plans_of(compiled):
+    declared = _declared(place, catalogue)
+    made = files(catalogue, declared)
+    for plan in catalogue.plans:
         others = [t for t in TARGETS if t not in declared and _kernels(place, plan, t).exists()]
         made = {_kernels(place, plan, t).name: text(plan, t) for t in others} | made
     del made[PLAN_FILE]
-    _hold(place, compiled, made)
+    _hold(place, catalogue, made)
     return Sources(len(made), tuple(target.name for target in declared))
 
 
-def compare_kernels(place: Path, compiled: Plan | Catalogue, target: Target) -> None:
-    """Holds what is compiled for `target`, and the headers it includes, against `compiled`.
+def compare_kernels(place: Path, catalogue: Catalogue, target: Target) -> None:
+    """Holds what is compiled for `target`, and the headers it includes, against `catalogue`.
 
-    Of a catalogue that is its header and dispatcher too, which pick the plan of a call.
+    Where there is more than one plan, that is the header and dispatcher too, which pick the plan of
+    a call.
 
     Raises:
         UserError: E427 there is none; E428 a file is missing or differs.
     """
-    plans = plans_of(compiled)
+    plans = catalogue.plans
     if not all(_kernels(place, plan, target).is_file() for plan in plans):
         help = f"compile with --target {target.name} too"
         raise fail("E427", f"{place}: no kernels for {target.title}", help=help)
     made = {f"hccc/{name}": body for name, body in headers()}
     made = {_kernels(place, plan, target).name: text(plan, target) for plan in plans} | made
-    if isinstance(compiled, Catalogue):
-        made |= entries(compiled, _declared(place, compiled), [target])
-    _hold(place, compiled, made)
+    if not catalogue.alone:
+        made |= entries(catalogue, _declared(place, catalogue), [target])
+    _hold(place, catalogue, made)
 
 
 def _kernels(place: Path, plan: Plan, target: Target) -> Path:
     return place / f"{plan.name}{target.suffix}"
 
 
-def _declared(place: Path, compiled: Plan | Catalogue) -> Sequence[Target]:
+def _declared(place: Path, catalogue: Catalogue) -> Sequence[Target]:
     """The targets whose entries the header declares; those with kernels where there is none."""
-    name, plan = compiled.name, plans_of(compiled)[0]
+    name, plan = catalogue.name, catalogue.plans[0]
     head = _begins(place / f"{name}.h", 1 << 20)
     declared = {t: f"\nint {name}_{t.name}(".encode() in head for t in TARGETS}
     found = [t for t in TARGETS if (declared[t] if head else _kernels(place, plan, t).exists())]
@@ -86,11 +87,11 @@ def _declared(place: Path, compiled: Plan | Catalogue) -> Sequence[Target]:
     return found
 
 
-def _hold(place: Path, compiled: Plan | Catalogue, made: Mapping[str, str]) -> None:
+def _hold(place: Path, catalogue: Catalogue, made: Mapping[str, str]) -> None:
     for name, body in made.items():
         expected = body.encode()
         if _begins(place / name, len(expected) + 1) != expected:
-            raise _wrong(place, compiled, name)
+            raise _wrong(place, catalogue, name)
 
 
 def _begins(path: Path, size: int) -> bytes:
@@ -104,13 +105,13 @@ def _begins(path: Path, size: int) -> bytes:
         return b""
 
 
-def _wrong(place: Path, compiled: Plan | Catalogue, name: str) -> UserError:
+def _wrong(place: Path, catalogue: Catalogue, name: str) -> UserError:
     help = "compile the program again: `hccc ALGO -o DIR`"
     if not (place / name).is_file():
         return fail(
             "E428", f"{place / name} is missing, which {PLAN_FILE} beside it emits", help=help
         )
-    for witness in (name, f"{compiled.name}.h", "CMakeLists.txt"):
+    for witness in (name, f"{catalogue.name}.h", "CMakeLists.txt"):
         found = _WRITER.search(_begins(place / witness, _HEAD))
         if found and (writer := found[1].decode()) != __version__:
             message = (

@@ -1,4 +1,4 @@
-"""directory: Plan or Catalogue → files → a directory that builds on its own.
+"""directory: Catalogue → files → a directory that builds on its own.
 
 Nothing is ever left half written: a new directory is made beside its place and renamed into it; in
 one that is there, each file that differs is replaced by renaming, the others keep their times, so
@@ -27,7 +27,6 @@ from hccc.emit.kernels.source import texts
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import MOST_PLANS, Catalogue, plan_name
 from hccc.ir.names import PLAN_FILE
-from hccc.ir.plan import Plan
 
 README = "README.md"
 _BEGINS = (b'{\n"hccc_plan"', b'{\n"hccc_catalogue"')  # see ir/plan_json.py, catalogue_json.py
@@ -37,40 +36,35 @@ _HELP = "give -o a directory that can be written"
 
 
 def files(
-    compiled: Plan | Catalogue, targets: Sequence[Target] = TARGETS, plan_json: str = ""
+    catalogue: Catalogue, targets: Sequence[Target] = TARGETS, plan_json: str = ""
 ) -> dict[str, str]:
     """File name (relative, `/`) → text, for everything in the directory of what was compiled.
 
-    plan_json: what `plan.json` holds, `catalogue_json.dumps(compiled)`.
+    plan_json: what `plan.json` holds, `catalogue_json.dumps(catalogue)`.
     """
-    view = library(compiled, targets)
+    view = library(catalogue, targets)
     made = {
         PLAN_FILE: plan_json,
         "CMakeLists.txt": render("cmake.jinja", view),
         README: render("readme.jinja", view),
-    } | entries(compiled, targets, targets)
-    emitted = [texts(plan, targets) for plan in plans_of(compiled)]
+    } | entries(catalogue, targets, targets)
+    emitted = [texts(plan, targets) for plan in catalogue.plans]
     for one, sources in zip(view.entries, zip(*emitted, strict=True), strict=True):
         made |= zip(one.sources, sources, strict=True)
     return made | {f"hccc/{name}": body for name, body in headers()}
 
 
 def entries(
-    compiled: Plan | Catalogue, targets: Sequence[Target], dispatched: Sequence[Target]
+    catalogue: Catalogue, targets: Sequence[Target], dispatched: Sequence[Target]
 ) -> dict[str, str]:
     """File name → text: the C header, of `targets`, and the dispatchers of those `dispatched`."""
-    view = library(compiled, targets)
+    view = library(catalogue, targets)
     made = {f"{view.name}.h": render("header.jinja", view)}
     for one in view.entries:
         if one.target in dispatched:
             name = f"{view.name}_{one.target.name}_dispatch.cpp"
             made[name] = render("dispatch.jinja", DispatchView(view, one))
     return made
-
-
-def plans_of(compiled: Plan | Catalogue) -> tuple[Plan, ...]:
-    """The plans that kernels are written of."""
-    return (compiled,) if isinstance(compiled, Plan) else compiled.plans
 
 
 def headers() -> Iterator[tuple[str, str]]:

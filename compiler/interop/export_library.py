@@ -13,7 +13,7 @@ from hccc.ir.plan import Plan
 KINDS = {False: "out_of_place", True: "in_place"}
 
 
-def export_library(library: Plan | Catalogue, options: XmlOptions) -> dict[str, str]:
+def export_library(library: Catalogue, options: XmlOptions) -> dict[str, str]:
     """File name → text. minBytes and maxBytes of each file are those of its sizes, so that a
     runtime which is given all files takes the plan that the library would.
 
@@ -23,8 +23,8 @@ def export_library(library: Plan | Catalogue, options: XmlOptions) -> dict[str, 
     Raises:
         UserError: E524 calls of a kind that the library does not serve; what `export_msccl` raises.
     """
-    if isinstance(library, Plan):
-        return {f"{library.name}.xml": export_msccl(library, options)}
+    if library.alone:
+        return {f"{library.name}.xml": export_msccl(library.plans[0], options)}
     kinds = [False, True] if options.in_place is None else [options.in_place]
     made = {}
     for kind in kinds:

@@ -17,9 +17,11 @@ Invariants (`check`)
 3. A range's plan serves its kind, with its window.
 4. Every plan is used. Plan k of catalogue `ring` is called `ring_k`, counted from 1.
 5. Ranges say with which window plans run, never the plans: theirs are 0.
-6. It is no single plan run in one way: that is a Plan.
+6. Where one plan, run in one way, serves all sizes (`alone`), the catalogue has nothing of its own:
+   name, provenance, kinds of calls, window and grain are the plan's, instead of 4 and 5.
 
-Printed: versioned JSON, `ir/catalogue_json.py`. Source: SyCCL §5.
+Printed: versioned JSON, `ir/catalogue_json.py`; a plan alone as the JSON of that plan. Source:
+SyCCL §5.
 """
 
 from __future__ import annotations
@@ -64,12 +66,23 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalogue:
-    """Several Plans of one collective, and the message sizes that each of them serves."""
+    """One Plan or several of one collective, and the message sizes that each of them serves."""
 
     name: str
     plans: tuple[Plan, ...]
     ranges: tuple[Range, ...]
     provenance: Provenance | None = None
+
+    @staticmethod
+    def of(plan: Plan) -> Catalogue:
+        """Returns the catalogue of one plan that serves all sizes in one way."""
+        ranges = tuple(Range(kind, 0, 0, plan.window, plan.grain) for kind in plan.modes)
+        return Catalogue(plan.name, (plan,), ranges, plan.provenance)
+
+    @property
+    def alone(self) -> bool:
+        """Whether one plan, run in one way, serves all sizes (invariant 6)."""
+        return len(self.plans) == 1 and self.plans[0].name == self.name
 
     @property
     def collective(self) -> Collective:
@@ -124,6 +137,13 @@ class Catalogue:
         """The plan of a range, which runs as the range says."""
         return replace(self.plans[one.plan], window=one.window, grain=one.grain)
 
+    def renamed(self, name: str) -> Catalogue:
+        """Returns the same catalogue under another name, which its plans' names follow."""
+        if self.alone:
+            return replace(self, name=name, plans=(replace(self.plans[0], name=name),))
+        plans = (replace(plan, name=plan_name(name, k)) for k, plan in enumerate(self.plans))
+        return replace(self, name=name, plans=tuple(plans))
+
 
 def plan_name(name: str, k: int) -> str:
     """What plan `k`, from 0, of the catalogue `name` is called."""
@@ -136,8 +156,8 @@ def assembled(
     plans: Sequence[Plan],
     ranges: Sequence[Range],
     provenance: Provenance | None = None,
-) -> Catalogue | Plan:
-    """The catalogue of `ranges` of `plans`, or the plan where one, run in one way, does all.
+) -> Catalogue:
+    """Returns the catalogue of `ranges` of `plans`.
 
     Ranges may be in any order, and neighbours alike: those become one. Plans that no range names
     are left out, the others named and numbered as they come up. O(ranges log ranges).
@@ -152,8 +172,11 @@ def assembled(
     number = {plan: k for k, plan in enumerate(dict.fromkeys(one.plan for one in kept))}
     used = [plans[plan] for plan in number]
     if len({one[2:] for one in kept}) == 1:
-        (alone,), how = used, kept[0]
-        return replace(alone, name=name, window=how.window, grain=how.grain)
+        (plan,), how = used, kept[0]
+        known = provenance or plan.provenance
+        return Catalogue.of(
+            replace(plan, name=name, window=how.window, grain=how.grain, provenance=known)
+        )
     made = Catalogue(
         name,
         tuple(replace(p, name=plan_name(name, k), window=0) for k, p in enumerate(used)),
@@ -171,6 +194,19 @@ def _apart(before: Range, one: Range) -> bool:
 
 def check(catalogue: Catalogue) -> None:
     """Raises the first thing that is wrong with a catalogue, whose plans are sound each by itself.
+
+    Raises:
+        UserError: E319.
+    """
+    if catalogue.alone:
+        if catalogue.ranges != Catalogue.of(catalogue.plans[0]).ranges:
+            raise fail("E319", f"ranges: not those of {catalogue.name}, the only plan")
+    else:
+        check_several(catalogue)
+
+
+def check_several(catalogue: Catalogue) -> None:
+    """Raises the first thing that is wrong with a catalogue whose plans or ranges differ.
 
     Raises:
         UserError: E319.

@@ -4,8 +4,9 @@
      "plans": [the JSON of a plan, …], "provenance": …}
 
 Plans are as `plan_json` prints each of them; `catalogue.schema.json` beside this file describes the
-rest. Such a file is untrusted: `loads` holds it against the schema, every plan as `plan_json.loads`
-does, and all together against `catalogue.check`. `loads(dumps(catalogue))` is the same.
+rest. A catalogue of one plan alone (`Catalogue.alone`) is that plan's JSON. Such a file is
+untrusted: `loads` holds it against the schema, every plan as `plan_json.loads` does, and all
+together against `catalogue.check_several`. `loads(dumps(catalogue))` is the same.
 """
 
 from __future__ import annotations
@@ -17,32 +18,31 @@ from typing import Any
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir import plan_json
-from hccc.ir.catalogue import CATALOGUE_VERSION, Catalogue, Range, check
-from hccc.ir.plan import Plan
+from hccc.ir.catalogue import CATALOGUE_VERSION, Catalogue, Range, check_several
 
 _VERSION_KEY = "hccc_catalogue"
 _HELP = "`hccc ALGO --emit=plan` prints one; hccc/ir/catalogue.schema.json describes it"
 
 
-def dumps(compiled: Catalogue | Plan) -> str:
-    """A catalogue as JSON, a range a line and a column of a plan a line; a plan as `plan_json`."""
-    if isinstance(compiled, Plan):
-        return plan_json.dumps(compiled)
-    ranges = ",\n".join(f"  {json.dumps(one._asdict())}" for one in compiled.ranges)
-    plans = ",\n".join(plan_json.dumps(plan).removesuffix("\n") for plan in compiled.plans)
+def dumps(catalogue: Catalogue) -> str:
+    """Prints a catalogue as JSON: a line for each range, and for each column of a plan."""
+    if catalogue.alone:
+        return plan_json.dumps(catalogue.plans[0])
+    ranges = ",\n".join(f"  {json.dumps(one._asdict())}" for one in catalogue.ranges)
+    plans = ",\n".join(plan_json.dumps(plan).removesuffix("\n") for plan in catalogue.plans)
     fields = [
         f'"{_VERSION_KEY}": {CATALOGUE_VERSION}',
-        f'"name": {json.dumps(compiled.name)}',
+        f'"name": {json.dumps(catalogue.name)}',
         f'"ranges": [\n{ranges}\n]',
         f'"plans": [\n{plans}\n]',
     ]
-    if (made := compiled.provenance) is not None:
+    if (made := catalogue.provenance) is not None:
         fields.insert(2, f'"provenance": {json.dumps(plan_json.provenance_fields(made))}')
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
 
-def loads(text: str, name: str = "plan") -> Catalogue | Plan:
-    """The Catalogue or the Plan in `text`; `name` is how messages call it.
+def loads(text: str, name: str = "plan") -> Catalogue:
+    """Reads a catalogue's JSON, or a plan's; `name` is how messages call it.
 
     Raises:
         UserError: E404, E406, E407, E31x as `plan_json.loads`, of a catalogue's plans too; E407 not
@@ -51,7 +51,7 @@ def loads(text: str, name: str = "plan") -> Catalogue | Plan:
     """
     data = plan_json.parsed(text, name)
     if not isinstance(data, dict) or _VERSION_KEY not in data:
-        return plan_json.loaded(data, name)
+        return Catalogue.of(plan_json.loaded(data, name))
     _validate(data, name)
     plans = [plan_json.loaded(one, f"{name}: plans[{k}]") for k, one in enumerate(data["plans"])]
     made = data.get("provenance")
@@ -62,7 +62,7 @@ def loads(text: str, name: str = "plan") -> Catalogue | Plan:
         None if made is None else plan_json.provenance_of(made),
     )
     try:
-        check(catalogue)
+        check_several(catalogue)
     except UserError as error:
         problem = error.problem
         raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None

@@ -26,15 +26,13 @@ def digest(plan: Plan) -> bytes:
     return found.digest()
 
 
-def library_digest(compiled: Plan | Catalogue) -> int:
+def library_digest(catalogue: Catalogue) -> int:
     """Hashes a compiled library to 64 bits, ignoring names. O(size of the Plans)."""
     found = blake2b(digest_size=8)
-    if isinstance(compiled, Plan):
-        found.update(digest(compiled))
-    else:
-        for plan in compiled.plans:
-            found.update(digest(plan))
-        _add(found, compiled.ranges)
+    for plan in catalogue.plans:
+        found.update(digest(plan))
+    if not catalogue.alone:
+        _add(found, catalogue.ranges)
     return int.from_bytes(found.digest(), "little")
 
 

@@ -18,11 +18,10 @@ import psutil  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import fail
 from hccc.base.interruptible import interruptible
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, LoadedDirectory
 from hccc.driver.outputs import kernels
 from hccc.emit import directory
 from hccc.emit.compare import compare_kernels
-from hccc.emit.directory import plans_of
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
@@ -85,7 +84,7 @@ class RunOptions:
             message = f"--trace: launches are recorded on the CPU and on NVIDIA GPUs, not {where}"
             raise fail("E459", message, help="leave --trace out")
 
-    def schedule(self, plan: Plan | Catalogue) -> Schedule:
+    def schedule(self, catalogue: Catalogue) -> Schedule:
         """What to measure at each type and reduction."""
         factor = None if self.stepbytes else self.stepfactor
         return Schedule(
@@ -96,21 +95,22 @@ class RunOptions:
             self.iters,
             self.warmup_iters,
             self.checks > 0,
-            plan.modes,
-            plan.keeps_input,
+            catalogue.modes,
+            catalogue.keeps_input,
         )
 
-    def network_of(self, plan: Plan | Catalogue) -> Network | None:
-        """What is between the ranks of `plan`, as asked for, and where it needs one.
+    def network_of(self, catalogue: Catalogue) -> Network | None:
+        """Returns the network between the ranks, as asked for, and where a plan needs one.
 
         Raises:
             UserError: E436 there can be none.
         """
         if self.procs or self.hosts:
             return None  # a real one
-        if isinstance(plan, Catalogue):
-            found = [self.network_of(one) for one in plan.plans]
-            return found[0] if all(found) else None
+        networks = [self._network_of(plan) for plan in catalogue.plans]
+        return networks[0] if all(networks) else None
+
+    def _network_of(self, plan: Plan) -> Network | None:
         if self.network is None:
             return between(plan) if plan.transport is Transport.MIXED and self.cpu else None
         if not self.cpu:
@@ -165,7 +165,7 @@ def measure(
     Raises:
         UserError: the kernels cannot be built or launched, or a launch stood still.
     """
-    plan, library = compiled.plan, compiled.library
+    plan, library = compiled.plan, compiled.catalogue
     schedule = options.schedule(library)
     options = _windowed(library, options)
     network = options.network_of(library)
@@ -216,17 +216,17 @@ def _here(binds: Sequence[Callable[[str, str], Bind]]) -> Measure:
     return one_row
 
 
-def _windowed(library: Plan | Catalogue, options: RunOptions) -> RunOptions:
-    """The options, with the plan's window where they name none; that of a catalogue its entry
-    knows. Raises UserError E426 for one that no plan can run with."""
-    for plan in plans_of(library):
+def _windowed(library: Catalogue, options: RunOptions) -> RunOptions:
+    """Returns the options with the window of a plan alone where they name none; where there are
+    several, their entry knows it. Raises UserError E426 for a window that no plan can run with."""
+    for plan in library.plans:
         most = plan.largest_window
         if most and options.window > most:
             message = f"{plan.name} can run with --window 1 to {most} only"
             raise fail("E426", message, help="its queues have no room for more")
-    if options.window or isinstance(library, Catalogue):
+    if options.window or not library.alone:
         return options
-    return replace(options, window=library.default_window)
+    return replace(options, window=library.plans[0].default_window)
 
 
 def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
@@ -263,7 +263,7 @@ def _binder(
 def _processes(
     stack: ExitStack,
     place: Path,
-    library: Plan | Catalogue,
+    library: Catalogue,
     options: RunOptions,
     variants: Sequence[tuple[str, str]],
 ) -> Measure:
@@ -298,16 +298,16 @@ def between(plan: Plan, wire: Wire | None = None) -> Network:
 
 
 def launcher(
-    device: str, place: Path, library: Plan | Catalogue, network: Network | None = None
+    device: str, place: Path, library: Catalogue, network: Network | None = None
 ) -> CpuCommunicator | CudaCommunicator:
-    """All ranks of a plan or a catalogue, whose directory of kernels is `place`, on a device.
+    """Loads all ranks of a library, whose directory of kernels is `place`, on a device.
 
     Raises:
         UserError: E425 the device is none of this machine's.
     """
     suffix = _target(device).suffix
-    if isinstance(library, Plan):
-        return communicator(device, place / f"{library.name}{suffix}", library, network)
+    if library.alone:
+        return communicator(device, place / f"{library.name}{suffix}", library.plans[0], network)
     if device == "cpu":
         dispatch = place / f"{library.name}_cpu_dispatch.cpp"
         return CpuCatalogue(dispatch, library, network=network)
@@ -340,13 +340,13 @@ def bound(
     return HostSession(built, request, memory)
 
 
-def _bounded(plan: Plan | Catalogue, schedule: Schedule, options: RunOptions) -> list[int]:
+def _bounded(library: Catalogue, schedule: Schedule, options: RunOptions) -> list[int]:
     """The sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:
-        _fits(plan, sizes[-1], options)
+        _fits(library, sizes[-1], options)
         return sizes
-    _fits(plan, schedule.largest, options)  # all but: no size is further from it than one step
+    _fits(library, schedule.largest, options)  # all but: no size is further from it than one step
     option = f"-i {options.stepbytes}" if options.stepbytes else f"-f {options.stepfactor:g}"
     help = f"a larger {option[:2]}, or a smaller -e"
     raise fail("E418", f"{option}: more than {MOST_SIZES:,} sizes", help=help)
@@ -370,29 +370,30 @@ def _target(device: str) -> Target:
 def _kernels(compiled: Compiled, devices: Sequence[str]) -> Iterator[Path]:
     """The directory of kernels given, if they are the plan's, or a temporary one."""
     targets = [_target(device) for device in devices]
-    if compiled.directory:
+    if isinstance(compiled, LoadedDirectory):
         for target in targets:
-            compare_kernels(compiled.directory, compiled.library, target)
+            compare_kernels(compiled.directory, compiled.catalogue, target)
         yield compiled.directory
         return
     with tempfile.TemporaryDirectory(prefix="hccc-") as temporary:
         place = Path(temporary) / "kernels"
-        directory.write(place, kernels(compiled.library, targets))
+        directory.write(place, kernels(compiled.catalogue, targets))
         yield place
 
 
-def _fits(plan: Plan | Catalogue, size: int, options: RunOptions) -> None:
+def _fits(library: Catalogue, size: int, options: RunOptions) -> None:
     """Refuses a size that would not fit into memory, before anything is allocated."""
     if options.hosts:
         return  # each host looks for itself
     itemsize = min(DTYPES[dtype].itemsize for dtype in options.dtypes)
-    count = perf.count_of(plan.collective, size, itemsize)
+    count = perf.count_of(library.collective, size, itemsize)
     scratch = max(
-        shape_of(one).scratch_bytes(count, itemsize, options.micro_batch) for one in plans_of(plan)
+        shape_of(plan).scratch_bytes(count, itemsize, options.micro_batch) for plan in library.plans
     )
     # Both buffers and the scratch of every rank; while comparing, as much again for a few ranks.
-    ranks = plan.n_ranks + 1 + min(plan.n_ranks, psutil.cpu_count() or 1)
+    n = library.n_ranks
+    ranks = n + 1 + min(n, psutil.cpu_count() or 1)
     need, free = ranks * (2 * size + scratch), psutil.virtual_memory().available
     if need > free:
-        message = f"{size:,} bytes at {plan.n_ranks} ranks need {need / 1e9:.1f} GB of memory"
+        message = f"{size:,} bytes at {n} ranks need {need / 1e9:.1f} GB of memory"
         raise fail("E429", f"{message}; {free / 1e9:.1f} GB are free", help="use a smaller -e")

@@ -8,7 +8,7 @@ import numpy as np
 
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
-from hccc.runtime.layout import Shape, Sizes, shape_of
+from hccc.runtime.layout import Shape, Sizes
 from hccc.runtime.measure.perf import Ranks, Recordable
 from hccc.runtime.picks import picks_of
 from hccc.runtime.recording import Recording
@@ -31,8 +31,8 @@ class Traced:
 class Tracer:
     """Records a launch of each row of a run."""
 
-    def __init__(self, library: Plan | Catalogue) -> None:
-        self._library = library
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._picks = picks_of(catalogue)
         self.launches: list[Traced] = []
 
     def record(self, ranks: Ranks, request: Request) -> None:
@@ -47,11 +47,8 @@ class Tracer:
 
     def _served(self, request: Request) -> tuple[Plan, Shape, int]:
         """The plan that serves a call, its shape, and its window, 0 for all micro-batches."""
-        library = self._library
-        if isinstance(library, Plan):
-            return library, shape_of(library), request.window
-        picks = picks_of(library)
-        plan = library.plan_of(picks.range_of(request))
+        picks = self._picks
+        plan = picks.catalogue.plan_of(picks.range_of(request))
         return plan, picks.shape_of(request), picks.window_of(request)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.files.writing import Write, check_place, write_whole
 from hccc.base.interruptible import interruptible
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import compiled_facts, figures, title
 from hccc.driver.inputs import recorded_cluster
 from hccc.driver.options import Options, check_integer
@@ -175,6 +175,7 @@ class Subject:
         self, compiled: Compiled, where: Topology | None, size: int, on_phase: OnPhase
     ) -> None:
         self.compiled, self.on_phase = compiled, on_phase
+        self.made = compiled if isinstance(compiled, CompiledProgram) else None
         self.size = check_integer("size", size, 0, None)
         self.cluster = where or recorded_cluster(compiled)
         if self.cluster is not None:
@@ -186,7 +187,7 @@ class Subject:
     def _drawn(self) -> Topology:
         """The cluster, or what the program's header describes."""
         plan = self.compiled.plan
-        header = self.compiled.dag.topology if self.compiled.dag else None
+        header = self.made.dag.topology if self.made else None
         return (
             self.cluster or header or uniform(plan.n_ranks, plan.gpus_per_node, plan.nics_per_node)
         )
@@ -219,8 +220,7 @@ class Subject:
     def picture(self, what: str | None = None) -> Picture:
         """One picture; None: what suits. Raises E434 where there cannot be one."""
         check_what(what)
-        compiled = self.compiled
-        what = what or ("pipeline" if compiled.pipeline else "topology")
+        what = what or ("pipeline" if self.made else "topology")
         if what == "timeline":
             run = self.run()
             self.on_phase("Drawing the timeline")
@@ -231,9 +231,9 @@ class Subject:
                 note = "No cluster was given: rates are nominal, of no hardware."
                 return topology(self._drawn, "header", note)
             return topology(self.cluster, Path(_named(self.cluster)).stem)
-        if compiled.dag is None or compiled.pipeline is None:
+        if self.made is None:
             raise fail("E434", f"no {what}: {_PLAN.rstrip('.')}", help="show the program instead")
-        return dag(compiled.dag) if what == "dag" else pipeline(compiled.pipeline)
+        return dag(self.made.dag) if what == "dag" else pipeline(self.made.pipeline)
 
     @interruptible
     def page(self, pictures: Sequence[Picture] = ()) -> Page:
@@ -243,7 +243,7 @@ class Subject:
         tables = _plans(self.compiled.catalogue)
         explanation = ""
         if not pictures:
-            possible = [w for w in WHATS if w in ("topology", "timeline") or self.compiled.dag]
+            possible = [w for w in WHATS if w in ("topology", "timeline") or self.made]
             missing = [(w, _PLAN) for w in WHATS if w not in possible]
             if self.cluster is None:
                 possible.remove("timeline")
@@ -257,7 +257,7 @@ class Subject:
         source = plan.source or "a program"
         on = f" for {_named(self.cluster)}" if self.cluster else ""
         return Page(
-            title=title(self.compiled.library),
+            title=title(self.compiled.catalogue),
             summary=f"Compiled by {_compiler(plan)} from {source}{on}.",
             options=_options(plan),
             figures=_figures(self.compiled),
@@ -316,9 +316,9 @@ class Subject:
             return None
 
 
-def _plans(catalogue: Catalogue | None) -> list[Table]:
+def _plans(catalogue: Catalogue) -> list[Table]:
     """Which plan serves which sizes, where there are several."""
-    if catalogue is None:
+    if catalogue.alone:
         return []
     head = ("calls", "from", "plan", "of", "channels", "thread blocks", "window", "grain")
     cells = []

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hccc.base.diagnostics import Problem
-from hccc.driver.compilation import Compiled, recorded
+from hccc.driver.compilation import recorded
+from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.tune.setting import most_blocks
 from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.text import size, time
@@ -32,11 +33,11 @@ def advice(compiled: Compiled, topology: Topology, run: Run) -> tuple[Problem, .
 
 def _other_cluster(compiled: Compiled, topology: Topology) -> Problem | None:
     made = compiled.plan.provenance
-    if compiled.program is not None or made is None or made.cluster is None:
+    if isinstance(compiled, CompiledProgram) or made is None or made.cluster is None:
         return None
     if made.cluster.text == recorded(topology).text:
         return None
-    message = f"{compiled.library.name} is compiled for {made.cluster.name}, not {topology.name}"
+    message = f"{compiled.catalogue.name} is compiled for {made.cluster.name}, not {topology.name}"
     help = "what is best there need not be here: compile it again with this --cluster"
     return Problem("W402", message, help=help, severity="warning")
 
@@ -58,7 +59,7 @@ def _few_blocks(compiled: Compiled, run: Run) -> Problem | None:
         f"{plan.blocks_per_rank} of a rank take {time(run.time)}, "
         f"{blocks} would {time(times[channels])}"
     )
-    again = "compile it again with " if compiled.program is None else ""
+    again = "" if isinstance(compiled, CompiledProgram) else "compile it again with "
     help = f"{again}--channels {channels}, or without --channels, --max-sms and --tune off"
     return Problem("W401", message, help=help, severity="warning")
 

@@ -28,7 +28,7 @@ from math import log2
 import numpy as np
 
 from hccc.driver import compilation as driver
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.options import Options
 from hccc.interop.raise_program import raise_program
 from hccc.ir.arrays import I4
@@ -164,8 +164,9 @@ def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options
 def _same_algorithm(
     compiled: Compiled, topology: Topology, options: Options
 ) -> Iterator[Alternative]:
-    program = cache(lambda: compiled.program or raise_program(compiled.plan))
-    options = compiled.made_with.get(compiled.plan.name) or replace(options, tune="off")
+    made = compiled if isinstance(compiled, CompiledProgram) else None
+    program = cache(lambda: made.program if made else raise_program(compiled.plan))
+    options = made.options if made else replace(options, tune="off")
     header = replace(options, scheduler="round-robin", channels=None, warps=None, max_sms=None)
     staged = replace(header, transport=Transport.STAGED, fuse="none", slots=MSCCL_SLOTS)
     baselines = (

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 
 from hccc.base.diagnostics import Problem
 from hccc.base.interruptible import interruptible
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.options import Options
 from hccc.driver.tune import told
 from hccc.driver.tune.tune import Tuned
 from hccc.ir import text as words
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.text import microseconds as us
 from hccc.ir.text import percent
@@ -45,6 +46,7 @@ def explain(
     Raises:
         UserError: the call cannot be simulated.
     """
+    made = compiled if isinstance(compiled, CompiledProgram) else None
     machine = prepare(compiled.plan, topology)
     on_phase("Simulating")
     run = simulate(machine, request)
@@ -53,15 +55,10 @@ def explain(
     taken = gap(run, limits(topology, c.op, c.root))
     changes: list[what_if.Outcome] | None = None
     if len(run.end) <= MOST_INSTANCES:
-        changes = what_if.outcomes(
-            run,
-            compiled.program,
-            compiled.made_with.get(compiled.plan.name) or options or Options(),
-            on_phase,
-        )
+        program, chosen = (made.program, made.options) if made else (None, options or Options())
+        changes = what_if.outcomes(run, program, chosen, on_phase)
     path = critical.critical_path(run)
     breakdown = critical.breakdown(run, path)
-    loaded = compiled.program is None
     guessed = estimates(machine, launch=request.costs.launch is None)
     return Explanation(
         compiled.plan,
@@ -70,10 +67,10 @@ def explain(
         changes,
         len(path),
         breakdown,
-        loaded,
+        made is None,
         guessed,
         advice(compiled, topology, run),
-        compiled.tuned,
+        made.tuned if made else None,
         tuple(compiled.plan_names()),
     )
 
@@ -102,7 +99,7 @@ class Explanation:
         cut = least.cut
         return {
             **plan_facts(self.plan),
-            **provenance_facts(self.plan),
+            **provenance_facts(self.plan.provenance),
             "cluster": self.cluster,
             "estimates": self.estimates,
             "size": run.size,
@@ -140,8 +137,8 @@ class Explanation:
 
     def _lines(self) -> Iterator[str]:
         run, least = self.gap.run, self.gap.bound
-        yield f"{title(self.plan)}, {run.size:,} bytes on {self.cluster}"
-        if self.loaded and (made := made_by(self.plan)):
+        yield f"{title(Catalogue.of(self.plan))}, {run.size:,} bytes on {self.cluster}"
+        if self.loaded and (made := made_by(self.plan.provenance)):
             yield f"  compiled     {made}"
         rates = f"algbw {run.algbw:.2f}, busbw {run.busbw:.2f} GB/s"
         cut = f"{words.count(run.batches, 'micro-batch')} of {words.size(run.payload)}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hccc.base.diagnostics import Problem, Source, UserError, fail
 from hccc.base.interruptible import interruptible
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.inputs import Kind, kind_of, recorded_cluster
 from hccc.driver.options import Options, check_integer
@@ -198,7 +198,7 @@ def simulate_sizes(
         notes |= {entry.name: entry.note for entry, _ in runs}
         last = runs[0][1]
     return Simulation(
-        title(compiled.library),
+        title(compiled.catalogue),
         compiled.plan,
         topology.name,
         sizes,
@@ -208,7 +208,7 @@ def simulate_sizes(
         notes | beside.notes,
         missing,
         critical_lines(last) if last else (),
-        compiled.program is None,
+        not isinstance(compiled, CompiledProgram),
         estimates(entries[0].machine, launch=call.launch is None),
         advice(compiled, topology, last) if last else (),
         beside.rows or (None,) * len(each),
@@ -266,7 +266,7 @@ class _Machines:
     def at(self, size: int, in_place: bool) -> Machine:
         """The one that runs a call of `size` bytes."""
         library = self._compiled.catalogue
-        if library is None or in_place not in library.modes:
+        if library.alone or in_place not in library.modes:
             return self._only
         one = library.pick(size, in_place)
         if one not in self._made:
@@ -352,7 +352,7 @@ class Simulation:
             row[1:1] = [{"name": chosen.library.upper(), **asdict(chosen)}] if chosen else []
         return {
             **plan_facts(self.plan),
-            **provenance_facts(self.plan),
+            **provenance_facts(self.plan.provenance),
             "cluster": self.cluster,
             "estimates": self.estimates,
             "warnings": [problem.as_json() for problem in self.warnings],
@@ -367,7 +367,7 @@ class Simulation:
 
     def _lines(self) -> Iterator[str]:
         yield f"# {self.title}, simulated on {self.cluster}"
-        if self.loaded and (made := made_by(self.plan)):
+        if self.loaded and (made := made_by(self.plan.provenance)):
             yield f"# compiled {made}"
         if isinstance(s := self.sizes, Sizes):
             yield f"# minBytes {s.smallest} maxBytes {s.largest} step: {s.factor:g}(factor)"

@@ -26,6 +26,7 @@ from hccc.base.diagnostics import UserError
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.launch.measure import communicator
 from hccc.profile import calibrate
@@ -133,7 +134,8 @@ def _built(
         def build(i: int) -> tuple[Probe, Plan, Built]:
             probe, plan = plans[i]
             kernels = Path(temporary) / f"{i}"
-            directory.write(kernels, directory.files(plan, targets, plan_json.dumps(plan)))
+            files = directory.files(Catalogue.of(plan), targets, plan_json.dumps(plan))
+            directory.write(kernels, files)
             source = kernels / f"{plan.name}{targets[0].suffix}"
             built = communicator(device, source, plan)
             if isinstance(built, CpuCommunicator):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.runtime.cpu import CpuCommunicator
@@ -68,7 +69,7 @@ def built(plan: Plan, request: Request) -> Iterator[CpuCommunicator]:
     """The plan's kernel for the request's type and operation, built in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="hccc-") as place:
         cpu = [target for target in TARGETS if target.name == "cpu"]
-        made = directory.files(plan, cpu, plan_json.dumps(plan))
+        made = directory.files(Catalogue.of(plan), cpu, plan_json.dumps(plan))
         directory.write(Path(place) / "kernels", made)
         source = Path(place) / "kernels" / f"{plan.name}{cpu[0].suffix}"
         shape, network = shape_of(plan), _network(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.ir.arrays import I4, I8
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.validate import described
 from hccc.validate.recording import Outcome, Recording
@@ -174,7 +175,7 @@ def _entry(found: Recording, wanted: Rows, plan: Plan) -> str | None:
         asked = "the dispatcher, asked for {} and {}".format(*queries(plan)[row])
         said, planned = (_status(plan, int(r[0])) for r in (rows[row], wanted["names"][row]))
         return f"{asked}: the text gives {said}, the plan {planned}"
-    return described.difference(found.rows["library"], plan) if len(rows) else None
+    return described.difference(found.rows["library"], Catalogue.of(plan)) if len(rows) else None
 
 
 def _status(plan: Plan, status: int) -> str:

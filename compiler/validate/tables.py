@@ -12,6 +12,7 @@ import numpy as np
 
 from hccc.base.dtypes import OPS, STAND_IN
 from hccc.ir.arrays import B1, I4, I8, places, places_among
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
@@ -109,7 +110,7 @@ def expected(plan: Plan) -> dict[str, I4]:
         "user_blocks": user_blocks(plan),
         "calls": _calls(plan),
         "names": names(plan, serves=plan.out_of_place, alone=True),
-        "library": described.rows(plan),
+        "library": described.rows(Catalogue.of(plan)),
     }
 
 

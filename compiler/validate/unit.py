@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hccc.emit.targets import Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.validate import described
 from hccc.validate.tables import entries, queries
@@ -46,7 +47,7 @@ def _lines(files: Mapping[str, bytes], plan: Plan, target: Target) -> Iterator[s
     yield f"#define HCCC_IS_GPU {int(bool(target.stream))}"
     yield f"#define HCCC_HAS_HEADER {int(header in files)}"
     yield f"#define HCCC_DESCRIBE {plan.name}_{target.name}_library"
-    yield f"#define HCCC_SAYS {described.says(plan, target)}"
+    yield f"#define HCCC_SAYS {described.says(Catalogue.of(plan), target)}"
     both = header in files and dispatch in files
     yield f"#define HCCC_HAS_DISPATCH {int(both)}"
     built = [f"E({d}, {o})" for d, o in entries(plan)]

@@ -33,7 +33,7 @@ _HELP = "the plan is what was proved; this is a bug in hccc unless somebody edit
 
 
 def validate(
-    files: Mapping[str, bytes], compiled: Plan | Catalogue, targets: Sequence[Target]
+    files: Mapping[str, bytes], catalogue: Catalogue, targets: Sequence[Target]
 ) -> Validated:
     """Holds the texts of `targets` among `files`, by name, against what was compiled.
 
@@ -44,11 +44,10 @@ def validate(
         UserError: E412 there is no compiler; E438 a text does something else than the plan says;
             E439 it does not compile or does not end.
     """
-    if isinstance(compiled, Plan):
-        return _validate(files, compiled, targets)
-    found = [_validate(files, plan, targets) for plan in compiled.plans]
-    for target in targets:
-        validate_entry(files, compiled, target)
+    found = [_validate(files, plan, targets) for plan in catalogue.plans]
+    if not catalogue.alone:  # the entry of a plan alone is part of its own unit
+        for target in targets:
+            validate_entry(files, catalogue, target)
     return together(found)
 
 
@@ -78,25 +77,25 @@ def _validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target])
     )
 
 
-def validate_directory(place: Path, compiled: Plan | Catalogue) -> Validated | Unvalidated:
+def validate_directory(place: Path, catalogue: Catalogue) -> Validated | Unvalidated:
     """Holds every text in a directory of kernels against what was compiled; says where it cannot.
 
     Raises:
         UserError: E438, E439 as `validate`.
     """
-    plans = (compiled,) if isinstance(compiled, Plan) else compiled.plans
+    plans = catalogue.plans
     present = [
         t for t in TARGETS if all((place / unit.text_name(plan, t)).is_file() for plan in plans)
     ]
     files = {}
     for target in present:
         names = {name for plan in plans for name in unit.names(plan, target)}
-        names.update(files_of(compiled.name, target))
+        names.update(files_of(catalogue.name, target))
         for name in sorted(names):
             with suppress(OSError), (place / name).open("rb") as file:
                 files[name] = file.read(MOST_BYTES)
     try:
-        return validate(files, compiled, present)
+        return validate(files, catalogue, present)
     except UserError as error:
         if error.problem.code != "E412":
             raise

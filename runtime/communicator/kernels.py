@@ -9,7 +9,6 @@ from pathlib import Path
 from hccc.base.diagnostics import fail
 from hccc.base.dtypes import STAND_IN
 from hccc.ir import catalogue_json
-from hccc.ir.catalogue import Catalogue
 from hccc.runtime.build import Variant, build_several
 from hccc.runtime.communicator.gpu_kernels import build_for_gpu
 
@@ -37,16 +36,15 @@ def built(
         message = f"{place}: is no directory of kernels"
         raise fail("E473", message, help="`hccc algo.rccl -o DIR` emits one")
     library = catalogue_json.loads((place / PLAN).read_text(encoding="utf-8"), str(place / PLAN))
-    plans = library.plans if isinstance(library, Catalogue) else (library,)
     dispatch = place / f"{library.name}_{platform}_dispatch.cpp"
     if not dispatch.is_file():
         message = f"{place}: has no kernels for {NAMES[platform]}"
         raise fail("E473", message, help=f"emit it with --emit={platform}")
     ending = {"cpu": "_cpu.cpp", "cuda": ".cu", "hip": ".hip"}[platform]
-    sources = [place / f"{plan.name}{ending}" for plan in plans]
+    sources = [place / f"{plan.name}{ending}" for plan in library.plans]
     moves = (Variant(STAND_IN[dtype], trace=trace) for dtype in dtypes)
     reduces = (Variant(dtype, op, trace) for dtype, op in product(dtypes, ops))
-    wanted = list(dict.fromkeys(reduces if plans[0].reduces else moves))
+    wanted = list(dict.fromkeys(reduces if library.plans[0].reduces else moves))
     if platform == "cpu":
         return build_several(dispatch, sources, wanted)
     return build_for_gpu(platform, dispatch, sources, wanted)

@@ -15,6 +15,7 @@ import pytest
 import hccc
 from hccc.driver.options import Options
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.predict.simulation import Sizes
 from hccc.testing.sabotage import without_wait
 from tests.cli.commandline import environment
@@ -52,9 +53,8 @@ def test_a_path_a_text_a_source_and_a_program_compile_to_the_same(tmp_path: Path
     path = tmp_path / "swap.rccl"
     path.write_text(TEXT)
     compiled = [hccc.compile(x) for x in (path, str(path), TEXT, hccc.Source("swap.rccl", TEXT))]
-    program = compiled[0].program
-    assert program is not None
-    compiled.append(hccc.compile(program))
+    assert isinstance(compiled[0], hccc.CompiledProgram)
+    compiled.append(hccc.compile(compiled[0].program))
     assert len({len(one.plan) for one in compiled}) == 1
     assert {p.name for p in compiled[-1].proofs} == {"program", "deadlock", "race", "result"}
 
@@ -66,7 +66,7 @@ def test_a_directory_is_checked_and_simulated_as_it_was_made(tmp_path: Path) -> 
     assert "plan.json" in written.files
     assert sum(written.files.values()) > 10_000
     again = hccc.check(tmp_path / "kernels")
-    assert again.sources is not None
+    assert isinstance(again, hccc.CheckedDirectory) and again.sources.files > 1
     made = again.plan.provenance
     assert made is not None and made.cluster is not None
     assert made.options["channels"] == 2
@@ -112,15 +112,15 @@ def test_a_plan_and_xml_go_in_too() -> None:
     compiled = hccc.compile(RING)
     assert len(hccc.check(compiled.plan).proofs) == 3
     assert len(hccc.check(compiled).proofs) == 3
-    assert hccc.compile(XML).program is None
-    assert hccc.compile(XML, reschedule=True).program is not None
+    assert not isinstance(hccc.compile(XML), hccc.CompiledProgram)
+    assert isinstance(hccc.compile(XML, reschedule=True), hccc.CompiledProgram)
 
 
 def test_what_is_written_is_proved(tmp_path: Path) -> None:
     """A plan with a wait taken away races: it is not written, proved before or not."""
     unproved = hccc.compile(RING, Options(prove=False))
     assert {proof.name for proof in unproved.proofs} == {"program"}
-    broken = replace(unproved, plan=without_wait(unproved.plan, 0))
+    broken = replace(unproved, catalogue=Catalogue.of(without_wait(unproved.plan, 0)))
     with pytest.raises(hccc.UserError, match="E3"):
         hccc.write(broken, tmp_path / "kernels")
     assert not (tmp_path / "kernels").exists()
@@ -160,9 +160,9 @@ def test_a_plan_file_may_tell_of_options_that_there_are_not(tmp_path: Path) -> N
 
 def made(**changes: Any) -> hccc.Program:
     """A Program that breaks what every Program must keep."""
-    program = hccc.compile(TEXT).program
-    assert program is not None
-    return replace(program, **changes)
+    compiled = hccc.compile(TEXT)
+    assert isinstance(compiled, hccc.CompiledProgram)
+    return replace(compiled.program, **changes)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_one_algorithm_may_have_another_name(given: object, tmp_path: Path) -> N
         hccc.write(hccc.compile(RING), tmp_path / "kernels", ["cpu"])
         algorithm = tmp_path / "kernels"
     compiled = hccc.compile(algorithm, name="other")
-    assert compiled.library.name == "other" and "other" in compiled.plan_names()[0]
+    assert compiled.catalogue.name == "other" and "other" in compiled.plan_names()[0]
     hccc.write(compiled, tmp_path / "named", ["cpu"])
     assert (tmp_path / "named" / "other.h").exists()
     assert hccc.check(tmp_path / "named").plan.name == "other"

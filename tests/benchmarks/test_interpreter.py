@@ -16,6 +16,7 @@ from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.runtime.cpu import CpuCommunicator
@@ -67,7 +68,10 @@ def results(kernel: CpuCommunicator, p: Pattern, request: Request) -> list[Array
 @named
 def test_the_same_bits(plan: Plan, interpreter: ModuleType, tmp_path: Path) -> None:
     kernels = []
-    for kind, made in (("gen", directory.files(plan, [CPU])), ("int", interpreter.files(plan))):
+    for kind, made in (
+        ("gen", directory.files(Catalogue.of(plan), [CPU])),
+        ("int", interpreter.files(plan)),
+    ):
         interpreter.write(tmp_path / kind, made)
         source = tmp_path / kind / f"{plan.name}_cpu.cpp"
         kernels.append(CpuCommunicator(source, plan.name, shape_of(plan), plan.collective))

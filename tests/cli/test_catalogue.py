@@ -10,8 +10,8 @@ import pytest
 
 from hccc.api import functions as api
 from hccc.base.diagnostics import UserError
-from hccc.driver import compilation as driver
 from hccc.driver import inputs, outputs
+from hccc.driver.compiled import LoadedPlans
 from hccc.emit.targets import CPU
 from hccc.ir import catalogue_json
 from hccc.ir.catalogue import Catalogue
@@ -81,7 +81,7 @@ def test_kernels_of_any_plan_are_held_against_it(hccc: Hccc, kernels: Path) -> N
 
 def test_what_was_read_is_written_again(kernels: Path, tmp_path: Path) -> None:
     compiled = inputs.load(kernels)
-    assert isinstance(compiled.library, Catalogue) and compiled.plan.name == "both_2"
+    assert not compiled.catalogue.alone and compiled.plan.name == "both_2"
     assert len(compiled.catalogue_proofs) == 2
     assert compiled.proofs == compiled.catalogue_proofs[1]
     outputs.write(compiled, tmp_path / "again", ["cpu"])
@@ -95,7 +95,7 @@ def test_no_plan_is_written_unproved(tmp_path: Path) -> None:
     wrong = catalogues.unproved(first)
     broken = Catalogue("both", (wrong, BOTH.plans[1]), BOTH.ranges)
     for proofs in ((), ((), ())):
-        compiled = driver.Compiled(BOTH.largest, catalogue=broken, catalogue_proofs=proofs)
+        compiled = LoadedPlans.of(broken, proofs)
         with pytest.raises(UserError, match="E3"):
             outputs.write(compiled, tmp_path / "k", ["cpu"])
         with pytest.raises(UserError, match="E3"):

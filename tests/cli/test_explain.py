@@ -15,6 +15,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.topology import Device, Rate, Topology, uniform
 from hccc.lang.cluster import load as cluster
+from hccc.lang.transfer import load as transfer
 from hccc.predict import what_if
 from hccc.predict.gap import PARTS, Gap, gap
 from hccc.sim.costs import LL128, Costs
@@ -40,7 +41,7 @@ FAST = Device(reduce=1e9, block=1e9)
 def plan_of(text: str, tmp_path: Path) -> Plan:
     path = tmp_path / "x.rccl"
     path.write_text(text)
-    return driver.compile_file(path, Options(prove=False)).plan
+    return driver.compile_text(transfer.read(path), Options(prove=False)).plan
 
 
 def header(ranks: int, op: str, chunks: int) -> str:
@@ -65,7 +66,7 @@ def test_parts_add_up(algorithm: str) -> None:
         t = cluster.load(file)
         try:
             options = Options(prove=False, tune="off")
-            stops = driver.compile_file(EXAMPLES / f"{algorithm}.rccl", options, t)
+            stops = driver.compile_text(transfer.read(EXAMPLES / f"{algorithm}.rccl"), options, t)
             machine = prepare(stops.plan, t)
         except UserError:
             continue  # of another size
@@ -168,11 +169,11 @@ def test_changes_compile_programs_anew() -> None:
     file = EXAMPLES / "clusters" / "dgx-h100.cluster"
     options = Options(prove=False, tune="off")
     t, request = cluster.load(file), Request(1 << 22)
-    stops = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, t)
+    stops = driver.compile_text(transfer.read(EXAMPLES / "ring_allreduce.rccl"), options, t)
     run = simulate(prepare(stops.plan, t), request)
     found = {c.name: c for c in what_if.outcomes(run, stops.program, options, lambda _: None)}
     other = replace(options, channels=4)
-    four = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", other, t).plan
+    four = driver.compile_text(transfer.read(EXAMPLES / "ring_allreduce.rccl"), other, t).plan
     assert found["channels 4"].time == pytest.approx(simulate(prepare(four, t), request).time)
     assert found["channels 4"].option == "--channels 4"
     assert found["channels 4"].blocks == four.blocks_per_rank == int(four.n_tb.max()) * 4
@@ -182,21 +183,25 @@ def test_other_transports_are_tried_where_the_cluster_has_them() -> None:
     """Of a mixed plan: staged, and both ways over the network; never one-sided everywhere."""
     t = cluster.load(EXAMPLES / "clusters" / "resccl-topo1.cluster")
     options, file = Options(prove=False, tune="off"), EXAMPLES / "ring_allreduce.rccl"
-    stops = driver.compile_file(file, options, t)
+    stops = driver.compile_text(transfer.read(file), options, t)
     run = simulate(prepare(stops.plan, t), Request(1 << 22))
     found = {c.option: c for c in what_if.outcomes(run, stops.program, options, lambda _: None)}
     assert {"--transport staged", "--network-lowering put", "--network-lowering slots"} <= set(
         found
     )
     assert "--transport direct" not in found and "--transport auto" not in found
-    staged = driver.compile_file(file, replace(options, transport=Transport.STAGED), t).plan
+    staged = driver.compile_text(
+        transfer.read(file), replace(options, transport=Transport.STAGED), t
+    ).plan
     took = simulate(prepare(staged, t), Request(1 << 22)).time
     assert found["--transport staged"].time == pytest.approx(took)
 
 
 def test_what_proxies_carry_can_be_the_bottleneck() -> None:
     t = cluster.load(EXAMPLES / "clusters" / "resccl-topo1.cluster")
-    stops = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", Options(prove=False), t)
+    stops = driver.compile_text(
+        transfer.read(EXAMPLES / "ring_allreduce.rccl"), Options(prove=False), t
+    )
     found = taken(stops.plan, t, Request(1 << 26))
     assert found.bottleneck is not None
     assert found.bottleneck.name.startswith("NIC") and found.bottleneck.movers == "proxies"

@@ -9,6 +9,7 @@ from pathlib import Path
 from hccc.emit import directory
 from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from tests.test_architecture import RUNTIME
 
@@ -31,7 +32,7 @@ def working_runtime(place: Path) -> Path:
 
 def emitted(plan: Plan, place: Path) -> Path:
     """The directory of a plan's CUDA kernels."""
-    directory.write(place, directory.files(plan, [CUDA], plan_json.dumps(plan)))
+    directory.write(place, directory.files(Catalogue.of(plan), [CUDA], plan_json.dumps(plan)))
     return place
 
 

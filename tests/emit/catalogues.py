@@ -57,14 +57,14 @@ def both(ranks: int = 4, transport: Transport = Transport.DIRECT) -> Catalogue:
 def made(name: str, of: tuple[Plan, ...], ranges: list[Range]) -> Catalogue:
     """The catalogue of these plans and ranges."""
     found = assembled(name, of, ranges)
-    assert isinstance(found, Catalogue)
+    assert not found.alone
     return found
 
 
-def written(compiled: Catalogue | Plan, place: Path, targets: tuple[Target, ...] = TARGETS) -> Path:
-    """The directory of kernels of a catalogue."""
-    text = catalogue_json.dumps(compiled)
-    directory.write(place, directory.files(compiled, targets, text))
+def written(catalogue: Catalogue, place: Path, targets: tuple[Target, ...] = TARGETS) -> Path:
+    """Writes the directory of kernels of a catalogue."""
+    text = catalogue_json.dumps(catalogue)
+    directory.write(place, directory.files(catalogue, targets, text))
     return place
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.pipeline import Pipeline
 from hccc.ir.plan import Plan
@@ -119,5 +120,5 @@ def compiled(
 
 def written(plan: Plan, place: Path) -> Path:
     """The directory of kernels of a plan."""
-    directory.write(place, directory.files(plan, TARGETS, plan_json.dumps(plan)))
+    directory.write(place, directory.files(Catalogue.of(plan), TARGETS, plan_json.dumps(plan)))
     return place

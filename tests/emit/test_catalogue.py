@@ -13,6 +13,7 @@ from hccc.emit import compare, directory
 from hccc.emit.kernels import source
 from hccc.emit.targets import CPU, CUDA, TARGETS
 from hccc.ir import catalogue_json
+from hccc.ir.catalogue import Catalogue
 from tests.emit import catalogues
 from tests.emit.kernels.test_cmake import ONE, built, run
 from tests.emit.plans import Golden
@@ -22,7 +23,9 @@ BOTH = catalogues.both()
 TEXT = catalogue_json.dumps(BOTH)
 FILES = directory.files(BOTH, TARGETS, TEXT)
 ALONE = catalogues.pair()[1]  # a plan that is called ring
-ALONE_FILES = directory.files(ALONE, TARGETS, catalogue_json.dumps(ALONE))
+ALONE_FILES = directory.files(
+    Catalogue.of(ALONE), TARGETS, catalogue_json.dumps(Catalogue.of(ALONE))
+)
 PROGRAM = Path(__file__).parent / "programs" / "sizes.c"
 PROJECT = """cmake_minimum_required(VERSION 3.20)
 project(sizes LANGUAGES C)
@@ -36,7 +39,7 @@ def test_each_plan_is_emitted_as_it_would_be_alone() -> None:
     for plan in BOTH.plans:
         assert FILES[f"{plan.name}.cu"] == source.cuda(plan)
         assert FILES[f"{plan.name}_cpu.cpp"] == source.cpu(plan)
-        alone = directory.files(plan, TARGETS, "")
+        alone = directory.files(Catalogue.of(plan), TARGETS, "")
         headers = {name: text for name, text in alone.items() if name.startswith("hccc/")}
         assert headers.items() <= FILES.items()
     assert FILES["plan.json"] == TEXT

@@ -21,18 +21,19 @@ from hccc.emit import directory
 from hccc.emit.kernels import source
 from hccc.emit.targets import CPU, TARGETS
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from tests.emit import plans
 
 PLAN = plans.compiled(plans.ring_allreduce(4))
-FILES = directory.files(PLAN, TARGETS, plan_json.dumps(PLAN))
+FILES = directory.files(Catalogue.of(PLAN), TARGETS, plan_json.dumps(PLAN))
 
 
 OTHER = plans.compiled(plans.ring_allreduce(6))
-OTHER_FILES = directory.files(OTHER, TARGETS, plan_json.dumps(OTHER))
+OTHER_FILES = directory.files(Catalogue.of(OTHER), TARGETS, plan_json.dumps(OTHER))
 
 
 TREE = replace(PLAN, name="tree")
-TREE_FILES = directory.files(TREE, TARGETS, plan_json.dumps(TREE))
+TREE_FILES = directory.files(Catalogue.of(TREE), TARGETS, plan_json.dumps(TREE))
 
 
 def held(place: Path) -> dict[str, str]:
@@ -53,12 +54,12 @@ def test_contents() -> None:
     wanted = {"plan.json", "CMakeLists.txt", "ring.h", "ring.cu", "ring.hip", "ring_cpu.cpp"}
     assert wanted <= FILES.keys() and {"hccc/hccc.h", "hccc/device.h"} <= FILES.keys()
     assert FILES["ring.cu"] == source.cuda(PLAN) and FILES["ring_cpu.cpp"] == source.cpu(PLAN)
-    assert directory.files(PLAN, TARGETS, plan_json.dumps(PLAN)) == FILES
+    assert directory.files(Catalogue.of(PLAN), TARGETS, plan_json.dumps(PLAN)) == FILES
     assert all("/work" not in body and "/tmp" not in body for body in FILES.values())
 
 
 def test_one_target_only() -> None:
-    made = directory.files(PLAN, [CPU], "")
+    made = directory.files(Catalogue.of(PLAN), [CPU], "")
     assert "ring.cu" not in made and "CUDA_COMPILER" not in made["CMakeLists.txt"]
 
 
@@ -203,7 +204,7 @@ def test_another_algorithm_takes_the_place_of_the_one_before(tmp_path: Path) -> 
 
 def test_fewer_targets_leave_nothing_of_the_others(tmp_path: Path) -> None:
     directory.write(tmp_path / "k", FILES)
-    fewer = directory.files(PLAN, [CPU], plan_json.dumps(PLAN))
+    fewer = directory.files(Catalogue.of(PLAN), [CPU], plan_json.dumps(PLAN))
     directory.write(tmp_path / "k", fewer)
     assert held(tmp_path / "k") == fewer
 

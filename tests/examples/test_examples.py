@@ -19,6 +19,8 @@ from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
+from hccc.lang.transfer import load as transfer
 from tests.marks import LONG, slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
@@ -97,8 +99,10 @@ def test_every_operation(dtype: str) -> None:
 
 def emitted(path: Path, into: Path) -> Path:
     """The directory of an example's sources."""
-    plan = driver.compile_file(path, Options()).plan
-    directory.write(into / "kernels", directory.files(plan, TARGETS, plan_json.dumps(plan)))
+    plan = driver.compile_text(transfer.read(path), Options()).plan
+    directory.write(
+        into / "kernels", directory.files(Catalogue.of(plan), TARGETS, plan_json.dumps(plan))
+    )
     return into / "kernels"
 
 

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver import outputs
-from hccc.driver.compilation import CompiledProgram
+from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
 from hccc.interop.export_library import export_library
 from hccc.interop.export_msccl import XmlOptions
 from hccc.interop.import_msccl import import_msccl
 from hccc.ir.transport import Transport
 from hccc.lang.cluster.load import load
+from hccc.lang.transfer import load as transfer
 from hccc.proofs.prove import check_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -35,7 +36,7 @@ def library() -> CompiledProgram:
     options = Options(transport=Transport.STAGED, allocator="connection")
     site = load(EXAMPLES / "clusters" / "dgx-h100.cluster")
     made = driver.compile_library(sources, options, site)
-    assert made.catalogue and len(made.catalogue.plans) > 1
+    assert len(made.catalogue.plans) > 1
     return made
 
 
@@ -44,7 +45,7 @@ def windows(dialect: str, in_place: bool) -> dict[str, tuple[int, int]]:
     """minBytes and maxBytes of each file."""
     options = XmlOptions(dialect, in_place=in_place)
     found = {}
-    for name, text in export_library(library().library, options).items():
+    for name, text in export_library(library().catalogue, options).items():
         least, most = re.findall(r'm(?:in|ax)Bytes="(\d+)"', text.splitlines()[0])
         found[name] = int(least), int(most)
     return found
@@ -68,7 +69,7 @@ def test_a_runtime_takes_what_the_library_would(in_place: bool, size: int) -> No
 
 
 def test_every_file_is_a_plan_that_does_the_same() -> None:
-    for name, text in export_library(library().library, XmlOptions(in_place=None)).items():
+    for name, text in export_library(library().catalogue, XmlOptions(in_place=None)).items():
         plan, _ = import_msccl(Source(name, text))
         assert check_plan(plan)
         assert plan.modes == ((False,) if "out_of_place" in name else (True,))
@@ -84,8 +85,8 @@ def test_files_that_are_no_longer_written_go(tmp_path: Path) -> None:
 
 
 def test_one_plan_is_one_file(tmp_path: Path) -> None:
-    made = driver.compile_file(
-        EXAMPLES / "ring_allreduce.rccl", Options(transport=Transport.STAGED)
+    made = driver.compile_text(
+        transfer.read(EXAMPLES / "ring_allreduce.rccl"), Options(transport=Transport.STAGED)
     )
     assert outputs.write_xml(made, tmp_path, XmlOptions()) == ["ring_allreduce.xml"]
 

@@ -16,6 +16,7 @@ from hccc.emit.msccl.steps import Block, Step
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.lang.transfer import load as transfer
 from tests.interop import corpus
 from tests.interop import fifo_model as runtime
 from tests.marks import slow
@@ -91,8 +92,8 @@ def test_other_roots() -> None:
 )
 def test_collectives_that_a_dialect_lacks(op: str, dialect: str) -> None:
     name = {"Gather": "direct_gather", "Scatter": "direct_scatter", "SendRecv": "sendrecv"}[op]
-    made = driver.compile_file(
-        EXAMPLES / f"{name}.rccl",
+    made = driver.compile_text(
+        transfer.read(EXAMPLES / f"{name}.rccl"),
         Options(transport=Transport.STAGED, allocator="connection"),
     ).plan
     refused("E522", f"no {op}", made, dialect)
@@ -151,8 +152,8 @@ def test_blocks_and_channels(n: int, k: int, dialect: str, what: str) -> None:
 
 def test_a_thread_block_for_each_stage_can_be_too_many() -> None:
     """120 of them: the msccl dialect takes 216, the other 64."""
-    made = driver.compile_file(
-        EXAMPLES / "hm_allreduce.rccl",
+    made = driver.compile_text(
+        transfer.read(EXAMPLES / "hm_allreduce.rccl"),
         Options(transport=Transport.STAGED, allocator="stage", prove=False),
     ).plan
     runtime.load(msccl_xml.dumps(made, "msccl", True), "msccl")

@@ -49,9 +49,11 @@ def test_every_size_of_a_kind_has_the_range_that_was_asked_for(
     """Whatever is merged, left out and numbered anew."""
     ranges = listed(kinds)
     found = assembled("c", PAIR, ranges)
-    if isinstance(found, Plan):
-        assert len({one[2:] for one in ranges}) == 1
-        assert (found.window, found.grain, found.name) == (*ranges[0][3:], "c")
+    assert found.alone == (len({one[2:] for one in ranges}) == 1)
+    if found.alone:
+        (plan,) = found.plans
+        assert (plan.window, plan.grain, plan.name) == (*ranges[0][3:], "c")
+        assert found.ranges == Catalogue.of(plan).ranges
         return
     assert found.modes == tuple(sorted(kinds))
     for in_place in kinds:
@@ -84,6 +86,26 @@ def test_what_is_alike_is_one_and_what_is_not_used_goes() -> None:
     assert [plan.source for plan in found.plans] == ["ring.rccl", "mesh.rccl"]
     assert [plan.name for plan in found.plans] == ["c_1", "c_2"]
     assert found.keeps_input and found.n_ranks == 4
+
+
+def test_a_plan_alone_gives_the_catalogue_all_that_it_has() -> None:
+    plan = replace(only(PAIR[0], True), window=3)
+    found = Catalogue.of(plan)
+    check(found)
+    assert found.alone and found.modes == (True,) and found.pick(9, True).window == 3
+    assert found.largest.window == 3 and not both().alone
+    with pytest.raises(UserError, match="not those of"):
+        check(replace(found, ranges=both().ranges))
+
+
+@pytest.mark.parametrize("catalogue", [both(), Catalogue.of(PAIR[0])], ids=["both", "one"])
+def test_plans_are_called_as_their_library_is(catalogue: Catalogue) -> None:
+    other = catalogue.renamed("other")
+    check(other)
+    assert other.name == "other" and other.alone == catalogue.alone
+    assert [plan.name for plan in other.plans] == (
+        ["other"] if other.alone else ["other_1", "other_2"]
+    )
 
 
 def test_the_largest_is_that_of_any_size_above() -> None:

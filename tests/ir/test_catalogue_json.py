@@ -15,7 +15,6 @@ import pytest
 from hccc.base.diagnostics import UserError
 from hccc.ir import catalogue_json, plan_json
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.plan import Plan
 from hccc.ir.provenance import Cluster, Provenance
 from tests.emit.catalogues import both, pair
 
@@ -41,7 +40,7 @@ def refused(data: Any) -> UserError:
 def test_round_trip(made: Provenance | None) -> None:
     text = catalogue_json.dumps(replace(both(), provenance=made))
     found = catalogue_json.loads(text)
-    assert isinstance(found, Catalogue)
+    assert not found.alone
     assert (found.name, found.ranges, found.provenance) == ("both", both().ranges, made)
     assert catalogue_json.dumps(found) == text
 
@@ -51,10 +50,23 @@ def test_each_plan_is_as_its_own_file_has_it() -> None:
         assert plan_json.dumps(plan_json.loads(json.dumps(text))) == plan_json.dumps(plan)
 
 
-def test_a_plan_is_a_plan() -> None:
-    text = catalogue_json.dumps(pair()[0])
-    assert text == plan_json.dumps(pair()[0])
-    assert isinstance(catalogue_json.loads(text), Plan)
+def test_a_plan_alone_is_printed_as_that_plan() -> None:
+    plan = replace(pair()[0], window=2, provenance=MADE)
+    text = catalogue_json.dumps(Catalogue.of(plan))
+    assert text == plan_json.dumps(plan)
+    found = catalogue_json.loads(text)
+    assert found.alone and (found.name, found.provenance) == (plan.name, MADE)
+    assert {(one.window, one.grain) for one in found.ranges} == {(2, plan.grain)}
+    assert catalogue_json.dumps(found) == text
+
+
+def test_a_plan_alone_is_written_by_itself() -> None:
+    """A file of a catalogue has several plans or ways to run one."""
+    data = data_of()
+    data["plans"], data["ranges"] = data["plans"][:1], [data["ranges"][k] for k in (0, 3)]
+    assert "all run the same plan" in refused(data).problem.message
+    data["name"] = data["plans"][0]["name"]
+    assert "plans[0].name: both_1, not both_1_1" in refused(data).problem.message
 
 
 def test_the_whole_schema_accepts_it_and_describes_every_field() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hccc.emit.kernels import source
 from hccc.emit.kernels.library import library
 from hccc.emit.targets import TARGETS
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -40,7 +41,7 @@ def test_kernels_fill_it_in_that_order() -> None:
 def test_what_is_emitted_has_the_shape_that_hosts_reckon_with(plan: Plan) -> None:
     want = kernel_shape(plan).constants()
     assert shape_of(plan).constants() == want and isinstance(shape_of(plan), Shape)
-    assert dict(library(plan, TARGETS).shape) == want
+    assert dict(library(Catalogue.of(plan), TARGETS).shape) == want
     for target in TARGETS:
         found = re.findall(r"#define HCCC_(\w+) +(\d+)", source.text(plan, target))
         constants = {name.lower(): int(value) for name, value in found}

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.driver.compilation import compile_file
+from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.ir.micro_batch import GRAIN, LARGEST, SMALLEST, default_micro_batch
 from hccc.ir.topology import uniform
+from hccc.lang.transfer import load as transfer
 from hccc.runtime.layout import shape_of
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
@@ -34,7 +35,7 @@ def test_longer_parts_are_not_cut_finer(one: int, other: int) -> None:
 
 @pytest.mark.parametrize("kib", [0, 1, 64, 100, 4096, 65536])
 def test_simulated_calls_are_cut_as_executed_ones(kib: int) -> None:
-    plan = compile_file(EXAMPLES / "hm_allreduce.rccl", Options()).plan
+    plan = compile_text(transfer.read(EXAMPLES / "hm_allreduce.rccl"), Options()).plan
     run = simulate(prepare(plan, uniform(32, 8, 8)), Request(kib << 10))
     cut = shape_of(plan).sizes(kib << 10, 1)
     assert run.batches == max(1, cut.batches)

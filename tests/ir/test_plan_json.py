@@ -23,6 +23,7 @@ from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.topology import same
 from hccc.ir.transport import PURE
 from hccc.lang.cluster.load import load, parse
+from hccc.lang.transfer import load as transfer
 from hccc.proofs.prove import check_plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -34,7 +35,9 @@ OPTIONAL = {"grain", "provenance", "window"}
 
 @cache
 def plan_of(name: str, transport: Transport = Transport.DIRECT) -> Plan:
-    return driver.compile_file(EXAMPLES / f"{name}.rccl", Options(transport=transport)).plan
+    return driver.compile_text(
+        transfer.read(EXAMPLES / f"{name}.rccl"), Options(transport=transport)
+    ).plan
 
 
 @cache
@@ -92,7 +95,7 @@ def test_the_schema_describes_every_field() -> None:
 def test_a_plan_tells_how_it_was_made() -> None:
     site = load(EXAMPLES / "clusters" / "dgx-h100.cluster")
     options = Options(channels=2, fuse="none")
-    plan = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, site).plan
+    plan = driver.compile_text(transfer.read(EXAMPLES / "ring_allreduce.rccl"), options, site).plan
     text = plan_json.dumps(plan)
     again = plan_json.loads(text)
     assert again.provenance == plan.provenance and plan_json.dumps(again) == text

@@ -78,4 +78,5 @@ def test_what_most_hangs_on_goes_first() -> None:
 
 
 def test_without_a_cluster_it_is_hpds() -> None:
-    assert driver.compile_file(EXAMPLES / "hm_reducescatter.rccl", Options()).scheduler == "hpds"
+    source = transfer.read(EXAMPLES / "hm_reducescatter.rccl")
+    assert driver.compile_text(source, Options()).options.scheduler == "hpds"

@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from hccc.base.diagnostics import Source
-from hccc.driver.compilation import CompiledProgram, compile_file, compile_text
+from hccc.driver.compilation import compile_text
+from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
+from hccc.lang.transfer import load as transfer
 from hccc.pictures.canvas import Picture
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
@@ -32,7 +34,7 @@ def site(name: str) -> Topology:
 def compiled(name: str, on: str | None = None, fuse: str = "auto") -> CompiledProgram:
     """One of the example programs, by default for the cluster its header describes."""
     options = Options("hpds", prove=False, fuse=fuse, tune="off", network_lowering="slots")
-    return compile_file(EXAMPLES / f"{name}.rccl", options, site(on) if on else None)
+    return compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), options, site(on) if on else None)
 
 
 def program(body: str, **header: object) -> CompiledProgram:

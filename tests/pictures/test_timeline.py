@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hccc.driver.compilation import compile_file
+from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.ir import text
 from hccc.ir.transport import Transport
+from hccc.lang.transfer import load as transfer
 from hccc.pictures import palette
 from hccc.pictures.bars import bars, detail_of
 from hccc.pictures.canvas import SMALL, width_of
@@ -100,8 +101,10 @@ def test_every_number_that_has_room_is_there() -> None:
 def test_a_number_without_room_stands_behind_its_bar() -> None:
     """Of narrow bars with gaps, too, most chunks are written, those of two digits like the rest."""
     t, file = site("resccl-topo4"), EXAMPLES / "hm_allreduce.rccl"
-    plan = compile_file(
-        file, Options(transport=Transport.DIRECT, fuse="none", prove=False, tune="off"), t
+    plan = compile_text(
+        transfer.read(file),
+        Options(transport=Transport.DIRECT, fuse="none", prove=False, tune="off"),
+        t,
     ).plan
     run = simulate(prepare(plan, t), Request(1 << 26, 1 << 22))
     did = primitive_text(plan)

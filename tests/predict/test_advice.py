@@ -11,10 +11,11 @@ import pytest
 import hccc
 from hccc.base.diagnostics import Problem
 from hccc.driver import compilation as driver
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled
 from hccc.driver.options import Options
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
+from hccc.lang.transfer import load as transfer
 from hccc.predict.advice import advice
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
@@ -30,7 +31,7 @@ def site(name: str = "dgx-h100") -> Topology:
 @cache
 def ring(channels: int) -> Compiled:
     options = Options(channels=channels, tune="off", prove=False)
-    return driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, site())
+    return driver.compile_text(transfer.read(EXAMPLES / "ring_allreduce.rccl"), options, site())
 
 
 def advised(made: Compiled, size: int, on: Topology) -> dict[str, Problem]:

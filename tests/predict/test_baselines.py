@@ -8,7 +8,7 @@ import pytest
 
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
-from hccc.driver.compilation import Compiled
+from hccc.driver.compiled import Compiled
 from hccc.driver.inputs import load
 from hccc.driver.options import Options
 from hccc.interop.export_msccl import XmlOptions, export_msccl

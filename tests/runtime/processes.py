@@ -21,6 +21,7 @@ import hccc.runtime
 from hccc.emit import directory
 from hccc.emit.targets import CPU
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import FaultRecord
 from hccc.runtime.fault import WaitKind
@@ -214,7 +215,9 @@ def ended(running: Sequence[subprocess.Popen[str]], timeout: float = 60) -> list
 
 def _built(plan: Plan, place: Path, dtype: str, more: Sequence[str]) -> Path:
     """process.c with the kernel of a plan, compiled and linked with `more` flags."""
-    directory.write(place / "kernels", directory.files(plan, [CPU], plan_json.dumps(plan)))
+    directory.write(
+        place / "kernels", directory.files(Catalogue.of(plan), [CPU], plan_json.dumps(plan))
+    )
     name = plan.name
     defines = {
         "KERNEL_HEADER": f'"{name}.h"',

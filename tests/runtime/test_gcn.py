@@ -14,6 +14,7 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.kernels import source
 from hccc.ir.transport import CHOICES, Transport
+from hccc.lang.transfer import load as transfer
 from tests import gcn
 from tests.marks import slow, some
 from tests.runtime.handwritten import INCLUDE
@@ -137,7 +138,9 @@ def assembly(kernel: Path, arch: str, *options: str, include: Path = INCLUDE) ->
 
 def kernel_of(name: str, transport: Transport, place: Path) -> Path:
     """An example's HIP source."""
-    plan = driver.compile_file(FOLDER / f"{name}.rccl", Options(transport=transport)).plan
+    plan = driver.compile_text(
+        transfer.read(FOLDER / f"{name}.rccl"), Options(transport=transport)
+    ).plan
     path = place / f"{name}.hip"
     path.write_text(source.hip(plan))
     return path

@@ -19,6 +19,7 @@ from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import CUDA
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import (
     Call,
@@ -62,7 +63,7 @@ class Record(ctypes.Structure):
 
 def built(plan: Plan, place: Path, *options: str) -> ctypes.CDLL:
     """The emitted CUDA source, host part and all, as a library for the CPU."""
-    directory.write(place, directory.files(plan, [CUDA], plan_json.dumps(plan)))
+    directory.write(place, directory.files(Catalogue.of(plan), [CUDA], plan_json.dumps(plan)))
     header = place / "hccc" / "gpu_launch.h"
     fake = (PROGRAMS / "fake_cuda.h").read_text()
     header.write_text(f"{fake}\n{header.read_text()}")
@@ -293,7 +294,7 @@ def test_fences_reach_as_far_as_the_ranks_are(tmp_path: Path) -> None:
     nvcc = shutil.which("nvcc")
     if not nvcc:
         pytest.skip("no nvcc")
-    directory.write(tmp_path, directory.files(PLAN, [CUDA], plan_json.dumps(PLAN)))
+    directory.write(tmp_path, directory.files(Catalogue.of(PLAN), [CUDA], plan_json.dumps(PLAN)))
     for scope, name in ((1, "sys"), (0, "gpu")):
         flags = ["-std=c++17", "-arch=sm_90", "-ptx", f"-DHCCC_SYSTEM_SCOPE={scope}"]
         command = [nvcc, *flags, f"{PLAN.name}.cu", "-o", "k.ptx"]

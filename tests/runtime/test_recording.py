@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from hccc.analysis.waits import enforced
 from hccc.base.diagnostics import UserError
-from hccc.driver.compilation import Compiled, compile_file
+from hccc.driver.compilation import compile_text
+from hccc.driver.compiled import Compiled, LoadedPlans
 from hccc.driver.options import Options
 from hccc.ir.arrays import I8
 from hccc.ir.transport import Transport
+from hccc.lang.transfer import load as transfer
 from hccc.launch import tracing
 from hccc.launch.measure import RunOptions, measure
 from hccc.launch.tracing import Traced, Tracer
@@ -36,7 +38,7 @@ SIZE = 20_000  # no multiple of anything
 def compiled(name: str, transport: Transport, channels: int = 1) -> Compiled:
     """An example, whose launches have several micro-batches."""
     options = Options(transport=transport, channels=channels, tune="off", prove=False)
-    return compile_file(EXAMPLES / f"{name}.rccl", options)
+    return compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), options)
 
 
 def traced(made: Compiled, procs: int = 0, window: int = 0) -> list[Traced]:
@@ -51,7 +53,7 @@ def traced(made: Compiled, procs: int = 0, window: int = 0) -> list[Traced]:
         window=window,
         trace=Path("trace.json"),
     )
-    tracer = Tracer(made.library)
+    tracer = Tracer(made.catalogue)
     rows = list(measure(made, options, tracer=tracer))
     assert not any(row.wrong for row in rows)
     assert [one.request.in_place for one in tracer.launches] == [False, True]
@@ -120,7 +122,7 @@ def test_every_primitive_of_every_micro_batch(
 def test_the_plan_that_a_catalogue_picks(procs: int) -> None:
     """Plans of a library have different numbers of thread blocks."""
     catalogue = catalogues.both()
-    made = Compiled(catalogue.plans[0], catalogue=catalogue)
+    made = LoadedPlans.of(catalogue)
     options = RunOptions(
         BORDER // 8,
         BORDER * 8,
@@ -130,7 +132,7 @@ def test_the_plan_that_a_catalogue_picks(procs: int) -> None:
         procs=procs,
         trace=Path("trace.json"),
     )
-    tracer = Tracer(made.library)
+    tracer = Tracer(made.catalogue)
     assert not any(row.wrong for row in measure(made, options, tracer=tracer))
     assert {one.plan.name for one in tracer.launches} == {one.name for one in catalogue.plans}
     for one in tracer.launches:

@@ -21,10 +21,12 @@ from hccc.driver.options import Options
 from hccc.emit import directory
 from hccc.emit.targets import CPU
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import PROGRAMMABLE, OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
+from hccc.lang.transfer import load as transfer
 from hccc.runtime.cpu import CpuCommunicator
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import patterns
@@ -49,7 +51,7 @@ TRANSPORTS = {
 
 def communicator(plan: Plan, place: Path) -> CpuCommunicator:
     """A plan's kernel; a mixed one's memory domains are joined by a network."""
-    directory.write(place, directory.files(plan, [CPU], plan_json.dumps(plan)))
+    directory.write(place, directory.files(Catalogue.of(plan), [CPU], plan_json.dumps(plan)))
     mixed = plan.transport is Transport.MIXED
     domain = tuple(map(int, plan.memory_domain))
     network = Network(domain, tuple(range(plan.n_ranks)), Wire(late=True)) if mixed else None
@@ -97,7 +99,7 @@ def examples() -> list[Any]:
 
 @pytest.mark.parametrize(("path", "transport"), examples(), ids=lambda v: getattr(v, "stem", v))
 def test_few_or_no_elements(path: Path, transport: str, tmp_path: Path) -> None:
-    plan = driver.compile_file(path, TRANSPORTS[transport]).plan
+    plan = driver.compile_text(transfer.read(path), TRANSPORTS[transport]).plan
     kernel, c = communicator(plan, tmp_path), plan.collective
     for count in (0, 1, 0, 3):
         p = Pattern(c, "uint32", "sum", count, count)

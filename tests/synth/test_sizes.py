@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import hccc
 from hccc import SizesSynthesis, UserError
 from hccc.base.diagnostics import Source
+from hccc.driver.compiled import CompiledProgram
 from hccc.driver.inputs import parse_cluster
 from hccc.driver.options import Options
 from hccc.driver.tune.sizes import parsed
@@ -90,7 +91,8 @@ def test_facts_say_the_same() -> None:
 
 def test_the_programs_are_one_library() -> None:
     compiled = hccc.compile(made(OpType.ALLREDUCE).programs, Options(sizes=SIZES), cluster=SMALL)
-    assert compiled.plan.collective.op is OpType.ALLREDUCE and compiled.tuned is not None
+    assert isinstance(compiled, CompiledProgram) and compiled.tuned is not None
+    assert compiled.plan.collective.op is OpType.ALLREDUCE
 
 
 def test_the_api_checks_what_it_is_given() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hccc.base.diagnostics import Source, UserError
-from hccc.driver.compilation import compile_file
+from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.interop import msccl_plan
 from hccc.interop.export_msccl import XmlOptions, export_msccl
@@ -21,6 +21,7 @@ from hccc.ir.primitives import Buffer, Transport
 from hccc.ir.transport import PURE
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.msccl.load import Algo
+from hccc.lang.transfer import load as transfer
 from hccc.proofs.fifo import with_enough_slots
 from hccc.proofs.prove import check_plan
 from hccc.testing import Hang, Poison, exact_inputs, launch
@@ -46,7 +47,7 @@ def chooser(seed: int) -> Choose:
 
 
 def example(name: str, options: Options) -> Plan:
-    return compile_file(ROOT / "examples" / f"{name}.rccl", options).plan
+    return compile_text(transfer.read(ROOT / "examples" / f"{name}.rccl"), options).plan
 
 
 def parsed(text: str) -> Algo:

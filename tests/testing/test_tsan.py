@@ -20,9 +20,11 @@ from hccc.driver.options import NETWORK_LOWERINGS, Options
 from hccc.emit import directory
 from hccc.emit.targets import TARGETS
 from hccc.ir import plan_json
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
+from hccc.lang.transfer import load as transfer
 from hccc.testing.grow import grow
 from hccc.testing.sabotage import without_wait
 from tests.emit import plans
@@ -77,7 +79,9 @@ def sanitized(
     if not compiler:
         pytest.skip("g++ is not installed")
     cpu = [target for target in TARGETS if target.name == "cpu"]
-    directory.write(into / "kernels", directory.files(plan, cpu, plan_json.dumps(plan)))
+    directory.write(
+        into / "kernels", directory.files(Catalogue.of(plan), cpu, plan_json.dumps(plan))
+    )
     source = f"{plan.name}{cpu[0].suffix}"
     (into / "kernels" / "world.h").write_text(world_of(plan, source, late))
     if edit:
@@ -135,7 +139,7 @@ def random_plan(seed: int) -> Plan:
 
 @pytest.mark.parametrize("name", ["ring_allreduce", slow("rhd_allreduce"), slow("direct_alltoall")])
 def test_examples_have_no_race(name: str, tmp_path: Path) -> None:
-    plan = driver.compile_file(EXAMPLES / f"{name}.rccl", Options()).plan
+    plan = driver.compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), Options()).plan
     assert_no_race(plan, tmp_path)
 
 
@@ -145,7 +149,9 @@ def test_random_plans_have_no_race(seed: int, tmp_path: Path) -> None:
 
 
 def test_a_missing_wait_is_a_race(tmp_path: Path) -> None:
-    plan = driver.compile_file(EXAMPLES / "ring_allreduce.rccl", Options(fuse="none")).plan
+    plan = driver.compile_text(
+        transfer.read(EXAMPLES / "ring_allreduce.rccl"), Options(fuse="none")
+    ).plan
     done = sanitized(without_wait(plan, 3), tmp_path, runs=RUNS)
     assert "data race" in done.stderr
 

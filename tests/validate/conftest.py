@@ -10,6 +10,7 @@ import pytest
 from hccc.base.building.compiler import COMPILERS
 from hccc.driver.outputs import kernels
 from hccc.emit.targets import TARGETS, Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 
@@ -27,7 +28,10 @@ def compiler() -> None:
 
 def emitted(plan: Plan, *targets: Target) -> dict[str, bytes]:
     """The files of the directory of `plan`, by name."""
-    return {name: text.encode() for name, text in kernels(plan, targets or TARGETS).items()}
+    return {
+        name: text.encode()
+        for name, text in kernels(Catalogue.of(plan), targets or TARGETS).items()
+    }
 
 
 def edited(files: Files, name: str, old: str, new: str) -> dict[str, bytes]:

@@ -11,7 +11,9 @@ import pytest
 import hccc as library
 from hccc.base.diagnostics import UserError
 from hccc.driver import outputs
+from hccc.driver.compiled import CheckedDirectory
 from hccc.emit.targets import Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.validate.validated import Unvalidated, Validated
 from tests.cli.commandline import Hccc, hccc
@@ -54,7 +56,7 @@ def test_nothing_is_written_that_is_not_right(
     emit = outputs.kernels
 
     def wrong(plan: Plan, targets: Sequence[Target]) -> dict[str, str]:
-        made = emit(plan, targets)
+        made = emit(Catalogue.of(plan), targets)
         return {name: text.replace("rank + 1", "rank + 2") for name, text in made.items()}
 
     monkeypatch.setattr(outputs, "kernels", wrong)
@@ -81,13 +83,20 @@ def test_validate_is_of_directories(hccc: Hccc) -> None:
     assert code == 2 and "--validate" in told
 
 
+def checked(place: Path) -> CheckedDirectory:
+    """Checks a directory from Python."""
+    found = library.check(place)
+    assert isinstance(found, CheckedDirectory)
+    return found
+
+
 def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = library.compile(RING)
     assert library.write(compiled, tmp_path / "k", ["cuda"]).validated is None
     written = library.write(compiled, tmp_path / "k", ["cuda"], validate=True)
     assert isinstance(written.validated, Validated) and written.validated.targets == ("cuda",)
-    assert library.check(tmp_path / "k").validated == written.validated
+    assert checked(tmp_path / "k").validated == written.validated
     monkeypatch.setenv("CXX", "no-such-compiler")
-    assert isinstance(library.check(tmp_path / "k").validated, Unvalidated)
+    assert isinstance(checked(tmp_path / "k").validated, Unvalidated)
     with pytest.raises(UserError, match="E412"):
         library.write(compiled, tmp_path / "k", validate=True)

@@ -10,6 +10,7 @@ import pytest
 
 from hccc.base.diagnostics import UserError
 from hccc.emit.targets import Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.validate import execute
@@ -30,7 +31,7 @@ TEXT = RING.name + ".cu"
 def refused(plan: Plan, name: str, old: str, new: str, target: Target = CUDA) -> str:
     """What is said of the text with one edit."""
     with pytest.raises(UserError) as error:
-        validate(edited(emitted(plan), name, old, new), plan, [target])
+        validate(edited(emitted(plan), name, old, new), Catalogue.of(plan), [target])
     problem = error.value.problem
     assert problem.message.startswith(f"{plan.name}{target.suffix}: ")
     return f"{problem.code} {problem.message}"
@@ -187,7 +188,7 @@ def test_windows_of_an_entry() -> None:
     """A plan that bounds the window: the entry narrows what is larger."""
     plan = replace(RING, max_window=4, in_place=False)
     files = emitted(plan, CPU)
-    assert isinstance(validate(files, plan, [CPU]), Validated)
+    assert isinstance(validate(files, Catalogue.of(plan), [CPU]), Validated)
     name = f"{plan.name}{CPU.suffix}"
     for old, new in (
         ("> 4", "> 5"),

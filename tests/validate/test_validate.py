@@ -13,6 +13,7 @@ from hccc.api import functions as api
 from hccc.base.diagnostics import UserError
 from hccc.driver.options import Options
 from hccc.emit.targets import TARGETS, Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
 from hccc.passes.allocate import ALLOCATORS
@@ -38,7 +39,7 @@ CHOICES = [  # each option against the others' defaults, and the two that matter
 
 def validated(plan: Plan) -> None:
     """Holds all texts of a plan against it, and what is counted against its tables."""
-    found = validate(emitted(plan), plan, TARGETS)
+    found = validate(emitted(plan), Catalogue.of(plan), TARGETS)
     assert found.targets == tuple(target.name for target in TARGETS)
     assert found.primitives == len(plan)
     assert found.operands == len(plan.src.rank) + len(plan.dst.rank)
@@ -90,7 +91,7 @@ def test_random_programs(examples: int, part: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=EVERY_CHECK)
     @given(plans(), st.sampled_from(TARGETS))
     def body(plan: Plan, target: Target) -> None:
-        validate(emitted(plan, target), plan, [target])
+        validate(emitted(plan, target), Catalogue.of(plan), [target])
 
     body()
 
@@ -100,7 +101,7 @@ def test_a_text_alone() -> None:
     plan = made.compiled(made.ring_allreduce(4))
     files = emitted(plan, CUDA)
     name = f"{plan.name}.cu"
-    assert validate({name: files[name]}, plan, [CUDA]).primitives == len(plan)
+    assert validate({name: files[name]}, Catalogue.of(plan), [CUDA]).primitives == len(plan)
 
 
 @pytest.mark.slow
@@ -115,5 +116,5 @@ def test_nothing_of_another_plan() -> None:
         if other[f"{plan.name}.cu"] == emitted(plan)[f"{plan.name}.cu"]:
             continue  # nothing to fuse
         with pytest.raises(UserError) as error:
-            validate(other, plan, [CUDA])
+            validate(other, Catalogue.of(plan), [CUDA])
         assert error.value.problem.code == "E438"

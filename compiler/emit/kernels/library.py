@@ -132,25 +132,26 @@ class DispatchView:
     entries: Entries
 
 
-def library(compiled: Plan | Catalogue, targets: Sequence[Target]) -> LibraryView:
-    """The view of one directory."""
-    if isinstance(compiled, Plan):
-        return _library(compiled, targets)
-    c, plans = compiled.collective, tuple(_plan(plan) for plan in compiled.plans)
-    common = _library(replace(compiled.plans[0], name=compiled.name), targets)
+def library(catalogue: Catalogue, targets: Sequence[Target]) -> LibraryView:
+    """Returns the view of one directory."""
+    digest, first = library_digest(catalogue), catalogue.plans[0]
+    if catalogue.alone:
+        return _library(first, digest, targets)
+    c, plans = catalogue.collective, tuple(_plan(plan) for plan in catalogue.plans)
+    common = _library(replace(first, name=catalogue.name), digest, targets)
     blocks = c.most_blocks()
     ranges = tuple(
         RangeView(
             one.in_place,
             one.begin,
-            compiled.end(one),
+            catalogue.end(one),
             -(-one.begin // blocks),
             one.plan,
             plans[one.plan],
             one.window,
             one.grain,
         )
-        for one in compiled.ranges
+        for one in catalogue.ranges
     )
     source = ", ".join(dict.fromkeys(plan.source for plan in plans))[:LONGEST_SOURCE]
     entries = tuple(
@@ -165,9 +166,8 @@ def library(compiled: Plan | Catalogue, targets: Sequence[Target]) -> LibraryVie
         entries=entries,
         plans=plans,
         ranges=ranges,
-        digest=library_digest(compiled),
-        modes=compiled.modes,
-        touches_peers=any(plan.touches_peers() for plan in compiled.plans),
+        modes=catalogue.modes,
+        touches_peers=any(plan.touches_peers() for plan in catalogue.plans),
     )
 
 
@@ -176,7 +176,7 @@ def _plan(plan: Plan) -> PlanView:
     return PlanView(checked_name(plan), safe_comment(plan.source), shape)
 
 
-def _library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
+def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
     c, name = plan.collective, checked_name(plan)
     reduces, domain = plan.reduces, plan.memory_domain.tolist()
     names = {d: d if reduces else s for d, s in STAND_IN.items()}
@@ -206,7 +206,7 @@ def _library(plan: Plan, targets: Sequence[Target]) -> LibraryView:
         entries=tuple(_entries(name, target, reduces, ops) for target in targets),
         op=c.op.value,
         root=c.root if c.rooted else -1,
-        digest=library_digest(plan),
+        digest=digest,
         domain=tuple(wrap.table(domain, 4)) if max(domain) else (),
         modes=plan.modes,
     )

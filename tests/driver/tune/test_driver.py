@@ -13,12 +13,13 @@ from tests.marks import slow
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver import inputs
-from hccc.driver.compilation import CompiledProgram
+from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
 from hccc.driver.tune import told
 from hccc.driver.tune.setting import most_blocks
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
+from hccc.lang.transfer import load as transfer
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 
@@ -35,7 +36,7 @@ def site(name: str) -> Topology:
 @cache
 def compiled(algorithm: str, on: str = "dgx-h100", **options: object) -> CompiledProgram:
     chosen = Options(prove=False, **options)  # type: ignore[arg-type]
-    return driver.compile_file(EXAMPLES / f"{algorithm}.rccl", chosen, site(on))
+    return driver.compile_text(transfer.read(EXAMPLES / f"{algorithm}.rccl"), chosen, site(on))
 
 
 def took(made: CompiledProgram, size: int, in_place: bool = False) -> float:
@@ -78,9 +79,8 @@ def test_a_ring_fills_the_links_though_its_header_has_one_channel() -> None:
 @pytest.mark.parametrize("most", [1, 2, 4, 12, 33])
 def test_the_budget_of_sms_holds_for_every_plan(most: int) -> None:
     made = compiled("ring_allreduce", max_sms=most)
-    plans = made.catalogue.plans if made.catalogue else (made.plan,)
-    assert all(plan.blocks_per_rank <= most for plan in (*plans, made.plan))
-    assert made.made_with[made.plan.name].channels == made.plan.channels
+    assert all(plan.blocks_per_rank <= most for plan in (*made.catalogue.plans, made.plan))
+    assert made.options.channels == made.plan.channels
 
 
 def test_channels_and_the_budget_of_sms_hold_together() -> None:
@@ -112,22 +112,21 @@ def test_algorithms_of_one_name_are_told_apart_by_file() -> None:
 
 def test_what_is_given_is_not_chosen() -> None:
     made = compiled("ring_allreduce", channels=5, fuse="none", scheduler="list")
-    plans = made.catalogue.plans if made.catalogue else (made.plan,)
-    assert {plan.channels for plan in plans} == {5}
-    assert made.scheduler == "list" and made.tuned
+    assert {plan.channels for plan in made.catalogue.plans} == {5}
+    assert made.options.scheduler == "list" and made.tuned
     assert all("fuse none" in name and "list" in name for name in made.tuned.names)
 
 
 def test_off_leaves_everything_to_the_header() -> None:
     made = compiled("ring_allreduce", tune="off")
-    assert (made.tuned, made.catalogue, made.plan.window) == (None, None, 0)
-    unasked = driver.compile_file(RING, Options(prove=False))
+    assert (made.tuned, made.catalogue.alone, made.plan.window) == (None, True, 0)
+    unasked = driver.compile_text(transfer.read(RING), Options(prove=False))
     assert (unasked.tuned, unasked.plan.channels) == (None, 1)
 
 
 def test_one_plan_where_one_is_asked_for() -> None:
     made = compiled("ring_allreduce", plans=1)
-    assert made.catalogue is None and made.tuned and len(made.tuned.ranges) == 2
+    assert made.catalogue.alone and made.tuned and len(made.tuned.ranges) == 2
     assert made.plan.window == made.tuned.candidates[made.tuned.one][1].window
 
 
@@ -154,7 +153,8 @@ def test_ranges_are_whole_and_each_size_has_about_its_best() -> None:
 
 def test_the_same_is_chosen_every_time() -> None:
     one, two = (
-        driver.compile_file(RING, Options(prove=False), site("dgx-h100")).tuned for _ in range(2)
+        driver.compile_text(transfer.read(RING), Options(prove=False), site("dgx-h100")).tuned
+        for _ in range(2)
     )
     assert one and two
     assert (one.candidates, one.ranges, one.one) == (two.candidates, two.ranges, two.one)
@@ -173,7 +173,7 @@ def library(*names: str, on: str = "dgx-h100") -> CompiledProgram:
 def test_a_library_takes_the_best_algorithm_for_each_size() -> None:
     """Halving and doubling has few steps, the ring is faster from some size on."""
     made = library("ring_allreduce", "rhd_allreduce")
-    assert made.catalogue and made.catalogue.name == "allreduce"
+    assert not made.catalogue.alone and made.catalogue.name == "allreduce"
     sources = [plan.source for plan in made.catalogue.plans]
     assert set(sources) == {"rhd_allreduce.rccl", "ring_allreduce.rccl"}
     assert made.at(1 << 10, False).plan.source == "rhd_allreduce.rccl"
@@ -203,8 +203,10 @@ def test_what_is_no_library(names: tuple[str, ...], options: dict[str, object], 
 
 
 def test_without_a_cluster_it_is_the_most_common_node() -> None:
-    made = driver.compile_file(
-        EXAMPLES / "hm_allreduce.rccl", Options(prove=False, sizes="1M"), inputs.common_cluster
+    made = driver.compile_text(
+        transfer.read(EXAMPLES / "hm_allreduce.rccl"),
+        Options(prove=False, sizes="1M"),
+        inputs.common_cluster,
     )
     assert made.topology and made.topology.name == "4 nodes of 8 H100"
     assert made.plan.provenance and made.plan.provenance.cluster
@@ -214,9 +216,9 @@ def test_without_a_cluster_it_is_the_most_common_node() -> None:
 def test_large_programs_are_tried_less(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(prove=False, sizes="1M")
     monkeypatch.setattr("hccc.driver.structures.MOST_TRIED", 100)
-    some = driver.compile_file(RING, options, site("dgx-h100")).tuned
+    some = driver.compile_text(transfer.read(RING), options, site("dgx-h100")).tuned
     monkeypatch.setattr("hccc.driver.structures.MOST_SCHEDULED", 100)
-    one = driver.compile_file(RING, options, site("dgx-h100")).tuned
+    one = driver.compile_text(transfer.read(RING), options, site("dgx-h100")).tuned
     assert some and one
     assert (len(some.names), len(one.names)) == (2, 1)
 
@@ -226,7 +228,9 @@ def test_large_programs_of_many_steps_are_list_scheduled(monkeypatch: pytest.Mon
     monkeypatch.setattr("hccc.driver.structures.MOST_SCHEDULED", 10)
     for hops, first in ((14, "list"), (15, "hpds")):  # of a ring's Allreduce over 8 ranks
         monkeypatch.setattr("hccc.driver.structures.HOPS", hops - 1)
-        tuned = driver.compile_file(RING, Options(prove=False, sizes="1M"), site("dgx-h100")).tuned
+        tuned = driver.compile_text(
+            transfer.read(RING), Options(prove=False, sizes="1M"), site("dgx-h100")
+        ).tuned
         assert tuned and [name.split(",")[0] for name in tuned.names] == [first]
 
 

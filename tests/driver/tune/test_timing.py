@@ -19,6 +19,7 @@ from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
+from hccc.lang.transfer import load as transfer
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 
@@ -34,7 +35,9 @@ def site() -> Topology:
 @cache
 def ring() -> Plan:
     options = Options(prove=False, tune="off")
-    return driver.compile_file(EXAMPLES / "ring_allreduce.rccl", options, site()).plan
+    return driver.compile_text(
+        transfer.read(EXAMPLES / "ring_allreduce.rccl"), options, site()
+    ).plan
 
 
 @pytest.mark.parametrize(

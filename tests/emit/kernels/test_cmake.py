@@ -16,6 +16,7 @@ import pytest
 from hccc.base import dtypes
 from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, TARGETS, Target
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
@@ -35,7 +36,7 @@ def run(*command: str | Path) -> str:
 
 
 def readme(plan: Plan) -> str:
-    return directory.files(plan, TARGETS, "")["README.md"]
+    return directory.files(Catalogue.of(plan), TARGETS, "")["README.md"]
 
 
 def example(plan: Plan, place: Path) -> Path:
@@ -272,17 +273,17 @@ def test_a_library_records_where_it_is_asked_to(tmp_path: Path, cmake: str, trac
 @pytest.mark.parametrize("targets", [TARGETS, (CPU,), (CUDA,)], ids=["all", "cpu", "cuda"])
 def test_readme_golden(targets: tuple[Target, ...], golden: plans.Golden) -> None:
     plan = RING if CPU in targets else GATHER
-    golden("README", directory.files(plan, targets, "")["README.md"])
+    golden("README", directory.files(Catalogue.of(plan), targets, "")["README.md"])
 
 
 def test_readme_is_safe_from_what_the_source_is_called() -> None:
     name = "x`<b>|*#.rccl"
-    text = directory.files(replace(RING, source=name), TARGETS, "")["README.md"]
+    text = directory.files(Catalogue.of(replace(RING, source=name)), TARGETS, "")["README.md"]
     assert "from `x'<b>|*#.rccl`. Do not edit." in text
 
 
 def test_readme_names_what_is_there() -> None:
-    files = directory.files(RING, TARGETS, "")
+    files = directory.files(Catalogue.of(RING), TARGETS, "")
     text = files["README.md"]
     named = set(re.findall(r"^\| `([\w./]+)` \|", text.partition("## Build")[0], re.M))
     assert files.keys() | {"hccc/"} >= named and len(named) == 10

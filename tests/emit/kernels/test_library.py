@@ -12,6 +12,7 @@ import numpy as np
 from hccc.base.version import __version__
 from hccc.emit.kernels.library import library
 from hccc.emit.targets import CPU, TARGETS
+from hccc.ir.catalogue import Catalogue
 from hccc.ir.digest import library_digest
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import (
@@ -49,7 +50,7 @@ def test_a_library_of_one_plan(tmp_path: Path, cmake: str) -> None:
     assert (one.name, one.compiler) == (RING.name.encode(), __version__.encode())
     assert (one.target, one.collective) == (b"cpu", b"Allreduce")
     assert (one.n_ranks, one.root, one.reduces) == (4, -1, 1)
-    assert one.digest == library_digest(RING) and not one.domain
+    assert one.digest == library_digest(Catalogue.of(RING)) and not one.domain
     assert (one.input_blocks(2), one.output_blocks(2)) == (1, 1)
     _adds_up(one)
 
@@ -77,14 +78,18 @@ def _adds_up(one: Library) -> None:
 
 
 def test_memory_domains_and_roots_are_told() -> None:
-    assert library(plans.compiled(plans.broadcast(4, root=2)), TARGETS).root == 2
-    assert library(RING, TARGETS).domain == ()
+    assert library(Catalogue.of(plans.compiled(plans.broadcast(4, root=2))), TARGETS).root == 2
+    assert library(Catalogue.of(RING), TARGETS).domain == ()
     assert library(catalogues.apart(), [CPU]).domain == ("    0, 0, 1, 1",)
 
 
 def test_the_digest_is_of_what_is_done() -> None:
-    assert library_digest(RING) == library_digest(replace(RING, name="other", source="x"))
-    assert library_digest(RING) != library_digest(replace(RING, channels=1))
+    assert library_digest(Catalogue.of(RING)) == library_digest(
+        Catalogue.of(replace(RING, name="other", source="x"))
+    )
+    ring, fewer = Catalogue.of(RING), Catalogue.of(replace(RING, channels=1))
+    assert library_digest(ring) != library_digest(fewer)
     both = catalogues.both()
     fewer = replace(both, ranges=both.ranges[:1])
-    assert len({library_digest(one) for one in (RING, both, fewer, both.plans[0])}) == 4
+    first = Catalogue.of(both.plans[0])
+    assert len({library_digest(one) for one in (ring, both, fewer, first)}) == 4

@@ -19,6 +19,7 @@ from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.lang.transfer import load as transfer
 from hccc.testing import correct_programs
 from tests.health_checks import EVERY_CHECK
 from tests.interop import corpus
@@ -38,7 +39,7 @@ def staged(path: Path, channels: int = 1) -> Plan:
     options = Options(
         transport=Transport.STAGED, allocator="connection", channels=channels, prove=False
     )
-    return driver.compile_file(path, options).plan
+    return driver.compile_text(transfer.read(path), options).plan
 
 
 def executes(text: str, plan: Plan, dialect: str, in_place: bool, seed: int) -> None:

@@ -20,6 +20,7 @@ from hccc.emit.mscclpp.operations import Block, Fence, Move, Stream
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
+from hccc.lang.transfer import load as transfer
 from hccc.testing import correct_programs
 from tests.emit.mscclpp.executor import Machine
 from tests.health_checks import EVERY_CHECK
@@ -49,7 +50,7 @@ MESH = """ResCCLAlgo(nRanks=4, OpType="Allreduce", AlgoName="hm_small"):
 def plan(name: str, **options: Any) -> Plan:
     """An example, direct unless told otherwise, proved where it was compiled."""
     chosen = Options(prove=False, **{"transport": Transport.DIRECT, **options})
-    return driver.compile_file(EXAMPLES / f"{name}.rccl", chosen).plan
+    return driver.compile_text(transfer.read(EXAMPLES / f"{name}.rccl"), chosen).plan
 
 
 def executes(made: Plan, in_place: bool, seeds: range, text: str | None = None) -> str:

@@ -1,0 +1,210 @@
+"""choice: which structures of programs are made, and which of them serve the sizes asked.
+
+Without a cluster, or with `--tune off`, one structure of the first program is made. Else several of
+each program (`structures`) are tried by simulated calls, and what suits the sizes is kept
+(`tune/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, log
+from typing import TYPE_CHECKING
+
+from hccc.base.diagnostics import fail
+from hccc.driver.options import Options
+from hccc.driver.pass_manager import Hook, Settings, lower_to_plan, order
+from hccc.driver.structures import MOST_TRIED, axes, named, start
+from hccc.ir.catalogue import Catalogue, Range, assembled
+from hccc.ir.dag import Dag
+from hccc.ir.micro_batch import GRAIN
+from hccc.ir.pipeline import Pipeline
+from hccc.ir.plan import Plan
+from hccc.ir.program import Program
+
+if TYPE_CHECKING:
+    from hccc.driver.tune import tune
+    from hccc.driver.tune.tune import Request, Tuned
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """A program before any choice: its Dag, and the settings that it is compiled with."""
+
+    settings: Settings
+    dag: Dag
+
+    @property
+    def program(self) -> Program:
+        """The program, verified."""
+        return self.dag.program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Structure:
+    """One way to lower a program: settings that leave nothing open, the Pipeline and the Plan."""
+
+    settings: Settings
+    pipeline: Pipeline
+    plan: Plan
+
+    @property
+    def program(self) -> Program:
+        """The program, verified."""
+        return self.pipeline.dag.program
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A structure with a number of channels: what a plan of a library is."""
+
+    structure: Structure
+    channels: int
+
+    @property
+    def plan(self) -> Plan:
+        """Its Plan; windows and grains are for ranges of sizes to say."""
+        return replace(self.structure.plan, channels=self.channels, grain=GRAIN)
+
+    @property
+    def options(self) -> Options:
+        """Options that leave nothing open and make the Plan again but for its window and grain."""
+        settings = self.structure.settings
+        blocks = settings.blocks
+        most = settings.options.max_sms if blocks is None else blocks * self.channels
+        return replace(settings.options, tune="off", channels=self.channels, max_sms=most)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen. plan: the best for all sizes if there were only one, best: the kernel of it;
+    catalogue: the plans that serve the sizes, kernels: of them, in order; tuned: what was tried,
+    None where nothing was."""
+
+    best: Kernel
+    plan: Plan
+    catalogue: Catalogue
+    kernels: tuple[Kernel, ...]
+    tuned: Tuned | None
+
+    @property
+    def structures(self) -> list[Structure]:
+        """The structures that are used, each once, the best first."""
+        return list(dict.fromkeys(k.structure for k in (self.best, *self.kernels)))
+
+
+def choose(programs: Sequence[Analysed], name: str, enough: float, hook: Hook) -> Choice:
+    """Makes the structures that are to be tried, and chooses. name: of the library of several
+    plans, "" for the program's; enough: µs of a call that need not be beaten.
+
+    Raises:
+        UserError: E410 for options that nothing can serve.
+    """
+    first = programs[0]
+    if first.settings.topology is None or first.settings.options.tune == "off":
+        made = _lowered(first, start(first.settings, first.dag), hook)
+        kernel = Kernel(made, made.plan.channels)
+        return Choice(kernel, made.plan, Catalogue.of(made.plan), (kernel,), None)
+    structures, tuned = _tuned(programs, enough, hook)
+    of = {made.plan: made for made in reversed(structures)}  # what lowers alike is tried once
+    plan = tuned.plan(tuned.one)
+    best = _kernel(of, tuned, tuned.one)
+    if first.settings.options.plans == 1:
+        return Choice(best, plan, Catalogue.of(plan), (best,), tuned.alone())
+    kernels = list(dict.fromkeys(_kernel(of, tuned, used.candidate) for used in tuned.ranges))
+    catalogue = assembled(
+        name or plan.name,
+        [kernel.plan for kernel in kernels],
+        [_range(of, tuned, kernels, used) for used in tuned.ranges],
+    )
+    if catalogue.alone:
+        return Choice(kernels[0], catalogue.plans[0], catalogue, (kernels[0],), tuned)
+    return Choice(best, plan, catalogue, tuple(kernels), tuned)
+
+
+def _tuned(
+    programs: Sequence[Analysed], enough: float, hook: Hook
+) -> tuple[list[Structure], Tuned]:
+    """Makes structures of each program, tries each by simulated calls, and weighs them."""
+    from hccc.driver.tune.explore import explore  # the simulator takes its time to load
+    from hccc.driver.tune.tune import Tuner
+
+    settings = programs[0].settings
+    assert settings.topology is not None
+    large = max(len(one.dag) for one in programs) > MOST_TRIED
+    tuner = Tuner(settings.topology, _request(settings, large, enough))
+    made: list[Structure] = []
+    for one, prefix in zip(programs, _prefixes(programs), strict=True):
+
+        def probe(choice: Settings, one: Analysed = one, prefix: str = prefix) -> float:
+            structure = _within(tuner.request.blocks, one, choice, hook)
+            made.append(structure)
+            with hook.phase("Tuning"):
+                name = prefix + named(structure.settings, structure.plan)
+                return tuner.probe(name, structure.plan)
+
+        begin = start(one.settings, one.dag)
+        explore(begin, axes(one.settings, one.dag), probe, log(enough) if enough else -inf)
+    with hook.phase("Tuning"):
+        return made, tuner.finish()
+
+
+def _prefixes(programs: Sequence[Analysed]) -> list[str]:
+    """Returns how names of structures begin: with the program's, or where two programs have one
+    name, with its file's; with nothing where there is only one program."""
+    if len(programs) == 1:
+        return [""]
+    names = [one.program.name for one in programs]
+    return [
+        f"{name if names.count(name) == 1 else one.settings.source}: "
+        for name, one in zip(names, programs, strict=True)
+    ]
+
+
+def _lowered(program: Analysed, settings: Settings, hook: Hook) -> Structure:
+    pipeline = order(program.dag, settings, hook)
+    return Structure(settings, pipeline, lower_to_plan(pipeline, settings, hook))
+
+
+def _within(blocks: int, program: Analysed, settings: Settings, hook: Hook) -> Structure:
+    """As `_lowered`, with so few blocks a channel that all channels there must be have `blocks`."""
+    made = _lowered(program, settings, hook)
+    most = max(1, blocks // (settings.options.channels or 1))
+    fits = made.plan.blocks_per_rank <= most * made.plan.channels
+    return made if fits else _lowered(program, replace(settings, blocks=most), hook)
+
+
+def _kernel(of: Mapping[Plan, Structure], tuned: Tuned, candidate: int) -> Kernel:
+    structure, channels = tuned.kernel(candidate)
+    return Kernel(of[tuned.plans[structure]], channels)
+
+
+def _range(
+    of: Mapping[Plan, Structure], tuned: Tuned, kernels: Sequence[Kernel], used: tune.Range
+) -> Range:
+    """Returns the catalogue's range of one that was tuned."""
+    setting = tuned.candidates[used.candidate][1]
+    plan = kernels.index(_kernel(of, tuned, used.candidate))
+    return Range(used.in_place, used.begin, plan, setting.window, setting.grain)
+
+
+def _request(settings: Settings, large: bool, enough: float) -> Request:
+    """Returns what to tune for. large: calls take long to simulate, so few sizes are tried."""
+    from hccc.driver.tune.setting import most_blocks
+    from hccc.driver.tune.sizes import parsed
+    from hccc.driver.tune.tune import Request, spread
+
+    options = settings.options
+    assert settings.topology is not None
+    sizes = parsed(options.sizes)
+    if options.channels and options.max_sms and options.channels > options.max_sms:
+        raise fail("E410", f"--channels {options.channels}: each has a block; --max-sms is less")
+    return Request(
+        spread(sizes) if large else sizes,
+        options.max_sms or most_blocks(settings.topology),
+        options.channels,
+        options.plans,
+        options.tune,
+        enough,
+    )
