@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from hccc.base.building.compiler import find_compiler
 from hccc.base.diagnostics import Source, UserError
-from hccc.driver.compilation import compile_file, compile_text
+from hccc.driver.compilation import compile_text
 from hccc.driver.inputs import common_cluster
 from hccc.driver.options import Options
+from hccc.lang.transfer import load as transfer
 from hccc.sim import compiled, engine, library, state
 from hccc.sim.costs import Costs
 from hccc.sim.machine import Machine, prepare
@@ -166,7 +167,7 @@ def test_both_engines_do_the_same_with_random_plans(data: st.DataObject) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.rccl")), ids=lambda p: p.stem)
 def test_both_engines_do_the_same_with_the_examples(path: Path) -> None:
-    compiled = compile_file(path, Options(tune="off", prove=False), common_cluster)
+    compiled = compile_text(transfer.read(path), Options(tune="off", prove=False), common_cluster)
     assert compiled.topology is not None
     for size in (1 << 12, 1 << 24):
         check_alike(prepare(compiled.plan, compiled.topology), Request(size))

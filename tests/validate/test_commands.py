@@ -14,7 +14,6 @@ from hccc.driver import outputs
 from hccc.driver.compiled import CheckedDirectory
 from hccc.emit.targets import Target
 from hccc.ir.catalogue import Catalogue
-from hccc.ir.plan import Plan
 from hccc.validate.validated import Unvalidated, Validated
 from tests.cli.commandline import Hccc, hccc
 
@@ -55,8 +54,8 @@ def test_nothing_is_written_that_is_not_right(
 ) -> None:
     emit = outputs.kernels
 
-    def wrong(plan: Plan, targets: Sequence[Target]) -> dict[str, str]:
-        made = emit(Catalogue.of(plan), targets)
+    def wrong(catalogue: Catalogue, targets: Sequence[Target]) -> dict[str, str]:
+        made = emit(catalogue, targets)
         return {name: text.replace("rank + 1", "rank + 2") for name, text in made.items()}
 
     monkeypatch.setattr(outputs, "kernels", wrong)
