@@ -33,6 +33,7 @@ INSTALLS = (
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<note>[^\n]*) -->\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.M | re.S
 )
+_DIAGNOSTIC = re.compile(r"(.*: )?(error|warning)\[|(note|help): |internal error")
 _DECIMAL = re.compile(r"\d[\d,]*\\\.\d+")
 
 
@@ -129,6 +130,18 @@ def pattern(shown: str, measured: bool) -> re.Pattern[str]:
             part = _DECIMAL.sub(r"\\d[\\d,.e+]*", part)
         parts.append(part.replace(r"\.\.\.", ".*?") + r"\n")
     return re.compile("".join(parts))
+
+
+def told(stderr: str, shown: str) -> str:
+    """Errors and warnings of a command, and what is shown of its other lines on stderr: how far it
+    is, which depends on how fast the machine is."""
+    wanted = [pattern(line, False) for line in shown.splitlines() if line.strip() != "..."]
+    kept = [
+        line
+        for line in stderr.splitlines()
+        if _DIAGNOSTIC.match(line) or any(one.fullmatch(plain(line)) for one in wanted)
+    ]
+    return "".join(f"{line}\n" for line in kept)
 
 
 def missing(shown: str, measured: bool, lines: Sequence[str]) -> str:

@@ -95,10 +95,11 @@ class Reader:
             timeout=SECONDS,
         )
         refused = re.search(r"error\[E\d+\]", command.printed) is not None
-        told = f"{block.place}: {text}\nexit code {done.returncode}\n{done.stderr}\n{done.stdout}"
-        assert done.returncode == int(refused), told
+        what = f"{block.place}: {text}\nexit code {done.returncode}\n{done.stderr}\n{done.stdout}"
+        assert done.returncode == int(refused), what
         if command.printed:
-            _compare(block, command.printed, done.stderr + done.stdout)
+            told = chapters.told(done.stderr, command.printed)
+            _compare(block, command.printed, told + done.stdout)
 
 
 def _compare(block: Block, shown: str, printed: str) -> None:
@@ -191,3 +192,5 @@ def test_what_differs_is_seen() -> None:
     assert not chapters.pattern(shown, True).fullmatch(printed.replace("a 1.5", "b 1.5"))
     assert not chapters.pattern(shown, True).fullmatch(printed + "more\n")
     assert chapters.missing(shown, False, ["b", "last line"]) == "a  1.5"
+    stderr = "tuning, 3 s\nx.rccl:1:2: error[E205]: no\n    1 | a\nhelp: b\n"
+    assert chapters.told(stderr, "    1 | a\n") == stderr.removeprefix("tuning, 3 s\n")
