@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS
+from tests.docs.pages import DOCS, commands
 from tests.test_architecture import ROOT
 
 FOLDERS = ("compiler", "runtime", "templates", "benchmarks", "tests", "examples", "scripts")
-KINDS = {".py", ".h", ".lark", ".jinja", ".inc", ".c", ".cpp", ".sh"}
+KINDS = {".py", ".h", ".lark", ".jinja", ".inc", ".c", ".cpp", ".cmake", ".sh"}
 PAGES = {page.stem: page for page in DOCS.glob("*.md")}
 # Every page that people read. The CHANGELOG tells of what was, too.
 READ = sorted(
@@ -24,6 +24,8 @@ READ = sorted(
     }
 )
 
+NOT_HCCC = {("downstream.md", "--no-build-isolation")}  # pip's
+_NAME = re.compile(r"\b(?:hccc_|hccc[A-Z]|hcccrt|HCCC_)\w+\b")
 ELSEWHERE = {"docs/legacy.md"}  # of DeepEP
 
 
@@ -104,6 +106,43 @@ def test_pages_name_what_exists(page: Path) -> None:
         path for path in _named(text) - ELSEWHERE if not list(ROOT.glob(f"{path.rstrip('/')}*"))
     ]
     assert missing == [], page.name
+
+
+def _spans(page: Path) -> list[str]:
+    """The code spans of a page, those of blocks left out."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def test_pages_name_options_that_exist() -> None:
+    """`--option VALUE` in a code span of docs/ is one of some command."""
+    options = {
+        option
+        for _, command in commands()
+        for parameter in command.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
+    named = {
+        (page.name, option)
+        for page in (ROOT / "README.md", *DOCS.rglob("*.md"))
+        for span in _spans(page)
+        if span.startswith("--")
+        for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)
+    }
+    assert len(named) > 50
+    assert {(page, option) for page, option in named if option not in options} == NOT_HCCC
+
+
+def test_pages_name_functions_and_variables_that_exist() -> None:
+    """`hccc_x`, `hcccX` and `HCCC_X` in a code span are words of the code."""
+    words = set()
+    for path in _sources():
+        words |= set(_NAME.findall(path.read_text(encoding="utf-8")))
+    named = {
+        (page.name, name) for page in READ for span in _spans(page) for name in _NAME.findall(span)
+    }
+    assert len(named) > 100
+    assert {(page, name) for page, name in named if name not in words} == set()
 
 
 def test_paths_are_recognised() -> None:
