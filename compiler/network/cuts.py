@@ -1,4 +1,4 @@
-"""cuts: the narrowest cuts of a flow network, by maximum flows (SciPy's Dinic).
+"""cuts: the narrowest_cut cuts of a flow network, by maximum flows (SciPy's Dinic).
 
 Flows are integers, so a cut is *found* with a precision of about one part in 10⁷ of the flow. Its
 weight is then summed from the exact capacities: every bound computed from a cut holds, whatever the
@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow  # type: igno
 
 from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8
-from hccc.network.flow import Network
+from hccc.network.flow import FlowNetwork
 
 WHOLE = 1 << 30  # the largest flow: SciPy's capacities are 32 bits wide
 FREE = WHOLE + (WHOLE >> 1)  # more than can flow: never in a minimum cut
@@ -22,9 +22,9 @@ ENOUGH = 1 - 1e-7  # of the demand
 
 
 class Flows:
-    """Minimum cuts of one Network. Its arcs stay, while the ranks' supplies and demands change."""
+    """Minimum cuts of one network, whose arcs stay while the ranks' supplies and demands change."""
 
-    def __init__(self, net: Network) -> None:
+    def __init__(self, net: FlowNetwork) -> None:
         self.net = net
         self.source, n = net.vertices, net.vertices + 2
         rank = np.arange(net.ranks)
@@ -74,12 +74,12 @@ class Flows:
         return self.cut(np.where(demand > 0, 0.0, supply), demand)
 
 
-def weight(net: Network, inside: B1) -> float:
+def weight(net: FlowNetwork, inside: B1) -> float:
     """Returns the GB/s that lead into a set of vertices."""
     return float(net.capacity[net.crossing(inside)].sum())
 
 
-def gathered(net: Network, sinks: I8) -> B1:
+def gather_cut(net: FlowNetwork, sinks: I8) -> B1:
     """Finds the vertices C, a sink among them, with the least capacity in per rank outside C.
 
     It limits a gather of equal shards to each of the sinks. By Newton's method: a cut that is too
@@ -99,12 +99,12 @@ def gathered(net: Network, sinks: I8) -> B1:
     return best
 
 
-def _per_rank_outside(net: Network, inside: B1) -> float:
+def _per_rank_outside(net: FlowNetwork, inside: B1) -> float:
     outside = net.ranks - int(np.count_nonzero(inside[: net.ranks]))
     return weight(net, inside) / outside if outside else np.inf
 
 
-def narrowest(net: Network, source: int, sinks: I8) -> B1:
+def narrowest_cut(net: FlowNetwork, source: int, sinks: I8) -> B1:
     """Finds the vertices C, a sink but not the source among them, with the least capacity in."""
     flows, supply = Flows(net), np.zeros(net.ranks)
     supply[source] = np.inf

@@ -34,7 +34,7 @@ ROUNDS = 64  # of colour refinement, more than the diameter of a network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Network:
+class FlowNetwork:
     """A flow network; the first `ranks` of its `vertices` are ranks. Arcs: tail, head i8[m];
     capacity f8[m] GB/s (inf: free); alpha f8[m] µs; resource i8[m] as numbered in `routes`, -1 for
     none."""
@@ -47,9 +47,9 @@ class Network:
     alpha: F8
     resource: I8
 
-    def reversed(self) -> Network:
+    def reversed(self) -> FlowNetwork:
         """Returns the network with every arc in the other direction."""
-        return Network(
+        return FlowNetwork(
             self.ranks,
             self.vertices,
             self.head,
@@ -64,14 +64,14 @@ class Network:
         into: B1 = ~inside[self.tail] & inside[self.head]
         return into
 
-    def contracted(self, label: I8) -> Network:
+    def contracted(self, label: I8) -> FlowNetwork:
         """Merges groups of ranks to one rank each. label: i8[ranks], 0 to groups - 1."""
         groups = int(label.max()) + 1
         hubs = np.arange(self.vertices - self.ranks) + groups
         name = np.concatenate([label, hubs])
         tail, head = name[self.tail], name[self.head]
         kept = tail != head
-        return Network(
+        return FlowNetwork(
             groups,
             groups + len(hubs),
             tail[kept],
@@ -104,12 +104,12 @@ class _Arcs:
         self.vertices += count
         return np.arange(self.vertices - count, self.vertices)
 
-    def network(self, ranks: int) -> Network:
+    def network(self, ranks: int) -> FlowNetwork:
         tail, head, capacity, alpha, resource = (
             np.concatenate(column) if self.rows else np.zeros(0)
             for column in (zip(*self.rows, strict=True) if self.rows else ((),) * 5)
         )
-        return Network(
+        return FlowNetwork(
             ranks,
             self.vertices,
             frozen(tail, np.int64),
@@ -120,7 +120,7 @@ class _Arcs:
         )
 
 
-def network(t: Topology) -> Network:
+def network(t: Topology) -> FlowNetwork:
     """Builds the flow network of a Topology. O(ranks + links + pairs of meshes and SWITCH
     groups)."""
     router = Router(t)
@@ -365,7 +365,7 @@ def _pairs(t: Topology) -> tuple[I4, I4]:
     return (key // len(t)).astype(np.int32), (key % len(t)).astype(np.int32)
 
 
-def colours(net: Network, marked: I8 | None = None) -> I8:
+def colours(net: FlowNetwork, marked: I8 | None = None) -> I8:
     """Returns a number for each rank, equal for ranks that colour refinement cannot tell apart:
     i8[ranks].
 
@@ -375,7 +375,7 @@ def colours(net: Network, marked: I8 | None = None) -> I8:
     return np.unique(vertex_colours(net, marked)[: net.ranks], return_inverse=True)[1]
 
 
-def vertex_colours(net: Network, marked: I8 | None = None) -> I8:
+def vertex_colours(net: FlowNetwork, marked: I8 | None = None) -> I8:
     """Returns the `colours` of all vertices, 0 to the number of colours - 1: i8[vertices]. Any two
     vertices of one colour have equally many arcs of each capacity and latency from, and to, the
     vertices of any colour."""

@@ -130,7 +130,7 @@ def _named(rate: Rate) -> dict[str, float]:
     return {"bandwidth": rate.bandwidth, "parallel": rate.parallel, "alpha": rate.alpha}
 
 
-def apart(t: Topology) -> tuple[I8, I8] | None:
+def disconnected(t: Topology) -> tuple[I8, I8] | None:
     """Splits the ranks in two sets, ascending i8 each, if some rank cannot reach some other; else
     None.
 

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import dijkstra  # type: ignore[import-untyped]
 
 from hccc.ir.arrays import B1, I8
 from hccc.ir.topology import F8, Topology
-from hccc.network.flow import Network
+from hccc.network.flow import FlowNetwork
 from hccc.network.routes import routes
 
 ROWS = 256  # sources at a time, so that memory does not grow with ranks²
@@ -57,9 +57,9 @@ def _smallest_larger(direct: F8) -> F8:
 
 
 class Distances:
-    """Shortest paths by α of one Network with additional arcs."""
+    """Shortest paths by α of one FlowNetwork with additional arcs."""
 
-    def __init__(self, net: Network, more: Arcs | None = None) -> None:
+    def __init__(self, net: FlowNetwork, more: Arcs | None = None) -> None:
         self.net = net
         tail, head, alpha = net.tail, net.head, net.alpha
         if more is not None:

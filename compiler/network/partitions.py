@@ -17,10 +17,10 @@ import numpy as np
 from hccc.ir.arrays import I8, places
 from hccc.ir.topology import F8, Level, Topology
 from hccc.network.cuts import Flows
-from hccc.network.flow import Network
+from hccc.network.flow import FlowNetwork
 
 EXACT = 64
-Inflow = Callable[[Network], tuple[F8, I8]]
+Inflow = Callable[[FlowNetwork], tuple[F8, I8]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Partition:
         return self.capacity / (self.count - 1)
 
 
-def shown(t: Topology) -> Iterator[I8]:
+def structural_partitions(t: Topology) -> Iterator[I8]:
     """Yields the partitions along the topology's structure, each a label i8[ranks]: single ranks,
     ranks that share a NIC, a crossbar or a mesh, nodes, leaves, spines."""
     rank = np.arange(len(t))
@@ -50,7 +50,7 @@ def shown(t: Topology) -> Iterator[I8]:
             yield label
 
 
-def inflow(net: Network) -> tuple[F8, I8]:
+def inflow(net: FlowNetwork) -> tuple[F8, I8]:
     """Returns the most GB/s that can enter each rank, f8[ranks], and the arcs that carry it,
     i8[arcs].
 
@@ -73,7 +73,7 @@ def inflow(net: Network) -> tuple[F8, I8]:
     return np.bincount(rank, net.capacity[arc], net.ranks).astype(np.float64), arc
 
 
-def _owned(net: Network) -> I8:
+def _owned(net: FlowNetwork) -> I8:
     """Returns for every vertex the rank that alone leads to it, also over other vertices of that
     rank; else the vertex itself, also if a free arc leads from it elsewhere: i8[vertices]."""
     owner = np.arange(net.vertices)
@@ -96,7 +96,7 @@ def _owned(net: Network) -> I8:
         owner[away] = away
 
 
-def least_inflow(net: Network) -> tuple[F8, I8]:
+def least_inflow(net: FlowNetwork) -> tuple[F8, I8]:
     """Returns the `inflow` with the best assignment of hubs, by a cut for each rank."""
     flows, supply = Flows(net), np.full(net.ranks, np.inf)
     cuts = [flows.to(rank, supply) for rank in range(net.ranks)]
@@ -104,7 +104,7 @@ def least_inflow(net: Network) -> tuple[F8, I8]:
     return np.array([capacity for capacity, _ in cuts]), np.concatenate(arcs)
 
 
-def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partition:
+def partition_of(net: FlowNetwork, label: I8, into_each: Inflow = inflow) -> Partition:
     """Makes the Partition of `label`, with the capacity between its parts.
 
     Every byte between parts leaves one part and enters another. So the capacity is at most the sum
@@ -123,9 +123,9 @@ def measured(net: Network, label: I8, into_each: Inflow = inflow) -> Partition:
     return Partition(label, small.ranks, least, np.unique(numbers[numbers >= 0]))
 
 
-def weakest(t: Topology, net: Network) -> Partition:
+def weakest(t: Topology, net: FlowNetwork) -> Partition:
     """Finds the partition with the least ratio of those compared; exact as the module says."""
-    partitions = [measured(net, label) for label in shown(t)]
+    partitions = [partition_of(net, label) for label in structural_partitions(t)]
     best = min(partitions, key=lambda partition: partition.ratio)
     node = np.unique(t.node, return_inverse=True)[1]
     for atoms in (np.arange(len(t)), node):
@@ -137,14 +137,14 @@ def weakest(t: Topology, net: Network) -> Partition:
     return best
 
 
-def _narrowed(small: Network, best: Partition, atoms: I8, net: Network) -> Partition:
+def _narrowed(small: FlowNetwork, best: Partition, atoms: I8, net: FlowNetwork) -> Partition:
     """Returns a partition of the ranks of `small` with a smaller ratio than `best`, or `best`."""
     flows = Flows(small)
     while True:
         label = _truncated(flows, best.ratio)
         if label.max() == 0:
             return best
-        narrower = measured(net, label[atoms], least_inflow)
+        narrower = partition_of(net, label[atoms], least_inflow)
         if narrower.ratio >= best.ratio * (1 - 1e-9):
             return best
         best = narrower

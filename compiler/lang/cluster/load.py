@@ -72,7 +72,7 @@ from hccc.lang.cluster.read_site import read_site
 from hccc.lang.cluster.site import NodeKind, Site
 from hccc.lang.cluster.text import parse_defines
 from hccc.lang.mistakes import Mistake, clip, did_you_mean
-from hccc.network.graph import apart
+from hccc.network.graph import disconnected
 from hccc.shipped import find as shipped
 from hccc.shipped.hardware.load import device, devices
 
@@ -99,7 +99,7 @@ def parse(source: Source) -> Topology:
 
 
 def _check_reach(t: Topology, site: Site) -> None:
-    if (pair := apart(t)) is None:
+    if (pair := disconnected(t)) is None:
         return
     u, v = pair
     ahead = 0 in u

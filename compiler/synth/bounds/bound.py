@@ -61,10 +61,10 @@ import numpy as np
 from hccc.ir.arrays import B1, I8, frozen
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
-from hccc.network.cuts import Flows, gathered, narrowest
-from hccc.network.flow import Network, colours, network
+from hccc.network.cuts import Flows, gather_cut, narrowest_cut
+from hccc.network.flow import FlowNetwork, colours, network
 from hccc.network.latency import Distances, through_one_block
-from hccc.network.partitions import Partition, inflow, shown, weakest
+from hccc.network.partitions import Partition, inflow, structural_partitions, weakest
 from hccc.network.set_names import partition_name, set_name
 from hccc.sim.costs import SIMPLE, Costs
 
@@ -196,14 +196,14 @@ def _mixed(t: Topology, cut: Cut) -> bool:
     return divided and domains > 1
 
 
-def _sorts(net: Network, root: int | None = None) -> I8:
+def _sorts(net: FlowNetwork, root: int | None = None) -> I8:
     """A rank of every sort, the root's left out."""
     marked = None if root is None else (np.arange(net.ranks) == root).astype(np.int64)
     ranks = np.unique(colours(net, marked), return_index=True)[1]
     return ranks if root is None else ranks[ranks != root]
 
 
-def _latency(net: Network, distances: Distances, op: OpType, root: int) -> float:
+def _latency(net: FlowNetwork, distances: Distances, op: OpType, root: int) -> float:
     if op is OpType.SENDRECV:
         return distances.ring()
     if op in WHOLE | FUNNEL:
@@ -213,12 +213,12 @@ def _latency(net: Network, distances: Distances, op: OpType, root: int) -> float
     return distances.farthest(_sorts(net))
 
 
-def _single(net: Network, op: OpType, root: int) -> B1:
+def _single(net: FlowNetwork, op: OpType, root: int) -> B1:
     if op in SPREAD:
-        return gathered(net, _sorts(net))
+        return gather_cut(net, _sorts(net))
     if op in FUNNEL:
-        return gathered(net, np.array([root]))
-    return narrowest(net, root, _sorts(net, root))
+        return gather_cut(net, np.array([root]))
+    return narrowest_cut(net, root, _sorts(net, root))
 
 
 def _share(op: OpType, inside: B1) -> float:
@@ -226,7 +226,7 @@ def _share(op: OpType, inside: B1) -> float:
     return 1.0 if op in WHOLE else (n - int(np.count_nonzero(inside))) / n
 
 
-def _cut(t: Topology, net: Network, inside: B1, share: float, out: bool) -> Cut:
+def _cut(t: Topology, net: FlowNetwork, inside: B1, share: float, out: bool) -> Cut:
     """The cut around `inside`, named by its smaller side."""
     arcs = net.crossing(inside)
     side = inside[: net.ranks]
@@ -242,10 +242,10 @@ def _resources(numbers: I8) -> I8:
     return frozen(np.unique(numbers[numbers >= 0]), np.int64)
 
 
-def _allreduce(t: Topology, net: Network, distances: Distances) -> tuple[float, Cut]:
+def _allreduce(t: Topology, net: FlowNetwork, distances: Distances) -> tuple[float, Cut]:
     """The narrowest cut, or the partition with the least between its parts, if that is tighter."""
     both = (net, net.reversed())
-    inside = [narrowest(directed, 0, _sorts(directed, 0)) for directed in both]
+    inside = [narrowest_cut(directed, 0, _sorts(directed, 0)) for directed in both]
     each = [_cut(t, w, i, 1.0, d) for w, i, d in zip(both, inside, (False, True), strict=True)]
     partition = weakest(t, net)
     if min(cut.capacity for cut in each) <= partition.ratio / 2:
@@ -264,7 +264,7 @@ def _between(t: Topology, partition: Partition) -> Cut:
     )
 
 
-def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tuple[float, Cut]:
+def _pairwise(t: Topology, net: FlowNetwork, distances: Distances, op: OpType) -> tuple[float, Cut]:
     """Alltoall and SendRecv: the tightest of the sets that `_sets` has, in each direction."""
     best, most = np.zeros(len(t), np.bool_), -1.0
     backward, share = False, 0.0
@@ -286,14 +286,14 @@ def _pairwise(t: Topology, net: Network, distances: Distances, op: OpType) -> tu
     return distances.into(~best if backward else best), cut
 
 
-def _sets(t: Topology, net: Network) -> Iterator[I8]:
+def _sets(t: Topology, net: FlowNetwork) -> Iterator[I8]:
     """Sets of ranks that little may enter: those that the topology shows, and those with the
     narrowest cuts there are, and the narrowest for Allgather. Labels i8[ranks]."""
-    yield from shown(t)
+    yield from structural_partitions(t)
     for directed in (net, net.reversed()):
         for inside in (
-            narrowest(directed, 0, _sorts(directed, 0)),
-            gathered(directed, _sorts(directed)),
+            narrowest_cut(directed, 0, _sorts(directed, 0)),
+            gather_cut(directed, _sorts(directed)),
         ):
             yield inside[: len(t)].astype(np.int64)
 

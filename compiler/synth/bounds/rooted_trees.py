@@ -41,7 +41,7 @@ from scipy.sparse import coo_array  # type: ignore[import-untyped]
 from hccc.ir.arrays import I8, frozen
 from hccc.ir.collective import OpType
 from hccc.ir.topology import F8, Topology
-from hccc.network.flow import Network, network, vertex_colours
+from hccc.network.flow import FlowNetwork, network, vertex_colours
 
 SOLVER = "highs-ipm"  # on irregular networks four times as fast as HiGHS' simplex
 SOLVED = (OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.ALLREDUCE)
@@ -103,7 +103,7 @@ def rooted_trees(
 class _Program:
     """The linear program. Columns: w of each colour, b and a of each kind of arc, then flows."""
 
-    def __init__(self, net: Network, whole: _Quotient, kind: I8, colour: I8) -> None:
+    def __init__(self, net: FlowNetwork, whole: _Quotient, kind: I8, colour: I8) -> None:
         self.net, self.whole, self.kind, self.colour = net, whole, kind, colour
         self.roots = np.flatnonzero(whole.one < net.ranks)
         self.arcs = len(whole.tail)
@@ -223,7 +223,7 @@ class _Rows:
         return coo_array((np.concatenate(self.value), where), shape=shape).tocsr()
 
 
-def _kinds(net: Network, colour: I8) -> tuple[I8, I8, I8]:
+def _kinds(net: FlowNetwork, colour: I8) -> tuple[I8, I8, I8]:
     """Arcs between two colours with one capacity are a kind: an arc of each kind, the kind of each
     arc, and how many arcs a kind has."""
     key = np.stack([colour[net.tail], colour[net.head], net.capacity.view(np.int64)])
@@ -233,7 +233,7 @@ def _kinds(net: Network, colour: I8) -> tuple[I8, I8, I8]:
     return first, kind.ravel(), count
 
 
-def _quotient(net: Network, colour: I8) -> _Quotient:
+def _quotient(net: FlowNetwork, colour: I8) -> _Quotient:
     first, _, count = _kinds(net, colour)
     _, one, size = np.unique(colour, return_index=True, return_counts=True)
     tail, head = colour[net.tail[first]], colour[net.head[first]]

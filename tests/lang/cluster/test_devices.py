@@ -11,7 +11,7 @@ from hccc.ir.device import ALPHAS, BLOCK_RATES, GUESSED, Network
 from hccc.ir.topology import Level, Topology, check, same
 from hccc.lang.cluster.devices import OF_DEVICES, OF_NETWORKS
 from hccc.lang.cluster.printer import lines
-from hccc.network.graph import apart
+from hccc.network.graph import disconnected
 from hccc.shipped.hardware import load
 from hccc.testing.clusters import cluster
 from tests.test_architecture import ROOT
@@ -29,7 +29,7 @@ def rates(t: Topology, level: Level) -> list[float]:
 @pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
 def test_a_device_is_enough(name: str, size: int) -> None:
     t = cluster(f"define node1 = 2 * {size}\ndefine device = {name}")
-    assert check(t) == [] and apart(t) is None and len(t) == 2 * size
+    assert check(t) == [] and disconnected(t) is None and len(t) == 2 * size
     assert same(t, cluster("\n".join(lines(t))))
     assert t.devices[0].name == name
     assert t.launch[0].tolist() == [t.devices[0].launch, 0, 0, 0]

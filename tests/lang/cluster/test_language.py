@@ -19,7 +19,7 @@ from hccc.lang.cluster.printer import lines
 from hccc.lang.cluster.printer_internode import cover
 from hccc.lang.cluster.read_site import read_site
 from hccc.lang.cluster.text import parse_defines
-from hccc.network.graph import apart, graph
+from hccc.network.graph import disconnected, graph
 from hccc.testing.clusters import cluster, texts
 from tests.marks import slow
 
@@ -251,7 +251,7 @@ def test_the_graph_agrees_on_what_is_reached(text: str) -> None:
         assume(False)
     g = graph(t)
     component = max(nx.strongly_connected_components(g), key=len)
-    assert apart(t) is None
+    assert disconnected(t) is None
     assert set(range(len(t))) <= component
 
 

@@ -20,7 +20,7 @@ from hccc.ir.topology import Rate, Topology, uniform
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer.load import parse
 from hccc.network import flow as network_module
-from hccc.network.flow import Network, network
+from hccc.network.flow import FlowNetwork, network
 from hccc.network.resource_names import names
 from hccc.network.routes import routes
 from hccc.sim.costs import LL, Costs
@@ -182,7 +182,7 @@ def test_latency_goes_over_relays() -> None:
     assert limits(t, OpType.SENDRECV).latency == pytest.approx(14.0 + 3.4)
 
 
-def arrows(net: Network) -> "nx.DiGraph[int | str]":
+def arrows(net: FlowNetwork) -> "nx.DiGraph[int | str]":
     """The network for another maximum-flow algorithm; arcs side by side added up."""
     g: nx.DiGraph[int | str] = nx.DiGraph()
     g.add_nodes_from(range(net.vertices))

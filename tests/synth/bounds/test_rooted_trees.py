@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
-from hccc.network.flow import Network
+from hccc.network.flow import FlowNetwork
 from hccc.synth.bounds import rooted_trees as module
 from hccc.synth.bounds.bound import limits
 from hccc.synth.bounds.rooted_trees import RootedTrees, rooted_trees
@@ -94,7 +94,7 @@ def test_tying_what_is_alike_changes_nothing(t: Topology) -> None:
     assume(2 <= t.n_ranks <= 5)
     tied = found(t).algbw
 
-    def apart(net: Network, marked: np.ndarray | None = None) -> np.ndarray:
+    def apart(net: FlowNetwork, marked: np.ndarray | None = None) -> np.ndarray:
         return np.arange(net.vertices)
 
     with pytest.MonkeyPatch.context() as patch:
