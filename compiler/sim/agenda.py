@@ -9,52 +9,46 @@ from hccc.sim.state import HEAP, State
 @njit(allocates=False, always=True)
 def put(s: State, b: int, time: float) -> None:
     """Block b's action ends at `time`, whatever was known before. O(log T)."""
-    i = s.block[b].place
+    i = s.place[b]
     if i < 0:
         i = s.length[HEAP]
         s.length[HEAP] += 1
-        s.lists[HEAP, i] = b
-    s.block[b].time = time
-    heap, block = s.lists[HEAP], s.block
+    heap = s.heap
     while i > 0:
-        p = heap[(i - 1) // 2]
-        if block[p].time <= time:
+        above = heap[(i - 1) // 2]
+        if above.time <= time:
             break
-        heap[i] = p
-        block[p].place = i
+        heap[i].time, heap[i].block = above.time, above.block
+        s.place[above.block] = i
         i = (i - 1) // 2
-    heap[i] = b
-    block[b].place = i
-    _sink(s, i)
+    _sink(s, i, b, time)
 
 
 @njit(allocates=False, always=True)
 def take(s: State) -> int:
     """The block whose action ends first; it leaves the agenda."""
-    heap = s.lists[HEAP]
-    b = heap[0]
+    b = s.heap[0].block
     s.length[HEAP] -= 1
-    last = heap[s.length[HEAP]]
-    s.block[b].place = -1
-    if last != b:
-        heap[0] = last
-        _sink(s, 0)
+    last = s.heap[s.length[HEAP]]
+    s.place[b] = -1
+    if last.block != b:
+        _sink(s, 0, last.block, last.time)
     return int(b)
 
 
 @njit(allocates=False, always=True)
-def _sink(s: State, i: int) -> None:
-    heap, block, size = s.lists[HEAP], s.block, s.length[HEAP]
-    b = heap[i]
-    time = block[b].time
+def _sink(s: State, i: int, b: int, time: float) -> None:
+    """Block b goes to entry i, or as far below it as others end before `time`."""
+    heap, size = s.heap, s.length[HEAP]
     while 2 * i + 1 < size:
         child = 2 * i + 1
-        if child + 1 < size and block[heap[child + 1]].time < block[heap[child]].time:
+        if child + 1 < size and heap[child + 1].time < heap[child].time:
             child += 1
-        if block[heap[child]].time >= time:
+        below = heap[child]
+        if below.time >= time:
             break
-        heap[i] = heap[child]
-        block[heap[i]].place = i
+        heap[i].time, heap[i].block = below.time, below.block
+        s.place[below.block] = i
         i = child
-    heap[i] = b
-    block[b].place = i
+    heap[i].time, heap[i].block = time, b
+    s.place[b] = i

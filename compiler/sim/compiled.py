@@ -8,12 +8,78 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from typing import NamedTuple, Protocol
 
 from hccc.base.diagnostics import UserError
+from hccc.sim.bound import Bound
 from hccc.sim.library import library
-from hccc.sim.state import HEAP, LATE, TODO, State
+from hccc.sim.state import HEAP, TODO, State
+
+AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
+LOOK = 1 << 8  # moments between two looks at whether a run with a limit can still keep it
+
+
+class Ended(NamedTuple):
+    """How a run ended. left: blocks that have not finished; now: µs of its last moment; late:
+    whether it takes longer than its limit."""
+
+    left: int
+    now: float
+    late: bool = False
+
+
+class Engine(Protocol):
+    """A run that can be continued. left: blocks that have not finished; now: µs so far."""
+
+    @property
+    def left(self) -> int: ...
+
+    @property
+    def now(self) -> float: ...
+
+    def go_on(self, latest: float, moments: int) -> None:
+        """Does so many moments, or all there are until `latest` µs or until work is done."""
+
+
+def run(s: State, channels: float, limit: float = math.inf) -> Ended:
+    """Runs to the end, until `State.work` is done, or until it must take more than `limit` µs."""
+    return ended(_engine()(s, channels), s, limit)
+
+
+def ended(engine: Engine, s: State, limit: float) -> Ended:
+    """As `run`, by an engine that has begun with `s`. Between its steps Ctrl-C is heard."""
+    bound = Bound(s) if limit < math.inf else None
+    moments = LOOK if bound else AT_ONCE
+    while (s.length[TODO] > 0 or s.length[HEAP] > 0) and s.work[0] <= s.work[1]:
+        if bound and bound.exceeds(limit, engine.now):
+            return Ended(engine.left, engine.now, late=True)
+        engine.go_on(limit, moments)
+        if engine.now > limit:
+            return Ended(engine.left, engine.now, late=True)
+    return Ended(engine.left, engine.now)
+
+
+def _engine() -> Callable[[State, float], Engine]:
+    """What begins a run, and the number of channels that its plan has."""
+    found = library()
+    if not isinstance(found, UserError):
+        return lambda s, channels: InCpp(found, s, channels)
+    _tell(found)
+    from hccc.sim.engine import InNumba  # only now: numba takes its time to import
+
+    return InNumba
+
+
+@cache
+def _tell(error: UserError) -> None:
+    """Says once that numba compiles the engine, and why."""
+    if sys.stderr is not None:
+        why = error.problem.message
+        with suppress(OSError):
+            print(f"note: the simulator is compiled without C++, slowly: {why}", file=sys.stderr)
 
 
 class Tables(ctypes.Structure):
@@ -31,34 +97,23 @@ class Progress(ctypes.Structure):
     _fields_ = [("left", ctypes.c_int64), ("stamp", ctypes.c_int64), ("now", ctypes.c_double)]
 
 
-def run(s: State, channels: float, limit: float = math.inf) -> int:
-    """Runs to the end, or until `State.work` is done; how many blocks have not finished, LATE after
-    `limit` µs."""
-    found = library()
-    if not isinstance(found, UserError):
-        return run_compiled(found, s, channels, limit)
-    _tell(found)
-    from hccc.sim import engine  # only now: numba takes its time to import
+class InCpp:
+    """A run in the library."""
 
-    return engine.run(s, channels, limit)
+    def __init__(self, found: ctypes.CDLL, s: State, channels: float) -> None:
+        rows = len(s.flag), len(s.queue), len(s.pair), s.lists.shape[1]
+        self._library, self._channels, self._arrays = found, channels, s
+        self._tables = Tables(*(array.ctypes.data for array in s), *rows)
+        self._progress = Progress(found.hccc_sim_begin(ctypes.byref(self._tables)), 1, 0.0)
 
+    @property
+    def left(self) -> int:
+        return int(self._progress.left)
 
-def run_compiled(found: ctypes.CDLL, s: State, channels: float, limit: float = math.inf) -> int:
-    """As `run`, in the library. Between two calls of it Ctrl-C is heard."""
-    rows = len(s.flag), len(s.queue), len(s.pair), s.lists.shape[1]
-    tables = Tables(*(array.ctypes.data for array in s), *rows)
-    progress = Progress(found.hccc_sim_begin(ctypes.byref(tables)), 1, 0.0)
-    while (s.length[TODO] > 0 or s.length[HEAP] > 0) and s.work[0] <= s.work[1]:
-        found.hccc_sim_go_on(ctypes.byref(tables), ctypes.byref(progress), channels, limit)
-        if progress.now > limit:
-            return LATE
-    return int(progress.left)
+    @property
+    def now(self) -> float:
+        return float(self._progress.now)
 
-
-@cache
-def _tell(error: UserError) -> None:
-    """Says once that numba compiles the engine, and why."""
-    if sys.stderr is not None:
-        why = error.problem.message
-        with suppress(OSError):
-            print(f"note: the simulator is compiled without C++, slowly: {why}", file=sys.stderr)
+    def go_on(self, latest: float, moments: int) -> None:
+        tables, progress = ctypes.byref(self._tables), ctypes.byref(self._progress)
+        self._library.hccc_sim_go_on(tables, progress, self._channels, latest, moments)

@@ -22,9 +22,9 @@ struct Primitive {
 };
 
 struct Block {
-    int32_t start, stop, prim, batch, window, doing, waker, via, other, uses, place;
-    double left, since, cap, rate, fresh, time;
-    int64_t first, seen;
+    int32_t start, stop, prim, batch, window, doing, waker, via, other, uses;
+    double left, since, cap, rate;
+    int64_t first;
 };
 
 struct Resource {
@@ -34,9 +34,13 @@ struct Resource {
 };
 
 struct Use {
-    int32_t resource, block;
     double weight;
-    int64_t next, back;
+    int32_t resource, block, next, back;
+};
+
+struct Entry {
+    double time;
+    int32_t block;
 };
 
 struct Queue {
@@ -74,6 +78,10 @@ struct State {
     Queue* queue;
     int32_t *flag, *waiting;
     Instance* instance;
+    Entry* heap;
+    int32_t* place;
+    int64_t* seen;
+    double* fresh;
     int32_t *lists, *length;
     const int64_t* shape;
     const Transfer* transfer;
@@ -105,7 +113,6 @@ enum List { TODO, DIRTY, NEW, RESOURCES, BLOCKS, GROWING, STOPPED, DUE, HEAP };
 constexpr double SAME_TIME = 1e-10;
 constexpr double TIGHT = 1 + 1e-9;
 constexpr double GROWS = -1.0;
-constexpr int64_t AT_ONCE = 1 << 16;
 constexpr double INFINITE = std::numeric_limits<double>::infinity();
 
 void append(State& s, List which, int64_t value) {
@@ -114,51 +121,43 @@ void append(State& s, List which, int64_t value) {
 
 // ---- agenda: when each thread block's current action ends: a binary heap, one entry a block ----
 
-void sink(State& s, int64_t i) {
-    int32_t* heap = s.list(HEAP);
+void set_entry(State& s, int64_t i, double time, int32_t b) {
+    s.heap[i] = {time, b};
+    s.place[b] = static_cast<int32_t>(i);
+}
+
+// Block b goes to entry i, or as far below it as others end before `time`.
+void sink(State& s, int64_t i, int32_t b, double time) {
     const int64_t size = s.length[HEAP];
-    const int32_t b = heap[i];
-    const double time = s.block[b].time;
     while (2 * i + 1 < size) {
         int64_t child = 2 * i + 1;
-        if (child + 1 < size && s.block[heap[child + 1]].time < s.block[heap[child]].time) ++child;
-        if (s.block[heap[child]].time >= time) break;
-        heap[i] = heap[child];
-        s.block[heap[i]].place = static_cast<int32_t>(i);
+        if (child + 1 < size && s.heap[child + 1].time < s.heap[child].time) ++child;
+        const Entry below = s.heap[child];
+        if (below.time >= time) break;
+        set_entry(s, i, below.time, below.block);
         i = child;
     }
-    heap[i] = b;
-    s.block[b].place = static_cast<int32_t>(i);
+    set_entry(s, i, time, b);
 }
 
 // Block b's action ends at `time`, whatever was known before.
 void put(State& s, int64_t b, double time) {
-    int32_t* heap = s.list(HEAP);
-    Block* block = s.block;
-    int64_t i = block[b].place;
+    int64_t i = s.place[b];
     if (i < 0) i = s.length[HEAP]++;
-    block[b].time = time;
     for (; i > 0; i = (i - 1) / 2) {
-        const int32_t parent = heap[(i - 1) / 2];
-        if (block[parent].time <= time) break;
-        heap[i] = parent;
-        block[parent].place = static_cast<int32_t>(i);
+        const Entry above = s.heap[(i - 1) / 2];
+        if (above.time <= time) break;
+        set_entry(s, i, above.time, above.block);
     }
-    heap[i] = static_cast<int32_t>(b);
-    block[b].place = static_cast<int32_t>(i);
-    sink(s, i);
+    sink(s, i, static_cast<int32_t>(b), time);
 }
 
 // The block whose action ends first; it leaves the agenda.
 int32_t take(State& s) {
-    int32_t* heap = s.list(HEAP);
-    const int32_t b = heap[0];
-    const int32_t last = heap[--s.length[HEAP]];
-    s.block[b].place = -1;
-    if (last != b) {
-        heap[0] = last;
-        sink(s, 0);
-    }
+    const int32_t b = s.heap[0].block;
+    const Entry last = s.heap[--s.length[HEAP]];
+    s.place[b] = -1;
+    if (last.block != b) sink(s, 0, last.block, last.time);
     return b;
 }
 
@@ -209,10 +208,10 @@ void join(State& s, int64_t b, int64_t r, double weight, double now) {
     Use& u = s.flow[e];
     u.resource = static_cast<int32_t>(r);
     u.weight = weight;
-    u.next = y.head;
+    u.next = static_cast<int32_t>(y.head);
     u.back = -1;
     if (y.head >= 0)
-        s.flow[y.head].back = e;
+        s.flow[y.head].back = static_cast<int32_t>(e);
     else
         y.since = now;
     y.head = e;
@@ -252,17 +251,17 @@ void add_resource(State& s, Component& found, int32_t r) {
 
 // Block b belongs to the component, and the full resources it uses.
 void reach(State& s, Component& found, int32_t b) {
-    Block& x = s.block[b];
-    if (x.seen == found.stamp) return;
-    x.seen = found.stamp;
+    if (s.seen[b] == found.stamp) return;
+    s.seen[b] = found.stamp;
     s.list(BLOCKS)[found.blocks++] = b;
+    const Block& x = s.block[b];
     for (int64_t e = x.first; e < x.first + x.uses; ++e) {
         const int32_t r = s.flow[e].resource;
         if (s.resource[r].seen != found.stamp && full(s, r)) add_resource(s, found, r);
     }
 }
 
-// All that new flows and changed resources may reach.
+// All that new flows and changed resources may reach; `load` of each resource, its flows' weight.
 Component component(State& s, int64_t stamp) {
     Component found{0, 0, stamp};
     for (int64_t i = 0; i < s.length[DIRTY]; ++i) {
@@ -270,9 +269,14 @@ Component component(State& s, int64_t stamp) {
         if (s.resource[r].seen != stamp) add_resource(s, found, r);
     }
     for (int64_t i = 0; i < s.length[NEW]; ++i) reach(s, found, s.list(NEW)[i]);
-    for (int64_t at = 0; at < found.resources; ++at)
-        for (int64_t e = s.resource[s.list(RESOURCES)[at]].head; e >= 0; e = s.flow[e].next)
+    for (int64_t at = 0; at < found.resources; ++at) {
+        Resource& y = s.resource[s.list(RESOURCES)[at]];
+        y.load = 0.0;
+        for (int64_t e = y.head; e >= 0; e = s.flow[e].next) {
+            y.load += s.flow[e].weight;
             reach(s, found, s.flow[e].block);
+        }
+    }
     return found;
 }
 
@@ -302,10 +306,10 @@ int64_t stop_at_caps(State& s, int64_t& growing, double& least, double level) {
     s.work[0] += growing;
     for (int64_t i = 0; i < growing; ++i) {
         const int32_t b = s.list(GROWING)[i];
-        Block& x = s.block[b];
-        if (x.fresh != GROWS) continue;  // a resource stopped it
+        const Block& x = s.block[b];
+        if (s.fresh[b] != GROWS) continue;  // a resource stopped it
         if (x.cap <= level * TIGHT) {
-            x.fresh = std::min(level, x.cap);
+            s.fresh[b] = std::min(level, x.cap);
             s.list(STOPPED)[stopped++] = b;
         } else {
             least = std::min(least, x.cap);
@@ -316,6 +320,27 @@ int64_t stop_at_caps(State& s, int64_t& growing, double& least, double level) {
     return stopped;
 }
 
+// Whether a resource of the component that block b's flow uses is full at `level`.
+bool stops(const State& s, int32_t b, double level, int64_t stamp) {
+    const Block& x = s.block[b];
+    for (int64_t e = x.first; e < x.first + x.uses; ++e) {
+        const Resource& y = s.resource[s.flow[e].resource];
+        if (y.seen == stamp && y.load > 0 && y.room <= level * y.load * TIGHT) return true;
+    }
+    return false;
+}
+
+// Stops all growing flows if each uses a resource that is full at `level`: then nothing is left to
+// share out, and it does not matter in which order they stop, as it does otherwise.
+bool all_stop(State& s, int64_t growing, double level, int64_t stamp) {
+    const int32_t* list = s.list(GROWING);
+    for (int64_t i = 0; i < growing; ++i)
+        if (s.fresh[list[i]] == GROWS && !stops(s, list[i], level, stamp)) return false;
+    for (int64_t i = 0; i < growing; ++i)
+        if (s.fresh[list[i]] == GROWS) s.fresh[list[i]] = std::min(level, s.block[list[i]].cap);
+    return true;
+}
+
 // Flows stop whose resources are full at `level`; how many did, with the `stopped` before.
 int64_t stop_at_resources(State& s, int64_t resources, int64_t stopped, double level) {
     for (int64_t i = 0; i < resources; ++i) {
@@ -323,9 +348,8 @@ int64_t stop_at_resources(State& s, int64_t resources, int64_t stopped, double l
         if (y.room > level * y.load * TIGHT) continue;
         for (int64_t e = y.head; e >= 0; e = s.flow[e].next) {
             const int32_t b = s.flow[e].block;
-            Block& x = s.block[b];
-            if (x.fresh == GROWS) {
-                x.fresh = std::min(level, x.cap);
+            if (s.fresh[b] == GROWS) {
+                s.fresh[b] = std::min(level, s.block[b].cap);
                 s.list(STOPPED)[stopped++] = b;
             }
         }
@@ -340,20 +364,18 @@ void settle(State& s, int32_t b, int64_t stamp) {
         const Use& u = s.flow[e];
         Resource& y = s.resource[u.resource];
         if (y.seen != stamp) continue;
-        y.room = std::max(0.0, y.room - u.weight * x.fresh);
+        y.room = std::max(0.0, y.room - u.weight * s.fresh[b]);
         y.load -= u.weight;
         if (y.load < 1e-9) y.load = 0.0;
     }
 }
 
-// What each resource of the component has to share out, and among how much weight.
+// What each resource of the component has to share out.
 void open_resources(State& s, const Component& found) {
     for (int64_t i = 0; i < found.resources; ++i) {
         Resource& y = s.resource[s.list(RESOURCES)[i]];
         const double excess = y.demand / y.capacity - 1.0;  // more offered than it takes
         y.room = y.capacity / (1.0 + y.contention * std::max(0.0, excess));
-        y.load = 0.0;
-        for (int64_t e = y.head; e >= 0; e = s.flow[e].next) y.load += s.flow[e].weight;
     }
 }
 
@@ -371,10 +393,10 @@ void fill(State& s, const Component& found) {
     double least = INFINITE;
     for (int64_t i = 0; i < found.blocks; ++i) {
         const int32_t b = s.list(BLOCKS)[i];
-        Block& x = s.block[b];
-        x.fresh = x.cap;
+        const Block& x = s.block[b];
+        s.fresh[b] = x.cap;
         if (held(s, x, found.stamp)) {
-            x.fresh = GROWS;
+            s.fresh[b] = GROWS;
             s.list(GROWING)[left++] = b;
             least = std::min(least, x.cap);
         }
@@ -384,9 +406,10 @@ void fill(State& s, const Component& found) {
         const double level = next_level(s, resources, least);
         int64_t stopped = 0;
         if (least <= level * TIGHT) stopped = stop_at_caps(s, growing, least, level);
+        if (all_stop(s, growing, level, found.stamp)) return;
         stopped = stop_at_resources(s, resources, stopped, level);
-        for (int64_t i = 0; i < stopped; ++i) settle(s, s.list(STOPPED)[i], found.stamp);
         left -= stopped;
+        for (int64_t i = 0; i < stopped; ++i) settle(s, s.list(STOPPED)[i], found.stamp);
     }
 }
 
@@ -398,10 +421,10 @@ void rebalance(State& s, double now, int64_t stamp) {
     for (int64_t i = 0; i < found.blocks; ++i) {
         const int32_t b = s.list(BLOCKS)[i];
         Block& x = s.block[b];
-        if (std::abs(x.fresh - x.rate) > 1e-12 * x.rate) {
+        if (std::abs(s.fresh[b] - x.rate) > 1e-12 * x.rate) {
             x.left -= x.rate * (now - x.since);
             x.since = now;
-            x.rate = x.fresh;
+            x.rate = s.fresh[b];
             put(s, b, now + std::max(x.left, 0.0) / x.rate);
         }
     }
@@ -640,8 +663,6 @@ void end(State& s, int64_t b, double now) {
         finish(s, b, now);
 }
 
-double first_end(const State& s) { return s.block[s.list(HEAP)[0]].time; }
-
 }  // namespace
 
 extern "C" {
@@ -659,21 +680,22 @@ int64_t hccc_sim_begin(State* state) {
     return left;
 }
 
-// AT_ONCE moments more, or all there are until `latest` µs.
-void hccc_sim_go_on(State* state, Progress* progress, double channels, double latest) {
+// So many moments more, or all there are until `latest` µs.
+void hccc_sim_go_on(State* state, Progress* progress, double channels, double latest,
+                    int64_t moments) {
     State& s = *state;
     double& now = progress->now;
-    for (int64_t moment = 0; moment < AT_ONCE; ++moment) {
+    for (int64_t moment = 0; moment < moments; ++moment) {
         progress->left -= try_all(s, channels, now);
         rebalance(s, now, progress->stamp + moment);
         if (s.length[HEAP] == 0 || s.work[0] > s.work[1]) break;
-        now = first_end(s);
+        now = s.heap[0].time;
         if (now > latest) break;
         const double limit = now * (1 + SAME_TIME) + SAME_TIME;
         int64_t due = 0;
-        while (s.length[HEAP] > 0 && first_end(s) <= limit) s.list(DUE)[due++] = take(s);
+        while (s.length[HEAP] > 0 && s.heap[0].time <= limit) s.list(DUE)[due++] = take(s);
         for (int64_t i = 0; i < due; ++i) end(s, s.list(DUE)[i], now);
     }
-    progress->stamp += AT_ONCE;
+    progress->stamp += moments;
 }
 }

@@ -11,28 +11,26 @@ O((instances + transfers) · (log blocks + what a change of rates reaches)).
 
 from __future__ import annotations
 
-import math
-
 from hccc.base.jit.compiled import njit
 from hccc.sim.agenda import put, take
 from hccc.sim.fair import flow, join, leave, rebalance
 from hccc.sim.proxy import end, hand_over
-from hccc.sim.state import DUE, FIXED, HEAP, IDLE, LATE, MOVING, SAME_TIME, TODO, State
+from hccc.sim.state import DUE, FIXED, HEAP, IDLE, MOVING, SAME_TIME, TODO, State
 from hccc.sim.waiting import push, stand, wake
 
-AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
 
+class InNumba:
+    """A run (`compiled.Engine`) of what numba compiles."""
 
-def run(s: State, channels: float, limit: float = math.inf) -> int:
-    """Runs to the end, or until `State.work` is done; how many blocks have not finished, LATE after
-    `limit` µs."""
-    left, stamp, now = _begin(s), 1, 0.0
-    while (s.length[TODO] > 0 or s.length[HEAP] > 0) and s.work[0] <= s.work[1]:
-        left, now = _go_on(s, channels, left, stamp, now, limit)
-        if now > limit:
-            return LATE
-        stamp += AT_ONCE
-    return left
+    def __init__(self, s: State, channels: float) -> None:
+        self._s, self._channels, self._stamp = s, channels, 1
+        self.left, self.now = _begin(s), 0.0
+
+    def go_on(self, latest: float, moments: int) -> None:
+        """Does so many moments, or all there are until `latest` µs or until work is done."""
+        at = self.left, self._stamp, self.now
+        self.left, self.now = _go_on(self._s, self._channels, *at, latest, moments)
+        self._stamp += moments
 
 
 @njit(allocates=False, always=True)
@@ -50,20 +48,20 @@ def _begin(s: State) -> int:
 
 @njit(allocates=False, always=True)
 def _go_on(
-    s: State, channels: float, left: int, stamp: int, now: float, latest: float
+    s: State, channels: float, left: int, stamp: int, now: float, latest: float, moments: int
 ) -> tuple[int, float]:
-    """AT_ONCE moments more, or all there are until `latest`; (blocks not through, time)."""
-    for moment in range(AT_ONCE):
+    """So many moments more, or all there are until `latest`; (blocks not through, time)."""
+    for moment in range(moments):
         left -= _try_all(s, channels, now)
         rebalance(s, now, stamp + moment)
         if s.length[HEAP] == 0 or s.work[0] > s.work[1]:
             break
-        now = s.block[s.lists[HEAP, 0]].time
+        now = s.heap[0].time
         if now > latest:
             break
         limit = now * (1 + SAME_TIME) + SAME_TIME
         n_due = 0
-        while s.length[HEAP] > 0 and s.block[s.lists[HEAP, 0]].time <= limit:
+        while s.length[HEAP] > 0 and s.heap[0].time <= limit:
             s.lists[DUE, n_due] = take(s)
             n_due += 1
         for i in range(n_due):

@@ -87,9 +87,9 @@ def rebalance(s: State, now: float, stamp: int) -> None:
     for i in range(blocks):
         b = s.lists[BLOCKS, i]
         x = s.block[b]
-        if abs(x.fresh - x.rate) > 1e-12 * x.rate:
+        if abs(s.fresh[b] - x.rate) > 1e-12 * x.rate:
             x.left -= x.rate * (now - x.since)
-            x.since, x.rate = now, x.fresh
+            x.since, x.rate = now, s.fresh[b]
             put(s, b, now + max(x.left, 0.0) / x.rate)
 
 
@@ -117,10 +117,10 @@ def _component(s: State, stamp: int) -> tuple[int, int]:
 @njit(allocates=False, always=True)
 def _reach(s: State, b: int, resources: int, blocks: int, stamp: int) -> tuple[int, int]:
     """Block b belongs to the component, and the full resources it uses."""
-    x = s.block[b]
-    if x.seen == stamp:
+    if s.seen[b] == stamp:
         return resources, blocks
-    x.seen = stamp
+    s.seen[b] = stamp
+    x = s.block[b]
     s.lists[BLOCKS, blocks] = b
     for e in range(x.first, x.first + x.uses):
         r = s.flow[e].resource
@@ -146,10 +146,10 @@ def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
     for i in range(blocks):
         b = s.lists[BLOCKS, i]
         x = s.block[b]
-        x.fresh = x.cap
+        s.fresh[b] = x.cap
         for e in range(x.first, x.first + x.uses):
             if s.resource[s.flow[e].resource].seen == stamp:  # held by it: of the component
-                x.fresh = GROWS
+                s.fresh[b] = GROWS
                 s.lists[GROWING, left] = b
                 left += 1
                 least = min(least, x.cap)
@@ -191,10 +191,10 @@ def _stop_at_caps(s: State, growing: int, level: float) -> tuple[int, int, float
     for i in range(growing):
         b = s.lists[GROWING, i]
         x = s.block[b]
-        if x.fresh != GROWS:  # a resource stopped it
+        if s.fresh[b] != GROWS:  # a resource stopped it
             continue
         if x.cap <= level * TIGHT:
-            x.fresh = min(level, x.cap)
+            s.fresh[b] = min(level, x.cap)
             s.lists[STOPPED, stopped] = b
             stopped += 1
         else:
@@ -215,8 +215,8 @@ def _stop_at_resources(s: State, resources: int, stopped: int, level: float) -> 
         while e >= 0:
             b = s.flow[e].block
             x = s.block[b]
-            if x.fresh == GROWS:
-                x.fresh = min(level, x.cap)
+            if s.fresh[b] == GROWS:
+                s.fresh[b] = min(level, x.cap)
                 s.lists[STOPPED, stopped] = b
                 stopped += 1
             e = s.flow[e].next
@@ -231,7 +231,7 @@ def _settle(s: State, b: int, stamp: int) -> None:
         u = s.flow[e]
         y = s.resource[u.resource]
         if y.seen == stamp:
-            y.room = max(0.0, y.room - u.weight * x.fresh)
+            y.room = max(0.0, y.room - u.weight * s.fresh[b])
             y.load -= u.weight
             if y.load < 1e-9:
                 y.load = 0.0

@@ -40,6 +40,7 @@ def _built() -> ctypes.CDLL | UserError:
         return fail("E414", f"the simulator cannot be built or loaded: {error}")
     found.hccc_sim_begin.argtypes = [ctypes.c_void_p]
     found.hccc_sim_begin.restype = ctypes.c_int64
-    found.hccc_sim_go_on.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_double] * 2]
+    pointer, number, count = ctypes.c_void_p, ctypes.c_double, ctypes.c_int64
+    found.hccc_sim_go_on.argtypes = [pointer, pointer, number, number, count]
     found.hccc_sim_go_on.restype = None
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,8 @@ class Run:
     resource of the machine, all channels, with what the protocol adds; active: f8[R] µs during
     which anything crossed it. via: i4, the transfer (`Machine.transfers`) by which `cause` let an
     instance go, -1 for memory. carriage: what proxies carried, pair by pair in order, records
-    (`sim/state.ITEM`) of transfer, batch and µs.
+    (`sim/state.ITEM`) of transfer, batch and µs. quiet: µs after the launch at which nothing more
+    happens; counters may still arrive when all else is done.
     """
 
     machine: Machine
@@ -68,6 +70,7 @@ class Run:
     active: F8
     via: I4
     carriage: state.Table
+    quiet: float
 
     def __post_init__(self) -> None:
         for name in ("begin", "ready", "end", "carried", "active"):
@@ -152,19 +155,19 @@ def simulate(
     s = _state(machine, request, (batches, window), micro, last)
     s.work[1] = work
     launched = launch_of(machine, request)
-    hung = compiled.run(s, float(plan.channels), limit - launched)
+    ended = compiled.run(s, float(plan.channels), limit - launched)
     if s.work[0] > work:
         message = f"{plan.name} has too many transfers in flight to simulate"
         raise fail("E461", message, help="fewer connections, or a larger --micro-batch")
-    if hung == state.LATE:
+    if ended.late:
         raise fail("E461", f"{plan.name} takes longer than {limit:,.2f} µs")
-    if hung:
+    if ended.left:
         help = "a smaller --window, or more --slots; `hccc check` says what is safe"
-        raise fail("E462", f"{hung} thread blocks of {plan.name} never finish", help=help)
+        raise fail("E462", f"{ended.left} thread blocks of {plan.name} never finish", help=help)
     finish = max(float(s.instance["end"].max(initial=0.0)), _last_arrival(machine, s.item))
-    figures = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
+    figures: list[Any] = [s.instance[name] for name in ("begin", "ready", "end", "cause")]
     figures += [s.resource[name] for name in ("carried", "active")]
-    figures += [s.instance["via"], s.item]
+    figures += [s.instance["via"], s.item, ended.now]
     time = launched + finish
     return Run(machine, request, batches, window, micro, last, size, time, *figures)
 
@@ -254,7 +257,11 @@ def _state(
         np.zeros(int(plan.n_flags.sum()), np.int32),
         np.full(n_lines, -1, np.int32),
         np.zeros(len(plan) * nest[0], state.INSTANCE),
-        np.zeros((state.HEAP + 1, width), np.int32),
+        np.zeros(len(most), state.ENTRY),
+        np.full(len(most), -1, np.int32),
+        np.zeros(len(most), np.int64),
+        np.zeros(len(most)),
+        np.zeros((state.HEAP, width), np.int32),
         np.zeros(state.HEAP + 1, np.int32),
         np.array([*nest, plan.queue_slots, n_blocks]),
         _transfers(machine, request, micro, last),

@@ -18,7 +18,6 @@ Table = Any  # a NumPy record array; its fields are in the dtypes below
 
 IDLE, FIXED, MOVING = 0, 1, 2  # what a block does
 MESSAGE, CREDIT, FLAG = 1, 2, 3  # of `transfers.Kind`, those that count at the peer
-LATE = -1  # in place of how many blocks have not finished: a run took too long
 SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 
 # Of a primitive: where its rows of the lists begin (row p + 1: where they end); fixed µs of a whole
@@ -47,7 +46,7 @@ PRIMITIVE = np.dtype(
 )
 # Of a thread block: its primitives; where it is; the instance that let it go (-1), and by which
 # transfer (-1: memory); the next that waits for the same; bytes left at `since` (µs), and how fast
-# they go; its uses (rows of USE); its place in the agenda (-1), and when its action ends.
+# they go; its uses (rows of USE).
 BLOCK = np.dtype(
     [
         ("start", "i4"),
@@ -60,15 +59,11 @@ BLOCK = np.dtype(
         ("via", "i4"),
         ("other", "i4"),
         ("uses", "i4"),
-        ("place", "i4"),
         ("left", "f8"),
         ("since", "f8"),
         ("cap", "f8"),
         ("rate", "f8"),
-        ("fresh", "f8"),
-        ("time", "f8"),
         ("first", "i8"),
-        ("seen", "i8"),
     ],
     align=True,
 )
@@ -92,9 +87,11 @@ RESOURCE = np.dtype(
 )
 # One flow on one resource, and its neighbours in the list of that resource.
 USE = np.dtype(
-    [("resource", "i4"), ("block", "i4"), ("weight", "f8"), ("next", "i8"), ("back", "i8")],
+    [("weight", "f8"), ("resource", "i4"), ("block", "i4"), ("next", "i4"), ("back", "i4")],
     align=True,
 )
+# When a block's action ends (µs).
+ENTRY = np.dtype([("time", "f8"), ("block", "i4")], align=True)
 # Messages sent, being sent, taken, being taken; whether proxies carry them.
 QUEUE = np.dtype(
     [("sent", "i4"), ("sending", "i4"), ("taken", "i4"), ("taking", "i4"), ("far", "i4")]
@@ -145,7 +142,8 @@ ITEM = np.dtype(
 )
 
 # Rows of `lists`: blocks to try, resources that changed, blocks with a new flow; the component at
-# hand; its flows that still grow, and those that just stopped; blocks due now; the agenda's heap.
+# hand; its flows that still grow, and those that just stopped; blocks due now. The last is no row:
+# the agenda's heap, whose length is among those of the others.
 TODO, DIRTY, NEW, RESOURCES, BLOCKS, GROWING, STOPPED, DUE, HEAP = range(9)
 
 
@@ -153,8 +151,9 @@ class State(NamedTuple):
     """Everything. wait, post: flags; take, give: queues; use, weight: resources of primitives;
     route, route_weight: of pairs; block: those of the plan, then two for each pair (`proxy`);
     flag: micro-batches done; waiting: the first block that waits for each flag, message, slot;
-    lists, length: see above; shape: batches, window, slots, blocks of the plan; work: how many
-    rates were looked at, and how many may be."""
+    heap: the agenda; place, seen, fresh: of each block, its entry there (-1), when `fair` last
+    visited it, and the rate that it then gave it; lists, length: see above; shape: batches, window,
+    slots, blocks of the plan; work: how many rates were looked at, and how many may be."""
 
     primitive: Table
     wait: I4
@@ -170,6 +169,10 @@ class State(NamedTuple):
     flag: I4
     waiting: I4
     instance: Table
+    heap: Table  # rows of ENTRY
+    place: I4
+    seen: I8
+    fresh: F8
     lists: I4
     length: I4
     shape: I4
@@ -186,7 +189,7 @@ def blocks(tb_ptr: NDArray[Any], most_uses: NDArray[Any]) -> Table:
     table, n = np.zeros(len(most_uses), BLOCK), len(tb_ptr) - 1
     table["start"][:n] = table["prim"][:n] = tb_ptr[:-1]
     table["stop"][:n] = tb_ptr[1:]
-    table["waker"] = table["via"] = table["other"] = table["place"] = -1
+    table["waker"] = table["via"] = table["other"] = -1
     table["first"] = np.cumsum(most_uses) - most_uses
     return table
 

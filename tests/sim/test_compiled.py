@@ -37,8 +37,9 @@ RECORDS = {
     "Transfer": state.TRANSFER,
     "Pair": state.PAIR,
     "Item": state.ITEM,
+    "Entry": state.ENTRY,
 }
-Engine = Callable[..., int]
+Engine = Callable[[state.State, float], compiled.Engine]
 
 
 def test_records_lie_alike_in_both(tmp_path: Path) -> None:
@@ -74,7 +75,6 @@ def test_lists_and_kinds_are_numbered_alike(tmp_path: Path) -> None:
     names += ("TODO", "DIRTY", "NEW", "RESOURCES", "BLOCKS", "GROWING", "STOPPED", "DUE", "HEAP")
     lines = [f'#include "{library.SOURCE}"']
     lines += [f'static_assert({n} == {getattr(state, n)!r}, "{n}");' for n in names]
-    lines.append(f"static_assert(AT_ONCE == {engine.AT_ONCE});")
     source = tmp_path / "numbers.cpp"
     source.write_text("\n".join(lines) + "\n")
     command = [find_compiler(), "-std=c++17", "-fsyntax-only", "-w", str(source)]
@@ -82,27 +82,27 @@ def test_lists_and_kinds_are_numbered_alike(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def in_cpp(s: state.State, channels: float, limit: float = math.inf) -> int:
+def in_cpp(s: state.State, channels: float) -> compiled.Engine:
     """The engine of C++."""
     found = library.library()
     assert not isinstance(found, UserError)
-    return compiled.run_compiled(found, s, channels, limit)
+    return compiled.InCpp(found, s, channels)
 
 
 def outcome(
-    run: Engine, machine: Machine, request: Request, work: int = ENDLESS, limit: float = math.inf
+    begin: Engine, machine: Machine, request: Request, work: int = ENDLESS, limit: float = math.inf
 ) -> list[object]:
     """All that a run leaves, to the byte, and what `simulate` makes of it."""
     found: list[object] = []
 
-    def watched(s: state.State, channels: float, limit: float) -> int:
-        left = run(s, channels, limit)
+    def watched(s: state.State, channels: float, limit: float) -> compiled.Ended:
+        ended = compiled.ended(begin(s, channels), s, limit)
         for table in (s.instance, s.item, s.flag, s.waiting, s.queue, s.pair, s.length, s.work):
             found.append(table.tobytes())
         found.extend(s.resource[name].tobytes() for name in ("carried", "active", "demand"))
         found.extend(s.block[name].tobytes() for name in ("prim", "batch", "rate", "left", "since"))
-        found.append(left)
-        return left
+        found.append(ended)
+        return ended
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "run", watched)
@@ -116,11 +116,11 @@ def outcome(
 def check_alike(machine: Machine, request: Request) -> None:
     """Both engines do the same, to the end and where a limit ends them half-way."""
     whole = outcome(in_cpp, machine, request)
-    assert whole == outcome(engine.run, machine, request)
+    assert whole == outcome(engine.InNumba, machine, request)
     if isinstance(time := whole[-1], float):
-        for limits in ({"limit": time / 2}, {"work": 5}):
+        for limits in ({"limit": 0.9 * time}, {"limit": time / 2}, {"work": 5}):
             part = outcome(in_cpp, machine, request, **limits)
-            assert part == outcome(engine.run, machine, request, **limits)
+            assert part == outcome(engine.InNumba, machine, request, **limits)
 
 
 CALLS = [
@@ -156,6 +156,46 @@ def test_both_engines_do_the_same(where: str, network_lowering: str, call: Reque
     t = cluster(where)
     options = Options(tune="off", fuse="none", network_lowering=network_lowering, channels=2)
     check_alike(prepare(compile_text(Source("x", PROGRAM), options, t).plan, t), call)
+
+
+def check_bound(machine: Machine, request: Request) -> None:
+    """A run that ends early for its limit would have ended late; one that keeps it is the same."""
+    whole = outcome(in_cpp, machine, request)
+    if not isinstance(whole[-1], float):
+        return
+    ended = next(each for each in whole if isinstance(each, compiled.Ended))
+    launched = simulate(machine, request).launch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "LOOK", 1)
+        for part in (0.3, 0.9, 0.999, 1 - 1e-9):
+            limit = launched + part * ended.now
+            assert isinstance(outcome(in_cpp, machine, request, limit=limit)[-1], str)
+        limit = launched + ended.now * (1 + 1e-9)
+        assert outcome(in_cpp, machine, request, limit=limit) == whole
+
+
+@pytest.mark.parametrize("where", [GPUS, PROCESSES])
+@pytest.mark.parametrize("call", CALLS)
+def test_what_a_run_takes_at_least_is_never_more_than_it_takes(where: str, call: Request) -> None:
+    t = cluster(where)
+    options = Options(tune="off", fuse="none", channels=2)
+    check_bound(prepare(compile_text(Source("x", PROGRAM), options, t).plan, t), call)
+
+
+def test_what_cannot_be_kept_ends_a_run_before_it_begins() -> None:
+    """Half the bytes' time at the link is too little, whatever else happens."""
+    t = cluster(GPUS)
+    plan = compile_text(Source("x", PROGRAM), Options(tune="off"), t).plan
+    machine, request = prepare(plan, t), Request(1 << 26)
+    limit = simulate(machine, request).time / 2
+    ended = outcome(in_cpp, machine, request, limit=limit)[-2]
+    assert isinstance(ended, compiled.Ended) and ended.late and ended.now == 0.0
+
+
+@pytest.mark.slow
+@law(always=20, slow=200)
+def test_the_bound_holds_for_random_plans(data: st.DataObject) -> None:
+    check_bound(*drawn(data))
 
 
 @pytest.mark.slow

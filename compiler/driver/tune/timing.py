@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from hccc.base.diagnostics import UserError
 from hccc.driver.tune.setting import Setting, applied
@@ -21,6 +24,16 @@ LARGEST = 5 << 19  # instances of such a call, or one of each primitive
 WORK = 3 << 23  # of such a call (`sim/simulate`): seconds
 FULL = 0.95  # of what a link of such a call could carry in its time: others are hardly faster
 Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro-batches
+
+
+class _Took(NamedTuple):
+    """What a simulated call took. time: µs; quiet: µs after its launch at which nothing more
+    happens; launch: µs; use: the part of what a link could have carried that it did, at most."""
+
+    time: float
+    quiet: float
+    launch: float
+    use: float
 
 
 @dataclass(slots=True)
@@ -42,6 +55,8 @@ class Timing:
     _machines: dict[int, Machine] = field(default_factory=dict)
     _known: dict[Cut, float] = field(default_factory=dict)
     _least: dict[Cut, float] = field(default_factory=dict)  # calls take more than these µs
+    _took_before: dict[tuple[int, Request], _Took] = field(default_factory=dict)  # by channels
+    _late: dict[tuple[int, Request], float] = field(default_factory=dict)  # as `_least`
 
     def time(
         self, size: int, setting: Setting, in_place: bool | None = None, limit: float = math.inf
@@ -98,14 +113,34 @@ class Timing:
         large = len(plan) > self.most
         if plan.channels not in self._machines:
             self._machines[plan.channels] = prepare(plan, self.topology)
-        machine = self._machines[plan.channels]
         _, micro, _ = batches_of(plan, pieces(plan, size)[0], 0)
+        if self._alone and not plan.max_window:
+            window = 0
         request = Request(size, max(1, math.ceil(micro)), window, in_place)
-        try:
-            work = WORK if large and batches > 1 else ENDLESS
-            run = simulate(machine, request, work, limit)
-        except UserError:  # the deadlock proof says it better
+        work = WORK if large and batches > 1 else ENDLESS
+        took = self._took(plan.channels, request, work, limit)
+        if took is None or took.quiet > limit - took.launch:
             return math.inf
-        if large and self._end < math.inf and run.utilisation.max() >= FULL:
+        if large and self._end < math.inf and took.use >= FULL:
             self._end = self.instances
-        return run.time
+        return took.time
+
+    @property
+    def _alone(self) -> bool:
+        """Whether no thread block has more than one primitive: then no window changes anything."""
+        return int(np.diff(self.plan.tb_ptr).max(initial=0)) <= 1
+
+    def _took(self, channels: int, request: Request, work: int, limit: float) -> _Took | None:
+        """What a call takes, simulated unless it was before; None where it does not end by
+        `limit`."""
+        call = channels, request
+        if call not in self._took_before and limit > self._late.get(call, 0.0):
+            try:
+                run = simulate(self._machines[channels], request, work, limit)
+            except UserError:  # the deadlock proof says it better
+                if limit < math.inf and work == ENDLESS:
+                    self._late[call] = limit
+                return None
+            use = float(run.utilisation.max(initial=0.0))
+            self._took_before[call] = _Took(run.time, run.quiet, run.launch, use)
+        return self._took_before.get(call)

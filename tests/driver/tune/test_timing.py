@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from hccc.base.diagnostics import UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
+from hccc.driver.tune import timing as timing_module
 from hccc.driver.tune.setting import Setting, applied, most_blocks, space
 from hccc.driver.tune.timing import Timing
 from hccc.ir.limits import MAX_CHANNELS
@@ -20,8 +23,8 @@ from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
 from hccc.lang.transfer import load as transfer
-from hccc.sim.machine import prepare
-from hccc.sim.simulate import Request, simulate
+from hccc.sim.machine import Machine, prepare
+from hccc.sim.simulate import Request, Run, simulate
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CROWDED = Setting(32, 0, 1 << 20)  # more blocks than fill a link
@@ -78,6 +81,61 @@ def test_calls_that_are_cut_alike_are_simulated_once() -> None:
     assert timing.instances == once > 0
     timing.time(1 << 10, Setting(8, 0, 1 << 10))
     assert timing.instances == 2 * once
+
+
+@cache
+def alone() -> Plan:
+    """A thread block for each primitive."""
+    options = Options(prove=False, tune="off", allocator="depth", fuse="full")
+    source = transfer.read(EXAMPLES / "ring_allreduce.rccl")
+    plan = driver.compile_text(source, options, site()).plan
+    assert np.diff(plan.tb_ptr).max() == 1
+    return plan
+
+
+def told(asked: list[tuple[int, float | None]], took: float) -> tuple[list[float], int]:
+    """What calls with these windows and parts of `took` as limits take; how many instances."""
+    timing = Timing(alone(), site(), 1 << 20)
+    found = []
+    for window, part in asked:
+        limit = math.inf if part is None else part * took
+        found.append(timing.time(1 << 24, Setting(4, window, 1 << 12), limit=limit))
+    return found, timing.instances
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 2, 4]), st.floats(0.9, 1.1) | st.none()),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_windows_of_single_primitives_are_as_if_simulated(
+    asked: list[tuple[int, float | None]],
+) -> None:
+    """Also with limits, and with instances counted as if they had been."""
+    took = Timing(alone(), site(), 1 << 20).time(1 << 24, Setting(4, 0, 1 << 12))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Timing, "_alone", False)
+        simulated = told(asked, took)
+    assert told(asked, took) == simulated
+
+
+def test_windows_of_single_primitives_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = []
+
+    def counted(machine: Machine, request: Request, work: int, limit: float) -> Run:
+        requests.append(request)
+        return simulate(machine, request, work, limit)
+
+    monkeypatch.setattr(timing_module, "simulate", counted)
+    told([(window, None) for window in (0, 1, 2, 4)], math.inf)
+    assert len(requests) == 1
+    timing = Timing(ring(), site(), 1 << 20)
+    for window in (0, 1, 2, 4):  # several primitives in a block: each is another call
+        timing.time(1 << 24, Setting(4, window, 1 << 12))
+    assert len(requests) == 5
 
 
 def test_what_is_not_served_or_too_fine_takes_for_ever() -> None:

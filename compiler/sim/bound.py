@@ -1,0 +1,60 @@
+"""bound: what the rest of a run takes at least, so that one that comes too late can end early.
+
+A thread block does its instances one after the other, no faster than alone, and a resource carries
+no more than its capacity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hccc.ir.topology import F8
+from hccc.sim.state import SAME_TIME, State, Table
+
+
+class Bound:
+    """The least time of what is left of a run, from tables that it has not begun to change."""
+
+    def __init__(self, s: State) -> None:
+        self._s, self._batches = s, int(s.shape[0])
+        primitive = s.primitive[:-1]
+        n, block = int(s.shape[3]), s.block
+        self._owner = np.repeat(np.arange(n), block["stop"][:n] - block["start"][:n])
+        self._number = np.arange(len(primitive))
+        self._each = primitive["fixed"] + primitive["amount"] / primitive["cap"]
+        self._last = primitive["fixed_last"] + primitive["amount_last"] / primitive["cap"]
+        moved = np.repeat(_sum(primitive, self._batches), np.diff(s.primitive["use"]))
+        self._bytes = np.bincount(s.use, moved * s.weight, len(s.resource))
+        if len(s.transfer):
+            of_pair = np.bincount(s.transfer["pair"], _sum(s.transfer, self._batches), len(s.pair))
+            far = np.repeat(of_pair, s.pair["use_end"] - s.pair["use"])
+            self._bytes = self._bytes + np.bincount(s.route, far * s.route_weight, len(s.resource))
+        # Ends that are SAME_TIME apart are one: each instance and transfer may win as much, twice.
+        self._ends = 2 * (len(s.instance) + len(s.item))
+
+    def exceeds(self, limit: float, now: float) -> bool:
+        """Whether the run, at `now`, cannot be through by `limit` (µs). O(primitives + uses)."""
+        early = 1e-8 * limit + 2 * self._ends * SAME_TIME * (limit + 1.0)
+        return now + max(self._of_blocks(), self._of_resources()) > limit + early
+
+    def _of_blocks(self) -> float:
+        """µs of the thread block that has most to do after the instances that blocks are at."""
+        batches = self._batches
+        at = self._s.block[self._owner]
+        begun = np.minimum(at["window"].astype(np.int64) + self._s.shape[1], batches)
+        left = np.where(self._number < at["prim"], batches - begun, batches - at["window"])
+        here = self._number == at["prim"]
+        left = np.where(here, batches - at["batch"] - 1, left)
+        took: F8 = np.where(left > 0, (left - 1) * self._each + self._last, 0.0)
+        return float(np.bincount(self._owner, took).max(initial=0.0))
+
+    def _of_resources(self) -> float:
+        """µs of the resource that has most to carry, without what is on its way."""
+        resource = self._s.resource
+        return float(((self._bytes - resource["carried"]) / resource["capacity"]).max(initial=0.0))
+
+
+def _sum(table: Table, batches: int) -> F8:
+    """Bytes of all micro-batches of each row: f8[rows]."""
+    total: F8 = table["amount"] * (batches - 1) + table["amount_last"]
+    return total
