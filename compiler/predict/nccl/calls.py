@@ -13,7 +13,7 @@ from hccc.predict.nccl.choose import P2P_OPS, Forced
 from hccc.predict.nccl.machine import Generation, Machine, Network, is_known
 from hccc.predict.nccl.rows import Library, Row, machine_for, rows
 from hccc.predict.simulation import Sizes
-from hccc.sim.estimates import SAID
+from hccc.sim.estimates import NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def estimates(t: Topology, m: Machine, op: OpType, *, launch: bool) -> tuple[str
 
 def _of_device(device: Device, m: Machine, launch: bool) -> str:
     named = {"delivered": m.gpus > 1, "launch": launch}
-    said = [SAID[name] for name, used in named.items() if used and name in device.estimates]
+    said = [NAMES[name] for name, used in named.items() if used and name in device.estimates]
     if not is_known(device):
         said.append(f"taken for a device of {m.generation}")
     elif m.generation is Generation.VOLTA:
