@@ -28,7 +28,7 @@ from namespaces import DEVICE, Host, hosts, missing
 from rich.console import Console
 from rich.table import Table
 
-from hccc.runtime.abi import Door, Transfer
+from hccc.runtime.abi import ProxyRing, Transfer
 from hccc.runtime.transport.library import Transport, available
 
 FLAGS, USER, RING, PORT = 0, 2, 64, 7177
@@ -43,11 +43,13 @@ class Rank:
     def __init__(self, rank: int) -> None:
         self.flags = np.zeros(128, np.uint8)
         self.memory = np.ones(LARGEST, np.uint8)
-        self.ring = (Transfer * RING)()
+        self.entries = (Transfer * RING)()
         self.counters = np.zeros((3, 32), np.uint32)
         at = [self.counters[k].ctypes.data for k in range(3)]
-        ring = ctypes.addressof(self.ring)
-        self.door = Door(ctypes.sizeof(Door), ctypes.sizeof(Transfer), RING, 0, ring, *at)
+        entries = ctypes.addressof(self.entries)
+        self.ring = ProxyRing(
+            ctypes.sizeof(ProxyRing), ctypes.sizeof(Transfer), RING, 0, entries, *at
+        )
         self.transport = Transport(rank, 2, network=DEVICE)
         self.transport.window(FLAGS, self.flags.ctypes.data, self.flags.size)
         self.transport.window(USER, self.memory.ctypes.data, self.memory.size)
@@ -57,7 +59,7 @@ class Rank:
         """Exchanges blobs over the standard streams, and starts."""
         print(self.transport.blob().hex(), flush=True)
         self.transport.connect(self.peer, bytes.fromhex(sys.stdin.readline()))
-        self.transport.start(ctypes.addressof(self.door))
+        self.transport.start(ctypes.addressof(self.ring))
         self.transport.ready(READY_S)
 
     def put(self, size: int, value: int) -> None:

@@ -69,16 +69,16 @@ class Transfer(ctypes.Structure):
     )
 
 
-class Door(ctypes.Structure):
-    """hccc_door: the ring of a rank, and its counters."""
+class ProxyRing(ctypes.Structure):
+    """hccc_proxy_ring: the transfers that a rank submits to its proxy, and their counters."""
 
     _fields_ = (
         ("size", ctypes.c_uint),
         ("transfer_size", ctypes.c_uint),
         ("length", ctypes.c_uint),
         ("reserved", ctypes.c_uint),
-        ("ring", ctypes.c_void_p),
-        ("handed", ctypes.c_void_p),
+        ("entries", ctypes.c_void_p),
+        ("submitted", ctypes.c_void_p),
         ("taken", ctypes.c_void_p),
         ("completed", ctypes.c_void_p),
     )
@@ -90,7 +90,7 @@ class Local(ctypes.Structure):
     _fields_ = (
         ("input", ctypes.c_void_p),
         ("output", ctypes.c_void_p),
-        ("door", ctypes.c_void_p),
+        ("proxy_ring", ctypes.c_void_p),
     )
 
 
@@ -109,7 +109,7 @@ class Call(ctypes.Structure):
         ("workers", ctypes.c_int),
         ("first_rank", ctypes.c_int),
         ("n_local", ctypes.c_int),
-        ("crowded", ctypes.c_int),
+        ("oversubscribed", ctypes.c_int),
         ("local", ctypes.c_void_p),
         ("signature", ctypes.c_ulonglong),
     )

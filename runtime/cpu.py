@@ -177,8 +177,8 @@ class CpuCommunicator:
         self, function: Any, send: Sequence[int], receive: Sequence[int], request: Request
     ) -> tuple[int, float]:
         """The first bad status of the hosts, and seconds."""
-        doors = [self._proxy.door(r) if self._proxy else None for r in range(self.shape.ranks)]
-        local = (Local * self.shape.ranks)(*map(Local, send, receive, doors))
+        rings = [self._proxy.ring(r) if self._proxy else None for r in range(self.shape.ranks)]
+        local = (Local * self.shape.ranks)(*map(Local, send, receive, rings))
         calls = []
         for (first, last), table in zip(self._hosts, self._tables[:-1], strict=True):
             comm = Comm.of(self.shape.ranks, ctypes.addressof(table), ctypes.addressof(self._fault))

@@ -23,8 +23,8 @@ class WaitKind(IntEnum):
     PROXY = 8
     NOT_IN_WINDOW = 9
     ABORTED = 10
-    NO_DOOR = 11
-    CUT_OFF = 12
+    NO_PROXY = 11
+    UNMAPPED = 12
     OTHER_CALL = 13
 
 
@@ -42,9 +42,9 @@ _WAITED_FOR = {
 # What ends a launch without a wait.
 _REASONS = {
     WaitKind.NOT_IN_WINDOW: "has a buffer that peers touch and that lies in none of its windows",
-    WaitKind.ABORTED: "was told to leave the launch",
-    WaitKind.NO_DOOR: "reaches rank {} over a network only, and was given no door to it",
-    WaitKind.CUT_OFF: "shares memory with rank {} in the plan, and was given none of it",
+    WaitKind.ABORTED: "was asked to leave the launch",
+    WaitKind.NO_PROXY: "reaches rank {} over a network only, and was given no proxy ring",
+    WaitKind.UNMAPPED: "shares memory with rank {} in the plan, and was given none of it",
     WaitKind.OTHER_CALL: "meets rank {}, which makes another call",
 }
 

@@ -97,14 +97,14 @@ class Shape(KernelShape):
         return self.ready_at + self.ranks
 
     @property
-    def late_at(self) -> int:
-        """The first late counter."""
+    def extension_at(self) -> int:
+        """The first counter of extended deadlines."""
         return self.done_at + self.ranks
 
     @property
     def go_at(self) -> int:
         """The counter that lets a rank's other blocks start."""
-        return self.late_at + self.ranks
+        return self.extension_at + self.ranks
 
     @property
     def finished_at(self) -> int:

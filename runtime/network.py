@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import InternalError, fail
-from hccc.runtime.abi import Door, Rank, Transfer
+from hccc.runtime.abi import ProxyRing, Rank, Transfer
 
 RING = 1024  # transfers
 LINE = 128  # bytes between counters
@@ -28,11 +28,11 @@ BYTES_PER_US = 1000.0  # of one GB/s
 @dataclass(frozen=True, slots=True)
 class Wire:
     """How fast a network is. bandwidth: GB/s of each NIC in each direction, 0 for no limit;
-    latency: µs; late: whether transfers copy when they arrive instead of when they begin."""
+    latency: µs; copy_on_arrival: bytes are copied when a transfer arrives, not when it begins."""
 
     bandwidth: float = 0.0
     latency: float = 0.0
-    late: bool = False
+    copy_on_arrival: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class _Wire(ctypes.Structure):
         ("latency_us", ctypes.c_double),
         ("n_nics", ctypes.c_int),
         ("nic", ctypes.c_void_p),
-        ("late", ctypes.c_int),
+        ("copy_on_arrival", ctypes.c_int),
     )
 
 
 class Proxy:
-    """The doors of all ranks and the proxy behind them.
+    """The rings of all ranks and the proxy behind them.
 
     ranks: the table of all ranks' memory as this process sees it; it may change between launches.
     """
@@ -73,40 +73,40 @@ class Proxy:
         self._counters = np.zeros((n, 3, LINE), np.uint8)
         self._nic = np.array(network.nic, np.int32)
         self._ranks = ranks
-        self.doors = (Door * n)(*[self._door(r) for r in range(n)])
+        self.rings = (ProxyRing * n)(*[self._ring(r) for r in range(n)])
         wire = network.wire
         self._threads = max(1, min(len(set(network.domain)), 2))
         self._library = _library()
         self._proxy = self._library.hccc_network_new(
             n,
             ctypes.addressof(ranks),
-            ctypes.addressof(self.doors),
+            ctypes.addressof(self.rings),
             ctypes.byref(
                 _Wire(
                     wire.bandwidth * BYTES_PER_US,
                     wire.latency,
                     int(self._nic.max()) + 1,
                     self._nic.ctypes.data,
-                    wire.late,
+                    wire.copy_on_arrival,
                 )
             ),
         )
         if not self._proxy:
             raise fail("E455", f"no memory for a network between {n} ranks")
 
-    def _door(self, rank: int) -> Door:
-        handed, taken, completed = (self._counters[rank, k].ctypes.data for k in range(3))
+    def _ring(self, rank: int) -> ProxyRing:
+        submitted, taken, completed = (self._counters[rank, k].ctypes.data for k in range(3))
         ring = self._rings[rank].ctypes.data
-        size, entry = ctypes.sizeof(Door), ctypes.sizeof(Transfer)
-        return Door(size, entry, RING, 0, ring, handed, taken, completed)
+        size, entry = ctypes.sizeof(ProxyRing), ctypes.sizeof(Transfer)
+        return ProxyRing(size, entry, RING, 0, ring, submitted, taken, completed)
 
-    def door(self, rank: int) -> int:
-        """The address of a rank's door."""
-        return ctypes.addressof(self.doors) + rank * ctypes.sizeof(Door)
+    def ring(self, rank: int) -> int:
+        """The address of a rank's ring."""
+        return ctypes.addressof(self.rings) + rank * ctypes.sizeof(ProxyRing)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The proxy carries what is handed over meanwhile."""
+        """The proxy carries what is submitted meanwhile."""
         if not self._library.hccc_network_start(self._proxy, self._threads):
             raise fail("E455", "no memory or threads for the proxy of the network")
         try:

@@ -75,12 +75,12 @@ HCCC_FN hccc_operand hccc_decode(const hccc_block& b, const int* w) {
 }
 
 template <int K, int D>
-HCCC_FN hccc_wish hccc_op_wish(const hccc_block& b, const hccc_op_view<K, D>& op, int i,
+HCCC_FN hccc_condition hccc_op_wish(const hccc_block& b, const hccc_op_view<K, D>& op, int i,
                                unsigned m) {
 #if HCCC_QUEUES > 0
   if (const int j = i - op.waits(); j >= 0) {
     const hccc_operand o[1] = {hccc_decode(b, op.operand(j))};
-    return hccc_queue_wish(b, o, 0, j < K, m);
+    return hccc_queue_condition(b, o, 0, j < K, m);
   }
 #endif
   return {HCCC_WAIT_FLAG, op.flag(i), b.base + m + 1};
@@ -98,7 +98,7 @@ HCCC_FN hccc_signal hccc_op_signal(const hccc_block& b, const hccc_op_view<K, D>
   return {true, op.post(i)[0], op.post(i)[1], b.base + m + 1};
 }
 
-// As hccc_await: thread i waits for flag i, then the block meets.
+// As hccc_await_conditions: thread i waits for flag i, then the block meets.
 template <int K, int D>
 HCCC_FN bool hccc_op_await(const hccc_block& b, const hccc_op_view<K, D>& op, unsigned m) {
   const int wishes = op.waits() + op.queued;
@@ -109,7 +109,7 @@ HCCC_FN bool hccc_op_await(const hccc_block& b, const hccc_op_view<K, D>& op, un
   bool ok = true;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < wishes; i += hccc_threads) {
-    const hccc_wish wish = hccc_op_wish(b, op, i, m);
+    const hccc_condition wish = hccc_op_wish(b, op, i, m);
     if (!ok || wish.kind == HCCC_WAIT_NONE) continue;
     ok = hccc_wait(b, hccc_flag(b, b.rank, wish.flag), wish.want,
                    {wish.kind, wish.flag, op.prim, m});
@@ -117,7 +117,7 @@ HCCC_FN bool hccc_op_await(const hccc_block& b, const hccc_op_view<K, D>& op, un
   return !hccc_barrier_any(!ok);
 }
 
-// As hccc_announce: the block meets, then thread i raises flag i.
+// As hccc_raise_signals: the block meets, then thread i raises flag i.
 template <int K, int D>
 HCCC_FN void hccc_op_announce(const hccc_block& b, const hccc_op_view<K, D>& op, unsigned m) {
   hccc_barrier();
@@ -130,7 +130,7 @@ HCCC_FN void hccc_op_announce(const hccc_block& b, const hccc_op_view<K, D>& op,
 }
 
 template <int K, int D>
-HCCC_FN void hccc_op_places(hccc_board<K, D>& board, const hccc_block& b,
+HCCC_FN void hccc_op_places(hccc_pointers<K, D>& board, const hccc_block& b,
                             const hccc_op_view<K, D>& op, unsigned m) {
   HCCC_UNROLL(K + D)
   for (int i = 0; i < K + D; ++i)
@@ -142,7 +142,7 @@ HCCC_FN void hccc_op_places(hccc_board<K, D>& board, const hccc_block& b,
 template <int mode, int K, int D>
 HCCC_FN void hccc_op_execute(hccc_block& b, const hccc_op_view<K, D>& op) {
   const long long valid = hccc_moves<mode>(b) ? hccc_valid(b, op.words[HCCC_OP_CHUNK]) : 0;
-  hccc_board<K, D> board;
+  hccc_pointers<K, D> board;
   hccc_op_places(board, b, op, b.m0);
   HCCC_UNROLL(1)
   for (unsigned m = b.m0; m < b.m1 && !b.stopped; ++m) {

@@ -1,4 +1,4 @@
-// acceptor.cpp: the server's part of the handshake, for any number of strangers.
+// acceptor.cpp: the server's part of the handshake, for any number of connections.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -50,7 +50,7 @@ void Acceptor::accept_all() {
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      // No descriptor or memory is left: strangers must not have them all.
+      // No descriptor or memory is left: unauthenticated connections must not hold them all.
       if (!pending_.empty()) {
         drop(pending_.front(), "no descriptor was left");
         pending_.erase(pending_.begin());
@@ -62,7 +62,8 @@ void Acceptor::accept_all() {
   }
 }
 
-// An honest peer needs milliseconds: of too many the oldest goes, once it has had its time.
+// Makes room for one connection: of too many the oldest is dropped, once it has had 100 ms. A peer
+// needs a few.
 bool Acceptor::make_room() {
   if (pending_.size() < kMostPending) return true;
   const int64_t may_go = pending_.front().since + kLeastAge;
@@ -75,7 +76,7 @@ bool Acceptor::make_room() {
   return true;
 }
 
-// False: it is no longer pending, having arrived or being dropped.
+// Reads from a pending connection. False: it is no longer pending, but authenticated or dropped.
 bool Acceptor::advance(Pending *p, std::vector<Arrival> *arrived) {
   char part[kClientHello];
   for (;;) {
@@ -91,7 +92,7 @@ bool Acceptor::advance(Pending *p, std::vector<Arrival> *arrived) {
     if (p->hello.empty()) {
       if (!answer(p)) return false;
     } else if (p->in.size() == kProof) {
-      const Digest wanted_proof = prove(secret_, "client", p->hello);
+      const Digest wanted_proof = proof_of(secret_, "client", p->hello);
       if (same(wanted_proof.data(), p->in.data(), kProof)) {
         set_options(p->fd.get());
         arrived->push_back({std::move(p->fd), p->claim});
@@ -103,7 +104,7 @@ bool Acceptor::advance(Pending *p, std::vector<Arrival> *arrived) {
   }
 }
 
-// Checks what has come of the hello, and answers it when all has. False: dropped.
+// Checks a hello as far as it has arrived, and answers a whole one. False: dropped.
 bool Acceptor::answer(Pending *p) {
   const std::string &in = p->in;
   if (std::memcmp(in.data(), kClientMagic, std::min<size_t>(in.size(), 8)) != 0) {
@@ -119,7 +120,7 @@ bool Acceptor::answer(Pending *p) {
   random_bytes(nonce, sizeof nonce);
   hello.append(nonce, sizeof nonce);
   const std::string hellos = in + hello;
-  const Digest own = other ? Digest{} : prove(secret_, "server", hellos);
+  const Digest own = other ? Digest{} : proof_of(secret_, "server", hellos);
   hello.append(reinterpret_cast<const char *>(own.data()), own.size());
   const ssize_t n = send(p->fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (other || n != static_cast<ssize_t>(hello.size())) {

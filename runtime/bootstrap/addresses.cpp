@@ -33,7 +33,7 @@ bool usable(const ifaddrs *i, Address *address) {
   return address->is_v4() || !(address->ip[0] == 0xfe && (address->ip[1] & 0xc0) == 0x80);
 }
 
-// Whether HCCC_SOCKET_IFNAME's words name an interface.
+// Returns whether HCCC_SOCKET_IFNAME's words name an interface.
 bool named(const std::string &name, const std::string &wanted) {
   const bool except = wanted[0] == '^';
   const bool whole = wanted[except] == '=';
@@ -142,13 +142,13 @@ Address interface_address(const char *wanted) {
 Binding choose_binding(const Address &otherwise) {
   const char *bind = variable("HCCC_BIND"), *names = variable("HCCC_SOCKET_IFNAME");
   Binding made = {otherwise, otherwise};
-  if (names) made.bind = made.told = interface_address(names);
+  if (names) made.bind = made.reachable = interface_address(names);
   if (bind) {
     made.bind = resolve(bind, 0, Deadline::in(0));
-    if (!made.bind.is_any()) made.told = made.bind;
-    else if (!names && otherwise.is_loopback()) made.told = interface_address(nullptr);
+    if (!made.bind.is_any()) made.reachable = made.bind;
+    else if (!names && otherwise.is_loopback()) made.reachable = interface_address(nullptr);
   }
-  made.bind.port = made.told.port = 0;
+  made.bind.port = made.reachable.port = 0;
   return made;
 }
 

@@ -22,7 +22,7 @@ int report(hccc_bootstrap_error *error, int code, int rank, const std::string &m
   return code;
 }
 
-// What `work` does, its message for success; every failure as a code.
+// Runs `work`, which returns a message of success; every failure becomes a code.
 template <class Work>
 int guarded(hccc_bootstrap_error *error, const Work &work) {
   try {
@@ -63,10 +63,10 @@ int hccc_bootstrap_unique_id(hccc_unique_id *id, hccc_bootstrap_error *error) {
     const Binding binding = choose_binding(loopback());
     Fd listener = listen_tcp(binding.bind, &identity.address);
     const uint16_t port = identity.address.port;
-    identity.address = binding.told;
+    identity.address = binding.reachable;
     identity.address.port = port;
-    identity.there = true;
-    start_root(std::move(listener), identity, root_patience(), nullptr);
+    identity.listening = true;
+    start_root(std::move(listener), identity, root_timeout(), nullptr);
     write_id(identity, id);
     return "the root is at " + identity.address.str();
   });
@@ -164,15 +164,15 @@ int hccc_bootstrap_share(hccc_bootstrap *b, const int *own_fds, int n_own, int *
   });
 }
 
-int hccc_bootstrap_watch(hccc_bootstrap *b) {
+int hccc_bootstrap_poll_fd(hccc_bootstrap *b) {
   return b && !b->client.in_child() ? b->client.watch() : -1;
 }
 
-int hccc_bootstrap_news(hccc_bootstrap *b, int *rank, int *orderly) {
-  Client::News one;
+int hccc_bootstrap_next_departure(hccc_bootstrap *b, int *rank, int *orderly) {
+  Client::Departure one;
   bool found = false;
   guarded(nullptr, [&] {
-    found = usable(b).news(&one);
+    found = usable(b).next_departure(&one);
     return std::string();
   });
   if (found && rank) *rank = one.rank;
@@ -180,19 +180,19 @@ int hccc_bootstrap_news(hccc_bootstrap *b, int *rank, int *orderly) {
   return found;
 }
 
-void hccc_bootstrap_tell(hccc_bootstrap *b, const void *data, size_t bytes) {
+void hccc_bootstrap_notify(hccc_bootstrap *b, const void *data, size_t bytes) {
   guarded(nullptr, [&] {
     need(data || !bytes, "the message");
-    usable(b).tell(data, std::min<size_t>(bytes, HCCC_BOOTSTRAP_MAX_TELL));
+    usable(b).notify(data, std::min<size_t>(bytes, HCCC_BOOTSTRAP_MAX_MESSAGE));
     return std::string();
   });
 }
 
-int hccc_bootstrap_heard(hccc_bootstrap *b, int *rank, void *data, size_t *bytes) {
-  Client::Heard one;
+int hccc_bootstrap_next_message(hccc_bootstrap *b, int *rank, void *data, size_t *bytes) {
+  Client::Message one;
   bool found = false;
   guarded(nullptr, [&] {
-    found = usable(b).heard(&one);
+    found = usable(b).next_message(&one);
     return std::string();
   });
   if (!found) return 0;

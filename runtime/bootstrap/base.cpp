@@ -140,10 +140,10 @@ bool parse(const std::string &word, long long least, long long most, long long *
   return least <= made && made <= most;
 }
 
-Fd::Making::Making() { descriptors().mutex.lock(); }
-Fd::Making::~Making() { descriptors().mutex.unlock(); }
-Fd::Fd(int fd) : Fd(fd, Making()) {}
-Fd::Fd(int fd, const Making &) : fd_(fd) {
+Fd::ForkGuard::ForkGuard() { descriptors().mutex.lock(); }
+Fd::ForkGuard::~ForkGuard() { descriptors().mutex.unlock(); }
+Fd::Fd(int fd) : Fd(fd, ForkGuard()) {}
+Fd::Fd(int fd, const ForkGuard &) : fd_(fd) {
   if (fd >= 0) descriptors().open.insert(fd);
 }
 

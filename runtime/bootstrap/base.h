@@ -1,4 +1,4 @@
-// base.h: what every part uses: failures, deadlines, descriptors, numbers on the wire.
+// base.h: failures, deadlines, descriptors and the encoding of numbers.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ enum Code {
   kSystem = HCCC_BOOTSTRAP_SYSTEM,
 };
 
-// What goes wrong; thrown inside, returned as code and message to callers of the C interface.
+// A failure: thrown inside, returned as code and message by the C interface.
 struct Failure {
   int code;
   int rank;
@@ -44,11 +44,11 @@ class Deadline {
  public:
   static Deadline never() { return Deadline(INT64_MAX); }
   static Deadline in(double seconds);
-  // As the C interface takes it: 0 none, below 0 that of HCCC_TIMEOUT.
+  // Converts a timeout of the C interface: 0 none, below 0 that of HCCC_TIMEOUT.
   static Deadline of(double timeout_s);
 
   bool passed() const { return at_ != INT64_MAX && now_ns() >= at_; }
-  int poll_ms(int at_most = 60000) const;  // what to give to poll
+  int poll_ms(int at_most = 60000) const;  // for poll()
   Deadline or_in(double seconds) const;    // the earlier of both
 
  private:
@@ -58,28 +58,28 @@ class Deadline {
 
 double environment_timeout();  // HCCC_TIMEOUT, seconds; throws where it is no number
 
-// The variable's value; null: unset or empty.
+// Returns a variable of the environment; null: unset or empty.
 const char *variable(const std::string &name);
 
-// An integer of decimal digits in a range.
+// Parses decimal digits. False: another text, or out of range.
 bool parse(const std::string &word, long long least, long long most, long long *value);
 
-// A descriptor of ours: closed with its owner, and in children of fork, where it would hold
-// connections open that others believe closed with this process.
+// Owns a descriptor. It is closed in children of fork, too, where it would keep connections open
+// after this process has ended.
 class Fd {
-  struct Making {  // holds back forks
-    Making();
-    ~Making();
+  struct ForkGuard {  // no fork while it lives
+    ForkGuard();
+    ~ForkGuard();
   };
 
  public:
   Fd() = default;
   explicit Fd(int fd);
-  // What `make()` returns; no fork comes between, whose child would keep it.
+  // Owns the result of `make()`; no fork happens in between, whose child would keep it.
   template <class Make>
   static Fd of(const Make &make) {
-    const Making now;
-    return Fd(make(), now);
+    const ForkGuard guard;
+    return Fd(make(), guard);
   }
   Fd(Fd &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd &operator=(Fd &&other) noexcept {
@@ -93,7 +93,7 @@ class Fd {
   void close();
 
  private:
-  Fd(int fd, const Making &);
+  Fd(int fd, const ForkGuard &);
   int fd_ = -1;
 };
 
@@ -114,7 +114,7 @@ T get(const char *p) {
 
 void random_bytes(void *to, size_t bytes);
 
-// A thread that takes no signals; throws. Returns when `run(of)` does.
+// Starts a thread that takes no signals and runs `run(of)`; throws.
 pthread_t start_thread(void *(*run)(void *), void *of, const char *name);
 
 }  // namespace hccc::bootstrap

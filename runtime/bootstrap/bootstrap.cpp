@@ -13,7 +13,7 @@
 #include "job.cpp"
 #include "job_file.cpp"
 #include "link.cpp"
-#include "meet.cpp"
+#include "connect.cpp"
 #include "root.cpp"
 #include "sha256.cpp"
 #include "share.cpp"

@@ -1,4 +1,4 @@
-// client.cpp: collective calls, news and messages of one rank. No thread: who calls reads.
+// client.cpp: collective calls, departures and messages of a rank. It has no thread: callers read.
 #include "client.h"
 
 #include <poll.h>
@@ -14,7 +14,7 @@
 namespace hccc::bootstrap {
 namespace {
 
-const size_t kMostHeard = 65536;  // messages that nobody asks for
+const size_t kMostMessages = 65536;  // unread messages
 
 void raise_event(const Fd &event) {
   const uint64_t one = 1;
@@ -35,7 +35,7 @@ Client::~Client() {
   wipe(secret.data(), secret.size());
 }
 
-// What the hub answers to a call; throws what failed.
+// Makes a collective call and returns the hub's answer; throws its failure.
 Frame Client::call(CallKind kind, const void *own, size_t bytes, const Deadline &deadline) {
   if (bytes > HCCC_BOOTSTRAP_MAX_BYTES)
     fail(kBadArgument, rank, "%zu bytes: one rank may give %u", bytes,
@@ -47,7 +47,7 @@ Frame Client::call(CallKind kind, const void *own, size_t bytes, const Deadline 
     answered_ = knows_missing_ = false;
     lower_event(answer_event_);
     const auto *data = static_cast<const char *>(own);
-    link_.send(encode(kPart, kind, seq, bytes ? std::string(data, bytes) : std::string()));
+    link_.send(encode(kContribution, kind, seq, bytes ? std::string(data, bytes) : std::string()));
     link_.flush();
   }
   Deadline until = deadline;
@@ -59,7 +59,7 @@ Frame Client::call(CallKind kind, const void *own, size_t bytes, const Deadline 
       if (answered_ && answer_.kind == kFailed) throw decode_failure(answer_.payload);
       if (answered_) return std::move(answer_);
       if (knows_missing_ || (asked && until.passed())) fail_late(kind);
-      if (lost_) throw absent_hub();
+      if (lost_) throw hub_loss();
       link_.flush();
       if (until.passed()) {
         asked = true;
@@ -110,19 +110,19 @@ void Client::fail_late(CallKind kind) const {
        name_ranks(missing_).c_str(), n_ranks, name_of(kind));
 }
 
-// Reads what has come. Under the lock, as what it calls.
+// Reads and handles all frames that have arrived. Under the lock, as the functions that it calls.
 void Client::drain() {
   if (lost_) return;
   const bool open = link_.read();
   for (Frame frame; link_.next(&frame);) take(&frame);
-  if (!open || link_.broken()) lose();
-  tell_watch();
+  if (!open || link_.broken()) mark_lost();
+  update_pending_event();
 }
 
 void Client::take(Frame *frame) {
   const auto about = static_cast<int>(frame->aux);
   const bool known = 0 <= about && about < n_ranks;
-  if ((frame->kind == kWhole || frame->kind == kFailed) && frame->seq == seq_) {
+  if ((frame->kind == kGathered || frame->kind == kFailed) && frame->seq == seq_) {
     answer_ = std::move(*frame);
     answered_ = true;
     raise_event(answer_event_);
@@ -130,23 +130,23 @@ void Client::take(Frame *frame) {
     missing_ = decode_ranks(frame->payload, n_ranks);
     knows_missing_ = true;
     raise_event(answer_event_);
-  } else if (frame->kind == kGone && known && !gone_[about]) {
-    add_news({about, frame->seq != 0}, frame->payload);
-  } else if (frame->kind == kHeard && known && frame->payload.size() <= HCCC_BOOTSTRAP_MAX_TELL &&
-             heard_.size() < kMostHeard) {
-    heard_.push_back({about, std::move(frame->payload)});
+  } else if (frame->kind == kDeparted && known && !gone_[about]) {
+    add_departure({about, frame->seq != 0}, frame->payload);
+  } else if (frame->kind == kMessage && known && messages_.size() < kMostMessages &&
+             frame->payload.size() <= HCCC_BOOTSTRAP_MAX_MESSAGE) {
+    messages_.push_back({about, std::move(frame->payload)});
   }
 }
 
-// The hub has gone, and rank 0 with it; its descriptor stays open for those that poll it.
-void Client::lose() {
+// Marks the hub, and with it rank 0, as gone. Its descriptor stays open: callers may poll it.
+void Client::mark_lost() {
   lost_ = true;
   if (watch_) epoll_ctl(watch_.get(), EPOLL_CTL_DEL, link_.fd(), nullptr);
   raise_event(answer_event_);
-  if (!gone_[0]) add_news({0, false}, "");
+  if (!gone_[0]) add_departure({0, false}, "");
 }
 
-void Client::add_news(const News &one, const std::string &why) {
+void Client::add_departure(const Departure &one, const std::string &why) {
   gone_[one.rank] = true;
   const auto weight = [](bool orderly, const std::string &its) {
     return !orderly ? 2 : !its.empty() ? 1 : 0;
@@ -155,70 +155,70 @@ void Client::add_news(const News &one, const std::string &why) {
     first_gone_ = one;
     why_gone_ = why;
   }
-  news_.push_back(one);
+  departures_.push_back(one);
 }
 
-// Where others went without a word, rank 0 may have left because of that.
-Failure Client::absent_hub() const {
+// Returns why the hub has gone: rank 0 may have left because another rank ended.
+Failure Client::hub_loss() const {
   if (!why_gone_.empty()) return decode_failure(why_gone_);
   return {kLost, first_gone_.rank,
           text(first_gone_.orderly ? "rank %d has left" : "rank %d has gone without a word",
                first_gone_.rank)};
 }
 
-void Client::tell_watch() {
-  if (!news_event_) return;
-  if (news_.empty() && heard_.empty()) lower_event(news_event_);
-  else raise_event(news_event_);
+void Client::update_pending_event() {
+  if (!pending_event_) return;
+  if (departures_.empty() && messages_.empty()) lower_event(pending_event_);
+  else raise_event(pending_event_);
 }
 
-bool Client::news(News *one) {
+bool Client::next_departure(Departure *one) {
   std::lock_guard<std::mutex> lock(lock_);
   drain();
-  if (news_.empty()) return false;
-  *one = news_.front();
-  news_.pop_front();
-  tell_watch();
+  if (departures_.empty()) return false;
+  *one = departures_.front();
+  departures_.pop_front();
+  update_pending_event();
   return true;
 }
 
-bool Client::heard(Heard *one) {
+bool Client::next_message(Message *one) {
   std::lock_guard<std::mutex> lock(lock_);
   drain();
-  if (heard_.empty()) return false;
-  *one = std::move(heard_.front());
-  heard_.pop_front();
-  tell_watch();
+  if (messages_.empty()) return false;
+  *one = std::move(messages_.front());
+  messages_.pop_front();
+  update_pending_event();
   return true;
 }
 
-void Client::tell(const void *data, size_t bytes) {
-  const std::string said(static_cast<const char *>(data), bytes);
+void Client::notify(const void *data, size_t bytes) {
+  const std::string message(static_cast<const char *>(data), bytes);
   const Deadline soon = Deadline::in(1);
   for (bool queued = false;; queued = true) {
     {
       std::lock_guard<std::mutex> lock(lock_);
       if (lost_) return;
-      if (!queued) link_.send(encode(kTell, 0, 0, said));
+      if (!queued) link_.send(encode(kNotify, 0, 0, message));
       if (!link_.flush() || !link_.unsent()) return;
     }
-    // What goes not at once is sent by later calls.
+    // Later calls send the rest.
     if (!wait_for(link_.fd(), POLLOUT, soon)) return;
   }
 }
 
-// Says goodbye, and waits a moment for the hub's answer, so that nothing is lost that it sent.
+// Leaves, and waits a moment for the hub's answer, so that nothing that it sent is lost.
 void Client::close() {
   if (!link_ || in_child()) return;
   const Deadline soon = Deadline::in(1);
   try {
-    send_all(&link_, encode(kBye, 0, 0, why_), soon, 0, "rank 0");
+    send_all(&link_, encode(kLeaving, 0, 0, why_), soon, 0, "rank 0");
     shutdown(link_.fd(), SHUT_WR);
     while (wait_for(link_.fd(), POLLIN, soon) && link_.read())
       for (Frame ignored; link_.next(&ignored);) {
       }
   } catch (const Failure &) {
-    // The hub has gone.
+    // The hub has gone already.
   }
   link_.close();
   if (has_hub_) pthread_join(hub_, nullptr);

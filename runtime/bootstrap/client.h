@@ -1,4 +1,4 @@
-// client.h: one rank's end: what hccc_bootstrap is.
+// client.h: a rank's connection to the others, behind hccc_bootstrap.
 #pragma once
 
 #include <deque>
@@ -16,24 +16,24 @@ class Client {
 
   struct Gathered {
     std::vector<size_t> sizes;
-    std::string data;  // of all, one after the other
+    std::string data;  // of all ranks, one after the other
   };
   Gathered gather(CallKind kind, const void *own, size_t bytes, const Deadline &deadline);
-  void leave_because(const Failure &failure);  // what the others are told when it leaves
+  void leave_because(const Failure &failure);  // sent to the others when this rank leaves
 
-  struct News {
+  struct Departure {
     int rank;
     bool orderly;
   };
-  struct Heard {
+  struct Message {
     int rank;
     std::string data;
   };
-  bool news(News *one);
-  bool heard(Heard *one);
-  void tell(const void *data, size_t bytes);
+  bool next_departure(Departure *one);
+  bool next_message(Message *one);
+  void notify(const void *data, size_t bytes);
   int watch() const { return watch_.get(); }
-  bool in_child() const { return process_ != getpid(); }  // of the process that made it, by fork
+  bool in_child() const { return process_ != getpid(); }  // this process was forked since
   void close();
 
   const int n_ranks, rank;
@@ -43,7 +43,7 @@ class Client {
 
  private:
   void meet(const Identity &identity, const Deadline &deadline);
-  uint64_t most_answer() const {
+  uint64_t largest_answer() const {
     return static_cast<uint64_t>(n_ranks) * (8 + HCCC_BOOTSTRAP_MAX_BYTES) + 1024;
   }
   void start_hub(Fd listener, Link root);
@@ -52,10 +52,10 @@ class Client {
   bool wait_readable(const Deadline &deadline, bool *unsent);
   void drain();
   void take(Frame *frame);
-  void lose();
-  void add_news(const News &one, const std::string &why);
-  void tell_watch();
-  Failure absent_hub() const;
+  void mark_lost();
+  void add_departure(const Departure &one, const std::string &why);
+  void update_pending_event();
+  Failure hub_loss() const;
   Frame call(CallKind kind, const void *own, size_t bytes, const Deadline &deadline);
   [[noreturn]] void fail_late(CallKind kind) const;
 
@@ -63,18 +63,18 @@ class Client {
   std::mutex calling_;  // one collective call at a time
   std::mutex lock_;     // of all below
   Link link_;
-  Fd watch_, news_event_, answer_event_;
+  Fd watch_, pending_event_, answer_event_;
   bool lost_ = false;  // the hub has gone
   uint64_t seq_ = 0;
   bool answered_ = false, knows_missing_ = false;
   Frame answer_;
   std::vector<int> missing_;
   std::vector<bool> gone_;
-  News first_gone_ = {-1, true};  // as the hub's
-  std::string why_gone_;          // the failure for which it left
-  std::string why_;               // the failure of the last call
-  std::deque<News> news_;
-  std::deque<Heard> heard_;
+  Departure first_gone_ = {-1, true};  // as the hub's
+  std::string why_gone_;               // the failure because of which it left
+  std::string why_;                    // the failure of the last call
+  std::deque<Departure> departures_;
+  std::deque<Message> messages_;
   bool has_hub_ = false;
   pthread_t hub_;
 };

@@ -1,4 +1,4 @@
-// environment.cpp: what launchers tell their processes.
+// environment.cpp: reads the launchers' variables.
 #include "environment.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@ const Launcher kLaunchers[] = {
     {"Slurm", "SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {"SLURM_LOCALID"}, {},
      {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"}},
 };
-const int kSlurmPorts = 20000, kNSlurmPorts = 10000;  // below those that systems give away
+const int kSlurmPorts = 20000, kNSlurmPorts = 10000;  // below the systems' ephemeral ports
 
-// The first of the names that is set; null: none.
+// Returns the first of the names that is set; null: none.
 const char *first_set(const char *const (&names)[2]) {
   for (const char *name : names)
     if (name && variable(name)) return name;
@@ -68,9 +68,9 @@ std::string slurm_address() {
   if (!list) return "";
   int port = optional("HCCC_ROOT_PORT", 1, 65535);
   if (port < 0) {
-    long long job = 0, step = 0;  // which may be any number, or none
-    if (const char *said = variable("SLURM_JOB_ID")) parse(said, 0, 0, &job);
-    if (const char *said = variable("SLURM_STEP_ID")) parse(said, 0, 0, &step);
+    long long job = 0, step = 0;  // any numbers, or none
+    if (const char *id = variable("SLURM_JOB_ID")) parse(id, 0, 0, &job);
+    if (const char *id = variable("SLURM_STEP_ID")) parse(id, 0, 0, &step);
     port = kSlurmPorts + static_cast<int>((job % kNSlurmPorts * 16 + step) % kNSlurmPorts);
   }
   return first_host(list) + ":" + std::to_string(port);
@@ -79,13 +79,13 @@ std::string slurm_address() {
 }  // namespace
 
 Environment find_environment() {
-  std::string looked;
+  std::string tried;
   for (const Launcher &l : kLaunchers) {
     if (variable(l.rank)) return read_launcher(l);
-    looked += (looked.empty() ? "" : ", ") + std::string(l.rank);
+    tried += (tried.empty() ? "" : ", ") + std::string(l.rank);
   }
   fail(kBadArgument, -1, "no launcher says which rank this is (none is set of %s): use "
-       "one, or set HCCC_RANK and HCCC_NRANKS", looked.c_str());
+       "one, or set HCCC_RANK and HCCC_NRANKS", tried.c_str());
 }
 
 std::string first_host(const std::string &list) {
@@ -142,7 +142,7 @@ std::string root_address(const Environment &e) {
   if (e.one_host) return "";
   const std::string slurm = slurm_address();
   if (!slurm.empty()) return slurm;
-  // HCCC_RANK alone, and launchers that say nothing of hosts: this one.
+  // HCCC_RANK without local numbers: all ranks are on this host.
   if (e.launcher == "HCCC_RANK" && e.local_size < 0) return "";
   fail(kBadArgument, -1, "%s says that this is rank %d of %d, but not where rank 0 is: "
        "set HCCC_ROOT=host:port", e.launcher.c_str(), e.rank, e.n_ranks);

@@ -1,4 +1,4 @@
-// environment.h: what a launcher tells its processes.
+// environment.h: a process's rank and job by its launcher's variables.
 #pragma once
 
 #include "id.h"
@@ -7,19 +7,19 @@ namespace hccc::bootstrap {
 
 struct Environment {
   std::string launcher, rank_variable, size_variable;
-  int rank, n_ranks, local_rank, local_size;  // the last two: -1 where nothing says
-  bool one_host;                              // as far as the launcher says
+  int rank, n_ranks, local_rank, local_size;  // the last two: -1 where they are not set
+  bool one_host;                              // by the launcher's variables
 };
 
-// Throws BAD_ARGUMENT where there is none, or not all of it.
+// Throws BAD_ARGUMENT where variables are missing.
 Environment find_environment();
 
-// "host:port" of the root, "" where all ranks are on this host and nothing says. Throws where there
-// are several hosts and nothing says, or what it says is wrong.
+// Returns "host:port" of the root, "" where all ranks are on this host and no variable names one.
+// Throws where there are several hosts and no variable, or a wrong one.
 std::string root_address(const Environment &environment);
 std::string describe(const Environment &environment, const std::string &address);
 
-// The first host of a list as Slurm writes it: `gpu[003-017,40],login` → `gpu003`.
+// Returns the first host of a list as Slurm writes it: `gpu[003-017,40],login` → `gpu003`.
 std::string first_host(const std::string &list);
 struct Place {
   std::string host;
@@ -27,13 +27,14 @@ struct Place {
 };
 Place parse_place(const std::string &address);  // "host:port", "[::1]:port"
 
-// Whether all ranks are on this host, as far as is said.
+// Returns whether all ranks are on this host by what the variables say.
 bool on_one_host(const Environment &environment, const std::string &address);
 
-// A name for this job that all its ranks on this host know and no other job has.
+// Returns a name for this job, the same at all its ranks on this host and different from other
+// jobs'.
 std::string job_key(const Environment &environment, const std::string &address, int rank);
 
-// The job's root, by the environment; rank 0 starts it.
+// Returns the identity of the job that the environment names; rank 0 starts its root.
 Identity identity_from_environment(int rank);
 
 }  // namespace hccc::bootstrap

@@ -1,4 +1,4 @@
-// handshake.cpp: the client's part; the server's is acceptor.cpp.
+// handshake.cpp: the client's part of the handshake; acceptor.cpp has the server's.
 #include "handshake.h"
 
 #include <poll.h>
@@ -9,7 +9,7 @@
 namespace hccc::bootstrap {
 namespace {
 
-// False: the other end has closed. It may have closed before it read all: what it says counts.
+// Sends all bytes. False: the other end has closed, maybe before it read all, and after an answer.
 bool write_all(int fd, const char *p, size_t bytes, const Deadline &deadline) {
   while (bytes) {
     const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -25,7 +25,7 @@ bool write_all(int fd, const char *p, size_t bytes, const Deadline &deadline) {
   return true;
 }
 
-// What came before the end, the deadline or `bytes` bytes.
+// Reads `bytes` bytes, fewer where the connection ends or the deadline passes.
 std::string read_all(int fd, size_t bytes, const Deadline &deadline) {
   std::string made(bytes, '\0');
   size_t have = 0;
@@ -63,24 +63,24 @@ std::string client_hello(const Claim &claim) {
 
 }  // namespace
 
-Digest prove(const Secret &secret, const char *who, const std::string &hellos) {
-  const std::string said = std::string("hccc bootstrap ") + who + '\0' + hellos;
-  return hmac(secret.data(), secret.size(), said.data(), said.size());
+Digest proof_of(const Secret &secret, const char *who, const std::string &hellos) {
+  const std::string message = std::string("hccc bootstrap ") + who + '\0' + hellos;
+  return hmac(secret.data(), secret.size(), message.data(), message.size());
 }
 
-Link introduce(Fd fd, const Claim &claim, const Secret &secret, uint64_t most,
+Link authenticate(Fd fd, const Claim &claim, const Secret &secret, uint64_t most,
                const Deadline &deadline, const std::string &where) {
   std::string hellos = client_hello(claim);
   write_all(fd.get(), hellos.data(), hellos.size(), deadline);
   const std::string server = read_all(fd.get(), kServerHello, deadline);
   check_server(server, where);
   if (server.size() < kServerHello) return Link();
-  const size_t said = kServerHello - kProof;
-  hellos.append(server, 0, said);
-  const Digest wanted = prove(secret, "server", hellos);
-  if (!same(wanted.data(), server.data() + said, kProof))
+  const size_t unproved = kServerHello - kProof;
+  hellos.append(server, 0, unproved);
+  const Digest wanted = proof_of(secret, "server", hellos);
+  if (!same(wanted.data(), server.data() + unproved, kProof))
     fail(kRefused, -1, "the hccc at %s has another secret", where.c_str());
-  const Digest own = prove(secret, "client", hellos);
+  const Digest own = proof_of(secret, "client", hellos);
   write_all(fd.get(), reinterpret_cast<const char *>(own.data()), own.size(), deadline);
   Link link(std::move(fd), most);
   Frame frame;

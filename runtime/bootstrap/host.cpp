@@ -1,4 +1,4 @@
-// host.cpp: which host a process is on.
+// host.cpp: the identity of this process's host.
 #include "host.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ std::string link_text(const std::string &path) {
 }
 
 std::string described() {
-  if (const char *said = variable("HCCC_HOST_ID")) return std::string("said ") + said;
+  if (const char *id = variable("HCCC_HOST_ID")) return std::string("said ") + id;
   utsname name = {};
   uname(&name);
   // Machines that were copied from one another may have the same boot number, but not the same
@@ -39,8 +39,8 @@ std::string described() {
 }  // namespace
 
 std::string host_identity() {
-  const std::string said = described();
-  const Digest sum = sha256(said.data(), said.size());
+  const std::string text = described();
+  const Digest sum = sha256(text.data(), text.size());
   return std::string(sum.begin(), sum.end());
 }
 

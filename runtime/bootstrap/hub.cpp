@@ -1,4 +1,4 @@
-// hub.cpp: rank 0's hub.
+// hub.cpp: the hub, a thread of rank 0's process.
 #include "hub.h"
 
 #include <poll.h>
@@ -6,7 +6,7 @@
 namespace hccc::bootstrap {
 namespace {
 
-const uint64_t kMostPart = HCCC_BOOTSTRAP_MAX_BYTES;
+const uint64_t kMostContribution = HCCC_BOOTSTRAP_MAX_BYTES;
 
 }  // namespace
 
@@ -20,25 +20,25 @@ Hub::Hub(Fd listener, const Secret &secret, const Job &job, int n_ranks, Fd own,
       root_(std::move(root)),
       acceptor_(std::move(listener), secret, kToHub),
       members_(static_cast<size_t>(n_ranks)) {
-  members_[0].link = Link(std::move(own), kMostPart);
-  members_[0].came = true;
+  members_[0].link = Link(std::move(own), kMostContribution);
+  members_[0].joined = true;
 }
 
 void Hub::run() {
-  settle();
+  stop_accepting_if_complete();
   while (!members_[0].gone) step();
-  if (root_) {  // ranks that are still on their way here
+  if (root_) {  // some ranks are not connected yet
     const std::string &why = members_[0].why;
-    root_.send(encode(kBye, 0, 0, why.empty() ? encode(absence()) : why));
+    root_.send(encode(kLeaving, 0, 0, why.empty() ? encode(absence()) : why));
     root_.flush();
   }
-  // What is still to be sent, the news that rank 0 has gone among it.
+  // Sends the rest, which tells that rank 0 has gone.
   const Deadline soon = Deadline::in(1);
   for (;;) {
     std::vector<pollfd> set;
     for (Member &m : members_) {
-      if (!m.came || m.gone) continue;
-      m.link.read();  // what is left unread would have the system throw away what is unsent
+      if (!m.joined || m.gone) continue;
+      m.link.read();  // unread bytes would make the system discard unsent ones
       for (Frame ignored; m.link.next(&ignored);) {
       }
       if (m.link.flush() && m.link.unsent()) set.push_back({m.link.fd(), POLLOUT, 0});
@@ -54,93 +54,94 @@ void Hub::step() {
   if (accepting_) acceptor_.watch(&set);
   const size_t n_others = set.size();
   for (const Member &m : members_) {
-    const bool there = m.came && !m.gone;
+    const bool there = m.joined && !m.gone;
     set.push_back({there ? m.link.fd() : -1,
                    static_cast<short>(POLLIN | (m.link.unsent() ? POLLOUT : 0)), 0});
   }
   if (poll(set.data(), set.size(), accepting_ ? acceptor_.poll_ms(60000) : -1) < 0)
     for (pollfd &one : set) one.revents = 0;
-  if (set[0].revents) hear_root();
+  if (set[0].revents) read_root();
   if (accepting_) accept(&set[1]);
   for (size_t rank = 0; rank < members_.size(); ++rank)
-    if (set[n_others + rank].revents) hear(static_cast<int>(rank));
+    if (set[n_others + rank].revents) read_from(static_cast<int>(rank));
 }
 
 void Hub::accept(const pollfd *polled) {
   std::vector<Arrival> arrived;
   acceptor_.step(polled, &arrived);
-  for (Arrival &arrival : arrived) enter(&arrival);
-  settle();
+  for (Arrival &arrival : arrived) admit(&arrival);
+  stop_accepting_if_complete();
 }
 
-// Nobody else has business at the listener once all have come.
-void Hub::settle() {
-  if (n_came_ < static_cast<int>(members_.size())) return;
+// Closes the listener once all ranks have connected.
+void Hub::stop_accepting_if_complete() {
+  if (n_joined_ < static_cast<int>(members_.size())) return;
   accepting_ = false;
   acceptor_.close();
-  root_.send(encode(kBye, 0, 0));
+  root_.send(encode(kLeaving, 0, 0));
   root_.flush();
   root_.close();
 }
 
-void Hub::hear_root() {
+void Hub::read_root() {
   const bool open = root_.read();
   for (Frame frame; root_.next(&frame);)
-    if (frame.kind == kGone && frame.aux < members_.size() && !members_[frame.aux].came)
-      leave(static_cast<int>(frame.aux));
+    if (frame.kind == kDeparted && frame.aux < members_.size() && !members_[frame.aux].joined)
+      remove(static_cast<int>(frame.aux));
   if (!open) root_.close();
 }
 
-void Hub::enter(Arrival *arrival) {
+void Hub::admit(Arrival *arrival) {
   const int rank = arrival->claim.rank, n = static_cast<int>(members_.size());
   std::string wrong;
   if (arrival->claim.job != job_) wrong = "this is another job's";
   else if (arrival->claim.n_ranks != n || rank < 0 || rank >= n)
     wrong = text("there is no rank %d of %d", rank, arrival->claim.n_ranks);
-  else if (members_[rank].came || members_[rank].gone)
+  else if (members_[rank].joined || members_[rank].gone)
     wrong = text("rank %d is taken: another process is it", rank);
   if (!wrong.empty()) return refuse(std::move(arrival->fd), {kRefused, rank, wrong});
   Member &m = members_[rank];
-  m.link = Link(std::move(arrival->fd), kMostPart);
-  m.came = true;
-  ++n_came_;
+  m.link = Link(std::move(arrival->fd), kMostContribution);
+  m.joined = true;
+  ++n_joined_;
   welcome(&m.link);
   for (int r = 0; r < n; ++r) {
     const Member &other = members_[r];
-    if (other.gone) send(rank, encode(kGone, static_cast<uint32_t>(r), other.bye, other.why));
+    if (other.gone)
+      send(rank, encode(kDeparted, static_cast<uint32_t>(r), other.leaving, other.why));
   }
 }
 
-void Hub::hear(int rank) {
+void Hub::read_from(int rank) {
   Member &m = members_[rank];
   const bool open = m.link.read() && m.link.flush();
   for (Frame frame; m.link.next(&frame);) take(rank, frame);
-  if (!open || m.link.broken()) leave(rank);
+  if (!open || m.link.broken()) remove(rank);
 }
 
 void Hub::take(int rank, const Frame &frame) {
   switch (frame.kind) {
-    case kPart: return part(rank, frame);
+    case kContribution: return contribute(rank, frame);
     case kQuery:
       return send(rank, encode(kMissing, 0, frame.seq, encode(missing(frame.seq))));
-    case kTell: {
-      if (frame.payload.size() > HCCC_BOOTSTRAP_MAX_TELL) return;
-      const Bytes heard = encode(kHeard, static_cast<uint32_t>(rank), 0, frame.payload);
+    case kNotify: {
+      if (frame.payload.size() > HCCC_BOOTSTRAP_MAX_MESSAGE) return;
+      const Bytes message = encode(kMessage, static_cast<uint32_t>(rank), 0, frame.payload);
       for (int r = 0; r < static_cast<int>(members_.size()); ++r)
-        if (r != rank) send(r, heard);
+        if (r != rank) send(r, message);
       return;
     }
-    case kBye:
-      members_[rank].bye = true;
+    case kLeaving:
+      members_[rank].leaving = true;
       members_[rank].why = frame.payload.substr(0, 512);
       return;
     default: return;
   }
 }
 
-void Hub::part(int rank, const Frame &frame) {
+void Hub::contribute(int rank, const Frame &frame) {
   Member &m = members_[rank];
-  if (frame.seq != m.calls + 1) return m.link.spoil();
+  if (frame.seq != m.calls + 1) return m.link.mark_broken();
   ++m.calls;
   const auto [found, made] = calls_.try_emplace(frame.seq);
   Call &call = found->second;
@@ -169,7 +170,7 @@ void Hub::complete(uint64_t seq, Call *call) {
   std::string all;
   for (const Bytes &part : call->parts) put<uint64_t>(&all, part->size());
   for (const Bytes &part : call->parts) all += *part;
-  const Bytes whole = encode(kWhole, call->kind, seq, all);
+  const Bytes whole = encode(kGathered, call->kind, seq, all);
   for (int r = 0; r < static_cast<int>(members_.size()); ++r) send(r, whole);
 }
 
@@ -181,15 +182,17 @@ void Hub::fail_call(uint64_t seq, Call *call, const Failure &failure) {
   }
 }
 
-// Calls that a rank made before it went are completed; those that it did not make never will be.
-// Where it left because of a failure the others learn of that instead: it may name who is to blame.
-void Hub::leave(int rank) {
+// Removes a rank. Calls that it has made are completed; calls that it has not made fail. Where it
+// left because of a failure, the others get that failure: it may name the rank that caused it.
+void Hub::remove(int rank) {
   Member &m = members_[rank];
   m.gone = true;
   m.link.close();
-  const auto weight = [](const Member &one) { return !one.bye ? 2 : !one.why.empty() ? 1 : 0; };
+  const auto weight = [](const Member &one) {
+    return !one.leaving ? 2 : !one.why.empty() ? 1 : 0;
+  };
   if (first_gone_ < 0 || weight(m) > weight(members_[first_gone_])) first_gone_ = rank;
-  const Bytes gone = encode(kGone, static_cast<uint32_t>(rank), m.bye, m.why);
+  const Bytes gone = encode(kDeparted, static_cast<uint32_t>(rank), m.leaving, m.why);
   for (int r = 0; r < static_cast<int>(members_.size()); ++r) send(r, gone);
   for (auto &[seq, call] : calls_) {
     if (call.failed) continue;
@@ -198,20 +201,21 @@ void Hub::leave(int rank) {
   }
 }
 
-// Connections that are broken are found so by `hear`.
+// Sends to a rank. A broken connection is noticed by `read_from`.
 void Hub::send(int rank, const Bytes &bytes) {
   Member &m = members_[rank];
-  if (!m.came || m.gone) return;
+  if (!m.joined || m.gone) return;
   m.link.send(bytes);
   m.link.flush();
 }
 
-// Of several that went, others may have left because the first did.
+// Returns the failure of the rank that has gone first: others may have left because of it.
 Failure Hub::absence() const {
   const int rank = first_gone_;
   if (!members_[rank].why.empty()) return decode_failure(members_[rank].why);
-  return {kLost, rank,
-          text(members_[rank].bye ? "rank %d has left" : "rank %d has gone without a word", rank)};
+  const char *format =
+      members_[rank].leaving ? "rank %d has left" : "rank %d has gone without a word";
+  return {kLost, rank, text(format, rank)};
 }
 
 std::vector<int> Hub::missing(uint64_t seq) const {

@@ -1,4 +1,4 @@
-// hub.h: what connects the ranks of a job once they have met; in rank 0's process.
+// hub.h: connects the ranks of a job after the rendezvous; in rank 0's process.
 #pragma once
 
 #include <map>
@@ -12,54 +12,54 @@ namespace hccc::bootstrap {
 enum CallKind : uint32_t { kSetUp = 1, kAllgather, kAllgatherv, kBarrier, kShare };
 const char *name_of(uint32_t call_kind);
 
-// Gathers what ranks give to collective calls, passes messages on, and tells of ranks that go.
+// Gathers the contributions to collective calls, forwards messages, and reports departures.
 class Hub {
  public:
-  // own: the end of a socket pair whose other is rank 0's; root: tells of ranks that go before they
+  // own: one end of a socket pair, rank 0 has the other; root: reports ranks that end before they
   // are connected.
   Hub(Fd listener, const Secret &secret, const Job &job, int n_ranks, Fd own, Link root);
 
-  // Until rank 0 goes.
+  // Runs until rank 0 leaves or ends.
   void run();
 
  private:
   struct Member {
     Link link;
-    bool came = false, bye = false, gone = false;
-    std::string why;  // a failure, for which it left
+    bool joined = false, leaving = false, gone = false;
+    std::string why;  // the failure because of which it left
     uint64_t calls = 0;
   };
   struct Call {
     uint32_t kind;
     int first;                  // the rank that called first
-    std::vector<Bytes> parts;   // null: has not called
+    std::vector<Bytes> parts;   // contributions; null: has not called
     int n_parts = 0;
-    Bytes failed;               // what to tell to those that called, and to those that will
+    Bytes failed;               // the failure that every caller gets; null: none
   };
 
   void step();
   void accept(const pollfd *polled);
-  void enter(Arrival *arrival);
-  void settle();
-  void hear_root();
-  void hear(int rank);
+  void admit(Arrival *arrival);
+  void stop_accepting_if_complete();
+  void read_root();
+  void read_from(int rank);
   void take(int rank, const Frame &frame);
-  void part(int rank, const Frame &frame);
+  void contribute(int rank, const Frame &frame);
   void complete(uint64_t seq, Call *call);
   void fail_call(uint64_t seq, Call *call, const Failure &failure);
-  void leave(int rank);
+  void remove(int rank);
   void send(int rank, const Bytes &bytes);
   Failure absence() const;
   std::vector<int> missing(uint64_t seq) const;
 
   Job job_;
-  bool accepting_ = true;  // ranks are still to come
+  bool accepting_ = true;  // not all ranks have connected
   Link root_;
   Acceptor acceptor_;
   std::vector<Member> members_;
-  int n_came_ = 1;
-  int first_gone_ = -1;  // of those that went without a word, else with a failure, the first
-  std::map<uint64_t, Call> calls_;  // those that some ranks have yet to make
+  int n_joined_ = 1;
+  int first_gone_ = -1;  // that ended without leaving, else that left with a failure
+  std::map<uint64_t, Call> calls_;  // not yet made by all ranks
 };
 
 }  // namespace hccc::bootstrap

@@ -1,5 +1,5 @@
-// id.cpp: what a hccc_unique_id holds: magic, version, address, port, secret, checksum, and whether
-// the root was there before it.
+// id.cpp: a hccc_unique_id has magic, version, address, port, secret, checksum, and whether the
+// root listened before it was made.
 #include "id.h"
 
 #include <cstring>
@@ -8,7 +8,7 @@ namespace hccc::bootstrap {
 namespace {
 
 const char kMagic[9] = "hccc-id1";
-const size_t kSaid = 8 + 4 + 16 + 2 + 32, kChecksum = 8;
+const size_t kContent = 8 + 4 + 16 + 2 + 32, kChecksum = 8;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void write_id(const Identity &identity, hccc_unique_id *id) {
   made.append(reinterpret_cast<const char *>(identity.secret.data()), identity.secret.size());
   const Digest sum = sha256(made.data(), made.size());
   made.append(reinterpret_cast<const char *>(sum.data()), kChecksum);
-  made.push_back(identity.there ? 1 : 0);
+  made.push_back(identity.listening ? 1 : 0);
   made.resize(sizeof id->internal);
   std::memcpy(id->internal, made.data(), made.size());
   wipe(&made[0], made.size());
@@ -28,8 +28,8 @@ void write_id(const Identity &identity, hccc_unique_id *id) {
 
 Identity read_id(const hccc_unique_id &id) {
   const char *p = id.internal;
-  const Digest sum = sha256(p, kSaid);
-  if (std::memcmp(p, kMagic, 8) != 0 || std::memcmp(p + kSaid, sum.data(), kChecksum) != 0)
+  const Digest sum = sha256(p, kContent);
+  if (std::memcmp(p, kMagic, 8) != 0 || std::memcmp(p + kContent, sum.data(), kChecksum) != 0)
     fail(kBadArgument, -1, "this is no unique id, or one that was damaged");
   if (get<uint32_t>(p + 8) != kVersion)
     fail(kRefused, -1, "the unique id is of version %u, this is version %u",
@@ -38,7 +38,7 @@ Identity read_id(const hccc_unique_id &id) {
   std::memcpy(made.address.ip, p + 12, 16);
   made.address.port = get<uint16_t>(p + 28);
   std::memcpy(made.secret.data(), p + 30, made.secret.size());
-  made.there = p[kSaid + kChecksum] == 1;
+  made.listening = p[kContent + kChecksum] == 1;
   return made;
 }
 

@@ -1,4 +1,4 @@
-// id.h: what a hccc_unique_id holds.
+// id.h: the content of a hccc_unique_id.
 #pragma once
 
 #include "handshake.h"
@@ -8,7 +8,7 @@ namespace hccc::bootstrap {
 struct Identity {
   Address address;
   Secret secret;
-  bool there = false;  // whether the root listened before the id was made
+  bool listening = false;  // the root listened before the id was made
 };
 
 void write_id(const Identity &identity, hccc_unique_id *id);

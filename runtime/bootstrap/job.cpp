@@ -12,8 +12,8 @@
 namespace hccc::bootstrap {
 namespace {
 
-// How often this process, not one that it was forked from, has asked as this rank: jobs one after
-// the other have different names.
+// Counts the calls of this process (not of its parent before a fork) as this rank, so that
+// successive jobs have different names.
 int count_of(int rank) {
   static auto *mutex = new std::mutex;
   static auto *counts = new std::map<std::pair<pid_t, int>, int>;
@@ -21,7 +21,7 @@ int count_of(int rank) {
   return (*counts)[{getpid(), rank}]++;
 }
 
-// On one host: the root is at a loopback address and any port; a file says which.
+// Finds the job on one host: the root is at a loopback address and any port, named by a file.
 Identity by_file(const std::string &key, int rank, const Deadline &deadline) {
   if (rank != 0) return read_id(read_job_file(key, deadline));
   Identity identity;
@@ -30,13 +30,13 @@ Identity by_file(const std::string &key, int rank, const Deadline &deadline) {
   hccc_unique_id id;
   write_id(identity, &id);
   const std::string path = write_job_file(key, id);
-  start_root(std::move(listener), identity, root_patience(),
+  start_root(std::move(listener), identity, root_timeout(),
              [path, id] { remove_job_file(path, id); });
   return identity;
 }
 
-// The last job's root may still be about to close.
-Fd listen_soon(const Address &at, Address *bound) {
+// Listens, and retries for a moment: the last job's root may not have closed yet.
+Fd listen_with_retries(const Address &at, Address *bound) {
   for (const Deadline soon = Deadline::in(3);; usleep(20000)) {
     try {
       return listen_tcp(at, bound);
@@ -63,14 +63,14 @@ Identity by_address(const Environment &e, const std::string &address, const Secr
          "one that is (0.0.0.0: all)", place.host.c_str());
   bind.port = identity.address.port;
   stop_root(identity);
-  Fd listener = listen_soon(bind, &bound);
-  start_root(std::move(listener), identity, root_patience(), nullptr);
+  Fd listener = listen_with_retries(bind, &bound);
+  start_root(std::move(listener), identity, root_timeout(), nullptr);
   return identity;
 }
 
 }  // namespace
 
-// Launchers name their jobs; else the process that started all ranks of this host stands for it.
+// Launchers name their jobs; else the parent process of all ranks of this host does.
 std::string job_key(const Environment &e, const std::string &address, int rank) {
   std::string made = text("%s %d ", e.launcher.c_str(), e.n_ranks) + address;
   made += text(" %d", count_of(rank));

@@ -15,13 +15,13 @@ namespace {
 
 const size_t kLeastSecret = 16, kMostSecret = 4096;
 
-// What a job file holds: the id, and which process wrote it.
+// A job file: the id, and the process that wrote it.
 struct Record {
   hccc_unique_id id;
   int64_t pid, started;
 };
 
-// When a process was started, in clock ticks since boot; -1: there is none.
+// Returns when a process was started, in clock ticks since boot; -1: there is none.
 int64_t start_of(int64_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -58,7 +58,7 @@ std::string path_of(const std::string &key) {
   return directory() + "/" + name + ".id";
 }
 
-// False: there is none, or none that a living process wrote.
+// False: there is no file that a living process wrote.
 bool read_record(const std::string &path, Record *record) {
   const Fd fd(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat s;
@@ -107,11 +107,11 @@ void remove_job_file(const std::string &path, const hccc_unique_id &id) {
 }
 
 bool secret_from_environment(Secret *secret) {
-  std::string said = "hccc secret\n";
-  const size_t before = said.size();
+  std::string text = "hccc secret\n";
+  const size_t before = text.size();
   const char *name = "HCCC_SECRET", *value = variable(name);
   if (value) {
-    said += value;
+    text += value;
   } else {
     name = "HCCC_SECRET_FILE";
     value = variable(name);
@@ -125,16 +125,16 @@ bool secret_from_environment(Secret *secret) {
     char held[kMostSecret + 1];
     const ssize_t n = read(fd.get(), held, sizeof held);
     if (n < 0) fail_errno("cannot read HCCC_SECRET_FILE", value);
-    said.append(held, static_cast<size_t>(n));
+    text.append(held, static_cast<size_t>(n));
     wipe(held, sizeof held);
-    while (said.size() > before && (said.back() == '\n' || said.back() == '\r')) said.pop_back();
+    while (text.size() > before && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   }
-  const size_t bytes = said.size() - before;
+  const size_t bytes = text.size() - before;
   if (bytes < kLeastSecret || bytes > kMostSecret)
     fail(kBadArgument, -1, "%s has %zu characters: it must have %zu to %zu", name, bytes,
          kLeastSecret, kMostSecret);
-  *secret = sha256(said.data(), said.size());
-  wipe(&said[0], said.size());
+  *secret = sha256(text.data(), text.size());
+  wipe(&text[0], text.size());
   return true;
 }
 

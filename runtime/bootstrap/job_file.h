@@ -1,20 +1,20 @@
-// job_file.h: a file by which the ranks of one host find their root.
+// job_file.h: the file by which the ranks of one host find their root, and the environment's
+// secret.
 #pragma once
 
 #include "id.h"
 
 namespace hccc::bootstrap {
 
-// Both by a name that the job's ranks share; the file is in a directory of this user's own, mode
-// 0600.
+// Writes the file of the job named `key`, mode 0600, in a directory that only this user can read.
 std::string write_job_file(const std::string &key, const hccc_unique_id &id);  // its path
-// Waits until rank 0, which must be alive, has written it; throws TIMEOUT.
+// Waits until rank 0, which must be alive, has written the file; throws TIMEOUT.
 hccc_unique_id read_job_file(const std::string &key, const Deadline &deadline);
-// If it still holds this id.
+// Removes the file if it still holds this id.
 void remove_job_file(const std::string &path, const hccc_unique_id &id);
 
-// HCCC_SECRET, or what the file HCCC_SECRET_FILE holds, as 32 bytes. False: neither is set. Throws
-// where others could read the file, or it is too short.
+// Returns HCCC_SECRET, or the content of the file HCCC_SECRET_FILE, as 32 bytes. False: neither is
+// set. Throws where others can read the file, or it is too short.
 bool secret_from_environment(Secret *secret);
 
 }  // namespace hccc::bootstrap

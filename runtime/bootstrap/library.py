@@ -22,7 +22,7 @@ from hccc.base.diagnostics import Problem, UserError
 BOOTSTRAP = Piece(Path(__file__).parent / "bootstrap.cpp")
 LINK = ("-Wl,-z,nodelete",)  # threads run its code
 ID_BYTES = 128
-MOST_TELL = 256
+MOST_MESSAGE = 256
 _MESSAGE_BYTES = 256
 _ADDRESS_BYTES = 512
 
@@ -86,10 +86,10 @@ _CALLS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "host": (_INT, (_HANDLE, _INT)),
     "pid": (_INT, (_HANDLE, _INT)),
     "share": (_INT, (_HANDLE, _INTS, _INT, _INTS, _TIME, _ERROR)),
-    "watch": (_INT, (_HANDLE,)),
-    "news": (_INT, (_HANDLE, _INTS, _INTS)),
-    "tell": (None, (_HANDLE, ctypes.c_char_p, _SIZE)),
-    "heard": (_INT, (_HANDLE, _INTS, ctypes.c_char_p, ctypes.POINTER(_SIZE))),
+    "poll_fd": (_INT, (_HANDLE,)),
+    "next_departure": (_INT, (_HANDLE, _INTS, _INTS)),
+    "notify": (None, (_HANDLE, ctypes.c_char_p, _SIZE)),
+    "next_message": (_INT, (_HANDLE, _INTS, ctypes.c_char_p, ctypes.POINTER(_SIZE))),
     "close": (None, (_HANDLE,)),
     "hmac": (None, (ctypes.c_char_p, _SIZE, ctypes.c_char_p, _SIZE, ctypes.c_char_p)),
 }
@@ -228,27 +228,27 @@ class Bootstrap:
         return [list(got[n * i : n * (i + 1)]) for i in range(self.n_ranks)]
 
     def fileno(self) -> int:
-        """A descriptor that is readable when there may be something for `news` or `heard`."""
-        return int(library().hccc_bootstrap_watch(self._handle))
+        """Returns a descriptor that is readable when `departure` or `message` may have something."""
+        return int(library().hccc_bootstrap_poll_fd(self._handle))
 
-    def news(self) -> tuple[int, bool] | None:
-        """A rank that has gone, and whether it said so; None: no news."""
+    def departure(self) -> tuple[int, bool] | None:
+        """Returns a rank that has gone, once, and whether it closed before; None: none."""
         rank, orderly = ctypes.c_int(), ctypes.c_int()
         by = ctypes.byref
-        if not library().hccc_bootstrap_news(self._handle, by(rank), by(orderly)):
+        if not library().hccc_bootstrap_next_departure(self._handle, by(rank), by(orderly)):
             return None
         return rank.value, bool(orderly.value)
 
-    def tell(self, message: bytes) -> None:
-        """Sends a message of up to MOST_TELL bytes to all other ranks."""
-        library().hccc_bootstrap_tell(self._handle, message, len(message))
+    def notify(self, message: bytes) -> None:
+        """Sends a message of up to MOST_MESSAGE bytes to all other ranks."""
+        library().hccc_bootstrap_notify(self._handle, message, len(message))
 
-    def heard(self) -> tuple[int, bytes] | None:
-        """A message of another rank; None: there is none."""
+    def message(self) -> tuple[int, bytes] | None:
+        """Returns the next message of another rank; None: none."""
         rank, n = ctypes.c_int(), ctypes.c_size_t()
-        data = ctypes.create_string_buffer(MOST_TELL)
+        data = ctypes.create_string_buffer(MOST_MESSAGE)
         by = ctypes.byref
-        if not library().hccc_bootstrap_heard(self._handle, by(rank), data, by(n)):
+        if not library().hccc_bootstrap_next_message(self._handle, by(rank), data, by(n)):
             return None
         return rank.value, data.raw[: n.value]
 

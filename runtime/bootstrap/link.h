@@ -14,14 +14,14 @@ enum Kind : uint32_t {
   kFailed,       // server → client: payload: encode(Failure); seq: the call that failed, 0: all
   kJoin,         // rank → root: payload: where its hub listens (rank 0), else nothing
   kMet,          // root → rank: payload: the job's number, where its hub listens
-  kQuery,        // rank → root or hub: who is missing (in call seq)?
-  kMissing,      // the answer: payload: their numbers
-  kPart,         // rank → hub: what it gives to call seq; aux: which call
-  kWhole,        // hub → rank: what all gave: sizes, then data
-  kTell,         // rank → hub: for all others
-  kHeard,        // hub → rank: what rank aux told
-  kBye,          // rank → hub or root: it leaves; payload: the failure for which it does, if any
-  kGone,         // hub → rank: rank aux has gone; seq: whether it said kBye; payload: as there
+  kQuery,        // rank → root or hub: which ranks are missing (in call seq)?
+  kMissing,      // the answer; payload: their numbers
+  kContribution, // rank → hub: its bytes for call seq; aux: which call
+  kGathered,     // hub → rank: the contributions of all: sizes, then data
+  kNotify,       // rank → hub: a message for all others
+  kMessage,      // hub → rank: a message of rank aux
+  kLeaving,      // rank → hub or root: it leaves; payload: its failure, if any
+  kDeparted,     // hub → rank: rank aux has gone; seq: whether it sent kLeaving; payload: as there
 };
 
 struct Frame {
@@ -38,7 +38,7 @@ Failure decode_failure(const std::string &payload);  // of whatever bytes
 std::string encode(const std::vector<int> &ranks);
 std::vector<int> decode_ranks(const std::string &payload, int n_ranks);
 
-// One end of a connection on which nothing blocks. Not for several threads at once.
+// One end of a non-blocking connection. Not for several threads at once.
 class Link {
  public:
   Link() = default;
@@ -50,17 +50,16 @@ class Link {
   void close() { fd_.close(); }
   Fd take_fd() { return std::move(fd_); }
 
-  // Reads some of what has come, up to `most` bytes. False: the other end has closed, or broken the
-  // format; what came before it is still given by `next`.
+  // Reads up to `most` bytes. False: the other end has closed, or broken the format; `next` still
+  // returns the frames before that.
   bool read(size_t most = 1 << 20);
   bool next(Frame *frame);
-  // Puts bytes behind those that wait to be sent; `flush` sends what goes without blocking. False:
-  // the connection is broken.
+  // Queues bytes; `flush` sends without blocking. False: the connection is broken.
   void send(Bytes bytes) { out_.push_back(std::move(bytes)); }
   bool flush();
   bool unsent() const { return !out_.empty(); }
   bool broken() const { return broken_; }
-  void spoil() { broken_ = true; }  // the other end breaks the protocol
+  void mark_broken() { broken_ = true; }  // the other end breaks the protocol
 
  private:
   Fd fd_;

@@ -1,4 +1,4 @@
-// root.cpp: the root: registers every rank, then tells all where rank 0's hub is.
+// root.cpp: the root registers every rank, then sends all of them the address of rank 0's hub.
 #include "root.h"
 
 #include <poll.h>
@@ -18,12 +18,13 @@ namespace hccc::bootstrap {
 namespace {
 
 const uint64_t kMostJoin = 512;
-const double kStay_s = 30;  // how long those that come too late learn what failed
-const double kPatience_s = 600;
+const double kReportFailure_s = 30;  // how long late ranks are told of a failure
+const double kRootTimeout_s = 600;
 
 class Root;
 
-// Never destroyed: roots may end while the process does. A child of fork has none of its parent's.
+// The roots of this process. Never destroyed: roots may end while the process does. A child of fork
+// has none of its parent's.
 struct Roots {
   const pid_t process = getpid();
   std::mutex mutex;
@@ -43,37 +44,37 @@ Roots &roots() {
 
 class Root {
  public:
-  Root(Fd listener, const Identity &identity, double patience_s, std::function<void()> ended)
+  Root(Fd listener, const Identity &identity, double timeout_s, std::function<void()> ended)
       : address(identity.address),
         stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         acceptor_(std::move(listener), identity.secret, kToRoot),
-        patience_s_(patience_s),
+        timeout_s_(timeout_s),
         ended_(std::move(ended)) {}
 
   void run();
 
   const Address address;
-  const Fd stop;  // readable: another root is to be at this address
+  const Fd stop;  // readable: another root needs this address
 
  private:
   struct Member {
     Link link;
-    bool joined = false, bye = false, gone = false, readable = false;
+    bool joined = false, leaving = false, gone = false, readable = false;
   };
 
   void step();
   void wait(std::vector<pollfd> *set, int at_most_ms);
-  void enter(Arrival *arrival);
-  void hear(int rank, Member *member);
-  void stay_met();
-  void stay_failed(const Failure &failure);
+  void admit(Arrival *arrival);
+  void read_from(int rank, Member *member);
+  void wait_until_connected();
+  void report_failure(const Failure &failure);
   void drop_closed();
   std::vector<int> missing() const;
-  void tell_all(const Bytes &bytes);
+  void broadcast(const Bytes &bytes);
 
   Acceptor acceptor_;
-  const double patience_s_;
-  Deadline deadline_ = Deadline::never();  // while nobody has come
+  const double timeout_s_;
+  Deadline deadline_ = Deadline::never();  // until the first rank has registered
   std::function<void()> ended_;
   int n_ranks_ = 0, first_ = -1;
   std::map<int, Member> members_;
@@ -84,8 +85,8 @@ void Root::run() {
   try {
     while (!n_ranks_ || !missing().empty()) step();
   } catch (const Failure &failure) {
-    tell_all(encode(kFailed, 0, 0, encode(failure)));
-    stay_failed(failure);
+    broadcast(encode(kFailed, 0, 0, encode(failure)));
+    report_failure(failure);
     if (ended_) ended_();
     return;
   }
@@ -93,8 +94,8 @@ void Root::run() {
   if (ended_) ended_();
   Met met = {{}, hub_};
   random_bytes(met.job.data(), met.job.size());
-  tell_all(encode(kMet, 0, 0, encode(met)));
-  stay_met();
+  broadcast(encode(kMet, 0, 0, encode(met)));
+  wait_until_connected();
 }
 
 void Root::step() {
@@ -103,12 +104,12 @@ void Root::step() {
   acceptor_.watch(&set);
   wait(&set, acceptor_.poll_ms(deadline_.poll_ms()));
   for (auto &[rank, member] : members_)
-    if (member.readable) hear(rank, &member);
+    if (member.readable) read_from(rank, &member);
   for (auto &[rank, member] : members_)
     if (member.gone) fail(kLost, rank, "rank %d left before all ranks had met", rank);
   std::vector<Arrival> arrived;
   acceptor_.step(&set[1], &arrived);
-  for (Arrival &arrival : arrived) enter(&arrival);
+  for (Arrival &arrival : arrived) admit(&arrival);
   if (set[0].revents) fail(kLost, -1, "the process with the root has given up");
   if (!deadline_.passed() || (n_ranks_ && missing().empty())) return;
   const std::vector<int> gone = missing();
@@ -129,7 +130,7 @@ void Root::wait(std::vector<pollfd> *set, int at_most_ms) {
     for (pollfd &one : *set) one.revents = 0;
 }
 
-void Root::enter(Arrival *arrival) {
+void Root::admit(Arrival *arrival) {
   const int rank = arrival->claim.rank, n = arrival->claim.n_ranks;
   std::string wrong;
   if (n < 1 || n > HCCC_BOOTSTRAP_MAX_RANKS || rank < 0 || rank >= n)
@@ -144,13 +145,13 @@ void Root::enter(Arrival *arrival) {
     n_ranks_ = n;
     first_ = rank;
   }
-  deadline_ = Deadline::of(patience_s_);
+  deadline_ = Deadline::of(timeout_s_);
   Member &member = members_[rank];
   member.link = Link(std::move(arrival->fd), kMostJoin);
   welcome(&member.link);
 }
 
-void Root::hear(int rank, Member *member) {
+void Root::read_from(int rank, Member *member) {
   const bool open = member->link.read() && member->link.flush();
   for (Frame frame; member->link.next(&frame);) {
     if (frame.kind == kJoin) {
@@ -162,28 +163,28 @@ void Root::hear(int rank, Member *member) {
     } else if (frame.kind == kQuery) {
       member->link.send(encode(kMissing, 0, 0, encode(missing())));
       member->link.flush();
-    } else if (frame.kind == kBye) {
-      member->bye = member->gone = true;
+    } else if (frame.kind == kLeaving) {
+      member->leaving = member->gone = true;
       if (!frame.payload.empty()) throw decode_failure(frame.payload);
     }
   }
   member->gone |= !open || member->link.broken();
-  if (member->gone && !member->bye)
+  if (member->gone && !member->leaving)
     fail(kLost, rank, "rank %d went before all ranks had met", rank);
 }
 
-// Until all are with the hub, as each says, the others learn here of those that go on the way
-// there: rank 0's hub of any rank, the ranks of rank 0.
-void Root::stay_met() {
+// Waits until all ranks report that they are connected to the hub. Reports ranks that end before
+// that: any rank to rank 0's hub, rank 0 to all ranks.
+void Root::wait_until_connected() {
   while (!members_.empty() && !deadline_.passed()) {
     std::vector<pollfd> set;
     wait(&set, deadline_.poll_ms());
     for (auto it = members_.begin(); it != members_.end();) {
       const int rank = it->first;
       try {
-        if (it->second.readable) hear(rank, &it->second);
+        if (it->second.readable) read_from(rank, &it->second);
       } catch (const Failure &failure) {
-        const Bytes gone = encode(kGone, static_cast<uint32_t>(rank), 0, encode(failure));
+        const Bytes gone = encode(kDeparted, static_cast<uint32_t>(rank), 0, encode(failure));
         for (auto &[other, member] : members_) {
           if (rank != 0 && other != 0) continue;
           member.link.send(gone);
@@ -195,14 +196,14 @@ void Root::stay_met() {
   }
 }
 
-// Those that come too late learn what failed, until every rank knows. Those that were told close
-// first: what they say meanwhile is read, for closing on it would take back what they were told.
-void Root::stay_failed(const Failure &failure) {
-  const Deadline until = Deadline::in(kStay_s);
-  std::set<int> told;  // or gone
-  if (0 <= failure.rank && failure.rank < n_ranks_) told.insert(failure.rank);
-  for (const auto &[rank, member] : members_) told.insert(rank);
-  while ((static_cast<int>(told.size()) < n_ranks_ || !members_.empty()) && !until.passed()) {
+// Reports a failure to ranks that register later, until every rank knows of it. Ranks close their
+// connections first: closing one with unread bytes would discard the report.
+void Root::report_failure(const Failure &failure) {
+  const Deadline until = Deadline::in(kReportFailure_s);
+  std::set<int> informed;  // or gone
+  if (0 <= failure.rank && failure.rank < n_ranks_) informed.insert(failure.rank);
+  for (const auto &[rank, member] : members_) informed.insert(rank);
+  while ((static_cast<int>(informed.size()) < n_ranks_ || !members_.empty()) && !until.passed()) {
     std::vector<pollfd> set = {{stop.get(), POLLIN, 0}};
     acceptor_.watch(&set);
     wait(&set, acceptor_.poll_ms(until.poll_ms()));
@@ -211,13 +212,13 @@ void Root::stay_failed(const Failure &failure) {
     std::vector<Arrival> arrived;
     acceptor_.step(&set[1], &arrived);
     for (Arrival &arrival : arrived) {
-      told.insert(arrival.claim.rank);
+      informed.insert(arrival.claim.rank);
       refuse(std::move(arrival.fd), failure);
     }
   }
 }
 
-// Members that have closed their connections go; nothing that others say matters any more.
+// Drops members that have closed their connections, and ignores all frames.
 void Root::drop_closed() {
   for (auto it = members_.begin(); it != members_.end();) {
     Link &link = it->second.link;
@@ -238,13 +239,13 @@ std::vector<int> Root::missing() const {
   return made;
 }
 
-void Root::tell_all(const Bytes &bytes) {
+void Root::broadcast(const Bytes &bytes) {
   const Deadline soon = Deadline::in(5);
   for (auto &[rank, member] : members_) {
     try {
       send_all(&member.link, bytes, soon, rank, "a rank");
     } catch (const Failure &) {
-      // It has gone: the others will learn of it from the hub.
+      // It has gone: the hub will report that.
     }
   }
 }
@@ -254,7 +255,7 @@ void *run_root(void *of) {
   try {
     root->run();
   } catch (...) {
-    // Out of memory: its connections close, which everybody sees.
+    // Out of memory: its connections close, which every rank notices.
   }
   Roots &r = roots();
   std::lock_guard<std::mutex> lock(r.mutex);
@@ -281,13 +282,13 @@ void wait_for_end(std::unique_lock<std::mutex> *lock, const Address &address, bo
 
 }  // namespace
 
-double root_patience() {
-  return variable("HCCC_TIMEOUT") ? environment_timeout() : kPatience_s;
+double root_timeout() {
+  return variable("HCCC_TIMEOUT") ? environment_timeout() : kRootTimeout_s;
 }
 
-void start_root(Fd listener, const Identity &identity, double patience_s,
+void start_root(Fd listener, const Identity &identity, double timeout_s,
                 std::function<void()> ended) {
-  auto root = std::make_unique<Root>(std::move(listener), identity, patience_s, std::move(ended));
+  auto root = std::make_unique<Root>(std::move(listener), identity, timeout_s, std::move(ended));
   std::lock_guard<std::mutex> lock(roots().mutex);
   roots().running.push_back(root.get());
   try {

@@ -1,4 +1,4 @@
-// root.h: where the ranks of a job meet first.
+// root.h: the root, where the ranks of a job register.
 #pragma once
 
 #include <functional>
@@ -7,23 +7,23 @@
 
 namespace hccc::bootstrap {
 
-// Starts a root that listens at `listener`, in a thread that ends by itself: when all have met, or
-// when all know that it failed, because one that came went before that, or because no more came for
-// `patience_s` seconds (0: for ever). While nobody has come it waits: nobody is there to be told.
-// `ended` is called once; where all have met, before anybody learns of it.
-void start_root(Fd listener, const Identity &identity, double patience_s,
+// Starts a root that listens at `listener`, in a thread that ends by itself: when all ranks have
+// met, or when all know of a failure: a registered rank ended, or none registered for `timeout_s`
+// seconds (0: for ever). It waits for the first rank without a limit, as there is no rank to report
+// to. `ended` is called once; where all ranks have met, before any of them learns of it.
+void start_root(Fd listener, const Identity &identity, double timeout_s,
                 std::function<void()> ended);
 
-// HCCC_TIMEOUT, else longer than ranks wait by default: each has a deadline of its own.
-double root_patience();
+// Returns HCCC_TIMEOUT, else a longer time than the ranks' default: each has a deadline of its own.
+double root_timeout();
 
 // Waits a moment for the end of a root that this process may have started; its ranks have met.
 void wait_for_root(const Identity &identity);
 
-// Ends a root of this process that an earlier job of the same address left.
+// Ends a root that an earlier job with the same address left in this process.
 void stop_root(const Identity &identity);
 
-// What a root tells when all have met.
+// The root's report when all ranks have met.
 struct Met {
   Job job;
   Address hub;

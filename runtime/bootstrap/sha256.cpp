@@ -51,11 +51,11 @@ void Sha256::update(const void *data, size_t bytes) {
   auto p = static_cast<const uint8_t *>(data);
   while (bytes) {
     const size_t at = total_ % 64, n = bytes < 64 - at ? bytes : 64 - at;
-    std::memcpy(kept_ + at, p, n);
+    std::memcpy(partial_ + at, p, n);
     total_ += n;
     p += n;
     bytes -= n;
-    if (total_ % 64 == 0) block(kept_);
+    if (total_ % 64 == 0) block(partial_);
   }
 }
 
@@ -69,7 +69,7 @@ Digest Sha256::finish() {
   update(length, 8);
   Digest made;
   for (int i = 0; i < 32; ++i) made[i] = static_cast<uint8_t>(h_[i / 4] >> (24 - 8 * (i % 4)));
-  wipe(kept_, sizeof kept_);
+  wipe(partial_, sizeof partial_);
   return made;
 }
 

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "meet.h"
+#include "connect.h"
 
 namespace hccc::bootstrap {
 namespace {
@@ -82,7 +82,7 @@ std::vector<int> rights_of(msghdr *message) {
   return made;
 }
 
-// The bundle of rank `of_rank`, from `peer`.
+// Receives the bundle of rank `of_rank` from `peer`.
 void receive_bundle(const Share &s, int from, int of_rank, int peer) {
   char data[kBundle];
   iovec part = {data, sizeof data};
@@ -115,7 +115,8 @@ void receive_bundle(const Share &s, int from, int of_rank, int peer) {
     if (there >> i & 1) s.of(of_rank)[i] = *next++;
 }
 
-// Waits until all others of the host are connected; in order of `local`, its own place empty.
+// Waits until all other ranks of the host are connected. Returns them in order of `local`, its own
+// place empty.
 std::vector<Fd> accept_all(const Share &s, Fd listener) {
   const Client &client = *s.client;
   Acceptor acceptor(std::move(listener), client.secret, kToShare);
@@ -167,14 +168,14 @@ void follow(const Share &s, const std::string &name) {
     if (of_rank != s.client->rank) receive_bundle(s, link.fd(), of_rank, leader);
 }
 
-// Throws where something failed at any rank: the same at all of them, what failed first of all
-// before what it made fail at others.
-void check_all(const Share &s, const std::vector<std::string> &said) {
+// Throws the same failure at all ranks where any failed: the first cause, before failures that it
+// caused at other ranks.
+void check_all(const Share &s, const std::vector<std::string> &results) {
   int worst = -1;
   Failure why;
   for (int r = 0; r < s.client->n_ranks; ++r) {
-    if (said[r].empty()) continue;
-    const Failure its = decode_failure(said[r]);
+    if (results[r].empty()) continue;
+    const Failure its = decode_failure(results[r]);
     if (worst >= 0 && (why.code != kLost || its.code == kLost)) continue;
     worst = r;
     why = its;
@@ -197,7 +198,7 @@ std::vector<std::string> gather(const Share &s, const std::string &own, const De
   return made;
 }
 
-// `work`'s failure, for others; "": it did not fail.
+// Runs `work` and returns its failure, encoded; "": none.
 template <class Work>
 std::string failure_of(const Work &work) {
   try {
@@ -208,8 +209,8 @@ std::string failure_of(const Work &work) {
   return "";
 }
 
-// Everybody's number of descriptors, whether they are there, and the leaders' names; returns that
-// of this host.
+// Agrees with all ranks on the number of descriptors and the leaders' sockets; returns the name of
+// this host's.
 std::string agree(const Share &s, const int *own_fds, const std::string &own_name, Fd *listener) {
   std::string own = own_name;
   own.resize(kName);
@@ -223,13 +224,13 @@ std::string agree(const Share &s, const int *own_fds, const std::string &own_nam
       if (made < 0) fail_errno("cannot duplicate a descriptor");
     }
   });
-  std::vector<std::string> said = gather(s, own, s.deadline);
-  const std::string name = said[s.local[0]].substr(0, kName);
+  std::vector<std::string> results = gather(s, own, s.deadline);
+  const std::string name = results[s.local[0]].substr(0, kName);
   for (int r = 0; r < s.client->n_ranks; ++r)
-    if (said[r].size() < kName + 4 || said[r].compare(kName, 4, said[0], kName, 4) != 0)
+    if (results[r].size() < kName + 4 || results[r].compare(kName, 4, results[0], kName, 4) != 0)
       fail(kRefused, r, "rank %d shares another number of descriptors than rank 0", r);
-  for (std::string &one : said) one.erase(0, kName + 4);
-  check_all(s, said);
+  for (std::string &one : results) one.erase(0, kName + 4);
+  check_all(s, results);
   return name;
 }
 

@@ -1,4 +1,4 @@
-// share.h: descriptors for the ranks of a host.
+// share.h: shares descriptors between the ranks of a host.
 #pragma once
 
 #include "client.h"

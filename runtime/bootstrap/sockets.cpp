@@ -44,8 +44,8 @@ Fd make(int family) {
   return Fd::of([&] { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
-// A connection may come about that joins a socket with itself: the port that the system chose is
-// the one that nobody listens at.
+// Returns whether a socket is connected to itself: the system may choose, as its own port, the one
+// that it connects to while nobody listens there.
 bool is_itself(int fd) {
   sockaddr_storage local, peer;
   socklen_t a = sizeof local, b = sizeof peer;
@@ -110,8 +110,8 @@ Fd connect_unix(const std::string &abstract_name, const Deadline &deadline) {
   return connect_to(make(AF_UNIX), reinterpret_cast<sockaddr *>(&address), bytes, deadline);
 }
 
-// A host that vanishes without a word is noticed after 20 to 25 s. A process that is only slow is
-// not: its host answers.
+// Sets options so that a host that vanishes is noticed after 20 to 25 s, but not a slow process,
+// whose host answers.
 void set_options(int fd) {
   const int on = 1, idle = 5, interval = 3, count = 5;
   const unsigned unanswered_ms = 20000;

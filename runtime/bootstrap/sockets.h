@@ -25,31 +25,31 @@ struct Address {
 Address loopback();
 Address address_of(const sockaddr_storage &from);
 
-// By name or number; port 0 to 65535. Throws; tries again until the deadline where the name service
-// says that it may know later.
+// Resolves a name or number; port 0 to 65535. Retries until the deadline where the name service is
+// temporarily unavailable. Throws.
 Address resolve(const std::string &host, int port, const Deadline &deadline);
-// Whether one of this machine's interfaces has it.
+// Returns whether one of this machine's interfaces has the address.
 bool is_local(const Address &address);
-// The first address of an interface that HCCC_SOCKET_IFNAME's `wanted` names: prefixes, `=` for
-// whole names, `^` for all but these; throws where there is none. null: any that is no loopback.
+// Returns the first address of an interface that `wanted` (HCCC_SOCKET_IFNAME) names: prefixes, `=`
+// for whole names, `^` for all but these; null: any but loopback. Throws where there is none.
 Address interface_address(const char *wanted);
 
 struct Binding {
   Address bind;  // where to listen
-  Address told;  // what others connect to
+  Address reachable;  // for other ranks to connect to
 };
-// HCCC_BIND and HCCC_SOCKET_IFNAME, without either `otherwise`. Ports are 0.
+// Chooses by HCCC_BIND and HCCC_SOCKET_IFNAME, without either `otherwise`. Ports are 0.
 Binding choose_binding(const Address &otherwise);
 
-// Both throw. Nothing blocks on what they return.
+// Both throw. Their sockets do not block.
 Fd listen_tcp(const Address &at, Address *bound);
 Fd listen_unix(const std::string &abstract_name);
 
-// One attempt; an empty Fd and errno where it fails. Nothing blocks on it.
+// Make one attempt; an empty Fd and errno where it fails. Their sockets do not block.
 Fd connect_tcp(const Address &to, const Deadline &deadline);
 Fd connect_unix(const std::string &abstract_name, const Deadline &deadline);
 
-// What connections of a job need; nothing for UNIX sockets.
+// Sets the options of a job's connections; none for UNIX sockets.
 void set_options(int fd);
 Address local_address(int fd);
 std::string peer_name(int fd);  // for messages

@@ -1,4 +1,4 @@
-// api.cpp: the C interface but for collectives, groups and splits. Nothing is thrown through it.
+// api.cpp: the C interface without collectives, groups and splits. It throws nothing.
 #include <string.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int THREADS_DEVICE = -1;
 
-// Who holds the heap for what was allocated.
+// Holds the heap of every allocation.
 struct Allocations {
   std::mutex mutex;
   std::unordered_map<void *, std::shared_ptr<Heap>> heap_of;
@@ -22,15 +22,15 @@ Allocations &allocations() {
   return *all;
 }
 
-// Meets the other ranks now, or with the group that is open. device: the thread's where memory is a device's.
+// Makes a communicator now, or with the open group. device: of the memory, where it is a device's.
 void join(hcccComm_t *comm, const hccc_unique_id &id, int n_ranks, int rank, int device = THREADS_DEVICE) {
   check(comm, "comm");
   *comm = nullptr;
   Device on = heap_is_of_device() ? Device::current() : Device();
   if (device != THREADS_DEVICE) on.number = device;
-  const auto meet = [=] { *comm = hcccComm::on(on, id, n_ranks, rank); };
-  if (!group::open()) return meet();
-  group::add({comm, nullptr, {}, meet});
+  const auto make = [=] { *comm = hcccComm::on(on, id, n_ranks, rank); };
+  if (!group::open()) return make();
+  group::add({comm, nullptr, {}, make});
 }
 
 hccc_unique_id new_id() {
@@ -40,12 +40,12 @@ hccc_unique_id new_id() {
   return made;
 }
 
-// What is in streams is done first, where the communicator is not lost.
+// Ends a communicator; calls in streams are done first, unless it is lost.
 void destroy(hcccComm_t comm) {
   const std::unique_ptr<hcccComm> last(comm);
   if (comm->of.failure().code() != hcccSuccess) return;
   comm->calls->finish();
-  comm->of.settle();
+  comm->of.wait_for_launches();
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ HCCC_API hcccResult_t hcccCommFinalize(hcccComm_t comm) {
     check(comm);
     hccc::group::check_unused(comm);
     comm->calls->finish();
-    comm->of.settle();
+    comm->of.wait_for_launches();
   });
 }
 
@@ -240,7 +240,7 @@ HCCC_API hcccResult_t hcccCommAbort(hcccComm_t comm) {
   return caught(nullptr, [&] {
     check(comm);
     hccc::group::check_unused(comm);
-    comm->of.lose(hcccAborted, hccc::text_of("rank %d has aborted the communicator", comm->of.rank()));
+    comm->of.abort(hcccAborted, hccc::text_of("rank %d has aborted the communicator", comm->of.rank()));
     delete comm;
   });
 }
@@ -250,7 +250,7 @@ HCCC_API hcccResult_t hcccCommRegister(hcccComm_t comm, void *buffer, size_t byt
     check(comm);
     check(handle, "handle");
     *handle = nullptr;
-    *handle = comm->of.enlist(buffer, bytes);
+    *handle = comm->of.register_buffer(buffer, bytes);
   });
 }
 

@@ -1,4 +1,4 @@
-// arguments.cpp
+// arguments.cpp: checks of a call's arguments.
 #include "arguments.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ namespace {
 
 bool is(const char *a, const char *b) { return !strcmp(a, b); }
 
-// Bytes from the beginning of the larger buffer to the smaller one, in place, as NCCL has it.
+// Bytes from the beginning of one buffer to the other, in place, as in NCCL.
 struct Place {
   long long send_past_receive, receive_past_send;
 };

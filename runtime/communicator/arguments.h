@@ -1,4 +1,4 @@
-// arguments.h: what a caller gives to a call, checked.
+// arguments.h: checks of a call's arguments.
 #pragma once
 
 #include <hccc/library.h>
@@ -9,12 +9,14 @@
 
 namespace hccc {
 
-// Ranks other than the root have one buffer and cannot know whether the root's two are one.
+// Returns whether a collective has a root. Other ranks have one buffer and cannot know whether the
+// root's call is in place.
 bool rooted(const char *collective);
 
-// Type and reduction are some. Throws Error.
+// Checks type and reduction. Throws Error.
 void check_words(const Wanted &wanted);
-// The buffers as bytes: there, long enough to be addressed, aligned, apart or in place. Throws Error.
+// Returns the buffers after checks: not null, addressable, aligned, and apart or in place. Throws
+// Error.
 Buffers buffers_of(const Wanted &wanted, const hccc_library &library, int rank);
 Called called_of(const Wanted &wanted, const hccc_library &library, bool in_place, uint64_t number);
 

@@ -1,4 +1,4 @@
-// calls.cpp
+// calls.cpp: the order of a communicator's calls.
 #include "calls.h"
 
 #include <chrono>
@@ -10,10 +10,10 @@ namespace hccc {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds PERIOD(100);  // how often who waits looks for a failure
+constexpr std::chrono::milliseconds PERIOD(100);  // between checks for a failure while waiting
 
-// Whose call a stream comes to. A graph may come to one whose communicator has ended: numbers are
-// never used again.
+// The communicators of calls in streams. A graph may reach a call of a communicator that has ended:
+// numbers are not used again.
 struct Registry {
   std::mutex mutex;
   uint64_t last = 0;
@@ -39,7 +39,7 @@ void forget(uint64_t id) {
 
 }  // namespace
 
-// A thread is in a call, or waits to be, for as long as this lives. The lock is held at both ends.
+// Marks a thread as in a call, or waiting to be, while it lives. The lock is held at both ends.
 struct Calls::Inside {
   Inside(Calls &of, std::unique_lock<std::mutex> &lock) : of(of), lock(lock) { ++of.inside_; }
   ~Inside() {
@@ -123,9 +123,9 @@ void Calls::run_waiting(uint64_t id) {
   try {
     of_.call(own.request.wanted(), own.place.settings);
   } catch (const Error &error) {
-    of_.lose(error.code, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
+    of_.abort(error.code, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   } catch (const std::exception &error) {
-    of_.lose(hcccSystemError, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
+    of_.abort(hcccSystemError, text_of("rank %d, in a stream: ", of_.rank()) + error.what());
   }
 }
 
@@ -149,8 +149,8 @@ void Calls::run(const Place &place, const std::function<void(const Settings &)> 
   body(place.settings);
 }
 
-// Whether it comes: not where the communicator ends or is lost, nor where a call before it does not
-// begin in time, which its stream has not come to.
+// Waits for a call's turn. False: the communicator ends or is lost, or an earlier call does not
+// begin in time as its stream does not reach it.
 bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place) {
   if (done_ >= place.number) return !abandoned_;
   Clock::time_point since = Clock::now();
@@ -160,7 +160,7 @@ bool Calls::wait_for_turn(std::unique_lock<std::mutex> &lock, const Place &place
     if (running_ || done_ != at) since = Clock::now(), at = done_;
     const std::chrono::duration<double> waited = Clock::now() - since;
     if (place.settings.timeout_s > 0 && waited.count() > place.settings.timeout_s)
-      of_.lose(hcccTimeout, text_of("rank %d: no stream has come to an earlier call for %g s", of_.rank(),
+      of_.abort(hcccTimeout, text_of("rank %d: no stream has come to an earlier call for %g s", of_.rank(),
                                     place.settings.timeout_s));
   }
   return !abandoned_;

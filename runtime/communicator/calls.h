@@ -1,10 +1,10 @@
-// calls.h: the calls of a communicator, one after another in the order in which they were made, of
-// whichever threads and streams.
+// calls.h: the calls of a communicator, from all threads and streams, run in the order in which
+// they were made.
 //
-// Every call has a number. It runs when those before it are done: one without a stream in the thread that
-// makes it, one in a stream when the stream comes to it. Whatever a call waits for was made before it, so
-// that no order of streams is a deadlock. Calls that a graph has captured have no number: each launch of
-// the graph runs them when it comes to them, between two others.
+// Every call has a number, and runs when all calls before it are done: without a stream in the
+// thread that makes it, else when its stream reaches it. A call waits for earlier calls only, so no
+// order of streams is a deadlock. Calls that a graph has captured have no number: each launch of
+// the graph runs them when it reaches them, between two other calls.
 #pragma once
 
 #include <condition_variable>
@@ -19,9 +19,10 @@
 
 namespace hccc {
 
-// A call that is kept, with the text that it points to.
+// A stored call, with a copy of its text.
 struct Request {
-  explicit Request(const Wanted &wanted) : wanted_(wanted), library_(wanted.library ? wanted.library : "") {}
+  explicit Request(const Wanted &wanted)
+      : wanted_(wanted), library_(wanted.library ? wanted.library : "") {}
   Wanted wanted() const {
     Wanted made = wanted_;
     if (made.library) made.library = library_.c_str();
@@ -41,22 +42,22 @@ class Calls : public std::enable_shared_from_this<Calls> {
   void set_timeout(double seconds);
   void set_cut(long long micro_batch_bytes, int window);
 
-  // Checks, and puts a call into a stream. What goes wrong later is the communicator's failure.
-  // Throws Error.
+  // Checks a call and puts it into a stream. Throws Error; later errors are the communicator's
+  // failure.
   void enqueue(const Wanted &wanted, void *stream);
 
-  // The place of something that a thread of the caller's does. Who reserves one must run it.
+  // A reserved place in the order of calls. It must be run.
   struct Place {
     uint64_t number = 0;
     Settings settings;
   };
   Place reserve();
-  // Runs it in its turn. Throws Error, also where its turn does not come.
+  // Runs a body in its turn. Throws Error, also where its turn does not come.
   void run(const Place &place, const std::function<void(const Settings &)> &body);
 
-  // No more calls may be made; waits for all that were. Throws Error where they do not end.
+  // Waits for all calls; no more may be made. Throws Error where they do not end.
   void finish();
-  // None that has not begun will; waits for those that run.
+  // Drops calls that have not begun, and waits for those that run.
   void abandon();
 
   // How many were made and are done, and how many launches of graphs run.
@@ -82,7 +83,7 @@ class Calls : public std::enable_shared_from_this<Calls> {
   void check_open() const;
 
   Communicator &of_;
-  mutable std::mutex mutex_;  // before that of the device layer
+  mutable std::mutex mutex_;  // locked before that of the device layer
   std::condition_variable moved_;
   Settings settings_;
   uint64_t made_ = 0, done_ = 0;

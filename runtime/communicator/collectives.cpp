@@ -5,7 +5,7 @@
 namespace hccc {
 namespace {
 
-// In a stream: what can be known now is checked now.
+// Puts a call into a stream, after the checks that can be made now.
 void put(const Wanted &wanted, hcccComm_t comm, void *stream) {
   const std::shared_ptr<Calls> calls = comm->calls;
   if (!group::open()) return calls->enqueue(wanted, stream);
@@ -15,7 +15,7 @@ void put(const Wanted &wanted, hcccComm_t comm, void *stream) {
   group::add({comm, comm, [=] { calls->enqueue(request.wanted(), stream); }, {}});
 }
 
-// Without one: returns when this rank's part is done.
+// Makes a call without a stream: returns when this rank's part is done.
 void make(const Wanted &wanted, hcccComm_t comm) {
   if (!group::open())
     return comm->calls->run(comm->calls->reserve(), [&](const Settings &settings) {

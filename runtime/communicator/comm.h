@@ -1,5 +1,4 @@
-// comm.h: what a handle of the C interface is, and how its functions end: with a result, whatever is
-// thrown.
+// comm.h: the handle of the C interface, and the conversion of exceptions to results.
 #pragma once
 
 #include <memory>
@@ -17,7 +16,7 @@
 
 namespace hccc {
 
-// What went wrong last. A call may end after its communicator, which another thread has aborted.
+// The last error. A call may end after its communicator, which another thread has aborted.
 class LastError {
  public:
   void set(const std::string &text) {
@@ -40,7 +39,7 @@ struct hcccComm {
   hcccComm(const hccc_unique_id &id, int n_ranks, int rank, int device)
       : of(id, n_ranks, rank), calls(std::make_shared<hccc::Calls>(of)), device(device) {}
   ~hcccComm() { calls->abandon(); }
-  // Of a thread whose device that is; no platform: only the number counts.
+  // Makes a communicator with the thread's device set; without a platform only the number matters.
   static hcccComm *on(const hccc::Device &device, const hccc_unique_id &id, int n_ranks, int rank) {
     std::optional<hccc::OnDevice> there;
     if (device.platform != hcccrtPlatformNone) there.emplace(device);
@@ -62,13 +61,13 @@ inline void check(hcccComm_t comm) { check(comm, "the communicator"); }
 
 hccc_unique_id from(const hcccUniqueId &id);
 
-// The result of what `body` throws, and its text for hcccGetLastError, of the communicator and of the
-// thread. In a group nothing of the group then runs.
+// Runs `body` and returns the result of what it throws. Keeps its text for hcccGetLastError, of the
+// communicator and of the thread, and fails the open group.
 template <class Body>
 hcccResult_t caught(hcccComm_t comm, const Body &body) {
   const std::shared_ptr<LastError> error = comm ? comm->last_error : nullptr;
   const int rank = comm ? comm->of.rank() : -1;
-  const auto told = [&](hcccResult_t code, const std::string &text) {
+  const auto report = [&](hcccResult_t code, const std::string &text) {
     if (error) error->set(text);
     thread_error() = text;
     group::failed(code, text);
@@ -79,16 +78,16 @@ hcccResult_t caught(hcccComm_t comm, const Body &body) {
     body();
     return hcccSuccess;
   } catch (const Error &error) {
-    return told(error.code, error.what());
+    return report(error.code, error.what());
   } catch (const std::bad_alloc &) {
-    return told(hcccSystemError, "no memory");
+    return report(hcccSystemError, "no memory");
   } catch (const std::exception &error) {
-    return told(hcccInternalError, error.what());
+    return report(hcccInternalError, error.what());
   }
 }
 
-// Something that all ranks do at once, in its turn among a communicator's calls: now, or with the group
-// that is open.
+// Runs a collective operation in its turn among a communicator's calls: now, or with the open
+// group.
 void in_turn(hcccComm_t comm, std::function<void(const Settings &)> body);
 
 }  // namespace hccc

@@ -1,7 +1,7 @@
-// communicator.cpp
+// communicator.cpp: creation of a communicator, its libraries and its collective calls.
 #include "communicator.h"
 
-#include <hccc/idle.h>
+#include <hccc/backoff.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +16,9 @@ namespace hccc {
 namespace {
 
 constexpr double DEFAULT_TIMEOUT_S = 600;
-constexpr size_t SLICE_BYTES = 1 << 20;  // of a buffer, of what is copied
+constexpr size_t SLICE_BYTES = 1 << 20;  // of a buffer that is copied
 constexpr size_t LEAST_SLICE = 1024;     // elements of a block
-constexpr double SMALL_CALL = 4 << 20;  // bytes too few to repay waking another core
+constexpr double SMALL_CALL = 4 << 20;  // bytes up to which waking another core does not pay
 
 int cores() {
   cpu_set_t set;
@@ -30,7 +30,7 @@ int workers_of_environment() {
   return wanted ? std::max(0, std::min(atoi(wanted), 1024)) : 0;
 }
 
-hccc_bootstrap *meet(const hccc_unique_id &id, int n_ranks, int rank, double timeout_s) {
+hccc_bootstrap *open_bootstrap(const hccc_unique_id &id, int n_ranks, int rank, double timeout_s) {
   hccc_bootstrap *made = nullptr;
   hccc_bootstrap_error error{};
   if (n_ranks < 1 || rank < 0 || rank >= n_ranks)
@@ -46,7 +46,7 @@ uint64_t mixed(uint64_t hash, uint64_t word) {
   return hash ^ (hash >> 31);
 }
 
-// Never 0: that would mean not to compare.
+// Hashes a call. Never 0, which would mean not to compare.
 uint64_t signature_of(const Called &called, uint64_t digest, long long micro_batch, int window) {
   uint64_t hash = mixed(static_cast<uint64_t>(micro_batch), static_cast<uint64_t>(window));
   for (const int64_t word :
@@ -56,7 +56,7 @@ uint64_t signature_of(const Called &called, uint64_t digest, long long micro_bat
   return hash ? hash : 1;
 }
 
-// Of the rank that has most, in its larger buffer.
+// Returns the blocks of the largest buffer of any rank.
 int most_blocks(const hccc_library &library) {
   int most = 1;
   for (int r = 0; r < library.n_ranks; ++r)
@@ -64,7 +64,7 @@ int most_blocks(const hccc_library &library) {
   return most;
 }
 
-// Elements of a block that are copied at a time.
+// Returns the elements of a block that are copied at a time.
 size_t slice_of(size_t size, int blocks) {
   const size_t wanted = SLICE_BYTES / size / static_cast<size_t>(blocks);
   return std::max<size_t>(LEAST_SLICE, wanted / LEAST_SLICE * LEAST_SLICE);
@@ -90,14 +90,14 @@ double timeout_of_environment() {
 
 Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank)
     : rank_(rank), n_ranks_(n_ranks), timeout_(timeout_of_environment()),
-      bootstrap_(meet(id, n_ranks, rank, timeout_)) {
+      bootstrap_(open_bootstrap(id, n_ranks, rank, timeout_)) {
   host_ = std::make_unique<Host>(bootstrap_.get(), rank, n_ranks, timeout_);
   registrations_ = std::make_unique<Registrations>(*host_, rank);
   const int machine = cores();
   workers_ = workers_of_environment();
   const int near = host_->n_near();
   if (!workers_) workers_ = std::max(1, machine / near);
-  crowded_ = workers_ * near > machine;
+  oversubscribed_ = workers_ * near > machine;
   if (near < n_ranks)
     network_ = std::make_unique<Network>(bootstrap_.get(), *host_, failure_, rank, timeout_);
   if (host_->on_gpu()) {
@@ -107,23 +107,23 @@ Communicator::Communicator(const hccc_unique_id &id, int n_ranks, int rank)
   monitor_ = std::make_unique<Monitor>(bootstrap_.get(), *host_, failure_, rank, [this] { watch(); });
   HCCC_LOG(INFO, INIT, rank, "%d ranks%s, %d thread%s each%s", n_ranks,
            host_->one_process() ? " in one process" : near < n_ranks ? " on several hosts" : "", workers_, workers_ == 1 ? "" : "s",
-           crowded_ ? ", more than there are cores" : "");
+           oversubscribed_ ? ", more than there are cores" : "");
 }
 
-// Peers may still be reading what this rank has: their mappings keep it.
+// Peers may still read this rank's memory: their mappings keep it.
 Communicator::~Communicator() {
   if (host_) host_->control(rank_).standing.store(Standing::LEFT, std::memory_order_release);
   gpu_wait();
 }
 
-void Communicator::check_going() const {
+void Communicator::check_not_lost() const {
   const hcccResult_t code = failure_.code();
   if (code != hcccSuccess) throw Error(code, failure_.text());
 }
 
 void Communicator::load(const std::string &path, double timeout_s) {
   std::lock_guard<std::mutex> lock(calling_);
-  check_going();
+  check_not_lost();
   struct Loaded {
     uint64_t digest;
     int32_t code;
@@ -135,9 +135,9 @@ void Communicator::load(const std::string &path, double timeout_s) {
   std::string problem;
   try {
     library = std::make_unique<Library>(path, n_ranks_, host_->target());
-    own.digest = library->says().digest;
-    strncpy(own.name, library->says().name, sizeof own.name - 1);
-    check_domains(library->says());
+    own.digest = library->description().digest;
+    strncpy(own.name, library->description().name, sizeof own.name - 1);
+    check_domains(library->description());
     if (libraries_.flag_bytes() + library->flag_bytes() > host_->most_flag_bytes())
       throw Error(hcccInvalidUsage, "too many libraries are loaded");
   } catch (const Error &error) {
@@ -156,8 +156,8 @@ void Communicator::load(const std::string &path, double timeout_s) {
       throw Error(hcccInvalidUsage, text_of("rank %d loads another library (%s) than rank %d (%s)", r,
                                             one.name, rank_, own.name));
   }
-  HCCC_LOG(INFO, INIT, rank_, "%s: %s, %d plan%s, from %s", own.name, library->says().collective,
-           library->says().catalogue->n_plans, library->says().catalogue->n_plans == 1 ? "" : "s",
+  HCCC_LOG(INFO, INIT, rank_, "%s: %s, %d plan%s, from %s", own.name, library->description().collective,
+           library->description().catalogue->n_plans, library->description().catalogue->n_plans == 1 ? "" : "s",
            path.c_str());
   std::lock_guard<std::mutex> changing(loading_);
   libraries_.add(std::move(library));
@@ -165,13 +165,13 @@ void Communicator::load(const std::string &path, double timeout_s) {
 
 void Communicator::allgather(void *data, size_t bytes_each, double timeout_s) {
   std::lock_guard<std::mutex> lock(calling_);
-  check_going();
+  check_not_lost();
   hccc_bootstrap_error error{};
   if (hccc_bootstrap_allgather(bootstrap_.get(), data, bytes_each, timeout_s, &error))
     fail_as(error);
 }
 
-// Ranks that a library takes to share memory must; the others may.
+// Checks that ranks share memory where a library needs it.
 void Communicator::check_domains(const hccc_library &library) const {
   for (int r = 0; r < n_ranks_; ++r) {
     const bool shares = !library.domain || library.domain[r] == library.domain[rank_];
@@ -184,20 +184,20 @@ void Communicator::check_domains(const hccc_library &library) const {
 
 void Communicator::check(const Wanted &wanted) const {
   check_words(wanted);
-  check_going();
+  check_not_lost();
   std::lock_guard<std::mutex> lock(loading_);
-  const Buffers buffers = buffers_of(wanted, libraries_.fit(wanted).front()->says(), rank_);
+  const Buffers buffers = buffers_of(wanted, libraries_.fit(wanted).front()->description(), rank_);
   if (gpu_) gpu_->check_buffers(buffers);
 }
 
 void Communicator::call(const Wanted &wanted, const Settings &settings) {
   check_words(wanted);
   std::lock_guard<std::mutex> lock(calling_);
-  check_going();
+  check_not_lost();
   timeout_ = settings.timeout_s;
   micro_batch_bytes_ = settings.micro_batch_bytes, window_ = settings.window;
   const std::vector<const Library *> libraries = libraries_.fit(wanted);
-  const hccc_library &first = libraries.front()->says();
+  const hccc_library &first = libraries.front()->description();
   Buffers buffers = buffers_of(wanted, first, rank_);
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(host_->device_memory()->device()), gpu_->check_buffers(buffers);
@@ -218,65 +218,66 @@ void Communicator::call(const Wanted &wanted, const Settings &settings) {
   HCCC_LOG(INFO, COLL, rank_, "%s", description(called).c_str());
   if (!called.count) return;
   monitor_->running.store(called.number, std::memory_order_release);
-  const bool foreign = !reaches(buffers.send, buffers.send_bytes) ||
+  const bool copied = !reaches(buffers.send, buffers.send_bytes) ||
                        !reaches(buffers.receive, buffers.receive_bytes);
-  if (foreign)
+  if (copied)
     HCCC_LOG(INFO, MEM, rank_, "%s: buffers are not of hcccMemAlloc: they are copied", first.name);
   if (gpu_) return launch(libraries, called, buffers, reaches, wanted.stream);
   const size_t size = static_cast<size_t>(bytes_of_type(wanted.type));
   const int most = most_blocks(first);
   size_t step = wanted.count;
-  if (wanted.count * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && any_foreign(foreign, called))
+  if (wanted.count * static_cast<size_t>(most) * size > SLICE_BYTES && !network_ && any_copied(copied, called))
     step = slice_of(size, most);
   for (size_t at = 0; at < wanted.count; at += step) {
     const size_t count = std::min(step, wanted.count - at);
     const Cut cut = {at * size, count * size, wanted.count * size, first.input_blocks(rank_),
                      first.output_blocks(rank_)};
     const Staged staged = staging_.before(host_->heap(), buffers, cut, reaches);
-    if (copies && host_->device_memory()) show(staged.used, called);
+    if (copies && host_->device_memory()) share_with_peers(staged.used, called);
     run(libraries, called, staged, at, count, nullptr);
     staging_.after(staged, cut);
   }
   monitor_->running.store(0, std::memory_order_release);
 }
 
-// Whether a rank's buffers are to be copied: all ranks then cut the call in slices, of which the
-// copies stay in a cache. They tell each other, which only long calls do: it takes some us.
-bool Communicator::any_foreign(bool own, const Called &called) {
+// Returns whether any rank's buffers are copied: all ranks then cut the call into slices whose
+// copies stay in a cache. An exchange that only long calls make: it takes some µs.
+bool Communicator::any_copied(bool own, const Called &called) {
   const uint64_t turn = ++long_calls_;
-  const size_t slot = turn % 2;  // nobody is more than one such call ahead of another
+  const size_t slot = turn % 2;  // no rank is more than one such call ahead of another
   host_->control(rank_).kinds[slot].store(turn << 1 | own, std::memory_order_release);
   bool found = own;
   const unsigned long long start = hccc_clock();
   for (int r = 0; r < n_ranks_; ++r) {
     const std::atomic<uint64_t> &kind = host_->control(r).kinds[slot];
-    hccc_idler idler = {crowded_, 0};
-    for (uint64_t said; (said = kind.load(std::memory_order_acquire)) >> 1 < turn;) {
-      if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) lost(called);
+    hccc_backoff backoff = {oversubscribed_, 0};
+    while (kind.load(std::memory_order_acquire) >> 1 < turn) {
+      if (__atomic_load_n(&failure_.fault()->claimed, __ATOMIC_ACQUIRE)) throw_reason(called);
       const unsigned long long waited = hccc_clock() - start;
-      if (timeout_ > 0 && static_cast<double>(waited) > timeout_ * 1e9) late(called, r);
-      hccc_idle(idler);
-      hccc_nap(waited);
+      if (timeout_ > 0 && static_cast<double>(waited) > timeout_ * 1e9) fail_late(called, r);
+      hccc_back_off(backoff);
+      hccc_sleep_for_part(waited);
     }
     found = found || (kind.load(std::memory_order_acquire) & 1);
   }
   return found;
 }
 
-void Communicator::late(const Called &called, int rank) {
+void Communicator::fail_late(const Called &called, int rank) {
   const std::string text = description(called) + text_of(": no progress for %g s: rank %d waited for rank %d to start the call",
                                                          timeout_, rank_, rank);
-  lose(hcccTimeout, text);
+  abort(hcccTimeout, text);
   throw Error(failure_.code(), failure_.text());
 }
 
-// Elements [at, at + count) of a call, by the first of the libraries that was built for its type.
+// Runs elements [at, at + count) of a call, by the first of the libraries that was built for its
+// type.
 void Communicator::run(const std::vector<const Library *> &libraries, const Called &called,
                        const Staged &staged, size_t at, size_t count, void *stream) {
-  const hccc_library &first = libraries.front()->says();
+  const hccc_library &first = libraries.front()->description();
   if (network_) network_->wake();
   const hccc_local local = {const_cast<char *>(staged.used.send), staged.used.receive,
-                            network_ ? network_->door() : nullptr};
+                            network_ ? network_->proxy_ring() : nullptr};
   hccc_call call = HCCC_CALL_INIT;
   call.count = static_cast<long long>(count);
   call.timeout_s = call.join_timeout_s = timeout_;
@@ -286,37 +287,37 @@ void Communicator::run(const std::vector<const Library *> &libraries, const Call
   call.signature = std::max<uint64_t>(1, mixed(called.signature, at));
   const double bytes = double(std::max(staged.used.send_bytes, staged.used.receive_bytes));
   call.workers = bytes <= SMALL_CALL ? 1 : workers_;
-  call.crowded = crowded_;
+  call.oversubscribed = oversubscribed_;
   const long long scratch = hccc_scratch_of(first.catalogue, &call, bytes_of_type(called.type));
   if (scratch < 0 || scratch > host_->most_scratch_bytes())
-    give_up(hcccInvalidUsage, text_of("%s: no plan for so many elements", first.name));
+    fail(hcccInvalidUsage, text_of("%s: no plan for so many elements", first.name));
   const char *type = name_of_type(called.type), *op = name_of_op(std::max(0, called.op));
   int status = HCCC_NOT_BUILT;
   for (size_t k = 0; k < libraries.size() && status == HCCC_NOT_BUILT; ++k) {
     const Library &library = *libraries[k];
-    if (library.says().digest != first.digest) continue;
+    if (library.description().digest != first.digest) continue;
     const hccc_comm comm = {sizeof(hccc_comm), HCCC_ABI, sizeof(hccc_rank), n_ranks_, host_->ranks(),
                             gpu_ ? gpu_->fault_of_device() : failure_.fault(), library.flags_at};
-    status = library.says().launch(&comm, &call, type, op, stream);
+    status = library.description().launch(&comm, &call, type, op, stream);
   }
-  if (status == HCCC_TIMEOUT) lost(called);
+  if (status == HCCC_TIMEOUT) throw_reason(called);
   if (status == HCCC_NOT_BUILT)
-    give_up(hcccInvalidUsage, text_of("%s is not built for %s, %s: see HCCC_DTYPES and HCCC_OPS of its "
+    fail(hcccInvalidUsage, text_of("%s is not built for %s, %s: see HCCC_DTYPES and HCCC_OPS of its "
                                       "CMakeLists.txt", first.name, type, op));
   if (status == HCCC_TOO_LARGE && gpu_)
-    give_up(hcccInvalidUsage, text_of("%s: its thread blocks do not fit on the device at once", first.name));
+    fail(hcccInvalidUsage, text_of("%s: its thread blocks do not fit on the device at once", first.name));
   if (status == HCCC_DEVICE)
-    give_up(hcccUnhandledDeviceError, text_of("%s: the device refused to launch", first.name));
-  if (status != HCCC_OK) give_up(hcccInternalError, text_of("%s: launch returned %d", first.name, status));
+    fail(hcccUnhandledDeviceError, text_of("%s: the device refused to launch", first.name));
+  if (status != HCCC_OK) fail(hcccInternalError, text_of("%s: launch returned %d", first.name, status));
 }
 
-// The others may be in the call already.
-void Communicator::give_up(hcccResult_t code, const std::string &text) {
-  if (failure_.set(code, text)) monitor_->tell(code, text_of("rank %d: ", rank_) + text);
+// Fails a call that other ranks may have begun already.
+void Communicator::fail(hcccResult_t code, const std::string &text) {
+  if (failure_.set(code, text)) monitor_->notify(code, text_of("rank %d: ", rank_) + text);
   throw Error(code, text);
 }
 
-// A launch was lost: by a wait of this rank, or because somebody said so.
+// Returns why a launch was lost: by a wait of this rank, or by another rank's failure.
 Error Communicator::reason_of(const Called &called) {
   const hccc_fault fault = failure_.place();
   const bool placed = fault.claimed == 1;
@@ -331,7 +332,7 @@ Error Communicator::reason_of(const Called &called) {
              text_of("; rank %d calls ", rank_) + description(called);
     const hcccResult_t code = other ? hcccInvalidUsage : late ? hcccTimeout : hcccInternalError;
     if (failure_.set(code, text)) {
-      monitor_->tell(code, text);
+      monitor_->notify(code, text);
       return Error(code, text);
     }
   }
@@ -341,8 +342,8 @@ Error Communicator::reason_of(const Called &called) {
   return Error(failure_.code(), text);
 }
 
-void Communicator::lose(hcccResult_t code, const std::string &text) {
-  if (failure_.set(code, text)) monitor_->tell(code, text);
+void Communicator::abort(hcccResult_t code, const std::string &text) {
+  if (failure_.set(code, text)) monitor_->notify(code, text);
 }
 
 }  // namespace hccc

@@ -16,7 +16,7 @@
 
 namespace hccc {
 
-// How a call runs, as it was set when the call was made.
+// The settings of a call, from when it was made.
 struct Settings {
   double timeout_s = 0;
   long long micro_batch_bytes = 0;  // 0: as the plan has it
@@ -25,61 +25,61 @@ struct Settings {
 
 class Communicator {
  public:
-  // Meets the other ranks. Throws Error.
+  // Connects to the other ranks. Collective. Throws Error.
   Communicator(const hccc_unique_id &id, int n_ranks, int rank);
   ~Communicator();
 
   int rank() const { return rank_; }
   int n_ranks() const { return n_ranks_; }
 
-  // All ranks at once. Throws Error.
+  // Loads a library. Collective. Throws Error.
   void load(const std::string &path, double timeout_s);
-  // Whether a call could be made now. May be asked while one runs. Throws Error.
+  // Checks a call's arguments, also while another call runs. Throws Error.
   void check(const Wanted &wanted) const;
-  // One collective: returns when this rank's part is done. Throws Error.
+  // Makes a collective call; returns when this rank's part is done. Throws Error.
   void call(const Wanted &wanted, const Settings &settings);
-  // As hccc_bootstrap_allgather. Throws Error.
+  // Gathers bytes of all ranks, as hccc_bootstrap_allgather. Throws Error.
   void allgather(void *data, size_t bytes_each, double timeout_s);
-  // The communicator is lost, and all ranks are told, unless it is already.
-  void lose(hcccResult_t code, const std::string &text);
+  // Ends the communicator with a failure, here and at all ranks, unless it has one.
+  void abort(hcccResult_t code, const std::string &text);
   const Failure &failure() const { return failure_; }
-  // Whether calls are launched on a GPU: in the stream that is given with them, asynchronously.
+  // Returns whether calls are launched on a GPU: asynchronously, in their streams.
   bool on_gpu() const { return gpu_ != nullptr; }
-  // How many launches have not ended.
+  // Counts the launches that have not ended.
   size_t unfinished() { return gpu_ ? gpu_->unfinished() : 0; }
-  // Returns when all launches have ended. Throws Error where the communicator is lost.
-  void settle();
+  // Waits until all launches have ended. Throws Error where the communicator is lost.
+  void wait_for_launches();
   Registrations &registrations() { return *registrations_; }
-  // A registration; device memory is shown to the peers. Throws Error.
-  void *enlist(void *at, size_t bytes);
-  // What libraries are to be for, and the device whose memory it is; null where it is the host's.
+  // Registers a buffer; device memory is shared with the peers. Throws Error.
+  void *register_buffer(void *at, size_t bytes);
+  // The target of libraries, and the device of the memory; null: memory of the host.
   const char *target() const { return host_->target(); }
   const Device *device() const;
 
  private:
-  struct Meeting {
+  struct CloseBootstrap {
     void operator()(hccc_bootstrap *bootstrap) const { hccc_bootstrap_close(bootstrap); }
   };
 
-  void check_going() const;
+  void check_not_lost() const;
   void check_domains(const hccc_library &library) const;
-  bool any_foreign(bool own, const Called &called);
+  bool any_copied(bool own, const Called &called);
   void run(const std::vector<const Library *> &libraries, const Called &called, const Staged &staged,
            size_t at, size_t count, void *stream);
   void launch(const std::vector<const Library *> &libraries, const Called &called, const Buffers &buffers,
               const GpuCalls::Reaches &reaches, void *stream);
   void watch();
   void gpu_wait() noexcept;
-  void show(const Buffers &buffers, const Called &called);
-  void show(const void *at, size_t bytes, const std::string &what, double timeout_s);
-  [[noreturn]] void late(const Called &called, int rank);
-  [[noreturn]] void give_up(hcccResult_t code, const std::string &text);
+  void share_with_peers(const Buffers &buffers, const Called &called);
+  void share_with_peers(const void *at, size_t bytes, const std::string &what, double timeout_s);
+  [[noreturn]] void fail_late(const Called &called, int rank);
+  [[noreturn]] void fail(hcccResult_t code, const std::string &text);
   Error reason_of(const Called &called);
-  [[noreturn]] void lost(const Called &called) { throw reason_of(called); }
+  [[noreturn]] void throw_reason(const Called &called) { throw reason_of(called); }
 
   const int rank_, n_ranks_;
   double timeout_;
-  std::unique_ptr<hccc_bootstrap, Meeting> bootstrap_;
+  std::unique_ptr<hccc_bootstrap, CloseBootstrap> bootstrap_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<Registrations> registrations_;
   Libraries libraries_;
@@ -94,10 +94,10 @@ class Communicator {
   long long micro_batch_bytes_ = 0;
   int window_ = 0;
   int workers_ = 1;
-  bool crowded_ = false;
+  bool oversubscribed_ = false;
 };
 
-// HCCC_TIMEOUT, or 600. Throws Error.
+// Returns HCCC_TIMEOUT, or 600 s. Throws Error.
 double timeout_of_environment();
 
 }  // namespace hccc

@@ -1,4 +1,4 @@
-// control.cpp
+// control.cpp: publishes and reads the current call of a rank.
 #include "control.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// device.cpp
+// device.cpp: the calling thread's device.
 #include "device.h"
 
 #include <exception>

@@ -1,4 +1,4 @@
-// device.h: a device of the device layer (docs/device-layer.md), and calls to it that may fail.
+// device.h: a device of the device layer (docs/device-layer.md), and calls on it.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ struct Device {
   hcccrtPlatform_t platform = hcccrtPlatformNone;  // none: no device, but the host
   int number = 0;
 
-  // The calling thread's. Throws Error.
+  // Returns the calling thread's device. Throws Error.
   static Device current();
   const char *name() const;  // of its platform, as libraries name their targets
   bool operator<(const Device &other) const {
@@ -20,8 +20,8 @@ struct Device {
   }
 };
 
-// The calling thread's device, until this ends; meanwhile the thread may allocate and look at events, whatever
-// streams are captured.
+// Sets the calling thread's device while it lives; the thread may then allocate and query events
+// while streams are captured.
 class OnDevice {
  public:
   // Throws Error.
@@ -36,11 +36,11 @@ class OnDevice {
   bool exchanged_ = false;
 };
 
-// Calls a function on a device: on the CPU in another thread, for the calling one may be that of a stream,
-// which must not call the device layer. Throws what it throws.
+// Calls a function on a device and throws what it throws. On the CPU in another thread: the calling
+// one may be a stream's, which must not call the device layer.
 void call_on(const Device &device, const std::function<void()> &body);
 
-// Throws Error: `what` and what the error means, unless it is none.
+// Throws Error, with `what` and the error's meaning, unless it is success.
 void check_device(hcccrtError_t error, const char *what);
 
 }  // namespace hccc

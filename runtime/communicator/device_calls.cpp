@@ -1,5 +1,5 @@
-// device_calls.cpp: calls of which buffers are memory of a device.
-#include <hccc/idle.h>
+// device_calls.cpp: calls with buffers in memory of a device.
+#include <hccc/backoff.h>
 
 #include <unistd.h>
 
@@ -19,46 +19,46 @@ const Device *Communicator::device() const {
   return host_->device_memory() ? &host_->device_memory()->device() : nullptr;
 }
 
-// Returns when every peer reaches the buffers. Peers map them while they run whatever they run; so this
-// waits for nobody who might wait for this rank's launch.
-void Communicator::show(const Buffers &buffers, const Called &called) {
-  show(buffers.send, buffers.send_bytes, description(called), timeout_);
-  show(buffers.receive, buffers.receive_bytes, description(called), timeout_);
+// Shares the buffers; returns when every peer reaches them. The peers' monitors map them whatever
+// else the peers do, so this waits for nothing that waits for this rank's launch.
+void Communicator::share_with_peers(const Buffers &buffers, const Called &called) {
+  share_with_peers(buffers.send, buffers.send_bytes, description(called), timeout_);
+  share_with_peers(buffers.receive, buffers.receive_bytes, description(called), timeout_);
 }
 
-void Communicator::show(const void *at, size_t bytes, const std::string &what, double timeout_s) {
+void Communicator::share_with_peers(const void *at, size_t bytes, const std::string &what, double timeout_s) {
   const unsigned long long start = hccc_clock();
-  host_->device_memory()->show(at, bytes, [&] {
+  host_->device_memory()->share_with_peers(at, bytes, [&] {
     if (failure_.code() != hcccSuccess) throw Error(failure_.code(), failure_.text() + "; in " + what);
     if (timeout_s > 0 && static_cast<double>(hccc_clock() - start) > timeout_s * 1e9)
-      give_up(hcccTimeout, what + text_of(": not all ranks have mapped its buffers within %g s", timeout_s));
+      fail(hcccTimeout, what + text_of(": not all ranks have mapped its buffers within %g s", timeout_s));
     return true;
   });
 }
 
-void *Communicator::enlist(void *at, size_t bytes) {
+void *Communicator::register_buffer(void *at, size_t bytes) {
   const bool shared = host_->device_memory() && at && host_->heap().has(at, bytes);
   if (shared) {
     std::lock_guard<std::mutex> lock(calling_);
-    check_going();
-    show(at, bytes, text_of("registration of %zu bytes at %p", bytes, at), timeout_);
+    check_not_lost();
+    share_with_peers(at, bytes, text_of("registration of %zu bytes at %p", bytes, at), timeout_);
   }
   std::optional<OnDevice> on;
   if (gpu_) on.emplace(*device());
   return registrations_->add(at, bytes);
 }
 
-// Returns when the launch is in its stream.
+// Launches a call; returns when it is in its stream.
 void Communicator::launch(const std::vector<const Library *> &libraries, const Called &called,
                           const Buffers &buffers, const GpuCalls::Reaches &reaches, void *stream) {
   const auto in = static_cast<hcccrtStream_t>(stream);
   const Staged staged = gpu_->before(buffers, reaches, in);
-  if (libraries.front()->says().touches_peers) show(staged.used, called);
+  if (libraries.front()->description().touches_peers) share_with_peers(staged.used, called);
   run(libraries, called, staged, 0, static_cast<size_t>(called.count), stream);
   gpu_->after(staged, called, in);
 }
 
-// What became of launches: called by the monitor's thread.
+// Checks what became of launches; called by the monitor's thread.
 void Communicator::watch() {
   if (!gpu_) return;
   try {
@@ -71,14 +71,14 @@ void Communicator::watch() {
     const Error why = reason_of(first);
     HCCC_LOG(WARN, COLL, rank_, "%s", why.what());
   } catch (const Error &error) {
-    lose(error.code, text_of("rank %d: ", rank_) + error.what());
+    abort(error.code, text_of("rank %d: ", rank_) + error.what());
   }
 }
 
-void Communicator::settle() {
+void Communicator::wait_for_launches() {
   if (gpu_) gpu_->wait_for_all();
   watch();
-  check_going();
+  check_not_lost();
 }
 
 void Communicator::gpu_wait() noexcept {

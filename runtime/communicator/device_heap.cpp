@@ -1,4 +1,4 @@
-// device_heap.cpp
+// device_heap.cpp: allocation from a device's segments.
 #include "device_heap.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@
 namespace hccc {
 namespace {
 
-// A segment is at least this long, and at least a quarter of all before it: there are few.
+// A segment has at least this many bytes, and at least a quarter of all before it: so there are
+// few.
 constexpr size_t LEAST_SEGMENT = size_t{64} << 20, GROWTH = 4;
 constexpr size_t ALIGNMENT = 4096;
 
@@ -26,8 +27,8 @@ DeviceHeap::DeviceHeap(const Device &device) : device_(device), kind_(handle_kin
   check_device(hcccrtStreamCreateWithFlags(&stream_, hcccrtStreamNonBlocking), "a stream");
 }
 
-// CUDA and HIP leave it open what becomes of a peer's mapping by a legacy handle when the owner frees
-// the memory, and peers may be slower to end: there it stays until the process does.
+// CUDA and HIP do not define a peer's mapping by a legacy handle after the owner has freed the
+// memory, and peers may end later: such memory stays until the process ends.
 DeviceHeap::~DeviceHeap() {
   try {
     const OnDevice on(device_);
@@ -52,7 +53,7 @@ void *DeviceHeap::take(size_t bytes) {
   return made;
 }
 
-// The first piece of a new segment.
+// Allocates a segment, and its first piece.
 char *DeviceHeap::grow(size_t bytes) {
   const size_t most = heap_bytes_of_environment();
   const size_t room = !most ? SIZE_MAX : most > total_ ? most - total_ : 0;
@@ -100,7 +101,7 @@ int DeviceHeap::segment_of(const void *pointer, size_t bytes) const {
 
 bool DeviceHeap::has(const void *pointer, size_t bytes) const { return segment_of(pointer, bytes) >= 0; }
 
-// Its place and length never change.
+// A segment's place and length never change.
 const DeviceHeap::Segment &DeviceHeap::segment(int number) const {
   std::lock_guard<std::mutex> lock(mutex_);
   return segments_[static_cast<size_t>(number)];

@@ -23,13 +23,13 @@ class DeviceHeap final : public Heap {
   const Device &device() const { return device_; }
   HandleKind kind() const { return kind_; }
 
-  // Memory of which allocations are parts. It is kept until the heap ends, so that peers never have
-  // to let go of it, and is at one place of the list.
+  // Memory of which allocations are parts. It stays until the heap ends, so that peers need not
+  // unmap it before, and keeps its number.
   struct Segment {
     char *base;
     Pieces pieces;
   };
-  // Which segment has all of it; -1: none.
+  // Returns the segment that has all of the bytes; -1: none.
   int segment_of(const void *pointer, size_t bytes) const;
   const Segment &segment(int number) const;
 
@@ -42,7 +42,7 @@ class DeviceHeap final : public Heap {
   mutable std::mutex mutex_;
   std::deque<Segment> segments_;
   size_t total_ = 0;
-  hcccrtStream_t stream_ = nullptr;  // that waits for no kernel
+  hcccrtStream_t stream_ = nullptr;  // waits for no kernel
 };
 
 }  // namespace hccc

@@ -1,4 +1,4 @@
-// device_layer.cpp
+// device_layer.cpp: the functions of the device layer that streams of the CPU need.
 #include "device_layer.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ Functions found() {
   return functions;
 }
 
-// The thread's platform is the CPU for as long as this lives.
+// Sets the thread's platform to the CPU while it lives.
 class OnCpu {
  public:
   explicit OnCpu(const Functions &f) : f_(f) {

@@ -1,15 +1,15 @@
-// device_layer.h: streams of the CPU platform of the device layer (hcccrt.h): of the one that is part of
-// this library, or of another in the process, as that of Python programs is.
+// device_layer.h: streams of the device layer's CPU platform (hcccrt.h): of the device layer in
+// this library, or of another one in the process, as Python programs have.
 #pragma once
 
 #include "../device/include/hcccrt.h"
 
 namespace hccc::device_layer {
 
-// Whose streams they are: what dlopen returned. Null: this library's. Throws Error.
+// Sets the device layer of the streams: a handle of dlopen; null: this library's. Throws Error.
 void set(void *library);
 
-// Whether what is put into a stream becomes part of a graph. Throws Error where it is no stream.
+// Returns whether a stream is being captured into a graph. Throws Error where it is no stream.
 bool captures(hcccrtStream_t stream);
 // Calls a function in a stream. Throws Error.
 void launch(hcccrtStream_t stream, hcccrtHostFn_t function, void *argument);

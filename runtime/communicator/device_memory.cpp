@@ -1,4 +1,4 @@
-// device_memory.cpp
+// device_memory.cpp: flags, scratch and segments on a device, shared with peers.
 #include "device_memory.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ namespace {
 constexpr long long DEVICE_FLAG_BYTES = 16 << 20;
 constexpr long long DEVICE_SCRATCH_BYTES = 256 << 20;  // without HCCC_SCRATCH_BYTES
 constexpr long long MOST_SCRATCH_BYTES = 1LL << 40;
-constexpr int MEMORY = 0;                       // the first piece that a rank tells: flags and scratch
+constexpr int MEMORY = 0;                       // a rank's first piece: flags and scratch
 constexpr useconds_t TURN_US = 20;
 constexpr std::chrono::seconds CLOSES_WITHIN(2);
 
@@ -77,7 +77,7 @@ void DeviceMemory::allocate() {
         reinterpret_cast<const hccc_window *>(table_ + window_at(n_ranks_, r, 0));
 }
 
-// No launch runs any more, here or at a peer that reads this memory.
+// No launch may run any more, here or at a peer that reads this memory.
 DeviceMemory::~DeviceMemory() { release(); }
 
 void DeviceMemory::release() noexcept {
@@ -85,7 +85,7 @@ void DeviceMemory::release() noexcept {
     const OnDevice on(device());
     for (void *base : opened_) free_shared(base);
     for (Control *one : controls_)
-      if (one) one->let_go.fetch_add(1, std::memory_order_release);
+      if (one) one->released.fetch_add(1, std::memory_order_release);
     if (table_) hcccrtFree(table_);
     if (own_ && may_free()) free_shared(own_);
     if (stream_) hcccrtStreamDestroy(stream_);
@@ -94,38 +94,39 @@ void DeviceMemory::release() noexcept {
   }
 }
 
-// What a legacy handle of CUDA or HIP is of must not be freed while a peer has it open: where one does
-// not close it soon, it stays until the process ends.
+// Returns whether this rank's memory may be freed: memory with a legacy handle of CUDA or HIP must
+// not be while a peer has it open. Where a peer does not close it soon, it stays until the process
+// ends.
 bool DeviceMemory::may_free() const {
   if (heap_->kind() != HandleKind::LEGACY || device().platform == hcccrtPlatformCPU || controls_.empty())
     return true;
   const auto all = static_cast<uint32_t>(
       std::count_if(controls_.begin(), controls_.end(), [](Control *one) { return one; }));
-  const std::atomic<uint32_t> &let_go = controls_[static_cast<size_t>(rank_)]->let_go;
+  const std::atomic<uint32_t> &released = controls_[static_cast<size_t>(rank_)]->released;
   const auto until = std::chrono::steady_clock::now() + CLOSES_WITHIN;
   while (std::chrono::steady_clock::now() < until) {
-    if (let_go.load(std::memory_order_acquire) >= all) return true;
+    if (released.load(std::memory_order_acquire) >= all) return true;
     usleep(TURN_US);
   }
   HCCC_LOG(WARN, MEM, rank_, "peers still have flags and scratch open: they stay allocated");
   return false;
 }
 
-void DeviceMemory::meet(const std::vector<Control *> &controls, bool all_here, const Going &going) {
+void DeviceMemory::exchange(const std::vector<Control *> &controls, bool all_here, const Continue &go_on) {
   const OnDevice on(device());
   controls_ = controls, all_here_ = all_here;
   const auto peers = std::count_if(controls.begin(), controls.end(), [](Control *one) { return one; }) - 1;
-  Announced told;
-  told.bytes = own_bytes_;
-  told.base = reinterpret_cast<uint64_t>(own_);
+  SharedPiece piece;
+  piece.bytes = own_bytes_;
+  piece.base = reinterpret_cast<uint64_t>(own_);
   int descriptor = -1;
-  if (peers) told.handle = handle_of(heap_->kind(), own_, &descriptor);
+  if (peers) piece.handle = handle_of(heap_->kind(), own_, &descriptor);
   const Closing closing{descriptor};
   set_memory(rank_, static_cast<char *>(own_));
   for (int r = 0; all_here && r < n_ranks_; ++r) set_window(r, 0, nullptr, HCCC_MOST_BYTES);
-  tell(MEMORY, told, descriptor, [&] {
-    hear();
-    return going();
+  announce(MEMORY, piece, descriptor, [&] {
+    map_shared_pieces();
+    return go_on();
   });
   const auto met = [&] {
     return std::all_of(controls.begin(), controls.end(), [&](Control *one) {
@@ -133,89 +134,89 @@ void DeviceMemory::meet(const std::vector<Control *> &controls, bool all_here, c
                                                 controls.begin())].flags;
     });
   };
-  for (hear(); !met(); hear()) {
-    if (!going()) return;
+  for (map_shared_pieces(); !met(); map_shared_pieces()) {
+    if (!go_on()) return;
     usleep(TURN_US);
   }
 }
 
-void DeviceMemory::show(const void *pointer, size_t bytes, const Going &going) {
+void DeviceMemory::share_with_peers(const void *pointer, size_t bytes, const Continue &go_on) {
   if (!bytes || all_here_) return;
   const int segment = heap_->segment_of(pointer, bytes);
   if (segment < 0) throw Error(hcccInternalError, "a buffer of no segment was to be shown");
   const auto place = static_cast<size_t>(segment);
-  if (place < shown_.size() && shown_[place]) return;
-  if (n_shown_ + 1 >= MOST_WINDOWS)
+  if (place < shared_.size() && shared_[place]) return;
+  if (n_shared_ + 1 >= MOST_WINDOWS)
     throw Error(hcccSystemError, text_of("buffers lie in more than %d segments of memory", MOST_WINDOWS - 1));
-  const int number = ++n_shown_;
+  const int number = ++n_shared_;
   call_on(device(), [&] {
     const DeviceHeap::Segment &of = heap_->segment(segment);
-    Announced told;
-    told.bytes = of.pieces.bytes();
-    told.base = reinterpret_cast<uint64_t>(of.base);
+    SharedPiece piece;
+    piece.bytes = of.pieces.bytes();
+    piece.base = reinterpret_cast<uint64_t>(of.base);
     int descriptor = -1;
-    told.handle = handle_of(heap_->kind(), of.base, &descriptor);
+    piece.handle = handle_of(heap_->kind(), of.base, &descriptor);
     const Closing closing{descriptor};
-    set_window(rank_, number - 1, of.base, told.bytes);
-    tell(number, told, descriptor, going);
+    set_window(rank_, number - 1, of.base, piece.bytes);
+    announce(number, piece, descriptor, go_on);
   });
-  shown_.resize(std::max(shown_.size(), place + 1));
-  shown_[place] = number;
+  shared_.resize(std::max(shared_.size(), place + 1));
+  shared_[place] = number;
 }
 
-// Tells the peers of a piece of memory, and waits until all have mapped it.
-void DeviceMemory::tell(int number, const Announced &what, int descriptor, const Going &going) {
-  Announced told = what;
-  told.from = rank_, told.number = number, told.process = getpid(), told.device = device().number;
+// Announces a piece of memory to the peers, and waits until all have mapped it.
+void DeviceMemory::announce(int number, const SharedPiece &what, int descriptor, const Continue &go_on) {
+  SharedPiece piece = what;
+  piece.from = rank_, piece.number = number, piece.process = getpid(), piece.device = device().number;
   uint32_t peers = 0;
   for (int r = 0; r < n_ranks_; ++r) {
     if (r == rank_ || !controls_[static_cast<size_t>(r)]) continue;
     ++peers;
-    while (!mailbox_.send(r, told, descriptor)) {
-      if (!going()) return;
+    while (!mailbox_.send(r, piece, descriptor)) {
+      if (!go_on()) return;
       usleep(TURN_US);
     }
   }
   const std::atomic<uint32_t> &mapped = controls_[static_cast<size_t>(rank_)]->mapped[number];
   while (mapped.load(std::memory_order_acquire) < peers) {
-    if (!going()) return;
+    if (!go_on()) return;
     usleep(TURN_US);
   }
 }
 
-void DeviceMemory::hear() {
-  Announced told;
-  for (int descriptor = -1; mailbox_.receive(&told, &descriptor);) {
+void DeviceMemory::map_shared_pieces() {
+  SharedPiece piece;
+  for (int descriptor = -1; mailbox_.receive(&piece, &descriptor);) {
     const Closing closing{descriptor};
-    const bool sound = told.from >= 0 && told.from < n_ranks_ && told.from != rank_ && told.number >= 0 &&
-                       told.number < MOST_WINDOWS && told.bytes <= uint64_t{HCCC_MOST_BYTES} &&
-                       controls_[static_cast<size_t>(told.from)];
-    if (!sound) throw Error(hcccRemoteError, "a rank tells of memory that makes no sense");
-    open(told, descriptor);
-    controls_[static_cast<size_t>(told.from)]->mapped[told.number].fetch_add(1, std::memory_order_release);
+    const bool sound = piece.from >= 0 && piece.from < n_ranks_ && piece.from != rank_ && piece.number >= 0 &&
+                       piece.number < MOST_WINDOWS && piece.bytes <= uint64_t{HCCC_MOST_BYTES} &&
+                       controls_[static_cast<size_t>(piece.from)];
+    if (!sound) throw Error(hcccRemoteError, "a rank announces memory that makes no sense");
+    open(piece, descriptor);
+    controls_[static_cast<size_t>(piece.from)]->mapped[piece.number].fetch_add(1, std::memory_order_release);
   }
 }
 
-void DeviceMemory::open(const Announced &told, int descriptor) {
+void DeviceMemory::open(const SharedPiece &piece, int descriptor) {
   const OnDevice on(device());
-  auto *base = reinterpret_cast<char *>(told.base);
-  if (told.process == getpid()) {
-    reach_device(told.device);
+  auto *base = reinterpret_cast<char *>(piece.base);
+  if (piece.process == getpid()) {
+    reach_device(piece.device);
   } else {
-    base = static_cast<char *>(open_shared(told.handle, descriptor, told.bytes));
+    base = static_cast<char *>(open_shared(piece.handle, descriptor, piece.bytes));
     std::lock_guard<std::mutex> lock(mutex_);
     opened_.push_back(base);
   }
-  if (told.number == MEMORY)
-    set_memory(told.from, base);
+  if (piece.number == MEMORY)
+    set_memory(piece.from, base);
   else
-    set_window(told.from, told.number - 1, base, told.bytes);
-  HCCC_LOG(INFO, MEM, rank_, "%s of rank %d, %llu bytes, by %s", told.number ? "a segment" : "flags and scratch",
-           told.from, static_cast<unsigned long long>(told.bytes),
-           told.process == getpid() ? "the same process" : name_of(told.handle.kind));
+    set_window(piece.from, piece.number - 1, base, piece.bytes);
+  HCCC_LOG(INFO, MEM, rank_, "%s of rank %d, %llu bytes, by %s", piece.number ? "a segment" : "flags and scratch",
+           piece.from, static_cast<unsigned long long>(piece.bytes),
+           piece.process == getpid() ? "the same process" : name_of(piece.handle.kind));
 }
 
-// Another device of this process.
+// Enables access to another device of this process.
 void DeviceMemory::reach_device(int other) {
   int can = 0;
   if (other == device().number) return;
@@ -236,7 +237,8 @@ void DeviceMemory::set_memory(int rank, char *base) {
   upload(static_cast<size_t>(rank) * sizeof one, &one, sizeof one);
 }
 
-// The window first: a kernel that reads the table now takes it as it was, or as it will be.
+// Writes a window. The window comes before the count: a kernel that reads the table meanwhile finds
+// the old state or the new one.
 void DeviceMemory::set_window(int rank, int number, void *base, uint64_t bytes) {
   if (all_here_ && number) return;
   std::lock_guard<std::mutex> lock(mutex_);

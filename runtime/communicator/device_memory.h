@@ -1,5 +1,5 @@
-// device_memory.h: the device memory that a rank and its peers on this host have shown each other: flags and
-// scratch when the communicator is made, segments of heaps when a call first has a buffer there.
+// device_memory.h: the device memory that a rank and its peers on this host share: flags and
+// scratch from the beginning, segments of heaps once a call has a buffer there.
 #pragma once
 
 #include <hccc/hccc.h>
@@ -17,7 +17,7 @@ namespace hccc {
 
 class DeviceMemory {
  public:
-  // Memory of its own is allocated; nobody knows of it yet.
+  // Allocates this rank's memory; it is not shared yet.
   DeviceMemory(std::shared_ptr<DeviceHeap> heap, int rank, int n_ranks);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory &) = delete;
@@ -30,17 +30,17 @@ class DeviceMemory {
   HandleKind kind() const { return heap_->kind(); }
   unsigned opens() const;  // bits of HandleKind
 
-  // A wait ends when this is false, which may throw.
-  using Going = std::function<bool()>;
-  // Meets the peers: ranks of this host, and what each shares with the others. all_here: they are
-  // threads of this process. Throws Error.
-  void meet(const std::vector<Control *> &controls, bool all_here, const Going &going);
-  // Returns when every peer reaches these bytes of the heap. Throws Error.
-  void show(const void *pointer, size_t bytes, const Going &going);
-  // Maps what peers have told. By one thread at a time. Throws Error.
-  void hear();
+  // Returns whether to go on waiting; may throw.
+  using Continue = std::function<bool()>;
+  // Shares flags and scratch with the peers, ranks of this host, and maps theirs. all_here: they
+  // are threads of this process. Throws Error.
+  void exchange(const std::vector<Control *> &controls, bool all_here, const Continue &go_on);
+  // Shares bytes of the heap; returns when every peer has mapped them. Throws Error.
+  void share_with_peers(const void *pointer, size_t bytes, const Continue &go_on);
+  // Maps the memory that peers have announced. By one thread at a time. Throws Error.
+  void map_shared_pieces();
 
-  // Of every rank, in memory of the device; null flags of ranks that are not peers.
+  // The table of all ranks, in memory of the device; null flags: not a peer.
   const hccc_rank *table() const { return reinterpret_cast<const hccc_rank *>(table_); }
 
  private:
@@ -48,8 +48,8 @@ class DeviceMemory {
   void release() noexcept;
   bool may_free() const;
 
-  void tell(int number, const Announced &told, int descriptor, const Going &going);
-  void open(const Announced &told, int descriptor);
+  void announce(int number, const SharedPiece &piece, int descriptor, const Continue &go_on);
+  void open(const SharedPiece &piece, int descriptor);
   void reach_device(int other);
   void set_memory(int rank, char *base);
   void set_window(int rank, int number, void *base, uint64_t bytes);
@@ -68,8 +68,8 @@ class DeviceMemory {
 
   std::mutex mutex_;
   std::vector<hccc_rank> ranks_;
-  std::vector<int> shown_;  // window of each segment of the own heap, from 1; 0: nobody was told
-  int n_shown_ = 0;
+  std::vector<int> shared_;  // window of each segment of the own heap, from 1; 0: not shared
+  int n_shared_ = 0;
   std::vector<void *> opened_;  // of other processes
 };
 

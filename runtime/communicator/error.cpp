@@ -1,4 +1,4 @@
-// error.cpp
+// error.cpp: texts of errors.
 #include "error.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-// error.h: what goes wrong, as an exception until the C interface turns it into a result.
+// error.h: errors are exceptions, until the C interface turns them into results.
 #pragma once
 
 #include <stdexcept>
@@ -13,11 +13,11 @@ struct Error : std::runtime_error {
   hcccResult_t code;
 };
 
-// The message of errno after `what`.
+// Makes an error of `what` and errno's message.
 Error system_error(const std::string &what);
 std::string text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// What the last call of this thread that has no communicator said.
+// The error of this thread's last failed call without a communicator.
 std::string &thread_error();
 
 }  // namespace hccc

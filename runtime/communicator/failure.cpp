@@ -1,4 +1,4 @@
-// failure.cpp
+// failure.cpp: the first failure, and descriptions of faults and calls.
 #include "failure.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ bool Failure::set(hcccResult_t code, const std::string &text) {
     code_.store(code, std::memory_order_release);
   }
   unsigned none = 0;
-  __atomic_compare_exchange_n(&fault_->claimed, &none, static_cast<unsigned>(HCCC_LEAVE), false,
+  __atomic_compare_exchange_n(&fault_->claimed, &none, static_cast<unsigned>(HCCC_ABORT_REQUEST), false,
                               __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   return true;
 }
@@ -55,8 +55,8 @@ std::string description(const hccc_fault &fault) {
   switch (fault.kind) {
     case HCCC_NOT_IN_WINDOW: return place + " has a buffer that peers touch and cannot reach";
     case HCCC_OTHER_CALL: return place + text_of(" meets rank %d, which makes another call", fault.flag);
-    case HCCC_CUT_OFF: return place + text_of(" shares no memory with rank %d", fault.flag);
-    case HCCC_NO_DOOR: return place + text_of(" reaches rank %d over a network only", fault.flag);
+    case HCCC_UNMAPPED: return place + text_of(" shares no memory with rank %d", fault.flag);
+    case HCCC_NO_PROXY: return place + text_of(" reaches rank %d over a network only", fault.flag);
     default: break;
   }
   return place + " waited for " + waited_for(fault) +

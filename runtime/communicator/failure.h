@@ -1,4 +1,4 @@
-// failure.h: why a communicator is lost: the first reason, told to all who wait.
+// failure.h: the first failure of a communicator, which all waiting calls return.
 #pragma once
 
 #include <hccc/hccc.h>
@@ -14,18 +14,19 @@ namespace hccc {
 
 class Failure {
  public:
-  // The first one stays. True: this was it. Launches that run leave.
+  // Sets the failure if there is none yet, and asks running launches to leave. True: it was the
+  // first.
   bool set(hcccResult_t code, const std::string &text);
 
   hcccResult_t code() const { return code_.load(std::memory_order_acquire); }
   std::string text() const;
 
-  // Of the launches of this rank.
+  // Returns the fault record of this rank's launches.
   hccc_fault *fault() { return fault_; }
   const hccc_fault *fault() const { return fault_; }
-  // Launches have it elsewhere, where a device writes it. Before the first of them.
+  // Uses another fault record, which a device writes; called before the first launch.
   void use(hccc_fault *fault) { fault_ = fault; }
-  // Where one of them gave up: `claimed` is 1; else nothing of it means anything.
+  // Returns the fault of a launch that ended early, with `claimed` 1; else nothing in it is valid.
   hccc_fault place() const;
 
  private:
@@ -36,9 +37,9 @@ class Failure {
   hccc_fault *fault_ = &own_;
 };
 
-// Where a launch was that ended, and what it waited for.
+// Describes where a launch was when it ended, and what it waited for.
 std::string description(const hccc_fault &fault);
-// `Allreduce of 1,024 float32 (sum), call 7`.
+// Describes a call: `Allreduce of 1,024 float32 (sum), call 7`.
 std::string description(const Called &called);
 
 }  // namespace hccc

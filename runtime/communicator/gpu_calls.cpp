@@ -1,4 +1,4 @@
-// gpu_calls.cpp
+// gpu_calls.cpp: launches in streams, and the copies around them.
 #include "gpu_calls.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 namespace hccc {
 namespace {
 
-constexpr size_t MOST_QUEUED = 256;  // who makes more waits for the first of them
+constexpr size_t MOST_QUEUED = 256;  // a further call waits for the first of them
 
 }  // namespace
 
@@ -33,8 +33,8 @@ GpuCalls::~GpuCalls() {
   try {
     wait_for_all();
     const OnDevice on(device_);
-    for (const Kept *kept : {&input_, &output_, &apart_})
-      if (kept->base) heap_->give(kept->base);
+    for (const Room *room : {&input_, &output_, &apart_})
+      if (room->base) heap_->give(room->base);
     for (const hcccrtEvent_t one : spare_) hcccrtEventDestroy(one);
     hcccrtFreeHost(fault_);
   } catch (const Error &error) {
@@ -55,13 +55,13 @@ void GpuCalls::check_buffers(const Buffers &buffers) const {
   }
 }
 
-// A stream that is captured has no launches that could be waited for: who launches the graph orders those.
+// Returns whether a stream is being captured: it then has no launches to wait for.
 bool GpuCalls::captures(hcccrtStream_t stream) const {
   hcccrtStreamCaptureStatus_t status = hcccrtStreamCaptureStatusNone;
-  const bool told =
+  const bool known =
       hcccrtStreamGetCaptureInfo_v2(stream, &status, nullptr, nullptr, nullptr, nullptr) == hcccrtSuccess;
-  if (!told) hcccrtGetLastError();  // a runtime that cannot capture
-  return told && status != hcccrtStreamCaptureStatusNone;
+  if (!known) hcccrtGetLastError();  // a runtime that cannot capture
+  return known && status != hcccrtStreamCaptureStatusNone;
 }
 
 Staged GpuCalls::before(const Buffers &given, const Reaches &reaches, hcccrtStream_t stream) {
@@ -77,7 +77,7 @@ Staged GpuCalls::before(const Buffers &given, const Reaches &reaches, hcccrtStre
     const bool within = given.send >= given.receive && given.send_bytes <= given.receive_bytes;
     if (!within) outer = given.send, bytes = given.send_bytes;
     if (reaches(outer, bytes)) return made;
-    char *base = room(output_, bytes);
+    char *base = reserve(output_, bytes);
     made.used.send = base + (given.send - outer);
     made.used.receive = base + (given.receive - outer);
     copy(base + (given.send - outer), given.send, given.send_bytes, stream);
@@ -85,12 +85,12 @@ Staged GpuCalls::before(const Buffers &given, const Reaches &reaches, hcccrtStre
     return made;
   }
   if (given.send && !reaches(given.send, given.send_bytes)) {
-    char *base = room(input_, given.send_bytes);
+    char *base = reserve(input_, given.send_bytes);
     copy(base, given.send, given.send_bytes, stream);
     made.used.send = base;
   }
   if (given.receive && !reaches(outer, bytes)) {
-    made.used.receive = room(output_, bytes);
+    made.used.receive = reserve(output_, bytes);
     made.back = given.receive;
   }
   return made;
@@ -111,22 +111,22 @@ void GpuCalls::after(const Staged &staged, const Called &called, hcccrtStream_t 
 
 Buffers GpuCalls::apart(const Buffers &given, hcccrtStream_t stream) {
   Buffers made = given;
-  char *base = room(apart_, given.send_bytes);
+  char *base = reserve(apart_, given.send_bytes);
   copy(base, given.send, given.send_bytes, stream);
   made.send = base;
   made.in_place = false;
   return made;
 }
 
-// What earlier calls have there they must be through with before it goes.
-char *GpuCalls::room(Kept &kept, size_t bytes) {
-  if (kept.base && kept.bytes >= bytes) return kept.base;
-  if (kept.base) {
+// Returns room of at least `bytes` bytes. Earlier calls end before a smaller one is freed.
+char *GpuCalls::reserve(Room &room, size_t bytes) {
+  if (room.base && room.bytes >= bytes) return room.base;
+  if (room.base) {
     wait_for_all();
-    heap_->give(std::exchange(kept.base, nullptr));
+    heap_->give(std::exchange(room.base, nullptr));
   }
-  kept = {static_cast<char *>(heap_->take(bytes)), bytes};
-  return kept.base;
+  room = {static_cast<char *>(heap_->take(bytes)), bytes};
+  return room.base;
 }
 
 void GpuCalls::copy(void *to, const void *from, size_t bytes, hcccrtStream_t stream) const {

@@ -1,5 +1,5 @@
-// gpu_calls.h: calls that are launched on a GPU: they run in streams, one after another in the order in
-// which they were made, and what became of one is seen later.
+// gpu_calls.h: calls that are launched on a GPU: in streams, one after another in the order of the
+// calls; results are checked later.
 #pragma once
 
 #include <hccc/hccc.h>
@@ -20,30 +20,30 @@ class GpuCalls {
  public:
   // Throws Error.
   GpuCalls(const Device &device, std::shared_ptr<Heap> heap);
-  // Waits for what runs.
+  // Waits for running launches.
   ~GpuCalls();
   GpuCalls(const GpuCalls &) = delete;
   GpuCalls &operator=(const GpuCalls &) = delete;
 
-  // In memory that host and device read: as the host has it, and as kernels do.
+  // The fault record, in memory that host and device read: the host's address and the kernels'.
   hccc_fault *fault() const { return fault_; }
   hccc_fault *fault_of_device() const { return fault_of_device_; }
 
-  // Memory that kernels of the device can touch. Throws Error.
+  // Checks that kernels of the device can touch the buffers. Throws Error.
   void check_buffers(const Buffers &buffers) const;
 
   using Reaches = std::function<bool(const char *, size_t)>;
-  // What a launch comes after, in its stream: launches in other streams, and copies of what peers do not
-  // reach. Throws Error.
+  // Puts in front of a launch, in its stream: waits for launches in other streams, and copies of
+  // buffers that peers do not reach. Throws Error.
   Staged before(const Buffers &given, const Reaches &reaches, hcccrtStream_t stream);
-  // What comes after it. Throws Error.
+  // Puts copies and an event behind a launch. Throws Error.
   void after(const Staged &staged, const Called &called, hcccrtStream_t stream);
-  // An input of its own for a call in place that is to be run as one that is not. Throws Error.
+  // Copies the input of a call in place, to run it out of place. Throws Error.
   Buffers apart(const Buffers &given, hcccrtStream_t stream);
 
-  // Of the calls that were made the first that has not been seen to end; false: all have. Throws Error.
+  // Finds the first call that has not ended, as far as events tell; false: all have. Throws Error.
   bool running(Called *first);
-  // How many have not been seen to end.
+  // Counts the calls that have not ended, as far as events tell.
   size_t unfinished();
   void wait_for_all();
 
@@ -52,12 +52,12 @@ class GpuCalls {
     Called called;
     hcccrtEvent_t done;
   };
-  struct Kept {
+  struct Room {
     char *base = nullptr;
     size_t bytes = 0;
   };
 
-  char *room(Kept &kept, size_t bytes);
+  char *reserve(Room &room, size_t bytes);
   void copy(void *to, const void *from, size_t bytes, hcccrtStream_t stream) const;
   bool captures(hcccrtStream_t stream) const;
   hcccrtEvent_t event();
@@ -65,9 +65,9 @@ class GpuCalls {
   const Device device_;
   const std::shared_ptr<Heap> heap_;
   hccc_fault *fault_ = nullptr, *fault_of_device_ = nullptr;
-  Kept input_, output_, apart_;
+  Room input_, output_, apart_;
 
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of the members below
   std::deque<Queued> queued_;
   std::vector<hcccrtEvent_t> spare_;
   hcccrtStream_t last_ = nullptr;  // of the last launch

@@ -24,7 +24,7 @@ struct Group {
 };
 thread_local Group current;
 
-// A part as it ended.
+// The result of a part.
 struct Ended {
   hcccResult_t code = hcccSuccess;
   std::string text;
@@ -36,13 +36,13 @@ void run(const std::function<void()> &body, const Part &part, Ended &ended) {
   if (ended.code) ended.text = thread_error();
 }
 
-// Parts of one key, in order.
+// Runs the parts of one key, in order.
 void run_all(const std::vector<Part> &parts, std::vector<Ended> &ended, const void *key) {
   for (size_t k = 0; k < parts.size(); ++k)
     if (parts[k].key == key) run(parts[k].then, parts[k], ended[k]);
 }
 
-// Of parts that wait for other ranks.
+// Lists the keys of parts that wait for other ranks.
 std::vector<const void *> keys_of(const std::vector<Part> &parts) {
   std::vector<const void *> keys;
   for (const Part &part : parts)
@@ -50,7 +50,7 @@ std::vector<const void *> keys_of(const std::vector<Part> &parts) {
   return keys;
 }
 
-// The last key's in this thread, others' in threads of their own; signals are for the program's.
+// Runs the last key's parts in this thread, others in threads of their own, which take no signals.
 void run_keys(const std::vector<Part> &parts, std::vector<Ended> &ended) {
   std::vector<const void *> keys = keys_of(parts);
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// group.h: what a thread does between hcccGroupStart and hcccGroupEnd, as one.
+// group.h: the calls of a thread between hcccGroupStart and hcccGroupEnd, made together at the end.
 #pragma once
 
 #include <functional>
@@ -8,20 +8,20 @@
 
 namespace hccc::group {
 
-// A part of a group. first: in the order of the group, and must not wait for other ranks; then: after
-// all these, at the same time as those of other keys.
+// A part of a group. first: runs in the order of the group, and must not wait for other ranks;
+// then: runs after all of these, concurrently with parts of other keys.
 struct Part {
   const void *key = nullptr;
-  hcccComm_t comm = nullptr;  // whose last error it is; null: of none
+  hcccComm_t comm = nullptr;  // gets the error; null: none
   std::function<void()> first, then;
 };
 
-// Whether this thread has a group open.
+// Returns whether this thread has a group open.
 bool open();
 void add(Part part);
 // Throws Error where the group that is open uses the communicator.
 void check_unused(hcccComm_t comm);
-// Where a group is open, nothing of it will run, and its end returns this.
+// Fails the open group, if any: none of its parts will run, and its end returns this error.
 void failed(hcccResult_t code, const std::string &text);
 
 }  // namespace hccc::group

@@ -1,4 +1,4 @@
-// handles.cpp
+// handles.cpp: the kinds of handles, their choice, and calls of the device layer for them.
 #include "handles.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 namespace hccc {
 namespace {
 
-constexpr size_t GRANULE = size_t{2} << 20;  // CUDA cuts what is shorter out of one that it shares
+constexpr size_t GRANULE = size_t{2} << 20;  // CUDA shares smaller allocations in common
 constexpr HandleKind BEST_FIRST[] = {HandleKind::FABRIC, HandleKind::DESCRIPTOR, HandleKind::LEGACY};
 static_assert(sizeof(hcccrtIpcMemHandle_t) == sizeof(Handle::bytes), "a handle has room");
 static_assert(unsigned(HandleKind::LEGACY) == hcccrtHandleLegacy &&

@@ -1,4 +1,4 @@
-// heap.cpp
+// heap.cpp: the process's heap, and the heap in a file.
 #include "heap.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 namespace hccc {
 namespace {
 
-// What the machine has, or HCCC_HEAP_BYTES.
+// Returns HCCC_HEAP_BYTES, or the machine's memory.
 size_t most_bytes() {
   const size_t page = page_bytes(), asked = heap_bytes_of_environment();
   const auto machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * page;

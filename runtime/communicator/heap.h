@@ -1,4 +1,4 @@
-// heap.h: the memory of hcccMemAlloc, which the other ranks of a host reach.
+// heap.h: the memory of hcccMemAlloc, which the other ranks of a host can map.
 #pragma once
 
 #include <stddef.h>
@@ -15,25 +15,26 @@ class DeviceHeap;
 
 class Heap {
  public:
-  // That of this process, or of the calling thread's device (HCCC_HEAP); made when it is first held
-  // and gone with its last holder. Throws Error.
+  // Returns the heap of this process, or of the calling thread's device (HCCC_HEAP). It is made for
+  // its first holder and freed with its last. Throws Error.
   static std::shared_ptr<Heap> held();
 
   virtual ~Heap() = default;
-  // Zeroed, at a multiple of a page; zero bytes are one page. Throws Error where there is no room.
+  // Allocates zeroed memory, aligned to a page; for zero bytes a page. Throws Error where there is
+  // no room.
   virtual void *take(size_t bytes) = 0;
-  // False: it is nothing that was taken.
+  // Frees memory. False: it was not allocated here.
   virtual bool give(void *pointer) = 0;
-  // Whether all of it lies in what was taken.
+  // Returns whether all of the bytes lie in one allocation.
   virtual bool has(const void *pointer, size_t bytes) const = 0;
-  // Null where it is memory of the host.
+  // Null: memory of the host.
   virtual DeviceHeap *of_device() { return nullptr; }
-  // The file in which all of it is, of which peers map all; null where it is of a device.
+  // The file of all the memory, which peers map whole; null: memory of a device.
   virtual const SharedFile *file() const { return nullptr; }
 };
 
-// One file of a process, as large as memory may be, of which every peer maps all when a communicator
-// is made: what is allocated later is already there.
+// One file of a process, as large as memory may be. Every peer maps all of it when a communicator
+// is made, and so all later allocations.
 class FileHeap final : public Heap {
  public:
   explicit FileHeap(size_t bytes);
@@ -49,11 +50,11 @@ class FileHeap final : public Heap {
   Pieces pieces_;
 };
 
-// Whether memory is that of the calling thread's device: HCCC_HEAP, and where it is not set a GPU that
-// HCCC_PLATFORM names. Throws Error.
+// Returns whether memory is of the calling thread's device: by HCCC_HEAP, and where it is not set,
+// where HCCC_PLATFORM names a GPU. Throws Error.
 bool heap_is_of_device();
 
-// HCCC_HEAP_BYTES, else 0. Throws Error.
+// Returns HCCC_HEAP_BYTES, else 0. Throws Error.
 size_t heap_bytes_of_environment();
 
 }  // namespace hccc

@@ -1,4 +1,4 @@
-// host.cpp
+// host.cpp: exchange and mapping of what the ranks of a host share.
 #include "host.h"
 
 #include <unistd.h>
@@ -32,7 +32,7 @@ Host::Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, double timeout_s)
     device_memory_ = std::make_unique<DeviceMemory>(std::shared_ptr<DeviceHeap>(heap_, of_device), rank, n_ranks);
   exchange(bootstrap, timeout_s);
   fill_tables();
-  if (device_memory_) meet(bootstrap, timeout_s);
+  if (device_memory_) exchange_device_memory(bootstrap, timeout_s);
 }
 
 void Host::exchange(hccc_bootstrap *bootstrap, double timeout_s) {
@@ -78,7 +78,7 @@ void Host::check_platforms() const {
                                             "must be alike", r, name(r), name(0)));
 }
 
-// Each must be able to map what the others share.
+// Checks that every rank can map the memory of this one, and the other way round.
 void Host::check_handles() const {
   const size_t self = static_cast<size_t>(rank_);
   for (size_t r = 0; r < joined_.size(); ++r)
@@ -90,8 +90,8 @@ void Host::check_handles() const {
                             name_of(static_cast<HandleKind>(joined_[of].handles)), to));
 }
 
-// Flags and scratch of a device.
-void Host::meet(hccc_bootstrap *bootstrap, double timeout_s) {
+// Exchanges flags and scratch of a device.
+void Host::exchange_device_memory(hccc_bootstrap *bootstrap, double timeout_s) {
   if (n_near() < n_ranks())
     throw Error(hcccInvalidUsage, text_of("ranks are on several hosts, which memory of %s is not carried between "
                                           "yet: HCCC_HEAP=host", device_memory_->device().name()));
@@ -99,9 +99,9 @@ void Host::meet(hccc_bootstrap *bootstrap, double timeout_s) {
   std::vector<Control *> controls;
   for (int r = 0; r < n_ranks(); ++r) controls.push_back(near(r) ? &control(r) : nullptr);
   const auto start = std::chrono::steady_clock::now();
-  device_memory_->meet(controls, one_process_, [&] {
+  device_memory_->exchange(controls, one_process_, [&] {
     int rank = -1, orderly = 0;
-    const bool gone = hccc_bootstrap_news(bootstrap, &rank, &orderly);
+    const bool gone = hccc_bootstrap_next_departure(bootstrap, &rank, &orderly);
     if (gone && control(rank).standing.load(std::memory_order_acquire) != Standing::LEFT)
       throw Error(hcccRemoteError, text_of("rank %d is gone before all had met", rank));
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
@@ -111,7 +111,8 @@ void Host::meet(hccc_bootstrap *bootstrap, double timeout_s) {
   });
 }
 
-// files: of every rank its arena and its heap (of a device: its mailbox), -1 of ranks on other hosts, and once somebody has it.
+// Maps the files of every rank: its arena and its heap (of a device: its mailbox). -1: a rank of
+// another host, or a file that has an owner by now.
 void Host::map(std::vector<int> &files, size_t arena_bytes) {
   for (size_t r = 0; r < joined_.size(); ++r) {
     const bool near = files[2 * r] >= 0;
@@ -151,7 +152,7 @@ int Host::n_near() const {
 
 std::vector<Host::Window> Host::own_windows() const {
   const auto own = static_cast<size_t>(rank_);
-  const SharedFile &heap = *heap_->file();  // of ranks on several hosts memory is the host's
+  const SharedFile &heap = *heap_->file();  // with several hosts, memory is the host's
   return {{HCCC_WINDOW_FLAGS, ranks_[own].flags, most_flag_bytes()},
           {HCCC_WINDOW_SCRATCH, ranks_[own].scratch, most_scratch_bytes()},
           {HCCC_WINDOW_USER, heap.base(), static_cast<long long>(heap.bytes())}};

@@ -1,5 +1,5 @@
-// host.h: the ranks of this host and what each shares, mapped here: its arena (control, flags, scratch)
-// and its heap; or of a device, by `DeviceMemory`, all but control.
+// host.h: the ranks of this host and the memory that they share, mapped here: every rank's arena
+// (control, flags, scratch) and heap; on a device `DeviceMemory` has all of it but control.
 #pragma once
 
 #include <hccc/hccc.h>
@@ -15,7 +15,7 @@
 
 namespace hccc {
 
-// What a rank tells all others when it joins.
+// What each rank contributes when a communicator is made.
 struct Joined {
   int64_t process = 0;
   uint64_t heap_bytes = 0;
@@ -29,19 +29,19 @@ struct Joined {
 
 class Host {
  public:
-  // Exchanges and maps. Throws Error.
+  // Exchanges memory with the other ranks and maps theirs. Throws Error.
   Host(hccc_bootstrap *bootstrap, int rank, int n_ranks, double timeout_s);
 
-  // As kernels read it.
+  // The table that kernels read.
   const hccc_rank *ranks() const { return device_memory_ ? device_memory_->table() : ranks_.data(); }
   Control &control(int rank) const;
   int process(int rank) const { return static_cast<int>(joined_[static_cast<size_t>(rank)].process); }
   bool one_process() const { return one_process_; }
-  // Whether a rank is on this host; of others there is no memory and no control.
+  // Returns whether a rank is on this host. Other ranks have no memory and no control here.
   bool near(int rank) const { return ranks_[static_cast<size_t>(rank)].flags != nullptr; }
   int n_near() const;
 
-  // What the network may reach of this rank: numbers as network.h has them.
+  // Memory of this rank that the network may reach; numbered as in network.h.
   struct Window {
     int number;
     void *base;
@@ -50,17 +50,17 @@ class Host {
   std::vector<Window> own_windows() const;
   int n_ranks() const { return static_cast<int>(joined_.size()); }
 
-  // Whether peers reach all of it.
+  // Returns whether peers reach all of the bytes.
   bool reaches(const void *pointer, size_t bytes) const;
   Heap &heap() const { return *heap_; }
-  // What libraries are to be for: `cpu`, `cuda`, `hip`.
+  // The target of libraries: `cpu`, `cuda`, `hip`.
   const char *target() const { return device_memory_ ? device_memory_->device().name() : "cpu"; }
-  // Whether calls are launched in streams of a device, rather than run by threads.
+  // Returns whether calls are launched in streams of a device, rather than run by threads.
   bool on_gpu() const {
     return device_memory_ && device_memory_->device().platform != hcccrtPlatformCPU;
   }
   const std::shared_ptr<Heap> &held() const { return heap_; }
-  // Null where memory is the host's.
+  // Null: memory of the host.
   DeviceMemory *device_memory() const { return device_memory_.get(); }
 
   long long most_flag_bytes() const;
@@ -70,7 +70,7 @@ class Host {
   void exchange(hccc_bootstrap *bootstrap, double timeout_s);
   void check_platforms() const;
   void check_handles() const;
-  void meet(hccc_bootstrap *bootstrap, double timeout_s);
+  void exchange_device_memory(hccc_bootstrap *bootstrap, double timeout_s);
   void map(std::vector<int> &files, size_t arena_bytes);
   void fill_tables();
 

@@ -1,4 +1,4 @@
-// libraries.cpp
+// libraries.cpp: loads libraries, checks them, and finds those of a call.
 #include "libraries.h"
 
 #include <dlfcn.h>
@@ -22,23 +22,23 @@ constexpr const char *OPS[] = {"sum", "prod", "max", "min", "avg"};
 static_assert(sizeof TYPES / sizeof *TYPES == hcccNumTypes, "all types have names");
 static_assert(sizeof OPS / sizeof *OPS == hcccNumOps, "all reductions have names");
 
-const hccc_library *description(void *handle, const std::string &path) {
+const hccc_library *describe(void *handle, const std::string &path) {
   void *found = dlsym(handle, "hccc_this_library");
   if (!found)
     throw Error(hcccInvalidArgument, path + " is no library of kernels that hccc emitted");
   return reinterpret_cast<hccc_library_function *>(found)();
 }
 
-void check(const hccc_library &says, const std::string &path, int n_ranks, const char *target) {
-  if (says.size != sizeof says || says.abi != HCCC_ABI)
+void check(const hccc_library &description, const std::string &path, int n_ranks, const char *target) {
+  if (description.size != sizeof description || description.abi != HCCC_ABI)
     throw Error(hcccInvalidArgument, path + " was emitted by another version of hccc; emit it again");
-  if (strcmp(says.target, target))
+  if (strcmp(description.target, target))
     throw Error(hcccInvalidArgument, text_of("%s is for %s, and memory of the communicator is the %s's: see "
                                              "HCCC_PLATFORM and HCCC_HEAP",
-                                             path.c_str(), says.target, target));
-  if (says.n_ranks != n_ranks)
+                                             path.c_str(), description.target, target));
+  if (description.n_ranks != n_ranks)
     throw Error(hcccInvalidArgument, text_of("%s is for %d ranks, the communicator has %d",
-                                             path.c_str(), says.n_ranks, n_ranks));
+                                             path.c_str(), description.n_ranks, n_ranks));
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ Library::Library(const std::string &path, int n_ranks, const char *target) {
   handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle_) throw Error(hcccInvalidArgument, dlerror());
   try {
-    says_ = description(handle_, path);
-    check(*says_, path, n_ranks, target);
+    description_ = describe(handle_, path);
+    check(*description_, path, n_ranks, target);
   } catch (...) {
     dlclose(handle_);
     throw;
@@ -65,7 +65,7 @@ Library::~Library() { dlclose(handle_); }
 
 void Libraries::add(std::unique_ptr<Library> library) {
   const auto same = std::find_if(loaded_.begin(), loaded_.end(), [&](const auto &one) {
-    return one->says().digest == library->says().digest;
+    return one->description().digest == library->description().digest;
   });
   if (same != loaded_.end()) {
     library->flags_at = (*same)->flags_at;
@@ -79,10 +79,10 @@ void Libraries::add(std::unique_ptr<Library> library) {
 std::vector<const Library *> Libraries::fit(const Wanted &wanted) const {
   std::vector<const Library *> found;
   for (auto it = loaded_.rbegin(); it != loaded_.rend(); ++it) {
-    const hccc_library &says = (*it)->says();
-    const bool named = wanted.library ? !strcmp(says.name, wanted.library)
-                                      : !strcmp(says.collective, wanted.collective);
-    if (named && (wanted.library || says.root == wanted.root)) found.push_back(it->get());
+    const hccc_library &description = (*it)->description();
+    const bool named = wanted.library ? !strcmp(description.name, wanted.library)
+                                      : !strcmp(description.collective, wanted.collective);
+    if (named && (wanted.library || description.root == wanted.root)) found.push_back(it->get());
   }
   if (!found.empty()) return found;
   const std::string what = wanted.library ? text_of("is called %s", wanted.library)

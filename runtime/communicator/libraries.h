@@ -1,4 +1,4 @@
-// libraries.h: libraries of kernels that a communicator has loaded, and which of them a call takes.
+// libraries.h: the libraries of kernels of a communicator, and the choice for a call.
 #pragma once
 
 #include <hccc/library.h>
@@ -9,26 +9,28 @@
 
 namespace hccc {
 
-// One shared library. It stays loaded for as long as this lives.
+// A shared library, loaded while this lives.
 class Library {
  public:
-  // target: where it is to run. Throws Error where there is none, or none for that and so many ranks.
+  // Loads a library. Throws Error where it is none, or not for this target and number of ranks.
   Library(const std::string &path, int n_ranks, const char *target);
   Library(const Library &) = delete;
   Library &operator=(const Library &) = delete;
   ~Library();
 
-  const hccc_library &says() const { return *says_; }
-  long long flag_bytes() const { return hccc_flags_of(says_->catalogue, says_->catalogue->n_plans); }
+  const hccc_library &description() const { return *description_; }
+  long long flag_bytes() const {
+    return hccc_flags_of(description_->catalogue, description_->catalogue->n_plans);
+  }
 
   long long flags_at = 0;  // bytes past the beginning of every rank's flags
 
  private:
   void *handle_ = nullptr;
-  const hccc_library *says_ = nullptr;
+  const hccc_library *description_ = nullptr;
 };
 
-// What a caller asks for. Blocks are of `count` elements.
+// A call as its caller makes it. Blocks have `count` elements.
 struct Wanted {
   const char *collective = nullptr;  // as hccc.h has it, or
   const char *library = nullptr;     // the name of a library
@@ -45,12 +47,12 @@ const char *name_of_op(int op);
 
 class Libraries {
  public:
-  // Several of one digest are one library, built for several types.
+  // Adds a library. Several of one digest are one library, built for several types.
   void add(std::unique_ptr<Library> library);
   bool empty() const { return loaded_.empty(); }
   long long flag_bytes() const { return flag_bytes_; }
 
-  // Those that serve a call, the last one loaded first. Throws Error where there is none.
+  // Finds the libraries that serve a call, the last one loaded first. Throws Error: none.
   std::vector<const Library *> fit(const Wanted &wanted) const;
 
  private:

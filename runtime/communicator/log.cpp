@@ -31,7 +31,7 @@ Level level_of(const char *word) {
   return NONE;
 }
 
-// A comma list; unknown words say nothing. A leading ^ means all but these.
+// Parses a comma list; unknown words are ignored. A leading ^ means all but these.
 unsigned subsystems_of(const char *words) {
   if (!words || !*words) return ALL;
   const bool but = *words == '^';
@@ -90,7 +90,7 @@ bool enabled(Level level, Subsystem subsystem) {
   return level <= now.level && (level <= WARN || (now.subsystems & subsystem));
 }
 
-// One write for a line: several processes may share the file.
+// Writes a line at once: several processes may share the file.
 void write(Level level, int rank, const char *format, ...) {
   char text[1024];
   va_list arguments;

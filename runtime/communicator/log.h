@@ -1,4 +1,4 @@
-// log.h: what HCCC_DEBUG asks to be told.
+// log.h: the lines that HCCC_DEBUG asks for.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ void write(Level level, int rank, const char *format, ...) __attribute__((format
 
 }  // namespace hccc::log
 
-// Formats its arguments only where somebody reads them.
+// Logs a line; its arguments are evaluated only where it is written.
 #define HCCC_LOG(level, subsystem, ...)                                                 \
   do {                                                                                  \
     if (::hccc::log::enabled(::hccc::log::level, ::hccc::log::subsystem))               \

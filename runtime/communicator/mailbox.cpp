@@ -1,4 +1,4 @@
-// mailbox.cpp
+// mailbox.cpp: datagrams with descriptors between ranks of a host.
 #include "mailbox.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ Mailbox::~Mailbox() {
 
 void Mailbox::connect(int rank, int descriptor) { peers_[static_cast<size_t>(rank)] = descriptor; }
 
-bool Mailbox::send(int rank, const Announced &told, int descriptor) {
-  iovec part = {const_cast<Announced *>(&told), sizeof told};
+bool Mailbox::send(int rank, const SharedPiece &piece, int descriptor) {
+  iovec part = {const_cast<SharedPiece *>(&piece), sizeof piece};
   alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &part, message.msg_iovlen = 1;
@@ -40,14 +40,14 @@ bool Mailbox::send(int rank, const Announced &told, int descriptor) {
     if (sendmsg(peers_[static_cast<size_t>(rank)], &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
-    return true;  // it has gone: the monitor notices
+    return true;  // the rank has gone, which the monitor notices
   }
 }
 
-bool Mailbox::receive(Announced *told, int *descriptor) {
+bool Mailbox::receive(SharedPiece *piece, int *descriptor) {
   *descriptor = -1;
   for (;;) {
-    iovec part = {told, sizeof *told};
+    iovec part = {piece, sizeof *piece};
     alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int))] = {};
     msghdr message = {};
     message.msg_iov = &part, message.msg_iovlen = 1;
@@ -58,7 +58,7 @@ bool Mailbox::receive(Announced *told, int *descriptor) {
     for (cmsghdr *head = CMSG_FIRSTHDR(&message); head; head = CMSG_NXTHDR(&message, head))
       if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
         memcpy(descriptor, CMSG_DATA(head), sizeof *descriptor);
-    if (static_cast<size_t>(got) == sizeof *told && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+    if (static_cast<size_t>(got) == sizeof *piece && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
       return true;
     if (*descriptor >= 0) close(*descriptor);
     *descriptor = -1;

@@ -1,4 +1,4 @@
-// mailbox.h: what ranks of one host tell each other about their memory, with descriptors.
+// mailbox.h: announcements of shared memory between the ranks of a host, with descriptors.
 #pragma once
 
 #include <stdint.h>
@@ -9,18 +9,18 @@
 
 namespace hccc {
 
-// One piece of memory that a rank lets others map.
-struct Announced {
+// A piece of memory that a rank shares with its peers.
+struct SharedPiece {
   int32_t from = -1;
-  int32_t number = 0;  // of the rank's pieces, in the order in which it told them
+  int32_t number = 0;  // of the rank's pieces, in the order of sharing
   int64_t process = 0;
   int64_t device = 0;
   uint64_t bytes = 0, base = 0;  // base: in its own process
   Handle handle;
 };
 
-// Who has the other end of a rank's mailbox can write to it: every rank of the host, which got it from
-// the rendezvous. Messages keep their bounds, and come in the order in which one rank sends them.
+// A socket pair whose sending end every rank of the host gets at the rendezvous. Messages keep
+// their bounds, and the order in which a rank sends them.
 class Mailbox {
  public:
   explicit Mailbox(int n_ranks);
@@ -29,14 +29,14 @@ class Mailbox {
   Mailbox &operator=(const Mailbox &) = delete;
 
   int own() const { return ends_[0]; }     // to poll
-  int for_peers() const { return ends_[1]; }  // to be given to the others
-  // Takes the descriptor.
+  int for_peers() const { return ends_[1]; }  // the sending end
+  // Sets the sending end of a rank's mailbox, and owns the descriptor.
   void connect(int rank, int descriptor);
 
-  // False: there is no room now. A rank that has gone hears nothing.
-  bool send(int rank, const Announced &told, int descriptor);
-  // False: there is nothing. descriptor: -1 where none came; to be closed by the caller.
-  bool receive(Announced *told, int *descriptor);
+  // Sends a piece. False: no room now. True also for a rank that has gone.
+  bool send(int rank, const SharedPiece &piece, int descriptor);
+  // Receives a piece. False: there is none. descriptor: closed by the caller; -1: none came.
+  bool receive(SharedPiece *piece, int *descriptor);
 
  private:
   int ends_[2] = {-1, -1};

@@ -1,4 +1,4 @@
-// monitor.cpp
+// monitor.cpp: the monitor's thread.
 #include "monitor.h"
 
 #include <poll.h>
@@ -18,13 +18,13 @@ namespace {
 
 constexpr int PERIOD_MS = 100;
 
-struct Told {
+struct AbortMessage {
   int32_t code;
   char text[248];
 };
-static_assert(sizeof(Told) <= 256, "what hccc_bootstrap_tell takes");
+static_assert(sizeof(AbortMessage) <= 256, "the size of a message");
 
-// Signals are for the threads of the program.
+// Starts a thread that takes no signals: they are for the program's threads.
 std::thread without_signals(std::thread (*start)(void *), void *argument) {
   sigset_t all, before;
   sigfillset(&all);
@@ -62,16 +62,16 @@ Monitor::~Monitor() {
     if (file >= 0) close(file);
 }
 
-void Monitor::tell(hcccResult_t code, const std::string &text) {
-  Told told{};
-  told.code = code;
-  strncpy(told.text, text.c_str(), sizeof told.text - 1);
-  hccc_bootstrap_tell(bootstrap_, &told, sizeof told);
+void Monitor::notify(hcccResult_t code, const std::string &text) {
+  AbortMessage message{};
+  message.code = code;
+  strncpy(message.text, text.c_str(), sizeof message.text - 1);
+  hccc_bootstrap_notify(bootstrap_, &message, sizeof message);
 }
 
 void Monitor::run() {
   for (;;) {
-    std::vector<pollfd> files = {{stop_, POLLIN, 0}, {hccc_bootstrap_watch(bootstrap_), POLLIN, 0}};
+    std::vector<pollfd> files = {{stop_, POLLIN, 0}, {hccc_bootstrap_poll_fd(bootstrap_), POLLIN, 0}};
     std::vector<int> of;
     for (size_t r = 0; r < processes_.size(); ++r) {
       if (processes_[r] < 0) continue;
@@ -81,40 +81,40 @@ void Monitor::run() {
     if (host_.device_memory()) files.push_back({host_.device_memory()->mailbox().own(), POLLIN, 0});
     poll(files.data(), files.size(), PERIOD_MS);
     if (files[0].revents) return;
-    hear();
+    read_messages();
     if (host_.device_memory()) map_memory();
     for (size_t k = 0; k < of.size(); ++k)
-      if (files[2 + k].revents) gone(of[k], false);
+      if (files[2 + k].revents) handle_departure(of[k], false);
     watch_();
-    if (running.load(std::memory_order_acquire)) compare();
+    if (running.load(std::memory_order_acquire)) compare_calls();
   }
 }
 
-void Monitor::hear() {
+void Monitor::read_messages() {
   int rank = -1, orderly = 0;
-  while (hccc_bootstrap_news(bootstrap_, &rank, &orderly)) gone(rank, orderly);
-  Told told{};
-  size_t bytes = sizeof told;
-  for (; hccc_bootstrap_heard(bootstrap_, &rank, &told, &bytes); bytes = sizeof told) {
-    if (bytes != sizeof told) continue;
-    told.text[sizeof told.text - 1] = '\0';
-    const bool known = told.code > hcccSuccess && told.code <= hcccAborted;
-    failure_.set(known ? static_cast<hcccResult_t>(told.code) : hcccRemoteError, told.text);
+  while (hccc_bootstrap_next_departure(bootstrap_, &rank, &orderly)) handle_departure(rank, orderly);
+  AbortMessage message{};
+  size_t bytes = sizeof message;
+  for (; hccc_bootstrap_next_message(bootstrap_, &rank, &message, &bytes); bytes = sizeof message) {
+    if (bytes != sizeof message) continue;
+    message.text[sizeof message.text - 1] = '\0';
+    const bool known = message.code > hcccSuccess && message.code <= hcccAborted;
+    failure_.set(known ? static_cast<hcccResult_t>(message.code) : hcccRemoteError, message.text);
   }
 }
 
-// What peers show of their device memory. One that cannot be mapped is the end: a kernel would find it
-// missing.
+// Maps the device memory that peers share. Memory that cannot be mapped ends the communicator: a
+// kernel would need it.
 void Monitor::map_memory() {
   try {
-    host_.device_memory()->hear();
+    host_.device_memory()->map_shared_pieces();
   } catch (const Error &error) {
     const std::string text = text_of("rank %d: ", rank_) + error.what();
-    if (failure_.set(error.code, text)) tell(error.code, text);
+    if (failure_.set(error.code, text)) notify(error.code, text);
   }
 }
 
-void Monitor::gone(int rank, bool orderly) {
+void Monitor::handle_departure(int rank, bool orderly) {
   const auto r = static_cast<size_t>(rank);
   if (rank < 0 || r >= left_.size() || rank == rank_ || left_[r]) return;
   left_[r] = true;
@@ -122,14 +122,14 @@ void Monitor::gone(int rank, bool orderly) {
   processes_[r] = -1;
   const bool left = host_.near(rank) &&
                     host_.control(rank).standing.load(std::memory_order_acquire) == Standing::LEFT;
-  HCCC_LOG(INFO, INIT, rank_, "rank %d is gone%s", rank, left || orderly ? ", as it said" : "");
+  HCCC_LOG(INFO, INIT, rank_, "rank %d is gone%s", rank, left || orderly ? ", as announced" : "");
   if (left || orderly) return;
   failure_.set(hcccRemoteError, text_of("rank %d is gone: its process, %d, has ended", rank,
                                         host_.process(rank)));
 }
 
-// Ranks that make another call than this one, or will make none.
-void Monitor::compare() {
+// Finds ranks that make another call than this one, or have left.
+void Monitor::compare_calls() {
   const Called own = called_by(host_.control(rank_));
   for (int r = 0; r < host_.n_ranks(); ++r) {
     if (r == rank_ || !host_.near(r)) continue;
@@ -145,7 +145,7 @@ void Monitor::compare() {
     else
       continue;
     const std::string text = why + text_of("; rank %d calls ", rank_) + description(own);
-    if (failure_.set(hcccInvalidUsage, text)) tell(hcccInvalidUsage, text);
+    if (failure_.set(hcccInvalidUsage, text)) notify(hcccInvalidUsage, text);
   }
 }
 

@@ -1,5 +1,5 @@
-// monitor.h: a thread that notices what no kernel can: that a rank's process has ended, that one gave
-// up, that ranks call different things. It sleeps, and looks ten times a second.
+// monitor.h: a thread that notices failures that no kernel can: the end of a rank's process, a rank
+// that aborts, different calls at two ranks. It wakes up ten times a second.
 #pragma once
 
 #include <stdint.h>
@@ -16,23 +16,23 @@ namespace hccc {
 
 class Monitor {
  public:
-  // watch: called whenever it looks; it throws nothing.
+  // watch: called at every turn; throws nothing.
   Monitor(hccc_bootstrap *bootstrap, const Host &host, Failure &failure, int rank, std::function<void()> watch);
   ~Monitor();
 
-  // The call that runs, 0 for none: only then it matters what others call.
+  // The number of the running call, 0 for none: calls are compared while one runs.
   std::atomic<uint64_t> running{0};
 
-  // Tells all other ranks why this one gives up.
-  void tell(hcccResult_t code, const std::string &text);
+  // Sends all other ranks the reason why this one aborts.
+  void notify(hcccResult_t code, const std::string &text);
 
  private:
   void run();
   void wait();
-  void hear();
+  void read_messages();
   void map_memory();
-  void gone(int rank, bool orderly);
-  void compare();
+  void handle_departure(int rank, bool orderly);
+  void compare_calls();
 
   hccc_bootstrap *bootstrap_;
   const Host &host_;

@@ -1,4 +1,4 @@
-// network.cpp
+// network.cpp: a rank's transport, opened and connected.
 #include "network.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 namespace hccc {
 namespace {
 
-constexpr unsigned RING = 1024;  // transfers that kernels are ahead of the transport at most
+constexpr unsigned RING = 1024;  // transfers that kernels may be ahead of the transport
 
 [[noreturn]] void fail_as(const hccc_transport_error &error) {
   throw Error(hcccSystemError, std::string("the transport between hosts: ") + error.message);
@@ -18,12 +18,12 @@ constexpr unsigned RING = 1024;  // transfers that kernels are ahead of the tran
 }  // namespace
 
 Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s)
-    : rank_(rank), failure_(failure), ring_(RING) {
-  door_.size = sizeof door_;
-  door_.transfer_size = sizeof(hccc_transfer);
-  door_.length = RING;
-  door_.ring = ring_.data();
-  door_.handed = &handed_, door_.taken = &taken_, door_.completed = &completed_;
+    : rank_(rank), failure_(failure), entries_(RING) {
+  ring_.size = sizeof ring_;
+  ring_.transfer_size = sizeof(hccc_transfer);
+  ring_.length = RING;
+  ring_.entries = entries_.data();
+  ring_.submitted = &submitted_, ring_.taken = &taken_, ring_.completed = &completed_;
   hccc_transport_options options{};
   options.size = sizeof options;
   options.rank = rank, options.n_ranks = host.n_ranks();
@@ -36,7 +36,7 @@ Network::Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int ra
       if (hccc_transport_window(transport_, number, base, bytes, HCCC_MEMORY_HOST, &error))
         fail_as(error);
     connect(bootstrap, host, timeout_s);
-    if (hccc_transport_start(transport_, &door_, &error)) fail_as(error);
+    if (hccc_transport_start(transport_, &ring_, &error)) fail_as(error);
     hccc_bootstrap_error lost{};
     if (hccc_bootstrap_barrier(bootstrap, timeout_s, &lost)) hccc::fail_as(lost);
     if (hccc_transport_ready(transport_, timeout_s, &error)) fail_as(error);

@@ -1,5 +1,5 @@
-// network.h: what a rank has to reach those of other hosts: a door for its kernels, and the transport
-// that carries what they hand over.
+// network.h: a rank's way to ranks on other hosts: the proxy ring of its kernels, and the transport
+// that serves it.
 #pragma once
 
 #include <hccc/network.h>
@@ -16,14 +16,14 @@ namespace hccc {
 
 class Network {
  public:
-  // Meets the transports of ranks on other hosts. All ranks at once. Throws Error.
+  // Connects to the transports of ranks on other hosts. Collective. Throws Error.
   Network(hccc_bootstrap *bootstrap, Host &host, Failure &failure, int rank, double timeout_s);
   Network(const Network &) = delete;
   Network &operator=(const Network &) = delete;
   ~Network();
 
-  const hccc_door *door() const { return &door_; }
-  // A call begins: the transport's thread should not sleep.
+  const hccc_proxy_ring *proxy_ring() const { return &ring_; }
+  // Wakes the transport's thread, as a call begins.
   void wake() { hccc_transport_wake(transport_); }
 
  private:
@@ -33,11 +33,11 @@ class Network {
 
   const int rank_;
   Failure &failure_;
-  std::vector<hccc_transfer> ring_;
-  alignas(128) unsigned handed_ = 0;
+  std::vector<hccc_transfer> entries_;
+  alignas(128) unsigned submitted_ = 0;
   alignas(128) unsigned taken_ = 0;
   alignas(128) unsigned completed_ = 0;
-  hccc_door door_{};
+  hccc_proxy_ring ring_{};
   hccc_transport *transport_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// pieces.cpp
+// pieces.cpp: first-fit allocation.
 #include "pieces.h"
 
 #include <iterator>

@@ -1,4 +1,4 @@
-// pieces.h: which parts of a range of memory are taken.
+// pieces.h: allocation within a range of memory.
 #pragma once
 
 #include <stddef.h>
@@ -13,11 +13,11 @@ class Pieces {
   explicit Pieces(size_t bytes) : bytes_(bytes) { free_[0] = bytes; }
 
   size_t bytes() const { return bytes_; }
-  // First fit, O(free pieces). False: there is no room.
+  // Allocates a piece by first fit, O(free pieces). False: no room.
   bool take(size_t bytes, size_t *at);
-  // How long what began there was; 0: nothing did.
+  // Frees the piece that begins at `at` and returns its bytes; 0: none.
   size_t give(size_t at);
-  // Whether [at, at + bytes) lies in one piece that was taken.
+  // Returns whether [at, at + bytes) lies in one allocated piece.
   bool has(size_t at, size_t bytes) const;
 
  private:

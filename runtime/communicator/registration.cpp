@@ -1,4 +1,4 @@
-// registration.cpp
+// registration.cpp: registered ranges of memory.
 #include "registration.h"
 
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 namespace hccc {
 namespace {
 
-// msync with MS_ASYNC does nothing but look whether all pages are mapped.
+// Returns whether all pages are mapped, which is all that msync with MS_ASYNC checks.
 bool mapped(uintptr_t first, size_t bytes) {
   const uintptr_t begin = first / page_bytes() * page_bytes();
   return msync(reinterpret_cast<void *>(begin), bytes + (first - begin), MS_ASYNC) == 0;
@@ -66,7 +66,7 @@ void *Registrations::add(void *at, size_t bytes) {
   return reinterpret_cast<void *>(static_cast<uintptr_t>(last_));
 }
 
-// O(registered ranges).
+// Takes O(registered ranges).
 void Registrations::remove(void *handle) {
   const auto number = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(handle));
   std::lock_guard<std::mutex> lock(mutex_);

@@ -1,4 +1,4 @@
-// registration.h: buffers that the caller says calls will use, and how peers reach a buffer.
+// registration.h: registered buffers, and how peers reach a buffer.
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +12,7 @@
 namespace hccc {
 
 enum class Reach {
-  HEAP,          // it is of hcccMemAlloc, which all ranks of the host have mapped
+  HEAP,          // memory of hcccMemAlloc, which all ranks of the host have mapped
   SAME_PROCESS,  // all ranks are threads of this process
   COPIED         // calls copy it into memory that peers reach, and back
 };
@@ -21,13 +21,13 @@ class Registrations {
  public:
   Registrations(const Host &host, int rank) : host_(host), rank_(rank) {}
 
-  // How peers reach a buffer. Whatever way a call takes is chosen by this.
+  // Returns how peers reach a buffer; calls choose their way by it.
   Reach reach_of(const void *at, size_t bytes) const;
 
-  // A handle of a range; the same one for the same range, as often as it is asked for. Throws Error
-  // for what is no memory of this process and for a range that overlaps another.
+  // Registers a range and returns its handle, the same one for the same range. Throws Error where
+  // it is not memory of this process, or overlaps another range.
   void *add(void *at, size_t bytes);
-  // Once for each time that add returned the handle. Throws Error for what is none.
+  // Deregisters a range, as often as it was registered. Throws Error where the handle is none.
   void remove(void *handle);
 
  private:

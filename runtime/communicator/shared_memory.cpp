@@ -1,4 +1,4 @@
-// shared_memory.cpp
+// shared_memory.cpp: files in memory.
 #include "shared_memory.h"
 
 #include <fcntl.h>

@@ -5,13 +5,14 @@
 
 namespace hccc {
 
-// A file in memory that nobody else can open, and that keeps its size. It is sparse: pages come with
-// their first use.
+// A file in memory without a name and with a fixed size. It is sparse: pages are allocated at their
+// first use.
 class SharedFile {
  public:
   SharedFile() = default;
   static SharedFile make(const char *name, size_t bytes);
-  // One that another process made. Takes the descriptor. Throws Error where it is not such a file.
+  // Opens another process's file, and owns the descriptor. Throws Error where it is not such a
+  // file.
   static SharedFile open(int descriptor, size_t bytes);
   SharedFile(SharedFile &&other) noexcept;
   SharedFile &operator=(SharedFile &&other) noexcept;
@@ -20,7 +21,7 @@ class SharedFile {
   char *base() const { return base_; }
   size_t bytes() const { return bytes_; }
   int descriptor() const { return descriptor_; }
-  // The pages of [at, at + bytes), whole ones, go back to the system and read as zero.
+  // Frees the whole pages of [at, at + bytes), which then read as zero.
   void discard(size_t at, size_t bytes);
 
  private:

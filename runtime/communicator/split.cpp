@@ -1,4 +1,4 @@
-// split.cpp: hcccCommSplit: communicators of parts of a communicator's ranks.
+// split.cpp: hcccCommSplit, which makes communicators of some of a communicator's ranks.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -8,13 +8,13 @@
 namespace hccc {
 namespace {
 
-// What a rank asks for, and, at the first rank of each color, where the color's ranks meet.
+// A rank's request, and, from the first rank of each color, the id of the new communicator.
 struct Asked {
   int32_t color, key, code;
   hccc_unique_id id;
 };
 
-// The ranks of a color, by key and rank.
+// Lists the ranks of a color, by key and rank.
 std::vector<int> ranks_of(const std::vector<Asked> &all, int color) {
   std::vector<int> ranks;
   for (size_t r = 0; r < all.size(); ++r)
@@ -33,7 +33,7 @@ void exchange(Communicator &of, std::vector<Asked> &all, double timeout_s) {
                   text_of("rank %zu cannot split: color %d", r, all[r].color));
 }
 
-// Null for a rank without a color.
+// Makes the communicator of a color; null for a rank without one.
 hcccComm_t split(Communicator &of, int color, int key, const Device &device, double timeout_s) {
   std::vector<Asked> all(static_cast<size_t>(of.n_ranks()));
   Asked &own = all[static_cast<size_t>(of.rank())];

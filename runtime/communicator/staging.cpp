@@ -1,4 +1,4 @@
-// staging.cpp
+// staging.cpp: copies of buffers that peers cannot reach.
 #include "staging.h"
 
 #include <stdint.h>
@@ -7,7 +7,7 @@ namespace hccc {
 
 typedef unsigned char Wide __attribute__((vector_size(32), aligned(1), may_alias));
 
-// The empty asm keeps the compiler from turning the loop into a call of memcpy.
+// The empty asm keeps the compiler from calling memcpy instead.
 void copy(char *to, const char *from, size_t bytes) {
   size_t i = 0;
   for (; i + 128 <= bytes; i += 128) {
@@ -35,16 +35,17 @@ void scatter(char *to, const char *from, int blocks, const Cut &cut) {
     copy(to + k * cut.whole + cut.at, from + k * cut.bytes, cut.bytes);
 }
 
-// As far into a page as `like` is: copies between places that differ by little modulo a page stall.
-char *Staging::room(Heap &heap, Kept &kept, const char *like, size_t bytes) {
+// Returns room that begins as far into a page as `like`: copies between places that differ by
+// little modulo a page stall.
+char *Staging::reserve(Heap &heap, Room &room, const char *like, size_t bytes) {
   heap_ = &heap;
   const size_t past = reinterpret_cast<uintptr_t>(like) % page_bytes();
-  if (kept.base && kept.bytes >= past + bytes) return kept.base + past;
-  if (kept.base) heap.give(kept.base);
-  kept = Kept();
-  kept.base = static_cast<char *>(heap.take(past + bytes));
-  kept.bytes = past + bytes;
-  return kept.base + past;
+  if (room.base && room.bytes >= past + bytes) return room.base + past;
+  if (room.base) heap.give(room.base);
+  room = Room();
+  room.base = static_cast<char *>(heap.take(past + bytes));
+  room.bytes = past + bytes;
+  return room.base + past;
 }
 
 void Staging::after(const Staged &staged, const Cut &cut) const {
@@ -53,7 +54,7 @@ void Staging::after(const Staged &staged, const Cut &cut) const {
 
 Buffers Staging::apart(Heap &heap, const Buffers &given) {
   Buffers made = given;
-  char *base = room(heap, apart_, given.send, given.send_bytes);
+  char *base = reserve(heap, apart_, given.send, given.send_bytes);
   copy(base, given.send, given.send_bytes);
   made.send = base;
   made.in_place = false;
@@ -61,8 +62,8 @@ Buffers Staging::apart(Heap &heap, const Buffers &given) {
 }
 
 Staging::~Staging() {
-  for (const Kept *kept : {&input_, &output_, &apart_})
-    if (kept->base) heap_->give(kept->base);
+  for (const Room *room : {&input_, &output_, &apart_})
+    if (room->base) heap_->give(room->base);
 }
 
 }  // namespace hccc

@@ -1,4 +1,4 @@
-// staging.h: what is done with buffers that peers cannot reach: they are copied.
+// staging.h: copies of buffers that peers cannot reach.
 #pragma once
 
 #include <hccc/library.h>
@@ -10,7 +10,7 @@
 
 namespace hccc {
 
-// Where a call's buffers are, and how long. Null where the rank has none.
+// A call's buffers. Null: the rank has none.
 struct Buffers {
   const char *send = nullptr;
   char *receive = nullptr;
@@ -18,46 +18,46 @@ struct Buffers {
   bool in_place = false;  // send lies in receive, or receive in send, where the collective has it
 };
 
-// Bytes [at, at + bytes) of each block of `whole` bytes, of which the buffers have so many.
+// Bytes [at, at + bytes) of each block of `whole` bytes, and the number of blocks in both buffers.
 struct Cut {
   size_t at, bytes, whole;
   int send_blocks, receive_blocks;
 
-  // Whether they lie side by side in a buffer of so many blocks.
+  // Returns whether they are contiguous in a buffer of so many blocks.
   bool is_buffer(int blocks) const { return bytes == whole || blocks <= 1; }
 };
 
-// Those that the kernel is given, and what is to be copied to the caller's when it is done.
+// The kernel's buffers, and where the result is copied to afterwards.
 struct Staged {
   Buffers used;
-  char *back = nullptr;  // the caller's receive buffer; null: nothing is to be copied
+  char *back = nullptr;  // the caller's receive buffer; null: no copy
 };
 
 class Staging {
  public:
-  // reaches: whether peers reach a buffer. Copies what the kernel reads of the cut, if they do not,
-  // or if it is no buffer.
+  // Copies the kernel's input of a cut where peers do not reach it (`reaches`), or it is not
+  // contiguous.
   template <class Reaches>
   Staged before(Heap &heap, const Buffers &given, const Cut &cut, const Reaches &reaches);
   void after(const Staged &staged, const Cut &cut) const;
-  // An input of its own for a call in place that is to be run as one that is not.
+  // Copies the input of a call in place, to run it out of place.
   Buffers apart(Heap &heap, const Buffers &given);
   ~Staging();
 
  private:
-  // Memory of the heap that is kept from call to call.
-  struct Kept {
+  // Memory of the heap that stays from call to call.
+  struct Room {
     char *base = nullptr;
     size_t bytes = 0;
   };
-  char *room(Heap &heap, Kept &kept, const char *like, size_t bytes);
+  char *reserve(Heap &heap, Room &room, const char *like, size_t bytes);
   Heap *heap_ = nullptr;
-  Kept input_, output_, apart_;
+  Room input_, output_, apart_;
 };
 
-// Faster than memcpy where buffers lie a few bytes apart modulo a page.
+// Copies bytes; faster than memcpy where buffers lie a few bytes apart modulo a page.
 void copy(char *to, const char *from, size_t bytes);
-// A buffer of the cuts of `blocks` blocks from where they lie in a whole one, and back.
+// Copy the cuts of `blocks` blocks of a buffer into a contiguous one, and back.
 void gather(char *to, const char *from, int blocks, const Cut &cut);
 void scatter(char *to, const char *from, int blocks, const Cut &cut);
 
@@ -79,7 +79,7 @@ Staged Staging::before(Heap &heap, const Buffers &given, const Cut &cut, const R
     const size_t bytes = within ? given.receive_bytes : given.send_bytes;
     const int blocks = within ? cut.receive_blocks : cut.send_blocks;
     if (direct(outer, bytes, blocks)) return made;
-    char *base = room(heap, output_, outer + cut.at, static_cast<size_t>(blocks) * cut.bytes);
+    char *base = reserve(heap, output_, outer + cut.at, static_cast<size_t>(blocks) * cut.bytes);
     const auto block = [&](const char *at) { return static_cast<size_t>(at - outer) / cut.whole * cut.bytes; };
     char *send = base + block(given.send);
     made.used.send = send;
@@ -89,12 +89,12 @@ Staged Staging::before(Heap &heap, const Buffers &given, const Cut &cut, const R
     return made;
   }
   if (given.send && !direct(given.send, given.send_bytes, cut.send_blocks)) {
-    char *base = room(heap, input_, given.send + cut.at, made.used.send_bytes);
+    char *base = reserve(heap, input_, given.send + cut.at, made.used.send_bytes);
     gather(base, given.send, cut.send_blocks, cut);
     made.used.send = base;
   }
   if (given.receive && !direct(given.receive, given.receive_bytes, cut.receive_blocks)) {
-    made.used.receive = room(heap, output_, given.receive + cut.at, made.used.receive_bytes);
+    made.used.receive = reserve(heap, output_, given.receive + cut.at, made.used.receive_bytes);
     made.back = given.receive;
   }
   return made;

@@ -1,4 +1,4 @@
-// dispatcher.cpp: which platform a thread's calls go to, and their errors.
+// dispatcher.cpp: dispatches a thread's calls to its platform, and keeps their errors.
 #include <strings.h>
 
 #include <mutex>
@@ -76,7 +76,7 @@ hcccrtError_t noted(hcccrtError_t error) {
   return error;
 }
 
-// Nothing but codes leaves the library.
+// Converts exceptions to codes: nothing is thrown out of the library.
 template <class F>
 hcccrtError_t guarded(F call) {
   try {
@@ -104,7 +104,8 @@ hcccrtError_t dispatch(F call) {
   }));
 }
 
-// What the platform itself has to say: of kernels that nobody here launched, of a lost device.
+// Returns an error that the platform reports by itself: of kernels launched elsewhere, of a lost
+// device.
 hcccrtError_t platform_error(bool keep) {
   return guarded([&] {
     hcccrtPlatform_t platform;

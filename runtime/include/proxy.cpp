@@ -3,9 +3,9 @@
 
 extern "C" {
 
-hccc_proxy *hccc_network_new(int n_ranks, const hccc_rank *ranks, const hccc_door *doors,
+hccc_proxy *hccc_network_new(int n_ranks, const hccc_rank *ranks, const hccc_proxy_ring *rings,
                              const hccc_wire *wire) {
-  return hccc_proxy_new(n_ranks, ranks, doors, wire);
+  return hccc_proxy_new(n_ranks, ranks, rings, wire);
 }
 
 int hccc_network_start(hccc_proxy *proxy, int threads) { return hccc_proxy_start(proxy, threads); }

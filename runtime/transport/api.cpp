@@ -26,7 +26,7 @@ int fail(hccc_transport_error *e, int code, int rank, const std::string &message
 
 int good(hccc_transport_error *e) { return fail(e, HCCC_TRANSPORT_OK, -1, ""); }
 
-// Given, else the variable's, else a default.
+// Returns the given value, else the variable's, else a default.
 bool bytes_of(long long given, const char *variable, long long otherwise, long long &out) {
   const char *text = std::getenv(variable);
   out = given;
@@ -72,11 +72,11 @@ void tear_down(Transport &t) {
   if (t.wake_fd >= 0) close(t.wake_fd);
 }
 
-// The first peer that is not yet ready; null: none.
+// Finds the first peer that is not ready; null: none.
 const Peer *unready(const Transport &t) {
   for (const auto &peer : t.peers) {
-    const bool known = peer->life != Life::UNKNOWN;
-    if (known && (peer->life == Life::FAILED || !peer->greeted || !peer->heard)) return peer.get();
+    const bool known = peer->state != PeerState::UNKNOWN;
+    if (known && (peer->state == PeerState::FAILED || !peer->hello_sent || !peer->hello_received)) return peer.get();
   }
   return nullptr;
 }
@@ -86,7 +86,7 @@ bool is_reached(const Transport &t, int memory) {
   return !t.options.force_staging && (t.memory_types >> type & 1);
 }
 
-// Memory of UCX's own kind: registered where it can be. False: UCX cannot reach it.
+// Registers memory with UCX where it can be. False: UCX cannot reach it.
 bool register_window(Transport &t, Window &window) {
   const int types[] = {ucp::HOST, ucp::CUDA, ucp::ROCM};
   const bool host = window.memory == HCCC_MEMORY_HOST;
@@ -98,8 +98,8 @@ bool register_window(Transport &t, Window &window) {
   const ucp::Status status = ucx().ucp_mem_map(t.context, &params, &window.registered);
   if (status == ucp::OK) return true;
   window.registered = nullptr;
-  say(t, "transport: a window cannot be registered: " + ucx().meaning(status));
-  return host;  // UCX sends it nevertheless
+  log_line(t, "transport: a window cannot be registered: " + ucx().meaning(status));
+  return host;  // UCX can send it unregistered
 }
 
 bool stage(Transport &t, int number, Window &window, std::string &why) {
@@ -112,7 +112,7 @@ bool stage(Transport &t, int number, Window &window, std::string &why) {
     if (!pool->made() && !pool->make(t.context, t.copier, size_t(t.slice_bytes), slots, why))
       return false;
   window.staged = true;
-  say(t, "transport: " + which + (t.options.force_staging ? "is told not to touch" : "cannot reach") +
+  log_line(t, "transport: " + which + (t.options.force_staging ? "is told not to touch" : "cannot reach") +
              ": staged through " + std::to_string(slots) + " slots of " +
              std::to_string(t.slice_bytes) + " bytes each way");
   return true;
@@ -138,7 +138,7 @@ int hccc_transport_open(hccc_transport **out, const hccc_transport_options *opti
   auto t = std::make_unique<Transport>();
   if (!take_options(*t, *options, why)) return fail(e, HCCC_TRANSPORT_INVALID, -1, why);
   if (!set_up(*t, why)) return tear_down(*t), fail(e, HCCC_TRANSPORT_FAILED, -1, why);
-  say(*t, "transport: rank " + std::to_string(options->rank) + ": " + ucx().text);
+  log_line(*t, "transport: rank " + std::to_string(options->rank) + ": " + ucx().text);
   *out = t.release();
   return good(e);
 }
@@ -191,29 +191,29 @@ int hccc_transport_connect(hccc_transport *t, int rank, const void *data, size_t
                     std::to_string(blob.n_ranks));
   const Hold hold(*t);
   Peer &peer = *t->peers[size_t(rank)];
-  const bool again = peer.life == Life::CONNECTED && peer.endpoint;
-  if (again ? blob.key != peer.blob.key : peer.endpoint || peer.life != Life::UNKNOWN)
+  const bool again = peer.state == PeerState::CONNECTED && peer.endpoint;
+  if (again ? blob.key != peer.blob.key : peer.endpoint || peer.state != PeerState::UNKNOWN)
     return fail(e, HCCC_TRANSPORT_STATE, rank,
                 what + " is another process's than that connected before");
   peer.blob = std::move(blob);
   if (again) return good(e);
   if (!open_endpoint(*t, peer, why)) return fail(e, HCCC_TRANSPORT_FAILED, rank, why);
-  peer.life = Life::CONNECTED;
-  t->greeting = true;
+  peer.state = PeerState::CONNECTED;
+  t->hello_due = true;
   return good(e);
 }
 
-int hccc_transport_start(hccc_transport *t, const hccc_door *door, hccc_transport_error *e) {
+int hccc_transport_start(hccc_transport *t, const hccc_proxy_ring *ring, hccc_transport_error *e) {
   if (!t) return fail(e, HCCC_TRANSPORT_INVALID, -1, "a null pointer");
-  if (door && (door->size != sizeof *door || door->transfer_size != sizeof(hccc_transfer) ||
-               !door->ring || !door->taken || !door->completed || door->length == 0 ||
-               (door->length & (door->length - 1))))
-    return fail(e, HCCC_TRANSPORT_INVALID, -1, "a door of another version, or with parts missing");
+  if (ring && (ring->size != sizeof *ring || ring->transfer_size != sizeof(hccc_transfer) ||
+               !ring->entries || !ring->taken || !ring->completed || ring->length == 0 ||
+               (ring->length & (ring->length - 1))))
+    return fail(e, HCCC_TRANSPORT_INVALID, -1, "a proxy ring of another version, or incomplete");
   const std::lock_guard<std::mutex> hold(t->thread_lock);
   if (t->thread.joinable()) return fail(e, HCCC_TRANSPORT_STATE, -1, "it is started already");
   if (t->leaving) return fail(e, HCCC_TRANSPORT_STATE, -1, "it was stopped, and peers were told");
-  t->door = door;
-  t->taken = door ? __atomic_load_n(door->taken, __ATOMIC_ACQUIRE) : 0;
+  t->proxy_ring = ring;
+  t->taken = ring ? __atomic_load_n(ring->taken, __ATOMIC_ACQUIRE) : 0;
   t->running = true;
   sigset_t all, before;  // signals are for the program's own threads
   sigfillset(&all);
@@ -241,7 +241,7 @@ int hccc_transport_ready(hccc_transport *t, double timeout_s, hccc_transport_err
       const bool late = timeout_s > 0 &&
                         std::chrono::duration<double>(Clock::now() - begin).count() > timeout_s;
       const std::string who = "rank " + std::to_string(peer->rank);
-      if (peer->life == Life::FAILED)
+      if (peer->state == PeerState::FAILED)
         return fail(e, HCCC_TRANSPORT_FAILED, peer->rank, who + " has died or left");
       if (late) return fail(e, HCCC_TRANSPORT_FAILED, peer->rank, who + " does not answer");
     }
@@ -263,7 +263,7 @@ int hccc_transport_stop(hccc_transport *t) {
   hccc_transport_wake(t);
   t->thread.join();
   const Hold inside(*t);
-  t->door = nullptr;
+  t->proxy_ring = nullptr;
   return HCCC_TRANSPORT_OK;
 }
 

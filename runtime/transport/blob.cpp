@@ -8,7 +8,7 @@ namespace {
 struct Head {
   char magic[8];
   uint32_t version, order;
-  uint64_t bytes, sum;  // of all of it; of what follows the head
+  uint64_t bytes, sum;  // of the whole blob; of the bytes after the head
   uint64_t key;
   int32_t rank, n_ranks;
   uint32_t n_windows, address_bytes;
@@ -21,7 +21,7 @@ struct Entry {
 constexpr char MAGIC[8] = {'h', 'c', 'c', 'c', 'u', 'c', 'x', '\n'};
 constexpr uint32_t VERSION = 1, ORDER = 0x01020304;
 
-// FNV-1a: against damage, not against malice, which is the rendezvous's affair.
+// Computes FNV-1a, against damage, not against attacks: the rendezvous authenticates.
 uint64_t sum_of(const unsigned char *data, size_t bytes) {
   uint64_t sum = 14695981039346656037ull;
   for (size_t i = 0; i < bytes; ++i) sum = (sum ^ data[i]) * 1099511628211ull;
@@ -35,7 +35,7 @@ uint64_t sum_of(Head head, const unsigned char *rest, size_t bytes) {
   return sum_of(raw, sizeof raw) ^ (sum_of(rest, bytes) * 31);
 }
 
-// Whether the head fits the length.
+// Returns whether the head fits the length.
 bool check(const Head &head, size_t bytes, std::string &why) {
   if (std::memcmp(head.magic, MAGIC, sizeof MAGIC)) why = "it is no transport's";
   else if (head.order != ORDER) why = "it is of a machine with another byte order";

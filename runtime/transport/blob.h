@@ -1,4 +1,4 @@
-// blob.h: what a rank tells its peers: its worker's address and its windows, as bytes.
+// blob.h: the address of a rank's worker and its windows, as bytes for its peers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace hccc::transport {
 constexpr int MAX_WINDOWS = 1 << 16;
 constexpr size_t MAX_ADDRESS = 1 << 20;
 
-// A window of a peer: enough to refuse what lies outside it.
+// A window of a peer, to refuse transfers that lie outside it.
 struct RemoteWindow {
   uint64_t bytes;
   int memory;
@@ -21,14 +21,15 @@ struct RemoteWindow {
 
 struct Blob {
   int rank, n_ranks;
-  uint64_t key;  // whoever sends to that rank says it
+  uint64_t key;  // in every header sent to that rank
   std::map<int, RemoteWindow> windows;
   std::vector<unsigned char> address;
 };
 
 std::vector<unsigned char> pack(const Blob &blob);
 
-// False, and why, for anything that `pack` did not make. Reads no byte beyond `bytes`.
+// Reads a blob. False, and why, for anything that `pack` did not make. Reads no byte beyond
+// `bytes`.
 bool unpack(const void *data, size_t bytes, Blob &blob, std::string &why);
 
 }  // namespace hccc::transport

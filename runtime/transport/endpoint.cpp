@@ -8,7 +8,7 @@ namespace {
 
 void broken(void *argument, ucp::Endpoint, ucp::Status status) {
   Peer &peer = *static_cast<Peer *>(argument);
-  lose(*peer.t, peer, "the connection to it broke: " + ucx().meaning(status));
+  fail_peer(*peer.t, peer, "the connection to it broke: " + ucx().meaning(status));
 }
 
 void closed(void *request, ucp::Status, void *user_data) {
@@ -16,7 +16,7 @@ void closed(void *request, ucp::Status, void *user_data) {
   --*static_cast<int *>(user_data);
 }
 
-// What the environment does not say; UCX's variables mean what they always do.
+// Sets what UCX's variables of the environment leave open.
 bool configure(const Transport &t, ucp::Config config, std::string &why) {
   if (t.network.empty()) return true;
   const ucp::Status status = ucx().ucp_config_modify(config, "NET_DEVICES", t.network.c_str());
@@ -96,7 +96,7 @@ bool open_endpoint(Transport &t, Peer &peer, std::string &why) {
   return false;
 }
 
-// At once: what is in flight ends with an error.
+// Closes an endpoint at once: transfers in flight end with an error.
 void close_endpoint(Transport &t, Peer &peer) {
   if (!peer.endpoint) return;
   ucp::RequestParams params{};
@@ -112,7 +112,7 @@ void close_endpoint(Transport &t, Peer &peer) {
 void close_worker(Transport &t) {
   const auto until = Clock::now() + std::chrono::seconds(2);
   for (const auto &peer : t.peers) close_endpoint(t, *peer);
-  // A copier has the pool's memory until it is through.
+  // A copier uses the pool's memory until its copies are done.
   const auto busy = [&t] {
     return t.closing > 0 || t.slices > 0 || t.receipts > 0 || !t.cells.empty();
   };

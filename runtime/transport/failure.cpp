@@ -1,4 +1,4 @@
-// failure.cpp: peers that are gone, descriptors that are wrong, and who is told.
+// failure.cpp: failures of peers and of descriptors, and their reports.
 #include <cstdio>
 
 #include "state.h"
@@ -14,16 +14,16 @@ std::string in_seconds(double seconds) {
 
 }  // namespace
 
-void say(Transport &t, const std::string &line) {
+void log_line(Transport &t, const std::string &line) {
   if (t.options.log) t.options.log(t.options.context, line.c_str());
 }
 
-// A peer is of no more use. Its endpoint is closed by the thread: this may be a callback of it.
-void lose(Transport &t, Peer &peer, const std::string &why) {
-  if (peer.life == Life::FAILED) return;
-  const bool quiet = peer.life == Life::LEFT && peer.in_flight == 0;
-  peer.life = Life::FAILED;
-  t.losing = true;
+// Marks a peer as failed. The thread closes its endpoint: this may run in one of its callbacks.
+void fail_peer(Transport &t, Peer &peer, const std::string &why) {
+  if (peer.state == PeerState::FAILED) return;
+  const bool quiet = peer.state == PeerState::LEFT && peer.in_flight == 0;
+  peer.state = PeerState::FAILED;
+  t.failed_peers = true;
   drop_messages(t, peer);
   if (!quiet) report(t, peer, why);
 }
@@ -34,14 +34,14 @@ void report(Transport &t, Peer &peer, const std::string &why) {
   t.notices.push_back({peer.rank, "rank " + std::to_string(peer.rank) + ": " + why});
 }
 
-void refuse(Transport &t, const std::string &why) {
+void fail_self(Transport &t, const std::string &why) {
   Peer &own = *t.peers[size_t(t.options.rank)];
   if (own.reported) return;
   own.reported = true;
   t.notices.push_back({t.options.rank, why});
 }
 
-// Without the lock: the caller's function may call the transport.
+// Reports failures, without the lock: the caller's function may call the transport.
 void deliver_notices(Transport &t) {
   std::vector<Notice> notices;
   {
@@ -49,16 +49,16 @@ void deliver_notices(Transport &t) {
     notices.swap(t.notices);
   }
   for (const Notice &notice : notices) {
-    say(t, "transport: " + notice.text);
+    log_line(t, "transport: " + notice.text);
     if (t.options.failed) t.options.failed(t.options.context, notice.rank, notice.text.c_str());
   }
 }
 
-void close_lost(Transport &t) {
-  if (!t.losing) return;
-  t.losing = false;
+void close_failed(Transport &t) {
+  if (!t.failed_peers) return;
+  t.failed_peers = false;
   for (const auto &peer : t.peers)
-    if (peer->life == Life::FAILED && peer->endpoint) {
+    if (peer->state == PeerState::FAILED && peer->endpoint) {
       drop_receipts(t, peer.get());
       close_endpoint(t, *peer);
     }
@@ -67,9 +67,9 @@ void close_lost(Transport &t) {
 void check_deadlines(Transport &t, Clock::time_point now) {
   if (t.options.timeout_s <= 0 || t.slices == 0) return;
   for (const auto &peer : t.peers) {
-    if (peer->life != Life::CONNECTED || peer->in_flight == 0) continue;
+    if (peer->state != PeerState::CONNECTED || peer->in_flight == 0) continue;
     if (std::chrono::duration<double>(now - peer->moved).count() > t.options.timeout_s)
-      lose(t, *peer, "it has taken nothing for " + in_seconds(t.options.timeout_s));
+      fail_peer(t, *peer, "it has taken nothing for " + in_seconds(t.options.timeout_s));
   }
 }
 

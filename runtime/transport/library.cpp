@@ -15,10 +15,10 @@ constexpr const char *ADVICE =
     "install it (apt-get install libucx0, or pip install libucx-cu12) or name its libucp.so in "
     "HCCC_UCX_LIBRARY";
 
-// Named; else one that the process has loaded; else the loader's. It stays loaded: UCX's threads and
-// hooks of memory functions run its code.
+// Opens UCX: the named one, else one that the process has loaded, else the loader's. It stays
+// loaded: UCX's threads and its hooks of memory functions run its code.
 void *search(std::string &why) {
-  // A crash is the program's own affair, where UCX would print and wait, and so is what it prints.
+  // The program handles its crashes and its output, not UCX.
   setenv("UCX_HANDLE_ERRORS", "none", 0);
   setenv("UCX_LOG_FILE", "stderr", 0);
   const char *named = std::getenv(VARIABLE);
@@ -33,7 +33,7 @@ void *search(std::string &why) {
   return nullptr;
 }
 
-// The first function that it lacks; null: none.
+// Binds all functions and returns the first that is missing; null: none.
 const char *bind(void *handle, Ucx &u) {
   const char *missing = nullptr;
 #define HCCC_UCP_BIND(name, result, parameters)                                  \
@@ -44,7 +44,7 @@ const char *bind(void *handle, Ucx &u) {
   return missing;
 }
 
-// Empty, or what is wrong with it; says which version it is.
+// Checks the version and returns what is wrong with it; empty: nothing.
 std::string check(Ucx &u, const char *missing) {
   if (!u.ucp_get_version) return "is no UCX";
   u.ucp_get_version(&u.major, &u.minor, &u.release);

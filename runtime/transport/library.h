@@ -1,4 +1,4 @@
-// library.h: UCX, found when it is first needed.
+// library.h: UCX, looked for at its first use.
 #pragma once
 
 #include <string>
@@ -19,12 +19,12 @@ struct Ucx : ucp::Functions {
   bool usable = false;
   unsigned major = 0, minor = 0, release = 0;
   std::string version;
-  std::string text;  // which one, or why there is none
+  std::string text;  // path and version, or why there is none
 
   std::string meaning(ucp::Status status) const { return ucs_status_string(status); }
 };
 
-// Of this process; looked for once.
+// Returns UCX of this process; looked for once.
 const Ucx &ucx();
 
 }  // namespace hccc::transport

@@ -230,16 +230,16 @@ class Transport:
         """Makes a peer known."""
         self._call("connect", self._handle, peer, blob, len(blob))
 
-    def start(self, door: int | None) -> None:
-        """Starts the thread; door: the address of an hccc_door, None to receive only."""
-        self._call("start", self._handle, door)
+    def start(self, ring: int | None) -> None:
+        """Starts the thread; ring: the address of an hccc_proxy_ring, None to receive only."""
+        self._call("start", self._handle, ring)
 
     def ready(self, timeout_s: float = 0.0) -> None:
         """Waits until every connected peer has started and can be reached. 0: for ever."""
         self._call("ready", self._handle, timeout_s)
 
     def wake(self) -> None:
-        """Something was handed over."""
+        """Something was submitted."""
         self._library.hccc_transport_wake(self._handle)
 
     def counters(self) -> dict[str, int]:

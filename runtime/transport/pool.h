@@ -1,4 +1,4 @@
-// pool.h: host memory in slots, through which what UCX cannot reach is copied.
+// pool.h: host memory in slots, to stage memory that UCX cannot reach.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace hccc::transport {
 
-// Made once, registered with UCX and, by the copier, with the device.
+// Slots of host memory, registered with UCX and, by the copier, with the device.
 class Pool {
  public:
   bool make(ucp::Context context, const hccc_transport_copier &copier, size_t slot_bytes, int slots,
@@ -32,12 +32,12 @@ class Pool {
   std::vector<int> free_;
 };
 
-// Counters on their way into memory of a device: 4 bytes each, in order.
+// Stores to counters in memory of a device: 4 bytes each, in order.
 class Cells {
  public:
-  // Begins to store; false: it failed.
+  // Begins a store; false: it failed.
   bool store(const hccc_transport_copier &copier, void *to, uint32_t value);
-  // How many have arrived since; negative: one failed.
+  // Counts the stores that have completed since the last call; negative: one failed.
   int finish(const hccc_transport_copier &copier);
   bool empty() const { return pending_.empty(); }
 

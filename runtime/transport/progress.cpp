@@ -1,5 +1,5 @@
-// progress.cpp: the thread. It spins briefly and then sleeps until UCX, a caller or the end of a nap
-// wakes it; rings have nothing to wake it with, so its naps are short while there is work.
+// progress.cpp: the progress thread. It spins briefly, then sleeps until UCX or a caller wakes it,
+// or a pause ends; rings cannot wake it, so pauses are short while there is work.
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -15,22 +15,22 @@ using Micro = std::chrono::microseconds;
 constexpr Micro SPIN{30}, SPIN_IN_FLIGHT{300};
 constexpr Micro DRAIN{2'000'000};
 
-// How long a nap may be, by how long nothing has happened.
-Micro nap_after(const Transport &t, Clock::duration idle) {
+// Returns how long to sleep after an idle time.
+Micro pause_after(const Transport &t, Clock::duration idle) {
   const bool copies = !t.copying_out.empty() || !t.copying_in.empty() || !t.cells.empty();
   if (copies) return Micro(20);
-  if (!t.door) return Micro(100'000);
+  if (!t.proxy_ring) return Micro(100'000);
   if (idle < Micro(20'000)) return Micro(50);
   return idle < Micro(1'000'000) ? Micro(200) : Micro(1000);
 }
 
-void sleep(Transport &t, Micro nap) {
+void sleep(Transport &t, Micro pause) {
   pollfd waiting[2] = {{t.efd, POLLIN, 0}, {t.wake_fd, POLLIN, 0}};
-  const timespec limit = {time_t(nap.count() / 1'000'000), long(nap.count() % 1'000'000) * 1000};
+  const timespec limit = {time_t(pause.count() / 1'000'000), long(pause.count() % 1'000'000) * 1000};
   ppoll(waiting, 2, &limit, nullptr);
 }
 
-// One round; how much happened.
+// Works for one round; returns the number of events.
 int work(Transport &t, bool taking) {
   int n = taking ? take(t) : 0;
   n += send(t);
@@ -48,17 +48,17 @@ bool was_woken(Transport &t) {
   return read(t.wake_fd, &count, sizeof count) == sizeof count;
 }
 
-// Lets callers in, who wait for the lock.
-void give_way(const Transport &t) {
+// Yields to callers that wait for the lock.
+void yield_to_callers(const Transport &t) {
   for (int k = 0; k < 64 && t.callers.load(std::memory_order_relaxed) > 0; ++k) sched_yield();
 }
 
-void greet(Transport &t) {
-  if (!t.greeting) return;
-  t.greeting = false;
+void send_hellos(Transport &t) {
+  if (!t.hello_due) return;
+  t.hello_due = false;
   for (const auto &peer : t.peers)
-    if (peer->life == Life::CONNECTED && !peer->greeting) {
-      peer->greeting = true;  // from now on its death is noticed
+    if (peer->state == PeerState::CONNECTED && !peer->hello_posted) {
+      peer->hello_posted = true;  // UCX reports its end from now on
       post(t, *peer, HELLO);
     }
 }
@@ -68,22 +68,22 @@ void serve(Transport &t) {
   while (t.running.load(std::memory_order_acquire)) {
     bool armed = false;
     auto now = Clock::now();
-    Micro nap{0};
+    Micro pause{0};
     {
       const std::lock_guard<std::mutex> hold(t.lock);
-      greet(t);
+      send_hellos(t);
       if (work(t, true) > 0) last = now;
       check_deadlines(t, now);
-      close_lost(t);
+      close_failed(t);
       if (now - last > (t.slices || t.receipts ? SPIN_IN_FLIGHT : SPIN)) {
         armed = ucx().ucp_worker_arm(t.worker) == ucp::OK;
-        nap = nap_after(t, now - last);
+        pause = pause_after(t, now - last);
         t.counters.sleeps += armed;
       }
     }
     deliver_notices(t);
-    give_way(t);
-    if (armed) sleep(t, nap);
+    yield_to_callers(t);
+    if (armed) sleep(t, pause);
     else if (now != last) sched_yield();
     if (armed && was_woken(t)) last = Clock::now();
   }
@@ -98,15 +98,15 @@ bool flushing(std::vector<ucp::StatusPointer> &requests) {
   return false;
 }
 
-// Brings to the living what was taken, and says goodbye, so that the end of the connection is none
-// of a peer that died.
+// Completes the transfers that were taken and sends LEAVING, so that peers do not take the end of
+// the connection for a failure.
 void drain(Transport &t) {
   const std::lock_guard<std::mutex> hold(t.lock);
   const auto until = Clock::now() + DRAIN;
   const auto step = [&t] {
     work(t, false);
     check_deadlines(t, Clock::now());
-    close_lost(t);
+    close_failed(t);
     sched_yield();
   };
   while (t.messages > 0 && Clock::now() < until) step();
@@ -115,7 +115,7 @@ void drain(Transport &t) {
   std::vector<ucp::StatusPointer> requests;
   for (const auto &peer : t.peers) {
     ucp::RequestParams params{};
-    if (peer->life != Life::CONNECTED || !peer->endpoint) continue;
+    if (peer->state != PeerState::CONNECTED || !peer->endpoint) continue;
     const ucp::StatusPointer flush = ucx().ucp_ep_flush_nbx(peer->endpoint, &params);
     if (ucp::is_request(flush)) requests.push_back(flush);
   }

@@ -1,5 +1,5 @@
-// receive.cpp: from UCX into windows, and then the counters. Slices arrive in any order; a counter is
-// raised when its message and those before it, as network.h says, are there.
+// receive.cpp: receives from UCX into windows, then raises the counters. Slices arrive in any
+// order; a counter is raised when its message and those before it, as network.h says, are there.
 #include <cstring>
 
 #include "state.h"
@@ -7,7 +7,7 @@
 namespace hccc::transport {
 namespace {
 
-constexpr uint32_t MAX_AHEAD = 1 << 20;  // messages beside each other on their way from a peer
+constexpr uint32_t MAX_AHEAD = 1 << 20;  // messages of a peer in flight
 constexpr size_t MAX_ARRIVAL_QUEUES = 1 << 20;
 
 void raise(Transport &t, const Arrival &arrival) {
@@ -18,7 +18,7 @@ void raise(Transport &t, const Arrival &arrival) {
   if (flags.memory == HCCC_MEMORY_HOST)
     __atomic_store_n(static_cast<uint32_t *>(at), arrival.value, __ATOMIC_RELEASE);
   else if (!t.cells.store(t.copier, at, arrival.value))
-    refuse(t, "a counter in memory of the device could not be raised");
+    fail_self(t, "a counter in memory of the device could not be raised");
 }
 
 void raise_first(Transport &t, Peer &peer, ArrivalQueue &queue) {
@@ -30,23 +30,23 @@ void raise_first(Transport &t, Peer &peer, ArrivalQueue &queue) {
   for (; !peer.raised.empty() && peer.raised.front(); ++peer.first) peer.raised.pop_front();
 }
 
-bool is_whole(const ArrivalQueue &queue) {
+bool is_complete(const ArrivalQueue &queue) {
   if (queue.arrivals.empty()) return false;
   const Arrival &first = queue.arrivals.front();
   return first.known && first.missing == 0;
 }
 
-void raise_what_is_whole(Transport &t, Peer &peer, uint64_t key) {
+void raise_complete(Transport &t, Peer &peer, uint64_t key) {
   const uint64_t rank_key = key_of(-1, 0);
   if (key != rank_key)
-    for (ArrivalQueue &own = peer.arrival_queues[key]; is_whole(own);) raise_first(t, peer, own);
+    for (ArrivalQueue &own = peer.arrival_queues[key]; is_complete(own);) raise_first(t, peer, own);
   const auto found = peer.arrival_queues.find(rank_key);
   if (found == peer.arrival_queues.end()) return;
   ArrivalQueue &all = found->second;
-  while (is_whole(all) && all.arrivals.front().order == peer.first) raise_first(t, peer, all);
+  while (is_complete(all) && all.arrivals.front().order == peer.first) raise_first(t, peer, all);
 }
 
-// Null where the header cannot be right.
+// Returns the arrival of a header's message; null: the header is wrong.
 Arrival *arrival_of(Peer &peer, const Header &h) {
   if (peer.arrival_queues.size() >= MAX_ARRIVAL_QUEUES) return nullptr;
   ArrivalQueue &queue = peer.arrival_queues[key_of(h.tb, h.channel)];
@@ -59,7 +59,7 @@ Arrival *arrival_of(Peer &peer, const Header &h) {
   return arrival.order == h.order ? &arrival : nullptr;
 }
 
-// Whether what a slice says of itself lies in the own windows.
+// Returns whether a slice lies in the own windows.
 bool is_inside(const Transport &t, const Header &h, size_t bytes) {
   if (h.counter >= 0) {
     const auto flags = t.windows.find(HCCC_WINDOW_FLAGS);
@@ -73,7 +73,7 @@ bool is_inside(const Transport &t, const Header &h, size_t bytes) {
          h.target <= window->second.bytes - bytes;
 }
 
-// A NIC's writes to a device may be on their way when UCX says that they are done.
+// Waits for a NIC's writes to a device, which may be in flight when UCX reports them done.
 void make_visible(const Transport &t, const Window &window) {
   const bool direct = window.memory != HCCC_MEMORY_HOST && !window.staged;
   if (direct && t.copier.flush) t.copier.flush(t.copier.context);
@@ -82,25 +82,25 @@ void make_visible(const Transport &t, const Window &window) {
 void arrived(Transport &t, Peer &peer, const Header &h, size_t bytes) {
   Arrival *arrival = arrival_of(peer, h);
   if (!arrival || arrival->missing < bytes)
-    return lose(t, peer, "it sent what belongs to no message");
+    return fail_peer(t, peer, "it sent what belongs to no message");
   arrival->missing -= bytes;
   ++t.counters.received_slices;
   t.counters.received_bytes += bytes;
   if (arrival->missing) return;
   if (bytes) make_visible(t, t.windows.at(h.window));
-  raise_what_is_whole(t, peer, key_of(h.tb, h.channel));
+  raise_complete(t, peer, key_of(h.tb, h.channel));
 }
 
 void finish(Receipt *receipt, bool good) {
   Transport &t = *receipt->t;
   Peer &peer = *receipt->peer;
   if (receipt->slot >= 0) t.in_pool.give(receipt->slot);
-  if (good && peer.life != Life::FAILED) arrived(t, peer, receipt->header, receipt->bytes);
+  if (good && peer.state != PeerState::FAILED) arrived(t, peer, receipt->header, receipt->bytes);
   --t.receipts;
   delete receipt;
 }
 
-// The bytes are in the window or in the slot.
+// Handles bytes that have arrived in the window or in the slot.
 void landed(Receipt *receipt) {
   Transport &t = *receipt->t;
   if (receipt->slot < 0) return finish(receipt, true);
@@ -108,7 +108,7 @@ void landed(Receipt *receipt) {
   if (t.copier.begin(t.copier.context, receipt->target, t.in_pool.at(receipt->slot), receipt->bytes,
                      1, &receipt->ticket) == 0)
     return t.copying_in.push_back(receipt);
-  refuse(t, "memory of the device could not be copied");
+  fail_self(t, "memory of the device could not be copied");
   finish(receipt, false);
 }
 
@@ -116,11 +116,11 @@ void received(void *request, ucp::Status status, size_t, void *user_data) {
   ucx().ucp_request_free(request);
   auto *receipt = static_cast<Receipt *>(user_data);
   if (status == ucp::OK) return landed(receipt);
-  lose(*receipt->t, *receipt->peer, "a transfer from it failed: " + ucx().meaning(status));
+  fail_peer(*receipt->t, *receipt->peer, "a transfer from it failed: " + ucx().meaning(status));
   finish(receipt, false);
 }
 
-// Tells UCX where the bytes go.
+// Has UCX fetch the bytes.
 void fetch(Receipt *receipt) {
   Transport &t = *receipt->t;
   const Window &window = t.windows.at(receipt->header.window);
@@ -136,12 +136,12 @@ void fetch(Receipt *receipt) {
       receipt->bytes, &params);
   if (ucp::is_request(receiving)) return;
   if (!ucp::is_error(receiving)) return landed(receipt);
-  lose(t, *receipt->peer,
+  fail_peer(t, *receipt->peer,
        "a transfer from it failed: " + ucx().meaning(ucp::status_of(receiving)));
   finish(receipt, false);
 }
 
-// The bytes of a slice: eager ones are here, others are fetched from now on.
+// Receives the bytes of a slice: eager bytes are here, others are fetched.
 ucp::Status receive(Transport &t, Peer &peer, const Header &h, void *data, size_t bytes,
                     bool rendezvous) {
   const Window &window = t.windows.at(h.window);
@@ -150,7 +150,7 @@ ucp::Status receive(Transport &t, Peer &peer, const Header &h, void *data, size_
     std::memcpy(target, data, bytes);
     return arrived(t, peer, h, bytes), ucp::OK;
   }
-  if (!rendezvous) return lose(t, peer, "it sent to a device what it must not"), ucp::OK;
+  if (!rendezvous) return fail_peer(t, peer, "it sent to a device what it must not"), ucp::OK;
   ++t.receipts;
   auto *receipt = new Receipt{&t, &peer, h, bytes, target, data, -1, nullptr};
   if (window.staged && (receipt->slot = t.in_pool.take()) < 0) {
@@ -162,20 +162,20 @@ ucp::Status receive(Transport &t, Peer &peer, const Header &h, void *data, size_
   return ucp::IN_PROGRESS;
 }
 
-ucp::Status heard(void *argument, const void *header, size_t header_bytes, void *data, size_t bytes,
+ucp::Status receive_message(void *argument, const void *header, size_t header_bytes, void *data, size_t bytes,
                   const ucp::ReceiveInfo *info) {
   Transport &t = *static_cast<Transport *>(argument);
   Header h;
   if (header_bytes != sizeof h) return ucp::OK;
   std::memcpy(&h, header, sizeof h);
-  if (h.key != t.key || h.rank < 0 || h.rank >= t.options.n_ranks) return ucp::OK;  // a stranger's
+  if (h.key != t.key || h.rank < 0 || h.rank >= t.options.n_ranks) return ucp::OK;  // of no peer
   Peer &peer = *t.peers[size_t(h.rank)];
-  if (peer.life == Life::FAILED) return ucp::OK;
-  peer.heard = true;
-  if (h.kind == LEAVING) peer.life = Life::LEFT;
+  if (peer.state == PeerState::FAILED) return ucp::OK;
+  peer.hello_received = true;
+  if (h.kind == LEAVING) peer.state = PeerState::LEFT;
   if (h.kind != TRANSFER) return ucp::OK;
   if (!is_inside(t, h, bytes) || !arrival_of(peer, h))
-    return lose(t, peer, "it sent what lies in no window of this rank"), ucp::OK;
+    return fail_peer(t, peer, "it sent what lies in no window of this rank"), ucp::OK;
   if (bytes == 0) return arrived(t, peer, h, 0), ucp::OK;
   return receive(t, peer, h, data, bytes, info->attributes & ucp::RECEIVED_RENDEZVOUS);
 }
@@ -186,7 +186,7 @@ bool listen(Transport &t, std::string &why) {
   ucp::HandlerParams params{};
   params.mask = ucp::HANDLER_ID | ucp::HANDLER_CALLBACK | ucp::HANDLER_ARGUMENT;
   params.id = MESSAGE_ID;
-  params.callback = heard;
+  params.callback = receive_message;
   params.argument = &t;
   const ucp::Status status = ucx().ucp_worker_set_am_recv_handler(t.worker, &params);
   if (status != ucp::OK) why = "UCX has no active messages: " + ucx().meaning(status);
@@ -196,14 +196,14 @@ bool listen(Transport &t, std::string &why) {
 int finish_copies_in(Transport &t) {
   int n = 0;
   const int raised = t.cells.finish(t.copier);
-  if (raised < 0) refuse(t, "a counter in memory of the device could not be raised");
+  if (raised < 0) fail_self(t, "a counter in memory of the device could not be raised");
   if (raised > 0) n += raised;
   for (; !t.copying_in.empty(); ++n) {
     Receipt *receipt = t.copying_in.front();
     const int copied = t.copier.done(t.copier.context, receipt->ticket);
     if (copied == 0) break;
     t.copying_in.pop_front();
-    if (copied < 0) refuse(t, "memory of the device could not be copied");
+    if (copied < 0) fail_self(t, "memory of the device could not be copied");
     finish(receipt, copied > 0);
   }
   for (; !t.without_slot.empty(); ++n) {
@@ -215,7 +215,7 @@ int finish_copies_in(Transport &t) {
   return n;
 }
 
-// Of one peer, or (null) of all.
+// Drops the receipts of one peer, or (null) of all.
 void drop_receipts(Transport &t, const Peer *peer) {
   std::deque<Receipt *> kept;
   for (Receipt *receipt : t.without_slot) {

@@ -1,5 +1,5 @@
-// send.cpp: from the ring to UCX. Transfers wait in a queue for each thread block and peer. Queues take
-// turns, a slice at a time, so that small transfers do not wait for large ones.
+// send.cpp: sends transfers of the ring by UCX. They wait in a queue for each thread block and
+// peer. Queues take turns, a slice at a time, so that small transfers do not wait for large ones.
 #include <algorithm>
 
 #include "state.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t MAX_MESSAGES = 1 << 14;  // taken and not complete
 constexpr int MAX_SLICES = 256;           // in flight to a peer
-constexpr long long SMALL = 8192;         // bytes of a message that may pass others
+constexpr long long SMALL = 8192;         // bytes of a message that may overtake others
 
 bool is_inside(long long at, long long bytes, uint64_t size) {
   return at >= 0 && bytes >= 0 && uint64_t(bytes) <= size && uint64_t(at) <= size - uint64_t(bytes);
@@ -20,7 +20,7 @@ std::string place(int window, long long at, long long bytes) {
          std::to_string(window);
 }
 
-// Empty, or what is wrong with a descriptor whose peer is known.
+// Returns what is wrong with a descriptor whose peer is known; empty: nothing.
 std::string mistake(const Transport &t, const Peer &peer, const hccc_transfer &x) {
   const auto to_rank = " of rank " + std::to_string(peer.rank);
   if (x.bytes != 0) {
@@ -43,7 +43,7 @@ std::string mistake(const Transport &t, const Peer &peer, const hccc_transfer &x
 }
 
 void count_complete(Transport &t) {
-  if (t.door) __atomic_fetch_add(t.door->completed, 1u, __ATOMIC_RELEASE);
+  if (t.proxy_ring) __atomic_fetch_add(t.proxy_ring->completed, 1u, __ATOMIC_RELEASE);
 }
 
 void complete(Transport &t, Message *message) {
@@ -59,21 +59,21 @@ void wait_in_line(Peer &peer, Stream &stream) {
   peer.waiting[stream.messages.front()->transfer.bytes > SMALL].push_back(&stream);
 }
 
-// A descriptor that goes nowhere is complete: nobody looks at its bytes again.
+// Takes a descriptor. One that cannot be sent is complete: its bytes are not read.
 void accept(Transport &t, const hccc_transfer &x) {
   if (x.peer < 0 || x.peer >= t.options.n_ranks)
-    return refuse(t, "a transfer is for rank " + std::to_string(x.peer) + ", which is none"),
+    return fail_self(t, "a transfer is for rank " + std::to_string(x.peer) + ", which is none"),
            count_complete(t);
   Peer &peer = *t.peers[size_t(x.peer)];
-  if (peer.life != Life::CONNECTED) {
-    if (peer.life == Life::UNKNOWN)
-      refuse(t, "a transfer is for rank " + std::to_string(x.peer) + ", which is not connected");
+  if (peer.state != PeerState::CONNECTED) {
+    if (peer.state == PeerState::UNKNOWN)
+      fail_self(t, "a transfer is for rank " + std::to_string(x.peer) + ", which is not connected");
     else
       report(t, peer, "it has left, and there is a transfer for it");
     return count_complete(t);
   }
   const std::string wrong = mistake(t, peer, x);
-  if (!wrong.empty()) return refuse(t, wrong), count_complete(t);
+  if (!wrong.empty()) return fail_self(t, wrong), count_complete(t);
   Stream &stream = peer.streams[key_of(x.tb, x.channel)];
   auto *message = new Message{x, &peer, peer.orders++, stream.turns++, 0, 0, false};
   ++t.messages;
@@ -93,8 +93,8 @@ void done(Slice *slice, ucp::Status status) {
   --t.slices;
   peer.moved = Clock::now();
   delete slice;
-  if (status != ucp::OK) lose(t, peer, "a transfer to it failed: " + ucx().meaning(status));
-  if (!message) peer.greeted = true;
+  if (status != ucp::OK) fail_peer(t, peer, "a transfer to it failed: " + ucx().meaning(status));
+  if (!message) peer.hello_sent = true;
   if (!message) return;
   --message->in_flight;
   if (message->begun && message->cut == message->transfer.bytes && message->in_flight == 0)
@@ -135,7 +135,7 @@ Header header_of(const Transport &t, const Peer &peer, Kind kind) {
   return header;
 }
 
-// The next slice of a message; null while the pool has no slot.
+// Cuts the next slice of a message; null: the pool has no slot.
 Slice *cut(Transport &t, Message &message) {
   Peer &peer = *message.peer;
   const hccc_transfer &x = message.transfer;
@@ -175,11 +175,11 @@ void begin(Transport &t, Slice *slice) {
   slice->data = to, slice->memory = ucp::HOST, slice->registered = nullptr;
   t.counters.staged_out_bytes += slice->bytes;
   if (!failed) return t.copying_out.push_back(slice);
-  refuse(t, "memory of the device could not be copied");
+  fail_self(t, "memory of the device could not be copied");
   done(slice, ucp::CANCELED);
 }
 
-// Whether a slice of the first of the streams in this line was begun.
+// Begins a slice of the first stream of a line. False: it could not.
 bool advance(Transport &t, Peer &peer, std::deque<Stream *> &line, bool large) {
   if (line.empty() || peer.in_flight >= MAX_SLICES) return false;
   Stream &stream = *line.front();
@@ -192,7 +192,7 @@ bool advance(Transport &t, Peer &peer, std::deque<Stream *> &line, bool large) {
   line.pop_front();
   if (message.cut == message.transfer.bytes) stream.messages.pop_front();
   if (!stream.messages.empty()) wait_in_line(peer, stream);
-  begin(t, slice);  // the message may be gone now
+  begin(t, slice);  // may delete the message
   return true;
 }
 
@@ -200,13 +200,13 @@ bool advance(Transport &t, Peer &peer, std::deque<Stream *> &line, bool large) {
 
 int take(Transport &t) {
   int n = 0;
-  if (!t.door) return 0;
-  const hccc_door &door = *t.door;
+  if (!t.proxy_ring) return 0;
+  const hccc_proxy_ring &ring = *t.proxy_ring;
   for (; t.messages < MAX_MESSAGES; ++n) {
-    hccc_transfer *entry = door.ring + (t.taken & (door.length - 1));
+    hccc_transfer *entry = ring.entries + (t.taken & (ring.length - 1));
     if (__atomic_load_n(&entry->turn, __ATOMIC_ACQUIRE) != t.taken + 1) return n;
     const hccc_transfer x = *entry;
-    __atomic_store_n(door.taken, ++t.taken, __ATOMIC_RELEASE);
+    __atomic_store_n(ring.taken, ++t.taken, __ATOMIC_RELEASE);
     accept(t, x);
   }
   return n;
@@ -229,12 +229,12 @@ int send(Transport &t) {
   return n;
 }
 
-// A message of the transport's own.
+// Sends a message of the transport's own.
 bool post(Transport &t, Peer &peer, Kind kind) {
-  if (peer.life != Life::CONNECTED) return false;
+  if (peer.state != PeerState::CONNECTED) return false;
   begin(t, new Slice{&t, nullptr, &peer, header_of(t, peer, kind), nullptr, 0, ucp::HOST, -1, nullptr,
                      nullptr, false});
-  return peer.life == Life::CONNECTED;
+  return peer.state == PeerState::CONNECTED;
 }
 
 int finish_copies_out(Transport &t) {
@@ -247,14 +247,14 @@ int finish_copies_out(Transport &t) {
     if (copied > 0) {
       hand_to_ucx(slice);
     } else {
-      refuse(t, "memory of the device could not be copied");
+      fail_self(t, "memory of the device could not be copied");
       done(slice, ucp::CANCELED);
     }
   }
   return n;
 }
 
-// Those of which nothing is in flight are complete now, the others when it has come back.
+// Drops the messages of a peer. A message is complete when none of its slices is in flight.
 void drop_messages(Transport &t, Peer &peer) {
   for (auto &line : peer.waiting) line.clear();
   for (auto &[key, stream] : peer.streams) {

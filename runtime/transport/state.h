@@ -1,4 +1,5 @@
-// state.h: all that a transport has. One lock guards it; the progress thread holds it while it works.
+// state.h: the state of a transport. One lock guards it; the progress thread holds it while it
+// works.
 #pragma once
 
 #include <atomic>
@@ -24,13 +25,13 @@ namespace hccc::transport {
 
 using Clock = std::chrono::steady_clock;
 
-// What every active message begins with. Ranks are of one byte order (blob.cpp).
+// The header of every active message. Ranks have the same byte order (blob.cpp).
 struct Header {
   uint64_t key;     // the receiver's, from its blob
   int32_t rank;     // the sender
   uint32_t kind;
-  uint32_t order;   // of the message among all of that rank for this one, from 0 on, around 2^32
-  uint32_t turn;    // the same among those of its thread block
+  uint32_t order;   // of the message among all of that rank for this one, from 0, around 2^32
+  uint32_t turn;    // of the message among those of its thread block
   int32_t tb, channel;
   int32_t window;
   uint32_t value;
@@ -57,7 +58,7 @@ struct Message {
   hccc_transfer transfer;
   Peer *peer;
   uint32_t order, turn;
-  long long cut;   // bytes that are in slices
+  long long cut;   // bytes in slices
   int in_flight;   // slices
   bool begun;
 };
@@ -77,7 +78,7 @@ struct Slice {
   bool rendezvous;
 };
 
-// What one thread block has handed over for one peer, in order.
+// The messages of one thread block for one peer, in order.
 struct Stream {
   std::deque<Message *> messages;
   uint32_t turns = 0;
@@ -91,20 +92,20 @@ struct Arrival {
   int64_t counter = -1;
 };
 
-// What arrives of one thread block of a peer, from the first on whose counter was not raised.
+// Messages of one thread block of a peer that arrive, from the first whose counter is not raised.
 struct ArrivalQueue {
   uint32_t first = 0;
   std::deque<Arrival> arrivals;
 };
 
-enum class Life { UNKNOWN, CONNECTED, LEFT, FAILED };
+enum class PeerState { UNKNOWN, CONNECTED, LEFT, FAILED };
 
 struct Peer {
   int rank = -1;
   struct hccc_transport *t = nullptr;
-  Life life = Life::UNKNOWN;
+  PeerState state = PeerState::UNKNOWN;
   bool reported = false, busy = false;
-  bool greeting = false, greeted = false, heard = false;  // a HELLO was sent, has left, has come
+  bool hello_posted = false, hello_sent = false, hello_received = false;
   ucp::Endpoint endpoint = nullptr;
   Blob blob;
   // Sending.
@@ -117,7 +118,7 @@ struct Peer {
   // Receiving.
   std::unordered_map<uint64_t, ArrivalQueue> arrival_queues;
   uint32_t first = 0;         // the first message whose counter was not raised
-  std::deque<char> raised;    // whether, from it on
+  std::deque<char> raised;    // whether each message's counter was, from that one on
 };
 
 // Bytes on their way into a window.
@@ -156,21 +157,21 @@ struct hccc_transport {
   std::map<int, hccc::transport::Window> windows;
   std::vector<std::unique_ptr<hccc::transport::Peer>> peers;
   std::vector<hccc::transport::Peer *> busy;  // with messages to cut
-  bool greeting = false, losing = false;      // some peer is to be greeted, to be closed
+  bool hello_due = false, failed_peers = false;  // of some peer: a HELLO is due, it is to be closed
   std::vector<unsigned char> address, blob;
-  // Staging, made when it is first needed.
+  // Staging, made at its first use.
   hccc::transport::Pool out_pool, in_pool;
   std::deque<hccc::transport::Slice *> copying_out;
   std::deque<hccc::transport::Receipt *> copying_in, without_slot;
   hccc::transport::Cells cells;
-  // The door.
-  const hccc_door *door = nullptr;
+  // The own rank's ring; null: it only receives.
+  const hccc_proxy_ring *proxy_ring = nullptr;
   uint32_t taken = 0;
   size_t messages = 0, slices = 0, receipts = 0;
   int closing = 0;  // endpoints
   // The thread.
   std::mutex lock;
-  std::atomic<int> callers{0};  // who want the lock
+  std::atomic<int> callers{0};  // waiting for the lock
   std::thread thread;
   std::mutex thread_lock;  // of start and stop
   std::atomic<bool> running{false};
@@ -183,7 +184,7 @@ namespace hccc::transport {
 
 using Transport = ::hccc_transport;
 
-// The lock, for callers: the thread lets it go soon.
+// Takes the lock for a caller; the progress thread then yields it.
 class Hold {
  public:
   explicit Hold(Transport &t) : t_(t) {
@@ -199,18 +200,18 @@ class Hold {
   Transport &t_;
 };
 
-// All transfers without a block are one stream.
+// Returns the key of a stream. All transfers without a block are one stream.
 inline uint64_t key_of(int tb, int channel) {
   return tb < 0 ? ~uint64_t(0) : uint64_t(uint32_t(tb)) << 32 | uint32_t(channel);
 }
 
 // failure.cpp
-void say(Transport &t, const std::string &line);
-void lose(Transport &t, Peer &peer, const std::string &why);
+void log_line(Transport &t, const std::string &line);
+void fail_peer(Transport &t, Peer &peer, const std::string &why);
 void report(Transport &t, Peer &peer, const std::string &why);  // once
-void refuse(Transport &t, const std::string &why);  // what the own rank did
+void fail_self(Transport &t, const std::string &why);  // for errors of the own rank
 void deliver_notices(Transport &t);
-void close_lost(Transport &t);
+void close_failed(Transport &t);
 void check_deadlines(Transport &t, Clock::time_point now);
 
 // send.cpp

@@ -1,7 +1,7 @@
 // ucp.h: the part of UCP's C interface that the transport calls, as UCX 1.x keeps it.
 //
 // UCX's own headers need not be installed. Its structures begin with a mask of the fields that are
-// set, and grow at the end only, so what is here stands for every 1.x from 1.12 on.
+// set, and grow at the end only, so these serve every 1.x from 1.12 on.
 #pragma once
 
 #include <cstddef>

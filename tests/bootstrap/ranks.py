@@ -154,9 +154,9 @@ def _run(
     connection.send(("returned", value))
 
 
-def news_within(b: Bootstrap, seconds: float) -> tuple[int, bool] | None:
-    """The next piece of news, waited for at the watch's descriptor."""
+def departure_within(b: Bootstrap, seconds: float) -> tuple[int, bool] | None:
+    """Waits at the descriptor to poll for the next departure."""
     until = time.monotonic() + seconds
-    while (found := b.news()) is None and (left := until - time.monotonic()) > 0:
+    while (found := b.departure()) is None and (left := until - time.monotonic()) > 0:
         select.select([b], [], [], left)
     return found

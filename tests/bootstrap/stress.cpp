@@ -27,15 +27,15 @@ void check(bool right, const char *what, const hccc_bootstrap_error &error) {
 
 // Polls as a progress thread does; counts what it hears, until `done`.
 void watch(hccc_bootstrap *b, const std::atomic<bool> *done, std::atomic<int> *heard) {
-  char data[HCCC_BOOTSTRAP_MAX_TELL];
+  char data[HCCC_BOOTSTRAP_MAX_MESSAGE];
   size_t bytes;
   int rank, orderly;
   while (!*done) {
-    pollfd one = {hccc_bootstrap_watch(b), POLLIN, 0};
+    pollfd one = {hccc_bootstrap_poll_fd(b), POLLIN, 0};
     poll(&one, 1, 5);
-    while (hccc_bootstrap_news(b, &rank, &orderly)) {
+    while (hccc_bootstrap_next_departure(b, &rank, &orderly)) {
     }
-    while (hccc_bootstrap_heard(b, &rank, data, &bytes)) ++*heard;
+    while (hccc_bootstrap_next_message(b, &rank, data, &bytes)) ++*heard;
   }
 }
 
@@ -64,7 +64,7 @@ void be(const hccc_unique_id *id, int rank, int round) {
     all[rank] = 1000 * call + rank;
     check(hccc_bootstrap_allgather(b, all, sizeof *all, 20, &e) == 0, "allgather", e);
     for (int r = 0; r < kRanks; ++r) check(all[r] == 1000 * call + r, "data", e);
-    if (call % 8 == rank) hccc_bootstrap_tell(b, "hello", 5);
+    if (call % 8 == rank) hccc_bootstrap_notify(b, "hello", 5);
     if (call % 16 == 0) share(b, rank);
     const std::vector<char> own(static_cast<size_t>(rank) * 10000, 'x');
     void *together;

@@ -25,7 +25,7 @@ with Bootstrap(id_from_environment(me.rank), me.n_ranks, me.rank, 20) as b:
     hosts = [b.host(r) for r in range(me.n_ranks)]
     print(json.dumps([hosts, [fd >= 0 for [fd] in shared]]), flush=True)
     select.select([b], [], [], 20)
-    print(json.dumps(b.news()), flush=True)
+    print(json.dumps(b.departure()), flush=True)
 """
 
 

@@ -15,17 +15,17 @@ import pytest
 
 from hccc.runtime.bootstrap.library import Bootstrap, Reason, RendezvousError, unique_id
 from tests.bootstrap.handshake import welcomed
-from tests.bootstrap.ranks import Job, Me, Rank, news_within, run
+from tests.bootstrap.ranks import Job, Me, Rank, departure_within, run
 
 
 def _killed(me: Me) -> tuple[tuple[int, bool] | None, int | None, Reason]:
     with me.open() as b:
         me.say("met")
         me.wait()
-        news = news_within(b, 1)
+        departure = departure_within(b, 1)
         with pytest.raises(RendezvousError) as error:
             b.barrier(5)
-        return news, error.value.rank, error.value.reason
+        return departure, error.value.rank, error.value.reason
 
 
 @pytest.mark.parametrize("n, victim", [(2, 0), (2, 1), (5, 0), (5, 3)])
@@ -68,7 +68,7 @@ def _leaves(me: Me, leaver: int) -> tuple[int, bool] | None:
         b.close()
         return None
     with b:
-        return news_within(b, 5)
+        return departure_within(b, 5)
 
 
 @pytest.mark.parametrize("leaver", [0, 2])
@@ -236,22 +236,22 @@ def test_the_roots_process_has_ended() -> None:
 def _tells(me: Me) -> list[tuple[int, bytes]]:
     with me.open() as b:
         b.barrier()
-        b.tell(b"abort: rank %d" % me.rank)
-        b.tell(bytes(range(256)))
-        heard: list[tuple[int, bytes]] = []
-        while len(heard) < 2 * (me.n_ranks - 1):
+        b.notify(b"abort: rank %d" % me.rank)
+        b.notify(bytes(range(256)))
+        received: list[tuple[int, bytes]] = []
+        while len(received) < 2 * (me.n_ranks - 1):
             select.select([b], [], [], 5)
-            if found := b.heard():
-                heard.append(found)
-        assert b.heard() is None and b.news() is None
+            if found := b.message():
+                received.append(found)
+        assert b.message() is None and b.departure() is None
         b.barrier()
-        return heard
+        return received
 
 
 def test_messages_reach_all_others_in_order() -> None:
-    for rank, heard in enumerate(run(_tells, 3)):
+    for rank, received in enumerate(run(_tells, 3)):
         for other in {0, 1, 2} - {rank}:
-            said = [message for r, message in heard if r == other]
+            said = [message for r, message in received if r == other]
             assert said == [b"abort: rank %d" % other, bytes(range(256))]
 
 

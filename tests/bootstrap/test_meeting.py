@@ -156,7 +156,7 @@ def _child(me: Me) -> tuple[bool, str]:
     with me.open() as b:
         child = os.fork()
         if child == 0:
-            ok = b.fileno() == -1 and b.news() is None
+            ok = b.fileno() == -1 and b.departure() is None
             with pytest.raises(RendezvousError, match="forked"):
                 b.barrier()
             b.close()

@@ -146,7 +146,7 @@ def test_a_proxy_between_domains(tmp_path: Path, lowering: str) -> None:
     """What it raises are flags of the plan that runs."""
     catalogue = catalogues.apart(lowering)
     assert {plan.transport for plan in catalogue.plans} == {Transport.MIXED}
-    for wire in (Wire(), Wire(latency=20.0, late=True)):
+    for wire in (Wire(), Wire(latency=20.0, copy_on_arrival=True)):
         group = communicator(catalogue, tmp_path / "k", wire)
         launches(group, [0, 5, *AROUND], 3)
         assert flags_used(group, catalogue) == [True, True]

@@ -24,10 +24,10 @@ from hccc.ir.plan import Plan
 from hccc.runtime.abi import (
     Call,
     Comm,
-    Door,
     FaultRecord,
     Local,
     Params,
+    ProxyRing,
     Rank,
     Transfer,
     all_memory,
@@ -264,14 +264,14 @@ def test_a_network_without_a_door_is_a_fault(tmp_path: Path) -> None:
     for far in (2, 3):
         world.ranks[far].flags = None
     assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
-    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.NO_DOOR)
+    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.NO_PROXY)
     assert world.fault.flag in (2, 3)
 
 
 def test_a_rank_of_the_own_domain_without_memory_is_a_fault(world: World) -> None:
     world.ranks[2].flags = None
     assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
-    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.CUT_OFF)
+    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.UNMAPPED)
     assert world.fault.flag == 2
 
 
@@ -282,11 +282,11 @@ def test_a_ring_of_no_power_of_two_is_a_fault(tmp_path: Path) -> None:
         world.ranks[far].flags = None
     memory = aligned_zeros(4096)
     at = memory.ctypes.data
-    door = Door(ctypes.sizeof(Door), ctypes.sizeof(Transfer), 3, 0, at, at, at, at)
+    ring = ProxyRing(ctypes.sizeof(ProxyRing), ctypes.sizeof(Transfer), 3, 0, at, at, at, at)
     for rank in (0, 1):
-        world.local[rank].door = ctypes.addressof(door)
+        world.local[rank].proxy_ring = ctypes.addressof(ring)
     assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK
-    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.NO_DOOR)
+    assert (world.fault.claimed, world.fault.kind) == (1, WaitKind.NO_PROXY)
     assert not memory.any()
 
 

@@ -21,10 +21,10 @@ from hccc.runtime.abi import (
     ABI,
     Call,
     Comm,
-    Door,
     FaultRecord,
     Local,
     Params,
+    ProxyRing,
     Rank,
     Record,
     Trace,
@@ -86,7 +86,7 @@ def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
             shape.flag_bytes,
             shape.ready_at,
             shape.done_at,
-            shape.late_at,
+            shape.extension_at,
             shape.go_at,
             shape.finished_at,
             shape.state_at,
@@ -95,7 +95,7 @@ def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
 
 
 def test_structures_agree(header: ctypes.CDLL) -> None:
-    structures = (Rank, Call, FaultRecord, Params, Comm, Local, Window, Transfer, Door)
+    structures = (Rank, Call, FaultRecord, Params, Comm, Local, Window, Transfer, ProxyRing)
     out = (ctypes.c_int * 14)()
     header.structure_sizes(out)
     assert list(out) == [

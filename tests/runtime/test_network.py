@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.runtime.abi import Door, Rank, Transfer, all_memory
+from hccc.runtime.abi import ProxyRing, Rank, Transfer, all_memory
 from hccc.runtime.network import RING, Network, Proxy, Wire, network_of
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
@@ -37,26 +37,26 @@ class Ranks:
         )
         self.proxy = Proxy(network_of(range(n), nics or range(n), wire), self._table)
 
-    def door(self, rank: int) -> Door:
-        """A rank's door."""
-        return self.proxy.doors[rank]
+    def ring(self, rank: int) -> ProxyRing:
+        """A rank's ring."""
+        return self.proxy.rings[rank]
 
-    def hand_over(self, rank: int, **fields: int) -> None:
+    def submit(self, rank: int, **fields: int) -> None:
         """As a thread block does."""
-        door = self.door(rank)
-        handed = ctypes.c_uint.from_address(door.handed)
-        turn = handed.value
-        wait(lambda: turn - ctypes.c_uint.from_address(door.taken).value < RING)
+        ring = self.ring(rank)
+        submitted = ctypes.c_uint.from_address(ring.submitted)
+        turn = submitted.value
+        wait(lambda: turn - ctypes.c_uint.from_address(ring.taken).value < RING)
         size = ctypes.sizeof(Transfer)
-        entry = Transfer.from_address(door.ring + turn % RING * size)
+        entry = Transfer.from_address(ring.entries + turn % RING * size)
         for name, value in {"counter": -1, "bytes": 0, **fields}.items():
             setattr(entry, name, value)
-        handed.value = turn + 1
+        submitted.value = turn + 1
         entry.turn = turn + 1
 
     def completed(self, rank: int) -> int:
         """How many of a rank's transfers are done."""
-        return int(ctypes.c_uint.from_address(self.door(rank).completed).value)
+        return int(ctypes.c_uint.from_address(self.ring(rank).completed).value)
 
     def counter(self, rank: int, at: int) -> int:
         """A counter of a rank."""
@@ -73,10 +73,10 @@ def wait(true: Callable[[], bool], seconds: float = 10.0) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_transfer_puts_bytes_and_then_raises_the_counter(late: bool) -> None:
-    ranks = Ranks(2, Wire(late=late))
+    ranks = Ranks(2, Wire(copy_on_arrival=late))
     ranks.scratch[0][:100] = np.arange(100)
     with ranks.proxy.running():
-        ranks.hand_over(
+        ranks.submit(
             0,
             peer=1,
             source_window=SCRATCH,
@@ -96,7 +96,10 @@ def test_a_transfer_puts_bytes_and_then_raises_the_counter(late: bool) -> None:
 transfers = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=60)
 
 
-@given(transfers, st.sampled_from([Wire(), Wire(1.0, 3.0), Wire(0.01, 0.0), Wire(late=True)]))
+@given(
+    transfers,
+    st.sampled_from([Wire(), Wire(1.0, 3.0), Wire(0.01, 0.0), Wire(copy_on_arrival=True)]),
+)
 @settings(max_examples=20)
 def test_transfers_of_a_pair_arrive_in_order(
     order: list[tuple[int, int, bool]], wire: Wire
@@ -108,7 +111,7 @@ def test_transfers_of_a_pair_arrive_in_order(
         for number, (src, dst, big) in enumerate(order, 1):
             at, size = src * 4096, 2048 if big else 4
             ranks.scratch[src][number * 8 :][:4] = np.array([number], np.uint32).view(np.uint8)
-            ranks.hand_over(
+            ranks.submit(
                 src,
                 peer=dst,
                 source_window=SCRATCH,
@@ -131,18 +134,18 @@ def test_a_ring_is_used_again() -> None:
     ranks = Ranks(2, Wire())
     with ranks.proxy.running():
         for number in range(3 * RING):
-            ranks.hand_over(0, peer=1, counter=0, value=number)
+            ranks.submit(0, peer=1, counter=0, value=number)
         wait(lambda: ranks.completed(0) == 3 * RING)
     assert ranks.counter(1, 0) == 3 * RING - 1
 
 
 def test_what_was_taken_arrives_though_the_proxy_stops() -> None:
     """A rank whose last transfers say nothing to others need not wait for them to end a launch."""
-    ranks = Ranks(2, Wire(latency=1e6, late=True))
+    ranks = Ranks(2, Wire(latency=1e6, copy_on_arrival=True))
     ranks.scratch[0][:4] = 7
     with ranks.proxy.running():
         for number in range(1, 4):
-            ranks.hand_over(
+            ranks.submit(
                 0,
                 peer=1,
                 source_window=SCRATCH,
@@ -151,7 +154,7 @@ def test_what_was_taken_arrives_though_the_proxy_stops() -> None:
                 counter=128,
                 value=number,
             )
-        wait(lambda: ctypes.c_uint.from_address(ranks.door(0).taken).value == 3)
+        wait(lambda: ctypes.c_uint.from_address(ranks.ring(0).taken).value == 3)
     assert (ranks.completed(0), ranks.counter(1, 128)) == (3, 3)
     assert ranks.scratch[1][:4].tolist() == [7, 7, 7, 0]
 
@@ -163,7 +166,7 @@ def test_a_network_takes_its_time(shared: bool) -> None:
     begin = time.monotonic()
     with ranks.proxy.running():
         for src in (0, 1):
-            ranks.hand_over(
+            ranks.submit(
                 src,
                 peer=2 - 2 * src,
                 source_window=SCRATCH,

@@ -88,7 +88,7 @@ def test_blocks_of_other_collectives(tmp_path: Path) -> None:
 def test_a_proxy_in_each_process(network: str, late: int, tmp_path: Path) -> None:
     world = Processes(mixed(network), tmp_path)
     for groups in ([(0, 1), (1, 1), (2, 1), (3, 1)], [(0, 2), (2, 1), (3, 1)]):
-        world.reset()  # doors are new in every process, and so is what they have counted
+        world.reset()  # rings are new in every process, and so is what they have counted
         world.fill(SEVERAL)
         done = world.run(groups, SEVERAL, "domain=2", f"late={late}")
         assert_right(world, done, SEVERAL)
@@ -112,9 +112,9 @@ def test_no_number_overflows_on_the_way_to_a_network(network: str, tmp_path: Pat
     assert not any(process.complaint for process in done)
 
 
-def test_a_network_without_a_door(tmp_path: Path) -> None:
+def test_a_network_without_a_proxy_ring(tmp_path: Path) -> None:
     world = Processes(mixed("slots"), tmp_path)
-    for wrong, status in (("doors=0", 2), ("ring=48", 2), ("door_bytes=40", 7), ("own_flags=0", 2)):
+    for wrong, status in (("rings=0", 2), ("ring=48", 2), ("ring_bytes=40", 7), ("own_flags=0", 2)):
         (process,) = world.run([(0, 2)], [Launch(10)], "domain=2", wrong)
         assert [launch.status for launch in process.launches] == [status], wrong
     direct = Processes(ring(), tmp_path / "direct")

@@ -54,7 +54,9 @@ def communicator(plan: Plan, place: Path) -> CpuCommunicator:
     directory.write(place, directory.files(Catalogue.of(plan), [CPU], plan_json.dumps(plan)))
     mixed = plan.transport is Transport.MIXED
     domain = tuple(map(int, plan.memory_domain))
-    network = Network(domain, tuple(range(plan.n_ranks)), Wire(late=True)) if mixed else None
+    network = (
+        Network(domain, tuple(range(plan.n_ranks)), Wire(copy_on_arrival=True)) if mixed else None
+    )
     source = place / f"{plan.name}{CPU.suffix}"
     return CpuCommunicator(source, plan.name, shape_of(plan), plan.collective, network=network)
 

@@ -185,7 +185,7 @@ def test_a_missing_wait_of_a_mixed_plan_is_told(network: str, wait: int, tmp_pat
 
 
 CREDIT = "{HCCC_WAIT_CREDIT, flag, sent - HCCC_SLOTS}"
-PUT, FLAGS = "    hccc_put_far(b, puts, m, n);\n", "    hccc_hand_over_all(b, p, m, n);\n"
+PUT, FLAGS = "    hccc_submit_puts(b, puts, m, n);\n", "    hccc_submit_all(b, p, m, n);\n"
 BREAKS = {
     "a slot is filled too early": ("slots", "primitive.h", CREDIT, CREDIT.replace("- ", "- 2 * ")),
     "flags go before data": ("put", "far.h", PUT + FLAGS, FLAGS + PUT),

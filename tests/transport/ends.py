@@ -1,4 +1,4 @@
-"""One end of a transport: windows, a door and what is put into it, in this process or another's.
+"""One end of a transport: windows, a ring and what is put into it, in this process or another's.
 
 `python -m tests.transport.ends` is the other process: it reads lines of JSON, each the name of a
 method of `End` and its arguments, and answers each with a line.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.base.diagnostics import UserError
-from hccc.runtime.abi import Door, Transfer
+from hccc.runtime.abi import ProxyRing, Transfer
 from hccc.runtime.transport.library import BEGIN, DONE, Copier, Transport
 
 FLAGS, SCRATCH, USER = 0, 1, 2
@@ -29,7 +29,7 @@ DEADLINE_S = 10.0
 
 
 class Message(NamedTuple):
-    """What is handed over: bytes made of a seed, from and to the place `at`; counter -1: none."""
+    """What is submitted: bytes made of a seed, from and to the place `at`; counter -1: none."""
 
     seed: int
     at: int
@@ -129,20 +129,20 @@ class End:
         self.transport.window(FLAGS, self.flags.ctypes.data, self.flags.size, memory)
         for number, array in ((USER, self.source), (USER + 1, self.target)):
             self.transport.window(number, array.ctypes.data, array.size, memory)
-        self.ring = (Transfer * ring)()
+        self.entries = (Transfer * ring)()
         for k in range(ring if turn else 0):  # as the turns before have left it
-            self.ring[(turn - 1 - k) % ring].turn = (turn - k) & 0xFFFFFFFF
+            self.entries[(turn - 1 - k) % ring].turn = (turn - k) & 0xFFFFFFFF
         self.counters = np.zeros((3, LINE // 4), np.uint32)
         self.counters[:, 0] = turn
         self.turn = turn
-        handed, taken, completed = (self.counters[k].ctypes.data for k in range(3))
-        self.door = Door(
-            ctypes.sizeof(Door),
+        submitted, taken, completed = (self.counters[k].ctypes.data for k in range(3))
+        self.ring = ProxyRing(
+            ctypes.sizeof(ProxyRing),
             ctypes.sizeof(Transfer),
             ring,
             0,
-            ctypes.addressof(self.ring),
-            handed,
+            ctypes.addressof(self.entries),
+            submitted,
             taken,
             completed,
         )
@@ -157,7 +157,7 @@ class End:
 
     def start(self) -> None:
         """Starts the thread."""
-        self.transport.start(ctypes.addressof(self.door))
+        self.transport.start(ctypes.addressof(self.ring))
 
     def ready(self, timeout_s: float = DEADLINE_S) -> None:
         """Waits for all peers."""
@@ -171,7 +171,7 @@ class End:
         """Ends it all."""
         self.transport.close()
 
-    def hand_over(self, **fields: int) -> None:
+    def submit(self, **fields: int) -> None:
         """Writes a descriptor, when the ring has room; its turn last."""
         _wait(lambda: self.turn - int(self.counters[1, 0]) & 0xFFFFFFFF < len(self.ring))
         entry = self.ring[self.turn % len(self.ring)]
@@ -185,7 +185,7 @@ class End:
         for message in map(Message._make, messages):
             self.source[message.at : message.at + message.size] = message.data()
         for m in map(Message._make, messages):
-            self.hand_over(
+            self.submit(
                 peer=peer,
                 source_window=USER,
                 target_window=USER + 1,
@@ -199,7 +199,7 @@ class End:
             )
 
     def turn_now(self) -> int:
-        """How many transfers were handed over, around 2^32."""
+        """How many transfers were submitted, around 2^32."""
         return self.turn
 
     def completed(self, wait: int = -1) -> int:
@@ -213,9 +213,9 @@ class End:
         return int(self.flags[at : at + 4].view(np.uint32)[0])
 
     def expect(self, messages: list[list[int]]) -> list[str]:
-        """Waits for the messages that `send` sends, all of which raise a counter at last; tells of
-        each counter that was raised before all that its block, or without one the rank, had handed
-        over."""
+        """Waits for the messages that `send` sends, all of which raise a counter at last. Lists the
+        counters that were raised before earlier messages of their block, or, without a block, of
+        their rank."""
         told = _Told([Message._make(m) for m in messages])
         begin = time.monotonic()
         wrong: list[str] = []

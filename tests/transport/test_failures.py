@@ -123,7 +123,7 @@ WRONG = {
 def test_wrong_descriptors_are_told_once_and_touch_nothing(ucx: None) -> None:
     with joined() as (a, b):
         for fields in WRONG.values():
-            a.hand_over(**fields)
+            a.submit(**fields)
         a.completed(len(WRONG))
         assert a.failed(True) == [(0, "a transfer is for rank 9, which is none")]
         one = list(message(0, 1000, 1))
@@ -135,7 +135,7 @@ def test_wrong_descriptors_are_told_once_and_touch_nothing(ucx: None) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in WRONG if kind != "no such rank"])
 def test_each_wrong_descriptor_is_told(ucx: None, kind: str) -> None:
     with joined() as (a, b):
-        a.hand_over(**WRONG[kind])
+        a.submit(**WRONG[kind])
         ((rank, text),) = a.failed(True)
         assert rank == 0
         assert "a transfer" in text

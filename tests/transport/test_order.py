@@ -1,4 +1,4 @@
-"""What network.h promises: all bytes before their counter, whatever is handed over."""
+"""What network.h promises: all bytes before their counter, whatever is submitted."""
 
 from __future__ import annotations
 

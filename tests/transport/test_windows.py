@@ -19,9 +19,9 @@ def test_device_memory_is_staged_and_says_so(ucx: None) -> None:
         messages.append(Message(i, sum(sizes[:i]), size, i % 2, 0, LINE * (i % 2 + 1), i + 1))
     messages.append(Message(0, 0, 0, -1, 0, 0, 1))
     with joined(8 << 20, **options) as (a, b):
-        handed = [list(message) for message in messages]
-        a.send(1, handed)
-        assert b.expect(handed) == []
+        submitted = [list(message) for message in messages]
+        a.send(1, submitted)
+        assert b.expect(submitted) == []
         assert a.statistics()["staged_out_bytes"] == sum(sizes)
         assert b.statistics()["staged_in_bytes"] == sum(sizes)
         assert sum("staged through 2 slots of 65536 bytes" in line for line in a.lines) == 3
@@ -34,7 +34,7 @@ def test_a_window_may_be_added_later(ucx: None) -> None:
         a.connect(1, b.blob())
         one = Message(5, 0, 64, 0, 0, LINE, 1)
         a.send(1, [list(one)])
-        a.hand_over(peer=1, source_window=2, target_window=9, bytes=64, counter=0, value=2)
+        a.submit(peer=1, source_window=2, target_window=9, bytes=64, counter=0, value=2)
         last = [0, 0, 0, -1, 0, 0, 2]
         a.send(1, [last])
         assert b.expect([last]) == []

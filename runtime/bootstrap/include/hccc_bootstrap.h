@@ -1,9 +1,10 @@
-/* hccc_bootstrap.h: how the ranks of a job meet, and what they say to each other. Plain C.
+/* hccc_bootstrap.h: the rendezvous of the ranks of a job, and messages between them. Plain C.
  *
  * docs/rendezvous.md is its page: protocol, security, environments. Every call that waits has a
  * deadline, `timeout_s`: seconds, 0 for none, and below 0 for that of HCCC_TIMEOUT (60 s where it
  * is unset). Every call may be made by any thread; collective ones are made by all ranks, in the
- * same order. No call raises a signal. After a fork the child has no part in what its parent opened.
+ * same order. No call raises a signal. After a fork the child has no part in what its parent
+ * opened.
  */
 #ifndef HCCC_BOOTSTRAP_H
 #define HCCC_BOOTSTRAP_H
@@ -17,21 +18,21 @@ extern "C" {
 #define HCCC_BOOTSTRAP_API __attribute__((visibility("default")))
 #define HCCC_BOOTSTRAP_MAX_RANKS 65536
 #define HCCC_BOOTSTRAP_MAX_BYTES (16u << 20) /* what one rank may give to one collective call */
-#define HCCC_BOOTSTRAP_MAX_TELL 256
+#define HCCC_BOOTSTRAP_MAX_MESSAGE 256
 #define HCCC_BOOTSTRAP_MAX_SHARED 64 /* descriptors that one rank may share in one call */
 
 enum {
   HCCC_BOOTSTRAP_OK = 0,
   HCCC_BOOTSTRAP_TIMEOUT = 1,      /* the deadline passed */
   HCCC_BOOTSTRAP_LOST = 2,         /* a peer has gone */
-  HCCC_BOOTSTRAP_REFUSED = 3,      /* another secret or version, a rank that is taken, or ranks that
-                                      do not agree in what they ask for */
+  HCCC_BOOTSTRAP_REFUSED = 3,      /* another secret or version, a rank that is taken, or calls that
+                                      do not agree */
   HCCC_BOOTSTRAP_BAD_ARGUMENT = 4, /* an argument or a variable of the environment is wrong */
   HCCC_BOOTSTRAP_SYSTEM = 5        /* the operating system refused something */
 };
 
-/* Where the ranks of a job meet: address, port, 32 bytes of secret, version. Give it to the ranks
- * of the job and to nobody else. */
+/* The meeting place of a job: address, port, 32 bytes of secret, version. Give it to the ranks of
+ * the job only: it is a secret. */
 typedef struct hccc_unique_id {
   char internal[128];
 } hccc_unique_id;
@@ -40,25 +41,25 @@ typedef struct hccc_bootstrap hccc_bootstrap;
 
 typedef struct hccc_bootstrap_error {
   int code; /* as the call returned it */
-  int rank; /* the rank that it is about, or the first of them; -1: none */
+  int rank; /* the rank that caused it, or the first of several; -1: none */
   char message[256];
 } hccc_bootstrap_error; /* wherever a call takes one, null is allowed */
 
-/* A new job: starts its root in a thread of this process, which ends when all ranks have met, when
- * one of them goes before that, or where one has come and no more do for HCCC_TIMEOUT (600 s). It
- * listens on a loopback address unless HCCC_BIND (an address) or HCCC_SOCKET_IFNAME (interfaces, as
- * NCCL's variable names them) says otherwise. */
+/* Makes a new job: starts its root in a thread of this process, which ends when all ranks have met,
+ * when one of them ends before that, or when, after the first, none comes for HCCC_TIMEOUT (600 s).
+ * It listens on a loopback address unless HCCC_BIND (an address) or HCCC_SOCKET_IFNAME (interfaces,
+ * as NCCL's variable names them) says otherwise. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_unique_id(hccc_unique_id *id, hccc_bootstrap_error *error);
 
-/* Who this process is by the variables of its launcher: HCCC_RANK and HCCC_NRANKS, torchrun, Open
- * MPI, PMI, Slurm, whichever is first. local_rank: -1 where none says; address: of the root,
- * "host:port", or "" where all ranks are on this host. The error's message says which variables
- * were taken, or what is missing. */
+/* Reads the rank of this process from its launcher's variables: HCCC_RANK and HCCC_NRANKS,
+ * torchrun, Open MPI, PMI, Slurm, whichever is first. local_rank: -1 where it is not set; address:
+ * of the root, "host:port", or "" where all ranks are on this host. The error's message names the
+ * variables that were read, or that are missing. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_environment(
     int *rank, int *n_ranks, int *local_rank, char *address, size_t address_bytes,
     hccc_bootstrap_error *error);
 
-/* The job that the environment names, the same at every rank without a word between them; rank 0
+/* Returns the job that the environment names, the same at every rank without communication; rank 0
  * starts its root. Every rank of the job calls it equally often. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_id_from_environment(
     hccc_unique_id *id, int rank, hccc_bootstrap_error *error);
@@ -68,13 +69,13 @@ HCCC_BOOTSTRAP_API int hccc_bootstrap_open(
     hccc_bootstrap **made, const hccc_unique_id *id, int n_ranks, int rank, double timeout_s,
     hccc_bootstrap_error *error);
 
-/* Gathers `bytes_each` bytes of every rank, in order of ranks; a rank's own are at rank *
+/* Gathers `bytes_each` bytes of every rank, in order of ranks; the rank's own bytes are at rank *
  * bytes_each before the call. At the deadline the error names the ranks that have not called. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_allgather(
     hccc_bootstrap *b, void *data, size_t bytes_each, double timeout_s,
     hccc_bootstrap_error *error);
 
-/* As hccc_bootstrap_allgather with as many bytes as each rank has. all: from malloc, to be freed by
+/* Gathers as many bytes as each rank has. all: from malloc, to be freed by
  * the caller, the ranks' bytes one after the other; sizes: n_ranks of them. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_allgatherv(
     hccc_bootstrap *b, const void *own, size_t bytes, void **all, size_t *sizes, double timeout_s,
@@ -84,42 +85,44 @@ HCCC_BOOTSTRAP_API int hccc_bootstrap_allgatherv(
 HCCC_BOOTSTRAP_API int hccc_bootstrap_barrier(
     hccc_bootstrap *b, double timeout_s, hccc_bootstrap_error *error);
 
-/* The number of the host that a rank is on: 0, 1, ... in order of their lowest ranks; -1: no such
- * rank. Ranks are on one host where they can share memory: same boot, same name, same namespaces of
- * processes, IPC, network and users. HCCC_HOST_ID, where set, says it instead. */
+/* Returns the number of the host that a rank is on: 0, 1, ... in order of their lowest ranks; -1:
+ * no such rank. Ranks are on one host where they can share memory: same boot, same name, same
+ * namespaces of processes, IPC, network and users. HCCC_HOST_ID, where set, decides instead. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_host(hccc_bootstrap *b, int rank);
 
-/* The process that a rank is in, by its number on the rank's host; -1: no such rank. */
+/* Returns the process that a rank is in, by its number on the rank's host; -1: no such rank. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_pid(hccc_bootstrap *b, int rank);
 
-/* Gives descriptors to the ranks of the same host and gets theirs; collective over all ranks, with
- * the same n_own. An own descriptor may be -1: there is none. fds[rank * n_own + i] becomes the
- * i-th of a rank of this host (of this rank: a duplicate), to be closed by the caller, else -1; all
- * are close-on-exec. Nothing is left open where it fails. */
+/* Shares descriptors with the ranks of the same host; collective over all ranks, with the same
+ * n_own. An own descriptor may be -1: there is none. fds[rank * n_own + i] becomes the i-th of a
+ * rank of this host (of this rank: a duplicate), to be closed by the caller, else -1; all are
+ * close-on-exec. Nothing is left open where it fails. */
 HCCC_BOOTSTRAP_API int hccc_bootstrap_share(
     hccc_bootstrap *b, const int *own_fds, int n_own, int *fds, double timeout_s,
     hccc_bootstrap_error *error);
 
-/* A descriptor to poll: it is readable while there is something that hccc_bootstrap_news or
- * hccc_bootstrap_heard returns, and at times when there is not. Not to be closed by the caller. */
-HCCC_BOOTSTRAP_API int hccc_bootstrap_watch(hccc_bootstrap *b);
+/* Returns a descriptor to poll, which the caller must not close. It is readable while
+ * hccc_bootstrap_next_departure or hccc_bootstrap_next_message has something to return, and
+ * sometimes when they have not. */
+HCCC_BOOTSTRAP_API int hccc_bootstrap_poll_fd(hccc_bootstrap *b);
 
-/* 1: a rank has gone, and whether it said so (hccc_bootstrap_close); each is told once. 0: no news.
- * When rank 0 has gone nothing more is heard of the others. */
-HCCC_BOOTSTRAP_API int hccc_bootstrap_news(hccc_bootstrap *b, int *rank, int *orderly);
+/* Returns 1 for a rank that has gone, once for each; orderly: it called hccc_bootstrap_close. 0:
+ * none. After rank 0 has gone, the departures and messages of others are not known. */
+HCCC_BOOTSTRAP_API int hccc_bootstrap_next_departure(hccc_bootstrap *b, int *rank, int *orderly);
 
-/* Sends a short message to all other ranks. It may be lost where it is sent to ranks that go. */
-HCCC_BOOTSTRAP_API void hccc_bootstrap_tell(hccc_bootstrap *b, const void *data, size_t bytes);
+/* Sends a message of at most HCCC_BOOTSTRAP_MAX_MESSAGE bytes to all other ranks. It may not reach
+ * ranks that leave. */
+HCCC_BOOTSTRAP_API void hccc_bootstrap_notify(hccc_bootstrap *b, const void *data, size_t bytes);
 
-/* 1: a message of another rank; data has room for HCCC_BOOTSTRAP_MAX_TELL bytes. 0: there is none.
- * */
-HCCC_BOOTSTRAP_API int hccc_bootstrap_heard(
+/* Returns 1 for a message of another rank; data has room for HCCC_BOOTSTRAP_MAX_MESSAGE bytes. 0:
+ * none. */
+HCCC_BOOTSTRAP_API int hccc_bootstrap_next_message(
     hccc_bootstrap *b, int *rank, void *data, size_t *bytes);
 
-/* Says goodbye and frees everything; never fails, takes 2 s at most. null is allowed. */
+/* Leaves the job and frees everything; never fails, takes 2 s at most. null is allowed. */
 HCCC_BOOTSTRAP_API void hccc_bootstrap_close(hccc_bootstrap *b);
 
-/* HMAC-SHA-256 as the handshake computes it, to be held to others' results. */
+/* Computes HMAC-SHA-256 as the handshake does, for tests with published vectors. */
 HCCC_BOOTSTRAP_API void hccc_bootstrap_hmac(
     const void *key, size_t key_bytes, const void *data, size_t data_bytes,
     unsigned char result[32]);

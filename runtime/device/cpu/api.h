@@ -1,4 +1,4 @@
-// api.h: the calls as the CPU answers them; table.cpp puts them into its table.
+// api.h: the CPU's implementation of the calls; table.cpp puts them into its table.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace hcccrt::cpu {
 inline constexpr int kMostThreads = 1024;         // of a block
 inline constexpr int kMostSharedBytes = 1 << 20;  // of a block
 
-// The processors that this process may use.
+// Lists the processors that this process may use.
 std::vector<int> processors();
 
 }  // namespace hcccrt::cpu

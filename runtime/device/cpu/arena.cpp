@@ -20,7 +20,7 @@ size_t page_bytes() {
 }  // namespace
 
 Arena::Arena(int device, size_t size) : device(device), bytes(size), base([&]() -> char * {
-      // Its name is seen in /proc only; no other user may open it there.
+      // Only /proc shows its name; no other user may open it there.
       file_ = memfd_create("hcccrt", MFD_CLOEXEC);
       struct stat status;
       void *mapped = MAP_FAILED;
@@ -54,7 +54,7 @@ char *Arena::take(size_t wanted) {
   return nullptr;
 }
 
-// Pages that are free as a whole go back to the system.
+// Returns whole free pages to the system.
 void Arena::give(char *pointer, size_t size) {
   auto offset = static_cast<size_t>(pointer - base);
   auto next = free_.lower_bound(offset);

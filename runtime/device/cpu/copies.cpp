@@ -1,4 +1,4 @@
-// copies.cpp: memory as the calls have it, copying and setting.
+// copies.cpp: the calls for memory: allocation, copying, setting.
 #include <cstring>
 
 #include "api.h"
@@ -29,7 +29,7 @@ hcccrtError_t allocate_host(void **pointer, size_t bytes, unsigned flags) {
   return call.s.memory.allocate_host(pointer, bytes, call.device->index);
 }
 
-// Work that is under way may use it: the device it is of comes to rest first.
+// Waits for the device of a block, whose work may use it.
 hcccrtError_t release(void *pointer, Kind kind, Kind or_kind) {
   Call call;
   if (call.error) return call.error;
@@ -44,7 +44,7 @@ hcccrtError_t release(void *pointer, Kind kind, Kind or_kind) {
   return error;
 }
 
-// Device memory must be known; what is known must be whole.
+// Checks a range: device memory must be known, and known memory must contain all of it.
 bool usable(const Memory &memory, const void *pointer, size_t bytes, bool on_device) {
   if (!pointer) return false;
   return memory.known(pointer, bytes) || (!on_device && memory.unknown(pointer, bytes));
@@ -61,7 +61,7 @@ hcccrtError_t check(const Memory &memory, void *to, const void *from, size_t byt
              : hcccrtErrorInvalidValue;
 }
 
-// In the default stream, by the calling thread, when it is this work's turn.
+// Runs work of the default stream in the calling thread, in its turn.
 template <class F>
 hcccrtError_t now(Call &call, F work) {
   if (const auto error = unsafe(call.s)) return error;
@@ -170,8 +170,8 @@ hcccrtError_t Memcpy(void *to, const void *from, size_t bytes, hcccrtMemcpyKind_
   });
 }
 
-// Pageable memory may be used again when the call returns, as CUDA has it: a small source is copied
-// at once, for all else of that kind the call waits. A graph reads and writes it when it runs.
+// Copies asynchronously. Pageable memory may be reused when the call returns, as in CUDA: a small
+// source is copied at once, otherwise the call waits. A graph reads and writes it when it runs.
 hcccrtError_t MemcpyAsync(void *to, const void *from, size_t bytes, hcccrtMemcpyKind_t kind,
                           hcccrtStream_t handle) {
   Call call;

@@ -1,4 +1,4 @@
-// cpu.h: the CPU as a platform: what the dispatcher knows of it.
+// cpu.h: the CPU as a platform of the dispatcher.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace hcccrt::cpu {
 
-// Whether it can be used, which is so unless HCCC_CPU_DEVICES is no number of devices.
+// Returns whether it can be used: unless HCCC_CPU_DEVICES is no number of devices.
 bool available(std::string *text);
 extern const Table table;
 

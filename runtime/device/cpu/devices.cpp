@@ -1,4 +1,4 @@
-// devices.cpp: what the CPU's devices are, and beginning anew.
+// devices.cpp: the CPU's devices, their attributes, and their reset.
 #include <limits.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -214,7 +214,7 @@ hcccrtError_t DeviceSynchronize() {
 
 hcccrtError_t GetLastError() { return PeekAtLastError(); }
 
-// Only what stays: other errors are the dispatcher's.
+// Returns an error that stays until a reset; the dispatcher keeps the others.
 hcccrtError_t PeekAtLastError() {
   Call call;
   return call.error;
@@ -222,7 +222,7 @@ hcccrtError_t PeekAtLastError() {
 
 namespace {
 
-// Whatever was made on a device, by handle.
+// Frees everything that was made on a device.
 template <class T>
 void forget(std::unordered_map<void *, std::shared_ptr<T>> *all, int device) {
   for (auto it = all->begin(); it != all->end();)
@@ -231,10 +231,10 @@ void forget(std::unordered_map<void *, std::shared_ptr<T>> *all, int device) {
 
 }  // namespace
 
-// One at a time: none may unmap what work uses that another has still to end.
+// Resets a device, one at a time: a reset must not unmap memory that another still waits for.
 hcccrtError_t DeviceReset() {
   static std::mutex one;
-  if (Call call(true); call.error) return call.error;  // as a stream's thread, which would be joined
+  if (Call call(true); call.error) return call.error;  // not in a stream's thread, which would be joined
   std::lock_guard<std::mutex> alone(one);
   Call call(true);
   if (call.error) return call.error;

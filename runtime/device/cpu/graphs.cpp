@@ -58,7 +58,7 @@ void end(State &s, Capture &capture) {
   all.erase(std::find_if(all.begin(), all.end(), [&](auto &c) { return c.get() == &capture; }));
 }
 
-// Whether every node at which another stream stands comes before one at which the origin does.
+// Returns whether all captured work of other streams was joined into the origin's.
 bool joined(const Capture &capture) {
   std::set<const Node *> before;
   std::vector<const Node *> open(capture.origin->frontier.begin(), capture.origin->frontier.end());
@@ -80,7 +80,7 @@ std::shared_ptr<Graph> graph_of(State &s, hcccrtGraph_t handle) {
 
 }  // namespace
 
-// A stream that goes takes its capture along.
+// Ends the capture of a stream that is destroyed.
 void leave(State &s, Stream &stream) {
   if (!stream.capture) return;
   const auto capture = stream.capture;
@@ -156,13 +156,13 @@ hcccrtError_t StreamGetCaptureInfo_v2(hcccrtStream_t handle, hcccrtStreamCapture
             : capture->invalid ? hcccrtStreamCaptureStatusInvalidated
                                 : hcccrtStreamCaptureStatusActive;
   if (*status != hcccrtStreamCaptureStatusActive) return hcccrtSuccess;
-  stream->told.clear();
+  stream->returned.clear();
   for (Node *node : stream->frontier)
-    stream->told.push_back(reinterpret_cast<hcccrtGraphNode_t>(node));
+    stream->returned.push_back(reinterpret_cast<hcccrtGraphNode_t>(node));
   if (id) *id = capture->id;
   if (graph) *graph = reinterpret_cast<hcccrtGraph_t>(capture->graph.get());
-  if (dependencies) *dependencies = stream->told.data();
-  if (n) *n = stream->told.size();
+  if (dependencies) *dependencies = stream->returned.data();
+  if (n) *n = stream->returned.size();
   return hcccrtSuccess;
 }
 

@@ -1,4 +1,4 @@
-// kernels.cpp: functions of the host as kernels.
+// kernels.cpp: launches functions of the host as kernels.
 #include <cstdlib>
 #include <cstring>
 
@@ -14,7 +14,7 @@ struct Deallocate {
 };
 using Aligned = std::unique_ptr<void, Deallocate>;
 
-// Zeroed; null for none.
+// Allocates zeroed shared memory; null for 0 bytes.
 Aligned aligned(size_t bytes) {
   if (!bytes) return nullptr;
   const size_t whole = (bytes + kLine - 1) / kLine * kLine;
@@ -23,7 +23,7 @@ Aligned aligned(size_t bytes) {
   return Aligned(std::memset(p, 0, whole));
 }
 
-// A launch: everything by value, since whoever asked for it goes on.
+// A launch, all by value: its caller does not wait.
 struct Launch {
   hcccrtCpuKernel kernel;
   hcccrtDim3 grid, block;

@@ -22,8 +22,8 @@ size_t up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 size_t page() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 uintptr_t address(const void *pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// What an hcccrtIpcMemHandle_t holds. The start tells a process from a later one of its number, the
-// inode a file from a later one of its descriptor.
+// The content of an hcccrtIpcMemHandle_t. The start distinguishes a process from a later one of its
+// number, the inode a file from a later one of its descriptor.
 struct Handle {
   char magic[8];
   int32_t process, file;
@@ -33,7 +33,7 @@ struct Handle {
 static_assert(sizeof(Handle) == sizeof(hcccrtIpcMemHandle_t));
 constexpr char kMagic[8] = {'h', 'c', 'c', 'c', 'r', 't', '0', '1'};
 
-// When a process began, in ticks since the machine did; 0 where there is none.
+// Returns when a process started, in ticks since boot; 0: there is none.
 uint64_t start_of(int process) {
   char path[64], text[1024];
   std::snprintf(path, sizeof path, "/proc/%d/stat", process);
@@ -114,7 +114,8 @@ void Memory::unmap(Blocks::iterator it) {
   if (block.kind == Kind::host) munmap(pointer, block.bytes);
   if (block.arena) {
     used_ -= block.bytes;
-    // What is shared is its file's only allocation: its pages stay for who has it open.
+    // A shared block is its file's only allocation: its pages stay while another process has it
+    // open.
     if (!block.handles) block.arena->give(pointer, up(block.bytes, kAlignment));
     if (block.handles || block.arena->empty())
       arenas_.remove_if([&](const auto &arena) { return arena.get() == block.arena; });

@@ -1,4 +1,4 @@
-// memory.h: memory of the CPU's devices, which is shared memory, and what pointers are to.
+// memory.h: memory of the CPU's devices, which is shared memory, and the blocks of pointers.
 #pragma once
 
 #include <sys/types.h>
@@ -13,9 +13,9 @@
 
 namespace hcccrt::cpu {
 
-// A file in memory, mapped, of which allocations are parts.
+// A mapped file in memory, of which allocations are parts.
 class Arena {
-  int file_ = -1;  // first: `base` is made of it
+  int file_ = -1;  // before `base`, which is made of it
   uint64_t inode_ = 0;
 
  public:
@@ -38,7 +38,7 @@ class Arena {
   std::map<size_t, size_t> free_;  // offset → bytes
 };
 
-// Memory of another process, mapped once however many of its allocations are open.
+// Memory of another process, mapped once for all of its open allocations.
 struct Opened {
   dev_t device;
   ino_t inode;
@@ -50,28 +50,28 @@ struct Opened {
 enum class Kind { device, managed, host, registered, opened };
 
 struct Block {
-  size_t bytes = 0;  // as asked for
+  size_t bytes = 0;  // as requested
   Kind kind = Kind::host;
   int device = 0;
   Arena *arena = nullptr;
-  int uses = 1;  // how often opened
-  unsigned handles = 0;  // hcccrtHandleX, of what can be shared by one kind
+  int uses = 1;  // times opened
+  unsigned handles = 0;  // hcccrtHandleX, of memory shared by one kind
 };
 
-// All memory that the device layer knows. The caller holds the lock of the state.
+// The blocks of memory that the device layer knows. The caller holds the lock of the state.
 class Memory {
  public:
   hcccrtError_t allocate(void **pointer, size_t bytes, Kind kind, int device);
   hcccrtError_t allocate_host(void **pointer, size_t bytes, int device);
   hcccrtError_t enlist(void *pointer, size_t bytes, int device);
-  // The block that begins there and is of one of the two kinds; null where none is.
+  // Finds the block that begins there and is of one of the two kinds; null: none.
   Block *at(const void *pointer, Kind kind, Kind or_kind);
   void release(const void *pointer);
   void release_all(int device);
 
-  // The block that a pointer lies in; `begin` gets its address.
+  // Finds the block that contains a pointer; `begin` gets its address.
   const Block *around(const void *pointer, char **begin) const;
-  // Whether bytes from the pointer on are of one block (known), or of none (unknown).
+  // Returns whether the bytes lie in one block (known), or in none (unknown).
   bool known(const void *pointer, size_t bytes) const;
   bool unknown(const void *pointer, size_t bytes) const;
 
@@ -79,7 +79,7 @@ class Memory {
   hcccrtError_t open(void **pointer, const hcccrtIpcMemHandle_t &handle, int device);
   hcccrtError_t close(void *pointer);
 
-  // shared.cpp: allocations with a file of their own, and such of other processes.
+  // shared.cpp: allocations with a file of their own, of this process and of others.
   hcccrtError_t allocate_shared(void **pointer, size_t *bytes, unsigned handles, int device);
   hcccrtError_t handle_of(hcccrtIpcMemHandle_t *handle, int *descriptor, void *pointer) const;
   hcccrtError_t open(void **pointer, int descriptor, size_t bytes, int device);

@@ -1,5 +1,5 @@
-// shared.cpp: memory that is shared by the handle that the caller chooses: by a descriptor of its file, or
-// by bytes that name process and file.
+// shared.cpp: memory shared by a kind of handle that the caller chooses: a descriptor of its file,
+// or bytes that name process and file.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

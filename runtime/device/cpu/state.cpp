@@ -36,7 +36,7 @@ State *make() {
   utsname name;
   s->text = std::string(uname(&name) == 0 ? name.machine : "cpu") + ", " + std::to_string(count) +
             (count == 1 ? " device" : " devices");
-  // Threads do not survive a fork, and what they would have done is lost in the child.
+  // Threads do not survive a fork: their work is lost in the child.
   pthread_atfork(nullptr, nullptr, [] { forked = true; });
   return s;
 }
@@ -58,7 +58,7 @@ bool available(std::string *text) {
 
 Call::Call(bool even_lost) : s(state()) {
   if (forked) {
-    error = hcccrtErrorInitializationError;  // the lock may be held by a thread that is not here
+    error = hcccrtErrorInitializationError;  // the lock may be held by a thread of the parent
   } else if (in_worker) {
     error = hcccrtErrorNotPermitted;
   } else {

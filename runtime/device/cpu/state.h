@@ -1,4 +1,4 @@
-// state.h: all that the CPU platform has: devices, and what was made on them.
+// state.h: the state of the CPU platform: devices, and everything that was made on them.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct Node {
   std::vector<Node *> after;  // nodes made earlier
 };
 
-// Its nodes are in an order in which they may run: each was made after those that it waits for.
+// A graph. Its nodes are in an order in which they can run.
 struct Graph {
   int device;
   bool captured;  // a capture is still writing it
@@ -55,14 +55,14 @@ struct Stream {
   const int device;
   const unsigned flags;
   std::shared_ptr<Capture> capture;
-  std::vector<Node *> frontier;  // what the next captured work waits for
-  std::vector<hcccrtGraphNode_t> told;  // the frontier, as hcccrtStreamGetCaptureInfo_v2 returned it
+  std::vector<Node *> frontier;  // the next captured work waits for these
+  std::vector<hcccrtGraphNode_t> returned;  // the frontier, as hcccrtStreamGetCaptureInfo_v2 returned it
   Worker worker;
 
   bool blocking() const { return !(flags & hcccrtStreamNonBlocking); }
 };
 
-// Where in a stream an event was recorded.
+// An event, and where in a stream it was recorded.
 struct Record {
   Ticket ticket;
   std::atomic<long long> nanoseconds{0};
@@ -82,7 +82,7 @@ struct Device {
   size_t stack_bytes = 0;
   std::set<int> peers;
   std::shared_ptr<Stream> default_stream;
-  std::vector<std::shared_ptr<Stream>> streams;  // the default stream is none of them
+  std::vector<std::shared_ptr<Stream>> streams;  // without the default stream
   std::vector<std::shared_ptr<Stream>> retired;  // destroyed, with work left
 };
 
@@ -90,7 +90,7 @@ struct FunctionLimits {
   int dynamic_shared_bytes, carveout;
 };
 
-// Guarded by its mutex, which nobody holds while waiting for work.
+// Guarded by its mutex, which no thread holds while it waits for work.
 struct State {
   std::mutex mutex;
   std::vector<std::unique_ptr<Device>> devices;
@@ -102,14 +102,14 @@ struct State {
   std::vector<std::shared_ptr<Capture>> captures;
   std::map<const void *, FunctionLimits> limits;
   unsigned long long next_capture = 1;
-  std::string text;  // empty devices: why
+  std::string text;  // why there are no devices
 };
 
 State &state();
 extern thread_local int current_device;
 extern thread_local hcccrtStreamCaptureMode_t capture_mode;
 
-// What every call begins with: the lock, and whether there is something that forbids it.
+// The beginning of every call: takes the lock, and checks whether the call is allowed.
 struct Call {
   explicit Call(bool even_lost = false);
 
@@ -123,9 +123,10 @@ struct Call {
   hcccrtError_t wait(const std::vector<Ticket> &tickets, const Device &of);
 };
 
-// What work in a stream waits for besides the stream's earlier work: the default stream's order.
+// Lists what work in a stream waits for besides the stream's earlier work: the default stream's
+// order.
 std::vector<Ticket> order_of(State &s, Stream &stream);
-// All work of a device.
+// Lists all work of a device.
 std::vector<Ticket> all_of(Device &device);
 // Joins the threads of destroyed streams that are done.
 void reap(Device &device);
@@ -133,11 +134,11 @@ void reap(Device &device);
 // Puts work into a stream, or into the graph that captures it.
 hcccrtError_t submit(State &s, Stream &stream, Job job, std::vector<Ticket> after = {},
                      Ticket *ticket = nullptr);
-// Whether the default stream would wait for a captured one, which then is no longer captured.
+// Returns whether the default stream would wait for a captured stream, whose capture then ends.
 hcccrtError_t implicit_wait(State &s, const Stream &stream);
-// Whether captures forbid this thread what may not be captured.
+// Returns whether captures forbid this thread calls that cannot be captured.
 hcccrtError_t unsafe(State &s);
-// The error of asking about a stream that is captured.
+// Returns the error of a query of a captured stream.
 hcccrtError_t not_captured(Stream &stream);
 void leave(State &s, Stream &stream);
 

@@ -65,7 +65,7 @@ void Worker::join() {
   pthread_join(thread_, nullptr);
 }
 
-// Signals are for the threads of the program.
+// Starts a thread that takes no signals: they are for the program's threads.
 void Worker::start() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -103,7 +103,7 @@ void Worker::run() {
       queue_.pop_front();
       lock.unlock();
       execute(work);
-    }  // what the job holds goes before it counts as completed
+    }  // the job is destroyed before it counts as completed
     lock.lock();
     ++progress_->completed;
     progress_->moved.notify_all();

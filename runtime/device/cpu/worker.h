@@ -16,14 +16,14 @@
 
 namespace hcccrt::cpu {
 
-// How far a worker has come. It outlives the worker, so that tickets of it stay good.
+// The progress of a worker. It outlives the worker, so that tickets stay valid.
 struct Progress {
   std::mutex mutex;
   std::condition_variable moved;
   uint64_t submitted = 0, completed = 0;
 };
 
-// All that a worker had been given at some time. Without a worker it is done.
+// A point in a worker's queue: all jobs pushed before it. Without a worker it is passed.
 struct Ticket {
   std::shared_ptr<Progress> of;
   uint64_t number = 0;
@@ -32,27 +32,28 @@ struct Ticket {
   void wait() const;
 };
 
-// Anything but success is the loss of the device.
+// A job; an error is the loss of the device.
 using Job = std::function<hcccrtError_t()>;
 
-// Whether this thread is a worker's, which must not call the device layer.
+// Returns whether this thread is a worker's, which must not call the device layer.
 extern thread_local bool in_worker;
 
 class Worker {
  public:
-  // lost: the error that made the device useless; jobs are passed over then. cpus: empty for all.
+  // lost: the error that made the device unusable; jobs are then skipped. cpus: empty for all.
   Worker(std::atomic<int> *lost, size_t stack_bytes, std::vector<int> cpus);
   ~Worker();
 
-  // After what was pushed before and after `after`. Throws std::system_error without a thread.
+  // Queues a job, to run after earlier jobs and after `after`. Throws std::system_error without a
+  // thread.
   Ticket push(std::vector<Ticket> after, Job job);
-  // All that was pushed until now.
+  // Returns the end of the queue.
   Ticket tail() const;
   bool idle() const { return tail().done(); }
 
-  // No more work will come: the thread ends after the last. join() waits for that.
+  // Lets the thread end after the last job; join() waits for that.
   void finish();
-  // As finish, and what has not begun is passed over.
+  // Lets the thread end, and skips jobs that have not begun.
   void drop();
   void join();
 

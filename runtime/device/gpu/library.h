@@ -1,4 +1,4 @@
-// library.h: a vendor's runtime, found when it is first needed, and values as it has them.
+// library.h: a vendor's runtime, loaded at its first use, and conversion of values to its own.
 #pragma once
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ class Library {
       : variable_(variable), folder_(folder), names_(names), n_names_(n_names),
         symbols_(symbols), n_symbols_(n_symbols) {}
 
-  // The first of the functions that the runtime has; null where it has none.
+  // Finds the first of the functions that the runtime has; null: none.
   template <class F>
   F *function(std::initializer_list<int> symbols) {
     open();
@@ -33,7 +33,7 @@ class Library {
     return nullptr;
   }
 
-  // Whether there is one; `text`: which, or why not.
+  // Returns whether there is a runtime; `text`: its path, or why not.
   bool open() {
     std::call_once(once_, [this] {
       found_.assign(n_symbols_, nullptr);
@@ -49,7 +49,8 @@ class Library {
   std::string text;
 
  private:
-  // Named; else one that the process has loaded already (PyTorch's, CuPy's); else the newest there is.
+  // Loads the named runtime, else one that the process has loaded (PyTorch's, CuPy's), else the
+  // newest.
   void *search() {
     if (const char *path = std::getenv(variable_); path && *path)
       return attempt(path, std::string("$") + variable_ + ": ");
@@ -70,7 +71,7 @@ class Library {
     if (handle) return handle;
     const char *why = dlerror();
     text = before + (why ? why : path);
-    // What is there and cannot be loaded says more than what is not there.
+    // The error of a file that exists says more than that of a missing one.
     if (broken_.empty() || text.find("No such file") == std::string::npos) broken_ = text;
     return nullptr;
   }
@@ -86,7 +87,7 @@ class Library {
   std::string broken_;
 };
 
-// A value here and on a platform, where it has one.
+// A value of hcccrt and the platform's.
 struct Value {
   int own, native;
   bool has;
@@ -121,7 +122,7 @@ inline hcccrtError_t bits_of(unsigned own, const Value *values, size_t n, int *n
   return own & ~known ? hcccrtErrorInvalidValue : hcccrtSuccess;
 }
 
-// The number of devices; `text` gets what was found, or why there are none.
+// Counts the devices; `text` gets what was found, or why there are none.
 inline bool has_devices(Library &library, int (*count)(int *), int (*version)(int *),
                         const char *(*string)(int), std::string *text) {
   int n = 0, number = 0;

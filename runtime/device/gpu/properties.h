@@ -1,4 +1,4 @@
-// properties.h: what a GPU is, number by number: attributes keep their meaning between versions.
+// properties.h: a GPU's properties, read as attributes, which keep their meaning between versions.
 #pragma once
 
 #include <cstdio>
@@ -8,7 +8,8 @@
 
 namespace hcccrt {
 
-// native: a structure that begins with the name; memory_at: where in it the bytes of memory are.
+// Reads the properties. native: a structure that begins with the name; memory_at: the offset of its
+// bytes of memory.
 inline void fill_properties(hcccrtDeviceProp *p, int device, const char *native, size_t memory_at,
                             hcccrtError_t (*attribute)(int *, hcccrtDeviceAttr_t, int)) {
   const auto number = [&](hcccrtDeviceAttr_t which) {

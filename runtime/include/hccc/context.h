@@ -1,5 +1,5 @@
-// context.h: switching between stacks. Own code for x86-64 and AArch64 (the callee-saved
-// registers of their ELF ABIs and nothing else, about 2 ns); ucontext elsewhere (two system calls).
+// context.h: switches between stacks. Own code for x86-64 and AArch64 (the callee-saved registers
+// of their ELF ABIs and nothing else, about 2 ns); ucontext elsewhere (two system calls).
 #pragma once
 
 #if defined(__x86_64__) || defined(__aarch64__)

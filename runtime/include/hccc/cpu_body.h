@@ -1,28 +1,30 @@
 // cpu_body.h: reduceCopy(k sources -> d destinations) on the host, for any alignment.
 //
-// Blocks of elements small enough for the first cache: each is combined in a local array that
-// aliases nothing, so the compiler vectorises, then written to every destination.
+// Blocks of elements that fit the first-level cache are combined in a local array that aliases
+// nothing, so that the compiler vectorises, then written to every destination.
 #pragma once
 
-// Where k sources and then d destinations are.
+#include "types.h"
+
+// Pointers to k sources and then d destinations.
 template <int k, int d>
-struct hccc_board {
+struct hccc_pointers {
   static constexpr int K = k, D = d;
   static constexpr bool few = true;
   hccc_T* place[k + d];
   long long offset;  // elements past the places
-  HCCC_FN bool sets(int) { return true; }
+  HCCC_FN bool sets(int) { return true; }  // whether this thread sets pointer i
   HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
 };
 
 // Elements of user buffers: not always aligned, not always declared with this type.
-typedef hccc_T hccc_loose __attribute__((aligned(1), may_alias));
+typedef hccc_T hccc_unaligned __attribute__((aligned(1), may_alias));
 typedef unsigned char hccc_wide __attribute__((vector_size(32), aligned(1), may_alias));
 
 constexpr long hccc_tile = 4096 / sizeof(hccc_value);  // values of the local array
 
-// Not memcpy: glibc's falls to a tenth of its speed when source and destination differ by a few
-// bytes modulo 4096. The empty asm keeps the compiler from turning the loop into a call to it.
+// Copies bytes. Not memcpy: glibc's falls to a tenth of its speed when source and destination
+// differ by a few bytes modulo 4096. The empty asm keeps the compiler from calling memcpy instead.
 HCCC_NOINLINE void hccc_copy_bytes(unsigned char* to, const unsigned char* from, long bytes) {
   long i = 0;
   for (; i + 128 <= bytes; i += 128) {
@@ -46,7 +48,7 @@ HCCC_FN void hccc_copy_elements(hccc_T* to, const hccc_T* from, long n) {
 // Combines G sources into the tile in one pass; the first pass of all starts with `from[0]`.
 template <int G, bool first>
 HCCC_FN void hccc_combine_pass(hccc_value* __restrict tile, hccc_T* const* from, long at, long n) {
-  const hccc_loose* source[G];
+  const hccc_unaligned* source[G];
   for (int g = 0; g < G; ++g) source[g] = from[g] + at;
   for (long i = 0; i < n; ++i) {
     hccc_value sum = first ? hccc_dtype::up(source[0][i]) : tile[i];
@@ -70,7 +72,7 @@ HCCC_FN void hccc_round_tile(hccc_T* __restrict to, const hccc_value* __restrict
   for (long i = 0; i < n; ++i) to[i] = hccc_dtype::down(hccc_finish<mode>(tile[i]));
 }
 
-// Rounds once, however many destinations there are.
+// Reduces k sources into d destinations; the result is rounded once.
 template <int mode>
 HCCC_NOINLINE void hccc_reduce_elements(hccc_T* const* from, int k, hccc_T* const* to, int d,
                                         long n) {
@@ -84,7 +86,7 @@ HCCC_NOINLINE void hccc_reduce_elements(hccc_T* const* from, int k, hccc_T* cons
   }
 }
 
-// Source by source tile, so that several destinations read it from the cache.
+// Copies a source to d destinations, tile by tile, so that it is read from memory once.
 HCCC_NOINLINE void hccc_spread_elements(const hccc_T* from, hccc_T* const* to, int d, long n) {
   constexpr long step = 16384 / sizeof(hccc_T);
   for (long at = 0; at < n; at += step)
@@ -92,11 +94,11 @@ HCCC_NOINLINE void hccc_spread_elements(const hccc_T* from, hccc_T* const* to, i
       hccc_copy_elements(to[i] + at, from + at, n - at < step ? n - at : step);
 }
 
-template <int mode, class Board>
-HCCC_FN void hccc_reduce_copy(const Board& board, unsigned n) {
-  constexpr int K = Board::K, D = Board::D;
+template <int mode, class Pointers>
+HCCC_FN void hccc_reduce_copy(const Pointers& pointers, unsigned n) {
+  constexpr int K = Pointers::K, D = Pointers::D;
   hccc_T* at[K + D];
-  for (int i = 0; i < K + D; ++i) at[i] = board.place[i] + board.offset;
+  for (int i = 0; i < K + D; ++i) at[i] = pointers.place[i] + pointers.offset;
   if constexpr (hccc_computes(mode))
     hccc_reduce_elements<mode & HCCC_FINAL>(at, K, at + K, D, n);
   else if constexpr (D == 1)

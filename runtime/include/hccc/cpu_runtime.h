@@ -1,10 +1,11 @@
 // cpu_runtime.h: launches the ranks of a call on the host. Include it after the program.
 #pragma once
 
+#include "launch.h"
 #include "team.h"
 #include "tracing.h"
 
-// Work too small to repay waking another core, in bytes of all ranks' blocks together.
+// Bytes of all ranks' blocks together up to which waking another core does not pay.
 constexpr double hccc_small_launch = 4 << 20;
 
 static inline int hccc_least(int a, int b) { return a < b ? a : b; }
@@ -16,25 +17,26 @@ static inline int hccc_choose_workers(const hccc_call* call, int blocks) {
   return bytes <= hccc_small_launch ? 1 : hccc_least(hccc_cores(), blocks);
 }
 
-// Whether every rank launched here has flags, and a door where it meets one of the network.
+// Checks that every rank launched here has flags, and a proxy ring where it needs the network.
+// Returns an hccc_status.
 static inline int hccc_check_tables(const hccc_comm* comm, const hccc_call* call) {
   for (int l = 0; l < call->n_local; ++l) {
     const int rank = call->first_rank + l;
-    const hccc_door* door = call->local[l].door;
-    bool far = false;
+    const hccc_proxy_ring* ring = call->local[l].proxy_ring;
+    bool network = false;
     for (int i = 0; i < hccc_neighbour_count(rank); ++i) {
       const int peer = hccc_neighbour(rank, i);
-      if (hccc_is_cut_off(comm->ranks, rank, peer)) return HCCC_BAD_ARGUMENT;
-      far = far || !comm->ranks[peer].flags;
+      if (hccc_is_unmapped(comm->ranks, rank, peer)) return HCCC_BAD_ARGUMENT;
+      network = network || !comm->ranks[peer].flags;
     }
-    if (!comm->ranks[rank].flags || (far && (!HCCC_NETWORK || !door))) return HCCC_BAD_ARGUMENT;
-    const int bad = HCCC_NETWORK && door ? hccc_check_door(door) : HCCC_OK;
+    if (!comm->ranks[rank].flags || (network && (!HCCC_NETWORK || !ring))) return HCCC_BAD_ARGUMENT;
+    const int bad = HCCC_NETWORK && ring ? hccc_check_proxy_ring(ring) : HCCC_OK;
     if (bad) return bad;
   }
   return HCCC_OK;
 }
 
-// Block `index` of a launch; ranks one after the other.
+// Runs block `index` of a launch; blocks are numbered rank by rank.
 static void hccc_cpu_block(void* params, int index) {
   hccc_run_block(*static_cast<const hccc_params*>(params), index / hccc_blocks_of_rank,
                  index % hccc_blocks_of_rank);
@@ -54,7 +56,7 @@ static inline int hccc_cpu_launch(const hccc_comm* comm, const hccc_call* call) 
 #endif
   const int blocks = call->n_local * hccc_blocks_of_rank;
   const int workers = hccc_choose_workers(call, blocks);
-  const int status = hccc_run_team(hccc_cpu_block, &p, blocks, workers, call->crowded);
+  const int status = hccc_run_team(hccc_cpu_block, &p, blocks, workers, call->oversubscribed);
   if (status != HCCC_OK) return status;
   return __atomic_load_n(lost, __ATOMIC_ACQUIRE) ? HCCC_TIMEOUT : HCCC_OK;
 }

@@ -1,44 +1,46 @@
-// fiber.h: many blocks on one worker thread. A fiber that waits says for which counter; the
-// worker looks at the counters of its fibers in turn and switches straight to one that can go on.
+// fiber.h: many blocks on one worker thread. A waiting fiber names its counter; the worker polls
+// the counters of its fibers in turn and switches straight to a fiber that can run.
 #pragma once
 
+#include "backoff.h"
 #include "context.h"
+#include "host_wait.h"
 
 struct hccc_worker;
 
 struct hccc_fiber {
   hccc_context context;
-  hccc_patience* waiting;  // null: has not begun to wait
-  hccc_fiber* next;        // the ring of unfinished fibers of this worker
+  hccc_pending_wait* waiting;  // null: not waiting
+  hccc_fiber* next;            // the ring of unfinished fibers of this worker
   hccc_fiber* previous;
   hccc_worker* worker;
-  unsigned long long since;  // the worker's switch count when it began to wait
-  bool expired;  // its deadline has passed, unless there are news
-  bool looks;    // is to look around although its counter has not arrived
+  unsigned long long since;  // the worker's switch count when the wait began
+  bool expired;              // the deadline has passed, unless it is extended
+  bool polls;                // runs to poll for extensions, although its counter has not arrived
   void (*run)(void* launch, int index);
   void* launch;
   int index;
 };
 
 struct hccc_worker {
-  hccc_context home;  // the thread's own stack
+  hccc_context thread;  // the thread's own stack
   hccc_fiber* running;
   unsigned fibers;
-  hccc_idler idler;
+  hccc_backoff backoff;
   unsigned long long switches;
   unsigned long long idle_since;  // 0: not idle
-  unsigned long long looked;      // when one of its fibers was last told to look around
+  unsigned long long polled;      // when a fiber last ran to poll for extensions
   bool aborted;
 };
 
 static thread_local hccc_worker* hccc_this_worker;
 
 static inline bool hccc_can_run(const hccc_fiber* f) {
-  return !f->waiting || f->expired || f->looks || hccc_wait_over(*f->waiting);
+  return !f->waiting || f->expired || f->polls || hccc_wait_over(*f->waiting);
 }
 
-// The fiber whose deadline passed: one that waits for data rather than for other blocks, and of
-// those the one that waits longest, is most likely the one with the missing counterpart.
+// Finds the fiber that has waited longest of those whose deadlines have passed: most likely the one
+// with the missing counterpart. Waits for data have earlier deadlines than those for other blocks.
 static inline hccc_fiber* hccc_expired_fiber(hccc_fiber* ring, unsigned long long idle) {
   hccc_fiber* worst = nullptr;
   hccc_fiber* f = ring;
@@ -49,24 +51,24 @@ static inline hccc_fiber* hccc_expired_fiber(hccc_fiber* ring, unsigned long lon
   return worst;
 }
 
-// A whole round without progress.
+// Ends a round over all fibers in which none could run.
 static inline void hccc_idle_round(hccc_worker* w, hccc_fiber* ring) {
-  if (hccc_idle(w->idler) || w->idler.idle % 64 == 1) {
+  if (hccc_back_off(w->backoff) || w->backoff.idle % 64 == 1) {
     const unsigned long long now = hccc_clock();
-    if (!w->idle_since) w->idle_since = w->looked = now;
+    if (!w->idle_since) w->idle_since = w->polled = now;
     if (ring->waiting && hccc_wait_aborted(*ring->waiting)) w->aborted = true;
-    hccc_fiber* late = hccc_expired_fiber(ring, now - w->idle_since);
-    if (late) late->expired = true;
-    // One fiber at a time, and each of them once in a period.
-    if (ring->waiting && now - w->looked > ring->waiting->period / w->fibers) {
-      ring->looks = true;
-      w->looked = now;
+    hccc_fiber* expired = hccc_expired_fiber(ring, now - w->idle_since);
+    if (expired) expired->expired = true;
+    // One fiber polls for extensions at a time, and each of them once in a period.
+    if (ring->waiting && now - w->polled > ring->waiting->period / w->fibers) {
+      ring->polls = true;
+      w->polled = now;
     }
-    if (!w->aborted && !late && !ring->looks) hccc_nap(now - w->idle_since);
+    if (!w->aborted && !expired && !ring->polls) hccc_sleep_for_part(now - w->idle_since);
   }
 }
 
-// The next fiber of the ring that can go on, looking at `first` first.
+// Returns the next fiber of the ring that can run, beginning with `first`.
 static inline hccc_fiber* hccc_next_fiber(hccc_worker* w, hccc_fiber* first) {
   for (hccc_fiber* f = first;;) {
     if (w->aborted || hccc_can_run(f)) return f;
@@ -75,35 +77,35 @@ static inline hccc_fiber* hccc_next_fiber(hccc_worker* w, hccc_fiber* first) {
   }
 }
 
-// Looking around is no progress.
+// Switches to another fiber. Polling for extensions is no progress.
 static inline void hccc_switch_fiber(hccc_worker* w, hccc_context* from, hccc_fiber* to) {
   w->running = to;
-  if (!to->looks) {
-    w->idler.idle = 0;
+  if (!to->polls) {
+    w->backoff.idle = 0;
     w->idle_since = 0;
   }
   ++w->switches;
   if (from != &to->context) hccc_switch(from, &to->context);
 }
 
-// Called by a block whose counter has not arrived: returns when it has, or the launch is lost.
-static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
+// Suspends the fiber of a block whose counter has not arrived, until it has, or the wait must act.
+static inline hccc_wait_state hccc_wait_once(hccc_pending_wait& wait) {
   hccc_worker* w = hccc_this_worker;
   hccc_fiber* self = w->running;
-  self->waiting = &p;
+  self->waiting = &wait;
   self->since = w->switches;
   hccc_switch_fiber(w, &self->context, hccc_next_fiber(w, self->next));
   self->waiting = nullptr;
-  const bool looks = self->looks, expired = self->expired;
-  self->looks = self->expired = false;
+  const bool polls = self->polls, expired = self->expired;
+  self->polls = self->expired = false;
   if (expired) return HCCC_EXPIRED;
-  if (w->aborted && hccc_wait_aborted(p)) return HCCC_GIVE_UP;
-  return looks ? HCCC_LOOK : HCCC_KEEP_WAITING;
+  if (w->aborted && hccc_wait_aborted(wait)) return HCCC_LAUNCH_LOST;
+  return polls ? HCCC_POLL_EXTENSIONS : HCCC_WAITING;
 }
 
-static inline void hccc_start_again(hccc_patience&) { hccc_this_worker->idle_since = 0; }
+static inline void hccc_rearm(hccc_pending_wait&) { hccc_this_worker->idle_since = 0; }
 
-// A fiber's outermost frame. Never returns: the worker goes on with the others, then goes home.
+// Is a fiber's outermost frame. Never returns: the worker runs the other fibers, then its thread.
 static void hccc_fiber_main(void* argument) {
   hccc_fiber* self = static_cast<hccc_fiber*>(argument);
   hccc_worker* w = self->worker;
@@ -111,16 +113,16 @@ static void hccc_fiber_main(void* argument) {
   self->previous->next = self->next;
   self->next->previous = self->previous;
   if (self->next == self)
-    hccc_switch(&self->context, &w->home);
+    hccc_switch(&self->context, &w->thread);
   else
     hccc_switch_fiber(w, &self->context, hccc_next_fiber(w, self->next));
   __builtin_unreachable();
 }
 
 // Runs the n fibers of `fibers` to their ends on this thread.
-static inline void hccc_run_fibers(hccc_fiber* fibers, int n, bool crowded) {
+static inline void hccc_run_fibers(hccc_fiber* fibers, int n, bool oversubscribed) {
   hccc_worker worker{};
-  worker.idler.crowded = crowded;
+  worker.backoff.oversubscribed = oversubscribed;
   worker.fibers = static_cast<unsigned>(n);
   for (int i = 0; i < n; ++i) {
     fibers[i].worker = &worker;
@@ -128,6 +130,6 @@ static inline void hccc_run_fibers(hccc_fiber* fibers, int n, bool crowded) {
     fibers[i].previous = &fibers[(i + n - 1) % n];
   }
   hccc_this_worker = &worker;
-  hccc_switch_fiber(&worker, &worker.home, &fibers[0]);
+  hccc_switch_fiber(&worker, &worker.thread, &fibers[0]);
   hccc_this_worker = nullptr;
 }

@@ -4,6 +4,8 @@
 // k: sources are read in groups, so that a thread needs no more than 64 registers.
 #pragma once
 
+#include "types.h"
+
 constexpr int hccc_pack = 16 / sizeof(hccc_T);  // elements in 16 bytes
 constexpr int hccc_loads = sizeof(hccc_T) == 1 ? 2 : 4;  // loads of 16 bytes in flight per thread;
                                                           // sixteen int8 sums need registers too
@@ -13,12 +15,12 @@ constexpr int hccc_register_pointers = 3;
 #ifndef HCCC_OPERANDS  // of the primitive that has most
 #define HCCC_OPERANDS (HCCC_RANKS < 254 ? 2 * HCCC_RANKS + 4 : 512)
 #endif
-constexpr int hccc_board_size = HCCC_OPERANDS;
-static HCCC_SHARED hccc_T* hccc_shared_board[hccc_board_size];
+constexpr int hccc_shared_pointer_count = HCCC_OPERANDS;
+static HCCC_SHARED hccc_T* hccc_shared_pointers[hccc_shared_pointer_count];
 
-// Where K sources and then D destinations are. Set before a barrier, read after it.
+// Pointers to K sources and then D destinations. Set before a barrier, read after it.
 template <int K, int D, bool few>
-struct hccc_places {
+struct hccc_pointer_array {
   hccc_T* place[K + D];
   HCCC_FN bool sets(int) { return true; }
   HCCC_METHOD void set(int i, hccc_T* at) { place[i] = at; }
@@ -26,15 +28,15 @@ struct hccc_places {
 };
 
 template <int K, int D>
-struct hccc_places<K, D, false> {
-  static_assert(K + D <= hccc_board_size, "more operands than HCCC_OPERANDS");
+struct hccc_pointer_array<K, D, false> {
+  static_assert(K + D <= hccc_shared_pointer_count, "more operands than HCCC_OPERANDS");
   HCCC_FN bool sets(int i) { return hccc_thread() == i % hccc_threads; }
-  HCCC_METHOD void set(int i, hccc_T* at) { hccc_shared_board[i] = at; }
-  HCCC_METHOD hccc_T* at(int i) const { return hccc_shared_board[i]; }
+  HCCC_METHOD void set(int i, hccc_T* at) { hccc_shared_pointers[i] = at; }
+  HCCC_METHOD hccc_T* at(int i) const { return hccc_shared_pointers[i]; }
 };
 
 template <int k, int d>
-struct hccc_board : hccc_places<k, d, (k + d <= hccc_register_pointers)> {
+struct hccc_pointers : hccc_pointer_array<k, d, (k + d <= hccc_register_pointers)> {
   static constexpr int K = k, D = d;
   static constexpr bool few = k + d <= hccc_register_pointers;
   static constexpr int group = k == 1 ? 1 : k <= hccc_loads ? k - 1 : hccc_loads;  // read at once
@@ -74,100 +76,102 @@ HCCC_FN void hccc_combine(hccc_values& sum, hccc_words w) {
   for (int i = 0; i < hccc_pack; ++i) sum.item[i] = hccc_op::apply(sum.item[i], v.item[i]);
 }
 
-template <class Board>
-HCCC_FN void hccc_store(const Board& board, unsigned pack, hccc_words w) {
-  HCCC_UNROLL(Board::few ? Board::D : 1)
-  for (int d = 0; d < Board::D; ++d)
-    hccc_st16(reinterpret_cast<hccc_words*>(board.get(Board::K + d)) + pack, w);
+template <class Pointers>
+HCCC_FN void hccc_store(const Pointers& pointers, unsigned pack, hccc_words w) {
+  HCCC_UNROLL(Pointers::few ? Pointers::D : 1)
+  for (int d = 0; d < Pointers::D; ++d)
+    hccc_st16(reinterpret_cast<hccc_words*>(pointers.get(Pointers::K + d)) + pack, w);
 }
 
 // Loads U packs of source k.
-template <int U, class Board>
-HCCC_FN void hccc_load(hccc_words (&got)[U], const Board& board, int k, unsigned pack) {
-  const hccc_words* from = reinterpret_cast<hccc_words*>(board.get(k)) + pack;
+template <int U, class Pointers>
+HCCC_FN void hccc_load(hccc_words (&got)[U], const Pointers& pointers, int k, unsigned pack) {
+  const hccc_words* from = reinterpret_cast<hccc_words*>(pointers.get(k)) + pack;
   HCCC_UNROLL(U)
   for (int u = 0; u < U; ++u) got[u] = hccc_ld16(from + u * hccc_threads);
 }
 
-template <int U, class Board>
-HCCC_FN void hccc_copy_packs(const Board& board, unsigned pack) {
+template <int U, class Pointers>
+HCCC_FN void hccc_copy_packs(const Pointers& pointers, unsigned pack) {
   hccc_words got[U];
-  hccc_load(got, board, 0, pack);
+  hccc_load(got, pointers, 0, pack);
   HCCC_UNROLL(U)
-  for (int u = 0; u < U; ++u) hccc_store(board, pack + u * hccc_threads, got[u]);
+  for (int u = 0; u < U; ++u) hccc_store(pointers, pack + u * hccc_threads, got[u]);
 }
 
-// Combines one group of sources, the first of which is number k, into the sums: all loads first.
-template <int U, class Board>
-HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Board& board, int k, unsigned pack) {
-  hccc_words got[Board::group][U];
-  HCCC_UNROLL(Board::group)
-  for (int g = 0; g < Board::group; ++g)
-    if (k + g < Board::K) hccc_load(got[g], board, k + g, pack);
-  HCCC_UNROLL(Board::group)
-  for (int g = 0; g < Board::group; ++g) {
-    if (k + g >= Board::K) continue;
+// Combines a group of sources, from number k on, into the sums; loads come first.
+template <int U, class Pointers>
+HCCC_FN void hccc_combine_group(hccc_values (&sum)[U], const Pointers& pointers, int k,
+                                unsigned pack) {
+  hccc_words got[Pointers::group][U];
+  HCCC_UNROLL(Pointers::group)
+  for (int g = 0; g < Pointers::group; ++g)
+    if (k + g < Pointers::K) hccc_load(got[g], pointers, k + g, pack);
+  HCCC_UNROLL(Pointers::group)
+  for (int g = 0; g < Pointers::group; ++g) {
+    if (k + g >= Pointers::K) continue;
     HCCC_UNROLL(U)
     for (int u = 0; u < U; ++u) hccc_combine(sum[u], got[g][u]);
   }
 }
 
-template <int mode, int U, class Board>
-HCCC_FN void hccc_reduce_packs(const Board& board, unsigned pack) {
+template <int mode, int U, class Pointers>
+HCCC_FN void hccc_reduce_packs(const Pointers& pointers, unsigned pack) {
   hccc_words own[U];
   hccc_values sum[U];
-  hccc_load(own, board, 0, pack);
+  hccc_load(own, pointers, 0, pack);
   HCCC_UNROLL(U)
   for (int u = 0; u < U; ++u) sum[u] = hccc_up(own[u]);
   HCCC_UNROLL(1)
-  for (int k = 1; k < Board::K; k += Board::group) hccc_combine_group(sum, board, k, pack);
+  for (int k = 1; k < Pointers::K; k += Pointers::group) hccc_combine_group(sum, pointers, k, pack);
   HCCC_UNROLL(U)
-  for (int u = 0; u < U; ++u) hccc_store(board, pack + u * hccc_threads, hccc_down<mode>(sum[u]));
+  for (int u = 0; u < U; ++u)
+    hccc_store(pointers, pack + u * hccc_threads, hccc_down<mode>(sum[u]));
 }
 
-template <int mode, int U, class Board>
-HCCC_FN void hccc_move_packs(const Board& board, unsigned pack) {
+template <int mode, int U, class Pointers>
+HCCC_FN void hccc_move_packs(const Pointers& pointers, unsigned pack) {
   if constexpr (hccc_computes(mode))
-    hccc_reduce_packs<mode, U>(board, pack);
+    hccc_reduce_packs<mode, U>(pointers, pack);
   else
-    hccc_copy_packs<U>(board, pack);
+    hccc_copy_packs<U>(pointers, pack);
 }
 
-template <int mode, class Board>
-HCCC_FN void hccc_move_elements(const Board& board, unsigned first, unsigned n) {
+template <int mode, class Pointers>
+HCCC_FN void hccc_move_elements(const Pointers& pointers, unsigned first, unsigned n) {
   HCCC_UNROLL(1)
   for (unsigned i = first + hccc_thread(); i < n; i += hccc_threads) {
-    hccc_value sum = hccc_dtype::up(board.get(0)[i]);
-    HCCC_UNROLL(Board::few ? Board::K : 1)
-    for (int k = 1; k < Board::K; ++k)
-      sum = hccc_op::apply(sum, hccc_dtype::up(board.get(k)[i]));
+    hccc_value sum = hccc_dtype::up(pointers.get(0)[i]);
+    HCCC_UNROLL(Pointers::few ? Pointers::K : 1)
+    for (int k = 1; k < Pointers::K; ++k)
+      sum = hccc_op::apply(sum, hccc_dtype::up(pointers.get(k)[i]));
     const hccc_T result = hccc_dtype::down(hccc_finish<mode>(sum));
-    HCCC_UNROLL(Board::few ? Board::D : 1)
-    for (int d = 0; d < Board::D; ++d) board.get(Board::K + d)[i] = result;
+    HCCC_UNROLL(Pointers::few ? Pointers::D : 1)
+    for (int d = 0; d < Pointers::D; ++d) pointers.get(Pointers::K + d)[i] = result;
   }
 }
 
-template <class Board>
-HCCC_FN bool hccc_aligned(const Board& board) {
+template <class Pointers>
+HCCC_FN bool hccc_aligned(const Pointers& pointers) {
   unsigned long long bits = 0;
-  HCCC_UNROLL(Board::few ? Board::K + Board::D : 1)
-  for (int i = 0; i < Board::K + Board::D; ++i)
-    bits |= reinterpret_cast<unsigned long long>(board.get(i));
+  HCCC_UNROLL(Pointers::few ? Pointers::K + Pointers::D : 1)
+  for (int i = 0; i < Pointers::K + Pointers::D; ++i)
+    bits |= reinterpret_cast<unsigned long long>(pointers.get(i));
   return bits % 16 == 0;
 }
 
-// n elements from all sources to all destinations.
-template <int mode, class Board>
-HCCC_FN void hccc_reduce_copy(const Board& board, unsigned n) {
-  const unsigned packs = hccc_aligned(board) ? n / hccc_pack : 0;
-  constexpr unsigned U = Board::unroll;
+// Reduces n elements of all sources into all destinations.
+template <int mode, class Pointers>
+HCCC_FN void hccc_reduce_copy(const Pointers& pointers, unsigned n) {
+  const unsigned packs = hccc_aligned(pointers) ? n / hccc_pack : 0;
+  constexpr unsigned U = Pointers::unroll;
   unsigned pack = hccc_thread();
   HCCC_UNROLL(1)
   for (; pack + (U - 1) * hccc_threads < packs; pack += U * hccc_threads)
-    hccc_move_packs<mode, U>(board, pack);
+    hccc_move_packs<mode, U>(pointers, pack);
   if constexpr (U > 1) {
     HCCC_UNROLL(1)
-    for (; pack < packs; pack += hccc_threads) hccc_move_packs<mode, 1>(board, pack);
+    for (; pack < packs; pack += hccc_threads) hccc_move_packs<mode, 1>(pointers, pack);
   }
-  hccc_move_elements<mode>(board, packs * hccc_pack, n);
+  hccc_move_elements<mode>(pointers, packs * hccc_pack, n);
 }

@@ -18,6 +18,7 @@
 
 #ifdef HCCC_GPU
 
+#include "launch.h"
 #include "tracing.h"
 
 template <class Attribute>
@@ -28,7 +29,8 @@ static inline int hccc_device_attribute(Attribute attribute) {
   return value;
 }
 
-// Ticks per second of hccc_clock: nanoseconds on NVIDIA, a constant-rate counter on AMD.
+// Returns the ticks per second of hccc_clock: nanoseconds on NVIDIA, a constant-rate counter on
+// AMD.
 static inline double hccc_ticks_per_second() {
 #if defined(__HIP__)
 #if HIP_VERSION >= 50500000
@@ -41,7 +43,7 @@ static inline double hccc_ticks_per_second() {
 #endif
 }
 
-// How many blocks of the kernel the device holds at once; 0 when it cannot launch them together.
+// Counts the blocks of the kernel that the device holds at once; 0: it cannot launch them together.
 static inline long long hccc_resident_blocks(const void* kernel) {
   int per_unit = 0;
   if (!hccc_device_attribute(HCCC_COOPERATIVE)) return 0;
@@ -54,7 +56,7 @@ static inline long long hccc_resident_blocks(const void* kernel) {
 // Starts ranks [first_rank, first_rank + n_local) on the current device, in `stream`. All that
 // `comm` points to, and the call's `local` of several ranks, lies in memory that the device reads.
 // Returns an hccc_status; the kernel is done when the stream is, and the fault record then says
-// whether it succeeded. A launch after one that was lost does nothing.
+// whether it succeeded. After a lost launch it does nothing.
 static inline int hccc_gpu_launch(const hccc_comm* comm, const hccc_call* call,
                                   HCCC_GPU(Stream_t) stream) {
   const int bad = hccc_check_call(hccc_this_shape, sizeof(hccc_T), comm, call);

@@ -17,7 +17,8 @@
 #include <hip/hip_runtime_api.h>
 #define HCCC_GPU(name) hip##name
 
-/* Uncached where HIP, the driver and the device have it, as RCCL does; else fine-grained. */
+/* Allocates uncached memory where HIP, the driver and the device have it, as RCCL does; else
+ * fine-grained memory. */
 static inline hipError_t hccc_gpu_malloc(void **memory, size_t bytes) {
 #ifdef hipDeviceMallocUncached
   if (hipExtMallocWithFlags(memory, bytes, hipDeviceMallocUncached) == hipSuccess)
@@ -37,12 +38,12 @@ static inline cudaError_t hccc_gpu_malloc(void **memory, size_t bytes) {
 
 #endif
 
-/* Gives memory back once no launch uses it; null is nothing. Returns an hccc_status. */
+/* Frees memory that no launch uses; null is allowed. Returns an hccc_status. */
 static inline int hccc_gpu_free(void *memory) {
   return !memory || HCCC_GPU(Free)(memory) == HCCC_GPU(Success) ? HCCC_OK : HCCC_DEVICE;
 }
 
-/* `bytes` of zeroed memory on the current device; null for 0. Returns an hccc_status. */
+/* Allocates `bytes` of zeroed memory on the current device; null for 0. Returns an hccc_status. */
 static inline int hccc_gpu_allocate(void **memory, size_t bytes) {
   *memory = NULL;
   if (!bytes) return HCCC_OK;

@@ -1,9 +1,12 @@
 // launch.h: how a thread block enters a launch and leaves it.
 //
 // A rank may neither read a neighbour's buffers before the neighbour has entered the launch, nor
-// leave while a neighbour may still touch its own. The first block of a rank meets the
+// leave while a neighbour may still touch its own. The first block of a rank synchronises with the
 // neighbours for all blocks of its rank.
 #pragma once
+
+#include "types.h"
+#include "wait.h"
 
 HCCC_FN void hccc_program(hccc_block& b);
 
@@ -13,7 +16,8 @@ HCCC_FN unsigned* hccc_own(const hccc_block& b, long long index) {
   return hccc_counter(b, b.rank, index);
 }
 
-// Which window of its own a rank's buffer of so many bytes lies in as a whole, and where: -1 for none.
+// Finds the window of a rank that contains all of a buffer, and the buffer's offset in it; -1:
+// none.
 HCCC_FN int hccc_find_window(const hccc_rank& rank, const void* buffer, long long bytes,
                              long long* at) {
   for (int w = 0; w < rank.n_windows; ++w) {
@@ -27,15 +31,16 @@ HCCC_FN int hccc_find_window(const hccc_rank& rank, const void* buffer, long lon
   return -1;
 }
 
-// The address of what another rank says it has; null where only the network reaches it.
+// Returns the address of a buffer that another rank describes; null where only the network reaches
+// it.
 HCCC_FN void* hccc_resolve(const hccc_rank& rank, int window, long long at) {
   if (window < 0 || window >= rank.n_windows || !rank.flags) return nullptr;
   const unsigned long long base = reinterpret_cast<unsigned long long>(rank.windows[window].base);
   return reinterpret_cast<void*>(base + static_cast<unsigned long long>(at));
 }
 
-// One thread: writes where this rank's buffers are into its own memory. False: peers touch one that
-// they cannot find.
+// Writes this rank's notice, where its buffers are, into its own memory; by one thread. False:
+// peers touch a buffer that lies in no window.
 HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
   const hccc_rank& own = b.p->ranks[b.rank];
   hccc_notice* notice = hccc_notice_from(b, b.rank, b.rank);
@@ -52,25 +57,25 @@ HCCC_FN bool hccc_write_notice(const hccc_block& b, const hccc_local& local) {
   return false;
 }
 
-// Tells a neighbour that this rank has started, and where its buffers are.
-HCCC_FN void hccc_tell_ready(const hccc_block& b, int peer) {
+// Sends this rank's notice to a neighbour, which says that it has started.
+HCCC_FN void hccc_send_notice(const hccc_block& b, int peer) {
   const long long line = hccc_ready_at(hccc_this_shape) + b.rank;
 #if HCCC_NETWORK
   if (!hccc_reaches(b, peer)) {
-    hccc_transfer t = hccc_only_raise(b, peer, line, b.launch);
+    hccc_transfer t = hccc_counter_transfer(b, peer, line, b.launch);
     t.source_window = t.target_window = HCCC_WINDOW_FLAGS;
     t.source = t.target = hccc_bytes_of_counter(b, line) + HCCC_NOTICE_AT;
     t.bytes = sizeof(hccc_notice);
     t.tb = -1;
-    return hccc_hand_over(b, t);
+    return hccc_submit(b, t);
   }
 #endif
   *hccc_notice_from(b, peer, b.rank) = *hccc_notice_from(b, b.rank, b.rank);
   hccc_st_release(hccc_counter(b, peer, line), b.launch);
 }
 
-// Remembers where the buffers of a neighbour that has started are. False: it makes another call.
-HCCC_FN bool hccc_find_peer(const hccc_block& b, int peer) {
+// Notes where the buffers of a neighbour that has started are. False: it makes another call.
+HCCC_FN bool hccc_note_peer(const hccc_block& b, int peer) {
   const hccc_notice notice = *hccc_notice_from(b, b.rank, peer);
   const hccc_rank& rank = b.p->ranks[peer];
   hccc_peer& found = const_cast<hccc_peer&>(b.peers[peer]);
@@ -81,20 +86,20 @@ HCCC_FN bool hccc_find_peer(const hccc_block& b, int peer) {
   return false;
 }
 
-// Waits until all neighbours have told this launch's number in the group of counters at `group`.
-HCCC_FN bool hccc_hear(const hccc_block& b, long long group, int kind) {
+// Waits until all neighbours have raised their counters in the group at `group` to this launch.
+HCCC_FN bool hccc_await_neighbours(const hccc_block& b, long long group, int kind) {
   bool ok = true;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
     const int peer = hccc_neighbour(b.rank, i);
     ok = hccc_wait(b, hccc_own(b, group + peer), b.launch, {kind, peer, -1, 0});
-    if (ok && kind == HCCC_WAIT_READY) ok = hccc_find_peer(b, peer);
+    if (ok && kind == HCCC_WAIT_READY) ok = hccc_note_peer(b, peer);
   }
   return !hccc_barrier_any(!ok);
 }
 
-// The first block of a rank and its neighbours' start together.
-HCCC_FN bool hccc_meet(const hccc_block& b, const hccc_local& local) {
+// Synchronises the first block of a rank with its neighbours' at the start of a launch.
+HCCC_FN bool hccc_start_together(const hccc_block& b, const hccc_local& local) {
   bool ok = true;
   if (hccc_thread() == 0) {
     ok = hccc_write_notice(b, local);
@@ -103,32 +108,34 @@ HCCC_FN bool hccc_meet(const hccc_block& b, const hccc_local& local) {
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); ok && i < hccc_neighbour_count(b.rank); i += hccc_threads) {
     const int peer = hccc_neighbour(b.rank, i);
-    ok = !hccc_is_cut_off(b.p->ranks, b.rank, peer);
-    if (!ok) hccc_report(b, 0, 0, {HCCC_CUT_OFF, peer, -1, 0});
+    ok = !hccc_is_unmapped(b.p->ranks, b.rank, peer);
+    if (!ok) hccc_report(b, 0, 0, {HCCC_UNMAPPED, peer, -1, 0});
   }
   if (hccc_barrier_any(!ok)) return false;
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
-    hccc_tell_ready(b, hccc_neighbour(b.rank, i));
-  return hccc_hear(b, hccc_ready_at(hccc_this_shape), HCCC_WAIT_READY);
+    hccc_send_notice(b, hccc_neighbour(b.rank, i));
+  return hccc_await_neighbours(b, hccc_ready_at(hccc_this_shape), HCCC_WAIT_READY);
 }
 
-// And leave together: nobody touches this rank's memory any more, nor does its proxy.
-HCCC_FN bool hccc_part(const hccc_block& b) {
+// Synchronises them at its end: then no peer touches this rank's memory any more, nor its proxy.
+HCCC_FN bool hccc_finish_together(const hccc_block& b) {
   const long long done = hccc_done_at(hccc_this_shape);
   HCCC_UNROLL(1)
   for (int i = hccc_thread(); i < hccc_neighbour_count(b.rank); i += hccc_threads)
     hccc_raise(b, hccc_neighbour(b.rank, i), done + b.rank, b.launch);
-  bool ok = hccc_hear(b, done, HCCC_WAIT_DONE);
+  bool ok = hccc_await_neighbours(b, done, HCCC_WAIT_DONE);
 #if HCCC_NETWORK
-  if (ok && b.door && hccc_thread() == 0)
-    ok = hccc_wait_for_proxy(b, b.door->completed, hccc_ld_relaxed(b.door->handed), b.rank);
+  if (ok && b.proxy_ring && hccc_thread() == 0) {
+    const unsigned submitted = hccc_ld_relaxed(b.proxy_ring->submitted);
+    ok = hccc_wait_for_proxy(b, b.proxy_ring->completed, submitted, b.rank);
+  }
   ok = !hccc_barrier_any(!ok);
 #endif
   return ok;
 }
 
-// One thread waits on behalf of its block.
+// Waits in one thread on behalf of its block.
 HCCC_FN bool hccc_wait_alone(const hccc_block& b, long long index, int kind) {
   bool ok = true;
   if (hccc_thread() == 0) ok = hccc_wait(b, hccc_own(b, index), b.launch, {kind, 0, -1, 0});
@@ -145,20 +152,20 @@ HCCC_FN bool hccc_wait_for_blocks(const hccc_block& b) {
   return !hccc_barrier_any(!ok);
 }
 
-// Whether an earlier launch was lost, and nobody has reset the fault since.
+// Returns whether an earlier launch was lost and its fault was not reset.
 HCCC_FN bool hccc_is_lost(const hccc_block& b) {
   const bool lost = hccc_thread() == 0 && hccc_ld_relaxed(&b.p->fault->claimed);
   return hccc_barrier_any(lost);
 }
 
-// With a network these are long; without one, calls of them would make kernels spill.
+// With a network these functions are long; without one, calls of them would make kernels spill.
 #if HCCC_NETWORK
-#define HCCC_EDGE HCCC_NOINLINE
+#define HCCC_LAUNCH_FN HCCC_NOINLINE
 #else
-#define HCCC_EDGE HCCC_FN
+#define HCCC_LAUNCH_FN HCCC_FN
 #endif
 
-HCCC_EDGE void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
+HCCC_LAUNCH_FN void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
   b.stopped = hccc_is_lost(b);
   if (b.stopped) return;
   const unsigned* state = hccc_own(b, hccc_state_at(hccc_this_shape) + index);
@@ -166,18 +173,18 @@ HCCC_EDGE void hccc_enter(hccc_block& b, int index, const hccc_local& local) {
   b.launch = state[1] + 1;
   b.peers = reinterpret_cast<const hccc_peer*>(hccc_own(b, hccc_peers_at(hccc_this_shape)));
 #if HCCC_NETWORK
-  b.door = hccc_usable(local.door);
+  b.proxy_ring = hccc_usable_ring(local.proxy_ring);
 #endif
   if (index != 0) {
     b.stopped = !hccc_wait_alone(b, hccc_go_at(hccc_this_shape), HCCC_WAIT_GO);
     return;
   }
-  b.stopped = !hccc_meet(b, local);
+  b.stopped = !hccc_start_together(b, local);
   if (!b.stopped && hccc_thread() == 0)
     hccc_st_release(hccc_own(b, hccc_go_at(hccc_this_shape)), b.launch);
 }
 
-HCCC_EDGE void hccc_leave(hccc_block& b, int index) {
+HCCC_LAUNCH_FN void hccc_leave(hccc_block& b, int index) {
   hccc_barrier();
   if (b.stopped) return;
   if (hccc_thread() == 0) {
@@ -186,10 +193,10 @@ HCCC_EDGE void hccc_leave(hccc_block& b, int index) {
     state[1] = b.launch;
     hccc_st_release(hccc_own(b, hccc_finished_at(hccc_this_shape) + index), b.launch);
   }
-  if (index == 0 && hccc_wait_for_blocks(b)) hccc_part(b);
+  if (index == 0 && hccc_wait_for_blocks(b)) hccc_finish_together(b);
 }
 
-// Blocks of a rank are numbered thread block by thread block, channel by channel.
+// Runs a block. Blocks of a rank are numbered thread block by thread block, channel by channel.
 HCCC_FN void hccc_run_block(const hccc_params& p, int local_rank, int index) {
   hccc_block b{};
   b.p = &p;

@@ -1,4 +1,4 @@
-/* layout.h: how many bytes, and what lies where. Plain C, for host and device.
+/* layout.h: the sizes and places of a launch. Plain C, for host and device.
  *
  * A block of `count` elements is cut into `sub` chunks, a chunk into `channels` parts of `part`
  * elements, a part into micro-batches of `micro` elements. A part and a micro-batch are whole
@@ -8,7 +8,7 @@
  *               [queues x channels x slots: micro each]   of queues that end here
  *               [sends x channels x slots: micro each]    of network queues that begin here
  *     flags, one counter every 128 bytes:
- *               [channels x flags][ready: ranks][done: ranks][late: ranks][go]
+ *               [channels x flags][ready: ranks][done: ranks][extension: ranks][go]
  *               [finished: blocks x channels][state: blocks x channels]
  *               [peers: ranks x hccc_peer, packed]
  * After a ready counter, in its line, is the notice of the rank that raises it.
@@ -44,13 +44,13 @@ enum {
 /* The most bytes that anything of a launch may come to, so that sums of two fit a long long. */
 #define HCCC_MOST_BYTES (1LL << 62)
 
-/* What a generated collective is made of: the HCCC_* constants of the same names. */
+/* The shape of a generated collective: its HCCC_* constants of the same names. */
 typedef struct hccc_shape {
   int ranks, sub, channels, blocks, flags, scratch, stage, queues, sends, slots;
-  int grain; /* bytes: how finely calls are cut that name no micro-batch */
+  int grain; /* bytes; sets the micro-batch of calls that name none */
 } hccc_shape;
 
-/* What a rank tells a neighbour when it starts: where its buffers are. */
+/* The notice of a rank that starts, to each neighbour: where its buffers are. */
 typedef struct hccc_notice {
   int input_window, output_window; /* -1: in none */
   long long input, output;         /* bytes past the windows' beginnings */
@@ -73,7 +73,7 @@ typedef struct hccc_sizes {
 
 HCCC_BOTH long long hccc_round_up(long long n, long long to) { return (n + to - 1) / to * to; }
 
-/* a + b and a * b of numbers from 0 to HCCC_MOST_BYTES + 1, which is also what stands for more. */
+/* Return a + b and a * b of numbers from 0 to HCCC_MOST_BYTES + 1, which also stands for more. */
 HCCC_BOTH long long hccc_plus(long long a, long long b) {
   return a > HCCC_MOST_BYTES - b ? HCCC_MOST_BYTES + 1 : a + b;
 }
@@ -82,11 +82,13 @@ HCCC_BOTH long long hccc_times(long long a, long long b) {
   return b && a > HCCC_MOST_BYTES / b ? HCCC_MOST_BYTES + 1 : a * b;
 }
 
-/* Bytes as they are told: -1 for too many. */
-HCCC_BOTH long long hccc_told(long long bytes) { return bytes > HCCC_MOST_BYTES ? -1 : bytes; }
+/* Returns bytes, or -1 for too many. */
+HCCC_BOTH long long hccc_bytes_or_error(long long bytes) {
+  return bytes > HCCC_MOST_BYTES ? -1 : bytes;
+}
 
-/* The micro-batch of a call that names none: the power of two next to the square root of the
- * part's bytes times the grain (compiler/ir/micro_batch.py says why). */
+/* Returns the micro-batch of a call that names none: the power of two next to the square root of
+ * the part's bytes times the grain (compiler/ir/micro_batch.py says why). */
 HCCC_BOTH long long hccc_default_micro_batch(long long part_bytes, int grain) {
   const double wanted = (double)part_bytes * grain;
   long long micro = HCCC_SMALLEST_DEFAULT;
@@ -94,8 +96,8 @@ HCCC_BOTH long long hccc_default_micro_batch(long long part_bytes, int grain) {
   return micro;
 }
 
-/* `count` is not negative, `size` a power of two to 16. A part beyond HCCC_MOST_BYTES elements is
- * HCCC_MOST_BYTES + 1. */
+/* Cuts a call into parts and micro-batches. `count` is not negative, `size` a power of two to 16. A
+ * part beyond HCCC_MOST_BYTES elements is HCCC_MOST_BYTES + 1. */
 HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
                                    long long micro_batch_bytes) {
   const long long step = HCCC_ALIGNMENT / size;
@@ -112,7 +114,7 @@ HCCC_BOTH hccc_sizes hccc_sizes_of(hccc_shape shape, long long count, int size,
   return sizes;
 }
 
-/* Bytes of a rank's scratch memory; -1 for a call that hccc_check_call refuses. */
+/* Returns the bytes of a rank's scratch memory; -1: hccc_check_call refuses the call. */
 HCCC_BOTH long long hccc_scratch_bytes(hccc_shape shape, long long count, int size,
                                        long long micro_batch_bytes) {
   hccc_sizes s;
@@ -123,21 +125,21 @@ HCCC_BOTH long long hccc_scratch_bytes(hccc_shape shape, long long count, int si
   messages = hccc_times(((long long)shape.queues + shape.sends) * shape.channels, shape.slots);
   chunks = hccc_times(chunks, s.part);
   messages = hccc_times(messages, s.micro);
-  return hccc_told(hccc_times(hccc_plus(chunks, messages), size));
+  return hccc_bytes_or_error(hccc_times(hccc_plus(chunks, messages), size));
 }
 
-/* Bytes of a user buffer of so many blocks (a collective's input or output at one rank); -1 for a
- * negative or too large one. */
+/* Returns the bytes of a user buffer of `blocks` blocks (input or output of one rank); -1: negative
+ * or too many. */
 HCCC_BOTH long long hccc_buffer_bytes(long long blocks, long long count, int size) {
   if (blocks < 0 || count < 0 || size < 1) return -1;
-  return hccc_told(hccc_times(hccc_times(blocks, count), size));
+  return hccc_bytes_or_error(hccc_times(hccc_times(blocks, count), size));
 }
 
-/* Where the groups of counters begin, in counters. */
+/* Return where the groups of counters begin, in counters. */
 HCCC_BOTH long long hccc_ready_at(hccc_shape s) { return (long long)s.channels * s.flags; }
 HCCC_BOTH long long hccc_done_at(hccc_shape s) { return hccc_ready_at(s) + s.ranks; }
-HCCC_BOTH long long hccc_late_at(hccc_shape s) { return hccc_done_at(s) + s.ranks; }
-HCCC_BOTH long long hccc_go_at(hccc_shape s) { return hccc_late_at(s) + s.ranks; }
+HCCC_BOTH long long hccc_extension_at(hccc_shape s) { return hccc_done_at(s) + s.ranks; }
+HCCC_BOTH long long hccc_go_at(hccc_shape s) { return hccc_extension_at(s) + s.ranks; }
 HCCC_BOTH long long hccc_finished_at(hccc_shape s) { return hccc_go_at(s) + 1; }
 HCCC_BOTH long long hccc_state_at(hccc_shape s) {
   return hccc_finished_at(s) + (long long)s.blocks * s.channels;
@@ -146,17 +148,17 @@ HCCC_BOTH long long hccc_peers_at(hccc_shape s) {
   return hccc_state_at(s) + (long long)s.blocks * s.channels;
 }
 
-/* Bytes of a rank's flags; -1 for too many. They do not depend on the message. */
+/* Returns the bytes of a rank's flags, for messages of any size; -1: too many. */
 HCCC_BOTH long long hccc_flag_bytes(hccc_shape s) {
   const long long blocks = hccc_times(2LL * s.blocks, s.channels);
   const long long counters = hccc_plus(hccc_ready_at(s) + 3LL * s.ranks + 1, blocks);
   const long long peers = (long long)s.ranks * 16;
-  return hccc_told(hccc_plus(hccc_times(counters, HCCC_FLAG_STRIDE),
+  return hccc_bytes_or_error(hccc_plus(hccc_times(counters, HCCC_FLAG_STRIDE),
                              hccc_round_up(peers, HCCC_FLAG_STRIDE)));
 }
 
-/* Whether every number of a launch fits where it is kept, and every place can be computed: the
- * last chunk's place also where that chunk is empty. */
+/* Returns whether every number of a launch fits its type, and every place can be computed: the last
+ * chunk's place also where that chunk is empty. */
 HCCC_BOTH int hccc_fits(hccc_shape shape, long long count, int size, long long micro_batch_bytes) {
   const hccc_sizes s = hccc_sizes_of(shape, count, size, micro_batch_bytes);
   const int most = shape.queues ? HCCC_MOST_QUEUED_BATCHES : HCCC_MOST_BATCHES;
@@ -190,14 +192,14 @@ typedef struct hccc_params {
 
 #define HCCC_FOR_EVER (1ULL << 62)
 
-/* How long one wait may last, in ticks; twice that still fits. 0 seconds are for ever. */
+/* Converts the limit of a wait to ticks; twice that still fits. 0 seconds: for ever. */
 HCCC_BOTH unsigned long long hccc_ticks(double seconds, double ticks_per_second) {
   const double ticks = seconds * ticks_per_second;
   if (!(seconds > 0) || ticks >= (double)HCCC_FOR_EVER) return HCCC_FOR_EVER;
   return ticks < 1 ? 1 : (unsigned long long)ticks;
 }
 
-/* Of a call that hccc_check_call lets pass. */
+/* Returns the parameters of a call that hccc_check_call accepts. */
 HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm *comm,
                                      const hccc_call *call, double ticks_per_second) {
   const hccc_sizes s = hccc_sizes_of(shape, call->count, size, call->micro_batch_bytes);
@@ -224,22 +226,23 @@ HCCC_BOTH hccc_params hccc_params_of(hccc_shape shape, int size, const hccc_comm
   return p;
 }
 
-/* Whether the structures are those of this file. */
+/* Checks that the structures are of this version. Returns an hccc_status, as the checks below. */
 HCCC_BOTH int hccc_check_abi(const hccc_comm *comm, const hccc_call *call) {
   if (comm->size != sizeof *comm || comm->abi != HCCC_ABI) return HCCC_BAD_ABI;
   if (comm->rank_size != sizeof(hccc_rank) || call->size != sizeof *call) return HCCC_BAD_ABI;
   return call->local_size == sizeof(hccc_local) ? HCCC_OK : HCCC_BAD_ABI;
 }
 
-/* Whether a door can be used: its structures are those of network.h, and its ring is whole. */
-HCCC_BOTH int hccc_check_door(const hccc_door *door) {
-  if (door->size != sizeof *door || door->transfer_size != sizeof(hccc_transfer))
+/* Checks that a proxy ring can be used. */
+HCCC_BOTH int hccc_check_proxy_ring(const hccc_proxy_ring *ring) {
+  if (ring->size != sizeof *ring || ring->transfer_size != sizeof(hccc_transfer))
     return HCCC_BAD_ABI;
-  if (!door->ring || !door->handed || !door->taken || !door->completed) return HCCC_BAD_ARGUMENT;
-  return door->length && !(door->length & (door->length - 1)) ? HCCC_OK : HCCC_BAD_ARGUMENT;
+  if (!ring->entries || !ring->submitted || !ring->taken || !ring->completed)
+    return HCCC_BAD_ARGUMENT;
+  return ring->length && !(ring->length & (ring->length - 1)) ? HCCC_OK : HCCC_BAD_ARGUMENT;
 }
 
-/* Whether a call can be launched at all, with elements of `size` bytes. */
+/* Checks that a call can be launched, with elements of `size` bytes. */
 HCCC_BOTH int hccc_check_call(hccc_shape shape, int size, const hccc_comm *comm,
                               const hccc_call *call) {
   long long blocks;

@@ -1,15 +1,15 @@
-/* library.h: what a library of kernels says of itself, to who loads it by name. Plain C.
+/* library.h: the description that a library of kernels exports. Plain C.
  *
- * Each target's library exports `<name>_<target>_library`, which returns its description, and, for
- * who has only the file, `hccc_this_library`, which does the same. Of several libraries linked into
- * one, the latter is that of any of them.
+ * Each target's library exports `<name>_<target>_library`, which returns its description, and
+ * `hccc_this_library`, which returns the same without the name being known. Of several libraries
+ * linked into one, the latter returns the description of any of them.
  */
 #ifndef HCCC_LIBRARY_H
 #define HCCC_LIBRARY_H
 
 #include "catalogue.h"
 
-/* An entry as `<name>.h` declares it; stream: a cudaStream_t or hipStream_t, null on the CPU. */
+/* The entry that `<name>.h` declares. stream: a cudaStream_t or hipStream_t, null on the CPU. */
 typedef int hccc_launch_function(const hccc_comm *comm, const hccc_call *call, const char *dtype,
                                  const char *op, void *stream);
 
@@ -17,17 +17,16 @@ typedef struct hccc_library {
   unsigned size; /* sizeof(hccc_library) */
   unsigned abi;  /* HCCC_ABI */
   const char *name;
-  const char *compiler;      /* the version of hccc that made it */
+  const char *compiler;      /* the version of hccc that emitted it */
   const char *target;        /* "cpu", "cuda" or "hip" */
   const char *collective;    /* "Allreduce", ..., as hccc.h has them */
   int n_ranks;
   int root;                  /* of rooted collectives; -1 of others */
-  int reduces;               /* whether `op` says anything */
-  int touches_peers;         /* whether others touch a rank's buffers: they then lie in windows */
-  unsigned long long digest; /* of the plans and when each is taken: ranks that launch together have
-                              * the same */
-  const int *domain;         /* the memory domain of each rank, from 0; null: one for all. Ranks of
-                              * two domains meet by network only */
+  int reduces;               /* whether `op` has a meaning */
+  int touches_peers;         /* whether peers touch a rank's buffers, which then lie in windows */
+  unsigned long long digest; /* of the plans and their ranges: the same at all ranks of a launch */
+  const int *domain;         /* the memory domain of each rank, from 0; null: one for all. Between
+                              * domains there is only the network */
   const hccc_catalogue *catalogue; /* of a library of one plan too */
   int (*input_blocks)(int rank);   /* blocks of `count` elements */
   int (*output_blocks)(int rank);

@@ -1,17 +1,20 @@
-// operand.h: where a primitive's data is, which flags it waits for and which it raises.
+// operand.h: a primitive's operands and flags, and where operands lie.
 #pragma once
+
+#include "proxy_ring.h"
+#include "types.h"
 
 enum hccc_buffer { HCCC_INPUT, HCCC_OUTPUT, HCCC_IN_SCRATCH, HCCC_IN_STAGE, HCCC_IN_QUEUE };
 
-// A chunk of a rank's buffer, in slots; or a queue at its receiver. Only a description: addresses
-// are computed where they are used, so that a long list of operands needs few registers.
+// A chunk of a rank's buffer, in slots; or a queue at its receiver. Its address is computed where
+// it is used, so that a long list of operands needs few registers.
 struct hccc_operand {
   hccc_buffer buffer;
   int rank;
   int slot;
 #if HCCC_QUEUES > 0
   unsigned message;  // number of the first message of this turn in the window
-  int own;           // a network queue's number among those that begin here; -1
+  int own;           // the number of a network queue that begins here; -1: another queue
   int wait_flag;     // in the own rank's memory
   int post_rank;
   int post_flag;
@@ -85,14 +88,14 @@ HCCC_FN hccc_operand hccc_scratch(const hccc_block&, int rank, int slot) {
   return hccc_chunk_at(HCCC_IN_SCRATCH, rank, slot);
 }
 
-// The send buffer as it was at the start: itself out of place, a copy of it in place.
+// Describes the send buffer as it was at the start: itself out of place, a copy of it in place.
 HCCC_FN hccc_operand hccc_stage(const hccc_block&, int rank, int slot) {
   return hccc_chunk_at(HCCC_IN_STAGE, rank, slot);
 }
 
 #if HCCC_QUEUES > 0
 
-// A queue's slots lie at its receiver, where queues are numbered from 0. A micro-batch sends
+// Describes a queue by its number at its receiver, where its slots lie. A micro-batch sends
 // `length` messages through it; within a window each turn sends all its micro-batches.
 HCCC_FN hccc_operand hccc_queue(const hccc_block& b, int receiver, int queue, int turn,
                                 int length) {
@@ -102,7 +105,7 @@ HCCC_FN hccc_operand hccc_queue(const hccc_block& b, int receiver, int queue, in
   return o;
 }
 
-// A source: waits for the message, then gives its slot back to `src_rank`.
+// Describes a source: it waits for the message, then returns the slot to `src_rank`.
 HCCC_FN hccc_operand hccc_recv(const hccc_block& b, int queue, int turn, int length, int data_flag,
                                int src_rank, int credit_flag) {
   hccc_operand o = hccc_queue(b, b.rank, queue, turn, length);
@@ -112,7 +115,7 @@ HCCC_FN hccc_operand hccc_recv(const hccc_block& b, int queue, int turn, int len
   return o;
 }
 
-// A destination: waits for a free slot, then tells `dst_rank` that the message is there.
+// Describes a destination: it waits for a free slot, then signals the message to `dst_rank`.
 HCCC_FN hccc_operand hccc_send(const hccc_block& b, int queue, int dst_rank, int turn, int length,
                                int data_flag, int credit_flag) {
   hccc_operand o = hccc_queue(b, dst_rank, queue, turn, length);
@@ -122,8 +125,8 @@ HCCC_FN hccc_operand hccc_send(const hccc_block& b, int queue, int dst_rank, int
   return o;
 }
 
-// The same through a network queue, the own rank's `own`th: into slots of the own rank, which the
-// proxy puts into the receiver's; or straight into those where they can be addressed.
+// Describes a destination in a network queue, the own rank's `own`th: slots of the own rank, which
+// the proxy copies to the receiver's; or the receiver's slots, where they can be addressed.
 HCCC_FN hccc_operand hccc_send_far(const hccc_block& b, int queue, int dst_rank, int turn,
                                    int length, int data_flag, int credit_flag, int own) {
   hccc_operand o = hccc_send(b, queue, dst_rank, turn, length, data_flag, credit_flag);
@@ -137,7 +140,8 @@ HCCC_FN unsigned hccc_message(const hccc_block& b, const hccc_operand& o, unsign
 
 #endif
 
-// A user buffer is made of blocks of `count` elements, a block of SUB chunks.
+// Returns where a slot begins in a user buffer, in elements. A user buffer is made of blocks of
+// `count` elements, a block of SUB chunks.
 HCCC_FN long long hccc_user_offset(const hccc_block& b, int slot) {
   const long long chunk = HCCC_CHANNELS * b.p->part;
   return slot / HCCC_SUB * b.p->count + slot % HCCC_SUB * chunk + b.channel * b.p->part;
@@ -153,8 +157,8 @@ HCCC_FN hccc_T* hccc_in_scratch(const hccc_block& b, int rank, long long slot) {
 }
 
 #if HCCC_QUEUES > 0
-// The slot of a message, in elements from the beginning of scratch; of the queues that begin at a
-// rank after those that end there.
+// Returns the slot of a message, in elements from the beginning of scratch. Queues that begin at a
+// rank lie after those that end there.
 HCCC_FN long long hccc_slot_at(const hccc_block& b, int queue, unsigned message) {
   const long long chunks = static_cast<long long>(HCCC_SCRATCH + HCCC_STAGE) * HCCC_CHANNELS;
   const long long first = (static_cast<long long>(queue) * HCCC_CHANNELS + b.channel) * HCCC_SLOTS;
@@ -169,7 +173,7 @@ HCCC_FN hccc_T* hccc_in_queue(const hccc_block& b, const hccc_operand& o, unsign
 }
 #endif
 
-// This channel's part of an operand's chunk.
+// Returns this channel's part of an operand's chunk.
 HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
   const hccc_peer& r = b.peers[o.rank];
   if (o.buffer == HCCC_OUTPUT) return hccc_in_user(b, r.output, o.slot);
@@ -179,7 +183,7 @@ HCCC_FN hccc_T* hccc_part_of(const hccc_block& b, const hccc_operand& o) {
   return hccc_in_user(b, r.input, o.slot);
 }
 
-// Where micro-batch m of an operand begins.
+// Returns where micro-batch m of an operand begins.
 HCCC_FN hccc_T* hccc_place(const hccc_block& b, const hccc_operand& o, unsigned m) {
 #if HCCC_QUEUES > 0
   if (o.buffer == HCCC_IN_QUEUE) return hccc_in_queue(b, o, m);

@@ -1,4 +1,4 @@
-// port.h: the one place that knows the platforms. Everything above it is shared text.
+// port.h: the platform. Everything else is the same text on all of them.
 //
 // Each of port_cuda.h, port_hip.h and port_cpu.h defines these names:
 //
@@ -14,8 +14,9 @@
 //   hccc_ld_relaxed, hccc_ld_acquire, hccc_st_relaxed, hccc_st_release, hccc_claim
 //                                 one 32-bit counter; claim turns 0 into 1, once
 //   hccc_count                    adds 1 to a counter and returns what it was
-//   hccc_clock, hccc_be_patient   time, and one turn of a spin with a deadline
-//   hccc_start_again              the deadline begins anew
+//   hccc_clock                    time
+//   hccc_wait_once                one turn of a wait, and the state that it leaves (wait_state.h)
+//   hccc_rearm                    restarts the deadline of a wait
 //   hccc_bits_of, hccc_float_of   a float's bits and back
 //   hccc_half_up, hccc_half_down  float16 (its bits) to float, and back to nearest even
 //
@@ -30,8 +31,12 @@
 
 #if defined(__HIP__) || defined(__HIPCC__)
 #include "port_hip.h"
+
+#include "port_gpu.h"
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
 #include "port_cuda.h"
+
+#include "port_gpu.h"
 #else
 #include "port_cpu.h"
 #endif

@@ -1,9 +1,9 @@
-// port_cpu.h: the host. A block has one thread; its waits hand the core to other blocks.
+// port_cpu.h: the host. A block has one thread; its waits yield the core to other blocks.
 #pragma once
 
 #include "scheduler.h"
 
-// Generated functions need not look at all of their parameters: a rank may have one neighbour only.
+// Generated functions need not use all of their parameters: a rank may have one neighbour only.
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define HCCC_FN static inline __attribute__((unused))
@@ -48,7 +48,7 @@ HCCC_FN bool hccc_claim(unsigned* word, unsigned expected) {
 HCCC_FN unsigned hccc_bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
 HCCC_FN float hccc_float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
 
-// float16 without branches, so that loops of it vectorise. Shifting the exponent into place and
+// Converts float16 without branches, so that loops vectorise. Shifting the exponent into place and
 // multiplying by 2^112 renormalises subnormals; infinities and NaNs keep a full exponent.
 HCCC_FN float hccc_half_up(unsigned short bits) {
   const unsigned magnitude = (bits & 0x7fffu) << 13;
@@ -57,8 +57,8 @@ HCCC_FN float hccc_half_up(unsigned short bits) {
   return hccc_float_of(scaled | special | (bits & 0x8000u) << 16);
 }
 
-// To nearest even. Small values are rounded by adding a float whose last bit is float16's last
-// bit; larger ones by integer addition, which carries into the exponent as it should.
+// Rounds to nearest even. Small values are rounded by adding a float whose last bit is float16's
+// last bit; larger ones by integer addition, which carries into the exponent as it should.
 HCCC_FN unsigned short hccc_half_down(float x) {
   const unsigned bits = hccc_bits_of(x);
   const unsigned magnitude = bits & 0x7fffffffu;

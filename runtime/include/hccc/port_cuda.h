@@ -97,5 +97,3 @@ HCCC_FN void hccc_st16(void* at, hccc_words w) {
       HCCC_KERNEL_NAME(const __grid_constant__ hccc_params p) {                           \
     hccc_run_block(p, blockIdx.y, blockIdx.x);                                            \
   }
-
-#include "port_gpu.h"

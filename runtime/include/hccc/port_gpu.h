@@ -1,5 +1,8 @@
-// port_gpu.h: what CUDA and HIP share: blocks of HCCC_THREADS threads that spin.
+// port_gpu.h: what CUDA and HIP share: blocks of HCCC_THREADS threads that spin. port.h includes it
+// after the functions of the platform.
 #pragma once
+
+#include "wait_state.h"
 
 #define HCCC_BODY "gpu_body.h"
 
@@ -9,30 +12,17 @@ constexpr int hccc_threads = HCCC_THREADS;
 // Two resident blocks hide each other's waits, as long as a thread keeps 64 registers.
 constexpr int hccc_blocks_per_unit = HCCC_THREADS <= 512 ? 2 : 1;
 
-// LOOK: a period has passed.
-enum hccc_verdict { HCCC_KEEP_WAITING, HCCC_EXPIRED, HCCC_GIVE_UP, HCCC_LOOK };
+HCCC_FN void hccc_rearm(hccc_pending_wait& wait) { wait.start = hccc_clock(); }
 
-// One wait in progress.
-struct hccc_patience {
-  const unsigned* flag;
-  unsigned want;
-  const unsigned* abort;
-  unsigned long long limit, period;  // ticks
-  unsigned long long start, looked;
-  unsigned spins;
-};
-
-HCCC_FN void hccc_start_again(hccc_patience& p) { p.start = hccc_clock(); }
-
-// Spins cheaply first, then sleeps; looks at the clock and the abort word every 1,024 turns.
-HCCC_FN hccc_verdict hccc_be_patient(hccc_patience& p) {
-  if (++p.spins > 64) hccc_pause();
-  if (p.spins % 1024) return HCCC_KEEP_WAITING;
-  if (hccc_ld_relaxed(p.abort)) return HCCC_GIVE_UP;
+// Spins at first, then sleeps; reads the clock and the abort word every 1,024 turns.
+HCCC_FN hccc_wait_state hccc_wait_once(hccc_pending_wait& wait) {
+  if (++wait.spins > 64) hccc_pause();
+  if (wait.spins % 1024) return HCCC_WAITING;
+  if (hccc_ld_relaxed(wait.abort)) return HCCC_LAUNCH_LOST;
   const unsigned long long now = hccc_clock();
-  if (p.start == 0) p.start = p.looked = now;
-  if (now - p.start > p.limit) return HCCC_EXPIRED;
-  if (now - p.looked <= p.period) return HCCC_KEEP_WAITING;
-  p.looked = now;
-  return HCCC_LOOK;
+  if (wait.start == 0) wait.start = wait.polled = now;
+  if (now - wait.start > wait.limit) return HCCC_EXPIRED;
+  if (now - wait.polled <= wait.period) return HCCC_WAITING;
+  wait.polled = now;
+  return HCCC_POLL_EXTENSIONS;
 }

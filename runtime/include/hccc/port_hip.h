@@ -39,26 +39,26 @@
 
 HCCC_FN int hccc_thread() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 
-// Waits until memory has what this wavefront stored, and caches have done what it asked for. Not
-// even a fence says that: one of workgroup scope need not wait for stores, and clang's release
-// stores do not wait for the write-back that they begin.
+// Waits until this wavefront's stores are in memory and its cache operations are done. No fence
+// guarantees that: a fence of workgroup scope need not wait for stores, and clang's release stores
+// do not wait for the write-back that they begin.
 HCCC_FN void hccc_drain() { asm volatile(HCCC_WAIT_FOR_MEMORY ::: "memory"); }
 
-// The block meets; shared memory only.
+// Lets the block meet; for shared memory only.
 HCCC_FN void hccc_barrier_shared() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
-// After it any one thread may release what all of them stored.
+// Lets the block meet; after it one thread may release the stores of all.
 HCCC_FN void hccc_barrier() {
   hccc_drain();
   hccc_barrier_shared();
 }
 
-// Needs the last barrier: without it a fast thread's next vote could overtake a slow reader.
-// After the first no thread touches other memory than the vote.
+// Returns, to all threads of the block, whether c holds for any. The last barrier keeps a fast
+// thread's next vote from overtaking a slow reader; after the first only the vote is touched.
 HCCC_FN bool hccc_barrier_any(bool c) {
   static HCCC_SHARED unsigned any;
   if (hccc_thread() == 0) any = 0;
@@ -72,7 +72,7 @@ HCCC_FN bool hccc_barrier_any(bool c) {
 
 HCCC_FN void hccc_pause() { __builtin_amdgcn_s_sleep(1); }
 
-// Ticks of the constant-rate counter; the host asks the driver for its rate.
+// Reads the constant-rate counter; the host asks the driver for its rate.
 HCCC_FN unsigned long long hccc_clock() {
 #if __has_builtin(__builtin_readsteadycounter)  // clang 19
   return __builtin_readsteadycounter();
@@ -148,5 +148,3 @@ HCCC_FN void hccc_st16(void* at, hccc_words w) {
     hccc_run_block(p, static_cast<int>(__builtin_amdgcn_workgroup_id_y()),                 \
                    static_cast<int>(__builtin_amdgcn_workgroup_id_x()));                   \
   }
-
-#include "port_gpu.h"

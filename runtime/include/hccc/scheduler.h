@@ -1,12 +1,13 @@
-// scheduler.h: blocks on the host. A block is a fiber; a worker thread has many of them and
-// resumes one whose counter has arrived. With HCCC_THREADS_AS_BLOCKS a block is an OS thread
-// instead, which is what ThreadSanitizer understands.
+// scheduler.h: how blocks wait on the host. A block is a fiber; a worker thread has many of them
+// and resumes one whose counter has arrived. With HCCC_THREADS_AS_BLOCKS a block is an OS thread
+// instead, as ThreadSanitizer requires.
 #pragma once
 
 #include <pthread.h>
 #include <sched.h>
 
-#include "idle.h"
+#include "backoff.h"
+#include "host_wait.h"
 
 #ifndef HCCC_THREADS_AS_BLOCKS
 #if defined(__SANITIZE_THREAD__)
@@ -16,51 +17,30 @@
 #endif
 #endif
 
-// LOOK: a period has passed.
-enum hccc_verdict { HCCC_KEEP_WAITING, HCCC_EXPIRED, HCCC_GIVE_UP, HCCC_LOOK };
-
-// One wait in progress.
-struct hccc_patience {
-  const unsigned* flag;
-  unsigned want;
-  const unsigned* abort;
-  unsigned long long limit, period;  // nanoseconds
-  unsigned long long start, looked;
-  unsigned spins;
-};
-
-// Cores this process may use.
+// Counts the cores that this process may use.
 static inline int hccc_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   return 1;
 }
 
-static inline bool hccc_wait_over(const hccc_patience& p) {
-  return static_cast<int>(__atomic_load_n(p.flag, __ATOMIC_RELAXED) - p.want) >= 0;
-}
-
-static inline bool hccc_wait_aborted(const hccc_patience& p) {
-  return __atomic_load_n(p.abort, __ATOMIC_RELAXED) != 0;
-}
-
 #if HCCC_THREADS_AS_BLOCKS
 
-static thread_local hccc_idler hccc_this_thread;
+static thread_local hccc_backoff hccc_this_thread;
 
-static inline hccc_verdict hccc_be_patient(hccc_patience& p) {
-  if (!hccc_idle(hccc_this_thread) && p.spins++ % 64) return HCCC_KEEP_WAITING;
-  if (hccc_wait_aborted(p)) return HCCC_GIVE_UP;
+static inline hccc_wait_state hccc_wait_once(hccc_pending_wait& wait) {
+  if (!hccc_back_off(hccc_this_thread) && wait.spins++ % 64) return HCCC_WAITING;
+  if (hccc_wait_aborted(wait)) return HCCC_LAUNCH_LOST;
   const unsigned long long now = hccc_clock();
-  if (p.start == 0) p.start = p.looked = now;
-  if (now - p.start > p.limit) return HCCC_EXPIRED;
-  hccc_nap(now - p.start);
-  if (now - p.looked <= p.period) return HCCC_KEEP_WAITING;
-  p.looked = now;
-  return HCCC_LOOK;
+  if (wait.start == 0) wait.start = wait.polled = now;
+  if (now - wait.start > wait.limit) return HCCC_EXPIRED;
+  hccc_sleep_for_part(now - wait.start);
+  if (now - wait.polled <= wait.period) return HCCC_WAITING;
+  wait.polled = now;
+  return HCCC_POLL_EXTENSIONS;
 }
 
-static inline void hccc_start_again(hccc_patience& p) { p.start = hccc_clock(); }
+static inline void hccc_rearm(hccc_pending_wait& wait) { wait.start = hccc_clock(); }
 
 #else
 #include "fiber.h"

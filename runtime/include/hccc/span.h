@@ -1,6 +1,8 @@
-// span.h: a thread block records when it executes a micro-batch of a primitive: trace.h. Without
-// HCCC_TRACE the compiler sees nothing of it.
+// span.h: records when a thread block executes a micro-batch of a primitive (trace.h). Without
+// HCCC_TRACE all of it is empty.
 #pragma once
+
+#include "block.h"
 
 #ifdef HCCC_TRACE
 
@@ -14,7 +16,7 @@ struct hccc_span {
     if (on) record.ready = hccc_clock();
   }
 
-  // The block meets: the data of all its threads is moved.
+  // Lets the block meet, so that all its threads have moved their data, and writes the record.
   HCCC_METHOD void end(const hccc_block& b) {
     hccc_barrier();
     if (!on) return;

@@ -1,6 +1,6 @@
-// stacks.h: the fibers' stacks, each with a page below it that must not be touched. A launch
-// takes an arena of them and gives it back; the mapping and its touched pages are kept for the
-// next launch, because making them costs more than a small collective.
+// stacks.h: the fibers' stacks, each with a guard page below it. A launch takes an arena of stacks
+// and returns it; the mapping and its touched pages are cached for the next launch, because making
+// them costs more than a small collective.
 #pragma once
 
 #include <pthread.h>
@@ -8,8 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fiber.h"
+#include "layout.h"
+
 constexpr long hccc_stack_bytes = 128 << 10;
-constexpr int hccc_kept_stacks = 1024;  // larger arenas are unmapped after the launch
+constexpr int hccc_most_cached_stacks = 1024;  // larger arenas are unmapped after the launch
 
 struct hccc_arena {
   char* memory;  // fibers first, then stacks
@@ -43,7 +46,7 @@ static inline hccc_fiber* hccc_fibers_of(const hccc_arena* a) {
   return reinterpret_cast<hccc_fiber*>(a->memory);
 }
 
-// Stack i; its lowest page is the guard.
+// Returns stack i; its lowest page is the guard.
 static inline char* hccc_stack_of(const hccc_arena* a, int i) {
   return a->memory + hccc_fiber_room(a->n) + i * (hccc_stack_bytes + hccc_page());
 }
@@ -74,8 +77,8 @@ static inline hccc_arena* hccc_take_arena(int n) {
   return found ? found : hccc_map_arena(n);
 }
 
-static inline void hccc_give_arena(hccc_arena* a) {
-  if (a->n > hccc_kept_stacks) {
+static inline void hccc_return_arena(hccc_arena* a) {
+  if (a->n > hccc_most_cached_stacks) {
     munmap(a->memory, static_cast<unsigned long>(a->bytes));
     free(a);
     return;
@@ -86,8 +89,8 @@ static inline void hccc_give_arena(hccc_arena* a) {
   pthread_mutex_unlock(&hccc_free_arenas.lock);
 }
 
-// Makes fibers 0 … n - 1 of the arena ready to run blocks 0 … n - 1 of a launch. Stacks begin at
-// different offsets in their pages, or all fibers would fight for the same sets of the cache.
+// Prepares fibers 0 … n - 1 of the arena to run blocks 0 … n - 1 of a launch. Stacks begin at
+// different offsets in their pages, so that fibers do not share the same sets of the cache.
 static inline void hccc_prepare_fibers(hccc_arena* a, int n, void (*run)(void*, int),
                                        void* launch) {
   hccc_fiber* fibers = hccc_fibers_of(a);

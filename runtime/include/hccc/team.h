@@ -1,10 +1,13 @@
-// team.h: the threads of one launch. The caller is one of them. Memory is malloc's: programs in C
+// team.h: the threads of one launch; the caller is one of them. Memory is malloc's: programs in C
 // link generated code without a C++ library.
 #pragma once
 
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "hccc.h"
+#include "scheduler.h"
 
 #if !HCCC_THREADS_AS_BLOCKS
 #include "stacks.h"
@@ -15,8 +18,8 @@ struct hccc_team {
   void* launch;
   int blocks;
   int size;      // threads, this one included
-  int open;      // 0: the team is still gathering; -1: it was called off
-  bool crowded;  // more threads than cores, or others beside them
+  int open;      // 1: run; 0: threads are still being started; -1: there are too few
+  bool oversubscribed;  // more threads than cores
 #if !HCCC_THREADS_AS_BLOCKS
   hccc_fiber* fibers;
 #endif
@@ -28,15 +31,15 @@ struct hccc_member {
   pthread_t thread;
 };
 
-// Member i has blocks [i * blocks / size, (i + 1) * blocks / size).
+// Runs the blocks of member i: [i * blocks / size, (i + 1) * blocks / size).
 static inline void hccc_run_share(const hccc_team* t, int i) {
   const int first = static_cast<int>(static_cast<long long>(t->blocks) * i / t->size);
   const int last = static_cast<int>(static_cast<long long>(t->blocks) * (i + 1) / t->size);
 #if HCCC_THREADS_AS_BLOCKS
-  hccc_this_thread = hccc_idler{t->crowded, 0};
+  hccc_this_thread = hccc_backoff{t->oversubscribed, 0};
   for (int block = first; block < last; ++block) t->run(t->launch, block);
 #else
-  if (first < last) hccc_run_fibers(t->fibers + first, last - first, t->crowded);
+  if (first < last) hccc_run_fibers(t->fibers + first, last - first, t->oversubscribed);
 #endif
 }
 
@@ -48,8 +51,8 @@ static void* hccc_member_main(void* argument) {
   return nullptr;
 }
 
-// Starts members 1, 2, … and returns how many threads there are now.
-static inline int hccc_gather(hccc_team* t, hccc_member* members, int wanted) {
+// Starts members 1, 2, … and returns the number of threads, the caller included.
+static inline int hccc_start_members(hccc_team* t, hccc_member* members, int wanted) {
   int size = 1;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -62,13 +65,13 @@ static inline int hccc_gather(hccc_team* t, hccc_member* members, int wanted) {
   return size;
 }
 
-// Threads that are blocks are all needed; workers do with as many as there are.
+// Runs the team. Threads that are blocks are all needed; of workers fewer will do.
 static inline int hccc_run_members(hccc_team* t, int wanted) {
   const unsigned long bytes = static_cast<unsigned long>(wanted) * sizeof(hccc_member);
   hccc_member* members = static_cast<hccc_member*>(malloc(bytes));
   if (!members) return HCCC_NO_MEMORY;
-  t->size = hccc_gather(t, members, wanted);
-  t->crowded = t->crowded || HCCC_NETWORK || t->size > hccc_cores();
+  t->size = hccc_start_members(t, members, wanted);
+  t->oversubscribed = t->oversubscribed || HCCC_NETWORK || t->size > hccc_cores();
   const bool enough = !HCCC_THREADS_AS_BLOCKS || t->size == wanted;
   __atomic_store_n(&t->open, enough ? 1 : -1, __ATOMIC_RELEASE);
   if (enough) hccc_run_share(t, 0);
@@ -77,14 +80,14 @@ static inline int hccc_run_members(hccc_team* t, int wanted) {
   return enough ? HCCC_OK : HCCC_NO_MEMORY;
 }
 
-// Runs blocks 0 … blocks - 1, all of them at once as far as they can tell.
+// Runs blocks 0 … blocks - 1 concurrently. Returns an hccc_status.
 static inline int hccc_run_team(void (*run)(void*, int), void* launch, int blocks, int threads,
-                                bool crowded) {
+                                bool oversubscribed) {
   hccc_team team{};
   team.run = run;
   team.launch = launch;
   team.blocks = blocks;
-  team.crowded = crowded;
+  team.oversubscribed = oversubscribed;
 #if HCCC_THREADS_AS_BLOCKS
   return hccc_run_members(&team, threads);
 #else
@@ -93,7 +96,7 @@ static inline int hccc_run_team(void (*run)(void*, int), void* launch, int block
   hccc_prepare_fibers(arena, blocks, run, launch);
   team.fibers = hccc_fibers_of(arena);
   const int status = hccc_run_members(&team, threads);
-  hccc_give_arena(arena);
+  hccc_return_arena(arena);
   return status;
 #endif
 }

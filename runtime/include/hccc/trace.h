@@ -1,16 +1,16 @@
-/* trace.h: what kernels built with HCCC_TRACE record of a launch. Plain C, for host and device.
+/* trace.h: the record of a launch by kernels built with HCCC_TRACE. Plain C, for host and device.
  *
  * Kernels compiled with -DHCCC_TRACE write a record of every micro-batch of every primitive while
- * `hccc_tracing` points to a hccc_trace; without the macro nothing of this is in them. On the host:
+ * `hccc_tracing` points to a hccc_trace; without the macro they are the same as ever. On the host:
  *
  *     extern "C" hccc_trace *hccc_tracing;    in C, or dlsym(library, "hccc_tracing")
  *
  * Set it before a launch and clear it after: it is the library's, and read when a launch begins.
  * The entries, and the structures of hccc.h, are the same with the macro and without.
  *
- * A thread block keeps its last `slots` records: record k is at k modulo `slots`, and what it has
- * written in all says how many are lost. `written` and `records` are where kernels can write: on a
- * GPU, in memory of the device or mapped to it. Counts go on from launch to launch.
+ * A thread block keeps its last `slots` records: record k is at k modulo `slots`; `written` counts
+ * all, and so shows how many are lost. Kernels must be able to write `written` and `records`: on a
+ * GPU they lie in memory of the device or mapped to it. Counts go on from launch to launch.
  */
 #ifndef HCCC_TRACE_H
 #define HCCC_TRACE_H
@@ -21,9 +21,9 @@
  * CLOCK_MONOTONIC, which all processes of a machine share; of %globaltimer on NVIDIA; on AMD of the
  * constant-rate counter. */
 typedef struct hccc_record {
-  unsigned long long begin; /* it begins to wait for what it needs */
-  unsigned long long ready; /* everything is there */
-  unsigned long long end;   /* its data is moved, and nobody told yet */
+  unsigned long long begin; /* it begins to wait */
+  unsigned long long ready; /* its waits are over */
+  unsigned long long end;   /* its data is moved, and no flag raised yet */
   unsigned primitive;       /* index inside the thread block, in the order of the plan */
   unsigned micro_batch;     /* counted in this launch */
 } hccc_record;
@@ -43,7 +43,8 @@ typedef struct hccc_trace {
 
 enum { HCCC_TRACE_STRIDE = 16 }; /* counts share no cache line */
 
-/* Whether a launch of a plan with so many thread blocks times channels a rank can record there. */
+/* Checks that a launch with `blocks` thread blocks times channels a rank can record there. Returns
+ * an hccc_status. */
 static inline int hccc_check_trace(const hccc_trace *trace, int blocks) {
   if (trace->size != sizeof *trace || trace->record_size != sizeof(hccc_record))
     return HCCC_BAD_ABI;

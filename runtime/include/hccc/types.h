@@ -1,11 +1,13 @@
 // types.h: the dtype and the reduction of this translation unit, chosen by -DHCCC_DTYPE=float16
-// -DHCCC_OP=sum. float16, bfloat16 and the 8-bit ones are combined in float32 and rounded once,
+// -DHCCC_OP=sum. float16, bfloat16 and the 8-bit types are combined in float32 and rounded once,
 // when stored.
 //
 // The same bits on every target: integers wrap, integer division truncates, bfloat16 rounds to
 // nearest even in software, and min(a, b) is `b < a ? b : a`: of equals and of unordered values
-// the left one stays, so a NaN survives only if it comes first.
+// the left operand stays, so a NaN survives only if it comes first.
 #pragma once
+
+#include "port.h"
 
 #ifndef HCCC_DTYPE
 #define HCCC_DTYPE float32
@@ -14,7 +16,7 @@
 #define HCCC_OP sum
 #endif
 
-// `stored` is the element in memory, `value` what is computed with; up and down convert.
+// `stored` is the type in memory, `value` the type of arithmetic; up and down convert.
 // W is an unsigned type that wraps, wide enough not to be promoted to int.
 template <class T, class W>
 struct hccc_integer {
@@ -56,7 +58,7 @@ struct hccc_brain : hccc_real<float> {
   using stored = unsigned short;
   static constexpr bool same = false;
   HCCC_FN float up(stored x) { return hccc_float_of(static_cast<unsigned>(x) << 16); }
-  // To nearest even; a NaN keeps its sign and becomes quiet.
+  // Rounds to nearest even; a NaN keeps its sign and becomes quiet.
   HCCC_FN stored down(float x) {
     const unsigned bits = hccc_bits_of(x);
     const unsigned rounded = bits + 0x7fffu + (bits >> 16 & 1u);
@@ -72,7 +74,7 @@ template <int fraction, int bias, unsigned largest>
 struct hccc_eighth : hccc_real<float> {
   using stored = unsigned char;
   static constexpr bool same = false;
-  // Without a float below 2^-126 on the way, which some flush to zero.
+  // Avoids floats below 2^-126, which some targets flush to zero.
   HCCC_FN float up(stored x) {
     const unsigned magnitude = x & 0x7fu;
     constexpr unsigned rebias = (127u - bias) << 23;
@@ -82,14 +84,14 @@ struct hccc_eighth : hccc_real<float> {
     constexpr bool infinite = largest >> fraction != 0x7fu >> fraction;
     constexpr unsigned full = infinite ? 0x7f800000u : 0x7fc00000u;
     const unsigned special = magnitude > largest ? full : 0u;
-    // By masks: a choice would keep the loop from being vectorised.
+    // By masks: a branch would keep the loop from being vectorised.
     const unsigned is_normal = 0u - static_cast<unsigned>(magnitude >> fraction != 0);
     const unsigned bits = (normal & is_normal) | (small & ~is_normal);
     return hccc_float_of(bits | special | (x & 0x80u) << 24);
   }
-  // To nearest even. What is too large, infinities too, becomes the largest finite value, and a NaN
-  // 0x7f: as CUDA's conversions do by default. Small values are rounded by adding a float whose
-  // last bit is the last bit of the result.
+  // Rounds to nearest even. Too large values and infinities become the largest finite value, a NaN
+  // becomes 0x7f: as CUDA's conversions do by default. Small values are rounded by adding a float
+  // whose last bit is the last bit of the result.
   HCCC_FN stored down(float x) {
     const unsigned bits = hccc_bits_of(x);
     const unsigned magnitude = bits & 0x7fffffffu;
@@ -154,21 +156,21 @@ struct hccc_op_avg : hccc_op_sum {
 
 typedef HCCC_JOIN(hccc_op_, HCCC_OP) hccc_op;
 
-// What a primitive does besides copying; or-ed together.
+// The modes of a primitive, or-ed together.
 constexpr int HCCC_COPY = 0;
 constexpr int HCCC_REDUCE = 1;           // combines its sources, left to right
 constexpr int HCCC_FINAL = 2;            // makes the final value: avg divides
 constexpr int HCCC_IF_IN_PLACE = 4;      // moves data only in place
 constexpr int HCCC_IF_OUT_OF_PLACE = 8;  // moves data only out of place
-constexpr int HCCC_FAR = 16;             // some of its queues, puts or posts are the network's
+constexpr int HCCC_FAR = 16;             // some of its queues, puts or posts go over the network
 
-// Whether a primitive of this mode computes, or only moves bytes.
+// Returns whether a primitive of this mode divides, and whether it computes at all.
 HCCC_FN constexpr bool hccc_divides(int mode) { return hccc_op::divides && (mode & HCCC_FINAL); }
 HCCC_FN constexpr bool hccc_computes(int mode) {
   return (mode & HCCC_REDUCE) || hccc_divides(mode);
 }
 
-// The last step before storing.
+// Finishes a value before it is stored.
 template <int mode>
 HCCC_FN hccc_value hccc_finish(hccc_value x) {
   if constexpr (hccc_divides(mode)) x = hccc_dtype::divide(x, HCCC_RANKS);

@@ -1,12 +1,13 @@
 /* hccc_transport.h: the proxy between ranks of several hosts, over UCX. Plain C.
  *
- * It keeps the promises of hccc/network.h: it takes descriptors from a rank's door, brings the bytes
- * into the peer's window and then raises the peer's counter. UCX (libucp.so.0) is looked for when it
- * is first needed; nothing is linked against it. docs/network-transport.md says how it works.
+ * It keeps the promises of hccc/network.h: it takes transfers from a rank's proxy ring, puts the
+ * bytes into the peer's window and then raises the peer's counter. UCX (libucp.so.0) is loaded at
+ * its first use; nothing is linked against it. docs/network-transport.md describes it.
  *
  *     hccc_transport_open, hccc_transport_window for every window, hccc_transport_blob;
  *     blobs are exchanged by the caller; hccc_transport_connect for every peer;
- *     hccc_transport_start, hccc_transport_ready; launches; hccc_transport_stop; hccc_transport_close
+ *     hccc_transport_start, hccc_transport_ready; launches;
+ *     hccc_transport_stop, hccc_transport_close
  *
  * One transport serves one rank. Calls for one transport may come from any thread, but none beside
  * or after hccc_transport_close. Functions return 0 (HCCC_TRANSPORT_OK) or an error's code.
@@ -30,10 +31,10 @@ enum {
   HCCC_TRANSPORT_OK = 0,
   HCCC_TRANSPORT_NO_UCX = 1,    /* UCX is missing or too old */
   HCCC_TRANSPORT_INVALID = 2,   /* an argument has a value that it cannot have */
-  HCCC_TRANSPORT_BAD_BLOB = 3,  /* a blob is damaged, or of something else */
+  HCCC_TRANSPORT_BAD_BLOB = 3,  /* a blob is damaged, or no blob */
   HCCC_TRANSPORT_MEMORY = 4,    /* there is no memory, or it cannot be registered */
-  HCCC_TRANSPORT_STATE = 5,     /* not now: started already, connected to another process */
-  HCCC_TRANSPORT_FAILED = 6     /* UCX refused something; the message says what */
+  HCCC_TRANSPORT_STATE = 5,     /* started already, or connected to another process */
+  HCCC_TRANSPORT_FAILED = 6     /* UCX refused something: see the message */
 };
 
 /* Where the memory of a window is. */
@@ -41,13 +42,13 @@ enum { HCCC_MEMORY_HOST = 0, HCCC_MEMORY_CUDA = 1, HCCC_MEMORY_HIP = 2 };
 
 typedef struct hccc_transport_error {
   int code;
-  int rank; /* the rank that it is about; -1: none */
+  int rank; /* the rank that caused it; -1: none */
   char message[256];
 } hccc_transport_error;
 
 /* How memory of a device is copied where UCX cannot reach it. Copies of one direction end in the
- * order in which they were begun, and a copy of 4 aligned bytes is one store. Called by the progress
- * thread alone. */
+ * order in which they were begun, and a copy of 4 aligned bytes is one store. Called by the
+ * progress thread alone. */
 typedef struct hccc_transport_copier {
   void *context;
   /* Begins to copy; 0: begun. `from` or `to` is memory of the device, the other pinned or plain
@@ -56,25 +57,25 @@ typedef struct hccc_transport_copier {
                void **ticket);
   /* 1: all of it was copied, and the ticket is gone; 0: not yet; negative: it failed. */
   int (*done)(void *context, void *ticket);
-  /* Optional: makes host memory good for such copies, and undoes it. 0: done. */
+  /* Optional: pins host memory for such copies, and unpins it. 0: done. */
   int (*pin)(void *context, void *memory, size_t bytes);
   void (*unpin)(void *context, void *memory);
-  /* Optional: what NICs have written into memory of the device is visible to its kernels when this
-   * returns (cuFlushGPUDirectRDMAWrites). Called before a counter is raised for such bytes. */
+  /* Optional: makes NICs' writes to memory of the device visible to its kernels
+   * (cuFlushGPUDirectRDMAWrites). Called before a counter is raised for such bytes. */
   void (*flush)(void *context);
 } hccc_transport_copier;
 
 typedef struct hccc_transport_options {
   unsigned size; /* sizeof(hccc_transport_options) */
   int rank, n_ranks;
-  long long slice_bytes; /* what is sent at once; 0: $HCCC_SLICE_BYTES, else 1 MiB */
+  long long slice_bytes; /* bytes sent at once; 0: $HCCC_SLICE_BYTES, else 1 MiB */
   long long pool_bytes;  /* host memory for staging; 0: $HCCC_POOL_BYTES, else 16 slices */
-  double timeout_s;      /* a peer that takes nothing for so long has failed; 0: never */
+  double timeout_s;      /* a peer that receives nothing for so long has failed; 0: never */
   const char *network;   /* devices, as UCX_NET_DEVICES; null: $HCCC_NETWORK, else UCX's choice */
-  /* A peer has died or left, or (rank = the own) a descriptor is wrong. By the progress thread, at
-   * most once for each rank; it may call nothing that ends the transport. */
+  /* Reports a peer that has failed or left, or (rank = the own) a wrong descriptor. Called by the
+   * progress thread, at most once for each rank; it must not end the transport. */
   void (*failed)(void *context, int rank, const char *message);
-  void (*log)(void *context, const char *line); /* null: nothing is said */
+  void (*log)(void *context, const char *line); /* null: no log */
   void *context;
   const hccc_transport_copier *copier; /* null: memory that UCX cannot reach is refused */
   int force_staging; /* 1: device memory is staged even where UCX could reach it */
@@ -91,7 +92,8 @@ typedef struct hccc_transport_counters_t {
   unsigned long long sleeps; /* of the progress thread */
 } hccc_transport_counters_t;
 
-/* 1: there is a UCX that can be used, and `message` says which; 0: why not. */
+/* Returns 1 where UCX can be used, with its path and version in `message`; 0: `message` says why
+ * not. */
 HCCC_TRANSPORT_API int hccc_transport_available(char *message, size_t bytes);
 
 HCCC_TRANSPORT_API int hccc_transport_open(hccc_transport **t, const hccc_transport_options *options,
@@ -102,34 +104,34 @@ HCCC_TRANSPORT_API int hccc_transport_open(hccc_transport **t, const hccc_transp
 HCCC_TRANSPORT_API int hccc_transport_window(hccc_transport *t, int window, void *base,
                                              long long bytes, int memory, hccc_transport_error *e);
 
-/* What peers must have to connect. It lasts until the next call of this, or the end. */
+/* Returns the bytes that peers need to connect. They last until the next such call, or the end. */
 HCCC_TRANSPORT_API int hccc_transport_blob(hccc_transport *t, void **data, size_t *bytes,
                                            hccc_transport_error *e);
 
-/* Makes a peer known by its blob; a second one of the same process says which windows it has now.
- * Nothing in a blob is trusted. */
+/* Connects to a peer by its blob; a second blob of the same process updates its windows. Blobs are
+ * checked, not trusted. */
 HCCC_TRANSPORT_API int hccc_transport_connect(hccc_transport *t, int peer, const void *blob,
                                               size_t bytes, hccc_transport_error *e);
 
-/* Starts the thread that takes from `door`, which must last until hccc_transport_stop. Null: it only
+/* Starts the progress thread, which serves `ring` until hccc_transport_stop. Null: it only
  * receives. */
-HCCC_TRANSPORT_API int hccc_transport_start(hccc_transport *t, const hccc_door *door,
+HCCC_TRANSPORT_API int hccc_transport_start(hccc_transport *t, const hccc_proxy_ring *ring,
                                             hccc_transport_error *e);
 
-/* Waits until every connected peer has greeted this rank and been greeted: all have started, and the
- * ways between them work. An error names the first that has not within `timeout_s` (0: for ever).
- * UCX makes its connections in that time; kernels should be launched after it. */
+/* Waits until hellos were exchanged with every connected peer: all have started, and connections
+ * work. An error names the first peer that has not within `timeout_s` (0: for ever). UCX makes its
+ * connections in that time; kernels should be launched after it. */
 HCCC_TRANSPORT_API int hccc_transport_ready(hccc_transport *t, double timeout_s,
                                             hccc_transport_error *e);
 
-/* Optional: something was handed over, or will be soon; a thread that sleeps looks at once. */
+/* Optional: wakes the progress thread, as transfers were submitted or soon will be. */
 HCCC_TRANSPORT_API void hccc_transport_wake(hccc_transport *t);
 
-/* Ends the thread, for good: peers are told. What was taken is still brought to those that live, for
- * two seconds at most. Not from `failed` or `log`. */
+/* Ends the thread for good and reports that to the peers. Transfers that were taken are completed,
+ * for two seconds at most. Not from `failed` or `log`. */
 HCCC_TRANSPORT_API int hccc_transport_stop(hccc_transport *t);
 
-/* Stops it, and leaves no thread, descriptor or registration. Null is fine. */
+/* Stops the transport and frees all threads, descriptors and registrations. Null is allowed. */
 HCCC_TRANSPORT_API void hccc_transport_close(hccc_transport *t);
 
 HCCC_TRANSPORT_API int hccc_transport_counters(hccc_transport *t,

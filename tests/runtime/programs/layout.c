@@ -11,7 +11,7 @@ void sizes(const hccc_shape *s, long long count, int size, long long micro, long
   out[4] = hccc_flag_bytes(*s);
   out[5] = hccc_ready_at(*s);
   out[6] = hccc_done_at(*s);
-  out[7] = hccc_late_at(*s);
+  out[7] = hccc_extension_at(*s);
   out[8] = hccc_go_at(*s);
   out[9] = hccc_finished_at(*s);
   out[10] = hccc_state_at(*s);
@@ -77,7 +77,7 @@ void structure_sizes(int *out) {
   out[5] = sizeof(hccc_local);
   out[6] = sizeof(hccc_window);
   out[7] = sizeof(hccc_transfer);
-  out[8] = sizeof(hccc_door);
+  out[8] = sizeof(hccc_proxy_ring);
   out[9] = sizeof(hccc_peer);
   out[10] = sizeof(hccc_trace);
   out[11] = sizeof(hccc_record);

@@ -28,7 +28,7 @@ static long long flag_bytes, scratch_bytes, window_bytes;
 static hccc_window windows[MOST_RANKS][WINDOWS];
 static hccc_rank all[MOST_RANKS];  /* as the proxy reaches them */
 static hccc_rank seen[MOST_RANKS]; /* as kernels do */
-static hccc_door doors[MOST_RANKS];
+static hccc_proxy_ring rings[MOST_RANKS];
 static hccc_fault own_fault;
 
 static void *mapped(int file, long long at, long long bytes) {
@@ -56,14 +56,14 @@ static void map_rank(int file, int rank, long long hole) {
   all[rank].n_windows = WINDOWS;
 }
 
-static void make_door(hccc_door *door, unsigned size, unsigned length) {
-  door->size = size;
-  door->transfer_size = sizeof(hccc_transfer);
-  door->length = length;
-  door->ring = (hccc_transfer *)calloc(length, sizeof(hccc_transfer));
-  door->handed = (unsigned *)calloc(3, 128);
-  door->taken = door->handed + 32;
-  door->completed = door->handed + 64;
+static void make_ring(hccc_proxy_ring *ring, unsigned size, unsigned length) {
+  ring->size = size;
+  ring->transfer_size = sizeof(hccc_transfer);
+  ring->length = length;
+  ring->entries = (hccc_transfer *)calloc(length, sizeof(hccc_transfer));
+  ring->submitted = (unsigned *)calloc(3, 128);
+  ring->taken = ring->submitted + 32;
+  ring->completed = ring->submitted + 64;
 }
 
 /* Ends the process as soon as the first rank launched here is in its launch of this number. */
@@ -100,7 +100,7 @@ static int launch(hccc_comm *comm, hccc_call *call, hccc_local *local, const cha
     memcpy(copies[l][0], given[l][0], (size_t)in_bytes);
     local[l].input = from < PRIVATE ? given[l][0] : copies[l][0];
     local[l].output = to < PRIVATE ? given[l][1] : copies[l][1];
-    local[l].door = doors[rank].size ? &doors[rank] : 0;
+    local[l].proxy_ring = rings[rank].size ? &rings[rank] : 0;
   }
   begin = seconds();
   status = ENTRY(comm, call);
@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
   const hccc_shape shape = SHAPE;
   const int first = (int)number(argc, argv, "first", 0), n = (int)number(argc, argv, "n", 1);
   const int domain = (int)number(argc, argv, "domain", shape.ranks);
-  const int with_doors = (int)number(argc, argv, "doors", 1);
+  const int with_rings = (int)number(argc, argv, "rings", 1);
   const int file = open(argv[1], O_RDWR);
   hccc_comm comm = HCCC_COMM_INIT;
   hccc_call call = HCCC_CALL_INIT;
@@ -143,8 +143,8 @@ int main(int argc, char **argv) {
     if (i / domain != first / domain) seen[i].flags = seen[i].scratch = 0;
     if (i == first && !number(argc, argv, "own_flags", 1)) seen[i].flags = 0;
     nic[i] = i;
-    if (domain < shape.ranks && with_doors && i >= first && i < first + n) 
-      make_door(&doors[i], (unsigned)number(argc, argv, "door_bytes", sizeof(hccc_door)),
+    if (domain < shape.ranks && with_rings && i >= first && i < first + n) 
+      make_ring(&rings[i], (unsigned)number(argc, argv, "ring_bytes", sizeof(hccc_proxy_ring)),
                 (unsigned)number(argc, argv, "ring", 32)); /* short: it is full now and then */
   }
   comm.n_ranks = shape.ranks;
@@ -157,10 +157,10 @@ int main(int argc, char **argv) {
   call.local = local;
   call.workers = (int)number(argc, argv, "workers", 0);
   wire.nic = nic;
-  wire.late = (int)number(argc, argv, "late", 0);
-  wire.latency_us = wire.late ? 20 : 0;
-  if (domain < shape.ranks && with_doors) {
-    proxy = hccc_proxy_new(shape.ranks, all, doors, &wire);
+  wire.copy_on_arrival = (int)number(argc, argv, "late", 0);
+  wire.latency_us = wire.copy_on_arrival ? 20 : 0;
+  if (domain < shape.ranks && with_rings) {
+    proxy = hccc_proxy_new(shape.ranks, all, rings, &wire);
     if (!proxy || !hccc_proxy_start(proxy, 1)) return 7;
   }
   if (number(argc, argv, "dies", 0)) {

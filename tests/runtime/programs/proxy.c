@@ -11,7 +11,7 @@ static void *no_memory(void *old, size_t bytes) { return (void)old, (void)bytes,
 enum { TRANSFERS = 300, LENGTH = 512 };
 
 static unsigned flags[2][64], scratch[2][LENGTH], counters[3];
-static hccc_transfer ring[LENGTH];
+static hccc_transfer entries[LENGTH];
 
 int main(void) {
   const int nic[2] = {0, 1};
@@ -19,18 +19,19 @@ int main(void) {
   const hccc_window window = HCCC_ALL_MEMORY;
   const hccc_rank ranks[2] = {{flags[0], scratch[0], &window, 1, 0},
                               {flags[1], scratch[1], &window, 1, 0}};
-  hccc_door doors[2] = {{sizeof(hccc_door), sizeof(hccc_transfer), LENGTH, 0, ring, &counters[0],
-                         &counters[1], &counters[2]}};
-  hccc_proxy *proxy = hccc_proxy_new(2, ranks, doors, &wire);
+  hccc_proxy_ring rings[2] = {{sizeof(hccc_proxy_ring), sizeof(hccc_transfer), LENGTH, 0, entries,
+                               &counters[0], &counters[1], &counters[2]}};
+  hccc_proxy *proxy = hccc_proxy_new(2, ranks, rings, &wire);
   unsigned i, tries;
-  if (!proxy || hccc_check_door(doors) || hccc_check_door(doors + 1) != HCCC_BAD_ABI) return 1;
+  if (!proxy || hccc_check_proxy_ring(rings)) return 1;
+  if (hccc_check_proxy_ring(rings + 1) != HCCC_BAD_ABI) return 1;
   for (i = 0; i < TRANSFERS; ++i) {
     const hccc_transfer t = {0, 1, HCCC_WINDOW_SCRATCH, HCCC_WINDOW_SCRATCH, 4 * (long long)i, 0, 4,
                              128, 1, 0, 0, {0}};
     scratch[0][i] = i + 1;
-    ring[i] = t;
-    ring[i].value = i + 1;
-    ring[i].turn = i + 1;
+    entries[i] = t;
+    entries[i].value = i + 1;
+    entries[i].turn = i + 1;
   }
   if (hccc_proxy_start(proxy, 0) || !hccc_proxy_start(proxy, 1)) return 2;
   for (tries = 0; tries < 1000 && __atomic_load_n(&counters[2], __ATOMIC_ACQUIRE) < TRANSFERS; ++tries) {

@@ -14,7 +14,7 @@ static const int n_ranks = HCCC_RANKS;
 static const hccc_window window = HCCC_ALL_MEMORY;
 static hccc_fault fault;
 static hccc_rank ranks[n_ranks];  // as the proxy reaches them: all
-static hccc_door doors[n_ranks];
+static hccc_proxy_ring rings[n_ranks];
 static hccc_local local[n_ranks];
 
 static char* zeroed(size_t bytes) {
@@ -28,13 +28,13 @@ static void allocate(int rank) {
   const unsigned length = 64;  // short, so that it is full now and then
   char* counters = zeroed(3 * HCCC_FLAG_STRIDE);
   ranks[rank] = {zeroed(hccc_flag_bytes(hccc_this_shape)), zeroed(1 << 20), &window, 1, 0};
-  doors[rank].size = sizeof(hccc_door);
-  doors[rank].transfer_size = sizeof(hccc_transfer);
-  doors[rank].length = length;
-  doors[rank].ring = reinterpret_cast<hccc_transfer*>(zeroed(length * sizeof(hccc_transfer)));
-  doors[rank].handed = reinterpret_cast<unsigned*>(counters);
-  doors[rank].taken = reinterpret_cast<unsigned*>(counters + HCCC_FLAG_STRIDE);
-  doors[rank].completed = reinterpret_cast<unsigned*>(counters + 2 * HCCC_FLAG_STRIDE);
+  rings[rank].size = sizeof(hccc_proxy_ring);
+  rings[rank].transfer_size = sizeof(hccc_transfer);
+  rings[rank].length = length;
+  rings[rank].entries = reinterpret_cast<hccc_transfer*>(zeroed(length * sizeof(hccc_transfer)));
+  rings[rank].submitted = reinterpret_cast<unsigned*>(counters);
+  rings[rank].taken = reinterpret_cast<unsigned*>(counters + HCCC_FLAG_STRIDE);
+  rings[rank].completed = reinterpret_cast<unsigned*>(counters + 2 * HCCC_FLAG_STRIDE);
 }
 
 // Ranks [first, last), which reach no other's memory.
@@ -84,7 +84,7 @@ static bool run(hccc_call call, int place) {
   const long long elements = 2LL * n_ranks * world_count;
   for (int r = 0; r < n_ranks; ++r) {
     slab[r] = reinterpret_cast<hccc_T*>(zeroed(elements * sizeof(hccc_T)));
-    local[r] = {slab[r] + world_at[r][place][0], slab[r] + world_at[r][place][1], &doors[r]};
+    local[r] = {slab[r] + world_at[r][place][0], slab[r] + world_at[r][place][1], &rings[r]};
   }
   call.in_place = place;
   for (int k = 0; k < 4; ++k) {
@@ -103,7 +103,7 @@ int main() {
   for (int r = 0; r < n_ranks; ++r) allocate(r), nic[r] = r;
   const hccc_wire wire = {world_late ? 500.0 : 0.0, world_late ? 20.0 : 0.0, n_ranks, nic,
                           world_late};
-  hccc_proxy* proxy = hccc_proxy_new(n_ranks, ranks, doors, &wire);
+  hccc_proxy* proxy = hccc_proxy_new(n_ranks, ranks, rings, &wire);
   if (!proxy || !hccc_proxy_start(proxy, 2)) return 3;
   hccc_call call = HCCC_CALL_INIT;
   call.count = world_count;

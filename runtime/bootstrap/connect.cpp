@@ -1,4 +1,4 @@
-// meet.cpp: how a rank comes to be connected with the others: the root first, then rank 0's hub.
+// connect.cpp: connects a rank with the others: to the root first, then to rank 0's hub.
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -12,7 +12,7 @@
 
 #include "client.h"
 #include "host.h"
-#include "meet.h"
+#include "connect.h"
 #include "root.h"
 
 namespace hccc::bootstrap {
@@ -25,12 +25,12 @@ void *run_hub(void *of) {
   try {
     hub->run();
   } catch (...) {
-    // Out of memory: its connections close, which everybody sees.
+    // Out of memory: its connections close, which every rank notices.
   }
   return nullptr;
 }
 
-// Waits for the root's word that all have met.
+// Waits until the root reports that all ranks have met.
 Met await_met(Link *root, const std::string &where, int n_ranks, const Deadline &deadline) {
   bool asked = false;
   Deadline until = deadline;
@@ -52,17 +52,17 @@ Met await_met(Link *root, const std::string &where, int n_ranks, const Deadline 
     if (frame.kind == kFailed) throw decode_failure(frame.payload);
     if (frame.kind != kMissing) continue;
     const std::vector<int> missing = decode_ranks(frame.payload, n_ranks);
-    if (missing.empty()) continue;  // all have come meanwhile
+    if (missing.empty()) continue;  // all have joined meanwhile
     fail(kTimedOut, missing[0], "%s of %d did not come",
          name_ranks(missing).c_str(), n_ranks);
   }
 }
 
-// Throws where rank 0 has gone, as far as the root knows, or the root itself.
+// Throws where the root reports that rank 0 has gone, or has gone itself.
 void check_rank_0(Link *root) {
   const bool open = root->read();
   for (Frame frame; root->next(&frame);)
-    if (frame.kind == kGone && frame.aux == 0) throw decode_failure(frame.payload);
+    if (frame.kind == kDeparted && frame.aux == 0) throw decode_failure(frame.payload);
   if (!open) fail(kLost, 0, "rank 0 or the root went before all were connected");
 }
 
@@ -77,7 +77,7 @@ Link join(const std::function<Fd()> &connect, const Claim &claim, const Secret &
       fail_errno("cannot connect");
     std::string why = fd ? "it closed the connection" : std::strerror(error);
     if (fd) {
-      Link link = introduce(std::move(fd), claim, secret, most, deadline, where);
+      Link link = authenticate(std::move(fd), claim, secret, most, deadline, where);
       if (link) return link;
     }
     if (deadline.passed())
@@ -104,12 +104,13 @@ Client::Client(const hccc_unique_id &id, int n, int own, const Deadline &deadlin
   }
 }
 
-// A root that was there once refuses nobody: where it does, it is there no more.
+// Returns an attempt to connect to the root. A root that listened before the id was made refuses
+// nobody while it runs: where it does, it has ended.
 std::function<Fd()> to_root(const Identity &identity, const Deadline &deadline) {
   int64_t since = 0;
   return [&, since]() mutable {
     Fd fd = connect_tcp(identity.address, deadline.or_in(10));
-    const bool refused = !fd && errno == ECONNREFUSED && identity.there;
+    const bool refused = !fd && errno == ECONNREFUSED && identity.listening;
     if (!refused) since = 0;
     else if (!since) since = now_ns();
     else if (now_ns() - since > kRefused_ns)
@@ -128,19 +129,19 @@ void Client::meet(const Identity &identity, const Deadline &deadline) {
   Fd listener;
   if (rank == 0) {
     const Binding binding = choose_binding(local_address(root.fd()));
-    Address told = binding.told, bound;
+    Address reachable = binding.reachable, bound;
     listener = listen_tcp(binding.bind, &bound);
-    told.port = bound.port;
-    hub_at.assign(reinterpret_cast<const char *>(told.ip), 16);
-    put(&hub_at, told.port);
+    reachable.port = bound.port;
+    hub_at.assign(reinterpret_cast<const char *>(reachable.ip), 16);
+    put(&hub_at, reachable.port);
   }
   root.send(encode(kJoin, 0, 0, hub_at));
-  root.flush();  // where it cannot be sent, the root has closed, and maybe said why
+  root.flush();  // where it cannot be sent, the root has closed, maybe with a failure to read
   Met met;
   try {
     met = await_met(&root, at, n_ranks, deadline);
   } catch (const Failure &failure) {
-    root.send(encode(kBye, 0, 0, encode(failure)));
+    root.send(encode(kLeaving, 0, 0, encode(failure)));
     root.flush();
     throw;
   }
@@ -151,8 +152,8 @@ void Client::meet(const Identity &identity, const Deadline &deadline) {
     check_rank_0(&root);
     return connect_tcp(met.hub, deadline.or_in(10));
   };
-  link_ = join(connect, claim, secret, most_answer(), deadline, 0, "rank 0 at " + met.hub.str());
-  root.send(encode(kBye, 0, 0));
+  link_ = join(connect, claim, secret, largest_answer(), deadline, 0, "rank 0 at " + met.hub.str());
+  root.send(encode(kLeaving, 0, 0));
   root.flush();
 }
 
@@ -170,22 +171,22 @@ void Client::start_hub(Fd listener, Link root) {
   hub_ = start_thread(run_hub, hub.get(), "hccc-hub");
   hub.release();
   has_hub_ = true;
-  link_ = Link(std::move(own), most_answer());
+  link_ = Link(std::move(own), largest_answer());
 }
 
 void Client::watch_link() {
   watch_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-  news_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  pending_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   answer_event_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   epoll_event event = {};
   event.events = EPOLLIN;
-  if (!watch_ || !news_event_ || !answer_event_ ||
+  if (!watch_ || !pending_event_ || !answer_event_ ||
       epoll_ctl(watch_.get(), EPOLL_CTL_ADD, link_.fd(), &event) != 0 ||
-      epoll_ctl(watch_.get(), EPOLL_CTL_ADD, news_event_.get(), &event) != 0)
+      epoll_ctl(watch_.get(), EPOLL_CTL_ADD, pending_event_.get(), &event) != 0)
     fail_errno("cannot watch the connection");
 }
 
-// Everybody learns where the others are; the first call through the hub.
+// Exchanges hosts and processes of all ranks; the first call through the hub.
 void Client::set_up(const Deadline &deadline) {
   watch_link();
   std::string own = host_identity();

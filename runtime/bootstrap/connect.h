@@ -1,4 +1,4 @@
-// meet.h: connecting with what may not be there yet.
+// connect.h: connects to a peer that may not listen yet.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace hccc::bootstrap {
 
-// Connects (`connect`: one attempt, errno where it fails) and introduces itself, again and again
-// until the deadline. Throws what `introduce` does, TIMEOUT naming `peer`.
+// Tries to connect (`connect`: one attempt, errno where it fails) and to authenticate, until the
+// deadline. Throws as `authenticate`, and TIMEOUT naming `peer`.
 Link join(const std::function<Fd()> &connect, const Claim &claim, const Secret &secret,
           uint64_t most, const Deadline &deadline, int peer, const std::string &where);
 

@@ -1,0 +1,16 @@
+// defaults.h: the constants that a generated collective need not define.
+#pragma once
+
+#ifndef HCCC_INLINE  // 1: primitives are inlined into the program
+#define HCCC_INLINE 0
+#endif
+#ifndef HCCC_TOUCHES_PEERS  // 0: no rank's user buffer is touched by another or by a proxy
+#define HCCC_TOUCHES_PEERS 1
+#endif
+#ifndef HCCC_INPUT_BLOCKS  // blocks of `count` elements in a rank's buffers
+#define HCCC_INPUT_BLOCKS(rank) 1
+#define HCCC_OUTPUT_BLOCKS(rank) 1
+#endif
+#ifndef HCCC_NETWORK  // 1: ranks that cannot be addressed may be reached
+#define HCCC_NETWORK 0
+#endif

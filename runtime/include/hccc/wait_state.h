@@ -1,0 +1,18 @@
+// wait_state.h: a wait in progress, and the state that one turn of its loop leaves it in.
+#pragma once
+
+enum hccc_wait_state {
+  HCCC_WAITING,         // go on
+  HCCC_EXPIRED,         // the deadline has passed
+  HCCC_LAUNCH_LOST,     // another wait has ended the launch
+  HCCC_POLL_EXTENSIONS  // a period has passed: poll for an extension of the deadline
+};
+
+struct hccc_pending_wait {
+  const unsigned* flag;
+  unsigned want;
+  const unsigned* abort;             // not 0 once the launch is lost
+  unsigned long long limit, period;  // ticks of hccc_clock
+  unsigned long long start, polled;  // times; 0 before the first turn
+  unsigned spins;
+};
