@@ -48,9 +48,9 @@ from hccc.profile import calibrate
 from hccc.profile.calibrate import Case, Work
 from hccc.profile.measure import profile
 from hccc.profile.probes import Pool
-from hccc.runtime.cpu import SMALL_LAUNCH, CpuCommunicator
+from hccc.runtime.cpu import SMALL_LAUNCH, CpuLauncher
 from hccc.runtime.measure import perf
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from hccc.sim import simulate
 from hccc.sim.machine import prepare
 
@@ -107,11 +107,11 @@ def _cases(plan: Plan, sizes: Sequence[int], place: Path, workers: int, pool: Po
     target = next(target for target in TARGETS if target.name == "cpu")
     directory.write(place, directory.files(Catalogue.of(plan), [target]))
     built = bench.communicator("cpu", place / f"{plan.name}{target.suffix}", plan)
-    assert isinstance(built, CpuCommunicator)
+    assert isinstance(built, CpuLauncher)
     cases = []
     for size in sizes:
         count = perf.count_of(plan.collective, size, 4)
-        request = Request(count, "float32", workers=workers)
+        request = LaunchRequest(count, "float32", workers=workers)
         session = bench.bound(built, request, pool.memory(plan, count, False))
         small = count * 4 * plan.n_ranks <= SMALL_LAUNCH
         cores = workers or (1 if small else os.cpu_count() or 1)

@@ -31,13 +31,13 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import crossing
 from hccc.ir.transport import Transport
 from hccc.launch.measure import between
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.measure.perf import allocate
 from hccc.runtime.measure.session import HostSession
 from hccc.runtime.network import Wire
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 
 NODES, PER_NODE, LATENCY = 2, 4, 20.0
 WAYS = (
@@ -74,10 +74,10 @@ def best(plan: Plan, wire: Wire, size: int, iters: int) -> float:
             Path(place) / "k", directory.files(Catalogue.of(plan), cpu, plan_json.dumps(plan))
         )
         source = Path(place) / "k" / f"{plan.name}_cpu.cpp"
-        host = CpuCommunicator(
+        host = CpuLauncher(
             source, plan.name, shape_of(plan), plan.collective, network=between(plan, wire)
         )
-        request = Request(size // 4, "float32", "sum", window=plan.largest_window)
+        request = LaunchRequest(size // 4, "float32", "sum", window=plan.largest_window)
         pattern = Pattern(plan.collective, "float32", "sum", request.count)
         memory = [allocate(pattern, rank, False) for rank in range(plan.n_ranks)]
         for one in memory:

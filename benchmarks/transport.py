@@ -28,8 +28,8 @@ from namespaces import DEVICE, Host, hosts, missing
 from rich.console import Console
 from rich.table import Table
 
-from hccc.runtime.abi import ProxyRing, Transfer
-from hccc.runtime.transport.library import Transport, available
+from hccc.runtime.abi import ProxyRingRecord, TransferRecord
+from hccc.runtime.transport.ucx_transport import UcxTransport, available
 
 FLAGS, USER, RING, PORT = 0, 2, 64, 7177
 SIZES = tuple(1 << k for k in range(16, 27, 2))
@@ -43,14 +43,14 @@ class Rank:
     def __init__(self, rank: int) -> None:
         self.flags = np.zeros(128, np.uint8)
         self.memory = np.ones(LARGEST, np.uint8)
-        self.entries = (Transfer * RING)()
+        self.entries = (TransferRecord * RING)()
         self.counters = np.zeros((3, 32), np.uint32)
         at = [self.counters[k].ctypes.data for k in range(3)]
         entries = ctypes.addressof(self.entries)
-        self.ring = ProxyRing(
-            ctypes.sizeof(ProxyRing), ctypes.sizeof(Transfer), RING, 0, entries, *at
+        self.ring = ProxyRingRecord(
+            ctypes.sizeof(ProxyRingRecord), ctypes.sizeof(TransferRecord), RING, 0, entries, *at
         )
-        self.transport = Transport(rank, 2, network=DEVICE)
+        self.transport = UcxTransport(rank, 2, network=DEVICE)
         self.transport.window(FLAGS, self.flags.ctypes.data, self.flags.size)
         self.transport.window(USER, self.memory.ctypes.data, self.memory.size)
         self.peer, self.turn = 1 - rank, 0
@@ -63,8 +63,8 @@ class Rank:
         self.transport.ready(READY_S)
 
     def put(self, size: int, value: int) -> None:
-        """Hands over a transfer that raises the peer's counter."""
-        entry = self.ring[self.turn % RING]
+        """Submits a transfer that raises the peer's counter."""
+        entry = self.entries[self.turn % RING]
         entry.peer, entry.source_window, entry.target_window = self.peer, USER, USER
         entry.bytes, entry.counter, entry.value = size, 0, value
         self.turn += 1

@@ -8,18 +8,18 @@ import ctypes
 ABI = 5  # HCCC_ABI
 
 
-class Window(ctypes.Structure):
+class WindowRecord(ctypes.Structure):
     """hccc_window: memory of a rank that its peers may touch."""
 
     _fields_ = (("base", ctypes.c_void_p), ("bytes", ctypes.c_longlong))
 
 
-def all_memory() -> Window:
+def all_memory() -> WindowRecord:
     """HCCC_ALL_MEMORY: the window of ranks of one process."""
-    return Window(None, (1 << 63) - 1)
+    return WindowRecord(None, (1 << 63) - 1)
 
 
-class Rank(ctypes.Structure):
+class RankRecord(ctypes.Structure):
     """hccc_rank: what the caller reaches of one rank."""
 
     _fields_ = (
@@ -31,7 +31,7 @@ class Rank(ctypes.Structure):
     )
 
 
-class Comm(ctypes.Structure):
+class CommRecord(ctypes.Structure):
     """hccc_comm: what goes on from launch to launch."""
 
     _fields_ = (
@@ -45,12 +45,14 @@ class Comm(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, n_ranks: int, ranks: int, fault: int, flags_at: int = 0) -> Comm:
+    def of(cls, n_ranks: int, ranks: int, fault: int, flags_at: int = 0) -> CommRecord:
         """HCCC_COMM_INIT, and where the tables are."""
-        return cls(ctypes.sizeof(cls), ABI, ctypes.sizeof(Rank), n_ranks, ranks, fault, flags_at)
+        return cls(
+            ctypes.sizeof(cls), ABI, ctypes.sizeof(RankRecord), n_ranks, ranks, fault, flags_at
+        )
 
 
-class Transfer(ctypes.Structure):
+class TransferRecord(ctypes.Structure):
     """hccc_transfer: what is to be put where, and which counter is then raised."""
 
     _fields_ = (
@@ -69,7 +71,7 @@ class Transfer(ctypes.Structure):
     )
 
 
-class ProxyRing(ctypes.Structure):
+class ProxyRingRecord(ctypes.Structure):
     """hccc_proxy_ring: the transfers that a rank submits to its proxy, and their counters."""
 
     _fields_ = (
@@ -84,7 +86,7 @@ class ProxyRing(ctypes.Structure):
     )
 
 
-class Local(ctypes.Structure):
+class LocalRecord(ctypes.Structure):
     """hccc_local: one rank launched here."""
 
     _fields_ = (
@@ -94,7 +96,7 @@ class Local(ctypes.Structure):
     )
 
 
-class Call(ctypes.Structure):
+class CallRecord(ctypes.Structure):
     """hccc_call: one launch."""
 
     _fields_ = (
@@ -115,9 +117,9 @@ class Call(ctypes.Structure):
     )
 
     @classmethod
-    def of(cls, **fields: float) -> Call:
+    def of(cls, **fields: float) -> CallRecord:
         """HCCC_CALL_INIT, and what differs."""
-        return cls(size=ctypes.sizeof(cls), local_size=ctypes.sizeof(Local), **fields)
+        return cls(size=ctypes.sizeof(cls), local_size=ctypes.sizeof(LocalRecord), **fields)
 
 
 class FaultRecord(ctypes.Structure):
@@ -143,7 +145,7 @@ class Params(ctypes.Structure):
     _fields_ = (
         ("ranks", ctypes.c_void_p),
         ("local", ctypes.c_void_p),
-        ("one", Local),
+        ("one", LocalRecord),
         ("fault", ctypes.c_void_p),
         ("flags_at", ctypes.c_longlong),
         ("count", ctypes.c_longlong),
@@ -159,7 +161,7 @@ class Params(ctypes.Structure):
     )
 
 
-class Record(ctypes.Structure):
+class TraceRecord(ctypes.Structure):
     """hccc_record: when one micro-batch of one primitive was executed."""
 
     _fields_ = (
@@ -192,7 +194,7 @@ class TracedParams(ctypes.Structure):
     _fields_ = (*Params._fields_, ("trace", Trace))
 
 
-class Library(ctypes.Structure):
+class LibraryRecord(ctypes.Structure):
     """hccc_library: what a library of kernels says of itself."""
 
     _fields_ = (
@@ -215,9 +217,9 @@ class Library(ctypes.Structure):
     )
 
 
-def described(library: ctypes.CDLL) -> Library:
+def described(library: ctypes.CDLL) -> LibraryRecord:
     """What a loaded library says of itself. Raises AttributeError where it is none of hccc's."""
     say = library.hccc_this_library
-    say.restype = ctypes.POINTER(Library)
-    found: Library = say().contents
+    say.restype = ctypes.POINTER(LibraryRecord)
+    found: LibraryRecord = say().contents
     return found

@@ -16,14 +16,28 @@ from numpy.typing import NDArray
 from hccc.base.diagnostics import InternalError, fail
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
-from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Rank, all_memory
+from hccc.runtime.abi import (
+    CallRecord,
+    CommRecord,
+    FaultRecord,
+    LocalRecord,
+    RankRecord,
+    all_memory,
+)
 from hccc.runtime.build import Variant, build_all, build_library, build_several
-from hccc.runtime.fault import Fault, LaunchError, WaitKind
-from hccc.runtime.layout import FLAG_STRIDE, Shape
-from hccc.runtime.network import Network, Proxy
+from hccc.runtime.fault import LaunchError, LaunchFault, WaitKind
+from hccc.runtime.layout import FLAG_STRIDE, LayoutShape
+from hccc.runtime.network import Proxy, RankNetwork
 from hccc.runtime.picks import picks_of
-from hccc.runtime.recording import Recording, recording
-from hccc.runtime.request import INT, Request, check_aliases, check_buffers, check_shape, check_size
+from hccc.runtime.recording import LaunchRecording, recording
+from hccc.runtime.request import (
+    INT,
+    LaunchRequest,
+    check_aliases,
+    check_buffers,
+    check_shape,
+    check_size,
+)
 
 OK, TIMEOUT, BAD_ARGUMENT, NO_MEMORY = range(4)
 
@@ -39,7 +53,7 @@ def aligned_zeros(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
-class CpuCommunicator:
+class CpuLauncher:
     """All ranks of one generated collective, with their scratch memory and flags.
 
     `source` is the generated `<name>_cpu.cpp`; its functions are `<name>_cpu_<dtype>_<op>`.
@@ -52,11 +66,11 @@ class CpuCommunicator:
         self,
         source: Path,
         name: str,
-        shape: Shape,
+        shape: LayoutShape,
         collective: Collective,
         *,
         include: Sequence[Path] = (),
-        network: Network | None = None,
+        network: RankNetwork | None = None,
     ) -> None:
         check_shape(shape)
         self.source = source
@@ -79,11 +93,11 @@ class CpuCommunicator:
         """Bytes of one rank's flags."""
         return self.shape.flag_bytes
 
-    def shape_of(self, request: Request) -> Shape:
+    def shape_of(self, request: LaunchRequest) -> LayoutShape:
         """The shape of what a launch runs."""
         return self.shape
 
-    def build(self, requests: Sequence[Request]) -> None:
+    def build(self, requests: Sequence[LaunchRequest]) -> None:
         """Compiles what several launches will need, at once."""
         self._build(sorted({r.variant(self.collective) for r in requests}, key=repr))
 
@@ -97,7 +111,7 @@ class CpuCommunicator:
         self,
         inputs: Sequence[NDArray[Any] | None],
         outputs: Sequence[NDArray[Any] | None],
-        request: Request,
+        request: LaunchRequest,
     ) -> float:
         """Runs the collective and returns its seconds, without checks and the first build.
 
@@ -120,9 +134,9 @@ class CpuCommunicator:
         self,
         inputs: Sequence[NDArray[Any] | None],
         outputs: Sequence[NDArray[Any] | None],
-        request: Request,
+        request: LaunchRequest,
         slots: int,
-    ) -> Recording:
+    ) -> LaunchRecording:
         """Runs the collective once; what its kernels did, when. slots: most of a thread block.
 
         Raises UserError E459 unless the request asks for kernels that record; what `launch` does.
@@ -149,7 +163,7 @@ class CpuCommunicator:
             self._functions[variant] = _load(path, symbol)
         return self._functions[variant]
 
-    def _make_tables(self) -> list[ctypes.Array[Rank]]:
+    def _make_tables(self) -> list[ctypes.Array[RankRecord]]:
         """The ranks as each host reaches them, and then as this process does: every one."""
         tables = []
         n, window = self.shape.ranks, ctypes.addressof(self._window)
@@ -159,11 +173,11 @@ class CpuCommunicator:
                 near = seen_by is None or self._domain[rank] == seen_by
                 flags = self.flags[rank].ctypes.data if near else None
                 scratch = self._scratch[rank].ctypes.data if near else None
-                rows.append(Rank(flags, scratch, window, 1, 0))
-            tables.append((Rank * n)(*rows))
+                rows.append(RankRecord(flags, scratch, window, 1, 0))
+            tables.append((RankRecord * n)(*rows))
         return tables
 
-    def _reserve(self, request: Request) -> None:
+    def _reserve(self, request: LaunchRequest) -> None:
         """Scratch for a launch; the tables stay where they are, since the proxy reads one."""
         shape = self.shape_of(request)
         need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
@@ -174,14 +188,16 @@ class CpuCommunicator:
             ctypes.memmove(old, new, ctypes.sizeof(old))
 
     def _run(
-        self, function: Any, send: Sequence[int], receive: Sequence[int], request: Request
+        self, function: Any, send: Sequence[int], receive: Sequence[int], request: LaunchRequest
     ) -> tuple[int, float]:
         """The first bad status of the hosts, and seconds."""
         rings = [self._proxy.ring(r) if self._proxy else None for r in range(self.shape.ranks)]
-        local = (Local * self.shape.ranks)(*map(Local, send, receive, rings))
+        local = (LocalRecord * self.shape.ranks)(*map(LocalRecord, send, receive, rings))
         calls = []
         for (first, last), table in zip(self._hosts, self._tables[:-1], strict=True):
-            comm = Comm.of(self.shape.ranks, ctypes.addressof(table), ctypes.addressof(self._fault))
+            comm = CommRecord.of(
+                self.shape.ranks, ctypes.addressof(table), ctypes.addressof(self._fault)
+            )
             calls.append((comm, _call_of(request, local, first, last, len(self._hosts))))
         started = time.perf_counter()
         if self._proxy is None:
@@ -190,7 +206,7 @@ class CpuCommunicator:
             status = self._each(function, calls)
         return status, time.perf_counter() - started
 
-    def _each(self, function: Any, calls: Sequence[tuple[Comm, Call]]) -> int:
+    def _each(self, function: Any, calls: Sequence[tuple[CommRecord, CallRecord]]) -> int:
         """Every host's launch, all at once: what went wrong first. A host that cannot start tells
         the others to leave."""
         found = [OK] * len(calls)
@@ -209,24 +225,24 @@ class CpuCommunicator:
             thread.join()
         return max(found)
 
-    def plan_of(self, request: Request) -> str:
+    def plan_of(self, request: LaunchRequest) -> str:
         """The name of the plan that a launch takes, empty where there is one."""
         return ""
 
-    def _raise(self, status: int, request: Request) -> None:
+    def _raise(self, status: int, request: LaunchRequest) -> None:
         if status == TIMEOUT:
-            raise LaunchError(Fault.of(self._fault), request.timeout, self.plan_of(request))
+            raise LaunchError(LaunchFault.of(self._fault), request.timeout, self.plan_of(request))
         self.reset()
         if status == NO_MEMORY:
             raise fail("E455", "no memory or threads for this many thread blocks")
         raise InternalError(f"{self.name}: launch returned status {status}")
 
 
-class CpuCatalogue(CpuCommunicator):
+class CpuCatalogueLauncher(CpuLauncher):
     """All ranks of a catalogue: the entry of its library picks the plan of every launch.
 
     `source` is the generated `<name>_cpu_dispatch.cpp`; flags are those of all plans, scratch the
-    most of any launch yet. Otherwise as `CpuCommunicator`.
+    most of any launch yet. Otherwise as `CpuLauncher`.
     """
 
     def __init__(
@@ -235,7 +251,7 @@ class CpuCatalogue(CpuCommunicator):
         catalogue: Catalogue,
         *,
         include: Sequence[Path] = (),
-        network: Network | None = None,
+        network: RankNetwork | None = None,
     ) -> None:
         self._picks = picks_of(catalogue)
         for shape in self._picks.shapes:
@@ -250,11 +266,11 @@ class CpuCatalogue(CpuCommunicator):
         """Bytes of one rank's flags, those of all plans."""
         return self._picks.flag_bytes
 
-    def shape_of(self, request: Request) -> Shape:
+    def shape_of(self, request: LaunchRequest) -> LayoutShape:
         """The shape of the plan that a launch takes."""
         return self._picks.shape_of(request)
 
-    def plan_of(self, request: Request) -> str:
+    def plan_of(self, request: LaunchRequest) -> str:
         """The name of the plan that a launch takes."""
         return self._picks.plan_of(request)
 
@@ -271,13 +287,13 @@ def _addresses(arrays: Sequence[NDArray[Any] | None]) -> list[int]:
 
 
 def _call_of(
-    request: Request, local: ctypes.Array[Local], first: int, last: int, hosts: int
-) -> Call:
+    request: LaunchRequest, local: ctypes.Array[LocalRecord], first: int, last: int, hosts: int
+) -> CallRecord:
     """The call that launches ranks [first, last), one of several hosts on this machine."""
     workers = min(request.workers, INT)
     if hosts > 1 and not workers:
         workers = max(1, len(os.sched_getaffinity(0)) // hosts)
-    return Call.of(
+    return CallRecord.of(
         count=request.count,
         micro_batch_bytes=request.micro_batch,
         timeout_s=request.timeout,
@@ -287,12 +303,12 @@ def _call_of(
         workers=workers,
         first_rank=first,
         n_local=last - first,
-        local=ctypes.addressof(local) + first * ctypes.sizeof(Local),
+        local=ctypes.addressof(local) + first * ctypes.sizeof(LocalRecord),
     )
 
 
 def _load(path: Path, symbol: str) -> Any:
     function = getattr(ctypes.CDLL(str(path)), symbol)
     function.restype = ctypes.c_int
-    function.argtypes = [ctypes.POINTER(Comm), ctypes.POINTER(Call)]
+    function.argtypes = [ctypes.POINTER(CommRecord), ctypes.POINTER(CallRecord)]
     return function

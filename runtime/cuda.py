@@ -28,22 +28,22 @@ from hccc.ir.catalogue import Catalogue
 from hccc.ir.collective import Collective
 from hccc.runtime.abi import (
     FaultRecord,
-    Local,
+    LocalRecord,
     Params,
-    Rank,
+    RankRecord,
     Trace,
     TracedParams,
-    Window,
+    WindowRecord,
     all_memory,
 )
 from hccc.runtime.build import Variant
-from hccc.runtime.fault import Fault, LaunchError
-from hccc.runtime.layout import FLAG_STRIDE, Shape
+from hccc.runtime.fault import LaunchError, LaunchFault
+from hccc.runtime.layout import FLAG_STRIDE, LayoutShape
 from hccc.runtime.picks import picks_of
-from hccc.runtime.recording import Recorder, Recording, on_device
+from hccc.runtime.recording import LaunchRecording, Recorder, on_device
 from hccc.runtime.request import (
     INT,
-    Request,
+    LaunchRequest,
     check_aliases,
     check_buffers,
     check_shape,
@@ -59,7 +59,7 @@ HIP_TICKS = 10**8
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class CudaDevice:
     """CuPy, and the GPU that is current."""
 
     cupy: Any
@@ -69,7 +69,7 @@ class Device:
     cooperative: bool
 
 
-def find_device() -> Device:
+def find_device() -> CudaDevice:
     """The current GPU. Raises UserError E456 without CuPy, E457 without a GPU."""
     try:
         cupy = importlib.import_module("cupy")
@@ -92,13 +92,13 @@ def _no_gpu(reason: str) -> UserError:
     return fail("E457", f"no usable GPU: {reason}", help="launch on the CPU")
 
 
-def _describe(cupy: Any, index: int) -> Device:
+def _describe(cupy: Any, index: int) -> CudaDevice:
     properties = cupy.cuda.runtime.getDeviceProperties(index)
     hip = bool(cupy.cuda.runtime.is_hip)
     name = properties.get("gcnArchName", b"")
     gcn = (name.decode() if isinstance(name, bytes) else str(name)).partition(":")[0]
     attributes = cupy.cuda.Device(index).attributes
-    return Device(
+    return CudaDevice(
         cupy=cupy,
         hip=hip,
         arch=gcn if hip else f"sm_{properties['major']}{properties['minor']}",
@@ -107,7 +107,7 @@ def _describe(cupy: Any, index: int) -> Device:
     )
 
 
-def compile_command(device: Device, source: Path, options: Sequence[str]) -> list[str] | None:
+def compile_command(device: CudaDevice, source: Path, options: Sequence[str]) -> list[str] | None:
     """The command that makes a binary of `source`, without `-o`; None when there is no compiler."""
     if device.hip:
         compiler = shutil.which("hipcc")
@@ -127,7 +127,7 @@ def build_binary(source: Path, command: list[str], searched: Sequence[Path]) -> 
     return kept(source, stem_of(source, digest_of(searched, words)), ".bin", command)
 
 
-def _check_grid(device: Device, kernel: Any, blocks: int, threads: int) -> None:
+def _check_grid(device: CudaDevice, kernel: Any, blocks: int, threads: int) -> None:
     """Raises UserError E432 unless all blocks can be resident at once."""
     if not device.cooperative:
         raise fail("E432", f"this GPU ({device.arch}) has no cooperative launch")
@@ -145,17 +145,17 @@ def _check_grid(device: Device, kernel: Any, blocks: int, threads: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class KernelUnit:
     """What a launch runs: the kernels' source, their shape, threads of a block, and bytes from a
     rank's flags to those that they count in."""
 
     source: Path
-    shape: Shape
+    shape: LayoutShape
     threads: int
     flags_at: int = 0
 
 
-class CudaCommunicator:
+class CudaLauncher:
     """All ranks of one generated collective on the current GPU, with scratch and flags.
 
     `source` is the generated `<name>.cu` (on ROCm `<name>.hip`), `warps` its warps per block.
@@ -168,7 +168,7 @@ class CudaCommunicator:
     def __init__(
         self,
         source: Path,
-        shape: Shape,
+        shape: LayoutShape,
         collective: Collective,
         warps: int,
         *,
@@ -178,14 +178,14 @@ class CudaCommunicator:
         self.source = source.resolve()
         self.shape = shape
         self.collective = collective
-        self._alone = Unit(self.source, shape, 32 * warps)
+        self._alone = KernelUnit(self.source, shape, 32 * warps)
         self.device = find_device()
         self._searched = (self.source.parent, *(path.resolve() for path in include))
         self._kernels: dict[tuple[Path, Variant], Any] = {}
         self._flags = self._zeros(shape.ranks * self.flag_bytes)
         self._scratch = self._zeros(0)
         self._fault = self._zeros(ctypes.sizeof(FaultRecord))
-        self._windows = self._upload((Window * 1)(all_memory()))
+        self._windows = self._upload((WindowRecord * 1)(all_memory()))
         self._ranks: Any = None
         self._trace = Trace()  # of no slots: nothing is recorded
 
@@ -194,11 +194,11 @@ class CudaCommunicator:
         """Bytes of one rank's flags."""
         return self.shape.flag_bytes
 
-    def unit_of(self, request: Request) -> Unit:
+    def unit_of(self, request: LaunchRequest) -> KernelUnit:
         """What a launch runs."""
         return self._alone
 
-    def window_of(self, request: Request) -> int:
+    def window_of(self, request: LaunchRequest) -> int:
         """The window that a launch has, 0 for all micro-batches."""
         return request.window
 
@@ -207,7 +207,7 @@ class CudaCommunicator:
         return self.device.cupy.zeros(max(size, FLAG_STRIDE), np.uint8)
 
     def launch(
-        self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: Request
+        self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: LaunchRequest
     ) -> float:
         """Runs the collective in the current stream, waits, and returns the kernel's seconds.
 
@@ -232,9 +232,9 @@ class CudaCommunicator:
         self,
         inputs: Sequence[Any | None],
         outputs: Sequence[Any | None],
-        request: Request,
+        request: LaunchRequest,
         slots: int,
-    ) -> Recording:
+    ) -> LaunchRecording:
         """Runs the collective once; what its kernels did, when. slots: most of a thread block.
 
         Raises UserError E459 on AMD, whose clock ticks as no driver's Python says; as `launch`.
@@ -247,7 +247,7 @@ class CudaCommunicator:
             self.launch(inputs, outputs, request)
         return recorder.read()
 
-    def _run(self, unit: Unit, kernel: Any, params: Any) -> float:
+    def _run(self, unit: KernelUnit, kernel: Any, params: Any) -> float:
         events = self.device.cupy.cuda.Event
         start, stop = events(), events()
         grid = (unit.shape.blocks * unit.shape.channels, unit.shape.ranks)
@@ -260,7 +260,7 @@ class CudaCommunicator:
         stop.synchronize()
         return float(self.device.cupy.cuda.get_elapsed_time(start, stop)) * 1e-3
 
-    def _kernel(self, unit: Unit, variant: Variant) -> Any:
+    def _kernel(self, unit: KernelUnit, variant: Variant) -> Any:
         if (unit.source, variant) not in self._kernels:
             kernel = self._load(unit.source, variant)
             _check_grid(self.device, kernel, unit.shape.launch_blocks, unit.threads)
@@ -300,16 +300,16 @@ class CudaCommunicator:
 
     def _locals(self, send: Sequence[int], receive: Sequence[int]) -> Any:
         """hccc_local[n_ranks] in device memory; it must live as long as the launch."""
-        return self._upload((Local * self.shape.ranks)(*map(Local, send, receive)))
+        return self._upload((LocalRecord * self.shape.ranks)(*map(LocalRecord, send, receive)))
 
-    def _table(self, unit: Unit, request: Request) -> Any:
+    def _table(self, unit: KernelUnit, request: LaunchRequest) -> Any:
         """The rank table in device memory: hccc_rank[n_ranks]; made anew when scratch is."""
         ranks, shape = range(self.shape.ranks), unit.shape
         need = shape.scratch_bytes(request.count, request.itemsize, request.micro_batch)
         if self._ranks is None or self._scratch.nbytes < need * shape.ranks:
             self._scratch = self._zeros(need * shape.ranks)
             rows = [
-                Rank(
+                RankRecord(
                     self._flags.data.ptr + r * self.flag_bytes,
                     self._scratch.data.ptr + r * need,
                     self._windows.data.ptr,
@@ -318,10 +318,10 @@ class CudaCommunicator:
                 )
                 for r in ranks
             ]
-            self._ranks = self._upload((Rank * shape.ranks)(*rows))
+            self._ranks = self._upload((RankRecord * shape.ranks)(*rows))
         return self._ranks
 
-    def _params(self, unit: Unit, table: Any, local: Any, request: Request) -> Any:
+    def _params(self, unit: KernelUnit, table: Any, local: Any, request: LaunchRequest) -> Any:
         """hccc_params as CuPy passes a structure by value: an array of one structured element."""
         sizes = unit.shape.sizes(request.count, request.itemsize, request.micro_batch)
         ticks = HIP_TICKS if self.device.hip else CUDA_TICKS
@@ -344,21 +344,21 @@ class CudaCommunicator:
         )
         return np.frombuffer(bytearray(bytes(params)), _structured(made))
 
-    def plan_of(self, request: Request) -> str:
+    def plan_of(self, request: LaunchRequest) -> str:
         """The name of the plan that a launch takes, empty where there is one."""
         return ""
 
-    def _check_fault(self, request: Request) -> None:
+    def _check_fault(self, request: LaunchRequest) -> None:
         record = FaultRecord.from_buffer_copy(self.device.cupy.asnumpy(self._fault).tobytes())
         if record.claimed:
-            raise LaunchError(Fault.of(record), request.timeout, self.plan_of(request))
+            raise LaunchError(LaunchFault.of(record), request.timeout, self.plan_of(request))
 
 
-class CudaCatalogue(CudaCommunicator):
+class CudaCatalogueLauncher(CudaLauncher):
     """All ranks of a catalogue, whose plan for the size of a launch is picked here.
 
     `place` has the generated `<name>_1.cu` and so on (on ROCm `.hip`: `suffix`). Flags are those of
-    all plans, scratch the most of any launch yet. Otherwise as `CudaCommunicator`.
+    all plans, scratch the most of any launch yet. Otherwise as `CudaLauncher`.
     """
 
     def __init__(
@@ -376,18 +376,18 @@ class CudaCatalogue(CudaCommunicator):
         """Bytes of one rank's flags, those of all plans."""
         return self._picks.flag_bytes
 
-    def plan_of(self, request: Request) -> str:
+    def plan_of(self, request: LaunchRequest) -> str:
         """The name of the plan that a launch takes."""
         return self._picks.plan_of(request)
 
-    def unit_of(self, request: Request) -> Unit:
+    def unit_of(self, request: LaunchRequest) -> KernelUnit:
         """The plan that a launch takes."""
         plan = self._picks.range_of(request).plan
         threads = 32 * self._picks.catalogue.plans[plan].warps
         shape, at = self._picks.shape_of(request), self._picks.flags_at(plan)
-        return Unit(self._sources[plan], shape, threads, at)
+        return KernelUnit(self._sources[plan], shape, threads, at)
 
-    def window_of(self, request: Request) -> int:
+    def window_of(self, request: LaunchRequest) -> int:
         """The window that a launch has: what its range says where it names none."""
         return self._picks.window_of(request)
 

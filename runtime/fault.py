@@ -50,7 +50,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class LaunchFault:
     """One wait that passed its deadline; `primitive` is None outside all primitives."""
 
     rank: int
@@ -64,9 +64,9 @@ class Fault:
     kind: WaitKind
 
     @staticmethod
-    def of(record: FaultRecord) -> Fault:
+    def of(record: FaultRecord) -> LaunchFault:
         """The fault in a claimed record."""
-        return Fault(
+        return LaunchFault(
             rank=record.rank,
             thread_block=record.thread_block,
             channel=record.channel,
@@ -92,7 +92,7 @@ class LaunchError(UserError):
     """A launch passed its deadline. `fault` says where; plan: which of a catalogue's, empty where
     there is one. The buffers' contents are undefined."""
 
-    def __init__(self, fault: Fault, timeout: float, plan: str = "") -> None:
+    def __init__(self, fault: LaunchFault, timeout: float, plan: str = "") -> None:
         problem = Problem(
             "E420",
             f"no progress for {timeout:g} s{f' in {plan}' if plan else ''}: {fault}",
@@ -105,5 +105,5 @@ class LaunchError(UserError):
 
     def __reduce__(  # type: ignore[override]
         self,
-    ) -> tuple[type[LaunchError], tuple[Fault, float, str]]:
+    ) -> tuple[type[LaunchError], tuple[LaunchFault, float, str]]:
         return (LaunchError, (self.fault, self.timeout, self.plan))

@@ -39,7 +39,7 @@ def round_up(n: int, to: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CallSizes:
     """One launch's sizes in elements; `batches` micro-batches make a part."""
 
     part: int
@@ -48,17 +48,17 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape(KernelShape):
+class LayoutShape(KernelShape):
     """The HCCC_* constants of a generated collective, and the sizes that follow from them."""
 
-    def sizes(self, count: int, size: int, micro_batch: int = 0) -> Sizes:
+    def sizes(self, count: int, size: int, micro_batch: int = 0) -> CallSizes:
         """How `count` elements of `size` bytes are cut; `micro_batch` in bytes, 0 by the part."""
         pieces = self.sub * self.channels
         part = round_up(-(-count // pieces), ALIGNMENT // size)
         wanted = micro_batch if micro_batch > 0 else default_micro_batch(part * size, self.grain)
         wanted = min(wanted, LARGEST_MICRO_BATCH)
         micro = min(round_up(wanted, ALIGNMENT) // size, part)
-        return Sizes(part, micro, -(-part // micro) if micro else 0)
+        return CallSizes(part, micro, -(-part // micro) if micro else 0)
 
     def scratch_bytes(self, count: int, size: int, micro_batch: int = 0) -> int:
         """Bytes of one rank's scratch memory."""
@@ -127,9 +127,9 @@ class Shape(KernelShape):
         return self.peers_at * FLAG_STRIDE + round_up(self.ranks * PEER, FLAG_STRIDE)
 
 
-def shape_of(plan: Plan) -> Shape:
+def shape_of(plan: Plan) -> LayoutShape:
     """The shape that the kernels of `plan` are generated with."""
-    return Shape(**asdict(kernel_shape(plan)))
+    return LayoutShape(**asdict(kernel_shape(plan)))
 
 
 def buffer_elements(collective: Collective, rank: int, count: int) -> tuple[int, int]:

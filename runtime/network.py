@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import InternalError, fail
-from hccc.runtime.abi import ProxyRing, Rank, Transfer
+from hccc.runtime.abi import ProxyRingRecord, RankRecord, TransferRecord
 
 RING = 1024  # transfers
 LINE = 128  # bytes between counters
@@ -36,7 +36,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class RankNetwork:
     """What lies between ranks. domain, nic: of each rank, its memory domain and its NIC."""
 
     domain: tuple[int, ...]
@@ -67,13 +67,13 @@ class Proxy:
     ranks: the table of all ranks' memory as this process sees it; it may change between launches.
     """
 
-    def __init__(self, network: Network, ranks: ctypes.Array[Rank]) -> None:
+    def __init__(self, network: RankNetwork, ranks: ctypes.Array[RankRecord]) -> None:
         n = len(network.domain)
-        self._rings = np.zeros((n, RING * ctypes.sizeof(Transfer)), np.uint8)
+        self._rings = np.zeros((n, RING * ctypes.sizeof(TransferRecord)), np.uint8)
         self._counters = np.zeros((n, 3, LINE), np.uint8)
         self._nic = np.array(network.nic, np.int32)
         self._ranks = ranks
-        self.rings = (ProxyRing * n)(*[self._ring(r) for r in range(n)])
+        self.rings = (ProxyRingRecord * n)(*[self._ring(r) for r in range(n)])
         wire = network.wire
         self._threads = max(1, min(len(set(network.domain)), 2))
         self._library = _library()
@@ -94,15 +94,15 @@ class Proxy:
         if not self._proxy:
             raise fail("E455", f"no memory for a network between {n} ranks")
 
-    def _ring(self, rank: int) -> ProxyRing:
+    def _ring(self, rank: int) -> ProxyRingRecord:
         submitted, taken, completed = (self._counters[rank, k].ctypes.data for k in range(3))
         ring = self._rings[rank].ctypes.data
-        size, entry = ctypes.sizeof(ProxyRing), ctypes.sizeof(Transfer)
-        return ProxyRing(size, entry, RING, 0, ring, submitted, taken, completed)
+        size, entry = ctypes.sizeof(ProxyRingRecord), ctypes.sizeof(TransferRecord)
+        return ProxyRingRecord(size, entry, RING, 0, ring, submitted, taken, completed)
 
     def ring(self, rank: int) -> int:
         """The address of a rank's ring."""
-        return ctypes.addressof(self.rings) + rank * ctypes.sizeof(ProxyRing)
+        return ctypes.addressof(self.rings) + rank * ctypes.sizeof(ProxyRingRecord)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -128,12 +128,12 @@ class Proxy:
 
 def network_of(
     domain: Sequence[int] | NDArray[Any], nics: Sequence[int] | NDArray[Any], wire: Wire
-) -> Network:
+) -> RankNetwork:
     """A Network; nics: the NIC of each rank, numbered anyhow."""
     if len(domain) != len(nics):
         raise InternalError("a domain and a NIC for every rank")
     _, number = np.unique(np.asarray(nics), return_inverse=True)
-    return Network(tuple(map(int, domain)), tuple(map(int, number)), wire)
+    return RankNetwork(tuple(map(int, domain)), tuple(map(int, number)), wire)
 
 
 def _library() -> Any:

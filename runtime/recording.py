@@ -20,15 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.base.diagnostics import fail
-from hccc.runtime.abi import Record, Trace
+from hccc.runtime.abi import Trace, TraceRecord
 
 SYMBOL = "hccc_tracing"
 STRIDE = 16  # HCCC_TRACE_STRIDE
-RECORD = np.dtype(Record)
+RECORD = np.dtype(TraceRecord)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recording:
+class LaunchRecording:
     """n records, block by block in the order they were written. rank, block (its thread block
     times the channels, plus its channel): i4[n]; records: RECORD[n], ns; lost: how many more there
     were, which gave way to later ones."""
@@ -59,9 +59,9 @@ class Recording:
         )
 
 
-def joined(parts: Sequence[Recording]) -> Recording:
+def joined(parts: Sequence[LaunchRecording]) -> LaunchRecording:
     """What several processes of one machine recorded of one launch. O(records)."""
-    return Recording(
+    return LaunchRecording(
         np.concatenate([one.rank for one in parts]),
         np.concatenate([one.block for one in parts]),
         np.concatenate([one.records for one in parts]),
@@ -81,7 +81,7 @@ class Recorder:
         self._records.view(np.uint8).fill(0)  # or kernels would wait for pages
         self.trace = Trace(
             ctypes.sizeof(Trace),
-            ctypes.sizeof(Record),
+            ctypes.sizeof(TraceRecord),
             slots,
             ranks.start,
             len(ranks),
@@ -95,7 +95,7 @@ class Recorder:
         """The counts and the rings as bytes: what a GPU writes to copies of is copied here."""
         return self._written.view(np.uint8).ravel(), self._records.view(np.uint8).ravel()
 
-    def read(self) -> Recording:
+    def read(self) -> LaunchRecording:
         """What is in the rings, oldest first. O(records)."""
         written = self._written[:, 0].astype(np.int64)
         slots = self._records.shape[1]
@@ -103,7 +103,7 @@ class Recorder:
         place = np.repeat(np.arange(len(written)), kept)
         within = np.arange(len(place)) - np.repeat(np.cumsum(kept) - kept, kept)
         at = ((written - kept)[place] + within) % slots
-        return Recording(
+        return LaunchRecording(
             (self._ranks.start + place // self._blocks).astype(np.int32),
             (place % self._blocks).astype(np.int32),
             self._records[place, at],

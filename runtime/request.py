@@ -13,7 +13,7 @@ from hccc.base.dtypes import STAND_IN
 from hccc.ir.collective import Collective, OpType
 from hccc.ir.plan import MOST_BLOCKS
 from hccc.runtime.build import Variant
-from hccc.runtime.layout import DTYPES, Shape, buffer_elements
+from hccc.runtime.layout import DTYPES, LayoutShape, buffer_elements
 
 DEFAULT_TIMEOUT_S = 30.0
 FOR_EVER = 1 << 62  # ticks
@@ -44,7 +44,7 @@ class Array(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LaunchRequest:
     """One launch: `count` elements a block, `micro_batch` in bytes (0: the default), `window` in
     micro-batches (0: all), `timeout` in seconds for one wait (0: for ever), `workers` CPU threads
     (0: auto), `join_timeout` in seconds for other ranks to start (0: for ever), `trace`
@@ -89,7 +89,7 @@ class Request:
         return Variant(STAND_IN[self.dtype], trace=self.trace)
 
 
-def check_shape(shape: Shape) -> None:
+def check_shape(shape: LayoutShape) -> None:
     """Raises UserError E454 for more thread blocks than one launch may have."""
     if shape.launch_blocks > MOST_BLOCKS:
         counts = f"{shape.ranks} ranks of {shape.blocks} thread blocks in {shape.channels} channels"
@@ -100,21 +100,21 @@ def check_shape(shape: Shape) -> None:
         )
 
 
-def check_size(shape: Shape, request: Request) -> None:
+def check_size(shape: LayoutShape, request: LaunchRequest) -> None:
     """Raises UserError E454 where a number of the launch does not fit where kernels keep it."""
     problem = shape.too_large(request.count, request.itemsize, request.micro_batch)
     if problem:
         raise fail("E454", problem, help="launch fewer elements, or with a larger micro-batch")
 
 
-def _check_dtype(array: Array, request: Request, what: str) -> None:
+def _check_dtype(array: Array, request: LaunchRequest, what: str) -> None:
     wanted = DTYPES[request.dtype]
     bits = wanted.isbuiltin != 1 and array.dtype == np.dtype(f"u{wanted.itemsize}")
     if array.dtype != wanted and not bits:
         raise fail("E422", f"{what} is {array.dtype}, the launch is {request.dtype}")
 
 
-def _check_buffer(array: Array | None, elements: int, request: Request, what: str) -> None:
+def _check_buffer(array: Array | None, elements: int, request: LaunchRequest, what: str) -> None:
     if array is None:
         if elements:
             raise fail("E422", f"{what} is missing: it needs {elements} elements")
@@ -128,7 +128,7 @@ def _check_buffer(array: Array | None, elements: int, request: Request, what: st
 
 def check_buffers(
     collective: Collective,
-    request: Request,
+    request: LaunchRequest,
     inputs: Sequence[Array | None],
     outputs: Sequence[Array | None],
 ) -> None:
@@ -146,7 +146,7 @@ def check_buffers(
 
 
 def check_aliases(
-    collective: Collective, request: Request, inputs: Sequence[int], outputs: Sequence[int]
+    collective: Collective, request: LaunchRequest, inputs: Sequence[int], outputs: Sequence[int]
 ) -> None:
     """Raises UserError E423 unless in-place buffers lie where NCCL puts them. Takes addresses."""
     if not request.in_place or not request.count:

@@ -44,5 +44,5 @@ def test_check_compile_and_run(installed: Installed) -> None:
 @pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
 def test_the_device_layer_is_built(installed: Installed) -> None:
     """Its sources, and the description that signatures come from, are package data."""
-    code = "from hccc.runtime.device import library as l; l.use('cpu'); print(l.current())"
+    code = "from hccc.runtime.device import device_layer as l; l.use('cpu'); print(l.current())"
     assert installed.run("python", "-c", code) == "cpu\n"

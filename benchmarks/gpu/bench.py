@@ -30,8 +30,8 @@ from hccc.base.diagnostics import UserError
 from hccc.ir.plan import Plan
 from hccc.runtime.fault import LaunchError
 from hccc.runtime.measure import perf
-from hccc.runtime.measure.perf import Schedule
-from hccc.runtime.request import Request
+from hccc.runtime.measure.perf import SizeSchedule
+from hccc.runtime.request import LaunchRequest
 
 RESULTS = Path(__file__).parent / "results"
 DRY = ROOT / "build" / "gpu-dry-run"
@@ -103,7 +103,7 @@ class Bench:
             kernel = self.machine.kernel(plan, folder / "device", Kind.GENERATED)
             host = reference.kernel(plan, folder / "host", Kind.GENERATED)
             made.append((name, plan, kernel, host))
-        request = Request(0, DTYPE, OP)
+        request = LaunchRequest(0, DTYPE, OP)
         build_all([(k, request) for _, _, *pair in made for k in pair])
         for name, plan, kernel, host in made:
             if not self.going_on(budget, f"checking {name}"):
@@ -113,7 +113,7 @@ class Bench:
 
     def _check(self, name: str, plan: Plan, kernel: Kernel, host: Kernel) -> None:
         sizes = self.settings.check_sizes
-        schedule = Schedule(sizes[0], sizes[-1], None, 1, 1, 0, True, plan.modes)
+        schedule = SizeSchedule(sizes[0], sizes[-1], None, 1, 1, 0, True, plan.modes)
         binds = [self.machine.bind(kernel, DTYPE, OP)]
         if not isinstance(self.machine, Host):
             binds.append(Host().bind(host, DTYPE, OP))
@@ -169,7 +169,7 @@ class Bench:
         plans, large = cases.timed(self.machine.capacity, self.settings.channels, only)
         self.results.notes += [f"{name}: its thread blocks do not fit" for name in large]
         made = [(case, self._kernels(case)) for case in plans]
-        build_all([(k, Request(0, DTYPE, OP)) for _, pair in made for k in pair])
+        build_all([(k, LaunchRequest(0, DTYPE, OP)) for _, pair in made for k in pair])
         for size in self.settings.sizes:
             for case, pair in made:
                 if self.going_on(budget, f"{case.name}, fuse {case.fuse}, {size:,} bytes"):
@@ -178,7 +178,7 @@ class Bench:
 
         for case, pair in made:
             for kernel, kind in zip(pair, ("generated", "interpreted"), strict=True):
-                if self._timed(case) and (takes := kernel.resources(Request(0, DTYPE, OP))):
+                if self._timed(case) and (takes := kernel.resources(LaunchRequest(0, DTYPE, OP))):
                     self.results.notes.append(f"{case.name}, fuse {case.fuse}, {kind}: {takes}")
 
     def _timed(self, case: Case) -> bool:
@@ -203,7 +203,7 @@ class Bench:
                 what = f"{case.name}, fuse {case.fuse}, {micro_batch:,} bytes, window {window}"
                 if not self.going_on(budget, what):
                     return
-                request = Request(count, DTYPE, OP, False, micro_batch, window, TIMEOUT_S)
+                request = LaunchRequest(count, DTYPE, OP, False, micro_batch, window, TIMEOUT_S)
                 try:
                     with budget.piece():
                         self._cell(case, pair, buffers, size, request)
@@ -216,7 +216,7 @@ class Bench:
         pair: tuple[Kernel, Kernel],
         buffers: list[list[Any]],
         size: int,
-        request: Request,
+        request: LaunchRequest,
     ) -> None:
         """Both kernels in one cell of the table."""
         inputs, *outputs = buffers

@@ -30,9 +30,9 @@ import numpy as np  # noqa: E402
 from hccc.runtime.communicator import Communicator  # noqa: E402
 from hccc.runtime.communicator.communicator import Result  # noqa: E402
 from hccc.runtime.communicator.errors import check  # noqa: E402
-from hccc.runtime.communicator.library import library as runtime  # noqa: E402
-from hccc.runtime.device.library import library as device  # noqa: E402
-from hccc.runtime.device.library import use  # noqa: E402
+from hccc.runtime.communicator.runtime_library import library as runtime  # noqa: E402
+from hccc.runtime.device.device_layer import library as device  # noqa: E402
+from hccc.runtime.device.device_layer import use  # noqa: E402
 
 RANKS, DTYPE, OP = 2, 2, 0  # int32, sums: of any order the same
 KINDS = {1: "legacy", 2: "descriptor", 4: "fabric"}

@@ -25,15 +25,15 @@ from hccc.emit import directory
 from hccc.emit.targets import CPU, CUDA, HIP, Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
-from hccc.runtime.abi import Call, Comm
+from hccc.runtime.abi import CallRecord, CommRecord
 from hccc.runtime.build import Variant
-from hccc.runtime.cpu import CpuCommunicator
-from hccc.runtime.cuda import CudaCommunicator, build_binary, compile_command, find_device
+from hccc.runtime.cpu import CpuLauncher
+from hccc.runtime.cuda import CudaLauncher, build_binary, compile_command, find_device
 from hccc.runtime.fault import LaunchError
 from hccc.runtime.layout import shape_of
-from hccc.runtime.measure.perf import Bind, Memory
+from hccc.runtime.measure.perf import Bind, RankMemory
 from hccc.runtime.measure.session import DeviceSession, HostSession
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 
 Arrays = Sequence[Any]
 
@@ -54,14 +54,14 @@ STALL = 1 << 30  # bytes of the copy that launches queue up behind
 class Kernel(Protocol):
     """One built kernel."""
 
-    def build(self, request: Request) -> None:
+    def build(self, request: LaunchRequest) -> None:
         """Compiles what `request` needs; may run in any thread."""
 
-    def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
+    def burst(self, inputs: Arrays, outputs: Arrays, request: LaunchRequest, n: int) -> list[float]:
         """Seconds of each of `n` launches one behind the other."""
         ...
 
-    def resources(self, request: Request) -> str:
+    def resources(self, request: LaunchRequest) -> str:
         """What a thread block takes, after the first launch; "" where that is not known."""
         ...
 
@@ -95,33 +95,33 @@ class Machine(Protocol):
         ...
 
 
-class HostKernel(CpuCommunicator):
+class HostKernel(CpuLauncher):
     """A kernel of CPU threads."""
 
-    def build(self, requests: Request | Sequence[Request]) -> None:
+    def build(self, requests: LaunchRequest | Sequence[LaunchRequest]) -> None:
         """Compiles."""
-        super().build([requests] if isinstance(requests, Request) else requests)
+        super().build([requests] if isinstance(requests, LaunchRequest) else requests)
 
-    def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
+    def burst(self, inputs: Arrays, outputs: Arrays, request: LaunchRequest, n: int) -> list[float]:
         """Launches."""
         return [self.launch(inputs, outputs, request) for _ in range(n)]
 
-    def resources(self, request: Request) -> str:
+    def resources(self, request: LaunchRequest) -> str:
         """Nothing to say."""
         return ""
 
 
-class GpuKernel(CudaCommunicator):
+class GpuKernel(CudaLauncher):
     """A GPU kernel whose launches are timed one behind the other, without the host's part."""
 
-    def build(self, request: Request) -> None:
+    def build(self, request: LaunchRequest) -> None:
         """Runs nvcc, if there is one; loading is left to the first launch (as is NVRTC)."""
         variant = request.variant(self.collective)
         options = self.options(variant)
         if command := compile_command(self.device, self.source, options):
             build_binary(self.source, command, self._searched)
 
-    def burst(self, inputs: Arrays, outputs: Arrays, request: Request, n: int) -> list[float]:
+    def burst(self, inputs: Arrays, outputs: Arrays, request: LaunchRequest, n: int) -> list[float]:
         """Launches behind a long copy, an event between every two. Forgets a lost launch."""
         cuda = self.device.cupy.cuda
         local = self._locals([a.data.ptr for a in inputs], [a.data.ptr for a in outputs])
@@ -140,7 +140,7 @@ class GpuKernel(CudaCommunicator):
             self.reset()
             raise
 
-    def _launcher(self, table: Any, local: Any, request: Request) -> Callable[[], None]:
+    def _launcher(self, table: Any, local: Any, request: LaunchRequest) -> Callable[[], None]:
         """Queues one launch."""
         unit = self.unit_of(request)
         kernel = self._kernel(unit, request.variant(self.collective)).kernel
@@ -148,7 +148,7 @@ class GpuKernel(CudaCommunicator):
         grid = (unit.shape.blocks * unit.shape.channels, unit.shape.ranks)
         return lambda: kernel(grid, (unit.threads,), (params,), enable_cooperative_groups=True)
 
-    def resources(self, request: Request) -> str:
+    def resources(self, request: LaunchRequest) -> str:
         """Registers and memory of a thread block."""
         k = self._kernel(self.unit_of(request), request.variant(self.collective))
         return (
@@ -172,19 +172,19 @@ class LaunchedKernel(SystemKernel):
         self._entries: dict[Variant, Any] = {}
         self.host_us = 0.0  # of the last call
 
-    def build(self, request: Request) -> None:
+    def build(self, request: LaunchRequest) -> None:
         """A shared library."""
         variant = request.variant(self.collective)
         path = build_binary(self.source, library_command(self, variant), self._searched)
         entry = ctypes.CDLL(str(path))[f"{self._name}_cuda_{variant.dtype}_{variant.op}"]
-        entry.argtypes = [ctypes.POINTER(Comm), ctypes.POINTER(Call), ctypes.c_void_p]
+        entry.argtypes = [ctypes.POINTER(CommRecord), ctypes.POINTER(CallRecord), ctypes.c_void_p]
         self._entries[variant] = entry
 
-    def _launcher(self, table: Any, local: Any, request: Request) -> Callable[[], None]:
+    def _launcher(self, table: Any, local: Any, request: LaunchRequest) -> Callable[[], None]:
         """Calls the library."""
         n, entry = self.shape.ranks, self._entries[request.variant(self.collective)]
-        comm = Comm.of(n, table.data.ptr, self._fault.data.ptr)
-        call = Call.of(
+        comm = CommRecord.of(n, table.data.ptr, self._fault.data.ptr)
+        call = CallRecord.of(
             count=request.count,
             micro_batch_bytes=request.micro_batch,
             window=request.window,
@@ -204,7 +204,7 @@ class LaunchedKernel(SystemKernel):
 
         return launch
 
-    def resources(self, request: Request) -> str:
+    def resources(self, request: LaunchRequest) -> str:
         """Those of the kernel that is built apart."""
         return ""
 
@@ -233,7 +233,7 @@ def _elapsed(cuda: Any, events: Sequence[Any], check: Callable[[], None]) -> lis
     return [float(cuda.get_elapsed_time(a, b)) * 1e-3 for a, b in pairwise(events)]
 
 
-def build_all(kernels: Iterable[tuple[Kernel, Request]]) -> None:
+def build_all(kernels: Iterable[tuple[Kernel, LaunchRequest]]) -> None:
     """Compiles many kernels, a core each."""
     with ThreadPoolExecutor(cpu_count()) as pool:
         for _ in pool.map(lambda pair: pair[0].build(pair[1]), kernels):
@@ -272,8 +272,8 @@ class Host:
     def bind(self, kernel: Any, dtype: str, op: str) -> Bind:
         """Sessions over the host's memory."""
 
-        def bound(memory: Sequence[Memory], count: int, in_place: bool) -> HostSession:
-            return HostSession(kernel, Request(count, dtype, op, in_place, 16384), memory)
+        def bound(memory: Sequence[RankMemory], count: int, in_place: bool) -> HostSession:
+            return HostSession(kernel, LaunchRequest(count, dtype, op, in_place, 16384), memory)
 
         return bound
 
@@ -357,8 +357,8 @@ class Gpu:
     def bind(self, kernel: Any, dtype: str, op: str) -> Bind:
         """Sessions over copies in device memory."""
 
-        def bound(memory: Sequence[Memory], count: int, in_place: bool) -> DeviceSession:
-            request = Request(count, dtype, op, in_place, 16384, timeout=5)
+        def bound(memory: Sequence[RankMemory], count: int, in_place: bool) -> DeviceSession:
+            request = LaunchRequest(count, dtype, op, in_place, 16384, timeout=5)
             return DeviceSession(kernel, request, memory, self.numpy)
 
         return bound

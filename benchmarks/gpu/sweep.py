@@ -15,7 +15,7 @@ from timing import Budget, race, summary
 
 from hccc.base.diagnostics import UserError
 from hccc.runtime.measure import perf
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 
 OP = "sum"
 Kernels = dict[Kind, Kernel]
@@ -44,7 +44,9 @@ class Sweep:
             for case in found
             for dtype in cases.DTYPES
         ]
-        build_all([(k, Request(0, dtype, OP)) for _, dtype, arms in made for k in arms.values()])
+        build_all(
+            [(k, LaunchRequest(0, dtype, OP)) for _, dtype, arms in made for k in arms.values()]
+        )
         while made:
             case, dtype, kernels = made.pop(0)  # and its memory is free after its turn
             for size in self.settings.swept:
@@ -70,7 +72,7 @@ class Sweep:
         if not count:
             return
         inputs, *outputs = memory(self.machine, plan, count, dtype, len(kernels))
-        request = Request(count, dtype, OP, timeout=5.0)
+        request = LaunchRequest(count, dtype, OP, timeout=5.0)
         pairs = list(zip(kernels.values(), outputs, strict=True))
         arms = [partial(kernel.burst, inputs, out, request) for kernel, out in pairs]
         samples = race(arms, self.settings.launches, self.settings.burst)

@@ -13,8 +13,8 @@ from hccc.base.files.writing import write_whole
 from hccc.cli import report
 from hccc.driver.facts import spans, title
 from hccc.ir.catalogue import Catalogue
-from hccc.runtime.measure.perf import Row, Schedule, Timing
-from hccc.runtime.network import Network
+from hccc.runtime.measure.perf import PerfRow, PerfTiming, SizeSchedule
+from hccc.runtime.network import RankNetwork
 
 JSON_VERSION = 3  # of nccl-tests' report
 _HALF = "  {:>7}  {:>6}  {:>6}  {:>6}"
@@ -29,14 +29,14 @@ class Table:
         self,
         catalogue: Catalogue,
         device: str,
-        schedule: Schedule,
+        schedule: SizeSchedule,
         as_json: bool,
-        network: Network | None = None,
+        network: RankNetwork | None = None,
     ) -> None:
         self._catalogue, self._device, self._schedule = catalogue, device, schedule
         self._network = network
         self._as_json = as_json
-        self._rows: list[Row] = []
+        self._rows: list[PerfRow] = []
         if not as_json:
             print("\n".join(self._header()))
 
@@ -45,7 +45,7 @@ class Table:
         """Wrong elements of all rows."""
         return sum(row.wrong for row in self._rows)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: PerfRow) -> None:
         """One more row."""
         self._rows.append(row)
         if not self._as_json:
@@ -63,12 +63,12 @@ class Table:
         print(f"# {'Avg bus bandwidth':<20} : {self._average():g} ")
         print("#")
 
-    def _picked(self, row: Row) -> str:
+    def _picked(self, row: PerfRow) -> str:
         """Which plans of a catalogue a row is of, out of place and in place."""
         names = [name for name in self._plans(row) if name]
         return f"  {'/'.join(dict.fromkeys(names))}" if names else ""
 
-    def _plans(self, row: Row) -> tuple[str | None, str | None]:
+    def _plans(self, row: PerfRow) -> tuple[str | None, str | None]:
         """The plan of a catalogue that each half of a row is of."""
         of = self._catalogue
         if of.alone:
@@ -132,14 +132,14 @@ class Table:
         }
 
 
-def line(row: Row) -> str:
+def line(row: PerfRow) -> str:
     """One row of the table."""
     kind = NCCL_NAMES[row.dtype]
     start = f"{row.size:>12}  {row.count:>12}  {kind:>8}  {row.redop:>6}  {row.root:>6}"
     return start + _half(row.out_of_place) + _half(row.in_place)
 
 
-def _half(half: Timing | None) -> str:
+def _half(half: PerfTiming | None) -> str:
     if half is None:
         return _HALF.format("N/A", "N/A", "N/A", "N/A")
     wrong = "N/A" if half.wrong is None else f"{half.wrong:g}"
@@ -155,7 +155,7 @@ def _fit(value: float, width: int) -> str:
     return f"{value:.{1 if width >= 7 else 0}e}"
 
 
-def _row_json(row: Row, plans: tuple[str | None, str | None]) -> dict[str, object]:
+def _row_json(row: PerfRow, plans: tuple[str | None, str | None]) -> dict[str, object]:
     return {
         "size": row.size,
         "count": row.count,
@@ -167,7 +167,7 @@ def _row_json(row: Row, plans: tuple[str | None, str | None]) -> dict[str, objec
     }
 
 
-def _half_json(half: Timing | None, plan: str | None) -> dict[str, object] | None:
+def _half_json(half: PerfTiming | None, plan: str | None) -> dict[str, object] | None:
     if half is None:
         return None
     return {
@@ -179,7 +179,7 @@ def _half_json(half: Timing | None, plan: str | None) -> dict[str, object] | Non
     }
 
 
-def _facts(network: Network) -> dict[str, float]:
+def _facts(network: RankNetwork) -> dict[str, float]:
     """A network in figures; 0 GB/s is no limit."""
     return {
         "memory_domains": len(set(network.domain)),
@@ -189,7 +189,7 @@ def _facts(network: Network) -> dict[str, float]:
     }
 
 
-def _said(network: Network) -> str:
+def _said(network: RankNetwork) -> str:
     """`network: 4 memory domains, 32 NICs, each 12.5 GB/s, 5 us`."""
     domains, nics, bandwidth, latency = _facts(network).values()
     speed = f"each {bandwidth:g} GB/s" if bandwidth else "no limit"

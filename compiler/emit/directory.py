@@ -22,7 +22,7 @@ from hccc.base.files.libraries import built_of
 from hccc.base.files.lock import locked
 from hccc.base.files.writing import Write, beside, named_errors, remove_leftovers, replace_all
 from hccc.base.render import render
-from hccc.emit.kernels.library import DispatchView, library
+from hccc.emit.kernels.library_view import DispatchView, library
 from hccc.emit.kernels.source import texts
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.catalogue import MOST_PLANS, Catalogue, plan_name

@@ -31,18 +31,18 @@ from hccc.launch.hosts import hosts_of
 from hccc.launch.processes import Processes, shared_out
 from hccc.launch.remote import Shell
 from hccc.launch.tracing import Tracer
-from hccc.runtime.cpu import CpuCatalogue, CpuCommunicator
-from hccc.runtime.cuda import CudaCatalogue, CudaCommunicator
+from hccc.runtime.cpu import CpuCatalogueLauncher, CpuLauncher
+from hccc.runtime.cuda import CudaCatalogueLauncher, CudaLauncher
 from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
-from hccc.runtime.measure.perf import Bind, Memory, Ranks, Row, Schedule, Timed
+from hccc.runtime.measure.perf import Bind, PerfRow, RankMemory, Ranks, SizeSchedule, Timed
 from hccc.runtime.measure.session import DeviceSession, HostSession
-from hccc.runtime.network import Network, Wire, network_of
-from hccc.runtime.request import Request
+from hccc.runtime.network import RankNetwork, Wire, network_of
+from hccc.runtime.request import LaunchRequest
 
 # type, reduction, bytes → a row
-Measure = Callable[[Collective, str, str, int, Schedule, Timed], Row]
+Measure = Callable[[Collective, str, str, int, SizeSchedule, Timed], PerfRow]
 MOST_SIZES = 10_000  # of one `hccc run`
 
 
@@ -84,10 +84,10 @@ class RunOptions:
             message = f"--trace: launches are recorded on the CPU and on NVIDIA GPUs, not {where}"
             raise fail("E459", message, help="leave --trace out")
 
-    def schedule(self, catalogue: Catalogue) -> Schedule:
+    def schedule(self, catalogue: Catalogue) -> SizeSchedule:
         """What to measure at each type and reduction."""
         factor = None if self.stepbytes else self.stepfactor
-        return Schedule(
+        return SizeSchedule(
             self.minbytes,
             self.maxbytes,
             factor,
@@ -99,7 +99,7 @@ class RunOptions:
             catalogue.keeps_input,
         )
 
-    def network_of(self, catalogue: Catalogue) -> Network | None:
+    def network_of(self, catalogue: Catalogue) -> RankNetwork | None:
         """Returns the network between the ranks, as asked for, and where a plan needs one.
 
         Raises:
@@ -110,7 +110,7 @@ class RunOptions:
         networks = [self._network_of(plan) for plan in catalogue.plans]
         return networks[0] if all(networks) else None
 
-    def _network_of(self, plan: Plan) -> Network | None:
+    def _network_of(self, plan: Plan) -> RankNetwork | None:
         if self.network is None:
             return between(plan) if plan.transport is Transport.MIXED and self.cpu else None
         if not self.cpu:
@@ -138,9 +138,9 @@ class RunOptions:
         n = len(hosts_of(self.hosts, n_ranks)) if self.hosts else 0
         return f"{said} on {n} host{'s' * (n > 1)}" if n else said
 
-    def request(self, dtype: str, op: str, count: int, in_place: bool) -> Request:
+    def request(self, dtype: str, op: str, count: int, in_place: bool) -> LaunchRequest:
         """One launch."""
-        return Request(
+        return LaunchRequest(
             count,
             dtype,
             op,
@@ -158,7 +158,7 @@ def measure(
     options: RunOptions,
     on_phase: Callable[[str], None] = lambda _: None,
     tracer: Tracer | None = None,
-) -> Iterator[Row]:
+) -> Iterator[PerfRow]:
     """Builds the kernels; then, as they are asked for, a row for each type, reduction and size.
     tracer: has a launch of each recorded, where options say that kernels can.
 
@@ -185,7 +185,7 @@ def measure(
             one_row = _here(binds)
         kept = stack.pop_all()  # until the last row
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[PerfRow]:
         with kept:
             for dtype, op in variants:
                 timed = _timed(tracer, options, dtype, op)
@@ -208,8 +208,8 @@ def _here(binds: Sequence[Callable[[str, str], Bind]]) -> Measure:
     """Measures ranks of this process."""
 
     def one_row(
-        c: Collective, dtype: str, op: str, size: int, schedule: Schedule, timed: Timed
-    ) -> Row:
+        c: Collective, dtype: str, op: str, size: int, schedule: SizeSchedule, timed: Timed
+    ) -> PerfRow:
         bound = [bind(dtype, op) for bind in binds]
         return interruptible(perf.measure)(c, dtype, op, size, schedule, *bound, timed=timed)
 
@@ -246,12 +246,12 @@ def _devices(options: RunOptions) -> list[str]:
 
 
 def _binder(
-    built: CpuCommunicator | CudaCommunicator,
+    built: CpuLauncher | CudaLauncher,
     options: RunOptions,
     variants: Sequence[tuple[str, str]],
 ) -> Callable[[str, str], Bind]:
     """Builds the kernels for a device; (dtype, reduction) → what binds memory."""
-    if isinstance(built, CpuCommunicator):
+    if isinstance(built, CpuLauncher):
         built.build([options.request(dtype, op, 0, False) for dtype, op in variants])
     return lambda dtype, op: (
         lambda memory, count, in_place: bound(
@@ -282,14 +282,14 @@ def _processes(
         return made.ranks(p, in_place, options.micro_batch, options.window)
 
     def one_row(
-        c: Collective, dtype: str, op: str, size: int, schedule: Schedule, timed: Timed
-    ) -> Row:
+        c: Collective, dtype: str, op: str, size: int, schedule: SizeSchedule, timed: Timed
+    ) -> PerfRow:
         return interruptible(perf.measure_ranks)(c, dtype, op, size, schedule, ranks, timed)
 
     return one_row
 
 
-def between(plan: Plan, wire: Wire | None = None) -> Network:
+def between(plan: Plan, wire: Wire | None = None) -> RankNetwork:
     """The network between the memory domains of `plan`: its header's NICs, no limits by default."""
     rank = np.arange(plan.n_ranks)
     gpus, nics = plan.gpus_per_node, max(1, plan.nics_per_node)
@@ -298,8 +298,8 @@ def between(plan: Plan, wire: Wire | None = None) -> Network:
 
 
 def launcher(
-    device: str, place: Path, library: Catalogue, network: Network | None = None
-) -> CpuCommunicator | CudaCommunicator:
+    device: str, place: Path, library: Catalogue, network: RankNetwork | None = None
+) -> CpuLauncher | CudaLauncher:
     """Loads all ranks of a library, whose directory of kernels is `place`, on a device.
 
     Raises:
@@ -310,21 +310,21 @@ def launcher(
         return communicator(device, place / f"{library.name}{suffix}", library.plans[0], network)
     if device == "cpu":
         dispatch = place / f"{library.name}_cpu_dispatch.cpp"
-        return CpuCatalogue(dispatch, library, network=network)
-    return _of_device(device, CudaCatalogue(place, suffix, library))
+        return CpuCatalogueLauncher(dispatch, library, network=network)
+    return _of_device(device, CudaCatalogueLauncher(place, suffix, library))
 
 
 def communicator(
-    device: str, source: Path, plan: Plan, network: Network | None = None
-) -> CpuCommunicator | CudaCommunicator:
+    device: str, source: Path, plan: Plan, network: RankNetwork | None = None
+) -> CpuLauncher | CudaLauncher:
     """All ranks of `plan`, whose kernels are `source`, on a device. Raises UserError E425."""
     shape = shape_of(plan)
     if device == "cpu":
-        return CpuCommunicator(source, plan.name, shape, plan.collective, network=network)
-    return _of_device(device, CudaCommunicator(source, shape, plan.collective, plan.warps))
+        return CpuLauncher(source, plan.name, shape, plan.collective, network=network)
+    return _of_device(device, CudaLauncher(source, shape, plan.collective, plan.warps))
 
 
-def _of_device(device: str, gpu: CudaCommunicator) -> CudaCommunicator:
+def _of_device(device: str, gpu: CudaLauncher) -> CudaLauncher:
     if gpu.device.hip != (device == "hip"):
         found = "ROCm" if gpu.device.hip else "CUDA"
         raise fail("E425", f"--device {device}, but the CuPy installed here is for {found}")
@@ -332,15 +332,15 @@ def _of_device(device: str, gpu: CudaCommunicator) -> CudaCommunicator:
 
 
 def bound(
-    built: CpuCommunicator | CudaCommunicator, request: Request, memory: Sequence[Memory]
+    built: CpuLauncher | CudaLauncher, request: LaunchRequest, memory: Sequence[RankMemory]
 ) -> HostSession:
     """The ranks' memory, bound to what launches them."""
-    if isinstance(built, CudaCommunicator):
+    if isinstance(built, CudaLauncher):
         return DeviceSession(built, request, memory, built.device.cupy)
     return HostSession(built, request, memory)
 
 
-def _bounded(library: Catalogue, schedule: Schedule, options: RunOptions) -> list[int]:
+def _bounded(library: Catalogue, schedule: SizeSchedule, options: RunOptions) -> list[int]:
     """The sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:

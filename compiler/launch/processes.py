@@ -24,7 +24,7 @@ from hccc.launch.remote import Remote, Shell, packed
 from hccc.launch.workers import Died, Job, Place, Workers, answer_of, died
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.measure.patterns import Pattern
-from hccc.runtime.recording import Recording, joined
+from hccc.runtime.recording import LaunchRecording, joined
 
 PATIENCE_S = 30.0
 _BUILD_S = 1800.0  # that hosts have to build
@@ -175,10 +175,10 @@ class ProcessRanks:
         """The seconds of the slowest rank."""
         return float(max(self._processes.ask("run", launches=launches, warmups=warmups)))
 
-    def record(self, blocks: int, slots: int) -> Recording:
+    def record(self, blocks: int, slots: int) -> LaunchRecording:
         """What the kernels of all processes did in a launch, when: their clock is one."""
         found = self._processes.ask("record", blocks=blocks, slots=slots)
-        return joined([Recording.of(fields) for fields in found])
+        return joined([LaunchRecording.of(fields) for fields in found])
 
     def wrong(self, p: Pattern, keeps_input: bool) -> int:
         """As `perf.Ranks` has it."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
-from hccc.runtime.layout import Shape, Sizes
+from hccc.runtime.layout import CallSizes, LayoutShape
 from hccc.runtime.measure.perf import Ranks, Recordable
 from hccc.runtime.picks import picks_of
-from hccc.runtime.recording import Recording
-from hccc.runtime.request import Request
+from hccc.runtime.recording import LaunchRecording
+from hccc.runtime.request import LaunchRequest
 
 MOST_RECORDS = 1 << 18  # of one launch: what viewers still open
 
@@ -21,11 +21,11 @@ MOST_RECORDS = 1 << 18  # of one launch: what viewers still open
 class Traced:
     """A launch, the plan that served it, how it was cut, and what its kernels recorded."""
 
-    request: Request
+    request: LaunchRequest
     plan: Plan
-    sizes: Sizes
+    sizes: CallSizes
     window: int  # micro-batches
-    recording: Recording
+    recording: LaunchRecording
 
 
 class Tracer:
@@ -35,7 +35,7 @@ class Tracer:
         self._picks = picks_of(catalogue)
         self.launches: list[Traced] = []
 
-    def record(self, ranks: Ranks, request: Request) -> None:
+    def record(self, ranks: Ranks, request: LaunchRequest) -> None:
         """One launch more of ranks that were just measured."""
         assert isinstance(ranks, Recordable)
         plan, shape, window = self._served(request)
@@ -45,7 +45,7 @@ class Tracer:
         window = min(window or sizes.batches, max(sizes.batches, 1))
         self.launches.append(Traced(request, plan, sizes, window, found))
 
-    def _served(self, request: Request) -> tuple[Plan, Shape, int]:
+    def _served(self, request: LaunchRequest) -> tuple[Plan, LayoutShape, int]:
         """The plan that serves a call, its shape, and its window, 0 for all micro-batches."""
         picks = self._picks
         plan = picks.catalogue.plan_of(picks.range_of(request))

@@ -26,7 +26,7 @@ from hccc.launch.messages import Message, fields_of, served
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Expected, Pattern
-from hccc.runtime.measure.perf import Memory
+from hccc.runtime.measure.perf import RankMemory
 from hccc.runtime.recording import recording
 
 _MEET_S = 120  # that ranks have to meet
@@ -39,7 +39,7 @@ class _Rank:
     def __init__(self, id: bytes, n_ranks: int, rank: int) -> None:
         self.communicator = Communicator.join(id, n_ranks, rank)
         self._rank = rank
-        self._memory: Memory | None = None
+        self._memory: RankMemory | None = None
         self._launch: Callable[[], None] = lambda: None
 
     def load(self, library: str, timeout: float) -> None:

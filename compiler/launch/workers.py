@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from hccc.base.diagnostics import Problem, UserError
 from hccc.launch.child import Child, how_it_ended
 from hccc.launch.messages import Message, error_of, fields_of
-from hccc.runtime.communicator.library import build
+from hccc.runtime.communicator.runtime_library import build
 
 END_S = 10.0  # that a process has to end
 # The same hccc as this process has: what it imports from comes as arguments.

@@ -32,9 +32,9 @@ from hccc.launch.measure import communicator
 from hccc.profile import calibrate
 from hccc.profile.cluster_file import Profile
 from hccc.profile.probes import DTYPE, EXCHANGE, PROBES, Built, Pool, Probe, case, cases, size_of
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.cuda import find_device
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 
 # Bytes that large launches touch, of all ranks together: from a core's cache to more than any has,
 # and beyond the caches of a GPU.
@@ -138,8 +138,8 @@ def _built(
             directory.write(kernels, files)
             source = kernels / f"{plan.name}{targets[0].suffix}"
             built = communicator(device, source, plan)
-            if isinstance(built, CpuCommunicator):
-                built.build([Request(0, DTYPE)])
+            if isinstance(built, CpuLauncher):
+                built.build([LaunchRequest(0, DTYPE)])
             return probe, plan, built
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -18,16 +18,16 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.launch import measure as bench
 from hccc.profile.calibrate import Case, Work
-from hccc.runtime.cpu import CpuCommunicator, aligned_zeros
-from hccc.runtime.cuda import CudaCommunicator
+from hccc.runtime.cpu import CpuLauncher, aligned_zeros
+from hccc.runtime.cuda import CudaLauncher
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 
 DTYPE, ITEM = "float32", 4
 PART = 128  # bytes: sizes of buffers are multiples
-Built = CpuCommunicator | CudaCommunicator
+Built = CpuLauncher | CudaLauncher
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Pool:
         for memory in self._bytes:
             memory.fill(0)  # touched
 
-    def memory(self, plan: Plan, count: int, in_place: bool) -> list[perf.Memory]:
+    def memory(self, plan: Plan, count: int, in_place: bool) -> list[perf.RankMemory]:
         """All ranks' buffers for blocks of `count` elements."""
         pattern = Pattern(plan.collective, DTYPE, "sum", count)
         layout = [perf.allocate(pattern, rank, in_place) for rank in range(plan.n_ranks)]
@@ -128,7 +128,7 @@ def size_of(probe: Probe, plan: Plan, touched: int) -> int:
 
 def case(probe: Probe, plan: Plan, built: Built, size: int, cores: int, pool: Pool) -> Case:
     """A kind of launch of `size` bytes a rank on so many cores (0: a GPU)."""
-    request = Request(size // ITEM, DTYPE, in_place=probe.in_place, workers=cores)
+    request = LaunchRequest(size // ITEM, DTYPE, in_place=probe.in_place, workers=cores)
     memory = pool.memory(plan, request.count, probe.in_place)
     session = bench.bound(built, request, memory)
     session.put()

@@ -38,7 +38,7 @@ from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.passes.verify import verify
 from hccc.runtime.layout import DTYPES
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from hccc.testing.assertions import text
 from hccc.testing.judge import REFUSED, first_fault, plan_verdict, xml_verdict
 from hccc.testing.kernels import wrong_elements
@@ -219,7 +219,7 @@ def _from(rng: Random) -> Choose:
 
 def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., None]]:
     requests = st.builds(
-        Request,
+        LaunchRequest,
         count=st.one_of(st.integers(0, 40), st.integers(0, 20_000)),
         dtype=st.sampled_from(sorted(DTYPES)),
         op=st.sampled_from(REDUCE_OPS),
@@ -232,7 +232,7 @@ def _kernel(programs: st.SearchStrategy[Program]) -> tuple[Any, Callable[..., No
     return st.tuples(programs, options(prove=False), requests), _right_kernel
 
 
-def _right_kernel(program: Program, chosen: Options, request: Request) -> None:
+def _right_kernel(program: Program, chosen: Options, request: LaunchRequest) -> None:
     wrong = wrong_elements(compile_program(program, chosen).plan, request)
     assert wrong == 0, f"the compiled kernel gives {wrong} wrong elements"
 

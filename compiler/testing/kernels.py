@@ -21,16 +21,16 @@ from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.measure.session import HostSession
-from hccc.runtime.network import Network, Wire, network_of
-from hccc.runtime.request import Request
+from hccc.runtime.network import RankNetwork, Wire, network_of
+from hccc.runtime.request import LaunchRequest
 
 
-def wrong_elements(plan: Plan, request: Request) -> int:
+def wrong_elements(plan: Plan, request: LaunchRequest) -> int:
     """Launches `plan` as `request` says, in and out of place as far as it serves.
 
     Every element of every rank is compared with the collective's definition, send buffers and
@@ -42,16 +42,18 @@ def wrong_elements(plan: Plan, request: Request) -> int:
     c = plan.collective
     blocks = max(max(c.input_blocks(r), c.output_blocks(r)) for r in range(c.n_ranks))
     size = request.count * blocks * request.itemsize
-    schedule = perf.Schedule(size, size, None, 1, 1, 0, True, plan.modes, plan.keeps_input)
+    schedule = perf.SizeSchedule(size, size, None, 1, 1, 0, True, plan.modes, plan.keeps_input)
     with built(plan, request) as host:
 
-        def bind(memory: Sequence[perf.Memory], count: int, in_place: bool) -> HostSession:
+        def bind(memory: Sequence[perf.RankMemory], count: int, in_place: bool) -> HostSession:
             return HostSession(host, replace(request, count=count, in_place=in_place), memory)
 
         return perf.measure(c, request.dtype, request.op, size, schedule, bind).wrong
 
 
-def launch(plan: Plan, inputs: Sequence[NDArray[Any]], request: Request) -> list[NDArray[Any]]:
+def launch(
+    plan: Plan, inputs: Sequence[NDArray[Any]], request: LaunchRequest
+) -> list[NDArray[Any]]:
     """The receive buffers after one launch on `inputs` (one send buffer a rank, flat)."""
     pattern = Pattern(plan.collective, request.dtype, request.op, request.count)
     ranks = range(plan.n_ranks)
@@ -65,7 +67,7 @@ def launch(plan: Plan, inputs: Sequence[NDArray[Any]], request: Request) -> list
 
 
 @contextmanager
-def built(plan: Plan, request: Request) -> Iterator[CpuCommunicator]:
+def built(plan: Plan, request: LaunchRequest) -> Iterator[CpuLauncher]:
     """The plan's kernel for the request's type and operation, built in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="hccc-") as place:
         cpu = [target for target in TARGETS if target.name == "cpu"]
@@ -73,13 +75,13 @@ def built(plan: Plan, request: Request) -> Iterator[CpuCommunicator]:
         directory.write(Path(place) / "kernels", made)
         source = Path(place) / "kernels" / f"{plan.name}{cpu[0].suffix}"
         shape, network = shape_of(plan), _network(plan)
-        host = CpuCommunicator(source, plan.name, shape, plan.collective, network=network)
+        host = CpuLauncher(source, plan.name, shape, plan.collective, network=network)
         host.build([request])
         yield host
 
 
-def _network(plan: Plan) -> Network | None:
+def _network(plan: Plan) -> RankNetwork | None:
     """What is between the memory domains of a mixed plan: a NIC for each rank, without limits."""
     if plan.transport is not Transport.MIXED:
         return None
-    return network_of(plan.memory_domain, range(plan.n_ranks), Wire(late=True))
+    return network_of(plan.memory_domain, range(plan.n_ranks), Wire(copy_on_arrival=True))

@@ -21,7 +21,7 @@ from hccc.ir.arrays import I4, I8
 from hccc.ir.catalogue import Catalogue
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.picks import Picks, picks_of
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from hccc.validate import described, execute, recording, unit
 from hccc.validate.processes import Processes
 from hccc.validate.tables import (
@@ -173,7 +173,7 @@ def _call(picks: Picks, given: tuple[int, ...], size: int) -> list[int]:
         refused = [BAD_ARGUMENT, 0, 0, 0, *_halves(0), *_halves(0), 0, 0]
         return [*cells, *refused, *_halves(-1), *flag_bytes]
     dtype = next(name for name, kind in DTYPES.items() if kind.itemsize == size)
-    request = Request(count, dtype, "sum", bool(in_place), micro_batch, window)
+    request = LaunchRequest(count, dtype, "sum", bool(in_place), micro_batch, window)
     found, shape = picks.range_of(request), picks.shape_of(request)
     micro = micro_batch or shape.sizes(count, size).micro * size
     at, scratch = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hccc.base.diagnostics import fail
-from hccc.runtime.device.arrays import Buffer, buffer_of
+from hccc.runtime.device.arrays import ArrayBuffer, buffer_of
 
 # hcccDataType_t and hcccRedOp_t, in order.
 TYPES = (
@@ -36,7 +36,7 @@ def reduction_of(op: str) -> int:
 
 def buffer_on(
     platform: str, name: str, which: str, array: Any, *, writable: bool = False
-) -> Buffer:
+) -> ArrayBuffer:
     """The memory of an array of a call on a platform. Raises UserError E471, E473 where it is
     memory of another platform."""
     found = buffer_of(array, writable=writable)
@@ -51,7 +51,7 @@ def buffer_on(
     raise fail("E473", message, help=remedy)
 
 
-def check_alike(name: str, given: Sequence[Buffer]) -> str:
+def check_alike(name: str, given: Sequence[ArrayBuffer]) -> str:
     """The type of all buffers. Raises UserError E473."""
     if not given:
         raise fail("E473", f"{name}: neither a send nor a receive buffer")
@@ -60,7 +60,9 @@ def check_alike(name: str, given: Sequence[Buffer]) -> str:
     return given[0].dtype
 
 
-def check_lengths(name: str, s: Buffer | None, r: Buffer | None, lengths: Lengths) -> None:
+def check_lengths(
+    name: str, s: ArrayBuffer | None, r: ArrayBuffer | None, lengths: Lengths
+) -> None:
     """lengths: what both buffers must have, of what they have. Raises UserError E473."""
     if s and r:
         wanted = lengths(s.count, r.count)

@@ -29,9 +29,9 @@ from hccc.runtime.communicator.buffers import (
 )
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
 from hccc.runtime.communicator.groups import group
-from hccc.runtime.communicator.library import library
-from hccc.runtime.communicator.rank import Rank, handle_of, unique_id
-from hccc.runtime.device.arrays import Buffer
+from hccc.runtime.communicator.rank import CommunicatorRank, handle_of, unique_id
+from hccc.runtime.communicator.runtime_library import library
+from hccc.runtime.device.arrays import ArrayBuffer
 from hccc.runtime.device.stream import Stream
 from hccc.runtime.layout import DTYPES
 
@@ -40,7 +40,7 @@ __all__ = ["Communicator", "CommunicatorError", "Result", "allocate", "group", "
 _Stream = Stream | int | None
 
 
-class Communicator(Rank):
+class Communicator(CommunicatorRank):
     """One rank. Buffers are arrays of NumPy, PyTorch or others with DLPack or an array interface,
     in host memory, in C order; of CuPy or PyTorch on the device where memory is a GPU's
     (HCCC_PLATFORM): calls are then put into `stream`, the platform's own, or its default stream.
@@ -184,7 +184,9 @@ class Communicator(Rank):
         words += [] if root is None else [root]
         self._launch(name, words, given, stream)
 
-    def _launch(self, name: str, words: list[Any], given: list[Buffer], stream: _Stream) -> None:
+    def _launch(
+        self, name: str, words: list[Any], given: list[ArrayBuffer], stream: _Stream
+    ) -> None:
         handle, queue = self.handle, handle_of(stream)
         check(library().call(name, *words, handle, queue))
         self._kept.keep([one.owner for one in given], bool(queue) or self.platform != "cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from hccc.base.diagnostics import Problem, UserError
-from hccc.runtime.communicator.library import library
+from hccc.runtime.communicator.runtime_library import library
 
 
 class Result(IntEnum):

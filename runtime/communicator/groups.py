@@ -9,25 +9,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hccc.runtime.communicator.errors import check
-from hccc.runtime.communicator.library import library
+from hccc.runtime.communicator.runtime_library import library
 
 Owners = Sequence[object]
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenGroups:
     """The groups that a thread has open: how many, and what is to be kept at the end."""
 
     depth: int = 0
     then: list[Callable[[], object]] = field(default_factory=list)
 
 
-class _Groups(threading.local):
+class _ThreadGroups(threading.local):
     def __init__(self) -> None:
-        self.now = _Open()
+        self.now = _OpenGroups()
 
 
-_GROUPS = _Groups()
+_GROUPS = _ThreadGroups()
 
 
 def in_group() -> bool:
@@ -50,13 +50,13 @@ def group() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _GROUPS.now = _Open()
+        _GROUPS.now = _OpenGroups()
         library().call("GroupCancel")
         raise
     opened = _GROUPS.now
     opened.depth -= 1
     if not opened.depth:
-        _GROUPS.now = _Open()
+        _GROUPS.now = _OpenGroups()
     try:
         check(library().call("GroupEnd"))
     finally:
@@ -65,7 +65,7 @@ def group() -> Iterator[None]:
                 one()
 
 
-class Kept:
+class KeptArrays:
     """Arrays of calls that are in streams, until these calls are done."""
 
     def __init__(self, progress: Callable[[], tuple[int, int]]) -> None:

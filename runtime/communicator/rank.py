@@ -12,11 +12,11 @@ from typing import Any, Self
 
 from hccc.base.diagnostics import fail
 from hccc.runtime.communicator.errors import CommunicatorError, Result, check
-from hccc.runtime.communicator.groups import Kept, at_end, in_group
+from hccc.runtime.communicator.groups import KeptArrays, at_end, in_group
 from hccc.runtime.communicator.kernels import built
-from hccc.runtime.communicator.library import UniqueId, library
+from hccc.runtime.communicator.runtime_library import UniqueId, library
 from hccc.runtime.device.arrays import buffer_of
-from hccc.runtime.device.library import library as device_layer
+from hccc.runtime.device.device_layer import library as device_layer
 from hccc.runtime.device.stream import Stream
 
 NO_COLOR = -1
@@ -46,12 +46,12 @@ def handle_of(stream: Stream | int | None) -> int | None:
     return stream.handle if isinstance(stream, Stream) else stream
 
 
-class Rank:
+class CommunicatorRank:
     """One rank, as `Communicator` has it, without its collectives."""
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self._handle: ctypes.c_void_p | None = handle
-        self._kept = Kept(self._progress)
+        self._kept = KeptArrays(self._progress)
         self._registered: defaultdict[int, list[object]] = defaultdict(list)
 
     @classmethod
@@ -180,7 +180,7 @@ class Rank:
     @property
     def done(self) -> bool:
         """Whether no call is in a stream, or runs; waits for nothing. Raises CommunicatorError."""
-        found = library().call("CommQuery", self.handle, None, None)
+        found = int(library().call("CommQuery", self.handle, None, None))
         if found != Result.IN_PROGRESS:
             check(found)
         return found == Result.SUCCESS
@@ -226,4 +226,4 @@ class Rank:
         self.destroy()
 
 
-__all__ = ["CommunicatorError", "Rank", "Result", "handle_of", "unique_id"]
+__all__ = ["CommunicatorError", "CommunicatorRank", "Result", "handle_of", "unique_id"]

@@ -43,7 +43,7 @@ _MAJOR = 1  # of DLPack
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class ArrayBuffer:
     """The memory of a contiguous array.
 
     pointer: its first byte; dtype: one of `hccc.base.dtypes`; platform: whose device it is on, with
@@ -75,7 +75,7 @@ class _Seen:
     owner: object
 
 
-def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
+def buffer_of(array: Any, *, writable: bool = False) -> ArrayBuffer:
     """The memory of `array`, which must lie in C order without gaps. writable: it will be written.
 
     Raises UserError E471.
@@ -89,7 +89,7 @@ def buffer_of(array: Any, *, writable: bool = False) -> Buffer:
     if count and not seen.pointer:
         raise _refuse(array, "has elements and no memory")
     size = count * BY_NAME[seen.dtype].bytes
-    return Buffer(
+    return ArrayBuffer(
         seen.pointer,
         size,
         count,

@@ -18,7 +18,7 @@ GPUS = ("cuda", "hip")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EnumValue:
     """One value of an enum; natives: (name, value) on each GPU platform that has it."""
 
     name: str
@@ -34,7 +34,7 @@ class Enum:
     name: str
     doc: str
     bits: bool
-    rows: tuple[Row, ...]
+    rows: tuple[EnumValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DeviceCall:
     """One call. extra: not of Fig. 10 of HetCCL-SNU."""
 
     name: str
@@ -94,13 +94,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CallGroup:
     """Calls of one kind, and what is said about all of them."""
 
     name: str
     title: str
     doc: str
-    calls: tuple[Call, ...]
+    calls: tuple[DeviceCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +124,10 @@ class Description:
     enums: tuple[Enum, ...]
     handles: tuple[Handle, ...]
     structs: tuple[Struct, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[CallGroup, ...]
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[DeviceCall, ...]:
         """Every call, in order."""
         return tuple(call for group in self.groups for call in group.calls)
 
@@ -138,9 +138,9 @@ class Description:
 
 def _row(
     name: str, value: int, cuda: str, cuda_value: int, hip: str, hip_value: int, doc: str
-) -> Row:
+) -> EnumValue:
     natives = {"cuda": (cuda, cuda_value), "hip": (hip, hip_value)}
-    return Row(name, value, {k: native for k, native in natives.items() if native[0]}, doc)
+    return EnumValue(name, value, {k: native for k, native in natives.items() if native[0]}, doc)
 
 
 def _enum(entry: Mapping[str, Any]) -> Enum:
@@ -167,9 +167,9 @@ def _binding(text: str) -> Binding:
     return Binding("direct", tuple(text.split("|")))
 
 
-def _call(entry: Mapping[str, Any], enums: Mapping[str, Enum]) -> Call:
+def _call(entry: Mapping[str, Any], enums: Mapping[str, Enum]) -> DeviceCall:
     words = [word for word in entry["parameters"].split(",") if word.strip()]
-    return Call(
+    return DeviceCall(
         name=entry["name"],
         doc=entry["doc"],
         result=entry.get("result", f"{PREFIX}Error_t"),
@@ -197,7 +197,7 @@ def description() -> Description:
             for e in found["struct"]
         ),
         groups=tuple(
-            Group(e["name"], e["title"], e["doc"], tuple(_call(c, enums) for c in e["call"]))
+            CallGroup(e["name"], e["title"], e["doc"], tuple(_call(c, enums) for c in e["call"]))
             for e in found["group"]
         ),
     )

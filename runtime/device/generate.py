@@ -15,14 +15,14 @@ from hccc.runtime.device.description import (
     GPUS,
     PREFIX,
     Binding,
-    Call,
+    CallGroup,
     Description,
+    DeviceCall,
     Enum,
-    Group,
+    EnumValue,
     Handle,
     Parameter,
     Platform,
-    Row,
     Struct,
     description,
 )
@@ -55,12 +55,12 @@ class View:
         return self.of.structs
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[CallGroup, ...]:
         """All calls, by group."""
         return self.of.groups
 
     @property
-    def dispatched(self) -> list[Call]:
+    def dispatched(self) -> list[DeviceCall]:
         """The calls that platforms answer, in the order of the table."""
         return [call for call in self.of.calls if call.dispatched]
 
@@ -70,7 +70,7 @@ class View:
         return BY_HAND
 
     @property
-    def errors(self) -> tuple[Row, ...]:
+    def errors(self) -> tuple[EnumValue, ...]:
         """Every error and what it means."""
         return self.of.enum("Error").rows
 
@@ -81,19 +81,19 @@ class View:
             return "\n".join(f" * {line}" for line in lines)
         return f"/* {f'{chr(10)} * '.join(lines)} */"
 
-    def number(self, enum: Enum, row: Row) -> str:
+    def number(self, enum: Enum, row: EnumValue) -> str:
         """The value of a row as C writes it."""
         return f"{row.value:#x}" if enum.bits and row.value > 8 else f"{row.value}"
 
-    def list(self, call: Call) -> str:
+    def list(self, call: DeviceCall) -> str:
         """The parameters as C declares them."""
         return ", ".join(map(str, call.parameters)) or "void"
 
-    def names(self, call: Call) -> str:
+    def names(self, call: DeviceCall) -> str:
         """The parameters as they are passed on."""
         return ", ".join(p.name for p in call.parameters)
 
-    def declaration(self, call: Call) -> str:
+    def declaration(self, call: DeviceCall) -> str:
         """The call as C declares it, in lines of at most WIDTH."""
         space = "" if call.result.endswith("*") else " "
         head = f"{call.result}{space}{PREFIX}{call.name}("
@@ -107,7 +107,7 @@ class View:
             lines[-1] += f"{word}, "
         return head + "\n    " + "\n    ".join(line.rstrip() for line in lines).rstrip(",") + ")"
 
-    def pointer(self, call: Call) -> str:
+    def pointer(self, call: DeviceCall) -> str:
         """The entry of a call in the table."""
         types = ", ".join(p.type for p in call.parameters) or "void"
         return f"{call.result} (*{call.name})({types})"
@@ -124,11 +124,11 @@ class BindView(View):
         """`cuda` or `hip`."""
         return self.platform.name
 
-    def binding(self, call: Call) -> Binding:
+    def binding(self, call: DeviceCall) -> Binding:
         """What this platform answers the call with."""
         return call.bindings[self.name]
 
-    def call_symbols(self, call: Call) -> tuple[str, ...]:
+    def call_symbols(self, call: DeviceCall) -> tuple[str, ...]:
         """The functions of the runtime that the call goes to, the first that is there."""
         return self.binding(call).symbols
 
@@ -145,28 +145,28 @@ class BindView(View):
         return (enum for enum in self.enums if enum.name in used | {"Error"})
 
     @property
-    def direct(self) -> Iterator[Call]:
+    def direct(self) -> Iterator[DeviceCall]:
         """The calls whose functions are generated."""
         return (call for call in self.dispatched if self.binding(call).kind == "direct")
 
-    def has(self, row: Row) -> bool:
+    def has(self, row: EnumValue) -> bool:
         """Whether the platform has a value."""
         return self.name in row.natives
 
-    def native(self, row: Row) -> str:
+    def native(self, row: EnumValue) -> str:
         """A value as the platform has it, 0 where it has none."""
         value = row.natives.get(self.name, ("", 0))[1]
         return f"static_cast<int>({value:#x}u)" if value >= 1 << 31 else str(value)
 
-    def native_types(self, call: Call) -> str:
+    def native_types(self, call: DeviceCall) -> str:
         """The types of the function of the runtime."""
         return ", ".join("int" if p.enum else p.type for p in call.parameters)
 
-    def native_arguments(self, call: Call) -> str:
+    def native_arguments(self, call: DeviceCall) -> str:
         """What is passed to the function of the runtime."""
         return ", ".join(_native_argument(p) for p in call.parameters)
 
-    def entry(self, call: Call) -> str:
+    def entry(self, call: DeviceCall) -> str:
         """The call in the platform's table."""
         return "nullptr" if self.binding(call).kind == "none" else call.name
 
@@ -192,7 +192,7 @@ def sources() -> dict[str, str]:
     return made
 
 
-def calls_table(group: Group) -> list[list[str]]:
+def calls_table(group: CallGroup) -> list[list[str]]:
     """The rows of the page's table of one group: call, CUDA, HIP, meaning."""
     return [
         [

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from hccc.base.diagnostics import fail
 from hccc.runtime.device.description import description
-from hccc.runtime.device.library import PLATFORMS, library
+from hccc.runtime.device.device_layer import PLATFORMS, library
 
 
 def _value(name: str) -> int:
@@ -92,9 +92,9 @@ class Stream:
         self.destroy()
 
     @contextmanager
-    def capture(self) -> Iterator[Graph]:
+    def capture(self) -> Iterator[StreamGraph]:
         """What is put into the stream meanwhile does not run: it becomes the graph's."""
-        graph = Graph()
+        graph = StreamGraph()
         _call("StreamBeginCapture", self.handle, _value("StreamCaptureModeThreadLocal"))
         made = ctypes.c_void_p()
         try:
@@ -109,7 +109,7 @@ class Stream:
         graph.instantiate(made.value or 0)
 
 
-class Graph:
+class StreamGraph:
     """Work that was captured in a stream, which runs each time that it is launched. Arrays that it
     uses must live as long as it."""
 

@@ -23,14 +23,14 @@ from hccc.ir.collective import Collective, OpType
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure import patterns
 from hccc.runtime.measure.patterns import Array, Expected, Pattern
-from hccc.runtime.recording import Recording
+from hccc.runtime.recording import LaunchRecording
 
 GUARD = 256  # bytes before, between and after a rank's buffers; keeps them aligned
 _PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class RankMemory:
     """One rank's buffers in one array of its dtype; offsets and lengths in elements.
 
     Out of place: guard, receive, guard, send, guard. In place the smaller buffer lies in the
@@ -55,7 +55,7 @@ class Memory:
         """The receive buffer; empty where the collective has none at this rank."""
         return self.slab[self.receive_at : self.receive_at + self.receive_length]
 
-    def like(self) -> Memory:
+    def like(self) -> RankMemory:
         """Memory of the same layout, not initialised."""
         return replace(self, slab=np.empty_like(self.slab))
 
@@ -75,7 +75,7 @@ class Session(Protocol):
 
 
 # (memory of every rank, count, in place) → a session
-Bind = Callable[[Sequence[Memory], int, bool], Session]
+Bind = Callable[[Sequence[RankMemory], int, bool], Session]
 
 
 class Ranks(Protocol):
@@ -101,7 +101,7 @@ class Ranks(Protocol):
 class Recordable(Protocol):
     """Ranks whose launches can be recorded."""
 
-    def record(self, blocks: int, slots: int) -> Recording:
+    def record(self, blocks: int, slots: int) -> LaunchRecording:
         """Launches all ranks once. blocks: thread blocks of a rank times channels; slots: a power
         of two, the most records of each that are kept."""
         ...
@@ -114,7 +114,7 @@ Timed = Callable[[Ranks, int, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class PerfTiming:
     """One half of a row: µs, GB/s, GB/s, and wrong elements (None: not checked).
 
     `outside`: where no result is known (custom collectives), elements of send buffers and of the
@@ -129,7 +129,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PerfRow:
     """One line of the table; `redop` is none and `root` -1 where there is none."""
 
     size: int
@@ -137,11 +137,11 @@ class Row:
     dtype: str
     redop: str
     root: int
-    out_of_place: Timing | None
-    in_place: Timing | None
+    out_of_place: PerfTiming | None
+    in_place: PerfTiming | None
 
     @property
-    def halves(self) -> tuple[Timing, ...]:
+    def halves(self) -> tuple[PerfTiming, ...]:
         """The halves that were measured."""
         return tuple(half for half in (self.out_of_place, self.in_place) if half)
 
@@ -152,7 +152,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class SizeSchedule:
     """What to measure. Sizes in bytes; `factor` multiplies, or else `step` is added."""
 
     smallest: int
@@ -184,12 +184,12 @@ def measure(
     dtype: str,
     op: str,
     size: int,
-    schedule: Schedule,
+    schedule: SizeSchedule,
     bind: Bind,
     reference: Bind | None = None,
     *,
     timed: Timed = lambda *_: None,
-) -> Row:
+) -> PerfRow:
     """One row of ranks whose memory is this process's. `reference`: another device, whose every bit
     must be the same on rough data.
 
@@ -207,10 +207,10 @@ def measure_ranks(
     dtype: str,
     op: str,
     size: int,
-    schedule: Schedule,
+    schedule: SizeSchedule,
     make: Make,
     timed: Timed = lambda *_: None,
-) -> Row:
+) -> PerfRow:
     """One row. Raises what the ranks raise."""
     itemsize = DTYPES[dtype].itemsize
     count = count_of(c, size, itemsize)
@@ -223,12 +223,12 @@ def measure_ranks(
         for in_place in (False, True)
     ]
     redop = op if c.reduces else "none"
-    return Row(actual, count, dtype, redop, c.root if c.rooted else -1, halves[0], halves[1])
+    return PerfRow(actual, count, dtype, redop, c.root if c.rooted else -1, halves[0], halves[1])
 
 
 def _half(
-    p: Pattern, size: int, schedule: Schedule, make: Make, in_place: bool, timed: Timed
-) -> Timing:
+    p: Pattern, size: int, schedule: SizeSchedule, make: Make, in_place: bool, timed: Timed
+) -> PerfTiming:
     c = p.collective
     ranks = make(p, in_place)
     ranks.fill(p)
@@ -244,7 +244,7 @@ def _half(
         differ = ranks.differences(p)
         wrong = wrong if differ is None else (wrong or 0) + differ
     algbw = size / seconds / 1e9 if seconds > 0 else 0.0
-    return Timing(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong, outside)
+    return PerfTiming(seconds * 1e6, algbw, algbw * c.bus_factor(), wrong, outside)
 
 
 class _Here:
@@ -265,7 +265,7 @@ class _Here:
             self._session.run(warmups)
         return self._session.run(launches)
 
-    def record(self, blocks: int, slots: int) -> Recording:
+    def record(self, blocks: int, slots: int) -> LaunchRecording:
         assert isinstance(self._session, Recordable)
         return self._session.record(blocks, slots)
 
@@ -293,7 +293,7 @@ def _bytes(n: int) -> Array:
 
 def allocate(
     p: Pattern, rank: int, in_place: bool, empty: Callable[[int], Array] = _bytes
-) -> Memory:
+) -> RankMemory:
     """Memory for one rank, its buffers on 256-byte boundaries where they are apart. empty: makes
     so many bytes."""
     c = p.collective
@@ -308,7 +308,7 @@ def allocate(
         receive_at, send_at = guard, guard + -(-receive // guard) * guard + guard
         end = send_at + send
     slab = _aligned(end + guard, p, empty)
-    return Memory(slab, send_at, send, receive_at, receive, ins > 0, outs > 0)
+    return RankMemory(slab, send_at, send, receive_at, receive, ins > 0, outs > 0)
 
 
 def _aligned(n: int, p: Pattern, empty: Callable[[int], Array]) -> Array:
@@ -324,7 +324,7 @@ def _each(c: Collective, work: Callable[[int], int]) -> int:
         return sum(pool.map(work, range(c.n_ranks)))
 
 
-def fill(p: Pattern, rank: int, memory: Memory, rough: bool = False) -> int:
+def fill(p: Pattern, rank: int, memory: RankMemory, rough: bool = False) -> int:
     """One rank's buffers, as they are before a launch on `p`."""
     patterns.poison(memory.slab)
     memory.send[...] = (patterns.rough if rough else patterns.inputs)(p, rank)
@@ -337,7 +337,7 @@ def wanted(p: Pattern) -> Expected | None:
 
 
 def wrong_at(
-    p: Pattern, rank: int, memory: Memory, want: Expected | None, keeps_input: bool
+    p: Pattern, rank: int, memory: RankMemory, want: Expected | None, keeps_input: bool
 ) -> int:
     """Elements of one rank that are not what one launch on `p` leaves there."""
     image = memory.like()
@@ -347,7 +347,7 @@ def wrong_at(
     return patterns.wrong(memory.slab, image.slab)
 
 
-def wrong_elements(p: Pattern, memory: Sequence[Memory], keeps_input: bool = True) -> int:
+def wrong_elements(p: Pattern, memory: Sequence[RankMemory], keeps_input: bool = True) -> int:
     """The same of all ranks."""
     want = wanted(p)
     return _each(p.collective, lambda rank: wrong_at(p, rank, memory[rank], want, keeps_input))

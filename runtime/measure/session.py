@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from hccc.runtime.measure.patterns import Array
-from hccc.runtime.measure.perf import Memory
-from hccc.runtime.recording import Recording
-from hccc.runtime.request import Request
+from hccc.runtime.measure.perf import RankMemory
+from hccc.runtime.recording import LaunchRecording
+from hccc.runtime.request import LaunchRequest
 
 
-class Communicator(Protocol):
+class Launcher(Protocol):
     """What the CPU's and the GPU's communicators have in common."""
 
     def launch(
-        self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: Request
+        self, inputs: Sequence[Any | None], outputs: Sequence[Any | None], request: LaunchRequest
     ) -> float:
         """Runs the collective once; its seconds."""
         ...
@@ -29,14 +29,14 @@ class Recorded(Protocol):
         self,
         inputs: Sequence[Any | None],
         outputs: Sequence[Any | None],
-        request: Request,
+        request: LaunchRequest,
         slots: int,
-    ) -> Recording:
+    ) -> LaunchRecording:
         """Runs the collective once; what its kernels did, when."""
         ...
 
 
-def _buffers(slabs: Sequence[Any], memory: Sequence[Memory]) -> tuple[list[Any], list[Any]]:
+def _buffers(slabs: Sequence[Any], memory: Sequence[RankMemory]) -> tuple[list[Any], list[Any]]:
     """Views of every rank's send and receive buffer; None where there is none."""
     sends: list[Any] = []
     receives: list[Any] = []
@@ -52,7 +52,7 @@ class HostSession:
     """The host's memory is the ranks' memory."""
 
     def __init__(
-        self, communicator: Communicator, request: Request, memory: Sequence[Memory]
+        self, communicator: Launcher, request: LaunchRequest, memory: Sequence[RankMemory]
     ) -> None:
         self._communicator, self._request = communicator, request
         self._buffers = _buffers([m.slab for m in memory], memory)
@@ -68,7 +68,7 @@ class HostSession:
         launch, buffers = self._communicator.launch, self._buffers
         return sum(launch(*buffers, self._request) for _ in range(launches))
 
-    def record(self, blocks: int, slots: int) -> Recording:
+    def record(self, blocks: int, slots: int) -> LaunchRecording:
         """Launches once; what the kernels did, when."""
         assert isinstance(self._communicator, Recorded)
         return self._communicator.record(*self._buffers, self._request, slots)
@@ -79,9 +79,9 @@ class DeviceSession(HostSession):
 
     def __init__(
         self,
-        communicator: Communicator,
-        request: Request,
-        memory: Sequence[Memory],
+        communicator: Launcher,
+        request: LaunchRequest,
+        memory: Sequence[RankMemory],
         cupy: Any,
     ) -> None:
         self._hosts = [_plain(m.slab) for m in memory]

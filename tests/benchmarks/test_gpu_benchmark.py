@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from tests.benchmarks.fake_cupy import fake_cupy
 from tests.runtime.handwritten import PROGRAMS
 
@@ -112,7 +112,7 @@ def test_the_launcher_takes_what_was_built_ahead(
     plan = cases.timed(264, 32, "ring_allgather")[0][0].plan
     machines = importlib.import_module("measured_machine")
     kernel = machines.Gpu().kernel(plan, tmp_path / "k", machines.Kind.INTERPRETED)
-    request = Request(0, "float32")
+    request = LaunchRequest(0, "float32")
     kernel.build(request)
     (built,) = (tmp_path / "k" / "build").iterdir()
     kernel._kernel(kernel.unit_of(request), request.variant(plan.collective))
@@ -163,7 +163,7 @@ def test_mixed_plans_run_without_a_proxy(cases: ModuleType, tmp_path: Path) -> N
     kernels = [host.kernel(case.plan, tmp_path / kind.name, kind) for kind in host.kinds]
     inputs, *outputs = data.memory(host, case.plan, 5000, "bfloat16", 2)
     for kernel, out in zip(kernels, outputs, strict=True):
-        kernel.burst(inputs, out, Request(5000, "bfloat16", timeout=5), 2)
+        kernel.burst(inputs, out, LaunchRequest(5000, "bfloat16", timeout=5), 2)
     assert data.same(host, "bfloat16", *outputs)
     outputs[1][3][77] ^= 1
     assert not data.same(host, "bfloat16", *outputs)
@@ -178,7 +178,9 @@ def test_through_the_c_launcher(
     machine = machines.Gpu()
     assert machines.Kind.LAUNCHER not in machine.kinds  # there is no nvcc to build it
     kernel = machine.kernel(case.plan, tmp_path / "k", machines.Kind.LAUNCHER)
-    assert machines.library_command(kernel, Request(0, "float32").variant(case.plan.collective))
+    assert machines.library_command(
+        kernel, LaunchRequest(0, "float32").variant(case.plan.collective)
+    )
     header = tmp_path / "k" / "hccc" / "gpu_launch.h"
     header.write_text((PROGRAMS / "fake_cuda.h").read_text() + header.read_text())
     flags = ["-x", "c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-D__device__="]
@@ -187,7 +189,7 @@ def test_through_the_c_launcher(
         return ["g++", *flags, *kernel.options(variant), str(kernel.source)]
 
     monkeypatch.setattr(machines, "library_command", command)
-    request = Request(5000, "float32", timeout=5)
+    request = LaunchRequest(5000, "float32", timeout=5)
     kernel.build(request)
     other = machines.Host().kernel(case.plan, tmp_path / "h", machines.Kind.GENERATED)
     inputs, *outputs = data.memory(machine, case.plan, 5000, "float32", 2)

@@ -19,11 +19,11 @@ from hccc.emit.targets import CPU, CUDA, HIP
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import patterns, perf
 from hccc.runtime.measure.patterns import Array, Pattern
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from tests.marks import slow
 
 OPTIONS = {
@@ -52,7 +52,7 @@ def plan(name: str, cases: ModuleType) -> Plan:
     return compile_text(Source(f"{name}.rccl", cases.programs()[program]), options).plan
 
 
-def results(kernel: CpuCommunicator, p: Pattern, request: Request) -> list[Array]:
+def results(kernel: CpuLauncher, p: Pattern, request: LaunchRequest) -> list[Array]:
     """All ranks' memory after two launches on data whose sums are rounded."""
     c = p.collective
     memory = [perf.allocate(p, rank, request.in_place) for rank in range(c.n_ranks)]
@@ -74,10 +74,10 @@ def test_the_same_bits(plan: Plan, interpreter: ModuleType, tmp_path: Path) -> N
     ):
         interpreter.write(tmp_path / kind, made)
         source = tmp_path / kind / f"{plan.name}_cpu.cpp"
-        kernels.append(CpuCommunicator(source, plan.name, shape_of(plan), plan.collective))
+        kernels.append(CpuLauncher(source, plan.name, shape_of(plan), plan.collective))
     for count, window, in_place in ((1000, 1, False), (20011, 0, True), (20011, 3, False)):
         p = Pattern(plan.collective, "float32", "sum", count, count)
-        request = Request(count, "float32", "sum", in_place, 1024, window, timeout=10)
+        request = LaunchRequest(count, "float32", "sum", in_place, 1024, window, timeout=10)
         generated, interpreted = (results(kernel, p, request) for kernel in kernels)
         for rank, slab in enumerate(interpreted):
             assert patterns.wrong(slab, generated[rank]) == 0, (count, window, in_place, rank)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from hccc.runtime.bootstrap.library import Bootstrap, library, unique_id
+from hccc.runtime.bootstrap.rendezvous import library, unique_id
+from tests.bootstrap.client import BootstrapClient
 
 WAIT_S = 20.0  # what takes so long has failed
 _FORK = multiprocessing.get_context("fork")
@@ -27,9 +28,9 @@ class Me:
         self.id = id
         self._connection = connection
 
-    def open(self, timeout: float = WAIT_S) -> Bootstrap:
+    def open(self, timeout: float = WAIT_S) -> BootstrapClient:
         """Meets the others."""
-        return Bootstrap(self.id, self.n_ranks, self.rank, timeout)
+        return BootstrapClient(self.id, self.n_ranks, self.rank, timeout)
 
     def say(self, value: Any) -> None:
         """Tells the test something."""
@@ -154,7 +155,7 @@ def _run(
     connection.send(("returned", value))
 
 
-def departure_within(b: Bootstrap, seconds: float) -> tuple[int, bool] | None:
+def departure_within(b: BootstrapClient, seconds: float) -> tuple[int, bool] | None:
     """Waits at the descriptor to poll for the next departure."""
     until = time.monotonic() + seconds
     while (found := b.departure()) is None and (left := until - time.monotonic()) > 0:

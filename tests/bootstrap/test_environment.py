@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.bootstrap.library import (
+from hccc.runtime.bootstrap.rendezvous import (
     Environment,
     Reason,
     RendezvousError,
@@ -363,7 +363,7 @@ def test_a_directory_that_others_can_read_is_not_used(runtime: Path) -> None:
 
 _BOUND = """
 import sys
-from hccc.runtime.bootstrap.library import unique_id
+from hccc.runtime.bootstrap.rendezvous import unique_id
 sys.stdout.buffer.write(unique_id()[24:30])
 """
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from hccc.runtime.bootstrap.library import library
+from hccc.runtime.bootstrap.rendezvous import library
 
 _RANK = """
 import json, os, select, sys
-from hccc.runtime.bootstrap.library import Bootstrap, environment, id_from_environment
+from hccc.runtime.bootstrap.rendezvous import environment, id_from_environment
+from tests.bootstrap.client import BootstrapClient
 me = environment()
-with Bootstrap(id_from_environment(me.rank), me.n_ranks, me.rank, 20) as b:
+with BootstrapClient(id_from_environment(me.rank), me.n_ranks, me.rank, 20) as b:
     shared = b.share([0])
     b.barrier()
     hosts = [b.host(r) for r in range(me.n_ranks)]

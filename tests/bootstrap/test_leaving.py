@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from hccc.runtime.bootstrap.library import Bootstrap, Reason, RendezvousError, unique_id
+from hccc.runtime.bootstrap.rendezvous import Bootstrap, Reason, RendezvousError, unique_id
 from tests.bootstrap.handshake import welcomed
 from tests.bootstrap.ranks import Job, Me, Rank, departure_within, run
 
@@ -224,7 +224,7 @@ def test_what_failed_reaches_a_rank_that_is_still_talking(
 
 def test_the_roots_process_has_ended() -> None:
     """A connection that is refused where a root once was is no reason to wait."""
-    code = "from hccc.runtime.bootstrap.library import unique_id; print(unique_id().hex())"
+    code = "from hccc.runtime.bootstrap.rendezvous import unique_id; print(unique_id().hex())"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )

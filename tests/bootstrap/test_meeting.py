@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.bootstrap.library import Bootstrap, Reason, RendezvousError, unique_id
+from hccc.runtime.bootstrap.rendezvous import Bootstrap, Reason, RendezvousError, unique_id
 from tests.bootstrap.ranks import Job, Me, run
 
 

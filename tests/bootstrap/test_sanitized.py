@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.bootstrap.library import BOOTSTRAP
+from hccc.runtime.bootstrap.rendezvous import BOOTSTRAP
 
 HERE = Path(__file__).parent
 SOURCE = BOOTSTRAP.source

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from hccc.runtime.bootstrap.library import Reason, RendezvousError, close_all
+from hccc.runtime.bootstrap.rendezvous import Reason, RendezvousError
+from tests.bootstrap.client import close_all
 from tests.bootstrap.ranks import Job, Me, run
 
 

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hccc.runtime.bootstrap.library import (
+from hccc.runtime.bootstrap.rendezvous import (
     Bootstrap,
     Reason,
     RendezvousError,
-    hmac,
     unique_id,
 )
 from tests.bootstrap import handshake
+from tests.bootstrap.client import hmac
 from tests.bootstrap.handshake import CLIENT, SERVER, VERSION
 from tests.bootstrap.ranks import Job, Me, run
 

@@ -13,7 +13,7 @@ from hccc.cli import tables as table
 from hccc.ir.collective import OpType
 from hccc.lang.transfer import load as transfer
 from hccc.launch import measure as bench
-from hccc.runtime.measure.perf import Row, Timing
+from hccc.runtime.measure.perf import PerfRow, PerfTiming
 from tests.cli.commandline import Hccc
 from tests.marks import slow
 
@@ -184,8 +184,8 @@ def _ends(line: str) -> list[int]:
 
 def test_numbers_fit_their_columns() -> None:
     def text(time: float, wrong: int | None) -> list[str]:
-        half = Timing(time, time / 10, time / 10, wrong)
-        return table.line(Row(1, 1, "int8", "sum", -1, half, None)).split()[5:9]
+        half = PerfTiming(time, time / 10, time / 10, wrong)
+        return table.line(PerfRow(1, 1, "int8", "sum", -1, half, None)).split()[5:9]
 
     assert text(1.234, 0) == ["1.23", "0.12", "0.12", "0"]
     assert text(123456.7, None) == ["123457", "12346", "12346", "N/A"]

@@ -15,9 +15,9 @@ import pytest
 
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
-from hccc.runtime.communicator.library import library as runtime_library
-from hccc.runtime.device.library import library as device_library
-from hccc.runtime.device.library import use
+from hccc.runtime.communicator.runtime_library import library as runtime_library
+from hccc.runtime.device.device_layer import library as device_library
+from hccc.runtime.device.device_layer import use
 from tests.communicator import cuda
 from tests.communicator.test_calls import COUNT, pattern
 from tests.communicator.world import Lost, alone, run, start

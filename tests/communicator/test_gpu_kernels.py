@@ -13,7 +13,7 @@ from hccc.base.diagnostics import UserError
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.kernels import built
-from hccc.runtime.communicator.library import library
+from hccc.runtime.communicator.runtime_library import library
 from tests.communicator import cuda
 from tests.communicator.world import run
 from tests.emit import plans

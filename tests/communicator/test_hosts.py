@@ -16,7 +16,7 @@ from hccc.driver.options import Options
 from hccc.runtime.communicator import Communicator, CommunicatorError
 from hccc.runtime.communicator.communicator import Result
 from hccc.runtime.communicator.kernels import built
-from hccc.runtime.transport.library import available
+from hccc.runtime.transport.ucx_transport import available
 from tests.communicator.conftest import Library
 from tests.communicator.world import Lost, loaded, start
 from tests.emit import plans

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hccc.runtime.communicator.kernels import built
-from hccc.runtime.communicator.library import COMMUNICATOR, PIECES
+from hccc.runtime.communicator.runtime_library import COMMUNICATOR, PIECES
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,8 +14,8 @@ import pytest
 
 from hccc.runtime.communicator import Communicator, CommunicatorError, group
 from hccc.runtime.communicator.communicator import Result
-from hccc.runtime.communicator.library import library as runtime
-from hccc.runtime.device.library import library as device_layer
+from hccc.runtime.communicator.runtime_library import library as runtime
+from hccc.runtime.device.device_layer import library as device_layer
 from hccc.runtime.device.stream import Stream, on_cpu
 from tests.communicator.conftest import Library
 from tests.communicator.world import Lost, alone, in_threads, loaded, run, start

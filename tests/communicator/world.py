@@ -21,7 +21,7 @@ from typing import Any
 
 from hccc.runtime.communicator import Communicator, CommunicatorError, unique_id
 from hccc.runtime.communicator.communicator import Result
-from hccc.runtime.communicator.library import build
+from hccc.runtime.communicator.runtime_library import build
 from tests.communicator import stacks
 
 CONTEXT = multiprocessing.get_context("forkserver")

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from hccc.ir.plan import Plan
-from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Rank, all_memory
+from hccc.runtime.abi import (
+    CallRecord,
+    CommRecord,
+    FaultRecord,
+    LocalRecord,
+    RankRecord,
+    all_memory,
+)
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.layout import DTYPES, shape_of
 from hccc.runtime.measure import patterns
@@ -21,7 +28,7 @@ class World:
     def __init__(self, library: Path, plan: Plan) -> None:
         self.plan, self.shape = plan, shape_of(plan)
         self.entry = getattr(ctypes.CDLL(str(library)), f"{plan.name}_cpu")
-        self.entry.argtypes = [POINTER(Comm), POINTER(Call), c_char_p, c_char_p]
+        self.entry.argtypes = [POINTER(CommRecord), POINTER(CallRecord), c_char_p, c_char_p]
         self.flags = [aligned_zeros(self.shape.flag_bytes) for _ in range(plan.n_ranks)]
         self.fault = FaultRecord()
 
@@ -29,7 +36,7 @@ class World:
         """Runs `p` once and returns how many elements of all ranks are wrong."""
         c = self.plan.collective
         buffers = [self._buffers(p, r, in_place) for r in range(c.n_ranks)]
-        call = Call.of(count=p.count, timeout_s=20, in_place=in_place, **options)
+        call = CallRecord.of(count=p.count, timeout_s=20, in_place=in_place, **options)
         status = self.launch(buffers, call, p.dtype, p.op if c.reduces else None)
         fields = (name for name, *_ in FaultRecord._fields_)
         assert status == 0, {n: getattr(self.fault, n) for n in fields} | {"is": status}
@@ -39,7 +46,7 @@ class World:
     def launch(
         self,
         buffers: Sequence[tuple[patterns.Array, patterns.Array]],
-        call: Call,
+        call: CallRecord,
         dtype: str,
         op: str | None,
     ) -> int:
@@ -50,12 +57,17 @@ class World:
         scratch = [aligned_zeros(need) for _ in range(n)]
         window = all_memory()
         table = zip(self.flags, scratch, strict=True)
-        ranks = (Rank * n)(
-            *[Rank(flags.ctypes.data, s.ctypes.data, addressof(window), 1, 0) for flags, s in table]
+        ranks = (RankRecord * n)(
+            *[
+                RankRecord(flags.ctypes.data, s.ctypes.data, addressof(window), 1, 0)
+                for flags, s in table
+            ]
         )
-        local = (Local * n)(*[Local(a.ctypes.data, b.ctypes.data, None) for a, b in buffers])
+        local = (LocalRecord * n)(
+            *[LocalRecord(a.ctypes.data, b.ctypes.data, None) for a, b in buffers]
+        )
         call.local, call.n_local = addressof(local), n
-        comm = Comm.of(n, addressof(ranks), addressof(self.fault))
+        comm = CommRecord.of(n, addressof(ranks), addressof(self.fault))
         return int(self.entry(byref(comm), byref(call), dtype.encode(), op and op.encode()))
 
     def _buffers(

@@ -8,13 +8,13 @@ from dataclasses import fields
 import pytest
 
 from hccc.emit.kernels import source
-from hccc.emit.kernels.library import library
+from hccc.emit.kernels.library_view import library
 from hccc.emit.targets import TARGETS
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
-from hccc.runtime.layout import Shape, shape_of
+from hccc.runtime.layout import LayoutShape, shape_of
 from tests.emit import plans
 from tests.runtime.handwritten import INCLUDE
 
@@ -40,7 +40,7 @@ def test_kernels_fill_it_in_that_order() -> None:
 @pytest.mark.parametrize("plan", PLANS, ids=["direct", "staged"])
 def test_what_is_emitted_has_the_shape_that_hosts_reckon_with(plan: Plan) -> None:
     want = kernel_shape(plan).constants()
-    assert shape_of(plan).constants() == want and isinstance(shape_of(plan), Shape)
+    assert shape_of(plan).constants() == want and isinstance(shape_of(plan), LayoutShape)
     assert dict(library(Catalogue.of(plan), TARGETS).shape) == want
     for target in TARGETS:
         found = re.findall(r"#define HCCC_(\w+) +(\d+)", source.text(plan, target))

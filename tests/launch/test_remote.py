@@ -27,7 +27,7 @@ from hccc.driver.options import Options
 from hccc.launch.host import unpacked
 from hccc.launch.remote import packed, variables
 from hccc.launch.worker import address_of
-from hccc.runtime.transport.library import available
+from hccc.runtime.transport.ucx_transport import available
 from tests.benchmarks.conftest import FOLDER, module_of
 from tests.cli.commandline import COMMAND, Hccc, environment, hccc
 from tests.emit import plans

@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 
 import hccc.runtime
 from hccc.ir.collective import Collective, OpType
-from hccc.runtime.cpu import CpuCommunicator
-from hccc.runtime.layout import Shape
+from hccc.runtime.cpu import CpuLauncher
+from hccc.runtime.layout import LayoutShape
 
 PROGRAMS = Path(__file__).parent / "programs"
 INCLUDE = Path(hccc.runtime.__path__[0]) / "include"
 
-RING = Shape(4, 4, 1, 2, 8, 0, 0, 0, 0, 1)
-MESH = Shape(4, 4, 2, 1, 0, 0, 0, 0, 0, 1)
-STAGED = Shape(4, 1, 1, 2, 4, 0, 0, 1, 0, 2)
-MANY = Shape(32, 16, 4, 16, 16, 0, 0, 0, 0, 1)
-STUCK = Shape(2, 1, 2, 2, 4, 0, 0, 0, 0, 1)
+RING = LayoutShape(4, 4, 1, 2, 8, 0, 0, 0, 0, 1)
+MESH = LayoutShape(4, 4, 2, 1, 0, 0, 0, 0, 0, 1)
+STAGED = LayoutShape(4, 1, 1, 2, 4, 0, 0, 1, 0, 2)
+MANY = LayoutShape(32, 16, 4, 16, 16, 0, 0, 0, 0, 1)
+STUCK = LayoutShape(2, 1, 2, 2, 4, 0, 0, 0, 0, 1)
 
 ALLREDUCE = Collective(OpType.ALLREDUCE, 4, 4)
 ALLGATHER = Collective(OpType.ALLGATHER, 4, 4)
 
 
-def communicator(name: str, shape: Shape, collective: Collective) -> CpuCommunicator:
+def communicator(name: str, shape: LayoutShape, collective: Collective) -> CpuLauncher:
     """The CPU build of programs/<name>_cpu.cpp."""
     source = PROGRAMS / f"{name}_cpu.cpp"
-    return CpuCommunicator(source, "program", shape, collective, include=[INCLUDE])
+    return CpuLauncher(source, "program", shape, collective, include=[INCLUDE])
 
 
 def pattern(rank: int, count: int, dtype: Any) -> NDArray[Any]:

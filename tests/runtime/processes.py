@@ -25,7 +25,7 @@ from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import FaultRecord
 from hccc.runtime.fault import WaitKind
-from hccc.runtime.layout import DTYPES, Shape, round_up, shape_of
+from hccc.runtime.layout import DTYPES, LayoutShape, round_up, shape_of
 from hccc.runtime.measure import patterns
 from tests.runtime.handwritten import PROGRAMS
 
@@ -100,7 +100,7 @@ class Processes:
         flags: Sequence[str] = (),
     ) -> None:
         self.plan, self.dtype, self.window_bytes = plan, dtype, window
-        self.shape: Shape = shape_of(plan)
+        self.shape: LayoutShape = shape_of(plan)
         self.program = _built(plan, place, dtype, flags)
         self.flag_bytes = round_up(self.shape.flag_bytes, PAGE)
         self.scratch_bytes = round_up(self.shape.scratch_bytes(window // 4, 4, 4096), PAGE)

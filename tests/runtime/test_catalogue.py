@@ -17,13 +17,13 @@ from hccc.ir.micro_batch import GRAIN
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.launch.measure import between
-from hccc.runtime.cpu import CpuCatalogue
+from hccc.runtime.cpu import CpuCatalogueLauncher
 from hccc.runtime.fault import LaunchError
 from hccc.runtime.measure import patterns, perf
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.network import Wire
 from hccc.runtime.picks import picks_of
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from hccc.validate.validate import validate_directory
 from hccc.validate.validated import Validated
 from tests.emit import catalogues, plans
@@ -33,14 +33,16 @@ pytestmark = pytest.mark.slow  # kernels of two plans take seconds to compile
 AROUND = [b // 4 + off for b in (FIRST, BORDER, 4 * BORDER) for off in (-1, 0, 1)]
 
 
-def communicator(catalogue: Catalogue, place: Path, wire: Wire | None = None) -> CpuCatalogue:
+def communicator(
+    catalogue: Catalogue, place: Path, wire: Wire | None = None
+) -> CpuCatalogueLauncher:
     catalogues.written(catalogue, place, (CPU,))
     network = None if wire is None else between(catalogue.plans[0], wire)
     source = place / f"{catalogue.name}_cpu_dispatch.cpp"
-    return CpuCatalogue(source, catalogue, network=network)
+    return CpuCatalogueLauncher(source, catalogue, network=network)
 
 
-def wrong(group: CpuCatalogue, request: Request, seed: int) -> int:
+def wrong(group: CpuCatalogueLauncher, request: LaunchRequest, seed: int) -> int:
     """Elements of all ranks' buffers, and of what lies around them, that one launch gets wrong."""
     p = Pattern(group.collective, request.dtype, request.op, request.count, seed)
     ranks = range(group.collective.n_ranks)
@@ -53,16 +55,16 @@ def wrong(group: CpuCatalogue, request: Request, seed: int) -> int:
     return perf.wrong_elements(p, memory)
 
 
-def launches(group: CpuCatalogue, counts: Sequence[int], rounds: int) -> None:
+def launches(group: CpuCatalogueLauncher, counts: Sequence[int], rounds: int) -> None:
     """Sizes in any order, and both kinds of call, in one communicator: flags go on."""
     rng = np.random.default_rng(3)
     for seed in range(rounds):
         for count in rng.permutation(counts):
             in_place = bool(rng.integers(2))
-            assert wrong(group, Request(int(count), "float32", "sum", in_place), seed) == 0
+            assert wrong(group, LaunchRequest(int(count), "float32", "sum", in_place), seed) == 0
 
 
-def flags_used(group: CpuCatalogue, catalogue: Catalogue) -> list[bool]:
+def flags_used(group: CpuCatalogueLauncher, catalogue: Catalogue) -> list[bool]:
     """Whether anything was counted in the flags of each plan."""
     picks = picks_of(catalogue)
     at = [picks.flags_at(k) for k in range(len(catalogue.plans) + 1)]
@@ -74,9 +76,9 @@ def flags_used(group: CpuCatalogue, catalogue: Catalogue) -> list[bool]:
 def test_sizes_in_any_order(tmp_path: Path, transport: Transport) -> None:
     catalogue = catalogues.both(4, transport)
     group = communicator(catalogue, tmp_path)
-    assert wrong(group, Request(FIRST // 4 - 1, "float32", "sum", in_place=True), 0) == 0
+    assert wrong(group, LaunchRequest(FIRST // 4 - 1, "float32", "sum", in_place=True), 0) == 0
     assert flags_used(group, catalogue) == [True, False]
-    assert wrong(group, Request(FIRST // 4, "float32", "sum", in_place=True), 0) == 0
+    assert wrong(group, LaunchRequest(FIRST // 4, "float32", "sum", in_place=True), 0) == 0
     assert flags_used(group, catalogue) == [True, True]
     launches(group, [0, 1, 3, *AROUND, 300_001], 12)
 
@@ -91,12 +93,12 @@ def test_a_hang_names_the_plan(tmp_path: Path) -> None:
     edited = re.sub(r"hccc_posts\(hccc_post\([^;]*?\)\)\)", "hccc_posts())", text, count=1)
     assert edited != text
     second.write_text(edited, encoding="utf-8")
-    assert wrong(group, Request(FIRST // 4 - 1, "float32", "sum", in_place=True), 0) == 0
+    assert wrong(group, LaunchRequest(FIRST // 4 - 1, "float32", "sum", in_place=True), 0) == 0
     with pytest.raises(LaunchError) as caught:
-        wrong(group, Request(BORDER, "float32", "sum", timeout=0.5), 0)
+        wrong(group, LaunchRequest(BORDER, "float32", "sum", timeout=0.5), 0)
     assert f"in {catalogue.plans[1].name}: " in str(caught.value)
     group.reset()
-    assert wrong(group, Request(FIRST // 4 - 1, "float32", "sum", in_place=True), 1) == 0
+    assert wrong(group, LaunchRequest(FIRST // 4 - 1, "float32", "sum", in_place=True), 1) == 0
 
 
 OTHERS = [plans.broadcast(4), plans.ring_allgather(5), plans.alltoall(4)]
@@ -122,14 +124,14 @@ def test_other_collectives_and_transports(tmp_path: Path, program: Program) -> N
 
 def test_dtypes_and_reductions_are_built_as_asked(tmp_path: Path) -> None:
     group = communicator(catalogues.both(), tmp_path)
-    requests = [Request(0, "int8", "max"), Request(0, "float64", "avg")]
+    requests = [LaunchRequest(0, "int8", "max"), LaunchRequest(0, "float64", "avg")]
     group.build(requests)
     built = {path.name for path in (tmp_path / "build").iterdir()}
     assert len(built) == 6 and sum(name.endswith(".so") for name in built) == 2
     for request in requests:
         for size in (FIRST, BORDER):
             count = size // request.itemsize
-            assert wrong(group, Request(count, request.dtype, request.op), 1) == 0
+            assert wrong(group, LaunchRequest(count, request.dtype, request.op), 1) == 0
     assert {path.name for path in (tmp_path / "build").iterdir()} == built
 
 
@@ -137,7 +139,7 @@ def test_windows_and_micro_batches_that_are_named(tmp_path: Path) -> None:
     group = communicator(catalogues.both(), tmp_path)
     for window, micro_batch in ((1, 0), (0, 4096), (3, 1 << 20)):
         for count in AROUND:
-            request = Request(count, "float32", micro_batch=micro_batch, window=window)
+            request = LaunchRequest(count, "float32", micro_batch=micro_batch, window=window)
             assert wrong(group, request, window) == 0
 
 
@@ -154,10 +156,10 @@ def test_a_proxy_between_domains(tmp_path: Path, lowering: str) -> None:
 
 def test_a_lost_launch_of_one_plan_ends_those_of_all(tmp_path: Path) -> None:
     group = communicator(catalogues.both(), tmp_path)
-    assert wrong(group, Request(10, "float32"), 0) == 0
+    assert wrong(group, LaunchRequest(10, "float32"), 0) == 0
     group._fault.claimed = 1
     for count in (10, BORDER):
         with pytest.raises(Exception, match="E420"):
-            wrong(group, Request(count, "float32"), 0)
+            wrong(group, LaunchRequest(count, "float32"), 0)
     group.reset()
     launches(group, AROUND, 2)

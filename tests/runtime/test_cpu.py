@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from hccc.base.diagnostics import UserError
 from hccc.base.dtypes import OPS
 from hccc.ir.collective import Collective, OpType
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import DTYPES
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from tests.marks import slow
 from tests.runtime.handwritten import (
     ALLGATHER,
@@ -87,17 +87,17 @@ def same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def mesh() -> CpuCommunicator:
+def mesh() -> CpuLauncher:
     return communicator("mesh", MESH, ALLREDUCE)
 
 
 @pytest.fixture(scope="module")
-def ring() -> CpuCommunicator:
+def ring() -> CpuLauncher:
     return communicator("ring", RING, ALLREDUCE)
 
 
 @pytest.fixture(scope="module")
-def staged() -> CpuCommunicator:
+def staged() -> CpuLauncher:
     return communicator("staged", STAGED, ALLGATHER)
 
 
@@ -113,24 +113,24 @@ ALONE = ("bfloat16", "int8")  # quickly
 
 
 @pytest.mark.parametrize("dtype", [d if d in ALONE else slow(d) for d in DTYPES])
-def test_every_dtype_and_reduction(mesh: CpuCommunicator, dtype: str) -> None:
+def test_every_dtype_and_reduction(mesh: CpuLauncher, dtype: str) -> None:
     rng = np.random.default_rng(5)
-    mesh.build([Request(0, dtype, op) for op in OPS])
+    mesh.build([LaunchRequest(0, dtype, op) for op in OPS])
     for op in OPS:
         inputs = [random_values(rng, 5003, dtype) for _ in range(4)]
         outputs = [np.zeros(5003, DTYPES[dtype]) for _ in range(4)]
-        mesh.launch(inputs, outputs, Request(5003, dtype, op))
+        mesh.launch(inputs, outputs, LaunchRequest(5003, dtype, op))
         expected = mesh_result(inputs, op)
         for output in outputs:
             assert same_bits(output, expected), op
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_every_16_bit_value(mesh: CpuCommunicator, dtype: str) -> None:
+def test_every_16_bit_value(mesh: CpuLauncher, dtype: str) -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[dtype])
     inputs = [every, np.zeros_like(every), np.roll(every, 1), np.roll(every, 777)]
     outputs = [np.zeros_like(every) for _ in range(4)]
-    mesh.launch(inputs, outputs, Request(every.size, dtype))
+    mesh.launch(inputs, outputs, LaunchRequest(every.size, dtype))
     expected = mesh_result(inputs, "sum")
     numbers = ~np.isnan(expected.astype(np.float32))
     for output in outputs:
@@ -140,32 +140,34 @@ def test_every_16_bit_value(mesh: CpuCommunicator, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float8e4m3", "float8e5m2"])
 @pytest.mark.parametrize("op", OPS)
-def test_every_pair_of_8_bit_values(mesh: CpuCommunicator, dtype: str, op: str) -> None:
+def test_every_pair_of_8_bit_values(mesh: CpuLauncher, dtype: str, op: str) -> None:
     a, b = (x.ravel() for x in np.indices((256, 256), np.uint8))
     inputs = [x.astype(np.uint8).view(DTYPES[dtype]) for x in (a, b, b[::-1], a ^ b)]
     outputs = [np.zeros(a.size, DTYPES[dtype]) for _ in range(4)]
-    mesh.launch([np.ascontiguousarray(x) for x in inputs], outputs, Request(a.size, dtype, op))
+    mesh.launch(
+        [np.ascontiguousarray(x) for x in inputs], outputs, LaunchRequest(a.size, dtype, op)
+    )
     expected = mesh_result(inputs, op)
     for output in outputs:
         assert same_bits(output, expected)
 
 
-def test_not_a_number_survives_only_on_the_left(mesh: CpuCommunicator) -> None:
+def test_not_a_number_survives_only_on_the_left(mesh: CpuLauncher) -> None:
     nan = np.float32(np.nan)
     inputs = [np.full(4, v, np.float32) for v in (1.0, 2.0, 3.0, 4.0)]
     inputs[0][0] = nan  # chunk 0 is reduced from rank 0 on
     outputs = [np.zeros(4, np.float32) for _ in range(4)]
     inputs[1][0] = -1.0
-    mesh.launch(inputs, outputs, Request(4, "float32", "min"))
+    mesh.launch(inputs, outputs, LaunchRequest(4, "float32", "min"))
     assert all(np.isnan(o[0]) for o in outputs)
     inputs[0][0], inputs[1][0] = -1.0, nan
-    mesh.launch(inputs, outputs, Request(4, "float32", "min"))
+    mesh.launch(inputs, outputs, LaunchRequest(4, "float32", "min"))
     assert all(o[0] == -1.0 for o in outputs)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("workers", [1, 2, slow(3)])
-def test_ring_allreduce(ring: CpuCommunicator, workers: int, in_place: bool) -> None:
+def test_ring_allreduce(ring: CpuLauncher, workers: int, in_place: bool) -> None:
     for count, window, micro in itertools.product(COUNTS, WINDOWS, (16, 1024, 0)):
         if count == 100003 and micro == 16 and window != 3:
             continue  # thousands of windows: one case is enough
@@ -175,7 +177,7 @@ def test_ring_allreduce(ring: CpuCommunicator, workers: int, in_place: bool) -> 
         ring.launch(
             inputs,
             outputs,
-            Request(
+            LaunchRequest(
                 count, "int32", in_place=in_place, window=window, micro_batch=micro, workers=workers
             ),
         )
@@ -185,7 +187,7 @@ def test_ring_allreduce(ring: CpuCommunicator, workers: int, in_place: bool) -> 
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_staged_allgather(staged: CpuCommunicator, workers: int, in_place: bool) -> None:
+def test_staged_allgather(staged: CpuLauncher, workers: int, in_place: bool) -> None:
     for count, window, micro in itertools.product(COUNTS, WINDOWS, (16, 1024, 0)):
         if count == 100003 and micro == 16 and window != 3:
             continue
@@ -199,7 +201,7 @@ def test_staged_allgather(staged: CpuCommunicator, workers: int, in_place: bool)
         staged.launch(
             inputs,
             outputs,
-            Request(
+            LaunchRequest(
                 count,
                 "float32",
                 in_place=in_place,
@@ -212,19 +214,19 @@ def test_staged_allgather(staged: CpuCommunicator, workers: int, in_place: bool)
             assert same_bits(output, expected)
 
 
-def test_launches_back_to_back_are_ordered(ring: CpuCommunicator) -> None:
+def test_launches_back_to_back_are_ordered(ring: CpuLauncher) -> None:
     """In place, a launch that started early would multiply a value twice."""
     values = [np.full(2500, r + 1, np.int32) for r in range(4)]
     expected: NDArray[Any] = np.full(2500, 10, np.int32)
     for _ in range(60):
         ring.launch(
-            values, values, Request(2500, "int32", in_place=True, micro_batch=256, workers=2)
+            values, values, LaunchRequest(2500, "int32", in_place=True, micro_batch=256, workers=2)
         )
         assert all(same_bits(v, expected) for v in values)
         expected = expected * np.int32(4)
 
 
-def test_counters_wrap(ring: CpuCommunicator, staged: CpuCommunicator) -> None:
+def test_counters_wrap(ring: CpuLauncher, staged: CpuLauncher) -> None:
     start = 0xFFFFFFF0
     for flags in ring.flags:
         flags.view(np.uint32)[:] = start
@@ -235,7 +237,7 @@ def test_counters_wrap(ring: CpuCommunicator, staged: CpuCommunicator) -> None:
     for count in (5000, 100, 7000):
         inputs = [pattern(r, count, np.int32) for r in range(4)]
         outputs = [np.zeros(count, np.int32) for _ in range(4)]
-        request = Request(count, "int32", micro_batch=512, workers=2, timeout=20)
+        request = LaunchRequest(count, "int32", micro_batch=512, workers=2, timeout=20)
         ring.launch(inputs, outputs, request)
         assert all(same_bits(o, np.add.reduce(inputs, dtype=np.int32)) for o in outputs)
         gathered = [np.zeros(4 * count, np.int32) for _ in range(4)]
@@ -244,13 +246,13 @@ def test_counters_wrap(ring: CpuCommunicator, staged: CpuCommunicator) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float32", "float64"])
-def test_misaligned_buffers(mesh: CpuCommunicator, dtype: str) -> None:
+def test_misaligned_buffers(mesh: CpuLauncher, dtype: str) -> None:
     count = 3001
     inputs = [misaligned(count, DTYPES[dtype], 1 + r) for r in range(4)]
     outputs = [misaligned(count, DTYPES[dtype], 5 - r) for r in range(4)]
     for r in range(4):
         inputs[r][:] = pattern(r, count, DTYPES[dtype])
-    mesh.launch(inputs, outputs, Request(count, dtype))
+    mesh.launch(inputs, outputs, LaunchRequest(count, dtype))
     expected = mesh_result(inputs, "sum")
     assert all(same_bits(o, expected) for o in outputs)
 
@@ -262,16 +264,16 @@ def test_thousands_of_blocks(workers: int) -> None:
     inputs = [pattern(r, 30011, np.float32) + r for r in range(32)]
     outputs = [np.zeros(30011, np.float32) for _ in range(32)]
     many.launch(
-        inputs, outputs, Request(30011, "float32", micro_batch=128, window=2, workers=workers)
+        inputs, outputs, LaunchRequest(30011, "float32", micro_batch=128, window=2, workers=workers)
     )
     for r in range(32):
         assert same_bits(outputs[(r + 1) % 32], inputs[r])
 
 
-def test_bad_arguments_are_refused(ring: CpuCommunicator) -> None:
+def test_bad_arguments_are_refused(ring: CpuLauncher) -> None:
     inputs = [np.zeros(10, np.float32) for _ in range(4)]
     outputs = [np.zeros(10, np.float32) for _ in range(4)]
-    request = Request(10, "float32")
+    request = LaunchRequest(10, "float32")
     for bad_inputs, bad_outputs, code in (
         (inputs[:3], outputs, "E422"),
         ([None, *inputs[1:]], outputs, "E422"),
@@ -284,14 +286,14 @@ def test_bad_arguments_are_refused(ring: CpuCommunicator) -> None:
             ring.launch(bad_inputs, bad_outputs, request)
         assert error.value.problem.code == code
     with pytest.raises(UserError) as error:
-        ring.launch(inputs, outputs, Request(10, "float32", in_place=True))
+        ring.launch(inputs, outputs, LaunchRequest(10, "float32", in_place=True))
     assert error.value.problem.code == "E423"
     for wrong in (
-        partial(Request, -1, "float32"),
-        partial(Request, 1, "float32", timeout=-1.0),
-        partial(Request, 1, "float32", window=-1),
-        partial(Request, 1, "float8"),
-        partial(Request, 1, "float32", op="xor"),
+        partial(LaunchRequest, -1, "float32"),
+        partial(LaunchRequest, 1, "float32", timeout=-1.0),
+        partial(LaunchRequest, 1, "float32", window=-1),
+        partial(LaunchRequest, 1, "float8"),
+        partial(LaunchRequest, 1, "float32", op="xor"),
     ):
         with pytest.raises(UserError):
             wrong()

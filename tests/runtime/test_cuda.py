@@ -16,20 +16,20 @@ import pytest
 from hccc.base.diagnostics import UserError
 from hccc.runtime.abi import Params
 from hccc.runtime.cuda import (
-    CudaCommunicator,
-    Device,
+    CudaDevice,
+    CudaLauncher,
     _check_grid,
     _structured,
     build_binary,
     compile_command,
     find_device,
 )
-from hccc.runtime.layout import Shape
-from hccc.runtime.request import Request
+from hccc.runtime.layout import LayoutShape
+from hccc.runtime.request import LaunchRequest
 from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, pattern
 
 
-def device(**changes: Any) -> Device:
+def device(**changes: Any) -> CudaDevice:
     """An H200 as far as the launcher asks."""
     driver = SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=lambda *_: 2)
     cupy = SimpleNamespace(cuda=SimpleNamespace(driver=driver))
@@ -39,7 +39,7 @@ def device(**changes: Any) -> Device:
         "units": 132,
         "cooperative": True,
     } | changes
-    return Device(cupy=cupy, **values)
+    return CudaDevice(cupy=cupy, **values)
 
 
 def test_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,16 +102,16 @@ def cupy() -> Any:
 
 
 @pytest.mark.parametrize("name, shape, warps", [("ring", RING, 16), ("mesh", MESH, 8)])
-def test_on_a_gpu(cupy: Any, tmp_path: Path, name: str, shape: Shape, warps: int) -> None:
+def test_on_a_gpu(cupy: Any, tmp_path: Path, name: str, shape: LayoutShape, warps: int) -> None:
     source = tmp_path / f"{name}.cu"
     source.write_text(f'#include "{name}.inc"\nHCCC_KERNEL\n')
-    group = CudaCommunicator(source, shape, ALLREDUCE, warps, include=[PROGRAMS, INCLUDE])
+    group = CudaLauncher(source, shape, ALLREDUCE, warps, include=[PROGRAMS, INCLUDE])
     for count in (0, 1, 1000, 100003):
         for window in (1, 0):
             values = [pattern(r, count, np.int32) for r in range(4)]
             inputs = [cupy.asarray(v) for v in values]
             outputs = [cupy.zeros(count, np.int32) for _ in range(4)]
-            request = Request(count, "int32", window=window, micro_batch=4096, timeout=5)
+            request = LaunchRequest(count, "int32", window=window, micro_batch=4096, timeout=5)
             group.launch(inputs, outputs, request)
             for output in outputs:
                 assert (cupy.asnumpy(output) == np.add.reduce(values, dtype=np.int32)).all()

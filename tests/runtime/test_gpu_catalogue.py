@@ -17,11 +17,19 @@ import pytest
 from hccc.base.diagnostics import UserError
 from hccc.emit.targets import CUDA
 from hccc.runtime import cuda
-from hccc.runtime.abi import Call, Comm, FaultRecord, Local, Params, Rank, all_memory
+from hccc.runtime.abi import (
+    CallRecord,
+    CommRecord,
+    FaultRecord,
+    LocalRecord,
+    Params,
+    RankRecord,
+    all_memory,
+)
 from hccc.runtime.cpu import aligned_zeros
-from hccc.runtime.cuda import CudaCatalogue, Device, find_device
+from hccc.runtime.cuda import CudaCatalogueLauncher, CudaDevice, find_device
 from hccc.runtime.picks import Picks, picks_of
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from tests.emit import catalogues
 from tests.emit.catalogues import BORDER, FIRST
 from tests.runtime.handwritten import PROGRAMS
@@ -34,7 +42,7 @@ BYTES = np.dtype(np.uint8)
 GLOBALS = ("record", "units", "per_unit", "cooperative", "no_device", "refuses")
 
 
-def expected(picks: Picks, request: Request) -> dict[str, Any]:
+def expected(picks: Picks, request: LaunchRequest) -> dict[str, Any]:
     """What a launch must be given."""
     plan, shape = picks.range_of(request).plan, picks.shape_of(request)
     sizes = shape.sizes(request.count, request.itemsize, request.micro_batch)
@@ -81,12 +89,17 @@ def run(command: list[str], place: Path) -> None:
 def test_the_c_entry_launches_the_plan_of_the_size(tmp_path: Path) -> None:
     library = built(tmp_path / "k")
     entry = library.both_cuda
-    entry.argtypes = [POINTER(Comm), POINTER(Call), *[ctypes.c_char_p] * 2, ctypes.c_void_p]
+    entry.argtypes = [
+        POINTER(CommRecord),
+        POINTER(CallRecord),
+        *[ctypes.c_char_p] * 2,
+        ctypes.c_void_p,
+    ]
     flags = [aligned_zeros(PICKS.flag_bytes) for _ in range(4)]
     fault, window = FaultRecord(), all_memory()
     at = addressof(window)
-    ranks = (Rank * 4)(*[Rank(f.ctypes.data, None, at, 1, 0) for f in flags])
-    comm = Comm.of(4, addressof(ranks), addressof(fault))
+    ranks = (RankRecord * 4)(*[RankRecord(f.ctypes.data, None, at, 1, 0) for f in flags])
+    comm = CommRecord.of(4, addressof(ranks), addressof(fault))
     for turn in range(3):
         for in_place in (False, True):
             for count in COUNTS:
@@ -94,13 +107,15 @@ def test_the_c_entry_launches_the_plan_of_the_size(tmp_path: Path) -> None:
                 outputs = inputs if in_place else [np.zeros_like(i) for i in inputs]
                 wanted = np.sum(inputs, axis=0, dtype=np.int32)
                 memory = zip(inputs, outputs, strict=True)
-                local = (Local * 4)(*[Local(i.ctypes.data, o.ctypes.data, None) for i, o in memory])
-                call = Call.of(
+                local = (LocalRecord * 4)(
+                    *[LocalRecord(i.ctypes.data, o.ctypes.data, None) for i, o in memory]
+                )
+                call = CallRecord.of(
                     count=count, timeout_s=20, in_place=in_place, n_local=4, local=addressof(local)
                 )
                 assert entry(byref(comm), byref(call), b"int32", b"sum", 0x1230) == 0
                 assert all(np.array_equal(output, wanted) for output in outputs)
-                request = Request(count, "int32", in_place=in_place)
+                request = LaunchRequest(count, "int32", in_place=in_place)
                 plan = PICKS.range_of(request).plan
                 record = Record.in_dll(library, f"fake_record_{plan + 1}")
                 assert given(record.params) == expected(PICKS, request)
@@ -145,9 +160,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, tuple[int, ...
         asnumpy=lambda memory: np.zeros(memory.size, np.uint8),
         cuda=SimpleNamespace(driver=driver, Event=Event, get_elapsed_time=lambda *_: 1.0),
     )
-    monkeypatch.setattr(cuda, "find_device", lambda: Device(cupy, False, "sm_90", 132, True))
+    monkeypatch.setattr(cuda, "find_device", lambda: CudaDevice(cupy, False, "sm_90", 132, True))
 
-    def load(self: CudaCatalogue, source: Path, variant: object) -> Any:
+    def load(self: CudaCatalogueLauncher, source: Path, variant: object) -> Any:
         def launch(grid: Any, block: Any, arguments: Any, **_: object) -> None:
             params = Params.from_buffer_copy(arguments[0].tobytes())
             found.append((source, grid, block[0], params))
@@ -155,19 +170,19 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, tuple[int, ...
         launch.ptr = 1  # type: ignore[attr-defined]
         return SimpleNamespace(kernel=launch)
 
-    monkeypatch.setattr(CudaCatalogue, "_load", load)
+    monkeypatch.setattr(CudaCatalogueLauncher, "_load", load)
     return found
 
 
 def test_the_communicator_launches_what_the_c_entry_does(
     tmp_path: Path, launched: list[tuple[Path, tuple[int, ...], int, Params]]
 ) -> None:
-    group = CudaCatalogue(tmp_path, ".cu", BOTH)
+    group = CudaCatalogueLauncher(tmp_path, ".cu", BOTH)
     assert group._flags.size == 4 * PICKS.flag_bytes
     for in_place in (False, True):
         for count in COUNTS:
             for window, micro in ((0, 0), (3, 0), (0, 4096)):
-                request = Request(count, "float32", "sum", in_place, micro, window)
+                request = LaunchRequest(count, "float32", "sum", in_place, micro, window)
                 buffers = [Memory(count, np.dtype(np.float32)) for _ in range(4)]
                 outputs = buffers if in_place else [Memory(count, b.dtype) for b in buffers]
                 group.launch(buffers, outputs, request)
@@ -185,12 +200,12 @@ def test_on_a_gpu(tmp_path: Path) -> None:
         cupy = find_device().cupy
     except UserError as error:
         pytest.skip(error.problem.message)
-    group = CudaCatalogue(catalogues.written(BOTH, tmp_path / "k"), ".cu", BOTH)
+    group = CudaCatalogueLauncher(catalogues.written(BOTH, tmp_path / "k"), ".cu", BOTH)
     for turn in range(3):
         for count in COUNTS:
             values = [np.arange(count, dtype=np.int32) * (r + turn) for r in range(4)]
             inputs = [cupy.asarray(v) for v in values]
             outputs = [cupy.zeros(count, np.int32) for _ in range(4)]
-            group.launch(inputs, outputs, Request(count, "int32", timeout=5))
+            group.launch(inputs, outputs, LaunchRequest(count, "int32", timeout=5))
             for output in outputs:
                 assert (cupy.asnumpy(output) == np.sum(values, axis=0, dtype=np.int32)).all()

@@ -22,14 +22,14 @@ from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import (
-    Call,
-    Comm,
+    CallRecord,
+    CommRecord,
     FaultRecord,
-    Local,
+    LocalRecord,
     Params,
-    ProxyRing,
-    Rank,
-    Transfer,
+    ProxyRingRecord,
+    RankRecord,
+    TransferRecord,
     all_memory,
 )
 from hccc.runtime.cpu import aligned_zeros
@@ -87,17 +87,19 @@ class World:
         self.scratch = aligned_zeros(4 * shape.scratch_bytes(COUNT, 4))
         addresses = [f.ctypes.data for f in self.flags]
         scratch = self.scratch.ctypes.data  # of one rank, or of none
-        self.ranks = (Rank * 4)(*[Rank(f, scratch, window, 1, 0) for f in addresses])
+        self.ranks = (RankRecord * 4)(*[RankRecord(f, scratch, window, 1, 0) for f in addresses])
         self.inputs = [np.arange(COUNT, dtype=np.int32) * (r + 1) for r in range(4)]
         self.outputs = [np.full(COUNT, -1, np.int32) for _ in range(4)]
         memory = zip(self.inputs, self.outputs, strict=True)
-        self.local = (Local * 4)(*[Local(i.ctypes.data, o.ctypes.data, None) for i, o in memory])
+        self.local = (LocalRecord * 4)(
+            *[LocalRecord(i.ctypes.data, o.ctypes.data, None) for i, o in memory]
+        )
 
     def launch(self, first: int = 0, n: int = 4, **fields: Any) -> int:
         """The status of a launch of ranks [first, first + n)."""
-        comm = Comm.of(4, ctypes.addressof(self.ranks), ctypes.addressof(self.fault))
-        local = ctypes.addressof(self.local) + first * ctypes.sizeof(Local)
-        call = Call.of(count=COUNT, timeout_s=20, first_rank=first, n_local=n, local=local)
+        comm = CommRecord.of(4, ctypes.addressof(self.ranks), ctypes.addressof(self.fault))
+        local = ctypes.addressof(self.local) + first * ctypes.sizeof(LocalRecord)
+        call = CallRecord.of(count=COUNT, timeout_s=20, first_rank=first, n_local=n, local=local)
         for name, value in fields.items():
             setattr(comm if hasattr(comm, name) and name != "size" else call, name, value)
         entry = self.library[f"{self.name}_cuda_int32_sum"]
@@ -282,7 +284,9 @@ def test_a_ring_of_no_power_of_two_is_a_fault(tmp_path: Path) -> None:
         world.ranks[far].flags = None
     memory = aligned_zeros(4096)
     at = memory.ctypes.data
-    ring = ProxyRing(ctypes.sizeof(ProxyRing), ctypes.sizeof(Transfer), 3, 0, at, at, at, at)
+    ring = ProxyRingRecord(
+        ctypes.sizeof(ProxyRingRecord), ctypes.sizeof(TransferRecord), 3, 0, at, at, at, at
+    )
     for rank in (0, 1):
         world.local[rank].proxy_ring = ctypes.addressof(ring)
     assert world.launch(0, 2, timeout_s=0.2, join_timeout_s=2) == OK

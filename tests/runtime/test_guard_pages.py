@@ -16,9 +16,9 @@ from hccc.interop.import_msccl import import_msccl
 from hccc.ir.plan import Plan
 from hccc.proofs.proof import Proof
 from hccc.proofs.prove import check_plan
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import buffer_elements
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from hccc.testing.kernels import built
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,15 +51,13 @@ def imported(path: Path) -> tuple[Plan, Proof]:
     return import_msccl(Source(path.name, path.read_text(encoding="utf-8")))
 
 
-def launched(
-    plan: Plan, count: int, at_end: bool, host: CpuCommunicator
-) -> list[NDArray[np.int32]]:
+def launched(plan: Plan, count: int, at_end: bool, host: CpuLauncher) -> list[NDArray[np.int32]]:
     sizes = [buffer_elements(plan.collective, r, count) for r in range(plan.n_ranks)]
     sends = [Fenced(n, at_end) for n, _ in sizes]
     receives = [Fenced(n, at_end) for _, n in sizes]
     for rank, fenced in enumerate(sends):
         fenced.array[:] = np.arange(len(fenced.array)) + 10_000 * (rank + 1)
-    request = Request(count, "int32", micro_batch=64, window=plan.max_window)
+    request = LaunchRequest(count, "int32", micro_batch=64, window=plan.max_window)
     host.launch([f.array for f in sends], [f.array for f in receives], request)
     return [f.array.copy() for f in receives]
 
@@ -73,7 +71,7 @@ def test_a_custom_gather_is_right_at_every_count(path: Path) -> None:
         pytest.skip("the corpus of foreign schedules is not beside this repository")
     plan, _ = imported(path)
     check_plan(plan)
-    with built(plan, Request(1, "int32")) as host:
+    with built(plan, LaunchRequest(1, "int32")) as host:
         for count in COUNTS:
             for at_end in (True, False):
                 root = launched(plan, count, at_end, host)[0].reshape(plan.n_ranks, count)
@@ -83,7 +81,7 @@ def test_a_custom_gather_is_right_at_every_count(path: Path) -> None:
 
 def test_a_parked_value_is_right_at_every_count() -> None:
     plan, _ = imported(OWN / "allreduce_parked_n2.xml")
-    with built(plan, Request(1, "int32")) as host:
+    with built(plan, LaunchRequest(1, "int32")) as host:
         for count in COUNTS:
             for at_end in (True, False):
                 for got in launched(plan, count, at_end, host):

@@ -19,22 +19,22 @@ from hccc.ir.plan import MOST_BLOCKS
 from hccc.ir.plan_check import MAX_CUSTOM_CHUNKS
 from hccc.runtime.abi import (
     ABI,
-    Call,
-    Comm,
+    CallRecord,
+    CommRecord,
     FaultRecord,
-    Local,
+    LocalRecord,
     Params,
-    ProxyRing,
-    Rank,
-    Record,
+    ProxyRingRecord,
+    RankRecord,
     Trace,
-    Transfer,
-    Window,
+    TraceRecord,
+    TransferRecord,
+    WindowRecord,
 )
 from hccc.runtime.build import Variant, build_library
-from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, PEER, Shape
+from hccc.runtime.layout import MOST_BATCHES, MOST_BYTES, MOST_USER_BLOCKS, PEER, LayoutShape
 from hccc.runtime.recording import STRIDE
-from hccc.runtime.request import Request, ticks_of
+from hccc.runtime.request import LaunchRequest, ticks_of
 from tests.runtime.handwritten import ALLREDUCE, INCLUDE, MESH, PROGRAMS, RING, STAGED, communicator
 
 
@@ -53,7 +53,9 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def numbers(header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int) -> list[int]:
+def numbers(
+    header: ctypes.CDLL, shape: LayoutShape, count: int, size: int, micro: int
+) -> list[int]:
     """What C computes for one launch."""
     fields = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
     rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
@@ -69,9 +71,9 @@ def numbers(header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int
 
 
 @pytest.mark.parametrize(
-    "shape", [RING, MESH, STAGED, Shape(7, 3, 5, 2, 11, 4, 6, 9, 3, 4, 99_999)], ids=str
+    "shape", [RING, MESH, STAGED, LayoutShape(7, 3, 5, 2, 11, 4, 6, 9, 3, 4, 99_999)], ids=str
 )
-def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
+def test_sizes_agree(header: ctypes.CDLL, shape: LayoutShape) -> None:
     for count, size, micro in itertools.product(
         (0, 1, 7, 1000, 100003, 1 << 22, (1 << 28) + 1, 10**11),
         (1, 2, 4, 8),
@@ -95,13 +97,23 @@ def test_sizes_agree(header: ctypes.CDLL, shape: Shape) -> None:
 
 
 def test_structures_agree(header: ctypes.CDLL) -> None:
-    structures = (Rank, Call, FaultRecord, Params, Comm, Local, Window, Transfer, ProxyRing)
+    structures = (
+        RankRecord,
+        CallRecord,
+        FaultRecord,
+        Params,
+        CommRecord,
+        LocalRecord,
+        WindowRecord,
+        TransferRecord,
+        ProxyRingRecord,
+    )
     out = (ctypes.c_int * 14)()
     header.structure_sizes(out)
     assert list(out) == [
         *map(ctypes.sizeof, structures),
         PEER,
-        *map(ctypes.sizeof, (Trace, Record)),
+        *map(ctypes.sizeof, (Trace, TraceRecord)),
         STRIDE,
         ABI,
     ]
@@ -109,23 +121,23 @@ def test_structures_agree(header: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("which", range(5))
 def test_structures_of_another_version_are_refused(header: ctypes.CDLL, which: int) -> None:
-    shape = Shape(2, 1, 1, 1, 0, 0, 0, 0, 0, 1)
+    shape = LayoutShape(2, 1, 1, 1, 0, 0, 0, 0, 0, 1)
     assert header.checked_abi(c_shape(shape), 5) == 0
     assert header.checked_abi(c_shape(shape), which) == 7
 
 
 @pytest.mark.parametrize("name, shape", [("ring", RING), ("mesh", MESH), ("staged", STAGED)])
-def test_shapes_of_programs(name: str, shape: Shape) -> None:
+def test_shapes_of_programs(name: str, shape: LayoutShape) -> None:
     library = build_library(PROGRAMS / f"{name}_cpu.cpp", Variant("float32"), include=[INCLUDE])
     out = (ctypes.c_int * 11)()
     ctypes.CDLL(str(library)).shape_of_program(out)
-    assert Shape(*out) == shape
+    assert LayoutShape(*out) == shape
 
 
 INT = (1 << 31) - 1
 large = st.integers(0, 9) | st.integers(0, INT) | st.just(INT)
 shapes = st.builds(
-    Shape,
+    LayoutShape,
     *[st.integers(1, 9) | st.integers(1, INT) | st.just(INT)] * 4,
     *[large] * 5,
     st.sampled_from([1, 2, 1 << 16, 1 << 30]),
@@ -134,22 +146,22 @@ shapes = st.builds(
 counts = st.integers(0, 99) | st.integers(0, 62).map(lambda k: 1 << k) | st.integers(0, 2**63 - 1)
 
 
-def c_shape(shape: Shape) -> ctypes.Array[ctypes.c_int]:
+def c_shape(shape: LayoutShape) -> ctypes.Array[ctypes.c_int]:
     """The shape as C has it."""
     first = (shape.ranks, shape.sub, shape.channels, shape.blocks, shape.flags)
     rest = (shape.scratch, shape.stage, shape.queues, shape.sends, shape.slots, shape.grain)
     return (ctypes.c_int * 11)(*first, *rest)
 
 
-def refused(header: ctypes.CDLL, shape: Shape, size: int, **call: float) -> int:
+def refused(header: ctypes.CDLL, shape: LayoutShape, size: int, **call: float) -> int:
     """The status of a call of all ranks."""
     values = {"n_local": shape.ranks, **call}
-    return int(header.checked(c_shape(shape), size, ctypes.byref(Call.of(**values))))
+    return int(header.checked(c_shape(shape), size, ctypes.byref(CallRecord.of(**values))))
 
 
 @given(shapes, counts, st.sampled_from([1, 2, 4, 8]), st.integers(0, 9) | counts)
 def test_what_is_too_large_agrees(
-    header: ctypes.CDLL, shape: Shape, count: int, size: int, micro: int
+    header: ctypes.CDLL, shape: LayoutShape, count: int, size: int, micro: int
 ) -> None:
     problem = shape.too_large(count, size, micro)
     found = numbers(header, shape, count, size, micro)
@@ -193,11 +205,11 @@ def test_buffer_bytes_do_not_wrap(header: ctypes.CDLL, blocks: int, count: int, 
     ],
 )
 def test_calls_that_are_refused(header: ctypes.CDLL, call: dict[str, float], status: int) -> None:
-    assert refused(header, Shape(2, 1, 1, 1, 0, 0, 0, 0, 0, 1), 4, **call) == status
+    assert refused(header, LayoutShape(2, 1, 1, 1, 0, 0, 0, 0, 0, 1), 4, **call) == status
 
 
 def test_more_blocks_than_a_launch_has_are_refused(header: ctypes.CDLL) -> None:
-    shape = Shape(1 << 16, 1, 64, 1 << 16, 0, 0, 0, 0, 0, 1)
+    shape = LayoutShape(1 << 16, 1, 64, 1 << 16, 0, 0, 0, 0, 0, 1)
     assert refused(header, shape, 4, count=1) == 4
     assert refused(header, shape, 4, count=1, n_local=256) == 0
     assert refused(header, shape, 4, count=1, n_local=257) == 4
@@ -223,11 +235,11 @@ def test_limits_agree(header: ctypes.CDLL) -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (Request(1 << 40, "int8", micro_batch=1), "micro-batches in a part of a chunk"),
-        (Request(1 << 61, "float64"), "micro-batches in a part"),
+        (LaunchRequest(1 << 40, "int8", micro_batch=1), "micro-batches in a part of a chunk"),
+        (LaunchRequest(1 << 61, "float64"), "micro-batches in a part"),
     ],
 )
-def test_a_launch_too_large_asks_for_no_memory(request_: Request, message: str) -> None:
+def test_a_launch_too_large_asks_for_no_memory(request_: LaunchRequest, message: str) -> None:
     ring = communicator("ring", RING, ALLREDUCE)
     with pytest.raises(UserError, match=message) as caught:
         ring.launch([], [], request_)
@@ -236,5 +248,7 @@ def test_a_launch_too_large_asks_for_no_memory(request_: Request, message: str) 
 
 def test_a_shape_with_too_many_blocks_asks_for_no_memory() -> None:
     with pytest.raises(UserError, match="4,294,967,296") as caught:
-        communicator("ring", Shape(2, 1, 2, INT // 2 + 1, 0, 0, 0, 0, 0, 1, 4 << 20), ALLREDUCE)
+        communicator(
+            "ring", LayoutShape(2, 1, 2, INT // 2 + 1, 0, 0, 0, 0, 0, 1, 4 << 20), ALLREDUCE
+        )
     assert caught.value.problem.code == "E454"

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.runtime.abi import ProxyRing, Rank, Transfer, all_memory
-from hccc.runtime.network import RING, Network, Proxy, Wire, network_of
+from hccc.runtime.abi import ProxyRingRecord, RankRecord, TransferRecord, all_memory
+from hccc.runtime.network import RING, Proxy, RankNetwork, Wire, network_of
 from tests.runtime.handwritten import INCLUDE, PROGRAMS
 
 FLAGS, SCRATCH = 0, 1
@@ -29,15 +29,15 @@ class Ranks:
         self.flags = [np.zeros(BYTES, np.uint8) for _ in range(n)]
         self.scratch = [np.zeros(BYTES, np.uint8) for _ in range(n)]
         self._window = all_memory()
-        self._table = (Rank * n)(
+        self._table = (RankRecord * n)(
             *(
-                Rank(f.ctypes.data, s.ctypes.data, ctypes.addressof(self._window), 1, 0)
+                RankRecord(f.ctypes.data, s.ctypes.data, ctypes.addressof(self._window), 1, 0)
                 for f, s in zip(self.flags, self.scratch, strict=True)
             )
         )
         self.proxy = Proxy(network_of(range(n), nics or range(n), wire), self._table)
 
-    def ring(self, rank: int) -> ProxyRing:
+    def ring(self, rank: int) -> ProxyRingRecord:
         """A rank's ring."""
         return self.proxy.rings[rank]
 
@@ -47,8 +47,8 @@ class Ranks:
         submitted = ctypes.c_uint.from_address(ring.submitted)
         turn = submitted.value
         wait(lambda: turn - ctypes.c_uint.from_address(ring.taken).value < RING)
-        size = ctypes.sizeof(Transfer)
-        entry = Transfer.from_address(ring.entries + turn % RING * size)
+        size = ctypes.sizeof(TransferRecord)
+        entry = TransferRecord.from_address(ring.entries + turn % RING * size)
         for name, value in {"counter": -1, "bytes": 0, **fields}.items():
             setattr(entry, name, value)
         submitted.value = turn + 1
@@ -182,7 +182,7 @@ def test_a_network_takes_its_time(shared: bool) -> None:
 
 
 def test_hosts_are_runs_of_one_domain() -> None:
-    assert Network((0, 0, 1, 1, 0), (0,) * 5).hosts() == [(0, 2), (2, 4), (4, 5)]
+    assert RankNetwork((0, 0, 1, 1, 0), (0,) * 5).hosts() == [(0, 2), (2, 4), (4, 5)]
 
 
 STRICT = [

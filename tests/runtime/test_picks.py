@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hccc.ir.catalogue import Catalogue, Range
 from hccc.ir.collective import OpType
 from hccc.ir.micro_batch import GRAIN
-from hccc.runtime.abi import Call, Comm
+from hccc.runtime.abi import CallRecord, CommRecord
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.picks import picks_of
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from tests.emit import catalogues, plans
 from tests.emit.catalogues import BORDER, FIRST, made, only
 from tests.runtime.handwritten import PROGRAMS
@@ -64,7 +64,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def ask(library: Any, catalogue: Catalogue, size: int, **fields: int) -> tuple[int, list[int]]:
     """The status, and plan, flags, window, micro-batch and whether the rest is the same."""
     out = (ctypes.c_longlong * 5)()
-    call, comm = Call.of(**fields), Comm.of(catalogue.n_ranks, 8, 16, 256)
+    call, comm = CallRecord.of(**fields), CommRecord.of(catalogue.n_ranks, 8, 16, 256)
     return library.picked(byref(comm), byref(call), size, out), list(out)
 
 
@@ -87,10 +87,10 @@ def test_c_and_python_agree(
     micro_batch: int,
 ) -> None:
     catalogue, library, picks = CASES[case], libraries[case], picks_of(CASES[case])
-    request = Request(count, dtype, "sum", in_place, micro_batch, window)
+    request = LaunchRequest(count, dtype, "sum", in_place, micro_batch, window)
     size = request.itemsize
     given = {"count": count, "window": window, "micro_batch_bytes": micro_batch}
-    call = Call.of(**given, in_place=in_place * 3)
+    call = CallRecord.of(**given, in_place=in_place * 3)
     status, out = ask(library, catalogue, size, **given, in_place=in_place * 3)
     if in_place not in catalogue.modes:
         assert status == BAD_ARGUMENT and library.plan_of(byref(call), size) == 0
@@ -121,16 +121,16 @@ def test_flags_follow_each_other_and_end_on_lines(libraries: dict[str, Any]) -> 
 def test_what_cannot_be_asked(libraries: dict[str, Any]) -> None:
     library, catalogue = libraries["both"], CASES["both"]
     out = (ctypes.c_longlong * 5)()
-    good, comm = Call.of(count=1), Comm.of(4, 8, 16)
+    good, comm = CallRecord.of(count=1), CommRecord.of(4, 8, 16)
     assert library.picked(byref(comm), byref(good), 4, out) == 0
     assert library.picked(None, byref(good), 4, out) == BAD_ARGUMENT
     assert library.picked(byref(comm), None, 4, out) == BAD_ARGUMENT
     assert ask(library, catalogue, 4, count=-1)[0] == BAD_ARGUMENT
     for field in ("size", "abi", "rank_size"):
-        other = Comm.of(4, 8, 16)
+        other = CommRecord.of(4, 8, 16)
         setattr(other, field, getattr(other, field) + 8)
         assert library.picked(byref(other), byref(good), 4, out) == BAD_ABI
-    other = Comm.of(4, 8, 16, -128)
+    other = CommRecord.of(4, 8, 16, -128)
     assert library.picked(byref(other), byref(good), 4, out) == BAD_ARGUMENT
 
 
@@ -139,4 +139,4 @@ def test_sizes_are_those_of_messages() -> None:
     picks = picks_of(APART)
     assert APART.collective.op is OpType.ALLGATHER
     for count, plan in ((50, 0), (51, 1)):
-        assert picks.range_of(Request(count, "float32")).plan == plan
+        assert picks.range_of(LaunchRequest(count, "float32")).plan == plan

@@ -25,7 +25,7 @@ from hccc.launch import tracing
 from hccc.launch.measure import RunOptions, measure
 from hccc.launch.tracing import Traced, Tracer
 from hccc.runtime.build import Variant, build_library
-from hccc.runtime.recording import RECORD, STRIDE, Recorder, Recording, joined, recording
+from hccc.runtime.recording import RECORD, STRIDE, LaunchRecording, Recorder, joined, recording
 from tests.emit import catalogues
 from tests.emit.catalogues import BORDER
 from tests.marks import slow
@@ -230,6 +230,6 @@ def test_a_ring_keeps_the_latest_in_order(written: list[int], bits: int) -> None
     times = found.records["micro_batch"]
     assert list(zip(found.rank, found.block, times, strict=True)) == wanted
     assert found.lost == sum(max(0, many - slots) for many in written)
-    both = joined([found, Recording.of(json.loads(json.dumps(found.fields())))])
+    both = joined([found, LaunchRecording.of(json.loads(json.dumps(found.fields())))])
     assert np.array_equal(both.records[len(found) :], found.records)
     assert len(both) == 2 * len(found) and both.lost == 2 * found.lost

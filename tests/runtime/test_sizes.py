@@ -27,12 +27,12 @@ from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
 from hccc.ir.program import Program
 from hccc.lang.transfer import load as transfer
-from hccc.runtime.cpu import CpuCommunicator
+from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.layout import shape_of
 from hccc.runtime.measure import patterns
 from hccc.runtime.measure.patterns import Pattern
-from hccc.runtime.network import Network, Wire
-from hccc.runtime.request import Request
+from hccc.runtime.network import RankNetwork, Wire
+from hccc.runtime.request import LaunchRequest
 from hccc.testing.kernels import wrong_elements
 from tests.emit import plans
 from tests.marks import slow, some
@@ -49,16 +49,18 @@ TRANSPORTS = {
 }
 
 
-def communicator(plan: Plan, place: Path) -> CpuCommunicator:
+def communicator(plan: Plan, place: Path) -> CpuLauncher:
     """A plan's kernel; a mixed one's memory domains are joined by a network."""
     directory.write(place, directory.files(Catalogue.of(plan), [CPU], plan_json.dumps(plan)))
     mixed = plan.transport is Transport.MIXED
     domain = tuple(map(int, plan.memory_domain))
     network = (
-        Network(domain, tuple(range(plan.n_ranks)), Wire(copy_on_arrival=True)) if mixed else None
+        RankNetwork(domain, tuple(range(plan.n_ranks)), Wire(copy_on_arrival=True))
+        if mixed
+        else None
     )
     source = place / f"{plan.name}{CPU.suffix}"
-    return CpuCommunicator(source, plan.name, shape_of(plan), plan.collective, network=network)
+    return CpuLauncher(source, plan.name, shape_of(plan), plan.collective, network=network)
 
 
 # One rank
@@ -74,7 +76,7 @@ def test_one_rank_keeps_what_it_has(op: OpType) -> None:
     plan = driver.compile_text(source, Options()).plan
     assert len(plan) and not len(plan.waits.index)
     for count in (0, 1, 1000):
-        assert wrong_elements(plan, Request(count, "float32", "avg" if count else "sum")) == 0
+        assert wrong_elements(plan, LaunchRequest(count, "float32", "avg" if count else "sum")) == 0
 
 
 def test_a_program_for_any_number_of_ranks_serves_one() -> None:
@@ -83,7 +85,7 @@ def test_a_program_for_any_number_of_ranks_serves_one() -> None:
         text = text.replace(f"{key}=8", f"{key}=1")
     plan = driver.compile_text(Source("ring.rccl", text), Options()).plan
     assert plan.n_ranks == 1
-    assert wrong_elements(plan, Request(1000, "bfloat16", "sum")) == 0
+    assert wrong_elements(plan, LaunchRequest(1000, "bfloat16", "sum")) == 0
 
 
 # No bytes
@@ -107,7 +109,7 @@ def test_few_or_no_elements(path: Path, transport: str, tmp_path: Path) -> None:
         p = Pattern(c, "uint32", "sum", count, count)
         send = [patterns.inputs(p, r) for r in range(c.n_ranks)]
         receive = [np.zeros(c.output_blocks(r) * count, np.uint32) for r in range(c.n_ranks)]
-        kernel.launch(send, receive, Request(count, "uint32", "sum"))
+        kernel.launch(send, receive, LaunchRequest(count, "uint32", "sum"))
         want = patterns.expected(p)
         assert sum(patterns.wrong(receive[r], want.at(r)) for r in range(c.n_ranks)) == 0
 
@@ -175,7 +177,7 @@ def test_more_elements_than_an_int_counts(transport: str, tmp_path: Path) -> Non
     kernel = communicator(two_ranks(plans.ring_allreduce(2, gpus=1), transport), tmp_path)
     output = [np.empty(COUNT, np.int8) for _ in range(2)]
     with cyclic(0, COUNT) as (a, x), cyclic(1, COUNT) as (b, y):
-        kernel.launch([a, b], output, Request(COUNT, "int8", "sum", timeout=300))
+        kernel.launch([a, b], output, LaunchRequest(COUNT, "int8", "sum", timeout=300))
         total = x + y
     assert all(repeats(memory, total) for memory in output)
 
@@ -190,5 +192,5 @@ def test_buffers_beyond_4_gib(transport: str, tmp_path: Path) -> None:
     kernel = communicator(two_ranks(program, transport), tmp_path)
     output = np.empty(2 * COUNT, np.int8)
     with cyclic(0, COUNT) as (a, x), cyclic(1, COUNT) as (b, y):
-        kernel.launch([a, b], [output, None], Request(COUNT, "int8", timeout=300))
+        kernel.launch([a, b], [output, None], LaunchRequest(COUNT, "int8", timeout=300))
         assert repeats(output[:COUNT], x) and repeats(output[COUNT:], y)

@@ -10,7 +10,7 @@ from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir.program import Program
 from hccc.runtime.layout import DTYPES
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 from hccc.testing import REDUCE_OPS, correct_programs, execute, options, run, text
 from hccc.testing.kernels import launch, wrong_elements
 from tests.health_checks import EVERY_CHECK
@@ -58,7 +58,7 @@ def test_program_plan_and_kernel_agree_on_rounded_data(examples: int) -> None:
         want = run(program, x, op, dtype)
         step = execute(plan, x, op, in_place=in_place, seed=seed)
         count = program.collective.chunks_per_block * each
-        request = Request(count, dtype, op, in_place, timeout=20.0)
+        request = LaunchRequest(count, dtype, op, in_place, timeout=20.0)
         kernel = launch(plan, [a.ravel() for a in x], request)
         for a, b, c in zip(want, step, kernel, strict=True):
             assert np.array_equal(b.ravel(), c), "the kernel and the plan differ"
@@ -76,7 +76,7 @@ def test_kernels_give_the_collectives_result(examples: int) -> None:
         correct_programs(max_ranks=6),
         options(prove=False),
         st.builds(
-            Request,
+            LaunchRequest,
             count=st.one_of(st.integers(0, 40), st.integers(0, 20_000)),
             dtype=st.sampled_from(sorted(DTYPES)),
             op=st.sampled_from(REDUCE_OPS),
@@ -86,7 +86,7 @@ def test_kernels_give_the_collectives_result(examples: int) -> None:
             workers=st.integers(0, 2),
         ),
     )
-    def right(program: Program, way: Options, request: Request) -> None:
+    def right(program: Program, way: Options, request: LaunchRequest) -> None:
         note(text(program))
         plan = compile_program(program, way).plan
         assert wrong_elements(plan_json.loads(plan_json.dumps(plan)), request) == 0

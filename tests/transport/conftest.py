@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hccc.runtime.transport.library import available
+from hccc.runtime.transport.ucx_transport import available
 from tests.transport.ends import Process
 
 SIZE = 16 << 20

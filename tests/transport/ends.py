@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.base.diagnostics import UserError
-from hccc.runtime.abi import ProxyRing, Transfer
-from hccc.runtime.transport.library import BEGIN, DONE, Copier, Transport
+from hccc.runtime.abi import ProxyRingRecord, TransferRecord
+from hccc.runtime.transport.ucx_transport import BEGIN, DONE, Copier, UcxTransport
 
 FLAGS, SCRATCH, USER = 0, 1, 2
 LINE = 128  # bytes between counters
@@ -119,7 +119,7 @@ class End:
         self._copier = LateCopier()
         if memory != "host":
             options |= {"copier": self._copier.copier, "force_staging": True}
-        self.transport = Transport(
+        self.transport = UcxTransport(
             rank,
             n_ranks,
             log=self.lines.append,
@@ -129,16 +129,16 @@ class End:
         self.transport.window(FLAGS, self.flags.ctypes.data, self.flags.size, memory)
         for number, array in ((USER, self.source), (USER + 1, self.target)):
             self.transport.window(number, array.ctypes.data, array.size, memory)
-        self.entries = (Transfer * ring)()
+        self.entries = (TransferRecord * ring)()
         for k in range(ring if turn else 0):  # as the turns before have left it
             self.entries[(turn - 1 - k) % ring].turn = (turn - k) & 0xFFFFFFFF
         self.counters = np.zeros((3, LINE // 4), np.uint32)
         self.counters[:, 0] = turn
         self.turn = turn
         submitted, taken, completed = (self.counters[k].ctypes.data for k in range(3))
-        self.ring = ProxyRing(
-            ctypes.sizeof(ProxyRing),
-            ctypes.sizeof(Transfer),
+        self.ring = ProxyRingRecord(
+            ctypes.sizeof(ProxyRingRecord),
+            ctypes.sizeof(TransferRecord),
             ring,
             0,
             ctypes.addressof(self.entries),
@@ -173,8 +173,8 @@ class End:
 
     def submit(self, **fields: int) -> None:
         """Writes a descriptor, when the ring has room; its turn last."""
-        _wait(lambda: self.turn - int(self.counters[1, 0]) & 0xFFFFFFFF < len(self.ring))
-        entry = self.ring[self.turn % len(self.ring)]
+        _wait(lambda: self.turn - int(self.counters[1, 0]) & 0xFFFFFFFF < len(self.entries))
+        entry = self.entries[self.turn % len(self.entries)]
         for name, value in ({"counter": -1, "tb": 0, "channel": 0} | fields).items():
             setattr(entry, name, value)
         self.turn = (self.turn + 1) & 0xFFFFFFFF

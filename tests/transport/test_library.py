@@ -11,9 +11,9 @@ import pytest
 
 from hccc.base.building.compiler import find_compiler
 from hccc.base.diagnostics import UserError
-from hccc.runtime.transport.library import Transport, available
+from hccc.runtime.transport.ucx_transport import UcxTransport, available
 
-ASK = "from hccc.runtime.transport.library import available; print(*available())"
+ASK = "from hccc.runtime.transport.ucx_transport import available; print(*available())"
 OLD = (
     'extern "C" void ucp_get_version(unsigned *a, unsigned *b, unsigned *c)'
     " { *a = 1, *b = 5, *c = 2; }"
@@ -50,7 +50,7 @@ def test_one_that_is_too_old(tmp_path: Path) -> None:
 
 
 def test_a_network_that_is_not_there(ucx: None) -> None:
-    ends = [Transport(rank, 2, network="nosuch0") for rank in range(2)]
+    ends = [UcxTransport(rank, 2, network="nosuch0") for rank in range(2)]
     with pytest.raises(UserError, match="cannot reach rank 1 over `nosuch0`"):
         ends[0].connect(1, ends[1].blob())
     for end in ends:
@@ -68,4 +68,4 @@ def test_a_network_that_is_not_there(ucx: None) -> None:
 def test_options_are_refused(ucx: None, options: dict[str, int], why: str) -> None:
     given = {"rank": 0, "n_ranks": 2, **options}
     with pytest.raises(UserError, match=why):
-        Transport(**given)  # type: ignore[arg-type]
+        UcxTransport(**given)  # type: ignore[arg-type]

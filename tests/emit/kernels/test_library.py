@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from hccc.base.version import __version__
-from hccc.emit.kernels.library import library
+from hccc.emit.kernels.library_view import library
 from hccc.emit.targets import CPU, TARGETS
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.digest import library_digest
 from hccc.ir.plan import Plan
 from hccc.runtime.abi import (
     ABI,
-    Call,
-    Comm,
+    CallRecord,
+    CommRecord,
     FaultRecord,
-    Library,
-    Local,
-    Rank,
+    LibraryRecord,
+    LocalRecord,
+    RankRecord,
     all_memory,
     described,
 )
@@ -34,11 +34,16 @@ from tests.emit.plans import written
 RING = plans.compiled(plans.ring_allreduce(4, channels=2))
 SHARED = (*ONE, "-DBUILD_SHARED_LIBS=ON")
 LAUNCH = ctypes.CFUNCTYPE(
-    ctypes.c_int, POINTER(Comm), POINTER(Call), ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p
+    ctypes.c_int,
+    POINTER(CommRecord),
+    POINTER(CallRecord),
+    ctypes.c_char_p,
+    ctypes.c_char_p,
+    ctypes.c_void_p,
 )
 
 
-def said(cmake: str, plan: Plan, place: Path) -> Library:
+def said(cmake: str, plan: Plan, place: Path) -> LibraryRecord:
     """What the library built of `plan` says."""
     file = next(built(cmake, written(plan, place), *SHARED).rglob(f"lib{plan.name}.so"))
     return described(ctypes.CDLL(str(file)))
@@ -46,7 +51,7 @@ def said(cmake: str, plan: Plan, place: Path) -> Library:
 
 def test_a_library_of_one_plan(tmp_path: Path, cmake: str) -> None:
     one = said(cmake, RING, tmp_path / "k")
-    assert (one.size, one.abi) == (ctypes.sizeof(Library), ABI)
+    assert (one.size, one.abi) == (ctypes.sizeof(LibraryRecord), ABI)
     assert (one.name, one.compiler) == (RING.name.encode(), __version__.encode())
     assert (one.target, one.collective) == (b"cpu", b"Allreduce")
     assert (one.n_ranks, one.root, one.reduces) == (4, -1, 1)
@@ -55,23 +60,23 @@ def test_a_library_of_one_plan(tmp_path: Path, cmake: str) -> None:
     _adds_up(one)
 
 
-def _adds_up(one: Library) -> None:
+def _adds_up(one: LibraryRecord) -> None:
     """Its entry launches all ranks, with no other word of the library known."""
     n, count, window, fault = one.n_ranks, 1000, all_memory(), FaultRecord()
     memory = [(aligned_zeros(1 << 20), aligned_zeros(1 << 20)) for _ in range(n)]
-    ranks = (Rank * n)(
+    ranks = (RankRecord * n)(
         *[
-            Rank(flags.ctypes.data, scratch.ctypes.data, addressof(window), 1, 0)
+            RankRecord(flags.ctypes.data, scratch.ctypes.data, addressof(window), 1, 0)
             for flags, scratch in memory
         ]
     )
     given = [np.arange(count, dtype=np.float32) * (r + 1) for r in range(n)]
     got = [np.zeros(count, np.float32) for _ in range(n)]
-    local = (Local * n)(
-        *[Local(a.ctypes.data, b.ctypes.data, None) for a, b in zip(given, got, strict=True)]
+    local = (LocalRecord * n)(
+        *[LocalRecord(a.ctypes.data, b.ctypes.data, None) for a, b in zip(given, got, strict=True)]
     )
-    comm = Comm.of(n, addressof(ranks), addressof(fault))
-    call = Call.of(count=count, timeout_s=20)
+    comm = CommRecord.of(n, addressof(ranks), addressof(fault))
+    call = CallRecord.of(count=count, timeout_s=20)
     call.local, call.n_local = addressof(local), n
     assert LAUNCH(one.launch)(comm, call, b"float32", b"sum", None) == 0
     assert all(np.array_equal(x, sum(given)) for x in got)

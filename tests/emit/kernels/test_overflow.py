@@ -13,7 +13,7 @@ from hccc.ir.plan import Plan, Posts
 from hccc.ir.plan_check import check
 from hccc.ir.primitives import Buffer, Operands, Transport, no_queues
 from hccc.ir.transport import PURE
-from hccc.runtime.abi import Call
+from hccc.runtime.abi import CallRecord
 from hccc.runtime.cpu import aligned_zeros
 from hccc.runtime.measure.patterns import Pattern
 from tests.emit import launch, plans
@@ -79,7 +79,7 @@ def test_a_product_beyond_int_reaches_the_right_slots(
     )
     for rank in range(RANKS):
         inputs[rank][:] = np.arange(chunks * count) * RANKS + rank
-    call = Call.of(count=count, timeout_s=20)
+    call = CallRecord.of(count=count, timeout_s=20)
     buffers = list(zip(inputs, outputs, strict=True))
     assert world.launch(buffers, call, "uint32", None) == 0
     moved = np.isin(np.arange(chunks), np.arange(turns) * factor % chunks).repeat(count)

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from hccc.runtime.device import library as module
-from hccc.runtime.device.library import Library, available, library, use
+from hccc.runtime.device import device_layer as module
+from hccc.runtime.device.device_layer import DeviceLibrary, available, library, use
 from tests.runtime.device.harness import Runtime, cpu_kernel, cuda_fill
 
 DEVICES = 2
 
 
 @pytest.fixture(scope="session")
-def layer() -> Library:
+def layer() -> DeviceLibrary:
     """The library, whose CPU has two devices."""
     before = os.environ.get("HCCC_CPU_DEVICES")
     os.environ["HCCC_CPU_DEVICES"] = str(DEVICES)
@@ -34,18 +34,18 @@ def layer() -> Library:
 
 
 @pytest.fixture(params=module.PLATFORMS)
-def rt(request: pytest.FixtureRequest, layer: Library) -> Iterator[Runtime]:
+def rt(request: pytest.FixtureRequest, layer: DeviceLibrary) -> Iterator[Runtime]:
     """Each platform that this machine has."""
     yield from _on(layer, request.param)
 
 
 @pytest.fixture
-def cpu(layer: Library) -> Iterator[Runtime]:
+def cpu(layer: DeviceLibrary) -> Iterator[Runtime]:
     """The CPU, for what is said of it alone."""
     yield from _on(layer, "cpu")
 
 
-def _on(layer: Library, platform: str) -> Iterator[Runtime]:
+def _on(layer: DeviceLibrary, platform: str) -> Iterator[Runtime]:
     if platform not in available():
         pytest.skip(f"no {platform} here")
     use(platform)

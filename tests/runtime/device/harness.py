@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hccc.runtime.device.description import description
-from hccc.runtime.device.library import Library, structure
+from hccc.runtime.device.device_layer import DeviceLibrary, structure
 
 VALUES = {row.name: row.value for enum in description().enums for row in enum.rows}
 HostFn = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -54,7 +54,7 @@ def cpu_kernel(fn: Callable[..., int], *sizes: int, shared: int = 0, threads: in
 class Runtime:
     """Calls on the platform of this thread."""
 
-    def __init__(self, library: Library, platform: str) -> None:
+    def __init__(self, library: DeviceLibrary, platform: str) -> None:
         self.library = library
         self.platform = platform
         self._kept: list[object] = []

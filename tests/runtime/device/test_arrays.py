@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as nps
 
 from hccc.base.diagnostics import UserError
 from hccc.base.dtypes import ALL
-from hccc.runtime.device.arrays import Buffer, _Tensor, _Versioned, buffer_of
+from hccc.runtime.device.arrays import ArrayBuffer, _Tensor, _Versioned, buffer_of
 from tests.runtime.device.harness import Runtime
 
 CODES = {"i": 0, "u": 1, "f": 2}
@@ -96,7 +96,7 @@ def numpy_of(name: str) -> np.dtype[Any]:
 def test_arrays_of_numpy(dtype: str) -> None:
     array = np.zeros((3, 4), numpy_of(dtype))
     found = buffer_of(array, writable=True)
-    assert found == Buffer(
+    assert found == ArrayBuffer(
         array.ctypes.data, array.nbytes, 12, dtype, (3, 4), "cpu", 0, True, array
     )
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from hccc.base.building.build import build_plain
-from hccc.runtime.device.description import Call, Parameter, description
-from hccc.runtime.device.library import DEVICE, LINK, PLATFORMS, Library, structure
+from hccc.runtime.device.description import DeviceCall, Parameter, description
+from hccc.runtime.device.device_layer import DEVICE, LINK, PLATFORMS, DeviceLibrary, structure
 from tests.runtime.device.harness import VALUES
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++")
@@ -74,7 +74,7 @@ class Fake:
     """A copy of the device layer over a runtime that writes down its calls."""
 
     platform: str
-    layer: Library
+    layer: DeviceLibrary
     runtime: Any
 
     def written(self) -> list[list[Any]]:
@@ -140,12 +140,12 @@ def _environment(**values: str) -> Iterator[None]:
         yield
 
 
-def copy_of_the_layer(folder: Path, **environment: str) -> Library:
+def copy_of_the_layer(folder: Path, **environment: str) -> DeviceLibrary:
     """A device layer with globals of its own, that looks for platforms in this environment."""
     name = f"copy-{len(list(folder.iterdir()))}.so"  # one that is loaded must not be written over
     path = shutil.copy(build_plain([DEVICE], LINK), folder / name)
     with _environment(**environment):
-        layer = Library(Path(path))
+        layer = DeviceLibrary(Path(path))
         layer.call("GetAvailablePlatforms", ctypes.byref(ctypes.c_uint()))
         layer.call("SetPlatformAuto")
     return layer
@@ -212,7 +212,7 @@ def _words(p: Parameter, passed: Any, seen: int | None) -> tuple[list[int], bool
     return [seen], False
 
 
-def _check(call: Call, fake: Fake) -> None:
+def _check(call: DeviceCall, fake: Fake) -> None:
     registers: list[int] = []
     stack: list[int] = []
     given = []

@@ -13,15 +13,22 @@ from typing import Any
 import pytest
 
 from hccc.base.diagnostics import UserError
-from hccc.runtime.device import library as module
+from hccc.runtime.device import device_layer as module
 from hccc.runtime.device.description import description
-from hccc.runtime.device.library import Library, available, current, message, structure, use
+from hccc.runtime.device.device_layer import (
+    DeviceLibrary,
+    available,
+    current,
+    message,
+    structure,
+    use,
+)
 from tests.runtime.device.harness import VALUES, Runtime
 
 
 def run(code: str, **environment: str) -> str:
     """What a process of its own prints, with the device layer imported."""
-    head = "import ctypes, os\nfrom hccc.runtime.device.library import *\nl = library()\n"
+    head = "import ctypes, os\nfrom hccc.runtime.device.device_layer import *\nl = library()\n"
     plain = {k: v for k, v in os.environ.items() if k not in ("HCCC_PLATFORM", "HCCC_CPU_DEVICES")}
     done = subprocess.run(
         [sys.executable, "-c", head + code],
@@ -174,7 +181,7 @@ def test_not_ready_is_no_error(rt: Runtime) -> None:
     assert rt.error("GetLastError") == "Success"
 
 
-def test_every_error_says_what_it_means(layer: Library) -> None:
+def test_every_error_says_what_it_means(layer: DeviceLibrary) -> None:
     rows = description().enum("Error").rows
     texts = [layer.string_of(row.value) for row in rows]
     assert texts == [row.doc for row in rows] and len(set(texts)) == len(texts)

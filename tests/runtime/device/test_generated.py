@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.device.description import PREFIX, Call, description
+from hccc.runtime.device.description import PREFIX, DeviceCall, description
 from hccc.runtime.device.generate import calls_table, sources, values_table
 from tests.docs.pages import DOCS, table
 from tests.test_architecture import RUNTIME
@@ -95,7 +95,7 @@ def test_values_are_unique() -> None:
             assert all(value & (value - 1) == 0 for value in values)
 
 
-def _by_pointer(call: Call) -> list[str]:
+def _by_pointer(call: DeviceCall) -> list[str]:
     found = [re.fullmatch(rf"{PREFIX}(\w+)_t \*", p.type) for p in call.parameters]
     enums = {enum.name for enum in description().enums}
     return [m[1] for m in found if m and m[1] in enums and m[1] != "Platform"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hccc.runtime.device.library import structure
+from hccc.runtime.device.device_layer import structure
 from tests.runtime.device.harness import D2D, H2D, VALUES, Runtime
 
 RELAXED = VALUES["StreamCaptureModeRelaxed"]
@@ -206,7 +206,7 @@ def test_what_another_thread_may_not_do(
     cpu("StreamBeginCapture", stream, capture)
 
     def work() -> None:
-        from hccc.runtime.device.library import use
+        from hccc.runtime.device.device_layer import use
 
         use("cpu")
         mode = ctypes.c_int(own)
@@ -289,7 +289,7 @@ def test_another_thread_may_not_end_a_capture(rt: Runtime) -> None:
     rt("StreamBeginCapture", stream, GLOBAL)
 
     def work() -> None:
-        from hccc.runtime.device.library import use
+        from hccc.runtime.device.device_layer import use
 
         use(rt.platform)
         seen.append(end(rt, stream))

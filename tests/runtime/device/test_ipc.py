@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from hccc.runtime.device.library import structure
+from hccc.runtime.device.device_layer import structure
 from tests.runtime.device.harness import VALUES, Runtime
 
 # What the other process does with the handle that it reads, and with lines that follow.
 OTHER = """
 import ctypes, sys
-from hccc.runtime.device.library import library, structure, use
+from hccc.runtime.device.device_layer import library, structure, use
 l = library()
 use(sys.argv[1])
 handle = structure("IpcMemHandle_t").from_buffer_copy(bytes.fromhex(sys.stdin.readline()))
@@ -111,7 +111,7 @@ def test_memory_outlives_its_process(cpu: Runtime) -> None:
     """What is mapped stays; what has ended cannot be opened."""
     code = """
 import ctypes, sys
-from hccc.runtime.device.library import library, structure, use
+from hccc.runtime.device.device_layer import library, structure, use
 l = library()
 use("cpu")
 p = ctypes.c_void_p()

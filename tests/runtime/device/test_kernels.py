@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from hccc.runtime.device.library import structure
+from hccc.runtime.device.device_layer import structure
 from tests.runtime.device.harness import VALUES, CpuKernel, Runtime, cpu_kernel
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.runtime.device.library import Library, structure, use
+from hccc.runtime.device.device_layer import DeviceLibrary, structure, use
 from tests.runtime.device.harness import D2D, D2H, DEFAULT, H2D, H2H, VALUES, Runtime
 
 TEXT = bytes(range(256)) * 5
@@ -216,7 +216,9 @@ def test_freeing_waits_for_work_on_the_device(cpu: Runtime) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(steps=st.lists(st.tuples(st.booleans(), st.integers(1, 200_000), st.integers(0, 30))))
-def test_allocations_never_overlap(layer: Library, steps: list[tuple[bool, int, int]]) -> None:
+def test_allocations_never_overlap(
+    layer: DeviceLibrary, steps: list[tuple[bool, int, int]]
+) -> None:
     """Whatever is allocated and freed, each holds what was written there last, and ends empty."""
     use("cpu")
     rt = Runtime(layer, "cpu")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hccc.runtime.device.library import DEVICE
+from hccc.runtime.device.device_layer import DEVICE
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hccc.runtime.device.library import structure
+from hccc.runtime.device.device_layer import structure
 from tests.runtime.device.harness import VALUES, Runtime
 
 KINDS = {name: VALUES[f"Handle{name}"] for name in ("Legacy", "Descriptor", "Fabric")}
@@ -18,7 +18,7 @@ BYTES = 5000
 # Reads a handle, and writes into what it opens.
 OTHER = """
 import ctypes, sys
-from hccc.runtime.device.library import library, structure, use
+from hccc.runtime.device.device_layer import library, structure, use
 platform, kind, descriptor, bytes_, text = sys.argv[1:]
 l = library()
 use(platform)

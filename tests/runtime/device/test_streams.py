@@ -260,7 +260,7 @@ def test_many_threads_use_one_stream(cpu: Runtime) -> None:
     seen: list[tuple[int, int]] = []
 
     def work(thread: int) -> None:
-        from hccc.runtime.device.library import use
+        from hccc.runtime.device.device_layer import use
 
         use("cpu")
         for i in range(50):

@@ -14,13 +14,13 @@ from hccc.ir.collective import PROGRAMMABLE, Collective, OpType, block_count
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.measure import patterns, perf
 from hccc.runtime.measure.patterns import Pattern
-from hccc.runtime.measure.perf import Memory, Schedule
+from hccc.runtime.measure.perf import RankMemory, SizeSchedule
 from hccc.runtime.measure.session import DeviceSession
-from hccc.runtime.request import Request
+from hccc.runtime.request import LaunchRequest
 
 COLLECTIVES = list(PROGRAMMABLE)
-ONCE = Schedule(64, 4096, 4.0, 0, 3, 1, True)
-Spoil = Callable[[Sequence[Memory]], None]
+ONCE = SizeSchedule(64, 4096, 4.0, 0, 3, 1, True)
+Spoil = Callable[[Sequence[RankMemory]], None]
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Host:
     """A collective done by NumPy from whatever the send buffers hold, then spoiled."""
 
     c: Collective
-    memory: Sequence[Memory]
+    memory: Sequence[RankMemory]
     spoil: Spoil
     launches: int = 0
 
@@ -68,11 +68,11 @@ class Host:
                     m.receive[...] = sends[(rank - 1) % self.c.n_ranks]
 
 
-def _nothing(_: Sequence[Memory]) -> None: ...
+def _nothing(_: Sequence[RankMemory]) -> None: ...
 
 
-def _row(c: Collective, size: int, spoil: Spoil = _nothing) -> perf.Row:
-    def bind(memory: Sequence[Memory], count: int, in_place: bool) -> Host:
+def _row(c: Collective, size: int, spoil: Spoil = _nothing) -> perf.PerfRow:
+    def bind(memory: Sequence[RankMemory], count: int, in_place: bool) -> Host:
         return Host(c, memory, spoil)
 
     with np.errstate(all="ignore"):
@@ -98,7 +98,7 @@ def test_a_right_collective_has_no_wrong_elements(op: OpType, size: int) -> None
 @pytest.mark.parametrize("op", COLLECTIVES)
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_one_wrong_element_is_counted(op: OpType, where: str) -> None:
-    def spoil(memory: Sequence[Memory]) -> None:
+    def spoil(memory: Sequence[RankMemory]) -> None:
         rank = next(r for r, m in enumerate(memory) if m.receive_length)
         memory[rank].receive[0 if where == "first" else -1] ^= 1
 
@@ -108,7 +108,7 @@ def test_one_wrong_element_is_counted(op: OpType, where: str) -> None:
 
 @pytest.mark.parametrize("op", COLLECTIVES)
 def test_a_write_beside_the_buffers_is_counted(op: OpType) -> None:
-    def spoil(memory: Sequence[Memory]) -> None:
+    def spoil(memory: Sequence[RankMemory]) -> None:
         m = memory[1]
         m.slab[0] += 1
         m.slab[-1] += 1
@@ -119,7 +119,7 @@ def test_a_write_beside_the_buffers_is_counted(op: OpType) -> None:
 
 
 def test_a_changed_send_buffer_is_counted() -> None:
-    def spoil(memory: Sequence[Memory]) -> None:
+    def spoil(memory: Sequence[RankMemory]) -> None:
         memory[2].send[5] ^= 7
 
     row = _row(_collective(OpType.ALLREDUCE), 4096, spoil)
@@ -132,7 +132,7 @@ def test_doing_nothing_is_counted() -> None:
     class Lazy(Host):
         def _launch(self) -> None: ...
 
-    def bind(memory: Sequence[Memory], count: int, in_place: bool) -> Host:
+    def bind(memory: Sequence[RankMemory], count: int, in_place: bool) -> Host:
         return Lazy(c, memory, _nothing)
 
     row = perf.measure(c, "int32", "sum", 4096, ONCE, bind)
@@ -150,7 +150,7 @@ def test_stale_data_is_counted() -> None:
             for m in self.memory:
                 m.receive[...] = patterns.expected(p).at(0)
 
-    def bind(memory: Sequence[Memory], count: int, in_place: bool) -> Host:
+    def bind(memory: Sequence[RankMemory], count: int, in_place: bool) -> Host:
         return Stale(c, memory, _nothing)
 
     row = perf.measure(c, "int32", "sum", 4096, ONCE, bind)
@@ -216,10 +216,10 @@ def test_another_device_must_agree_on_every_bit() -> None:
             for m in self.memory:
                 m.receive[...] = np.add.reduce(sends[::-1])
 
-    def bind(memory: Sequence[Memory], count: int, in_place: bool) -> Host:
+    def bind(memory: Sequence[RankMemory], count: int, in_place: bool) -> Host:
         return Host(c, memory, _nothing)
 
-    def backwards(memory: Sequence[Memory], count: int, in_place: bool) -> Host:
+    def backwards(memory: Sequence[RankMemory], count: int, in_place: bool) -> Host:
         return Backwards(c, memory, _nothing)
 
     with np.errstate(all="ignore"):
@@ -255,7 +255,9 @@ def test_device_sessions_copy_there_and_back(dtype: str, in_place: bool) -> None
     memory = [perf.allocate(p, rank, in_place) for rank in range(c.n_ranks)]
 
     class Gather:
-        def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], request: Request) -> float:
+        def launch(
+            self, inputs: Sequence[Any], outputs: Sequence[Any], request: LaunchRequest
+        ) -> float:
             parts = [send.copy() for send in inputs]
             for receive in outputs:
                 assert isinstance(receive, _OnDevice)
@@ -266,7 +268,7 @@ def test_device_sessions_copy_there_and_back(dtype: str, in_place: bool) -> None
         patterns.poison(m.slab)
     for rank, m in enumerate(memory):
         m.send[...] = patterns.inputs(p, rank)
-    session = DeviceSession(Gather(), Request(50, dtype, "sum", in_place), memory, _Cupy())
+    session = DeviceSession(Gather(), LaunchRequest(50, dtype, "sum", in_place), memory, _Cupy())
     session.put()
     assert session.run(3) == 0.75
     assert perf.wrong_elements(p, memory) > 0
@@ -283,17 +285,17 @@ def test_a_custom_collective_keeps_to_its_buffers() -> None:
             for m in self.memory:
                 m.receive[...] = 7
 
-    def row(spoil: Spoil) -> perf.Row:
-        def bind(memory: Sequence[Memory], count: int, in_place: bool) -> Custom:
+    def row(spoil: Spoil) -> perf.PerfRow:
+        def bind(memory: Sequence[RankMemory], count: int, in_place: bool) -> Custom:
             return Custom(c, memory, spoil)
 
         return perf.measure(c, "int32", "sum", 4096, ONCE, bind)
 
-    def beside(memory: Sequence[Memory]) -> None:
+    def beside(memory: Sequence[RankMemory]) -> None:
         m = memory[2]
         m.slab[m.receive_at + m.receive_length] += 1
 
-    def sent(memory: Sequence[Memory]) -> None:
+    def sent(memory: Sequence[RankMemory]) -> None:
         memory[1].send[3] ^= 1
 
     good = row(_nothing)

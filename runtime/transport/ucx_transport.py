@@ -1,4 +1,4 @@
-"""library: the transport between hosts, built when it is first used, called through ctypes."""
+"""ucx_transport: the transport between hosts, built at its first use, called through ctypes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import UserError, fail
+from hccc.runtime.c_library import CLibrary, Signature, text_of
 
 HERE = Path(__file__).resolve().parent
 TRANSPORT = Piece(HERE / "transport.cpp", include=(HERE.parent / "include",))
@@ -35,7 +36,7 @@ FLUSH = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 UNPIN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-class Error(ctypes.Structure):
+class TransportError(ctypes.Structure):
     """hccc_transport_error."""
 
     _fields_ = (
@@ -58,7 +59,7 @@ class Copier(ctypes.Structure):
     )
 
 
-class Options(ctypes.Structure):
+class TransportOptions(ctypes.Structure):
     """hccc_transport_options."""
 
     _fields_ = (
@@ -78,7 +79,7 @@ class Options(ctypes.Structure):
     )
 
 
-class Counters(ctypes.Structure):
+class TransportCounters(ctypes.Structure):
     """hccc_transport_counters_t."""
 
     _fields_ = (
@@ -97,36 +98,24 @@ class Counters(ctypes.Structure):
     )
 
 
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "available": (ctypes.c_char_p, ctypes.c_size_t),
-    "open": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
-    "window": (
-        ctypes.c_void_p,
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_longlong,
-        ctypes.c_int,
-        ctypes.c_void_p,
-    ),
-    "blob": (ctypes.c_void_p,) * 4,
-    "connect": (
-        ctypes.c_void_p,
-        ctypes.c_int,
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.c_void_p,
-    ),
-    "start": (ctypes.c_void_p,) * 3,
-    "ready": (ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p),
-    "wake": (ctypes.c_void_p,),
-    "stop": (ctypes.c_void_p,),
-    "close": (ctypes.c_void_p,),
-    "counters": (ctypes.c_void_p, ctypes.c_void_p),
+_P, _INT, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_char_p
+_SIGNATURES: dict[str, Signature] = {
+    "available": (_INT, (_TEXT, _SIZE)),
+    "open": (_INT, (_P, _P, _P)),
+    "window": (_INT, (_P, _INT, _P, ctypes.c_longlong, _INT, _P)),
+    "blob": (_INT, (_P, _P, _P, _P)),
+    "connect": (_INT, (_P, _INT, _TEXT, _SIZE, _P)),
+    "start": (_INT, (_P, _P, _P)),
+    "ready": (_INT, (_P, ctypes.c_double, _P)),
+    "wake": (None, (_P,)),
+    "stop": (_INT, (_P,)),
+    "close": (None, (_P,)),
+    "counters": (_INT, (_P, _P)),
 }
 
 
 def find_packaged() -> Path | None:
-    """The libucp of the package libucx-cu12 or its like, where one is installed beside hccc."""
+    """Finds libucp of an installed Python package, libucx-cu12 or alike."""
     try:
         spec = find_spec("libucx")
     except (ImportError, ValueError):
@@ -139,41 +128,37 @@ def find_packaged() -> Path | None:
 
 
 @cache
-def library() -> Any:
-    """The transport. Raises UserError E412 to E414 when it cannot be built.
+def library() -> CLibrary:
+    """Loads the transport of this process, once. Raises UserError E412 to E414.
 
-    Which UCX it finds: the one that HCCC_UCX_LIBRARY names, else one that is loaded, else a
-    package's, else the system's.
+    UCX is looked for in this order: $HCCC_UCX_LIBRARY, already loaded, a Python package, the
+    system.
     """
-    found = ctypes.CDLL(str(build_plain([TRANSPORT], ("-ldl",))))
-    for name, arguments in _SIGNATURES.items():
-        function = getattr(found, f"hccc_transport_{name}")
-        function.argtypes = arguments
-        function.restype = None if name in ("wake", "close") else ctypes.c_int
+    found = CLibrary(build_plain([TRANSPORT], ("-ldl",)), "hccc_transport_", _SIGNATURES)
     packaged = find_packaged()
     if packaged and not os.environ.get("HCCC_UCX_LIBRARY"):
         os.environ["HCCC_UCX_LIBRARY"] = str(packaged)
-        _look(found)
+        _load_ucx(found)
         del os.environ["HCCC_UCX_LIBRARY"]
     return found
 
 
-def _look(found: Any) -> tuple[bool, str]:
+def _load_ucx(found: CLibrary) -> tuple[bool, str]:
     text = ctypes.create_string_buffer(MESSAGE_BYTES)
-    usable = bool(found.hccc_transport_available(text, MESSAGE_BYTES))
-    return usable, text.value.decode("utf-8", "replace")
+    usable = bool(found.call("available", text, MESSAGE_BYTES))
+    return usable, text_of(text.value)
 
 
 def available() -> tuple[bool, str]:
-    """Whether there is a UCX that can be used, and which, or why not."""
-    return _look(library())
+    """Returns whether UCX can be used, and its path and version, or why not."""
+    return _load_ucx(library())
 
 
-class Transport:
+class UcxTransport:
     """The transport of one rank: see include/hccc_transport.h.
 
-    failed: called by the progress thread with a rank and why it is lost.
-    Methods raise UserError E485 when there is no UCX, E486 for anything else.
+    failed: called by the progress thread with a rank and the reason of its failure.
+    Methods raise UserError E485 without UCX, E486 for all other errors.
     """
 
     def __init__(
@@ -195,8 +180,8 @@ class Transport:
         self._failed = FAILED(lambda _, r, text: failed(r, text.decode()) if failed else None)
         self._log = LOG(lambda _, text: log(text.decode()) if log else None)
         self._copier = copier
-        options = Options(
-            size=ctypes.sizeof(Options),
+        options = TransportOptions(
+            size=ctypes.sizeof(TransportOptions),
             rank=rank,
             n_ranks=n_ranks,
             slice_bytes=slice_bytes,
@@ -212,8 +197,8 @@ class Transport:
         self._call("open", ctypes.byref(self._handle), ctypes.byref(options))
 
     def _call(self, name: str, *arguments: Any) -> None:
-        error = Error()
-        if getattr(self._library, f"hccc_transport_{name}")(*arguments, ctypes.byref(error)):
+        error = TransportError()
+        if self._library.call(name, *arguments, ctypes.byref(error)):
             raise _failure(error)
 
     def window(self, number: int, address: int, size: int, memory: str = "host") -> None:
@@ -221,17 +206,18 @@ class Transport:
         self._call("window", self._handle, number, address, size, MEMORIES.index(memory))
 
     def blob(self) -> bytes:
-        """What peers must have to connect."""
+        """Returns the bytes that peers need to connect."""
         data, size = ctypes.c_void_p(), ctypes.c_size_t()
         self._call("blob", self._handle, ctypes.byref(data), ctypes.byref(size))
         return ctypes.string_at(data, size.value)
 
     def connect(self, peer: int, blob: bytes) -> None:
-        """Makes a peer known."""
+        """Connects to a peer by its blob."""
         self._call("connect", self._handle, peer, blob, len(blob))
 
     def start(self, ring: int | None) -> None:
-        """Starts the thread; ring: the address of an hccc_proxy_ring, None to receive only."""
+        """Starts the progress thread. ring: the address of an hccc_proxy_ring; None: it only
+        receives."""
         self._call("start", self._handle, ring)
 
     def ready(self, timeout_s: float = 0.0) -> None:
@@ -239,24 +225,24 @@ class Transport:
         self._call("ready", self._handle, timeout_s)
 
     def wake(self) -> None:
-        """Something was submitted."""
-        self._library.hccc_transport_wake(self._handle)
+        """Wakes the progress thread, as transfers were submitted."""
+        self._library.call("wake", self._handle)
 
     def counters(self) -> dict[str, int]:
-        """How much was sent and received."""
-        counters = Counters(size=ctypes.sizeof(Counters))
-        self._library.hccc_transport_counters(self._handle, ctypes.byref(counters))
-        names = [name for name, *_ in Counters._fields_[2:]]
+        """Returns how much was sent and received, by name."""
+        counters = TransportCounters(size=ctypes.sizeof(TransportCounters))
+        self._library.call("counters", self._handle, ctypes.byref(counters))
+        names = [name for name, *_ in TransportCounters._fields_[2:]]
         return {name: getattr(counters, name) for name in names}
 
     def stop(self) -> None:
-        """Ends the thread; what was taken is brought to its end."""
-        self._library.hccc_transport_stop(self._handle)
+        """Ends the progress thread, after the transfers that were taken."""
+        self._library.call("stop", self._handle)
 
     def close(self) -> None:
-        """Ends it all; twice is fine."""
+        """Frees everything; the second time nothing."""
         handle, self._handle = self._handle, ctypes.c_void_p()
-        self._library.hccc_transport_close(handle)
+        self._library.call("close", handle)
 
     def __enter__(self) -> Self:
         return self
@@ -265,8 +251,8 @@ class Transport:
         self.close()
 
 
-def _failure(error: Error) -> UserError:
-    text = error.message.decode("utf-8", "replace")
+def _failure(error: TransportError) -> UserError:
+    text = text_of(error.message)
     if error.code == NO_UCX:
         return fail("E485", text)
     return fail("E486", f"the network transport: {text}")

@@ -1,20 +1,21 @@
-"""library: the device layer, built when it is first used, called through ctypes.
+"""device_layer: the library of the device layer, built at its first use, called through ctypes.
 
-Names of calls are Fig. 10's of HetCCL-SNU, without a prefix: `call("Malloc", ...)`.
+Names of calls are those of Fig. 10 of HetCCL-SNU, without a prefix: `call("Malloc", ...)`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hccc.base.building.build import Piece, build_plain
 from hccc.base.diagnostics import UserError, fail
-from hccc.runtime.device.description import PREFIX, Call, description
+from hccc.runtime.c_library import CLibrary, Signature, text_of
+from hccc.runtime.device.description import PREFIX, DeviceCall, description
 
 DEVICE = Piece(Path(__file__).parent / "hcccrt.cpp")
 LINK = ("-Wl,-z,nodelete",)  # threads of streams run its code until the devices are reset
@@ -31,7 +32,7 @@ _PLAIN: Mapping[str, Any] = {
 
 
 def _type(text: str) -> Any:
-    """The ctypes type of a C type; pointers, handles and functions are addresses."""
+    """Returns the ctypes type of a C type; pointers, handles and functions are addresses."""
     if text in _PLAIN:
         return _PLAIN[text]
     name = text.removeprefix(PREFIX)
@@ -43,7 +44,7 @@ def _type(text: str) -> Any:
 
 @cache
 def structure(name: str) -> type[ctypes.Structure]:
-    """The structure of that name (`DeviceProp`, `Dim3`) for ctypes."""
+    """Makes the ctypes structure of a name (`DeviceProp`, `Dim3`)."""
     (found,) = (struct for struct in description().structs if struct.name == name)
     fields: list[tuple[str, Any]] = []
     for type_, declarator, _ in found.fields:
@@ -54,38 +55,31 @@ def structure(name: str) -> type[ctypes.Structure]:
     return type(name, (ctypes.Structure,), {"_fields_": fields})
 
 
-class Library:
-    """The device layer at `path`: every call by name."""
+class DeviceLibrary(CLibrary):
+    """The device layer at `path`."""
 
     def __init__(self, path: Path) -> None:
-        self._handle = ctypes.CDLL(str(path))
-        self._functions = {call.name: self._function(call) for call in description().calls}
-
-    @property
-    def handle(self) -> int:
-        """What dlopen returned."""
-        return int(self._handle._handle)
-
-    def _function(self, call: Call) -> Callable[..., Any]:
-        found: Any = getattr(self._handle, PREFIX + call.name)
-        found.restype = _type(call.result)
-        found.argtypes = [_type(p.type) for p in call.parameters]
-        return found  # type: ignore[no-any-return]
+        super().__init__(
+            path, PREFIX, {call.name: _signature(call) for call in description().calls}
+        )
 
     def try_call(self, name: str, *arguments: Any) -> int:
-        """What the call returns, `hcccrtError_t` as a number."""
-        return int(self._functions[name](*arguments))
+        """Calls a function and returns its `hcccrtError_t`, as a number."""
+        return int(super().call(name, *arguments))
 
     def call(self, name: str, *arguments: Any) -> None:
-        """As `try_call`. Raises UserError E472 for anything but success."""
+        """Calls a function. Raises UserError E472 for anything but success."""
         error = self.try_call(name, *arguments)
         if error:
             raise _failed(name, error, self.string_of(error))
 
     def string_of(self, error: int) -> str:
-        """What an error means."""
-        text: bytes = self._functions["GetErrorString"](error)
-        return text.decode("utf-8", "replace")
+        """Returns the text of an error."""
+        return text_of(super().call("GetErrorString", error))
+
+
+def _signature(call: DeviceCall) -> Signature:
+    return _type(call.result), tuple(_type(p.type) for p in call.parameters)
 
 
 def _failed(name: str, error: int, meaning: str) -> UserError:
@@ -93,28 +87,30 @@ def _failed(name: str, error: int, meaning: str) -> UserError:
 
 
 @cache
-def library() -> Library:
-    """The device layer of this process. Raises UserError E412 to E414 when it cannot be built."""
-    return Library(build_plain([DEVICE], LINK))
+def library() -> DeviceLibrary:
+    """Loads the device layer of this process, once. Raises UserError E412 to E414."""
+    return DeviceLibrary(build_plain([DEVICE], LINK))
 
 
 def available() -> tuple[str, ...]:
-    """The platforms of this machine: `cpu`, and `cuda` and `hip` where there are devices."""
+    """Lists the platforms of this machine: `cpu`, and `cuda` and `hip` where there are devices."""
     mask = ctypes.c_uint()
     library().call("GetAvailablePlatforms", ctypes.byref(mask))
     return tuple(name for i, name in enumerate(PLATFORMS, 1) if mask.value >> i & 1)
 
 
 def message(platform: str | None = None) -> str:
-    """What was found of a platform, or why it is not here; None: how the process's was chosen."""
+    """Returns what was found of a platform, or why it is not here; None: how the process's was
+    chosen."""
     text = ctypes.create_string_buffer(MESSAGE_BYTES)
     number = 0 if platform is None else _number(platform)
     library().call("GetPlatformMessage", number, text, MESSAGE_BYTES)
-    return text.value.decode("utf-8", "replace")
+    return text_of(text.value)
 
 
 def current() -> str:
-    """The platform of this thread. Raises UserError E470: HCCC_PLATFORM names none that is here."""
+    """Returns the platform of this thread. Raises UserError E470: HCCC_PLATFORM names none that is
+    here."""
     number = ctypes.c_int()
     if library().try_call("GetPlatform", ctypes.byref(number)):
         named = number.value
@@ -124,7 +120,8 @@ def current() -> str:
 
 
 def use(platform: str | None) -> None:
-    """Later calls of this thread go to `platform`; None: the process's. Raises UserError E470."""
+    """Directs later calls of this thread to `platform`; None: the process's. Raises UserError
+    E470."""
     if platform is None:
         if library().try_call("SetPlatformAuto"):
             current()

@@ -1,0 +1,103 @@
+"""runtime_library: the library of communicators, built at its first use, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hccc.base.building.build import Piece, build_plain
+from hccc.runtime.bootstrap.rendezvous import BOOTSTRAP
+from hccc.runtime.c_library import CLibrary, text_of
+from hccc.runtime.device.device_layer import DEVICE
+from hccc.runtime.transport.ucx_transport import TRANSPORT
+
+ROOMS = Path(__file__).parents[1]
+COMMUNICATOR = Piece(
+    Path(__file__).parent / "hcccruntime.cpp",
+    include=(ROOMS / "include",),
+    reads=tuple(ROOMS / room for room in ("bootstrap", "device", "transport")),
+)
+PIECES = (COMMUNICATOR, DEVICE, BOOTSTRAP, TRANSPORT)  # the longest compilation first
+# nodelete: threads run the library's code until communicators are destroyed.
+LINK = ("-Wl,-z,nodelete", "-ldl")
+
+
+class UniqueId(ctypes.Structure):
+    """hcccUniqueId."""
+
+    _fields_ = (("internal", ctypes.c_char * 128),)
+
+
+_P, _INT, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.c_char_p
+_SEND = (_P, _P, _SIZE, _INT)  # send, receive, count, type
+_PARAMETERS: dict[str, tuple[Any, ...]] = {
+    "GetVersion": (_P,),
+    "GetUniqueId": (_P,),
+    "CommInitRank": (_P, _INT, UniqueId, _INT),
+    "CommInitEnvironment": (_P,),
+    "CommLoad": (_P, ctypes.c_char_p),
+    "CommInitAll": (_P, _INT, _P),
+    "CommSplit": (_P, _INT, _INT, _P, _P),
+    "CommCount": (_P, _P),
+    "CommUserRank": (_P, _P),
+    "CommGetAsyncError": (_P, _P),
+    "CommSetTimeout": (_P, ctypes.c_double),
+    "CommSetCut": (_P, ctypes.c_longlong, _INT),
+    "CommCuDevice": (_P, _P),
+    "CommPlatform": (_P, _P),
+    "CommQuery": (_P, _P, _P),
+    "CommRegister": (_P, _P, _SIZE, _P),
+    "CommDeregister": (_P, _P),
+    "CommFinalize": (_P,),
+    "CommDestroy": (_P,),
+    "CommAbort": (_P,),
+    "GroupStart": (),
+    "GroupEnd": (),
+    "GroupCancel": (),
+    "SetDeviceLayer": (_P,),
+    "MemAlloc": (_P, _SIZE),
+    "MemFree": (_P,),
+    "AllReduce": (*_SEND, _INT, _P, _P),
+    "AllGather": (*_SEND, _P, _P),
+    "ReduceScatter": (*_SEND, _INT, _P, _P),
+    "Broadcast": (*_SEND, _INT, _P, _P),
+    "Reduce": (*_SEND, _INT, _INT, _P, _P),
+    "Gather": (*_SEND, _INT, _P, _P),
+    "Scatter": (*_SEND, _INT, _P, _P),
+    "AllToAll": (*_SEND, _P, _P),
+    "Run": (ctypes.c_char_p, *_SEND, _INT, _P, _P),
+}
+
+
+class RuntimeLibrary(CLibrary):
+    """The functions of `hccc_runtime.h` without the prefix `hccc`; each returns a result."""
+
+    def __init__(self, path: Path) -> None:
+        results = {name: (_INT, parameters) for name, parameters in _PARAMETERS.items()}
+        texts = {"GetErrorString": (_TEXT, (_INT,)), "GetLastError": (_TEXT, (_P,))}
+        super().__init__(path, "hccc", results | texts)
+
+    def meaning(self, result: int) -> str:
+        """Returns the text of a result."""
+        return text_of(self.call("GetErrorString", result))
+
+    def last_error(self) -> str:
+        """Returns the error of this thread's last call that failed."""
+        return text_of(self.call("GetLastError", None))
+
+
+@cache
+def build() -> Path:
+    """Builds the runtime library and returns its file. Raises UserError E412 to E414.
+
+    Call this before starting ranks: it can take minutes, and ranks must meet before a deadline.
+    """
+    return build_plain(PIECES, LINK)
+
+
+@cache
+def library() -> RuntimeLibrary:
+    """Loads the runtime library of this process, once. Raises UserError E412 to E414."""
+    return RuntimeLibrary(build())
