@@ -91,14 +91,14 @@ def _tuned(compiled: Compiled) -> None:
     """What was chosen for which sizes, and what was weighed, on stdout."""
     if not isinstance(compiled, CompiledProgram) or compiled.tuned is None:
         return
-    from hccc.driver.tune import told
+    from hccc.driver.tune import report
 
     named = "chosen for"
-    for line in told.chosen(compiled.tuned, compiled.plan_names()):
+    for line in report.range_lines(compiled.tuned, compiled.plan_names()):
         print(f"  {named:<14} {line}")
         named = ""
     print("  weighed        least time in µs of a call")
-    for line in told.weighed(compiled.tuned):
+    for line in report.structure_lines(compiled.tuned):
         print(f"    {line}")
 
 

@@ -147,16 +147,16 @@ def library(compiled: Compiled | None) -> dict[str, object]:
     """What a library of the programs has for which sizes, for JSON."""
     if not isinstance(compiled, CompiledProgram) or compiled.tuned is None:
         return {}
-    from hccc.driver.tune.told import facts
+    from hccc.driver.tune.report import facts
 
     return {"ranges": facts(compiled.tuned)["ranges"]}
 
 
 def _library(compiled: Compiled) -> None:
-    from hccc.driver.tune.told import chosen
+    from hccc.driver.tune.report import range_lines
 
     if isinstance(compiled, CompiledProgram) and compiled.tuned is not None:
         named = "compiled for"
-        for line in chosen(compiled.tuned, compiled.plan_names()):
+        for line in range_lines(compiled.tuned, compiled.plan_names()):
             print(f"  {named:<14} {line}")
             named = ""

@@ -25,7 +25,7 @@ from hccc.ir.program import Program
 
 if TYPE_CHECKING:
     from hccc.driver.tune import tune
-    from hccc.driver.tune.tune import Request, Tuned
+    from hccc.driver.tune.tune import Tuned, TuneRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,8 @@ def choose(programs: Sequence[Analysed], name: str, enough: float, hook: Hook) -
         return Choice(kernel, made.plan, Catalogue.of(made.plan), (kernel,), None)
     structures, tuned = _tuned(programs, enough, hook)
     of = {made.plan: made for made in reversed(structures)}  # what lowers alike is tried once
-    plan = tuned.plan(tuned.one)
-    best = _kernel(of, tuned, tuned.one)
+    plan = tuned.plan(tuned.best)
+    best = _kernel(of, tuned, tuned.best)
     if first.settings.options.plans == 1:
         return Choice(best, plan, Catalogue.of(plan), (best,), tuned.alone())
     kernels = list(dict.fromkeys(_kernel(of, tuned, used.candidate) for used in tuned.ranges))
@@ -181,26 +181,26 @@ def _kernel(of: Mapping[Plan, Structure], tuned: Tuned, candidate: int) -> Kerne
 
 
 def _range(
-    of: Mapping[Plan, Structure], tuned: Tuned, kernels: Sequence[Kernel], used: tune.Range
+    of: Mapping[Plan, Structure], tuned: Tuned, kernels: Sequence[Kernel], used: tune.TunedRange
 ) -> Range:
     """Returns the catalogue's range of one that was tuned."""
-    setting = tuned.candidates[used.candidate][1]
+    setting = tuned.candidates[used.candidate].setting
     plan = kernels.index(_kernel(of, tuned, used.candidate))
     return Range(used.in_place, used.begin, plan, setting.window, setting.grain)
 
 
-def _request(settings: Settings, large: bool, enough: float) -> Request:
+def _request(settings: Settings, large: bool, enough: float) -> TuneRequest:
     """Returns what to tune for. large: calls take long to simulate, so few sizes are tried."""
     from hccc.driver.tune.setting import most_blocks
     from hccc.driver.tune.sizes import parsed
-    from hccc.driver.tune.tune import Request, spread
+    from hccc.driver.tune.tune import TuneRequest, spread
 
     options = settings.options
     assert settings.topology is not None
     sizes = parsed(options.sizes)
     if options.channels and options.max_sms and options.channels > options.max_sms:
         raise fail("E410", f"--channels {options.channels}: each has a block; --max-sms is less")
-    return Request(
+    return TuneRequest(
         spread(sizes) if large else sizes,
         options.max_sms or most_blocks(settings.topology),
         options.channels,

@@ -114,9 +114,9 @@ def compiled_facts(compiled: Compiled) -> Facts:
         facts["warnings"] = [problem.as_json() for problem in compiled.warnings]
     facts |= provenance_facts(compiled.catalogue.provenance)
     if isinstance(compiled, CompiledProgram) and compiled.tuned:
-        from hccc.driver.tune import told  # the simulator takes its time to load
+        from hccc.driver.tune import report  # the simulator takes its time to load
 
-        facts["tuned"] = told.facts(compiled.tuned)
+        facts["tuned"] = report.facts(compiled.tuned)
     return {**facts, "seconds": dict(compiled.seconds)}
 
 

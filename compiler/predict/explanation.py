@@ -10,7 +10,7 @@ from hccc.base.interruptible import interruptible
 from hccc.driver.compiled import Compiled, CompiledProgram
 from hccc.driver.facts import Facts, made_by, plan_facts, provenance_facts, title
 from hccc.driver.options import Options
-from hccc.driver.tune import told
+from hccc.driver.tune import report
 from hccc.driver.tune.tune import Tuned
 from hccc.ir import text as words
 from hccc.ir.catalogue import Catalogue
@@ -127,7 +127,7 @@ class Explanation:
             "parts": self.gap.parts,
             "critical_path": {"steps": self.steps, **self.path},
             "warnings": [problem.as_json() for problem in self.warnings],
-            **({"tuned": told.facts(self.tuned)} if self.tuned else {}),
+            **({"tuned": report.facts(self.tuned)} if self.tuned else {}),
             "what_if": None if self.changes is None else [asdict(c) for c in self.changes],
         }
 
@@ -163,9 +163,9 @@ class Explanation:
 
     def _weighed(self, tuned: Tuned) -> Iterator[str]:
         yield "  chosen"
-        yield from (f"    {line}" for line in told.chosen(tuned, self.plans))
+        yield from (f"    {line}" for line in report.range_lines(tuned, self.plans))
         yield "  weighed: least time in µs of a call"
-        yield from (f"    {line}" for line in told.weighed(tuned))
+        yield from (f"    {line}" for line in report.structure_lines(tuned))
 
     def _parts(self) -> Iterator[str]:
         yield f"  {'where the time goes':<20}{'µs':>12}{'%':>7}"

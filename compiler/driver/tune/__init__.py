@@ -1,1 +1,2 @@
-"""How a program is best compiled and called on a cluster, by simulated time for the sizes asked."""
+"""tune: how to compile and call a program on a cluster, by simulated time for the requested
+sizes."""

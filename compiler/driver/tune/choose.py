@@ -1,9 +1,9 @@
-"""choose: which few of many candidates serve all sizes almost as well as the best of each.
+"""choose: picks a few of many candidates that serve all sizes almost as well as the best of each.
 
-A candidate is a kernel (one structure with so many channels) and how its calls are cut. Times are
-f8[kinds, candidates, sizes] µs, kinds: calls out of place and in place; inf where it cannot run.
-What counts is the regret, log(time / least time of that kind and size), to which `SMS` is added for
-each doubling of a candidate's thread blocks: a hair less time is not worth twice the SMs.
+A candidate is a kernel (one structure with a number of channels) and how its calls are cut. Times
+are f8[kinds, candidates, sizes] µs, kinds: calls out of place and in place; inf if it cannot run.
+The measure is the regret, log(time / least time of that kind and size), plus `SMS` for each
+doubling of a candidate's thread blocks: hardly less time is not worth twice the SMs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from hccc.ir.arrays import I8
 from hccc.ir.topology import F8
 
 SMS = 0.003  # log of time, for twice the thread blocks
-KERNEL = 0.01  # what one kernel more in a catalogue must save, mean and worst together
+KERNEL = 0.01  # the least saving of one kernel more in a catalogue, mean and worst together
 WORST = 0.25  # weight of the worst size beside the mean of all
-SAME = 0.01  # what another way to cut calls must save
-NEVER = 1e6  # regret of what cannot run
+SAME = 0.01  # the least saving of another way to cut calls
+NEVER = 1e6  # the regret of a candidate that cannot run
 
 
 def regrets(times: F8, blocks: I8) -> F8:
-    """The regret of each candidate: f8[kinds, candidates, sizes].
+    """Returns the regret of each candidate: f8[kinds, candidates, sizes].
 
-    blocks: i8[candidates], thread blocks of a rank. Kinds that nobody serves have no regret.
+    blocks: i8[candidates], thread blocks of a rank. Kinds that no candidate serves have no regret.
     """
     least = times.min(1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -33,23 +33,24 @@ def regrets(times: F8, blocks: I8) -> F8:
     return found + SMS * more
 
 
-def one(regret: F8) -> int:
-    """The candidate for all sizes: the least mean regret. O(size of regret)."""
+def best_for_all(regret: F8) -> int:
+    """Returns the candidate for all sizes: the least mean regret. O(size of regret)."""
     return int(regret.mean((0, 2)).argmin())
 
 
-def kernels(regret: F8, kernel: I8, most: int) -> list[int]:
-    """The kernels of a catalogue, at most `most`: the best alone, and others, each of which saves
-    more than `KERNEL`. kernel: i8[candidates], numbered from 0.
+def kernels(regret: F8, kernel: I8, limit: int) -> list[int]:
+    """Returns the kernels of a catalogue, at most `limit`: the best alone, and others, each of
+    which saves more than `KERNEL`.
 
-    Greedy: the one that saves most comes next. O(most · size of regret).
+    kernel: i8[candidates], numbered from 0. Greedy: the kernel that saves most comes next. O(limit
+    · size of regret).
     """
     n = int(kernel.max()) + 1
     each = np.stack([regret[:, kernel == k].min(1) for k in range(n)])  # [kernels, kinds, sizes]
     chosen: list[int] = []
     least, cost = np.full(each.shape[1:], NEVER), np.inf
-    while len(chosen) < min(most, n):
-        costs = [_cost(np.minimum(least, one)) for one in each]
+    while len(chosen) < min(limit, n):
+        costs = [_cost(np.minimum(least, regrets)) for regrets in each]
         best = int(np.argmin(costs))
         if costs[best] > cost - KERNEL:
             break
@@ -59,8 +60,8 @@ def kernels(regret: F8, kernel: I8, most: int) -> list[int]:
 
 
 def assigned(regret: F8, kernel: I8, chosen: list[int]) -> I8:
-    """The candidate of each kind and size, of the chosen kernels only: i8[kinds, sizes]. Where the
-    one of the last size is as good, it stays."""
+    """Returns the candidate for each kind and size, of the chosen kernels only: i8[kinds, sizes].
+    The candidate of the previous size stays if it is as good."""
     allowed = np.where(np.isin(kernel, chosen)[:, None], regret, NEVER)
     found: I8 = allowed.argmin(1)
     for kind in range(len(found)):

@@ -1,6 +1,6 @@
-"""explore: which structures to try: one axis of choices after the other, each with the best so far.
+"""explore: tries structures along one axis of choices after the other, from the best so far.
 
-A product of all axes would try dozens; few choices depend on each other.
+The product of all axes would be dozens; few choices depend on each other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ def explore(
     probe: Callable[[C], float],
     enough: float = -math.inf,
 ) -> C:
-    """The best of what was tried. axes: the other choices along each, given the best so far;
-    probe: what a choice comes to (log of time), asked once for each; enough: what need not be
-    beaten."""
+    """Returns the best structure tried.
+
+    axes: the other choices along each axis, given the best so far; probe: the cost of a choice (log
+    of time), called once for each; enough: a cost that need not be beaten.
+    """
     best, least = start, probe(start)
     for others in axes:
         for other in others(best):

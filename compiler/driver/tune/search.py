@@ -1,7 +1,7 @@
-"""search: the Setting with which one structure makes a call of one size fastest.
+"""search: finds the Setting with which one structure makes a call of one size fastest.
 
-Times are smooth in channels and grain, with one valley as a rule, so steps go downhill from where
-the last size's search ended. `exhaustive` is what it is held to (`benchmarks/choice.py`).
+Times are smooth in channels and grain, usually with one valley, so steps go downhill from the end
+of the previous size's search. `benchmarks/choice.py` compares this with `exhaustive`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import product
 
 from hccc.driver.tune.setting import Setting, Space
 
-Time = Callable[[Setting, float], float]  # µs; inf where they are more than the second argument
-FLAT = 1e-3  # a step must save this part of the time
+Time = Callable[[Setting, float], float]  # µs; inf if more than the second argument
+FLAT = 1e-3  # a step must save this share of the time
 
 
 def descend(space: Space, time: Time, start: Setting, enough: float = 0.0) -> tuple[Setting, float]:
-    """(Setting, µs) from which no step along one axis is faster, beginning at `start` (Setting), or
-    which takes no more than `enough`.
+    """Goes downhill from `start` to a Setting that no step along one axis improves, or that takes
+    no more than `enough`: (Setting, µs).
 
-    A step goes on for as long as nothing changes: many grains cut a short call alike.
+    A step continues while the time stays the same: many grains cut a short call alike.
     """
     best, least = start, time(start, math.inf)
     improved = True
@@ -35,7 +35,7 @@ def descend(space: Space, time: Time, start: Setting, enough: float = 0.0) -> tu
 
 
 def _step(path: Iterator[Setting], time: Time, now: float) -> tuple[Setting | None, float]:
-    """The first of `path` that takes another time than `now`; what cannot be run takes inf."""
+    """Returns the first of `path` that takes another time than `now`; inf if it cannot run."""
     for other in path:
         took = time(other, now * (1 + FLAT))
         if took != now and not abs(took - now) <= FLAT * min(took, now):
@@ -44,7 +44,7 @@ def _step(path: Iterator[Setting], time: Time, now: float) -> tuple[Setting | No
 
 
 def exhaustive(space: Space, time: Time) -> tuple[Setting, float]:
-    """(Setting, µs) of the fastest of all."""
+    """Returns (Setting, µs) of the fastest of all."""
     every = [Setting(*values) for values in product(*space)]
     times = [time(setting, math.inf) for setting in every]
     i = min(range(len(every)), key=times.__getitem__)

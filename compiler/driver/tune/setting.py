@@ -1,7 +1,7 @@
-"""setting: what a Plan and its calls are run with, besides the structure of its primitives.
+"""setting: how a Plan and its calls are run, besides the structure of its primitives.
 
 One structure (order, fusion, lowering, thread blocks) runs with any number of channels, any window
-that it may have, and calls cut as finely as one likes. A Setting is a choice of the three.
+within its limit, and calls cut as finely as one likes. A Setting is a choice of the three.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
 
 DEFAULT_BLOCKS = 32  # NCCL_MAX_CTAS
-GRAINS = tuple(1 << k for k in range(10, 31, 2))  # bytes: each has micro-batches twice as long
+GRAINS = tuple(1 << k for k in range(10, 31, 2))  # bytes: each doubles the micro-batch
 WINDOWS = (0, 1, 2, 4)  # micro-batches, 0: all of them
 
 
 class Setting(NamedTuple):
-    """channels: of every thread block; window: micro-batches, 0 for all; grain: bytes, how finely
-    calls are cut (`ir/micro_batch`)."""
+    """channels: of every thread block; window: micro-batches, 0 for all; grain: bytes, sets the
+    micro-batch of calls (`ir/micro_batch`)."""
 
     channels: int
     window: int
@@ -36,32 +36,33 @@ class Space(NamedTuple):
     grains: tuple[int, ...] = GRAINS
 
     def middle(self) -> Setting:
-        """Where a search begins that knows nothing."""
+        """Returns the first start of a search."""
         channels, grains = self.channels, self.grains
         return Setting(channels[len(channels) // 2], self.windows[0], grains[len(grains) // 3])
 
     def fine(self) -> Setting:
-        """Another beginning: all channels, one micro-batch at a time, short ones."""
+        """Returns another start: all channels, one micro-batch at a time, short ones."""
         window = min((w for w in self.windows if w), default=0)
         return Setting(self.channels[-1], window, self.grains[min(1, len(self.grains) - 1)])
 
     def nearest(self, other: Setting, channels: float) -> Setting:
-        """The Setting most like another, which may be no choice here, but with so many channels."""
+        """Returns the Setting in this space most like `other`, with about `channels` channels."""
         window = other.window if other.window in self.windows else self.windows[0]
-        count = min(self.channels, key=lambda one: abs(one - channels))
+        count = min(self.channels, key=lambda count: abs(count - channels))
         return Setting(count, window, other.grain)
 
     def coarsest(self) -> Setting:
-        """All channels, and as few micro-batches as there may be."""
+        """Returns all channels with the fewest micro-batches."""
         return Setting(self.channels[-1], self.windows[0], self.grains[-1])
 
-    def most(self) -> Setting:
-        """Where a search begins that must be short: all channels, as in `middle` but finer."""
+    def all_channels(self) -> Setting:
+        """Returns the start of a search that must be short: all channels, as `middle` but finer."""
         grain = self.grains[min(2, len(self.grains) - 1)]
         return Setting(self.channels[-1], self.windows[0], grain)
 
     def paths(self, at: Setting) -> Iterator[Iterator[Setting]]:
-        """From `at` along each axis, either way, nearest first; every other window is near."""
+        """Yields the Settings from `at` along each axis, either way, nearest first; every other
+        window is near."""
         channels, grains = self.channels.index(at.channels), self.grains.index(at.grain)
         for values in (self.grains[grains + 1 :], self.grains[:grains][::-1]):
             yield (at._replace(grain=value) for value in values)
@@ -73,8 +74,8 @@ class Space(NamedTuple):
 
 
 def space(plan: Plan, blocks: int, channels: int | None = None) -> Space:
-    """What `plan` may run with. blocks: most thread blocks of a rank, all channels; channels: how
-    many there must be, None for any."""
+    """Returns the space of `plan`. blocks: the most thread blocks of a rank, all channels;
+    channels: a required number, None for any."""
     each = max(1, int(plan.n_tb.max(initial=1)))
     most = min(max(1, blocks // each), MAX_CHANNELS)
     counts = [1 << k for k in range(most.bit_length()) if 1 << k < most] + [most]
@@ -84,8 +85,8 @@ def space(plan: Plan, blocks: int, channels: int | None = None) -> Space:
 
 
 def most_blocks(t: Topology) -> int:
-    """Thread blocks of a rank where nobody says: as many as NCCL may take, or a quarter of the SMs
-    of the device that has fewest, if that is more; never more than half."""
+    """Returns the default limit of thread blocks of a rank: NCCL's, or a quarter of the fewest SMs
+    of any device if that is more; never more than half of them."""
     known = [device.sms for device in t.devices if device.sms]
     if not known:
         return DEFAULT_BLOCKS
@@ -93,5 +94,5 @@ def most_blocks(t: Topology) -> int:
 
 
 def applied(plan: Plan, setting: Setting) -> Plan:
-    """`plan` as `setting` runs it."""
+    """Returns `plan` with a setting."""
     return replace(plan, channels=setting.channels, window=setting.window, grain=setting.grain)

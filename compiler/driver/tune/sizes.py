@@ -1,4 +1,4 @@
-"""sizes: the message sizes to tune for, out of a range such as `1K..4G`."""
+"""sizes: the message sizes to tune for, from a range such as `1K..4G`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 
 from hccc.base.diagnostics import fail
 
-STEP = 16  # from one size to the next that is tried
+STEP = 16  # the ratio of successive sizes
 MOST = 1 << 40  # more than any device holds
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 _SIZE = re.compile(r"(\d{1,16})([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
 def parsed(text: str) -> tuple[int, ...]:
-    """The sizes of a range, `STEP` times apart, both its ends among them: `64K`, `1K..4G`.
+    """Returns the sizes of a range, `STEP` times apart, with both its ends: `64K`, `1K..4G`.
 
     Raises:
-        UserError: E410 for what is none.
+        UserError: E410 it is no size and no range.
     """
     ends = [_bytes(part, text) for part in text.split("..")]
     if len(ends) > 2 or ends[0] > ends[-1]:

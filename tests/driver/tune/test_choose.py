@@ -57,7 +57,7 @@ def test_what_is_best_at_all_sizes_is_chosen_alone(drawn: tuple[F8, I8, I8]) -> 
     times, blocks, kernel = drawn
     times[:, 0] = 0.5  # half of the least of all others
     regret = choose.regrets(times, blocks)
-    assert choose.one(regret) == 0
+    assert choose.best_for_all(regret) == 0
     assert choose.kernels(regret, kernel, 4) == [kernel[0]]
     assert (choose.assigned(regret, kernel, [int(kernel[0])]) == 0).all()
 
@@ -65,14 +65,14 @@ def test_what_is_best_at_all_sizes_is_chosen_alone(drawn: tuple[F8, I8, I8]) -> 
 def test_a_hair_of_time_is_not_worth_twice_the_blocks() -> None:
     times = np.array([[[100.0, 100.0], [99.9, 99.9], [90.0, 90.0]]])
     regret = choose.regrets(times, np.array([8, 16, 64]))
-    assert choose.one(regret[:, :2]) == 0
-    assert choose.one(regret) == 2
+    assert choose.best_for_all(regret[:, :2]) == 0
+    assert choose.best_for_all(regret) == 2
 
 
 def test_what_cannot_run_is_never_chosen_where_something_can() -> None:
     times = np.array([[[1.0, np.inf], [50.0, 50.0]], [[np.inf, np.inf], [9.0, 9.0]]])
     regret = choose.regrets(times, np.array([1, 1]))
     kernel = np.array([0, 1])
-    assert choose.one(regret) == 1
+    assert choose.best_for_all(regret) == 1
     chosen = choose.kernels(regret, kernel, 4)
     assert choose.assigned(regret, kernel, chosen).tolist() == [[0, 1], [1, 1]]

@@ -15,7 +15,7 @@ from hccc.driver import compilation as driver
 from hccc.driver import inputs
 from hccc.driver.compiled import CompiledProgram
 from hccc.driver.options import Options
-from hccc.driver.tune import told
+from hccc.driver.tune import report
 from hccc.driver.tune.setting import most_blocks
 from hccc.ir.topology import Topology
 from hccc.lang.cluster.load import load
@@ -94,8 +94,8 @@ def test_calls_too_long_to_simulate_have_no_time_and_are_refused_alone() -> None
     made = compiled("ring_allreduce", channels=1, sizes="1K..1T")
     assert made.tuned
     assert not np.isfinite(made.tuned.probed[:, -1]).any()
-    json.dumps(told.facts(made.tuned), allow_nan=False)
-    assert all(line.endswith("  -") for line in list(told.weighed(made.tuned))[1:])
+    json.dumps(report.facts(made.tuned), allow_nan=False)
+    assert all(line.endswith("  -") for line in list(report.structure_lines(made.tuned))[1:])
     with pytest.raises(UserError, match="cut too often"):
         compiled("ring_allreduce", channels=1, sizes="1T")
 
@@ -127,7 +127,7 @@ def test_off_leaves_everything_to_the_header() -> None:
 def test_one_plan_where_one_is_asked_for() -> None:
     made = compiled("ring_allreduce", plans=1)
     assert made.catalogue.alone and made.tuned and len(made.tuned.ranges) == 2
-    assert made.plan.window == made.tuned.candidates[made.tuned.one][1].window
+    assert made.plan.window == made.tuned.candidates[made.tuned.best][1].window
 
 
 def test_only_the_sizes_asked_for_count() -> None:
@@ -157,7 +157,7 @@ def test_the_same_is_chosen_every_time() -> None:
         for _ in range(2)
     )
     assert one and two
-    assert (one.candidates, one.ranges, one.one) == (two.candidates, two.ranges, two.one)
+    assert (one.candidates, one.ranges, one.best) == (two.candidates, two.ranges, two.best)
 
 
 @cache

@@ -1,0 +1,88 @@
+"""report: the candidates and choices of tuning, as facts and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hccc.driver.tune.tune import Tuned, TunedRange
+from hccc.ir import text as words
+
+
+def facts(tuned: Tuned) -> dict[str, object]:
+    """Returns for JSON the structures with the least time (µs) of each at some sizes, and the
+    ranges with the times at the simulated sizes in each."""
+    return {
+        "instances": tuned.instances,
+        "structures": [
+            {"name": name, "times": _at(tuned.probes, tuned.probed[k])}
+            for k, name in enumerate(tuned.names)
+        ],
+        "ranges": [
+            {
+                "in_place": tuned_range.in_place,
+                "begin": tuned_range.begin,
+                "structure": tuned.names[tuned.candidates[tuned_range.candidate].structure],
+                **tuned.candidates[tuned_range.candidate].setting._asdict(),
+                "blocks": tuned.plan(tuned_range.candidate).blocks_per_rank,
+                "times": _at(sizes, times),
+            }
+            for tuned_range in tuned.ranges
+            for sizes, times in [_times(tuned, tuned_range)]
+        ],
+    }
+
+
+def range_lines(tuned: Tuned, names: Sequence[str]) -> Iterator[str]:
+    """Yields one line per range of calls out of place (in place, if only those are served).
+
+    names: of the kernels (`Tuned.kernels`); a single name is left out.
+    """
+    kernels = tuned.kernels()
+    kind = tuned.ranges[0].in_place
+    of_kind = [tuned_range for tuned_range in tuned.ranges if tuned_range.in_place == kind]
+    for tuned_range in of_kind:
+        structure, setting = tuned.candidates[tuned_range.candidate]
+        blocks = tuned.plan(tuned_range.candidate).blocks_per_rank
+        window = f", window {setting.window}" if setting.window else ""
+        cut = f"{setting.channels} channels{window}, grain {words.size(setting.grain)}"
+        name = (
+            f"{names[kernels.index(tuned.kernel(tuned_range.candidate))]}, "
+            if len(names) > 1
+            else ""
+        )
+        line = f"{name}{blocks} SMs: {tuned.names[structure]}; {cut}"
+        yield f"{f'from {words.size(tuned_range.begin)}':<13} {line}"
+
+
+def structure_lines(tuned: Tuned) -> Iterator[str]:
+    """Yields one line per structure, with its least time at some sizes; the fastest first."""
+    width = max(map(len, tuned.names))
+    sizes = "".join(f"  {words.size(size):>10}" for size in tuned.probes)
+    yield f"{'':<{width}}{sizes}"
+    for k in np.log(tuned.probed).mean(1).argsort(kind="stable").tolist():
+        shown = [f"{time:,.1f}" if np.isfinite(time) else "-" for time in tuned.probed[k]]
+        times = "".join(f"  {time:>10}" for time in shown)
+        yield f"{tuned.names[k]:<{width}}{times}"
+
+
+def _times(tuned: Tuned, tuned_range: TunedRange) -> tuple[list[int], list[float]]:
+    """Returns the simulated sizes of a range, and the times of its candidate."""
+    after = [
+        r.begin
+        for r in tuned.ranges
+        if r.in_place == tuned_range.in_place and r.begin > tuned_range.begin
+    ]
+    end = min(after, default=tuned.sizes[-1] + 1)
+    inside = [s for s, size in enumerate(tuned.sizes) if tuned_range.begin <= size < end]
+    times = tuned.times[int(tuned_range.in_place), tuned_range.candidate, inside]
+    return [tuned.sizes[s] for s in inside], times.tolist()
+
+
+def _at(sizes: tuple[int, ...] | list[int], times: np.ndarray | list[float]) -> list[object]:
+    """Returns sizes with the time of each; null if a call is cut too often to be simulated."""
+    return [
+        {"size": size, "time": float(time) if np.isfinite(time) else None}
+        for size, time in zip(sizes, times, strict=True)
+    ]
