@@ -1,23 +1,23 @@
-"""Catalogue: ranges of message size → the Plan that serves them, with its launch choices.
+"""Catalogue: ranges of message sizes, each with the Plan that serves it and its launch choices.
 
-One library is made of it, whose entry takes the plan for the size of each call; calls in place and
+It becomes one library, whose entry picks the plan by the size of each call; calls in place and
 out of place have ranges of their own. Sizes are nccl-tests': bytes of the larger buffer of the rank
 that has most.
 
     ring_1 ring_2                      plans
-    out of place       0  ring_1       ranges, each to where the next of its kind begins
+    out of place       0  ring_1       ranges, each up to the start of the next of its kind
                    65536  ring_2, window 4
     in place           0  ring_2
 
 Invariants (`check`)
-1. All plans do the same collective on the same ranks: one operation and root, one way that nodes
-   and memory domains divide the ranks. How many chunks a plan cuts its messages into is its own.
+1. All plans do the same collective on the same ranks: one operation and root, and the same nodes
+   and memory domains. Plans may differ in their number of chunks.
 2. Ranges are sorted, out of place first. Those of a kind begin at 0, each after the one before, so
    that every size of a kind that is served has exactly one.
 3. A range's plan serves its kind, with its window.
 4. Every plan is used. Plan k of catalogue `ring` is called `ring_k`, counted from 1.
-5. Ranges say with which window plans run, never the plans: theirs are 0.
-6. Where one plan, run in one way, serves all sizes (`alone`), the catalogue has nothing of its own:
+5. The windows are in the ranges; in the plans they are 0.
+6. If one plan, run in one way, serves all sizes (`alone`), the catalogue adds nothing to it:
    name, provenance, kinds of calls, window and grain are the plan's, instead of 4 and 5.
 
 Printed: versioned JSON, `ir/catalogue_json.py`; a plan alone as the JSON of that plan. Source:
@@ -44,17 +44,17 @@ CATALOGUE_VERSION = 1
 MOST_PLANS = 16
 MOST_RANGES = 512
 MOST_BYTES = 1 << 62  # of a message
-_LONGEST_NAME = 60  # of a catalogue that its plans' names have whole
-_CUT_NAME = 57  # what they have of a longer one: none is called as the catalogue is
+_LONGEST_NAME = 60  # of a catalogue; the names of its plans begin with it
+_CUT_NAME = 57  # the part of a longer name that they begin with, so that none equals it
 _LARGEST_WINDOW = 2**31 - 1
 
 
 class Range(NamedTuple):
-    """From which size on a plan serves calls of a kind, and how it is run.
+    """Calls of one kind from a size on: the plan that serves them, and how it is run.
 
     in_place: the kind; begin: bytes of a message; plan: index into the catalogue's plans; window:
-    of calls that name none, in micro-batches, 0 for as many as may be (`Plan.window`); grain:
-    bytes, how finely calls are cut that name no micro-batch (`Plan.grain`).
+    for calls that name none, in micro-batches, 0 for the largest (`Plan.window`); grain: bytes,
+    sets the micro-batch of calls that name none (`Plan.grain`).
     """
 
     in_place: bool
@@ -66,7 +66,7 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalogue:
-    """One Plan or several of one collective, and the message sizes that each of them serves."""
+    """One or several Plans of one collective, and the message sizes that each of them serves."""
 
     name: str
     plans: tuple[Plan, ...]
@@ -86,17 +86,17 @@ class Catalogue:
 
     @property
     def collective(self) -> Collective:
-        """What every plan does; its `n_chunks` is that of the first."""
+        """The collective of every plan; its `n_chunks` is that of the first."""
         return self.plans[0].collective
 
     @property
     def n_ranks(self) -> int:
-        """How many ranks take part."""
+        """The number of ranks."""
         return self.collective.n_ranks
 
     @property
     def modes(self) -> tuple[bool, ...]:
-        """The values of "in place" that it serves, as `Plan.modes`."""
+        """The values of "in place" that the catalogue serves, as `Plan.modes`."""
         return tuple(sorted({one.in_place for one in self.ranges}))
 
     @property
@@ -106,7 +106,7 @@ class Catalogue:
 
     @property
     def last(self) -> Range:
-        """The range of the largest sizes, out of place where that is served."""
+        """The range of the largest sizes, out of place if that is served."""
         return self.pick(MOST_BYTES, self.modes[0])
 
     @property
@@ -115,7 +115,7 @@ class Catalogue:
         return self.plan_of(self.last)
 
     def pick(self, size: int, in_place: bool) -> Range:
-        """The range that has a message of `size` bytes. O(ranges).
+        """Returns the range of a message of `size` bytes. O(ranges).
 
         Raises:
             InternalError: calls of this kind are not served, or the size is negative.
@@ -127,14 +127,14 @@ class Catalogue:
         return of_kind[after - 1]
 
     def end(self, one: Range) -> int | None:
-        """The first size (bytes) past a range; None for the last of its kind."""
+        """Returns the first size (bytes) past a range; None for the last of its kind."""
         after = self.ranges.index(one) + 1
         if after < len(self.ranges) and self.ranges[after].in_place == one.in_place:
             return self.ranges[after].begin
         return None
 
     def plan_of(self, one: Range) -> Plan:
-        """The plan of a range, which runs as the range says."""
+        """Returns the plan of a range, with its launch choices."""
         return replace(self.plans[one.plan], window=one.window, grain=one.grain)
 
     def renamed(self, name: str) -> Catalogue:
@@ -146,7 +146,7 @@ class Catalogue:
 
 
 def plan_name(name: str, k: int) -> str:
-    """What plan `k`, from 0, of the catalogue `name` is called."""
+    """Returns the name of plan `k`, from 0, of the catalogue `name`."""
     stem = name if len(name) <= _LONGEST_NAME else name[:_CUT_NAME]
     return f"{stem}_{k + 1}"
 
@@ -159,8 +159,8 @@ def assembled(
 ) -> Catalogue:
     """Returns the catalogue of `ranges` of `plans`.
 
-    Ranges may be in any order, and neighbours alike: those become one. Plans that no range names
-    are left out, the others named and numbered as they come up. O(ranges log ranges).
+    Ranges may be in any order; equal neighbours become one. Plans without a range are left out, the
+    others are named and numbered in the order of the ranges. O(ranges log ranges).
 
     Raises:
         UserError: E319 (`check`).
@@ -188,12 +188,12 @@ def assembled(
 
 
 def _apart(before: Range, one: Range) -> bool:
-    """Whether two ranges, one after the other, are of two kinds or run differently."""
+    """Tells whether two successive ranges are of two kinds or run differently."""
     return (before.in_place, *before[2:]) != (one.in_place, *one[2:])
 
 
 def check(catalogue: Catalogue) -> None:
-    """Raises the first thing that is wrong with a catalogue, whose plans are sound each by itself.
+    """Raises the first problem of a catalogue, whose plans are each sound.
 
     Raises:
         UserError: E319.
@@ -206,7 +206,7 @@ def check(catalogue: Catalogue) -> None:
 
 
 def check_several(catalogue: Catalogue) -> None:
-    """Raises the first thing that is wrong with a catalogue whose plans or ranges differ.
+    """Raises the first problem of a catalogue whose plans or ranges differ.
 
     Raises:
         UserError: E319.
@@ -238,7 +238,7 @@ def _names(catalogue: Catalogue) -> None:
 
 
 def _same_work(plans: Sequence[Plan]) -> None:
-    """Every plan does what the first does, on the same ranks."""
+    """Requires every plan to do the same as the first, on the same ranks."""
     first = plans[0]
     for k, plan in enumerate(plans):
         same = {
@@ -252,7 +252,8 @@ def _same_work(plans: Sequence[Plan]) -> None:
 
 
 def _work(plan: Plan) -> tuple[OpType, int, int, int, bool]:
-    """What callers see of a collective. Blocks of a custom one are its chunks."""
+    """Returns the properties of a collective that callers see. Blocks of a custom one are its
+    chunks."""
     c = plan.collective
     return c.op, c.n_ranks, c.root, c.most_blocks(), plan.reduces
 
@@ -271,7 +272,7 @@ def _ranges(catalogue: Catalogue) -> None:
 
 
 def _range(catalogue: Catalogue, k: int, one: Range) -> None:
-    """What one range says of a plan, that plan can do."""
+    """Requires that a range's plan can run as the range says."""
     if not 0 <= one.plan < len(catalogue.plans):
         raise fail("E319", f"ranges[{k}].plan: there is no plan {one.plan}")
     plan = catalogue.plans[one.plan]

@@ -3,10 +3,10 @@
     {"hccc_catalogue": 1, "name": …, "ranges": [{"in_place": …, "begin": …, …}, …],
      "plans": [the JSON of a plan, …], "provenance": …}
 
-Plans are as `plan_json` prints each of them; `catalogue.schema.json` beside this file describes the
-rest. A catalogue of one plan alone (`Catalogue.alone`) is that plan's JSON. Such a file is
-untrusted: `loads` holds it against the schema, every plan as `plan_json.loads` does, and all
-together against `catalogue.check_several`. `loads(dumps(catalogue))` is the same.
+Plans are as `plan_json` prints them; `catalogue.schema.json` beside this file describes the rest. A
+catalogue of one plan alone (`Catalogue.alone`) is that plan's JSON. Such a file is untrusted:
+`loads` checks it against the schema, every plan as `plan_json.loads` does, and all together by
+`catalogue.check_several`. `loads(dumps(catalogue))` is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from hccc.base.diagnostics import UserError, fail
+from hccc.base.diagnostics import fail
 from hccc.ir import plan_json
 from hccc.ir.catalogue import CATALOGUE_VERSION, Catalogue, Range, check_several
 
@@ -46,8 +46,8 @@ def loads(text: str, name: str = "plan") -> Catalogue:
 
     Raises:
         UserError: E404, E406, E407, E31x as `plan_json.loads`, of a catalogue's plans too; E407 not
-            what the schema says; E319 its plans and ranges do not fit together. The message names
-            the field.
+        as the schema requires; E319 its plans and ranges do not fit together. The message names the
+        field.
     """
     data = plan_json.parsed(text, name)
     if not isinstance(data, dict) or _VERSION_KEY not in data:
@@ -61,18 +61,15 @@ def loads(text: str, name: str = "plan") -> Catalogue:
         tuple(Range(**one) for one in data["ranges"]),
         None if made is None else plan_json.provenance_of(made),
     )
-    try:
+    with plan_json.named_problems(name):
         check_several(catalogue)
-    except UserError as error:
-        problem = error.problem
-        raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None
     return catalogue
 
 
 @cache
 def schema() -> dict[str, Any]:
-    """The JSON schema (draft-07) of a catalogue's file; of plans and provenance it names that of
-    plan files."""
+    """Returns the JSON schema (draft-07) of a catalogue's file, which refers to that of plan
+    files."""
     text = (files("hccc.ir") / "catalogue.schema.json").read_text(encoding="utf-8")
     keywords: dict[str, Any] = json.loads(text)
     return keywords
@@ -80,7 +77,7 @@ def schema() -> dict[str, Any]:
 
 @cache
 def _validator() -> Any:
-    """The schema as a function, but for the plans: those are held against their own."""
+    """Compiles the schema to a function, without the plans, which have a schema of their own."""
     import fastjsonschema
 
     shallow = json.loads(json.dumps(schema()))
@@ -98,10 +95,7 @@ def _validate(data: dict[str, Any], name: str) -> None:
     try:
         _validator()(data)
     except fastjsonschema.JsonSchemaValueException as error:
-        field = ".".join(str(part) for part in error.path[1:])
-        message = error.message.removeprefix(error.name or "data").strip()
-        what = f"{field}: {message}" if field else f"not a catalogue: it {message}"
-        raise fail("E407", f"{name}: {what}"[:400], help=_HELP) from None
+        raise plan_json.schema_problem(error, name, "catalogue", _HELP) from None
     _integers(data, name)
 
 

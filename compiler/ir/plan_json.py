@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -165,14 +166,21 @@ def loads(text: str, name: str = "plan") -> Plan:
 def loaded(data: object, name: str) -> Plan:
     """Makes a Plan of data from `parsed`, or of a part of it. Raises as `loads`, but no E406."""
     _validate(data, name)
-    try:
+    with named_problems(name):
         plan = _plan(data)
         check(plan)
         _accumulates_so(plan, data)
+    return plan
+
+
+@contextmanager
+def named_problems(name: str) -> Iterator[None]:
+    """Puts the name of the file before the messages of problems."""
+    try:
+        yield
     except UserError as error:
         problem = error.problem
         raise fail(problem.code, f"{name}: {problem.message}", help=problem.help) from None
-    return plan
 
 
 def _accumulates_so(plan: Plan, data: Any) -> None:
@@ -259,10 +267,15 @@ def _validate(data: object, name: str) -> None:
     try:
         _validator()(data)
     except fastjsonschema.JsonSchemaValueException as error:
-        field = ".".join(str(part) for part in error.path[1:])
-        message = error.message.removeprefix(error.name or "data").strip()
-        what = f"{field}: {message}" if field else f"not a plan: it {message}"
-        raise fail("E407", f"{name}: {what}"[:400], help=help) from None
+        raise schema_problem(error, name, "plan", help) from None
+
+
+def schema_problem(error: Any, name: str, noun: str, help: str) -> UserError:
+    """Makes the error E407 of fastjsonschema's. noun: what the file should be."""
+    field = ".".join(str(part) for part in error.path[1:])
+    message = error.message.removeprefix(error.name or "data").strip()
+    text = f"{field}: {message}" if field else f"not a {noun}: it {message}"
+    return fail("E407", f"{name}: {text}"[:400], help=help)
 
 
 def _not_integers(data: object, kind: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
