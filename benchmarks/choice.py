@@ -38,7 +38,7 @@ from hccc.driver.options import Options
 from hccc.driver.tune.search import exhaustive
 from hccc.driver.tune.setting import Setting, most_blocks, space
 from hccc.driver.tune.sizes import parsed
-from hccc.driver.tune.timing import Timing
+from hccc.driver.tune.timing import CallTiming
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
 from hccc.lang.transfer import load as transfer
@@ -116,14 +116,14 @@ def best(file: Path, t: Topology, sizes: Sequence[int]) -> list[float]:
             prove=False,
         )
         plan = driver.compile_text(transfer.read(file), options, t).plan
-        timing, settings = Timing(plan, t, MOST), space(plan, blocks)
+        timing, settings = CallTiming(plan, t, MOST), space(plan, blocks)
         for k, size in enumerate(sizes):
             shorter = partial(_shorter, timing, size, least[k])
             least[k] = min(least[k], exhaustive(settings, shorter)[1])
     return least
 
 
-def _shorter(timing: Timing, size: int, least: float, setting: Setting, limit: float) -> float:
+def _shorter(timing: CallTiming, size: int, least: float, setting: Setting, limit: float) -> float:
     """µs of a call, inf where it takes more than `least`."""
     return timing.time(size, setting, limit=min(limit, least))
 

@@ -1,4 +1,4 @@
-"""agenda: when each thread block's current action ends: a binary heap with one entry a block."""
+"""agenda: a binary heap of the ends of all thread blocks' current actions, one entry per block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hccc.sim.state import HEAP, State
 
 @njit(allocates=False, always=True)
 def put(s: State, b: int, time: float) -> None:
-    """Block b's action ends at `time`, whatever was known before. O(log T)."""
+    """Sets the end of block b's action to `time`. O(log T)."""
     i = s.place[b]
     if i < 0:
         i = s.length[HEAP]
@@ -26,7 +26,7 @@ def put(s: State, b: int, time: float) -> None:
 
 @njit(allocates=False, always=True)
 def take(s: State) -> int:
-    """The block whose action ends first; it leaves the agenda."""
+    """Removes the block whose action ends first from the agenda, and returns it."""
     b = s.heap[0].block
     s.length[HEAP] -= 1
     last = s.heap[s.length[HEAP]]
@@ -38,7 +38,7 @@ def take(s: State) -> int:
 
 @njit(allocates=False, always=True)
 def _sink(s: State, i: int, b: int, time: float) -> None:
-    """Block b goes to entry i, or as far below it as others end before `time`."""
+    """Puts block b at entry i, or as far below it as other blocks end before `time`."""
     heap, size = s.heap, s.length[HEAP]
     while 2 * i + 1 < size:
         child = 2 * i + 1

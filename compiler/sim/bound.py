@@ -1,4 +1,4 @@
-"""bound: what the rest of a run takes at least, so that one that comes too late can end early.
+"""bound: a lower bound on the rest of a run, so that a run that must be too late can end early.
 
 A thread block does its instances one after the other, no faster than alone, and a resource carries
 no more than its capacity.
@@ -13,7 +13,7 @@ from hccc.sim.state import SAME_TIME, State, Table
 
 
 class Bound:
-    """The least time of what is left of a run, from tables that it has not begun to change."""
+    """The least time of the rest of a run, from tables that the run has not begun to change."""
 
     def __init__(self, s: State) -> None:
         self._s, self._batches = s, int(s.shape[0])
@@ -33,12 +33,12 @@ class Bound:
         self._ends = 2 * (len(s.instance) + len(s.item))
 
     def exceeds(self, limit: float, now: float) -> bool:
-        """Whether the run, at `now`, cannot be through by `limit` (µs). O(primitives + uses)."""
+        """Tells whether the run, at `now`, cannot end by `limit` (µs). O(primitives + uses)."""
         early = 1e-8 * limit + 2 * self._ends * SAME_TIME * (limit + 1.0)
         return now + max(self._of_blocks(), self._of_resources()) > limit + early
 
     def _of_blocks(self) -> float:
-        """µs of the thread block that has most to do after the instances that blocks are at."""
+        """Returns the most µs of any thread block for its instances after the current one."""
         batches = self._batches
         at = self._s.block[self._owner]
         begun = np.minimum(at["window"].astype(np.int64) + self._s.shape[1], batches)
@@ -49,12 +49,12 @@ class Bound:
         return float(np.bincount(self._owner, took).max(initial=0.0))
 
     def _of_resources(self) -> float:
-        """µs of the resource that has most to carry, without what is on its way."""
+        """Returns the most µs of any resource for its bytes that are not yet on their way."""
         resource = self._s.resource
         return float(((self._bytes - resource["carried"]) / resource["capacity"]).max(initial=0.0))
 
 
 def _sum(table: Table, batches: int) -> F8:
-    """Bytes of all micro-batches of each row: f8[rows]."""
+    """Returns the bytes of all micro-batches of each row: f8[rows]."""
     total: F8 = table["amount"] * (batches - 1) + table["amount_last"]
     return total

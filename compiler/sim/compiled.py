@@ -1,4 +1,4 @@
-"""compiled: runs the engine: the library of C++, or what numba compiles where there is none.
+"""compiled: runs the engine: the C++ library, or numba's compilation if there is no compiler.
 
 Both give the same results; `engine.cpp` is compiled in a second, `engine.py` in fifteen.
 """
@@ -18,13 +18,13 @@ from hccc.sim.bound import Bound
 from hccc.sim.library import library
 from hccc.sim.state import HEAP, TODO, State
 
-AT_ONCE = 1 << 16  # moments between two looks at whether somebody pressed Ctrl-C
-LOOK = 1 << 8  # moments between two looks at whether a run with a limit can still keep it
+AT_ONCE = 1 << 16  # moments between two checks for Ctrl-C
+LOOK = 1 << 8  # moments between two checks whether a run can still keep its limit
 
 
 class Ended(NamedTuple):
-    """How a run ended. left: blocks that have not finished; now: µs of its last moment; late:
-    whether it takes longer than its limit."""
+    """How a run ended. left: unfinished blocks; now: µs of its last moment; late: whether it takes
+    longer than its limit."""
 
     left: int
     now: float
@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
 
 class Engine(Protocol):
-    """A run that can be continued. left: blocks that have not finished; now: µs so far."""
+    """A run that can be continued. left: unfinished blocks; now: µs so far."""
 
     @property
     def left(self) -> int: ...
@@ -41,7 +41,7 @@ class Engine(Protocol):
     def now(self) -> float: ...
 
     def go_on(self, latest: float, moments: int) -> None:
-        """Does so many moments, or all there are until `latest` µs or until work is done."""
+        """Runs `moments` moments, or all there are until `latest` µs or until work is done."""
 
 
 def run(s: State, channels: float, limit: float = math.inf) -> Ended:
@@ -50,7 +50,8 @@ def run(s: State, channels: float, limit: float = math.inf) -> Ended:
 
 
 def ended(engine: Engine, s: State, limit: float) -> Ended:
-    """As `run`, by an engine that has begun with `s`. Between its steps Ctrl-C is heard."""
+    """Continues `engine`, begun with `s`, to the end as `run` does. Ctrl-C is noticed between
+    steps."""
     bound = Bound(s) if limit < math.inf else None
     moments = LOOK if bound else AT_ONCE
     while (s.length[TODO] > 0 or s.length[HEAP] > 0) and s.work[0] <= s.work[1]:
@@ -63,7 +64,7 @@ def ended(engine: Engine, s: State, limit: float) -> Ended:
 
 
 def _engine() -> Callable[[State, float], Engine]:
-    """What begins a run, and the number of channels that its plan has."""
+    """Returns the function that begins a run, given its state and the plan's number of channels."""
     found = library()
     if not isinstance(found, UserError):
         return lambda s, channels: InCpp(found, s, channels)
@@ -75,7 +76,7 @@ def _engine() -> Callable[[State, float], Engine]:
 
 @cache
 def _tell(error: UserError) -> None:
-    """Says once that numba compiles the engine, and why."""
+    """Prints once that numba compiles the engine, and why."""
     if sys.stderr is not None:
         why = error.problem.message
         with suppress(OSError):
@@ -83,7 +84,7 @@ def _tell(error: UserError) -> None:
 
 
 class Tables(ctypes.Structure):
-    """`State` of engine.cpp."""
+    """The struct `State` of engine.cpp."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in State._fields),
@@ -92,13 +93,13 @@ class Tables(ctypes.Structure):
 
 
 class Progress(ctypes.Structure):
-    """`Progress` of engine.cpp."""
+    """The struct `Progress` of engine.cpp."""
 
     _fields_ = [("left", ctypes.c_int64), ("stamp", ctypes.c_int64), ("now", ctypes.c_double)]
 
 
 class InCpp:
-    """A run in the library."""
+    """A run in the C++ library."""
 
     def __init__(self, found: ctypes.CDLL, s: State, channels: float) -> None:
         rows = len(s.flag), len(s.queue), len(s.pair), s.lists.shape[1]

@@ -1,9 +1,9 @@
-"""engine: the discrete events: thread blocks in order, waits, queues, and what is in flight.
+"""engine: the discrete events: thread blocks in order, waits, queues, and data in flight.
 
 A thread block runs window → primitive → micro-batch. An instance (primitive p, micro-batch m,
 row p · M + m) waits for its flags, for messages to take and for free slots to give to; then its
-fixed part passes (α, γ, what the runtime adds), then its bytes move at the rate that `fair` gives
-them; then it raises its flags, hands to proxies what goes to other memory domains, and its block
+fixed part passes (α, γ, the runtime's costs), then its bytes move at the rate that `fair` gives
+them; then it raises its flags, hands transfers for other memory domains to proxies, and its block
 goes on. Of equal channels one is simulated.
 
 O((instances + transfers) · (log blocks + what a change of rates reaches)).
@@ -20,14 +20,14 @@ from hccc.sim.waiting import push, stand, wake
 
 
 class InNumba:
-    """A run (`compiled.Engine`) of what numba compiles."""
+    """A run (`compiled.Engine`) of the engine that numba compiles."""
 
     def __init__(self, s: State, channels: float) -> None:
         self._s, self._channels, self._stamp = s, channels, 1
         self.left, self.now = _begin(s), 0.0
 
     def go_on(self, latest: float, moments: int) -> None:
-        """Does so many moments, or all there are until `latest` µs or until work is done."""
+        """Runs `moments` moments, or all there are until `latest` µs or until work is done."""
         at = self.left, self._stamp, self.now
         self.left, self.now = _go_on(self._s, self._channels, *at, latest, moments)
         self._stamp += moments
@@ -35,7 +35,7 @@ class InNumba:
 
 @njit(allocates=False, always=True)
 def _begin(s: State) -> int:
-    """Every block arrives; how many have anything to do."""
+    """Starts every block; returns the number of blocks that have anything to do."""
     blocks = int(s.shape[3])
     left = blocks
     for b in range(blocks):
@@ -50,7 +50,8 @@ def _begin(s: State) -> int:
 def _go_on(
     s: State, channels: float, left: int, stamp: int, now: float, latest: float, moments: int
 ) -> tuple[int, float]:
-    """So many moments more, or all there are until `latest`; (blocks not through, time)."""
+    """Runs `moments` moments more, or all there are until `latest`; returns (unfinished blocks,
+    time)."""
     for moment in range(moments):
         left -= _try_all(s, channels, now)
         rebalance(s, now, stamp + moment)
@@ -71,16 +72,16 @@ def _go_on(
 
 @njit(allocates=False, always=True)
 def _arrive(s: State, b: int, now: float) -> None:
-    """Block b has got to its next instance, and is to try it."""
-    x = s.block[b]
-    s.instance[x.prim * s.shape[0] + x.batch].begin = now
-    x.waker = x.via = -1
+    """Moves block b to its next instance, to be tried."""
+    block = s.block[b]
+    s.instance[block.prim * s.shape[0] + block.batch].begin = now
+    block.waker = block.via = -1
     push(s, b)
 
 
 @njit(allocates=False, always=True)
 def _try_all(s: State, channels: float, now: float) -> int:
-    """Every block that may be free tries its instance; how many blocks are through."""
+    """Tries the instance of every block that may be free; returns the number of finished blocks."""
     finished = 0
     while s.length[TODO] > 0:
         s.length[TODO] -= 1
@@ -96,7 +97,7 @@ def _try_all(s: State, channels: float, now: float) -> int:
 
 @njit(allocates=False, always=True)
 def _blocked(s: State, b: int) -> bool:
-    """Whether block b must wait; it then stands in line for what it waits for first."""
+    """Tells whether block b must wait; it then stands in line for the first thing missing."""
     p, m = s.block[b].prim, s.block[b].batch
     here, after = s.primitive[p], s.primitive[p + 1]
     for k in range(here.wait, after.wait):
@@ -122,17 +123,17 @@ def _blocked(s: State, b: int) -> bool:
 
 @njit(allocates=False, always=True)
 def _start(s: State, b: int, channels: float, now: float) -> None:
-    """Block b's waits are over: the fixed part begins."""
-    x = s.block[b]
-    here, after = s.primitive[x.prim], s.primitive[x.prim + 1]
-    i = s.instance[x.prim * s.shape[0] + x.batch]
-    i.ready, i.cause, i.via = now, x.waker, x.via
+    """Begins the fixed part of block b's instance, after its waits."""
+    block = s.block[b]
+    here, after = s.primitive[block.prim], s.primitive[block.prim + 1]
+    i = s.instance[block.prim * s.shape[0] + block.batch]
+    i.ready, i.cause, i.via = now, block.waker, block.via
     for k in range(here.take, after.take):
         s.queue[s.take[k]].taking += 1
     for k in range(here.give, after.give):
         s.queue[s.give[k]].sending += 1
-    fixed = here.fixed_last if x.batch == s.shape[0] - 1 else here.fixed
-    x.doing = FIXED
+    fixed = here.fixed_last if block.batch == s.shape[0] - 1 else here.fixed
+    block.doing = FIXED
     if fixed <= 0:
         push(s, b)
     elif here.core >= 0:
@@ -144,11 +145,11 @@ def _start(s: State, b: int, channels: float, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def _move(s: State, b: int, now: float) -> None:
-    """Block b's bytes begin to move."""
-    x = s.block[b]
-    here, after = s.primitive[x.prim], s.primitive[x.prim + 1]
-    amount = here.amount_last if x.batch == s.shape[0] - 1 else here.amount
-    x.doing = MOVING
+    """Begins to move block b's bytes."""
+    block = s.block[b]
+    here, after = s.primitive[block.prim], s.primitive[block.prim + 1]
+    amount = here.amount_last if block.batch == s.shape[0] - 1 else here.amount
+    block.doing = MOVING
     if amount <= 0:
         _finish(s, b, now)
         return
@@ -164,7 +165,7 @@ def _move(s: State, b: int, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def _end(s: State, b: int, now: float) -> None:
-    """Block b's action is over."""
+    """Ends block b's action."""
     leave(s, b, now)
     if b >= s.shape[3]:
         end(s, b, now)
@@ -176,15 +177,15 @@ def _end(s: State, b: int, now: float) -> None:
 
 @njit(allocates=False, always=True)
 def _finish(s: State, b: int, now: float) -> None:
-    """Block b's instance is done: flags, messages, and on to the next."""
-    x = s.block[b]
-    here, after = s.primitive[x.prim], s.primitive[x.prim + 1]
-    i = x.prim * s.shape[0] + x.batch
+    """Finishes block b's instance: flags, messages, and on to the next."""
+    block = s.block[b]
+    here, after = s.primitive[block.prim], s.primitive[block.prim + 1]
+    i = block.prim * s.shape[0] + block.batch
     flags, queues = len(s.flag), len(s.queue)
     s.instance[i].end = now
-    x.doing = IDLE
+    block.doing = IDLE
     for k in range(here.post, after.post):
-        s.flag[s.post[k]] = x.batch + 1
+        s.flag[s.post[k]] = block.batch + 1
         wake(s, s.post[k], i, -1)
     for k in range(here.give, after.give):
         if not s.queue[s.give[k]].far:
@@ -195,23 +196,23 @@ def _finish(s: State, b: int, now: float) -> None:
             s.queue[s.take[k]].taken += 1
             wake(s, flags + queues + s.take[k], i, -1)
     for k in range(here.hand, after.hand):
-        hand_over(s, k, x.batch, now)
+        hand_over(s, k, block.batch, now)
     _advance(s, b, now)
 
 
 @njit(allocates=False, always=True)
 def _advance(s: State, b: int, now: float) -> None:
-    """The loop nest: window → primitive → micro-batch."""
-    x = s.block[b]
+    """Advances block b in the loop nest: window → primitive → micro-batch."""
+    block = s.block[b]
     batches, window = s.shape[0], s.shape[1]
-    x.batch += 1
-    if x.batch >= min(x.window + window, batches):
-        x.prim += 1
-        if x.prim == x.stop and x.window + window < batches:
-            x.prim = x.start
-            x.window += window
-        x.batch = x.window
-    if x.prim < x.stop:
+    block.batch += 1
+    if block.batch >= min(block.window + window, batches):
+        block.prim += 1
+        if block.prim == block.stop and block.window + window < batches:
+            block.prim = block.start
+            block.window += window
+        block.batch = block.window
+    if block.prim < block.stop:
         _arrive(s, b, now)
     else:
         push(s, b)

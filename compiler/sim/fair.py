@@ -1,12 +1,12 @@
-"""fair: what every transfer in flight gets: links and groups divided max-min fairly.
+"""fair: the rate of every transfer in flight: links and groups divided max-min fairly.
 
 A *flow* is a thread block's current primitive and micro-batch. At rate x it loads each resource
-it uses by weight · x, and it never exceeds its own cap (what its thread block moves). Rates are
+it uses by weight · x, and it never exceeds its own cap (the rate of its thread block). Rates are
 max-min fair: grown together until a resource is full, which stops the flows on it (progressive
 filling; Bertsekas and Gallager, Data Networks, §6.5.2).
 
-Only what a change can reach is computed anew: a resource that all its flows together cannot fill
-passes nothing on.
+Only the rates that a change can reach are computed anew: a resource that all its flows together
+cannot fill passes nothing on.
 """
 
 from __future__ import annotations
@@ -17,56 +17,57 @@ from hccc.base.jit.compiled import njit
 from hccc.sim.agenda import put
 from hccc.sim.state import BLOCKS, DIRTY, GROWING, NEW, RESOURCES, STOPPED, State
 
-TIGHT = 1 + 1e-9  # what counts as equal
-GROWS = -1.0  # in place of the rate of a flow that has none yet
+TIGHT = 1 + 1e-9  # a ratio up to this counts as equal
+GROWS = -1.0  # in place of the rate of a flow that still grows
 
 
 @njit(allocates=False, always=True)
 def flow(s: State, b: int, amount: float, cap: float, now: float) -> None:
-    """Block b has `amount` bytes to move at no more than `cap` bytes/µs; `join` says where."""
-    x = s.block[b]
-    x.left, x.since, x.cap, x.rate = amount, now, cap, 0.0
+    """Starts block b's flow of `amount` bytes at no more than `cap` bytes/µs; `join` adds its
+    resources."""
+    block = s.block[b]
+    block.left, block.since, block.cap, block.rate = amount, now, cap, 0.0
     s.lists[NEW, s.length[NEW]] = b
     s.length[NEW] += 1
 
 
 @njit(allocates=False, always=True)
 def join(s: State, b: int, r: int, weight: float, now: float) -> None:
-    """Block b's flow uses resource r."""
-    x, y = s.block[b], s.resource[r]
-    e = x.first + x.uses
-    x.uses += 1
-    u = s.flow[e]
-    u.resource, u.weight, u.next, u.back = r, weight, y.head, -1
-    if y.head >= 0:
-        s.flow[y.head].back = e
+    """Adds resource r to block b's flow."""
+    block, resource = s.block[b], s.resource[r]
+    entry = block.first + block.uses
+    block.uses += 1
+    use = s.flow[entry]
+    use.resource, use.weight, use.next, use.back = r, weight, resource.head, -1
+    if resource.head >= 0:
+        s.flow[resource.head].back = entry
     else:
-        y.since = now
-    y.head = e
-    y.demand += weight * x.cap
+        resource.since = now
+    resource.head = entry
+    resource.demand += weight * block.cap
 
 
 @njit(allocates=False, always=True)
 def leave(s: State, b: int, now: float) -> None:
-    """Block b's flow is over."""
-    x = s.block[b]
-    for e in range(x.first, x.first + x.uses):
-        u = s.flow[e]
-        y = s.resource[u.resource]
-        if _full(s, u.resource):
-            s.lists[DIRTY, s.length[DIRTY]] = u.resource
+    """Ends block b's flow."""
+    block = s.block[b]
+    for entry in range(block.first, block.first + block.uses):
+        use = s.flow[entry]
+        resource = s.resource[use.resource]
+        if _full(s, use.resource):
+            s.lists[DIRTY, s.length[DIRTY]] = use.resource
             s.length[DIRTY] += 1
-        if u.back >= 0:
-            s.flow[u.back].next = u.next
+        if use.back >= 0:
+            s.flow[use.back].next = use.next
         else:
-            y.head = u.next
-        if u.next >= 0:
-            s.flow[u.next].back = u.back
-        y.demand -= u.weight * x.cap
-        if y.head < 0:
-            y.demand = 0.0
-            y.active += now - y.since
-    x.uses = 0
+            resource.head = use.next
+        if use.next >= 0:
+            s.flow[use.next].back = use.back
+        resource.demand -= use.weight * block.cap
+        if resource.head < 0:
+            resource.demand = 0.0
+            resource.active += now - resource.since
+    block.uses = 0
 
 
 @njit(allocates=False, always=True)
@@ -76,26 +77,27 @@ def _full(s: State, r: int) -> bool:
 
 @njit(allocates=False, always=True)
 def rebalance(s: State, now: float, stamp: int) -> None:
-    """New rates for all that the changes at `now` reach, and when they will be through.
+    """Computes new rates and ends for all flows that the changes at `now` reach.
 
-    O(levels · resources + uses) of what is reached, and flows for each of their caps that is
-    reached; a level is a rate at which something fills up. stamp: another one each time, from 1.
+    O(levels · resources + uses) of the reached component, and flows for each of their caps that is
+    reached; a level is a rate at which something fills up. stamp: a new number each time, from 1.
     """
     resources, blocks = _component(s, stamp)
     s.length[DIRTY] = s.length[NEW] = 0
     _fill(s, resources, blocks, stamp)
     for i in range(blocks):
         b = s.lists[BLOCKS, i]
-        x = s.block[b]
-        if abs(s.fresh[b] - x.rate) > 1e-12 * x.rate:
-            x.left -= x.rate * (now - x.since)
-            x.since, x.rate = now, s.fresh[b]
-            put(s, b, now + max(x.left, 0.0) / x.rate)
+        block = s.block[b]
+        if abs(s.fresh[b] - block.rate) > 1e-12 * block.rate:
+            block.left -= block.rate * (now - block.since)
+            block.since, block.rate = now, s.fresh[b]
+            put(s, b, now + max(block.left, 0.0) / block.rate)
 
 
 @njit(allocates=False, always=True)
 def _component(s: State, stamp: int) -> tuple[int, int]:
-    """All that new flows and changed resources may reach: (resources, blocks) found."""
+    """Collects everything that new flows and changed resources may reach: (resources, blocks)
+    found."""
     resources, blocks, at = 0, 0, 0
     for i in range(s.length[DIRTY]):
         r = s.lists[DIRTY, i]
@@ -106,24 +108,24 @@ def _component(s: State, stamp: int) -> tuple[int, int]:
     for i in range(s.length[NEW]):
         resources, blocks = _reach(s, s.lists[NEW, i], resources, blocks, stamp)
     while at < resources:
-        e = s.resource[s.lists[RESOURCES, at]].head
+        entry = s.resource[s.lists[RESOURCES, at]].head
         at += 1
-        while e >= 0:
-            resources, blocks = _reach(s, s.flow[e].block, resources, blocks, stamp)
-            e = s.flow[e].next
+        while entry >= 0:
+            resources, blocks = _reach(s, s.flow[entry].block, resources, blocks, stamp)
+            entry = s.flow[entry].next
     return resources, blocks
 
 
 @njit(allocates=False, always=True)
 def _reach(s: State, b: int, resources: int, blocks: int, stamp: int) -> tuple[int, int]:
-    """Block b belongs to the component, and the full resources it uses."""
+    """Adds block b to the component, and the full resources it uses."""
     if s.seen[b] == stamp:
         return resources, blocks
     s.seen[b] = stamp
-    x = s.block[b]
+    block = s.block[b]
     s.lists[BLOCKS, blocks] = b
-    for e in range(x.first, x.first + x.uses):
-        r = s.flow[e].resource
+    for entry in range(block.first, block.first + block.uses):
+        r = s.flow[entry].resource
         if s.resource[r].seen != stamp and _full(s, r):
             s.resource[r].seen = stamp
             s.lists[RESOURCES, resources] = r
@@ -133,26 +135,31 @@ def _reach(s: State, b: int, resources: int, blocks: int, stamp: int) -> tuple[i
 
 @njit(allocates=False, always=True)
 def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
-    """Max-min fair rates of the component at hand, into `fresh`."""
+    """Computes max-min fair rates of the component, into `fresh`."""
     for i in range(resources):
-        y = s.resource[s.lists[RESOURCES, i]]
-        excess = y.demand / y.capacity - 1.0  # more offered than it takes: ResCCL Eq. 1
-        y.room, y.load = y.capacity / (1.0 + y.contention * max(0.0, excess)), 0.0
-        e = y.head
-        while e >= 0:
-            y.load += s.flow[e].weight
-            e = s.flow[e].next
+        resource = s.resource[s.lists[RESOURCES, i]]
+        excess = (
+            resource.demand / resource.capacity - 1.0
+        )  # more offered than it takes: ResCCL Eq. 1
+        resource.room, resource.load = (
+            resource.capacity / (1.0 + resource.contention * max(0.0, excess)),
+            0.0,
+        )
+        entry = resource.head
+        while entry >= 0:
+            resource.load += s.flow[entry].weight
+            entry = s.flow[entry].next
     left, least = 0, np.inf
     for i in range(blocks):
         b = s.lists[BLOCKS, i]
-        x = s.block[b]
-        s.fresh[b] = x.cap
-        for e in range(x.first, x.first + x.uses):
-            if s.resource[s.flow[e].resource].seen == stamp:  # held by it: of the component
+        block = s.block[b]
+        s.fresh[b] = block.cap
+        for entry in range(block.first, block.first + block.uses):
+            if s.resource[s.flow[entry].resource].seen == stamp:  # held by it: of the component
                 s.fresh[b] = GROWS
                 s.lists[GROWING, left] = b
                 left += 1
-                least = min(least, x.cap)
+                least = min(least, block.cap)
                 break
     growing = left
     while left > 0:
@@ -168,15 +175,15 @@ def _fill(s: State, resources: int, blocks: int, stamp: int) -> None:
 
 @njit(allocates=False, always=True)
 def _level(s: State, resources: int, least: float) -> tuple[int, float]:
-    """The rate that growing flows reach next. resources: those of the component that still hold a
-    flow, of which as many stay; least: no growing flow has a lower cap."""
+    """Returns the number of resources that still hold a flow, and the next rate that growing flows
+    reach. resources: those of the component so far; least: the least cap of the growing flows."""
     level, kept = least, 0
     s.work[0] += resources
     for i in range(resources):
         r = s.lists[RESOURCES, i]
-        y = s.resource[r]
-        if y.load > 0:
-            level = min(level, y.room / y.load)
+        resource = s.resource[r]
+        if resource.load > 0:
+            level = min(level, resource.room / resource.load)
             s.lists[RESOURCES, kept] = r
             kept += 1
     return kept, level
@@ -184,21 +191,21 @@ def _level(s: State, resources: int, least: float) -> tuple[int, float]:
 
 @njit(allocates=False, always=True)
 def _stop_at_caps(s: State, growing: int, level: float) -> tuple[int, int, float]:
-    """Flows stop that go no faster than `level`. (How many stay in the list of those that grow, how
-    many stopped, the least cap of those that stay)."""
+    """Stops flows whose cap is at most `level`. Returns the number still growing, the number
+    stopped, and the least cap of the growing ones."""
     kept, stopped, least = 0, 0, np.inf
     s.work[0] += growing
     for i in range(growing):
         b = s.lists[GROWING, i]
-        x = s.block[b]
+        block = s.block[b]
         if s.fresh[b] != GROWS:  # a resource stopped it
             continue
-        if x.cap <= level * TIGHT:
-            s.fresh[b] = min(level, x.cap)
+        if block.cap <= level * TIGHT:
+            s.fresh[b] = min(level, block.cap)
             s.lists[STOPPED, stopped] = b
             stopped += 1
         else:
-            least = min(least, x.cap)
+            least = min(least, block.cap)
             s.lists[GROWING, kept] = b
             kept += 1
     return kept, stopped, least
@@ -206,32 +213,33 @@ def _stop_at_caps(s: State, growing: int, level: float) -> tuple[int, int, float
 
 @njit(allocates=False, always=True)
 def _stop_at_resources(s: State, resources: int, stopped: int, level: float) -> int:
-    """Flows stop whose resources are full at `level`; how many did, with the `stopped` before."""
+    """Stops flows whose resources are full at `level`. Returns the number stopped, with the
+    `stopped` before."""
     for i in range(resources):
-        y = s.resource[s.lists[RESOURCES, i]]
-        if y.room > level * y.load * TIGHT:
+        resource = s.resource[s.lists[RESOURCES, i]]
+        if resource.room > level * resource.load * TIGHT:
             continue
-        e = y.head
-        while e >= 0:
-            b = s.flow[e].block
-            x = s.block[b]
+        entry = resource.head
+        while entry >= 0:
+            b = s.flow[entry].block
+            block = s.block[b]
             if s.fresh[b] == GROWS:
-                s.fresh[b] = min(level, x.cap)
+                s.fresh[b] = min(level, block.cap)
                 s.lists[STOPPED, stopped] = b
                 stopped += 1
-            e = s.flow[e].next
+            entry = s.flow[entry].next
     return stopped
 
 
 @njit(allocates=False, always=True)
 def _settle(s: State, b: int, stamp: int) -> None:
-    """What block b's flow takes is no longer to be shared out."""
-    x = s.block[b]
-    for e in range(x.first, x.first + x.uses):
-        u = s.flow[e]
-        y = s.resource[u.resource]
-        if y.seen == stamp:
-            y.room = max(0.0, y.room - u.weight * s.fresh[b])
-            y.load -= u.weight
-            if y.load < 1e-9:
-                y.load = 0.0
+    """Takes the rate of block b's flow out of its resources."""
+    block = s.block[b]
+    for entry in range(block.first, block.first + block.uses):
+        use = s.flow[entry]
+        resource = s.resource[use.resource]
+        if resource.seen == stamp:
+            resource.room = max(0.0, resource.room - use.weight * s.fresh[b])
+            resource.load -= use.weight
+            if resource.load < 1e-9:
+                resource.load = 0.0

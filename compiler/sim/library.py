@@ -14,7 +14,7 @@ from hccc.base.building.build import build_alone
 from hccc.base.diagnostics import UserError, fail
 
 SOURCE = Path(__file__).parent / "engine.cpp"
-# No multiplication and addition in one: times must be those of every other machine.
+# No fused multiply-add: times must be the same on every machine.
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-fast-math")
 _BUILDING = threading.Lock()
 
@@ -25,7 +25,7 @@ def begin_building() -> None:
 
 
 def library() -> ctypes.CDLL | UserError:
-    """The library, or why there is none; one thread builds it, others wait."""
+    """Returns the library, or the reason why there is none; one thread builds it, others wait."""
     with _BUILDING:
         return _built()
 
@@ -36,7 +36,7 @@ def _built() -> ctypes.CDLL | UserError:
         found = ctypes.CDLL(str(build_alone(SOURCE, FLAGS)))
     except UserError as error:
         return error
-    except OSError as error:  # such as a disk that nothing may be run from
+    except OSError as error:  # for example a file system mounted noexec
         return fail("E414", f"the simulator cannot be built or loaded: {error}")
     found.hccc_sim_begin.argtypes = [ctypes.c_void_p]
     found.hccc_sim_begin.restype = ctypes.c_int64

@@ -21,8 +21,8 @@ from hccc.sim.cores import core_of, launch, meeting
 from hccc.sim.memory import memory_of
 from hccc.sim.rates import block_rates
 from hccc.sim.transfers import (
-    Transfers,
-    apart,
+    ProxyTransfers,
+    by_proxy,
     carried_posts,
     carried_puts,
     check_reached,
@@ -65,7 +65,7 @@ class Machine:
     capacity: F8
     launch: float
     meeting: float
-    transfers: Transfers
+    transfers: ProxyTransfers
 
     @property
     def links(self) -> B1:
@@ -161,7 +161,7 @@ def _uses(plan: Plan, t: Topology, rank: I4) -> tuple[Csr, F8, F8, Routes]:
     proxy carries has a route too, but is not included.
     """
     row, src, dst = crossing(plan.src, plan.dst, plan.queues, rank)
-    own = ~apart(plan, t, src, dst)
+    own = ~by_proxy(plan, t, src, dst)
     row, src, dst = row[own], src[own], dst[own]
     pair, at = np.unique(src.astype(np.int64) * len(t) + dst, return_inverse=True)
     paths = routes(t, (pair // len(t)).astype(np.int32), (pair % len(t)).astype(np.int32))

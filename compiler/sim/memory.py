@@ -17,7 +17,7 @@ from hccc.ir.plan import Plan
 from hccc.ir.topology import BYTES_PER_US, F8, Topology
 
 
-class Memory(NamedTuple):
+class MemoryRates(NamedTuple):
     """The memory rates of one call. faster: f8[n], the factor by which the thread blocks of each
     rank copy faster than their device's `block`; capacity: f8[M] bytes/µs of each memory, infinite:
     no limit."""
@@ -43,12 +43,12 @@ def memory_of(t: Topology) -> tuple[I4, int]:
     return memory, len(owners)
 
 
-def delivered(plan: Plan, t: Topology, block: int, *, in_place: bool) -> Memory:
+def delivered(plan: Plan, t: Topology, block: int, *, in_place: bool) -> MemoryRates:
     """Returns the memory rates of a call with blocks of `block` bytes. O(ranks)."""
     memory, count = memory_of(t)
     faster, capacity = np.ones(len(t)), np.full(count, np.inf)
     if not count:
-        return Memory(faster, capacity)
+        return MemoryRates(faster, capacity)
     known = memory >= 0
     touched = np.bincount(memory[known], bytes_touched(plan, block, in_place=in_place)[known])
     for m, first in enumerate(np.unique(memory[known], return_index=True)[1].tolist()):
@@ -58,4 +58,4 @@ def delivered(plan: Plan, t: Topology, block: int, *, in_place: bool) -> Memory:
         faster[memory == m] = found.block / device.block
         if found.all:
             capacity[m] = found.all * BYTES_PER_US
-    return Memory(faster, capacity)
+    return MemoryRates(faster, capacity)

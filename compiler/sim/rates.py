@@ -13,7 +13,7 @@ from hccc.ir.device import BLOCK_RATES
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer
 from hccc.ir.topology import F8, Topology
-from hccc.sim.transfers import apart, carried_puts
+from hccc.sim.transfers import by_proxy, carried_puts
 
 STORE, LOAD, PROXY = (BLOCK_RATES.index(name) for name in ("store", "load", "proxy"))
 
@@ -30,7 +30,7 @@ def ways(plan: Plan, t: Topology) -> B1:
         found[way, row[away]] = True
     sends = plan.dst.buffer == Buffer.QUEUE
     row, queue = plan.dst.owner()[sends], plan.dst.rank[sends]
-    far = apart(plan, t, queues.src, queues.dst)[queue]
+    far = by_proxy(plan, t, queues.src, queues.dst)[queue]
     found[PROXY, row[far]] = found[STORE, row[~far]] = True
     found[0] = ~found[1:].any(axis=0)
     return found

@@ -1,7 +1,7 @@
-"""simulate: runs a Machine for one message and says how long it takes.
+"""simulate: runs a Machine for one message and returns its time.
 
 A transfer costs α + c·β + c·γ; thread blocks have a throughput of their own; links and shared
-groups are divided max-min fairly among what is in flight (cost-model §1, §2).
+groups are divided max-min fairly among the transfers in flight (cost-model §1, §2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hccc.sim import compiled, state
 from hccc.sim.cores import SMALL, core_of, cores_at_work, launch
 from hccc.sim.costs import SIMPLE, Costs
 from hccc.sim.machine import Machine, batches_of, pieces
-from hccc.sim.memory import Memory, delivered, memory_of
+from hccc.sim.memory import MemoryRates, delivered, memory_of
 from hccc.sim.state import State
 
 MOST_INSTANCES = 1 << 27  # 32 bytes each
@@ -30,8 +30,8 @@ ENDLESS = 1 << 62
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call. size: bytes, as nccl-tests counts (the larger of a rank's buffers); micro_batch:
-    bytes of a channel's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for
-    all of them (task-level), 1 is algorithm-level execution."""
+    bytes of a channel's part of a chunk, 0 as the runtime cuts it; window: micro-batches, 0 for all
+    of them (task-level), 1 is algorithm-level execution."""
 
     size: int
     micro_batch: int = 0
@@ -42,16 +42,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What one call took: `time` in µs, algbw and busbw in GB/s (nccl-tests' definitions).
+    """The result of one call: `time` in µs, algbw and busbw in GB/s (nccl-tests' definitions).
 
     Instances (primitive p, micro-batch m) are rows p · batches + m: `begin`, when their block got
     there; `ready`, when their waits were over; `end`: f8 µs. cause: i4, the instance of another
-    block that let it go, -1 where its own block's order did. carried: f8[R] bytes over each
-    resource of the machine, all channels, with what the protocol adds; active: f8[R] µs during
-    which anything crossed it. via: i4, the transfer (`Machine.transfers`) by which `cause` let an
-    instance go, -1 for memory. carriage: what proxies carried, pair by pair in order, records
-    (`sim/state.ITEM`) of transfer, batch and µs. quiet: µs after the launch at which nothing more
-    happens; counters may still arrive when all else is done.
+    block that it waited for last, -1 for the order of its own block. carried: f8[R] bytes over each
+    resource of the machine, all channels, with the protocol's overhead; active: f8[R] µs during
+    which anything crossed it. via: i4, the transfer (`Machine.transfers`) that brought the data
+    from
+    `cause`, -1 for memory. carriage: the work of proxies, pair by pair in order, as records
+    (`sim/state.ITEM`) of transfer, batch and µs. quiet: µs from the launch to the last event of any
+    kind; counters may still arrive when everything else is done.
     """
 
     machine: Machine
@@ -81,7 +82,7 @@ class Run:
 
     @property
     def finish(self) -> float:
-        """µs after the launch at which all is done: instances, and puts that nobody waits for."""
+        """µs from the launch to the last event: instances, and puts without a waiting instance."""
         return max(float(self.end.max(initial=0.0)), _last_arrival(self.machine, self.carriage))
 
     @property
@@ -106,18 +107,18 @@ class Run:
 
     @property
     def primitive_end(self) -> F8:
-        """When each primitive's last micro-batch was done: f8[P] µs."""
+        """The end of each primitive's last micro-batch: f8[P] µs."""
         ends: F8 = self.end.reshape(-1, self.batches)[:, -1]
         return ends
 
     @property
     def block_end(self) -> F8:
-        """When each thread block was through: f8[T] µs."""
+        """The end of each thread block: f8[T] µs."""
         return self._per_block(self.primitive_end, np.maximum)
 
     @property
     def block_busy(self) -> F8:
-        """How long each thread block did not wait: f8[T] µs."""
+        """The time that each thread block did not wait: f8[T] µs."""
         busy = (self.end - self.ready).reshape(-1, self.batches).sum(1)
         return self._per_block(busy, np.add)
 
@@ -128,7 +129,7 @@ class Run:
 
     @property
     def utilisation(self) -> F8:
-        """The part of what each resource could have carried that it did: f8[R]."""
+        """The share of its capacity that each resource carried: f8[R]."""
         return self.carried / (self.machine.capacity * BYTES_PER_US * max(self.time, 1e-12))
 
 
@@ -137,12 +138,12 @@ def simulate(
 ) -> Run:
     """Runs `machine` for one call. O(instances · (log blocks + what a change of rates reaches)).
 
-    work: how many rates of flows and resources may be looked at, a few ns each; limit: µs that the
-    call may take.
+    work: the number of rates of flows and resources that may be computed, a few ns each; limit: µs
+    that the call may take.
 
     Raises:
-        UserError: E426 its queues are too short for the window; E460 it serves no such calls;
-            E461 too many micro-batches, more work, or longer; E462 it hangs.
+        UserError: E426 its queues are too short for the window; E460 it serves no such calls; E461
+        too many micro-batches, more work, or longer; E462 it hangs.
     """
     plan = machine.plan
     _check(machine, request)
@@ -173,13 +174,14 @@ def simulate(
 
 
 def _last_arrival(machine: Machine, carriage: state.Table) -> float:
-    """µs at which the last bytes arrived."""
+    """Returns the µs at which the last bytes arrived."""
     bytes_too = machine.transfers.carries[carriage["transfer"]]
     return float(carriage["arrival"][bytes_too].max(initial=0.0))
 
 
 def launch_of(machine: Machine, request: Request) -> float:
-    """µs of a launch, as the call says, else as the cluster does, and of ranks that meet."""
+    """Returns the µs of a launch, given by the call or else by the cluster, and of ranks that
+    meet."""
     given = request.costs.launch
     if given is not None:
         return given + machine.meeting
@@ -190,7 +192,7 @@ def launch_of(machine: Machine, request: Request) -> float:
 
 
 def _core(machine: Machine, request: Request) -> I4:
-    """The core of each primitive in this call, as a resource, or -1."""
+    """Returns the core of each primitive in this call, as a resource, or -1."""
     plan, t = machine.plan, machine.topology
     if not t.launch[:, SMALL].any():
         return machine.core
@@ -199,8 +201,8 @@ def _core(machine: Machine, request: Request) -> I4:
     return np.where(core >= 0, first + core, -1).astype(np.int32)
 
 
-def memory_in(machine: Machine, request: Request) -> Memory:
-    """What the memories of the cluster deliver in this call."""
+def memory_in(machine: Machine, request: Request) -> MemoryRates:
+    """Returns the rates of the cluster's memories in this call."""
     block, _ = pieces(machine.plan, request.size)
     return delivered(machine.plan, machine.topology, block, in_place=request.in_place)
 
@@ -225,7 +227,7 @@ def _check(machine: Machine, request: Request) -> None:
 def _state(
     machine: Machine, request: Request, nest: tuple[int, int], micro: float, last: float
 ) -> State:
-    """Everything before the first event; `nest`: micro-batches, and those of a window."""
+    """Makes the state before the first event; `nest`: micro-batches, and those of a window."""
     plan, costs, carried = machine.plan, request.costs, machine.transfers
     n_blocks, n_pairs = len(plan.tb_ptr) - 1, len(carried.src)
     most: I8 = np.ones(n_blocks + 2 * n_pairs, np.int64)
@@ -280,7 +282,7 @@ def _queues(machine: Machine) -> state.Table:
 
 
 def _transfers(machine: Machine, request: Request, micro: float, last: float) -> state.Table:
-    """What proxies carry each micro-batch of one call."""
+    """Makes the transfers of proxies, per micro-batch of one call."""
     carried = machine.transfers
     rows = np.zeros(len(carried), state.TRANSFER)
     for name in ("pair", "kind", "target"):
@@ -292,7 +294,7 @@ def _transfers(machine: Machine, request: Request, micro: float, last: float) ->
 
 
 def _pairs(machine: Machine, request: Request, batches: int) -> state.Table:
-    """The pairs, idle; alone they take what their way does, all channels together."""
+    """Makes the pairs, idle; alone, they have the rate of their way, all channels together."""
     carried, costs = machine.transfers, request.costs
     rows = np.zeros(len(carried.src), state.PAIR)
     rows["first"] = starts(np.bincount(carried.pair, minlength=len(rows)))[:-1] * batches
@@ -304,9 +306,9 @@ def _pairs(machine: Machine, request: Request, batches: int) -> state.Table:
 
 
 def _primitives(
-    machine: Machine, request: Request, memory: Memory, sizes: tuple[float, float]
+    machine: Machine, request: Request, memory: MemoryRates, sizes: tuple[float, float]
 ) -> state.Table:
-    """The primitives of one call; one row more, for where the lists end."""
+    """Makes the primitives of one call, with one row more for the ends of the lists."""
     plan, costs = machine.plan, request.costs
     moves = _moves(machine, request)
     alpha = machine.alpha * costs.latency + costs.step + costs.interpret

@@ -1,7 +1,8 @@
-"""state: the tables the engine works on, as record arrays: one row a thing, one load a row.
+"""state: the tables of the engine, as record arrays: one row per object, so that one load gets a
+row.
 
-Kept apart from the code that changes them: `agenda` (what ends when), `fair` (who gets what),
-`engine` (what happens).
+They are kept apart from the code that changes them: `agenda` (ends of actions), `fair` (rates),
+`engine` (events).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from hccc.ir.topology import F8
 
 Table = Any  # a NumPy record array; its fields are in the dtypes below
 
-IDLE, FIXED, MOVING = 0, 1, 2  # what a block does
-MESSAGE, CREDIT, FLAG = 1, 2, 3  # of `transfers.Kind`, those that count at the peer
+IDLE, FIXED, MOVING = 0, 1, 2  # the actions of a block
+MESSAGE, CREDIT, FLAG = 1, 2, 3  # values of `transfers.TransferKind` with a counter at the peer
 SAME_TIME = 1e-10  # events this close (relative, and in µs) happen at once
 
-# Of a primitive: where its rows of the lists begin (row p + 1: where they end); fixed µs of a whole
-# and of the last micro-batch before bytes move; bytes; bytes/µs its block moves at most; the
-# resource of its node's cores or -1, and cores per byte/µs; that of its memory or -1, and what it
-# loads that by.
+# A primitive. wait, post, take, give, use, hand: the starts of its rows of these lists (their ends:
+# row p + 1); fixed: µs before bytes move, of a whole and of the last micro-batch; amount: bytes,
+# likewise; cap: the most bytes/µs of its block; core: the resource of its core or -1, core_weight:
+# cores per byte/µs; memory: the resource of its memory or -1, memory_weight: its load per byte.
 PRIMITIVE = np.dtype(
     [
         ("wait", "i8"),
@@ -44,9 +45,10 @@ PRIMITIVE = np.dtype(
     ],
     align=True,
 )
-# Of a thread block: its primitives; where it is; the instance that let it go (-1), and by which
-# transfer (-1: memory); the next that waits for the same; bytes left at `since` (µs), and how fast
-# they go; its uses (rows of USE).
+# A thread block. start, stop: its primitives; prim, batch, window: its position; doing: its action;
+# waker: the instance that it waited for last (-1), via: by which transfer (-1: memory); other: the
+# next block in its line; left: bytes at `since` (µs), cap, rate: the most and the current bytes/µs;
+# first, uses: its rows of USE.
 BLOCK = np.dtype(
     [
         ("start", "i4"),
@@ -67,9 +69,9 @@ BLOCK = np.dtype(
     ],
     align=True,
 )
-# Of a resource: bytes/µs; Costs.contention; weight · cap of its flows; the first of its uses (-1);
-# when last visited; capacity not given out and weight still growing (`fair`); busy since (µs);
-# bytes carried, µs busy.
+# A resource. capacity: bytes/µs; contention: Costs.contention; demand: weight · cap of its flows;
+# head: the first of its uses (-1); seen: the stamp of its last visit; room, load: capacity not yet
+# given out and weight that still grows (`fair`); since: µs, busy since; carried: bytes; active: µs.
 RESOURCE = np.dtype(
     [
         ("capacity", "f8"),
@@ -85,22 +87,22 @@ RESOURCE = np.dtype(
     ],
     align=True,
 )
-# One flow on one resource, and its neighbours in the list of that resource.
+# The use of a resource by a flow. weight; resource, block; next, back: neighbours in its list.
 USE = np.dtype(
     [("weight", "f8"), ("resource", "i4"), ("block", "i4"), ("next", "i4"), ("back", "i4")],
     align=True,
 )
-# When a block's action ends (µs).
+# The end (µs) of a block's action, in the agenda.
 ENTRY = np.dtype([("time", "f8"), ("block", "i4")], align=True)
-# Messages sent, being sent, taken, being taken; whether proxies carry them.
+# A queue: messages sent, being sent, taken, being taken; whether proxies carry them.
 QUEUE = np.dtype(
     [("sent", "i4"), ("sending", "i4"), ("taken", "i4"), ("taking", "i4"), ("far", "i4")]
 )
 INSTANCE = np.dtype(
     [("begin", "f8"), ("ready", "f8"), ("end", "f8"), ("cause", "i4"), ("via", "i4")], align=True
 )
-# Of a transfer of every micro-batch: its pair, kind, queue or flag, primitive; bytes of a whole and
-# of the last micro-batch.
+# A transfer of every micro-batch: its pair, kind, queue or flag, primitive; bytes of a whole and of
+# the last micro-batch.
 TRANSFER = np.dtype(
     [
         ("pair", "i4"),
@@ -112,8 +114,8 @@ TRANSFER = np.dtype(
     ],
     align=True,
 )
-# Of a pair: its first item; how many were handed over, have begun, are over, have arrived; where
-# its rows of `route` begin and end; µs of the way; bytes/µs alone.
+# A pair: its first item; the number of items handed over, begun, over, arrived; the start and end
+# of its rows of `route`; µs of the way; bytes/µs alone.
 PAIR = np.dtype(
     [
         ("first", "i8"),
@@ -128,7 +130,8 @@ PAIR = np.dtype(
     ],
     align=True,
 )
-# What was handed over, in order within a pair, and when (µs): bytes begin and end, it arrives.
+# A transfer that was handed over, in order within a pair, with the times (µs) when it was handed
+# over, its bytes begin and end, and it arrives.
 ITEM = np.dtype(
     [
         ("transfer", "i4"),
@@ -141,19 +144,19 @@ ITEM = np.dtype(
     align=True,
 )
 
-# Rows of `lists`: blocks to try, resources that changed, blocks with a new flow; the component at
-# hand; its flows that still grow, and those that just stopped; blocks due now. The last is no row:
-# the agenda's heap, whose length is among those of the others.
+# Rows of `lists`: blocks to try; resources that changed; blocks with a new flow; resources and
+# blocks of the component being rebalanced; its flows that still grow, and that just stopped; blocks
+# due now. HEAP is no row, only an index of `length`: that of the agenda.
 TODO, DIRTY, NEW, RESOURCES, BLOCKS, GROWING, STOPPED, DUE, HEAP = range(9)
 
 
 class State(NamedTuple):
-    """Everything. wait, post: flags; take, give: queues; use, weight: resources of primitives;
-    route, route_weight: of pairs; block: those of the plan, then two for each pair (`proxy`);
-    flag: micro-batches done; waiting: the first block that waits for each flag, message, slot;
-    heap: the agenda; place, seen, fresh: of each block, its entry there (-1), when `fair` last
-    visited it, and the rate that it then gave it; lists, length: see above; shape: batches, window,
-    slots, blocks of the plan; work: how many rates were looked at, and how many may be."""
+    """The whole state of a run. wait, post: flags; take, give: queues; use, weight: resources of
+    primitives; route, route_weight: of pairs; block: those of the plan, then two for each pair
+    (`proxy`); flag: micro-batches done; waiting: the first block that waits for each flag, message,
+    slot; heap: the agenda; place, seen, fresh: of each block, its entry there (-1), the stamp of
+    `fair`'s last visit, and the rate computed then; lists, length: see above; shape: batches,
+    window, slots, blocks of the plan; work: the number of rates computed, and the most allowed."""
 
     primitive: Table
     wait: I4
@@ -185,7 +188,8 @@ class State(NamedTuple):
 
 
 def blocks(tb_ptr: NDArray[Any], most_uses: NDArray[Any]) -> Table:
-    """Thread blocks before their first primitive, then rows of pairs, with room for their uses."""
+    """Makes thread blocks before their first primitive, then rows of pairs, with room for their
+    uses."""
     table, n = np.zeros(len(most_uses), BLOCK), len(tb_ptr) - 1
     table["start"][:n] = table["prim"][:n] = tb_ptr[:-1]
     table["stop"][:n] = tb_ptr[1:]
@@ -195,7 +199,7 @@ def blocks(tb_ptr: NDArray[Any], most_uses: NDArray[Any]) -> Table:
 
 
 def resources(capacity: F8, contention: F8) -> Table:
-    """Resources that nothing crosses."""
+    """Makes resources without flows."""
     table = np.zeros(len(capacity), RESOURCE)
     table["capacity"], table["contention"] = capacity, contention
     table["head"] = -1
@@ -203,7 +207,7 @@ def resources(capacity: F8, contention: F8) -> Table:
 
 
 def flows(most_uses: NDArray[Any]) -> Table:
-    """No flows, but room for them."""
+    """Makes room for flows."""
     table = np.zeros(int(most_uses.sum()), USE)
     table["block"] = np.repeat(np.arange(len(most_uses)), most_uses)
     table["next"] = table["back"] = -1

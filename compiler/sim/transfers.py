@@ -20,7 +20,7 @@ from hccc.ir.topology import F8, Topology
 from hccc.network.routes import Routes, routes
 
 
-class Kind(IntEnum):
+class TransferKind(IntEnum):
     """The effect of a transfer at the peer, in the order in which a primitive hands them over."""
 
     PUT = 0  # bytes into memory
@@ -30,13 +30,13 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transfers:
+class ProxyTransfers:
     """The transfers of P primitives: X per micro-batch, in the order of rows, for C pairs.
 
-    ptr: i8[P + 1]; kind: u1[X] (`Kind`); target: i4[X] the queue, or the flag numbered over all
-    ranks, or for a PUT the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, by block; alpha:
-    f8[C] µs; bandwidth: f8[C] GB/s alone; uses: Csr[C] of resources. queue: b1[Q], the queues whose
-    messages and credits are among them.
+    ptr: i8[P + 1]; kind: u1[X] (`TransferKind`); target: i4[X] the queue, or the flag numbered over
+    all ranks, or for a PUT the row of `plan.dst`; pair: i4[X]; src, dst: i4[C] ranks, by block;
+    alpha: f8[C] µs; bandwidth: f8[C] GB/s alone; uses: Csr[C] of resources. queue: b1[Q], the
+    queues whose messages and credits are among them.
     """
 
     ptr: I8
@@ -67,7 +67,7 @@ class Transfers:
     @property
     def carries(self) -> B1:
         """Which transfers move bytes: b1[X]."""
-        carries: B1 = self.kind <= Kind.MESSAGE
+        carries: B1 = self.kind <= TransferKind.MESSAGE
         return carries
 
     def bytes_ahead(self) -> I4:
@@ -83,7 +83,7 @@ class Transfers:
         return ahead
 
 
-def apart(plan: Plan, t: Topology, src: I4, dst: I4) -> B1:
+def by_proxy(plan: Plan, t: Topology, src: I4, dst: I4) -> B1:
     """Tells whether a proxy carries from src to dst: the plan does so, and memory does not
     reach."""
     mine, there = plan.memory_domain, t.memory_domain
@@ -100,7 +100,7 @@ def check_reached(t: Topology, bandwidth: F8, src: I4, dst: I4) -> None:
         raise fail("E131", message, help="another cluster, or a program that takes another route")
 
 
-def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
+def transfers(plan: Plan, t: Topology) -> tuple[ProxyTransfers, Routes]:
     """Returns the transfers that `plan` hands over on `t`, and the routes of its pairs. O(operands
     log operands).
 
@@ -108,17 +108,17 @@ def transfers(plan: Plan, t: Topology) -> tuple[Transfers, Routes]:
         UserError: E131 bytes have no route.
     """
     q = plan.queues
-    queue = apart(plan, t, q.src, q.dst)
+    queue = by_proxy(plan, t, q.src, q.dst)
     row, kind, target, src, dst = _handed(plan, t, queue)
     block = np.searchsorted(plan.tb_ptr, row, side="right").astype(np.int64) - 1
     _, at, pair = np.unique(block * len(t) + dst, return_index=True, return_inverse=True)
     first, last = src[at], dst[at]
     paths = routes(t, first, last)
-    carries = kind <= Kind.MESSAGE
+    carries = kind <= TransferKind.MESSAGE
     check_reached(t, paths.bandwidth[pair[carries]], src[carries], dst[carries])
     order = np.argsort(row, kind="stable")
     ptr = starts(np.bincount(row, minlength=len(plan)))
-    found = Transfers(
+    found = ProxyTransfers(
         ptr,
         kind[order],
         target[order],
@@ -138,10 +138,10 @@ def _handed(plan: Plan, t: Topology, queue: B1) -> tuple[I4, U1, I4, I4, I4]:
     q, rank = plan.queues, plan.rank_of()
     put = np.flatnonzero(carried_puts(plan, t))
     row = plan.dst.owner()[put]
-    table = [_columns(row, Kind.PUT, put, rank[row], plan.dst.rank[put])]
+    table = [_columns(row, TransferKind.PUT, put, rank[row], plan.dst.rank[put])]
     for operands, kind, src, dst in (
-        (plan.dst, Kind.MESSAGE, q.src, q.dst),
-        (plan.src, Kind.CREDIT, q.dst, q.src),
+        (plan.dst, TransferKind.MESSAGE, q.src, q.dst),
+        (plan.src, TransferKind.CREDIT, q.dst, q.src),
     ):
         at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
         at = at[queue[operands.rank[at]]]
@@ -150,12 +150,12 @@ def _handed(plan: Plan, t: Topology, queue: B1) -> tuple[I4, U1, I4, I4, I4]:
     raised = np.flatnonzero(carried_posts(plan, t))
     row, there = plan.posts.owner()[raised], plan.posts.rank[raised]
     flag = starts(plan.n_flags)[there] + plan.posts.flag[raised]
-    table.append(_columns(row, Kind.FLAG, flag, rank[row], there))
+    table.append(_columns(row, TransferKind.FLAG, flag, rank[row], there))
     row, kinds, target, src, dst = np.concatenate(table, axis=1)
     return row, kinds.astype(np.uint8), target, src, dst
 
 
-def _columns(row: I4, kind: Kind, target: I4 | I8, src: I4, dst: I4) -> I4:
+def _columns(row: I4, kind: TransferKind, target: I4 | I8, src: I4, dst: I4) -> I4:
     return np.stack([row, np.full(len(row), kind), target, src, dst]).astype(np.int32)
 
 
@@ -164,13 +164,13 @@ def carried_puts(plan: Plan, t: Topology) -> B1:
     puts = plan.network_puts()
     at = np.flatnonzero(puts)
     there = np.zeros(len(puts), np.bool_)
-    there[at] = apart(plan, t, plan.rank_of()[plan.dst.owner()[at]], plan.dst.rank[at])
+    there[at] = by_proxy(plan, t, plan.rank_of()[plan.dst.owner()[at]], plan.dst.rank[at])
     return there
 
 
 def carried_posts(plan: Plan, t: Topology) -> B1:
     """Tells which flags a proxy raises: b1[posts]."""
-    return apart(plan, t, plan.rank_of()[plan.posts.owner()], plan.posts.rank)
+    return by_proxy(plan, t, plan.rank_of()[plan.posts.owner()], plan.posts.rank)
 
 
 def _latency(t: Topology, paths: Routes, src: I4, dst: I4) -> F8:

@@ -9,7 +9,7 @@ from hccc.ir.topology import Device, Rate, uniform
 from hccc.sim.critical import breakdown, critical_path
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, Run, simulate
-from hccc.sim.transfers import Kind
+from hccc.sim.transfers import TransferKind
 
 LINK, NIC = Rate(50.0, 1, 2.0), Rate(12.5, 1, 5.0)
 MIB = 1 << 20
@@ -44,7 +44,7 @@ SEND = "transfer(0, 1, 0, 0, recv)"
 def test_a_put_takes_nothing_of_its_thread_block(batches: int) -> None:
     """Bytes follow one another, each micro-batch's latency under the bytes of the next."""
     run = simulated(SEND, batches)
-    assert run.machine.transfers.kind.tolist() == [Kind.PUT]
+    assert run.machine.transfers.kind.tolist() == [TransferKind.PUT]
     assert run.end.max() == 0
     assert run.time == pytest.approx(NIC.alpha + batches * ON_NIC)
     parts = breakdown(run, critical_path(run))
@@ -57,7 +57,10 @@ def test_a_put_takes_nothing_of_its_thread_block(batches: int) -> None:
 def test_a_message_is_copied_at_both_ends_and_its_credit_comes_back(batches: int) -> None:
     """With one slot nothing overlaps: two copies, the bytes, and the way there and back."""
     run = simulated(SEND, batches, network="slots", slots=1)
-    assert sorted(run.machine.transfers.kind.tolist()) == [Kind.MESSAGE, Kind.CREDIT]
+    assert sorted(run.machine.transfers.kind.tolist()) == [
+        TransferKind.MESSAGE,
+        TransferKind.CREDIT,
+    ]
     each = 2 * IN_BLOCK + ON_NIC + NIC.alpha
     assert run.time == pytest.approx(batches * each + (batches - 1) * NIC.alpha)
     parts = breakdown(run, critical_path(run))
@@ -84,7 +87,7 @@ def test_a_flag_arrives_after_what_was_handed_over_before() -> None:
     """A reduction over the network: what lands is added once its flag is there."""
     text = "transfer(0, 1, 0, 0, rrc)"
     run = simulated(text, 1, op="Reduce", root=1)
-    assert sorted(run.machine.transfers.kind.tolist()) == [Kind.PUT, Kind.FLAG]
+    assert sorted(run.machine.transfers.kind.tolist()) == [TransferKind.PUT, TransferKind.FLAG]
     assert run.ready.max() == pytest.approx(NIC.alpha + ON_NIC)
     parts = breakdown(run, critical_path(run))
     assert parts["NIC"] == pytest.approx(ON_NIC)

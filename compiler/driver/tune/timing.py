@@ -1,4 +1,4 @@
-"""timing: what calls of one structure take on a cluster, each simulated once."""
+"""timing: the times of one structure's calls on a cluster, each simulated once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from hccc.sim.simulate import ENDLESS, Request, simulate
 COARSE = 4
 LARGE = 16  # micro-batches of a simulated call of a plan that has more than `most` primitives
 LARGEST = 5 << 19  # instances of such a call, or one of each primitive
-WORK = 3 << 23  # of such a call (`sim/simulate`): seconds
-FULL = 0.95  # of what a link of such a call could carry in its time: others are hardly faster
+WORK = 3 << 23  # of such a call (`sim/simulate`): some seconds
+FULL = 0.95  # the share of a link's capacity from which on other settings are hardly faster
 Cut = tuple[int, bool, int, int, int]  # size, in place, channels, window, micro-batches
 
 
 class _Took(NamedTuple):
-    """What a simulated call took. time: µs; quiet: µs after its launch at which nothing more
-    happens; launch: µs; use: the part of what a link could have carried that it did, at most."""
+    """The result of a simulated call. time: µs; quiet: µs from its launch to its last event;
+    launch: µs; use: the largest share of its capacity that any link carried."""
 
     time: float
     quiet: float
@@ -37,14 +37,14 @@ class _Took(NamedTuple):
 
 
 @dataclass(slots=True)
-class Timing:
-    """What calls of `plan` take on `topology`.
+class CallTiming:
+    """The times of calls of `plan` on `topology`.
 
-    most: instances (primitives times micro-batches) of a simulated call; COARSE times as many of
-    one that cannot be cut more coarsely. Finer ones take for ever. A plan of more primitives may
-    have LARGE micro-batches and LARGEST instances, and is given up after WORK where it has more
-    than one.
-    instances: how many were simulated so far.
+    most: instances (primitives times micro-batches) of a simulated call; COARSE times as many if a
+    call cannot be cut more coarsely; calls with more are not simulated. A plan of more primitives
+    may
+    have LARGE micro-batches and LARGEST instances, and is given up after WORK if it has more than
+    one micro-batch. instances: the number simulated so far.
     """
 
     plan: Plan
@@ -61,11 +61,11 @@ class Timing:
     def time(
         self, size: int, setting: Setting, in_place: bool | None = None, limit: float = math.inf
     ) -> float:
-        """µs of a call of `size` bytes; inf where it cannot be made, is cut too finely, or takes
-        more than `limit` and nobody asked for more. in_place: None for out of place where the
-        plan serves that.
+        """Returns the µs of a call of `size` bytes; inf if it cannot be made, is cut too finely, or
+        takes more than `limit`, unless its time is known.
 
-        O(instances) the first time; settings that cut the call alike are alike.
+        in_place: None for out of place if the plan serves it. O(instances) the first time; settings
+        that cut the call alike share their time.
         """
         if in_place is None:
             in_place = self.plan.modes[0]
@@ -90,14 +90,14 @@ class Timing:
 
     @contextmanager
     def limited(self, instances: float) -> Iterator[None]:
-        """Within, calls that are not known take inf once so many instances were simulated, or links
-        of a large plan are in use all the time."""
+        """Limits the simulation inside `with`: unknown calls take inf after this many instances, or
+        once links of a large plan are in use all the time."""
         self._end = self.instances + instances
         yield
         self._end = math.inf
 
     def _too_fine(self, plan: Plan, size: int, batches: int) -> bool:
-        """Whether a call of so many micro-batches takes too long to simulate."""
+        """Tells whether a call of so many micro-batches takes too long to simulate."""
         most = self.most
         if len(plan) > most:
             most = max(len(plan), min(LARGE * len(plan), LARGEST))
@@ -127,12 +127,11 @@ class Timing:
 
     @property
     def _alone(self) -> bool:
-        """Whether no thread block has more than one primitive: then no window changes anything."""
+        """Whether no thread block has more than one primitive: then the window changes nothing."""
         return int(np.diff(self.plan.tb_ptr).max(initial=0)) <= 1
 
     def _took(self, channels: int, request: Request, work: int, limit: float) -> _Took | None:
-        """What a call takes, simulated unless it was before; None where it does not end by
-        `limit`."""
+        """Simulates a call, unless it was before; None if it does not end by `limit`."""
         call = channels, request
         if call not in self._took_before and limit > self._late.get(call, 0.0):
             try:

@@ -21,7 +21,7 @@ from hccc.base.diagnostics import fail
 from hccc.driver.tune import choose
 from hccc.driver.tune.search import Time, descend, exhaustive
 from hccc.driver.tune.setting import Setting, Space, applied, space
-from hccc.driver.tune.timing import Timing
+from hccc.driver.tune.timing import CallTiming
 from hccc.ir.arrays import I8
 from hccc.ir.digest import digest
 from hccc.ir.plan import Plan
@@ -327,7 +327,7 @@ class _Search:
     def __init__(self, plan: Plan, topology: Topology, request: TuneRequest) -> None:
         self.plan, self._effort, self._enough = plan, request.effort, request.enough
         crowded = 1.0 if request.effort == "full" else CROWD / (CROWD + int(plan.n_tb.sum()))
-        self.timing = Timing(plan, topology, MOST[request.effort])
+        self.timing = CallTiming(plan, topology, MOST[request.effort])
         self._limit = SEARCHED[request.effort] * crowded
         self._space: Space = space(plan, request.blocks, request.channels)
         self._starts = [self._space.middle(), self._space.fine()]

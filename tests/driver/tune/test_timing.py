@@ -17,7 +17,7 @@ from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.driver.tune import timing as timing_module
 from hccc.driver.tune.setting import Setting, applied, most_blocks, space
-from hccc.driver.tune.timing import Timing
+from hccc.driver.tune.timing import CallTiming
 from hccc.ir.limits import MAX_CHANNELS
 from hccc.ir.plan import Plan
 from hccc.ir.topology import Topology
@@ -56,15 +56,15 @@ def test_it_is_what_the_simulator_says(size: int, setting: Setting, in_place: bo
     """Of a call that names neither micro-batch nor window."""
     plan = applied(ring(), setting)
     took = simulate(prepare(plan, site()), Request(size, in_place=in_place)).time
-    assert Timing(ring(), site(), 1 << 20).time(size, setting, in_place) == pytest.approx(took)
+    assert CallTiming(ring(), site(), 1 << 20).time(size, setting, in_place) == pytest.approx(took)
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.floats(0.2, 0.999) | st.floats(1.001, 3.0), min_size=1, max_size=4))
 def test_a_limit_hides_what_takes_longer_and_nothing_else(parts: list[float]) -> None:
     setting = Setting(4, 0, 1 << 12)
-    took = Timing(ring(), site(), 1 << 20).time(1 << 20, setting)
-    timing = Timing(ring(), site(), 1 << 20)
+    took = CallTiming(ring(), site(), 1 << 20).time(1 << 20, setting)
+    timing = CallTiming(ring(), site(), 1 << 20)
     assert timing.time(1 << 20, setting, limit=0.5 * took) == float("inf")
     for part in parts:
         found = timing.time(1 << 20, setting, limit=part * took)
@@ -73,7 +73,7 @@ def test_a_limit_hides_what_takes_longer_and_nothing_else(parts: list[float]) ->
 
 
 def test_calls_that_are_cut_alike_are_simulated_once() -> None:
-    timing = Timing(ring(), site(), 1 << 20)
+    timing = CallTiming(ring(), site(), 1 << 20)
     timing.time(1 << 10, Setting(4, 0, 1 << 10))
     once = timing.instances
     for grain in (1 << 12, 1 << 20):  # one micro-batch, however coarse
@@ -95,7 +95,7 @@ def alone() -> Plan:
 
 def told(asked: list[tuple[int, float | None]], took: float) -> tuple[list[float], int]:
     """What calls with these windows and parts of `took` as limits take; how many instances."""
-    timing = Timing(alone(), site(), 1 << 20)
+    timing = CallTiming(alone(), site(), 1 << 20)
     found = []
     for window, part in asked:
         limit = math.inf if part is None else part * took
@@ -115,9 +115,9 @@ def test_windows_of_single_primitives_are_as_if_simulated(
     asked: list[tuple[int, float | None]],
 ) -> None:
     """Also with limits, and with instances counted as if they had been."""
-    took = Timing(alone(), site(), 1 << 20).time(1 << 24, Setting(4, 0, 1 << 12))
+    took = CallTiming(alone(), site(), 1 << 20).time(1 << 24, Setting(4, 0, 1 << 12))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Timing, "_alone", False)
+        patch.setattr(CallTiming, "_alone", False)
         simulated = told(asked, took)
     assert told(asked, took) == simulated
 
@@ -132,7 +132,7 @@ def test_windows_of_single_primitives_are_simulated_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(timing_module, "simulate", counted)
     told([(window, None) for window in (0, 1, 2, 4)], math.inf)
     assert len(requests) == 1
-    timing = Timing(ring(), site(), 1 << 20)
+    timing = CallTiming(ring(), site(), 1 << 20)
     for window in (0, 1, 2, 4):  # several primitives in a block: each is another call
         timing.time(1 << 24, Setting(4, window, 1 << 12))
     assert len(requests) == 5
@@ -141,12 +141,12 @@ def test_windows_of_single_primitives_are_simulated_once(monkeypatch: pytest.Mon
 def test_what_is_not_served_or_too_fine_takes_for_ever() -> None:
     only_out = replace(ring(), in_place=False)
     setting = Setting(1, 0, 1 << 10)
-    assert Timing(only_out, site(), 1 << 20).time(1 << 20, setting, True) == float("inf")
-    assert Timing(ring(), site(), 1).time(1 << 30, setting) == float("inf")
+    assert CallTiming(only_out, site(), 1 << 20).time(1 << 20, setting, True) == float("inf")
+    assert CallTiming(ring(), site(), 1).time(1 << 30, setting) == float("inf")
 
 
 def test_a_limited_search_knows_what_it_knew() -> None:
-    timing = Timing(ring(), site(), 1 << 20)
+    timing = CallTiming(ring(), site(), 1 << 20)
     settings = [Setting(channels, 0, 1 << 12) for channels in (1, 2, 4)]
     known = timing.time(1 << 12, settings[0])
     with timing.limited(1):
@@ -175,17 +175,17 @@ def test_a_quarter_of_the_sms_is_hcccs() -> None:
 
 
 def test_calls_of_large_plans_have_few_micro_batches() -> None:
-    timing, size = Timing(ring(), site(), 1), 1 << 26
+    timing, size = CallTiming(ring(), site(), 1), 1 << 26
     fine, coarse = (timing.time(size, Setting(1, 0, grain)) for grain in (1 << 10, 1 << 20))
     assert fine == float("inf") > coarse
 
 
 def test_large_plans_are_given_up_after_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hccc.driver.tune.timing.WORK", 0)
-    timing = Timing(ring(), site(), 1)
+    timing = CallTiming(ring(), site(), 1)
     assert timing.time(1 << 30, CROWDED) == float("inf")
     assert timing.time(1 << 12, CROWDED) < float("inf")  # one micro-batch
-    assert Timing(ring(), site(), 1 << 20).time(1 << 30, CROWDED) < float("inf")
+    assert CallTiming(ring(), site(), 1 << 20).time(1 << 30, CROWDED) < float("inf")
 
 
 def test_a_search_of_a_large_plan_ends_where_links_are_full(
@@ -193,7 +193,7 @@ def test_a_search_of_a_large_plan_ends_where_links_are_full(
 ) -> None:
     for full, more in ((2.0, True), (0.0, False)):
         monkeypatch.setattr("hccc.driver.tune.timing.FULL", full)
-        timing = Timing(ring(), site(), 1)
+        timing = CallTiming(ring(), site(), 1)
         with timing.limited(float(1 << 30)):
             timing.time(1 << 12, Setting(1, 0, 1 << 20))
             assert (timing.time(1 << 13, Setting(1, 0, 1 << 20)) < float("inf")) is more
