@@ -1,1 +1,1 @@
-"""What projects that link generated libraries build them with: CMake, pkg-config, setuptools."""
+"""Support for projects that link generated libraries: CMake, pkg-config and setuptools."""

@@ -1,4 +1,4 @@
-"""places: where an installed hccc has what other projects' builds look for."""
+"""places: the folders of an installed hccc that the builds of other projects use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ THREADS = "-pthread"  # a generated library for the CPU starts threads; nothing 
 
 
 def includes() -> str:
-    """The compiler's option with which it finds `hccc/hccc.h`, as a shell takes it."""
+    """Returns the compiler option that finds `hccc/hccc.h`, quoted for a shell."""
     return shlex.quote(f"-I{INCLUDE}")
 
 
 def cflags() -> str:
-    """The compiler's options for what calls a generated library, as a shell takes them."""
+    """Returns the compiler options for callers of a generated library, quoted for a shell."""
     return f"{includes()} {THREADS}"
 
 
 def libs() -> str:
-    """What else is linked with a generated static library, as a shell takes it."""
+    """Returns the linker options that a generated static library needs, quoted for a shell."""
     return THREADS

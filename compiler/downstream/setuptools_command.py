@@ -1,9 +1,8 @@
-"""setuptools_command: builds what `[tool.hccc]` of a project asks for when setuptools builds it.
+"""setuptools_command: a build step of setuptools for the libraries in a project's `[tool.hccc]`.
 
-setuptools calls `finalize` of every package that is installed where it builds; projects without
-that table are left as they are. Libraries, `lib<name>.so`, go into the packages that the table
-names, as package data. They are no Python extensions, so that a wheel is for any Python 3 of its
-platform.
+setuptools calls `finalize` of every package that is installed where it builds; a project without
+that table is left alone. The libraries, `lib<name>.so`, go into the packages that the table names,
+as package data. They are no Python extensions, so a wheel serves any Python 3 of its platform.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from setuptools.errors import SetupError  # type: ignore[import-untyped]
 
 from hccc.downstream.cmake_project import BuildError
 from hccc.downstream.cmake_project import build as build_libraries
-from hccc.downstream.table import Collective, TableError, collectives
+from hccc.downstream.table import CollectiveLibrary, TableError, collectives
 
 NAME = "build_hccc"
 
 
 def finalize(distribution: Any) -> None:
-    """What setuptools calls: adds the build step where the project asks for libraries."""
+    """Adds the build step if the project asks for libraries; setuptools calls it."""
     try:
         with open("pyproject.toml", "rb") as file:
             project = tomllib.load(file)
@@ -42,8 +41,8 @@ def finalize(distribution: Any) -> None:
         _add(distribution, wanted)
 
 
-def _add(distribution: Any, wanted: tuple[Collective, ...]) -> None:
-    """The command, run by `build`, and a wheel's tag."""
+def _add(distribution: Any, wanted: tuple[CollectiveLibrary, ...]) -> None:
+    """Adds the command, makes `build` run it, and sets the tag of the wheel."""
     commands = distribution.cmdclass
     step = type(NAME, (BuildCollectives,), {"collectives": wanted})
     before = commands.get("build", build)
@@ -57,7 +56,7 @@ def _add(distribution: Any, wanted: tuple[Collective, ...]) -> None:
 
 
 class _AnyPython:
-    """Of `bdist_wheel`: any Python 3 of this platform loads what is in it."""
+    """A mix-in of `bdist_wheel`: any Python 3 of this platform can load the wheel."""
 
     def get_tag(self) -> tuple[str, str, str]:
         _, _, platform = super().get_tag()  # type: ignore[misc]
@@ -65,65 +64,70 @@ class _AnyPython:
 
 
 class BuildCollectives(Command):  # type: ignore[misc]
-    """The build step. An editable installation has the libraries in the source tree."""
+    """The build step. An editable installation keeps the libraries in the source tree."""
 
     description = "compile collectives with hccc ([tool.hccc] of pyproject.toml)"
     user_options: ClassVar[  # pyright: ignore[reportIncompatibleVariableOverride]
         list[tuple[str, str | None, str]]
     ] = []
-    collectives: ClassVar[tuple[Collective, ...]] = ()
+    collectives: ClassVar[tuple[CollectiveLibrary, ...]] = ()
     editable_mode = False
 
     def initialize_options(self) -> None:
-        """What `finalize_options` takes from `build`."""
+        """Declares the options that `finalize_options` copies from `build`."""
         self.build_lib: str | None = None
         self.build_temp: str | None = None
 
     def finalize_options(self) -> None:
-        """Where files go, as `build` has it."""
+        """Copies the output folders from the `build` command."""
         self.set_undefined_options(
             "build", ("build_lib", "build_lib"), ("build_temp", "build_temp")
         )
 
     def run(self) -> None:
-        """Builds what has changed, and puts it into the packages."""
+        """Builds the libraries that have changed, and copies all into their packages."""
         packages = self.distribution.packages or []
-        for one in self.collectives:
-            if one.package not in packages:
+        for collective in self.collectives:
+            if collective.package not in packages:
                 known = ", ".join(sorted(packages)) or "none"
-                where = f"package of [tool.hccc.collectives.{one.name}]"
-                raise SetupError(f"{where}: there is no {one.package!r}; there are {known}")
+                where = f"package of [tool.hccc.collectives.{collective.name}]"
+                raise SetupError(f"{where}: there is no {collective.package!r}; there are {known}")
         place = Path(str(self.build_temp)).absolute() / "hccc"
         try:
             built = build_libraries(self.collectives, Path.cwd(), place)
         except BuildError as error:
             raise SetupError(f"hccc: {error}") from None
-        for one, folder in built.items():
-            target = self._target(one)
+        for collective, folder in built.items():
+            target = self._target(collective)
             target.mkdir(parents=True, exist_ok=True)
             for file in sorted(folder.iterdir()):
                 shutil.copy2(file, target)
 
-    def _target(self, one: Collective) -> Path:
-        """The folder of the package, built or, in editable mode, in the source tree."""
+    def _target(self, collective: CollectiveLibrary) -> Path:
+        """Returns the folder of the package: in the build, or in the source tree if editable."""
         if self.editable_mode:
-            return Path(self.get_finalized_command("build_py").get_package_dir(one.package))
-        return Path(str(self.build_lib)).joinpath(*one.package.split("."))
+            return Path(self.get_finalized_command("build_py").get_package_dir(collective.package))
+        return Path(str(self.build_lib)).joinpath(*collective.package.split("."))
 
     def get_outputs(self) -> list[str]:
-        """The files that it makes; which targets there will be only the build knows."""
+        """Lists the files that the step makes, for the targets named; only the build knows default
+        ones."""
         ends = {"cpu": "", "cuda": "_cuda", "hip": "_hip"}
         return [
-            str(self._target(one) / f"lib{one.name}{ends.get(target, '')}.so")
-            for one in self.collectives
-            for target in (one.targets or ("cpu",))
+            str(self._target(collective) / f"lib{collective.name}{ends.get(target, '')}.so")
+            for collective in self.collectives
+            for target in (collective.targets or ("cpu",))
         ]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """None: files of an editable installation are made where they are used."""
+        """Returns no files: an editable installation builds its libraries where it uses them."""
         return {}
 
     def get_source_files(self) -> list[str]:
-        """What belongs into a source distribution."""
-        files = [path for one in self.collectives for path in (*one.algorithm, one.cluster)]
+        """Lists the files that belong into a source distribution."""
+        files = [
+            path
+            for collective in self.collectives
+            for path in (*collective.algorithm, collective.cluster)
+        ]
         return [path for path in files if path and Path(path).is_file()]

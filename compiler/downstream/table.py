@@ -4,7 +4,7 @@
     algorithm = "ring.rccl"
     package = "demo"
 
-Paths are relative to the file. What is wrong is a `TableError` that says where and what to do.
+Paths are relative to that file. A mistake raises a `TableError` with its place and a remedy.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class TableError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
-    """One library: what `hccc_add_collective` is told, and the package that it goes into.
+class CollectiveLibrary:
+    """One library: the arguments of `hccc_add_collective`, and the package to put it into.
 
-    algorithm: one or more; each of what follows is as CMake has it by default where it is empty.
+    algorithm: one or more algorithms. A field that is empty has CMake's default.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Collective:
     one_device: bool = False
 
 
-def collectives(project: Mapping[str, Any]) -> tuple[Collective, ...]:
-    """The libraries that a pyproject.toml, read, asks for.
+def collectives(project: Mapping[str, Any]) -> tuple[CollectiveLibrary, ...]:
+    """Reads the wanted libraries from a parsed pyproject.toml.
 
     Raises:
-        TableError: for what no library can be built of.
+        TableError: an entry is wrong.
     """
     tool = _table(project.get("tool", {}), "tool")
     ours = _table(tool.get("hccc", {}), "tool.hccc")
@@ -52,13 +52,15 @@ def collectives(project: Mapping[str, Any]) -> tuple[Collective, ...]:
     return tuple(_collective(name, entry) for name, entry in wanted.items())
 
 
-def _collective(name: str, entry: object) -> Collective:
+def _collective(name: str, entry: object) -> CollectiveLibrary:
     where = f"tool.hccc.collectives.{name}"
     why = "C functions cannot have it" if not IDENTIFIER.fullmatch(name) else objection(name)
     if why:
         raise TableError(f"[{where}]: {name!r} is no name for a library: {why}")
     given = _table(entry, where)
-    kinds = {field.name: str(field.type) for field in fields(Collective) if field.name != "name"}
+    kinds = {
+        field.name: str(field.type) for field in fields(CollectiveLibrary) if field.name != "name"
+    }
     _no_other(given, set(kinds), where)
     for needed in ("algorithm", "package"):
         if not given.get(needed):
@@ -66,7 +68,7 @@ def _collective(name: str, entry: object) -> Collective:
     values: dict[str, Any] = {
         key: _value(kinds[key], value, f"{key} of [{where}]") for key, value in given.items()
     }
-    return Collective(name=name, **values)
+    return CollectiveLibrary(name=name, **values)
 
 
 def _value(kind: str, value: object, what: str) -> str | bool | tuple[str, ...]:

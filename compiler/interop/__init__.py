@@ -1,1 +1,1 @@
-"""Plans from other tools' schedules, and back: MSCCL in and out."""
+"""Import of other tools' schedules as Plans, and export: MSCCL XML."""

@@ -1,8 +1,8 @@
-"""assign_domains: an imported Plan on a cluster, whose memory domains its queues lie in or join.
+"""assign_domains: puts an imported Plan on a cluster, in the cluster's memory domains.
 
 MSCCL's steps only send and receive. Where the cluster has several memory domains, the Plan is
-mixed: a queue within one stays slots in memory, one between two is carried by proxies
-(kernel-protocol §1). Operands, order and flags stay, so what is proved of one is of the other.
+mixed: a queue within one domain stays slots in memory, a queue between two is carried by proxies
+(kernel-protocol §1). Operands, order and flags stay, so proofs of one Plan hold for the other.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hccc.ir.topology import Level, Topology
 
 
 def assign_domains(plan: Plan, t: Topology) -> Plan:
-    """`plan`, which sends and receives only, in the memory domains of `t`; where its nodes are all
-    alike, with their GPUs and NICs. O(ranks).
+    """Returns `plan`, which only sends and receives, in the memory domains of `t`, with the GPUs
+    and NICs of a node where all nodes are alike. O(ranks).
 
     Raises:
         UserError E130: the cluster has not as many GPUs as the plan has ranks.
@@ -34,7 +34,8 @@ def assign_domains(plan: Plan, t: Topology) -> Plan:
 
 
 def _of_each_node(t: Topology) -> tuple[int, int]:
-    """GPUs and NICs of a node; of unlike ones, as one node with a NIC for each GPU."""
+    """Returns the GPUs and NICs of a node; unlike nodes count as one node with a NIC for each
+    GPU."""
     gpus = np.bincount(t.node, minlength=t.n_nodes)
     nic = t.port[Level.NIC]
     used = np.unique(np.stack([t.node, nic])[:, nic >= 0], axis=1)[0]

@@ -1,4 +1,4 @@
-"""export_library: a Catalogue as MSCCL XML, a file for each plan and the sizes that are its own."""
+"""export_library: a Catalogue as MSCCL XML, one file for each plan and its range of sizes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from hccc.base.diagnostics import fail
-from hccc.interop.export_msccl import XmlOptions, carried, export_msccl
+from hccc.interop.export_msccl import XmlOptions, export_msccl, largest_message
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
 
@@ -14,14 +14,14 @@ KINDS = {False: "out_of_place", True: "in_place"}
 
 
 def export_library(library: Catalogue, options: XmlOptions) -> dict[str, str]:
-    """File name → text. minBytes and maxBytes of each file are those of its sizes, so that a
-    runtime which is given all files takes the plan that the library would.
+    """Returns the text of each file by name. minBytes and maxBytes of a file bound the sizes of its
+    plan, so a runtime that loads all files chooses the same plan as the library.
 
-    A plan whose sizes the runtime's FIFOs do not carry has no file; NCCL takes those. How calls are
-    cut is the runtime's own: neighbouring ranges of one plan are one.
+    A plan whose sizes the runtime's FIFOs cannot carry gets no file; NCCL takes those sizes.
+    Neighbouring ranges of one plan become one, since the runtime cuts calls its own way.
 
     Raises:
-        UserError: E524 calls of a kind that the library does not serve; what `export_msccl` raises.
+        UserError: E524 the library does not serve this kind of calls; any error of `export_msccl`.
     """
     if library.alone:
         return {f"{library.name}.xml": export_msccl(library.plans[0], options)}
@@ -34,14 +34,15 @@ def export_library(library: Catalogue, options: XmlOptions) -> dict[str, str]:
         several = f"_{KINDS[kind]}" if len(kinds) > 1 else ""
         for name, plan, begin, end in _spans(library, kind):
             own = replace(options, in_place=kind, min_bytes=begin, max_bytes=end)
-            largest = carried(plan, own)
+            largest = largest_message(plan, own)
             if largest is None or largest >= begin:
                 made[f"{name}{several}.xml"] = export_msccl(plan, own)
     return made
 
 
 def _spans(library: Catalogue, kind: bool) -> Iterator[tuple[str, Plan, int, int | None]]:
-    """Name, plan, first and last size (None: without end) of each run of ranges of one plan."""
+    """Yields name, plan, first and last size (None: without end) of each run of ranges with one
+    plan."""
     of_kind = [one for one in library.ranges if one.in_place == kind]
     firsts = [k for k, one in enumerate(of_kind) if not k or of_kind[k - 1].plan != one.plan]
     count: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""export_msccl: a Plan as MSCCL XML that its runtimes execute without a hang."""
+"""export_msccl: writes a Plan as MSCCL XML that MSCCL's runtimes execute without a hang."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hccc.proofs.fifo import fifo
 
 @dataclass(frozen=True, slots=True)
 class XmlOptions:
-    """How to write MSCCL XML. `in_place`: which calls it serves, None for both; min_bytes,
-    max_bytes: the sizes that the caller wants it used for, None for any."""
+    """How to write MSCCL XML. `in_place`: the kind of calls it serves, None for both; min_bytes,
+    max_bytes: the sizes to use it for, None for any."""
 
     dialect: str = "executor"
     protocol: str = "Simple"
@@ -27,18 +27,18 @@ class XmlOptions:
 
 @interruptible
 def export_msccl(plan: Plan, options: XmlOptions) -> str:
-    """`plan` as MSCCL XML whose size window is what the runtime's FIFOs carry.
+    """Writes `plan` as MSCCL XML, with the window of sizes that the runtime's FIFOs carry.
 
-    What is written is read back and run through `fifo`: the window belongs to the steps that the
-    runtime will execute, not to the plan they were made from.
+    The text is read back and run through `fifo`, because the window follows from the steps that the
+    runtime executes, not from the plan.
     """
-    largest = carried(plan, options)
+    largest = largest_message(plan, options)
     return _xml(plan, options, largest)
 
 
 @interruptible
-def carried(plan: Plan, options: XmlOptions) -> int | None:
-    """The largest size (bytes) whose messages the runtime's FIFOs hold; None for any."""
+def largest_message(plan: Plan, options: XmlOptions) -> int | None:
+    """Returns the largest size (bytes) whose messages the runtime's FIFOs hold; None for any."""
     algo = parse(Source(f"{plan.name}.xml", _xml(plan, options, None)))
     return fifo(to_plan(algo), algo.protocol, algo.chunks_per_loop).largest
 

@@ -1,4 +1,4 @@
-"""import_msccl: MSCCL XML to a Plan, and what its runtimes' FIFOs carry."""
+"""import_msccl: MSCCL XML to a Plan, and the message sizes that its runtimes' FIFOs carry."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from hccc.proofs.prove import prove
 
 @interruptible
 def import_msccl(source: Source, topology: Topology | None = None) -> tuple[Plan, Proof]:
-    """The Plan of an MSCCL XML text, and what its runtimes' FIFOs carry.
+    """Reads MSCCL XML as a Plan; also returns a proof of the largest message its runtimes' FIFOs
+    carry.
 
     The Plan gets the queue slots it needs to run here; MSCCL's own runtimes have a fixed number,
     which is why a schedule can be right and still hang there for long messages. topology: the
     cluster it runs on, None for one memory domain.
 
     Raises:
-        UserError E5xx: what is wrong with the XML; E130: another number of ranks than of GPUs.
+        UserError E5xx: the XML is wrong; E130: the cluster has another number of GPUs than the plan
+        has ranks.
     """
-    return imported(parse(source), topology)
+    return import_parsed(parse(source), topology)
 
 
-def imported(algo: Algo, topology: Topology | None = None) -> tuple[Plan, Proof]:
-    """The Plan of a parsed MSCCL XML text; the rest as `import_msccl`."""
+def import_parsed(algo: Algo, topology: Topology | None = None) -> tuple[Plan, Proof]:
+    """Builds the Plan of parsed MSCCL XML; otherwise like `import_msccl`."""
     plan = label(to_plan(algo))
     carried = fifo(plan, algo.protocol, algo.chunks_per_loop)
     plan = _relocated(with_enough_slots(plan))
@@ -49,10 +51,10 @@ def imported(algo: Algo, topology: Topology | None = None) -> tuple[Plan, Proof]
 
 
 def _relocated(plan: Plan) -> Plan:
-    """`plan` with every value in a slot that is long enough.
+    """Returns `plan` with every value in a slot that is long enough.
 
-    Moved values can neither race nor stay where another belongs, so where any is, the schedule is
-    proved as it was written too.
+    A moved value can neither race nor stay where another belongs. So if any is moved, the schedule
+    is proved as it was written, too.
     """
     moved = relocate(plan)
     if moved is not plan:

@@ -1,8 +1,9 @@
-"""label: fills in what an imported Plan does not say: each primitive's chunk, and which
-reductions complete a value. Reads both off a symbolic run that forgives; `result` then proves.
+"""label: fills in the fields that MSCCL XML does not give: each primitive's chunk, and the
+reductions that complete a value. A symbolic run that tolerates errors finds both; `result` then
+proves them.
 
-A primitive that combines several chunks, or memory that holds nothing, gets the chunk that is
-shortest: what it does is wrong, and `result` says so, but it leaves no buffer.
+A primitive that combines several chunks, or reads memory that holds nothing, gets the shortest
+chunk: `result` will refuse it, but until then it stays inside its buffers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from hccc.proofs.result import begin
 
 
 def label(plan: Plan) -> Plan:
-    """`plan` with `chunk` and `final`. O(operands · R/64) time, O(locations · R/8) bytes."""
+    """Returns `plan` with `chunk` and `final`. O(operands · R/64) time, O(locations · R/8)
+    bytes."""
     order = execution_order(plan, enforced(plan))
     where = locate(plan, in_place=plan.in_place)
     reduces = plan.collective.reduces
@@ -36,7 +38,8 @@ def label(plan: Plan) -> Plan:
 def _run(
     order: I4, where: Locations, full: Words, reduces: bool, n_chunks: int, per: int
 ) -> tuple[I4, U1]:
-    """The chunk of each primitive, and whether it completes a value; `per`: chunks per block."""
+    """Returns the chunk of each primitive, and whether it completes a value; `per`: chunks per
+    block."""
     src_ptr, src, dst_ptr, dst = where.src_ptr, where.src, where.dst_ptr, where.dst
     n = len(src_ptr) - 1
     chunk, final = np.full(n, n_chunks - 1, np.int32), np.zeros(n, np.uint8)

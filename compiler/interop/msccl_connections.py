@@ -1,7 +1,7 @@
-"""msccl_connections: the steps of an MSCCL schedule that do something, and what they send over.
+"""msccl_connections: the steps of an MSCCL schedule other than nops, and their connections.
 
-A connection is a queue from one rank to another on a channel. Which steps are at its ends, and in
-which order, follows from the thread blocks: each end belongs to one of them.
+A connection is a queue from one rank to another on a channel. The steps at its ends, and their
+order, follow from the thread blocks: each end belongs to one block.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ Key = tuple[int, int, int]  # from rank, to rank, channel
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A step that does something. position: in its block, nops counted; row: of its first
-    primitive, over all blocks; waiting: the steps whose dependency it waits for, which are nops
-    right before it, and itself."""
+    """A step other than a nop, and its place.
+
+    position: in its block, nops counted; row: of its first primitive, over all blocks; waiting: the
+    steps whose dependencies it waits for: the nops right before it, and the step itself.
+    """
 
     rank: int
     block: ThreadBlock
@@ -30,7 +32,7 @@ class Located:
     waiting: tuple[Step, ...]
 
     def ends(self) -> Iterator[tuple[Key, int]]:
-        """The connections that it uses, each with the end that it is at."""
+        """Yields the connections that the step uses, and the end it is at."""
         if self.step.kind in SENDS and self.block.send is not None:
             yield (self.rank, self.block.send, self.block.channel), SENT
         if self.step.kind in RECEIVES and self.block.recv is not None:
@@ -54,7 +56,7 @@ class Connection:
 
 
 def located(algo: Algo, n_ranks: int) -> list[Located]:
-    """The steps of `algo` but its nops, in file order. O(steps).
+    """Lists the steps of `algo` other than nops, in file order. O(steps).
 
     Raises:
         UserError E512: a step that its block has no peer for, or a nop that nothing follows.
@@ -89,7 +91,7 @@ def _check(algo: Algo, gpu: Gpu, block: ThreadBlock, step: Step, n_ranks: int) -
 
 
 def connections(algo: Algo, steps: list[Located]) -> list[Connection]:
-    """The connections of `steps`, numbered by first use. O(steps).
+    """Lists the connections of `steps`, numbered by first use. O(steps).
 
     Raises:
         UserError E514: two thread blocks are at one end.

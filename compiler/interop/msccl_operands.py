@@ -14,7 +14,8 @@ Place = tuple[int, int, int]  # (rank or queue, buffer, slot)
 
 @dataclass(slots=True)
 class Ends:
-    """One end of every step so far: its operands at the step's first chunk."""
+    """One end (sources or destinations) of every step so far, as operands of the step's first
+    chunk."""
 
     width: list[int] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -24,7 +25,7 @@ class Ends:
         self.places += places
 
     def operands(self, counts: I8) -> Operands:
-        """A row for every chunk of every step; chunk k's slots are k further on."""
+        """Expands to a row for every chunk of every step; the slots of chunk k are k further on."""
         width = np.array(self.width, np.int64)
         table = np.array(self.places, np.int64).reshape(-1, 3)
         ptr = starts(np.repeat(width, counts))

@@ -1,11 +1,11 @@
 """msccl_plan: MSCCL XML to Plan, with blocks, queues and flags as its runtimes execute them.
 
-Semantics (msccl-formats §4, §5): steps run in file order; a connection (src, dst,
-channel) is a queue; a step that receives combines the queue's message with its *local* operand,
-whatever the cross-rank fields say; `depid`/`deps` waits for the first signalling step of that
-block at or after the one named, which in its own block must be one that comes before it; a nop
-hands its dependency on. A step of `cnt` chunks becomes
-`cnt` primitives of one line. The whole program repeats for every tile: window 1.
+Semantics (msccl-formats §4, §5): steps run in file order; a connection (src, dst, channel) is a
+queue; a step that receives combines the queue's message with its *local* operand, whatever the
+cross-rank fields say; `depid`/`deps` waits for the first signalling step of that block at or after
+the named step, and within one block that step must come before the waiting one; a nop hands its
+dependency on. A step of `cnt` chunks becomes `cnt` primitives with one line. The whole program
+repeats for every tile: window 1.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _BUFFERS = {"i": Buffer.INPUT, "o": Buffer.OUTPUT, "s": Buffer.SCRATCH}
 
 
 def to_plan(algo: Algo) -> Plan:
-    """The Plan that `algo` describes; chunk and final are for `label` to fill in.
+    """Builds the Plan that `algo` describes; `label` fills in chunk and final later.
 
     Raises:
-        UserError E51x: what the runtimes would index out of bounds, corrupt or wait on for ever.
+        UserError E51x: the runtimes would index out of bounds, corrupt data or wait for ever.
     """
     c = _collective(algo)
     steps = located(algo, c.n_ranks)
@@ -74,7 +74,7 @@ def to_plan(algo: Algo) -> Plan:
 def _plan(
     algo: Algo, c: Collective, steps: list[Located], links: list[Connection], src: Ends, dst: Ends
 ) -> Plan:
-    """A primitive for every chunk of every step. Raises as `_flags` and `_scratch`."""
+    """Makes a primitive for every chunk of every step. Raises as `_flags` and `_scratch`."""
     n = c.n_ranks
     counts = np.array([at.step.chunks for at in steps], np.int64)
     rows = int(counts.sum())
@@ -129,7 +129,7 @@ def _collective(algo: Algo) -> Collective:
 
 
 def _block_table(steps: list[Located], n_ranks: int) -> tuple[I8, I8]:
-    """Thread blocks per rank, i8[n_ranks], and the ranges of their rows; idle ones are left out."""
+    """Returns the busy thread blocks per rank, i8[n_ranks], and the ranges of their rows."""
     rows: dict[tuple[int, int], int] = {}
     for at in steps:
         rows[at.rank, at.block.id] = rows.get((at.rank, at.block.id), 0) + at.step.chunks
@@ -141,7 +141,7 @@ def _block_table(steps: list[Located], n_ranks: int) -> tuple[I8, I8]:
 def _operands(
     algo: Algo, c: Collective, steps: list[Located], links: list[Connection]
 ) -> tuple[Ends, Ends]:
-    """What every step reads and writes.
+    """Returns the sources and destinations of every step.
 
     Raises:
         UserError E513: a chunk outside its buffer.
@@ -164,7 +164,7 @@ def _operands(
 
 
 def _messages(links: list[Connection]) -> dict[tuple[int, int], Place]:
-    """By a step's row and its end of a connection, the first of its messages there."""
+    """Returns the first message of each step at each end of its connections, by (row, end)."""
     places = {}
     for queue, connection in enumerate(links):
         for end, users in ((SENT, connection.sent), (RECEIVED, connection.received)):
@@ -176,7 +176,7 @@ def _messages(links: list[Connection]) -> dict[tuple[int, int], Place]:
 
 
 def _room(algo: Algo, c: Collective) -> dict[tuple[int, str], int]:
-    """Chunks of each gpu's buffers."""
+    """Returns the chunks in each buffer of each gpu."""
     per = c.chunks_per_block
     return {
         (gpu.id, letter): chunks
@@ -192,7 +192,8 @@ def _room(algo: Algo, c: Collective) -> dict[tuple[int, str], int]:
 def _place(
     algo: Algo, room: dict[tuple[int, str], int], at: Located, where: tuple[str, int]
 ) -> Place:
-    """Where the first of the step's chunks lies; all of them must be there."""
+    """Returns the place of the step's first chunk; raises E513 unless all its chunks fit the
+    buffer."""
     letter, offset = where
     chunks = room[at.rank, letter]
     if not 0 <= offset <= chunks - at.step.chunks:
@@ -206,7 +207,8 @@ def _place(
 
 
 def _check_size(algo: Algo, c: Collective, steps: list[Located], ends: tuple[Ends, Ends]) -> None:
-    """A small file must not ask for terabytes: what a schedule gets right, it touches."""
+    """Raises E517 if the buffers are far larger than the steps touch: small files must not ask for
+    terabytes."""
     blocks = sum(c.input_blocks(r) + c.output_blocks(r) for r in range(c.n_ranks))
     slots = blocks * c.chunks_per_block
     touched = sum(
@@ -222,7 +224,8 @@ def _check_size(algo: Algo, c: Collective, steps: list[Located], ends: tuple[End
 
 
 def _scratch(algo: Algo, n_ranks: int, steps: list[Located], src: Ends, dst: Ends) -> I8:
-    """Chunks of scratch that each rank writes, whatever the file declares."""
+    """Returns the chunks of scratch that each rank writes, whatever the file declares. Raises
+    E518."""
     used = np.zeros(n_ranks, np.int64)
     for rank, slot, at in _scratch_places(dst, steps):
         used[rank] = max(used[rank], slot + at.step.chunks)
@@ -238,7 +241,7 @@ def _scratch(algo: Algo, n_ranks: int, steps: list[Located], src: Ends, dst: End
 
 
 def _scratch_places(ends: Ends, steps: list[Located]) -> Iterator[tuple[int, int, Located]]:
-    """(rank, slot, step) of every operand in scratch."""
+    """Yields (rank, slot, step) for every operand in scratch."""
     owners = np.repeat(np.arange(len(ends.width)), ends.width).tolist()
     for (rank, buffer, slot), k in zip(ends.places, owners, strict=True):
         if buffer == Buffer.SCRATCH:
@@ -246,10 +249,10 @@ def _scratch_places(ends: Ends, steps: list[Located]) -> Iterator[tuple[int, int
 
 
 def _dependencies(algo: Algo, steps: list[Located]) -> Iterator[tuple[int, int, int]]:
-    """(waiting row, rank, row waited for) of every dependency between two blocks.
+    """Yields (waiting row, rank, row waited for) for every dependency between two blocks.
 
     Raises:
-        UserError E516: nothing that would end the wait.
+        UserError E516: no step would end the wait.
     """
     last_row = {(at.rank, at.block.id, at.position): at.row + at.step.chunks - 1 for at in steps}
     signalling: dict[tuple[int, int], list[int]] = {}  # positions, ascending
@@ -271,7 +274,8 @@ def _dependencies(algo: Algo, steps: list[Located]) -> Iterator[tuple[int, int, 
 
 
 def _check_signalled(algo: Algo, at: Located, step: Step, signal: int | None) -> None:
-    """What `step` waits for happens: in its own block, before `at`, which it holds up."""
+    """Raises E516 unless a signal ends the wait of `step`: in its own block, one before `at`, which
+    is held up."""
     target, first = step.depends or (0, 0)
     if target == at.block.id and (signal is None or signal >= at.position):
         message = (
@@ -285,7 +289,7 @@ def _check_signalled(algo: Algo, at: Located, step: Step, signal: int | None) ->
 
 
 def _flags(algo: Algo, steps: list[Located], n_ranks: int, rows: int) -> tuple[Csr, Posts, I8]:
-    """A flag for every primitive that is waited for, numbered at its rank by first wait."""
+    """Assigns a flag to every primitive that is waited for, numbered at its rank by first wait."""
     edges = sorted(set(_dependencies(algo, steps)))
     flag: dict[int, int] = {}
     owner: dict[int, int] = {}
@@ -306,7 +310,8 @@ def _ptr(rows: list[int], n_rows: int) -> I8:
 
 
 def _queue_table(links: list[Connection], n_flags: I8) -> tuple[Queues, I8]:
-    """The queues, each with two flags besides the `n_flags` of waits; all flags of each rank."""
+    """Returns the queues, each with two flags besides the `n_flags` of waits, and the number of all
+    flags of each rank."""
     total = n_flags.copy()
     data, credit = [], []
     for connection in links:
@@ -319,7 +324,7 @@ def _queue_table(links: list[Connection], n_flags: I8) -> tuple[Queues, I8]:
 
 
 def _identifier(name: str) -> str:
-    """`name` as a C identifier that a Plan may have."""
+    """Turns `name` into a C identifier that is a legal plan name."""
     clean = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_")[:63] or "msccl"
     if objection(clean):
         clean = f"msccl_{clean}"[:63]

@@ -1,11 +1,11 @@
 """raise_program: raises an imported Plan back to a Program, so that hccc can schedule it anew.
 
-A Program moves whole values between (rank, chunk) places; a Plan moves memory. Going through
-the Plan in an order it can run in, a message becomes a transfer when its value is needed: when
-it is sent on, or at the end when a receive slot wants it. Until then it may sit in scratch or be
-reduced with others, and the transfers it turns into are rrc. What one rank holds of one chunk
-must be one value at a time; a Plan that keeps two (and sends both) cannot be raised.
-`verify` then proves the Program like any other.
+A Program moves whole values between (rank, chunk) places; a Plan moves memory. The Plan is run in a
+valid order, and a message becomes a transfer when its value is needed: when it is sent on, or at
+the end in a receive slot. Until then it may sit in scratch or be reduced with others, and the
+transfers it turns into are rrc. What one rank holds of one chunk must be one value at a time; a
+Plan that keeps two (and sends both) cannot be raised. `verify` then proves the Program like any
+other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Place = tuple[int, int]  # rank, chunk
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A value on its way: who sent it, and whose pieces are in it (a bit a rank)."""
+    """A value on its way: the sender, and the ranks whose pieces it contains (one bit a rank)."""
 
     src: int
     pieces: int
@@ -36,7 +36,7 @@ class _Message:
 
 @dataclass(slots=True)
 class _Value:
-    """What a location holds: `pending` messages are in it, but no transfer says so yet."""
+    """The value in a location. `pending`: messages that it contains and no transfer covers yet."""
 
     chunk: int
     pieces: int
@@ -45,13 +45,13 @@ class _Value:
 
 @dataclass(slots=True)
 class _Steps:
-    """Gives each transfer the first step that docs/transfer-language.md allows."""
+    """Chooses for each transfer the first step that docs/transfer-language.md allows."""
 
     changed: dict[Place, tuple[int, Op]] = field(default_factory=dict)
     read: dict[Place, int] = field(default_factory=dict)
 
     def next(self, src: Place, dst: Place, op: Op) -> int:
-        """The step of a transfer, noted."""
+        """Returns the step of a transfer and records it."""
         step = self.changed.get(src, (-1, op))[0] + 1
         last, how = self.changed.get(dst, (-1, op))
         together = op is Op.RRC and how is Op.RRC  # reductions may share a step
@@ -62,7 +62,7 @@ class _Steps:
 
 
 class _Recovery:
-    """The run: program-level values at every place, and the transfers so far."""
+    """The state of the run: the Program's value at every place, and the transfers so far."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._c = plan, plan.collective
@@ -78,7 +78,8 @@ class _Recovery:
         return self._held[place]
 
     def settle(self, rank: int, value: _Value) -> None:
-        """Makes what `rank` holds of the chunk equal to `value`, by transfers."""
+        """Adds the transfers that make `rank` hold `value` of its chunk. Raises E320 if none
+        can."""
         place = (rank, value.chunk)
         for message in value.pending:
             if self._value(place) == value.pieces:
@@ -108,12 +109,12 @@ class _Recovery:
 
 
 def raise_program(plan: Plan) -> Program:
-    """The Program that `plan` executes; `plan` must have passed its proofs.
+    """Returns the Program that `plan` executes; `plan` must have passed its proofs.
 
     O(primitives · R/64) in Python: imported plans have thousands of primitives, not millions.
 
     Raises:
-        UserError E320: it keeps two values of one chunk at one rank, its result is unknown, or it
+        UserError E320: a rank keeps two values of one chunk, the plan's result is unknown, or it
         puts or gets.
     """
     c = plan.collective

@@ -1,9 +1,9 @@
 """relocate: moves values of an imported Plan out of slots that are too short for them.
 
 MSCCL's chunks are all of one length, so its schedules may park a chunk in any slot of a user
-buffer. hccc's are not: a block's last chunks are shorter, or empty, where counts do not divide.
-There a value that needs more room gets a slot of scratch memory, which has room for any chunk. Its
-writers and readers go along; flags and order stay, so what was ordered still is.
+buffer. hccc's are not: a block's last chunks are shorter, or empty, where counts do not divide. A
+value that is too long for its slot gets a slot of scratch memory instead, which has room for any
+chunk. Its writers and readers follow; flags and order stay, so every ordering still holds.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from hccc.ir.primitives import Buffer, Operands
 
 
 def relocate(plan: Plan) -> Plan:
-    """`plan`, labelled, with such values in scratch. O(operands + locations).
+    """Returns `plan`, labelled, with the values that are too long moved to scratch. O(operands +
+    locations).
 
-    Where calls in and out of place would need different operands, the Plan is returned as it is.
+    If calls in and out of place would need different operands, the Plan is returned unchanged.
     """
     per = plan.collective.chunks_per_block
     user = (plan.dst.buffer == Buffer.INPUT) | (plan.dst.buffer == Buffer.OUTPUT)
@@ -47,7 +48,7 @@ def relocate(plan: Plan) -> Plan:
 
 
 def _writers(plan: Plan, order: I4, in_place: bool) -> I4:
-    """For every source operand the destination operand whose value it reads, or -1."""
+    """Finds for every source operand the destination operand whose value it reads, or -1."""
     where = locate(plan, in_place=in_place)
     return _last_writes(order, where)
 
@@ -67,8 +68,8 @@ def _last_writes(order: I4, where: Locations) -> I4:
 
 
 def _scratch(plan: Plan, short: B1) -> tuple[I8, I8]:
-    """A slot of scratch for every short destination, the same for the same place, and how many
-    slots each rank has then: i8[operands], i8[n_ranks]."""
+    """Gives every short destination a slot of scratch, the same for the same place; returns the
+    slots, i8[operands], and how many each rank has then, i8[n_ranks]."""
     o = plan.dst
     taken = np.stack([o.rank, o.buffer, o.slot], axis=1)[short].astype(np.int64)
     distinct, which = np.unique(taken, axis=0, return_inverse=True)
@@ -81,7 +82,7 @@ def _scratch(plan: Plan, short: B1) -> tuple[I8, I8]:
 
 
 def _moved(operands: Operands, there: B1, slot: I8, rank: I4) -> Operands:
-    """`operands` with those marked in scratch, at their new slots."""
+    """Returns `operands` with the marked ones in scratch, at their new slots."""
     return Operands(
         operands.ptr,
         np.where(there, rank, operands.rank),

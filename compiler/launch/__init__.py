@@ -1,1 +1,1 @@
-"""Building and launching a Plan's kernels here, in processes, and on other hosts."""
+"""Builds a Plan's kernels and launches them: in this process, in others, and on other hosts."""

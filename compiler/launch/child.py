@@ -1,4 +1,4 @@
-"""child: a process that is told what to do, as who started it sees it."""
+"""child: the parent's handle on a worker process."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from contextlib import suppress
 
 from hccc.launch.messages import Channel, Message
 
-_KEPT_LINES = 12  # of what it printed, for errors
+_KEPT_LINES = 12  # of its standard error, for messages
 
 
 class Child:
-    """A process with pipes to it. `heard` is called with what it says, by a thread, and with None
-    when it says no more; `begin` comes first."""
+    """A process with pipes to it. After `begin`, a thread passes its messages to `on_message`, then
+    None when it closes its output."""
 
     def __init__(
         self,
         command: Sequence[str],
-        heard: Callable[[Message | None], None],
+        on_message: Callable[[Message | None], None],
         *,
         keeps_errors: bool = False,
     ) -> None:
-        """keeps_errors: what it prints before its first word is kept for `printed`."""
-        self._heard = heard
+        """Starts the process. keeps_errors: the lines that it prints before its first message are
+        kept for `printed`."""
+        self._on_message = on_message
         self._printed: deque[str] = deque(maxlen=_KEPT_LINES)
         self.began = False
-        # A group of its own, as Ctrl-C is for who started it. No session: Linux schedules each
+        # A group of its own, since Ctrl-C is for the parent. No session: Linux schedules each
         # session by itself, and ranks that give way would not give way to those of another.
         self._process = subprocess.Popen(
             command,
@@ -43,43 +44,44 @@ class Child:
         assert self._process.stdin and self._process.stdout
         self._channel = Channel(self._process.stdout, self._process.stdin)
         work = [self._pass_on, self._listen] if keeps_errors else [self._listen]
-        self._threads = [threading.Thread(target=one, daemon=True) for one in work]
+        self._threads = [threading.Thread(target=run, daemon=True) for run in work]
 
     def begin(self) -> None:
-        """Begins to hear what it says."""
+        """Begins to receive messages."""
         for thread in self._threads:
             thread.start()
 
-    def tell(self, message: Message) -> None:
-        """Says something; nothing where it has gone, which is heard anyway."""
+    def send(self, message: Message) -> None:
+        """Sends a message. A process that has gone gets none; its end is reported by
+        `on_message`."""
         with suppress(OSError, ValueError):
             self._channel.send(message)
 
-    def hang_up(self) -> None:
-        """Says no more, so that it ends."""
+    def close_input(self) -> None:
+        """Closes its standard input, so that it ends."""
         self._channel.close()
 
     def end(self, seconds: float) -> None:
-        """Waits until it has ended, and kills it after so long."""
-        self.hang_up()
+        """Lets the process end, and kills it and its children after so many seconds."""
+        self.close_input()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # nor is anything left that it started
+            os.killpg(self._process.pid, signal.SIGKILL)  # and its children
         self._process.wait()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(1)
 
     def exit_code(self) -> int | None:
-        """When nothing is heard any more: its exit code, the negative number of what killed it, or
-        None while it runs."""
+        """Returns its exit code once its output is closed: the negative signal if it was killed,
+        None if it still runs."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(2)
         return None
 
     def printed(self) -> str:
-        """The last lines of its standard error."""
+        """Returns the last lines of its standard error."""
         self._threads[0].join(0.5)
         return "\n".join(self._printed)
 
@@ -87,8 +89,8 @@ class Child:
         with suppress(OSError, ValueError):
             for message in self._channel.receive(announced=True):
                 self.began = True
-                self._heard(message)
-        self._heard(None)
+                self._on_message(message)
+        self._on_message(None)
 
     def _pass_on(self) -> None:
         assert self._process.stderr
@@ -100,7 +102,7 @@ class Child:
 
 
 def how_it_ended(code: int | None) -> str:
-    """In words."""
+    """Describes an exit code in words."""
     if code is None:
         return "says what hccc does not know"
     if code >= 0:

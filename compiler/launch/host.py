@@ -1,8 +1,8 @@
-"""host: what a remote shell starts on a host: builds what is sent, and starts its ranks.
+"""host: the program that a remote shell starts on a host: builds the kernels and starts the ranks.
 
-`python -P -m hccc.launch.host` has no arguments: everything is read from its standard input. It
-says first which hccc it is. Kernels are kept, by the digest of their sources, in
-`$XDG_CACHE_HOME/hccc/kernels` (`~/.cache`). When its input ends so does it, and its ranks with it.
+`python -P -m hccc.launch.host` has no arguments: it reads everything from its standard input. Its
+first message states its version of hccc. Kernels are kept in `$XDG_CACHE_HOME/hccc/kernels`
+(`~/.cache`), by the digest of their sources. When its input ends, it ends with all its ranks.
 """
 
 from __future__ import annotations
@@ -23,49 +23,50 @@ from hccc.base.building.places import user_directory
 from hccc.base.diagnostics import UserError, fail
 from hccc.base.files.writing import write_whole
 from hccc.base.version import __version__
-from hccc.launch.messages import PROTOCOL, Channel, Message, fields_of, served
+from hccc.launch.messages import PROTOCOL, Channel, Message, fields_of, serve
 from hccc.launch.workers import Job, Workers
 from hccc.runtime.communicator.kernels import built
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_KEPT_S = 30 * 86_400.0  # that kernels are kept which nobody uses
+_KEPT_S = 30 * 86_400.0  # after which unused kernels are deleted
 
 
 def main() -> None:
-    """Starts the ranks of this host, and passes on what they are told and say."""
-    with served() as (channel, next_message):
+    """Starts the ranks of this host and passes messages between them and the launching process."""
+    with serve() as (channel, next_message):
         channel.send({"version": __version__, "protocol": PROTOCOL})
         workers: Workers | None = None
         while (message := next_message())["word"] != "end":
             if message["word"] == "job":
                 workers = _started(message, channel)
             elif workers:
-                workers.tell(message["to"], message["message"])
+                workers.send(message["to"], message["message"])
         if workers:
             workers.end(orderly=True)
 
 
 def _started(message: Message, channel: Channel) -> Workers | None:
-    """The ranks' processes. None: there are none, and it was said why."""
+    """Starts the ranks' processes. None: there are none, and the reason has been sent."""
 
-    def heard(worker: int, answer: Message) -> None:
-        with suppress(OSError):  # who started this has gone: the input ends, too
+    def on_message(worker: int, answer: Message) -> None:
+        with suppress(OSError):  # the launching process has gone: the input ends, too
             channel.send({"from": worker, "message": answer})
 
     os.environ.update(message["environment"])
     job, groups = message["job"], message["groups"]
     try:
-        place = unpacked(message["sources"])
+        place = unpack(message["sources"])
         library = built(place, message["dtypes"], message["ops"])
-        return Workers(Job(**job), groups, library, heard)
+        return Workers(Job(**job), groups, library, on_message)
     except UserError as error:
         for worker in range(len(groups)):
-            heard(worker, {"error": fields_of(error)})
+            on_message(worker, {"error": fields_of(error)})
         return None
 
 
-def unpacked(packed: str) -> Path:
-    """The directory of kernels that was sent, in this user's cache. Raises UserError E413, E431."""
+def unpack(packed: str) -> Path:
+    """Writes the kernel sources that were sent into this user's cache; returns their folder. Raises
+    UserError E431."""
     text = zlib.decompress(base64.b64decode(packed))
     sources: Mapping[str, str] = json.loads(text)
     place = user_directory("kernels") / hashlib.sha256(text).hexdigest()[:32]

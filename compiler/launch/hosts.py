@@ -1,4 +1,4 @@
-"""hosts: where ranks are to run, as `--hosts` says it: `a:4,b:4`, or a file as mpirun reads it."""
+"""hosts: the hosts that ranks run on, from `--hosts`: `a:4,b:4`, or a file in mpirun's format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HELP = "write a:4,b:4, or name a file with a line `host slots=4` for each host"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host and the ranks it has. login: what the remote shell calls it, `user@name` or `name`."""
+    """A host and its ranks. login: its name for the remote shell, `user@name` or `name`."""
 
     login: str
     ranks: range
@@ -37,16 +37,18 @@ Slots = tuple[str, int | None]  # a host, and how many ranks it takes; None: it 
 
 
 def hosts_of(text: str, n_ranks: int) -> list[Host]:
-    """The hosts of so many ranks, in order. Each takes as many as it has slots (1 where it does not
-    say), the last ones fewer or none; where no host says, all take as many.
+    """Returns the hosts of so many ranks, in order.
+
+    Each host takes as many ranks as it has slots (1 if it gives none), the last ones fewer or none;
+    if no host gives slots, all take equally many.
 
     Raises:
-        UserError: E474 a host that is none, too few slots; E40x a file that cannot be read.
+        UserError: E474 a word that names no host, too few slots; E40x a file that cannot be read.
     """
-    found = list(_of_file(Path(text)) if _is_file(text) else _of_list(text))
-    if not found:
+    hosts = list(_of_file(Path(text)) if _is_file(text) else _of_list(text))
+    if not hosts:
         raise fail("E474", f"--hosts {text}: names no host", help=_HELP)
-    return list(_filled(found, n_ranks))
+    return list(_filled(hosts, n_ranks))
 
 
 def _is_file(text: str) -> bool:
@@ -91,14 +93,14 @@ def _count(digits: str, where: str) -> int:
     return int(digits)
 
 
-def _filled(found: Sequence[Slots], n_ranks: int) -> Iterator[Host]:
-    """Hosts that get ranks. Raises UserError E474 where they have too few slots."""
-    if all(slots is None for _, slots in found):
-        if n_ranks % len(found):
-            raise _uneven(n_ranks, len(found))
-        found = [(login, n_ranks // len(found)) for login, _ in found]
+def _filled(hosts: Sequence[Slots], n_ranks: int) -> Iterator[Host]:
+    """Yields the hosts that get ranks. Raises UserError E474 if there are too few slots."""
+    if all(slots is None for _, slots in hosts):
+        if n_ranks % len(hosts):
+            raise _uneven(n_ranks, len(hosts))
+        hosts = [(login, n_ranks // len(hosts)) for login, _ in hosts]
     first = 0
-    for login, slots in found:
+    for login, slots in hosts:
         end = min(n_ranks, first + (slots or 1))
         if first < end:
             yield Host(login, range(first, end))

@@ -1,7 +1,7 @@
 """measure: builds a Plan's kernels and runs all ranks in this process, checked and timed.
 
 Joins the compiler (a Plan, or a directory of kernels) and the runtime (builds, launches,
-measurement). Rows come as they are measured.
+measurement). Rows are yielded as they are measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hccc.ir.collective import Collective
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.launch.hosts import hosts_of
-from hccc.launch.processes import Processes, shared_out
+from hccc.launch.processes import RankProcesses, shared_out
 from hccc.launch.remote import Shell
 from hccc.launch.tracing import Tracer
 from hccc.runtime.cpu import CpuCatalogueLauncher, CpuLauncher
@@ -69,7 +69,7 @@ class RunOptions:
     hosts: str = ""  # where they are, as `hosts_of` reads it; empty: here
     rsh: str | None = None  # the remote shell's command
     remote_python: str | None = None  # the interpreter on the hosts
-    trace: Path | None = None  # where what the kernels record is to go
+    trace: Path | None = None  # the file for the recordings of the kernels
 
     def __post_init__(self) -> None:
         if self.minbytes > self.maxbytes:
@@ -85,7 +85,7 @@ class RunOptions:
             raise fail("E459", message, help="leave --trace out")
 
     def schedule(self, catalogue: Catalogue) -> SizeSchedule:
-        """What to measure at each type and reduction."""
+        """Returns the sizes and launches to measure for each type and reduction."""
         factor = None if self.stepbytes else self.stepfactor
         return SizeSchedule(
             self.minbytes,
@@ -100,10 +100,10 @@ class RunOptions:
         )
 
     def network_of(self, catalogue: Catalogue) -> RankNetwork | None:
-        """Returns the network between the ranks, as asked for, and where a plan needs one.
+        """Returns the network between the ranks of `plan`, if one was asked for or is needed.
 
         Raises:
-            UserError: E436 there can be none.
+            UserError: E436 no network is possible.
         """
         if self.procs or self.hosts:
             return None  # a real one
@@ -131,7 +131,7 @@ class RunOptions:
         return self.device == "cpu"
 
     def where(self, n_ranks: int) -> str:
-        """The device and, in words, where so many ranks are."""
+        """Describes the device and the place of so many ranks."""
         if not (self.procs or self.hosts):
             return self.device
         said = f"{self.device}, {self.procs or n_ranks} processes"
@@ -139,7 +139,7 @@ class RunOptions:
         return f"{said} on {n} host{'s' * (n > 1)}" if n else said
 
     def request(self, dtype: str, op: str, count: int, in_place: bool) -> LaunchRequest:
-        """One launch."""
+        """Returns the request of one launch."""
         return LaunchRequest(
             count,
             dtype,
@@ -159,8 +159,9 @@ def measure(
     on_phase: Callable[[str], None] = lambda _: None,
     tracer: Tracer | None = None,
 ) -> Iterator[PerfRow]:
-    """Builds the kernels; then, as they are asked for, a row for each type, reduction and size.
-    tracer: has a launch of each recorded, where options say that kernels can.
+    """Builds the kernels; then yields a row for each type, reduction and size, measured on demand.
+
+    tracer: records one launch of each row, if the options allow kernels to record.
 
     Raises:
         UserError: the kernels cannot be built or launched, or a launch stood still.
@@ -196,7 +197,7 @@ def measure(
 
 
 def _timed(tracer: Tracer | None, options: RunOptions, dtype: str, op: str) -> Timed:
-    """What is done with ranks that were timed."""
+    """Returns a callback for ranks that were timed: it records a launch if there is a tracer."""
     if tracer is None:
         return lambda *_: None
     return lambda ranks, count, in_place: tracer.record(
@@ -205,7 +206,7 @@ def _timed(tracer: Tracer | None, options: RunOptions, dtype: str, op: str) -> T
 
 
 def _here(binds: Sequence[Callable[[str, str], Bind]]) -> Measure:
-    """Measures ranks of this process."""
+    """Returns a function that measures the ranks of this process."""
 
     def one_row(
         c: Collective, dtype: str, op: str, size: int, schedule: SizeSchedule, timed: Timed
@@ -217,8 +218,8 @@ def _here(binds: Sequence[Callable[[str, str], Bind]]) -> Measure:
 
 
 def _windowed(library: Catalogue, options: RunOptions) -> RunOptions:
-    """Returns the options with the window of a plan alone where they name none; where there are
-    several, their entry knows it. Raises UserError E426 for a window that no plan can run with."""
+    """Returns the options, with the plan's window if they name none; a catalogue's entry knows its
+    own. Raises UserError E426 for a window that a plan cannot run with."""
     for plan in library.plans:
         most = plan.largest_window
         if most and options.window > most:
@@ -230,7 +231,7 @@ def _windowed(library: Catalogue, options: RunOptions) -> RunOptions:
 
 
 def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
-    """The reductions to measure: one where nothing is reduced."""
+    """Returns the reductions to measure: one if nothing is reduced."""
     if not plan.reduces:
         return options.ops[:1]
     if "avg" in options.ops and not plan.averages:
@@ -240,7 +241,7 @@ def _operations(plan: Plan, options: RunOptions) -> tuple[str, ...]:
 
 
 def _devices(options: RunOptions) -> list[str]:
-    """The device to measure; a GPU's every bit is compared with the CPU's."""
+    """Returns the device to measure; a GPU is followed by the CPU, to compare every bit."""
     compare = options.device != "cpu" and options.checks
     return [options.device, "cpu"] if compare else [options.device]
 
@@ -250,7 +251,8 @@ def _binder(
     options: RunOptions,
     variants: Sequence[tuple[str, str]],
 ) -> Callable[[str, str], Bind]:
-    """Builds the kernels for a device; (dtype, reduction) → what binds memory."""
+    """Builds the kernels for a device; returns a function from (dtype, reduction) to a binder of
+    memory."""
     if isinstance(built, CpuLauncher):
         built.build([options.request(dtype, op, 0, False) for dtype, op in variants])
     return lambda dtype, op: (
@@ -267,19 +269,20 @@ def _processes(
     options: RunOptions,
     variants: Sequence[tuple[str, str]],
 ) -> Measure:
-    """Starts processes for the ranks, which end with the stack; then measures them."""
+    """Starts processes for the ranks, which end with the stack; returns a function that measures
+    them."""
     c = library.collective
     hosts = hosts_of(options.hosts, c.n_ranks) if options.hosts else []
     each = shared_out(c.n_ranks, options.procs, hosts)
     shell = Shell.of(options.rsh, options.remote_python)
-    made = stack.enter_context(Processes(library.name, c, options.timeout, each))
+    processes = stack.enter_context(RankProcesses(library.name, c, options.timeout, each))
     if hosts:
-        interruptible(made.start_on)(hosts, shell, place, variants)
+        interruptible(processes.start_on)(hosts, shell, place, variants)
     else:
-        interruptible(made.start_here)(place, variants, trace=options.trace is not None)
+        interruptible(processes.start_here)(place, variants, trace=options.trace is not None)
 
     def ranks(p: Pattern, in_place: bool) -> Ranks:
-        return made.ranks(p, in_place, options.micro_batch, options.window)
+        return processes.ranks(p, in_place, options.micro_batch, options.window)
 
     def one_row(
         c: Collective, dtype: str, op: str, size: int, schedule: SizeSchedule, timed: Timed
@@ -290,7 +293,8 @@ def _processes(
 
 
 def between(plan: Plan, wire: Wire | None = None) -> RankNetwork:
-    """The network between the memory domains of `plan`: its header's NICs, no limits by default."""
+    """Returns the network between the memory domains of `plan`: its header's NICs, without limits
+    by default."""
     rank = np.arange(plan.n_ranks)
     gpus, nics = plan.gpus_per_node, max(1, plan.nics_per_node)
     nic = rank // gpus * nics + rank % gpus * nics // gpus
@@ -300,10 +304,12 @@ def between(plan: Plan, wire: Wire | None = None) -> RankNetwork:
 def launcher(
     device: str, place: Path, library: Catalogue, network: RankNetwork | None = None
 ) -> CpuLauncher | CudaLauncher:
-    """Loads all ranks of a library, whose directory of kernels is `place`, on a device.
+    """Returns the communicator of all ranks on a device.
+
+    library: a plan or a catalogue, with its directory of kernels `place`.
 
     Raises:
-        UserError: E425 the device is none of this machine's.
+        UserError: E425 this machine has no such device.
     """
     suffix = _target(device).suffix
     if library.alone:
@@ -317,7 +323,8 @@ def launcher(
 def communicator(
     device: str, source: Path, plan: Plan, network: RankNetwork | None = None
 ) -> CpuLauncher | CudaLauncher:
-    """All ranks of `plan`, whose kernels are `source`, on a device. Raises UserError E425."""
+    """Returns the communicator of all ranks of `plan` on a device; `source` has its kernels. Raises
+    UserError E425."""
     shape = shape_of(plan)
     if device == "cpu":
         return CpuLauncher(source, plan.name, shape, plan.collective, network=network)
@@ -326,22 +333,22 @@ def communicator(
 
 def _of_device(device: str, gpu: CudaLauncher) -> CudaLauncher:
     if gpu.device.hip != (device == "hip"):
-        found = "ROCm" if gpu.device.hip else "CUDA"
-        raise fail("E425", f"--device {device}, but the CuPy installed here is for {found}")
+        installed = "ROCm" if gpu.device.hip else "CUDA"
+        raise fail("E425", f"--device {device}, but the CuPy installed here is for {installed}")
     return gpu
 
 
 def bound(
     built: CpuLauncher | CudaLauncher, request: LaunchRequest, memory: Sequence[RankMemory]
 ) -> HostSession:
-    """The ranks' memory, bound to what launches them."""
+    """Binds the ranks' memory to their communicator, as a session."""
     if isinstance(built, CudaLauncher):
         return DeviceSession(built, request, memory, built.device.cupy)
     return HostSession(built, request, memory)
 
 
 def _bounded(library: Catalogue, schedule: SizeSchedule, options: RunOptions) -> list[int]:
-    """The sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
+    """Returns the sizes to measure. Raises UserError E429 for too large ones, E418 for too many."""
     sizes = list(islice(schedule.sizes(), MOST_SIZES + 1))
     if len(sizes) <= MOST_SIZES:
         _fits(library, sizes[-1], options)
@@ -353,7 +360,7 @@ def _bounded(library: Catalogue, schedule: SizeSchedule, options: RunOptions) ->
 
 
 def _sizes(plan: Plan, dtype: str, sizes: Sequence[int]) -> Iterator[int]:
-    """The sizes that differ once they are rounded down to whole elements."""
+    """Yields the sizes that differ once they are rounded down to whole elements."""
     counts: set[int] = set()
     for size in sizes:
         count = perf.count_of(plan.collective, size, DTYPES[dtype].itemsize)
@@ -368,7 +375,7 @@ def _target(device: str) -> Target:
 
 @contextmanager
 def _kernels(compiled: Compiled, devices: Sequence[str]) -> Iterator[Path]:
-    """The directory of kernels given, if they are the plan's, or a temporary one."""
+    """Yields the given directory of kernels, if they are the plan's, or a temporary one."""
     targets = [_target(device) for device in devices]
     if isinstance(compiled, LoadedDirectory):
         for target in targets:
@@ -382,7 +389,7 @@ def _kernels(compiled: Compiled, devices: Sequence[str]) -> Iterator[Path]:
 
 
 def _fits(library: Catalogue, size: int, options: RunOptions) -> None:
-    """Refuses a size that would not fit into memory, before anything is allocated."""
+    """Raises E429 for a size that would not fit into memory, before anything is allocated."""
     if options.hosts:
         return  # each host looks for itself
     itemsize = min(DTYPES[dtype].itemsize for dtype in options.dtypes)

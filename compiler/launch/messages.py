@@ -1,7 +1,7 @@
-"""messages: what the processes of a run say to each other: a line of JSON each, over pipes.
+"""messages: the messages between the processes of a run: one line of JSON each, over pipes.
 
-Before its first message a process prints a line of its own, MARK: what a remote shell, or the
-shell's start-up files, printed before is passed over.
+Before its first message a process prints a line of its own, MARK: anything that a remote shell, or
+the shell's start-up files, printed before is skipped.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _MOST_BEFORE = 1 << 16  # bytes before MARK
 
 
 class Channel:
-    """Two pipes. Threads may send at the same time; one reads."""
+    """Two pipes. Several threads may send at once; one reads."""
 
     def __init__(self, source: IO[bytes], target: IO[bytes]) -> None:
         self._source, self._target = source, target
         self._sending = threading.Lock()
 
     def announce(self) -> None:
-        """Says that messages begin."""
+        """Sends MARK: messages follow."""
         self._write(b"\n" + MARK + b"\n")
 
     def send(self, message: Message) -> None:
-        """Raises OSError where nobody reads any more."""
+        """Sends a message. Raises OSError if nobody reads any more."""
         self._write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def _write(self, line: bytes) -> None:
@@ -46,7 +46,8 @@ class Channel:
             self._target.flush()
 
     def receive(self, *, announced: bool = False) -> Iterator[Message]:
-        """Messages until the end. announced: after MARK. Raises ValueError for what is none."""
+        """Yields messages until the end; if `announced`, those after MARK. Raises ValueError for a
+        line that is no message."""
         if announced and not self._skip():
             return
         while line := self._source.readline(MOST_BYTES):
@@ -56,7 +57,7 @@ class Channel:
             yield message
 
     def _skip(self) -> bool:
-        """Reads past MARK. False: there is none."""
+        """Reads past MARK; returns False if there is none."""
         left = _MOST_BEFORE
         while left > 0 and (line := self._source.readline(left)):
             if line.strip() == MARK:
@@ -65,27 +66,26 @@ class Channel:
         return False
 
     def close(self) -> None:
-        """Ends what is sent."""
+        """Closes the pipe that it sends on."""
         with suppress(OSError):
             self._target.close()
 
 
 def of_this_process() -> Channel:
-    """The standard input and output, which nothing else writes to from now on: what is printed
-    goes to the standard error."""
+    """Takes over the standard input and output for messages; later prints go to the standard
+    error."""
     target = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return Channel(sys.stdin.buffer, target)
 
 
 @contextmanager
-def served() -> Iterator[tuple[Channel, Callable[[], Message]]]:
-    """A process that is told what to do: where it answers, and what gives the next message.
+def serve() -> Iterator[tuple[Channel, Callable[[], Message]]]:
+    """Runs a worker: yields its channel and a function that returns the next message.
 
-    Whatever it is doing, it ends when its input ends before the message `end`, and with it what it
-    started.
+    The worker exits and kills its children if stdin closes before an `end` message.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who tells it what to do ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     with suppress(PermissionError):  # it leads a session
         os.setpgid(0, 0)
     channel, messages = of_this_process(), SimpleQueue[Message]()
@@ -97,13 +97,13 @@ def served() -> Iterator[tuple[Channel, Callable[[], Message]]]:
         _end_all()
 
 
-def _listen(channel: Channel, heard: Callable[[Message], None]) -> None:
+def _listen(channel: Channel, on_message: Callable[[Message], None]) -> None:
     with suppress(OSError, ValueError):
         for message in channel.receive():
             if message.get("word") == "here":
-                channel.send({"here": True})  # whatever this process is doing
+                channel.send({"here": True})  # even during a long job
                 continue
-            heard(message)
+            on_message(message)
             if message.get("word") == "end":
                 return
     _end_all()
@@ -114,7 +114,7 @@ def _end_all() -> None:
 
 
 def fields_of(error: UserError) -> Message:
-    """An error, for another process; its place in a source is not told."""
+    """Turns an error into a message for another process, without its place in a source."""
     problem = error.problem
     return {
         "code": problem.code,
@@ -125,6 +125,6 @@ def fields_of(error: UserError) -> Message:
 
 
 def error_of(fields: Message) -> UserError:
-    """The error of such fields."""
+    """Turns such a message back into the error."""
     notes = tuple(Note(str(text)) for text in fields["notes"])
     return UserError(Problem(fields["code"], fields["message"], notes=notes, help=fields["help"]))

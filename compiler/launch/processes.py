@@ -1,7 +1,7 @@
-"""processes: the ranks of `hccc run --procs` and `--hosts`, in processes that are told what to do.
+"""processes: runs the ranks of `hccc run --procs` and `--hosts` in worker processes.
 
-Ranks' memory is the processes' (`hccc.runtime.communicator`); each makes its data and checks its
-results where they are. How processes are started is the affair of `Workers` and `Remote`.
+Ranks' memory belongs to the processes (`hccc.runtime.communicator`); each makes its data and checks
+its results itself. `Workers` and `Remote` start the processes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from hccc.base.diagnostics import Note, Problem, UserError, fail
 from hccc.ir.collective import Collective
 from hccc.launch.hosts import Host
 from hccc.launch.messages import Message
-from hccc.launch.remote import Remote, Shell, packed
-from hccc.launch.workers import Died, Job, Place, Workers, answer_of, died
+from hccc.launch.remote import Remote, Shell, pack
+from hccc.launch.workers import Died, HostProcesses, Job, Workers, answer_of, died
 from hccc.runtime.communicator.kernels import built
 from hccc.runtime.measure.patterns import Pattern
 from hccc.runtime.recording import LaunchRecording, joined
 
-PATIENCE_S = 30.0
-_BUILD_S = 1800.0  # that hosts have to build
-_SETTLE_S = 3.0  # that others have to say what they saw, once one has failed
+ANSWER_S = 30.0
+_BUILD_S = 1800.0  # in which hosts build
+_SETTLE_S = 3.0  # that other processes have to answer, once one has failed
 _REACH = (
     "hosts must reach the first one: HCCC_SOCKET_IFNAME=eth0 or HCCC_BIND=ADDRESS says where its "
     "ranks listen, HCCC_NETWORK=eth0 which device carries data"
@@ -36,10 +36,10 @@ _REACH = (
 Variants = Sequence[tuple[str, str]]  # types and reductions
 
 
-class Processes:
-    """All ranks of a library, in processes. A context: its processes end with it.
+class RankProcesses:
+    """All ranks of a library, in processes. A context manager: its processes end with it.
 
-    each: how many ranks each process has.
+    each: the number of ranks in each process.
     """
 
     def __init__(self, name: str, collective: Collective, timeout: float, each: int) -> None:
@@ -47,8 +47,8 @@ class Processes:
         self._job = Job(name, (c.op.value, c.n_ranks, c.n_chunks, c.root), timeout)
         self._each = each
         self._events: SimpleQueue[tuple[int, Message]] = SimpleQueue()
-        self._places: list[Place] = []
-        self._workers: list[tuple[Place, int]] = []  # a place and which of its own, by ranks
+        self._places: list[HostProcesses] = []
+        self._workers: list[tuple[HostProcesses, int]] = []  # a host and the index in it, by ranks
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class Processes:
         library = built(place, *_unique(variants), trace=trace)
         self._start(
             range(self._job.n_ranks),
-            lambda groups, heard: Workers(self._job, groups, library, heard),
+            lambda groups, on_message: Workers(self._job, groups, library, on_message),
         )
         self._join(None)
 
@@ -77,18 +77,18 @@ class Processes:
     ) -> None:
         """Starts processes on these hosts, which build the kernels in `place`."""
         dtypes, ops = _unique(variants)
-        kernels = {"sources": packed(place), "dtypes": dtypes, "ops": ops}
+        kernels = {"sources": pack(place), "dtypes": dtypes, "ops": ops}
         for host in hosts:
             self._start(
                 host.ranks,
-                lambda groups, heard, host=host: Remote(
-                    host, shell, self._job, groups, kernels, heard
+                lambda groups, on_message, host=host: Remote(
+                    host, shell, self._job, groups, kernels, on_message
                 ),
             )
         self._join(hosts[0].name if len(hosts) > 1 else None)
 
-    def _start(self, ranks: range, started: Callable[..., Place]) -> None:
-        """One more place, which has these ranks."""
+    def _start(self, ranks: range, started: Callable[..., HostProcesses]) -> None:
+        """Starts the processes of one more host, for these ranks."""
         firsts = range(ranks.start, ranks.stop, self._each)
         groups = [range(first, first + self._each) for first in firsts]
         before = len(self._workers)
@@ -97,7 +97,8 @@ class Processes:
         self._workers += [(place, k) for k in range(len(groups))]
 
     def _join(self, host: str | None) -> None:
-        """The ranks meet in the first process. host: its, by the name that others reach it by."""
+        """Lets the ranks meet in the first process. host: the name by which others reach that
+        process."""
         self._answers(range(len(self._workers)), _BUILD_S)  # they have started
         self._tell(0, {"word": "meet", "host": host})
         id = self._answers([0])[0]
@@ -111,88 +112,93 @@ class Processes:
 
     def _tell(self, worker: int, message: Message) -> None:
         place, k = self._workers[worker]
-        place.tell(k, message)
+        place.send(k, message)
 
     def ask(self, word: str, **arguments: Any) -> list[Any]:
-        """What every process answers. Raises what one raised."""
+        """Sends a message to every process; returns their answers. Raises the error of a
+        process."""
         for worker in range(len(self._workers)):
             self._tell(worker, {"word": word, **arguments})
         return self._answers(range(len(self._workers)))
 
-    def _answers(self, workers: Sequence[int], patience: float = PATIENCE_S) -> list[Any]:
-        """The next answers of these, in order. Once one has failed, others have a moment to.
-        patience: seconds in which a process that works says that it is there."""
-        found: dict[int, Any] = {}
+    def _answers(self, workers: Sequence[int], timeout: float = ANSWER_S) -> list[Any]:
+        """Collects the next answers of these workers, in order. After one has failed, the others
+        have a moment to answer.
+
+        timeout: seconds in which a working process must show that it lives.
+        """
+        answers: dict[int, Any] = {}
         seen = dict.fromkeys(workers, time.monotonic())
         until = math.inf
-        while len(found) < len(workers) and (left := until - time.monotonic()) > 0:
+        while len(answers) < len(workers) and (left := until - time.monotonic()) > 0:
             try:
-                worker, message = self._events.get(timeout=min(left, patience / 6))
+                worker, message = self._events.get(timeout=min(left, timeout / 6))
             except Empty:
-                self._look_after([w for w in workers if w not in found], seen, patience)
+                self._check_alive([w for w in workers if w not in answers], seen, timeout)
                 continue
             seen[worker] = time.monotonic()
-            if "here" in message or worker in found:  # the first error is the reason of others
+            if "here" in message or worker in answers:  # the first error causes the others
                 continue
-            found[worker] = answer_of(message)
-            if isinstance(found[worker], UserError):
+            answers[worker] = answer_of(message)
+            if isinstance(answers[worker], UserError):
                 until = min(until, time.monotonic() + _SETTLE_S)
-        errors = [one for one in found.values() if isinstance(one, UserError)]
+        errors = [answer for answer in answers.values() if isinstance(answer, UserError)]
         if errors:
             raise _of_all(errors)
-        return [found[worker] for worker in workers]
+        return [answers[worker] for worker in workers]
 
-    def _look_after(
-        self, workers: Sequence[int], seen: Mapping[int, float], patience: float
+    def _check_alive(
+        self, workers: Sequence[int], seen: Mapping[int, float], timeout: float
     ) -> None:
-        """Asks processes whether they are there. One that was stopped is not."""
+        """Asks silent processes for a sign of life; one silent for longer than `timeout` is
+        reported dead."""
         for worker in workers:
-            if time.monotonic() - seen[worker] > patience:
+            if time.monotonic() - seen[worker] > timeout:
                 place, k = self._workers[worker]
-                text = f"{place.called(k)} has not been heard of for {patience:g} s"
+                text = f"{place.name_of(k)} has not been heard of for {timeout:g} s"
                 self._events.put((worker, died(Problem("E473", text))))
             else:
                 self._tell(worker, {"word": "here"})
 
     def ranks(self, p: Pattern, in_place: bool, micro_batch: int, window: int) -> ProcessRanks:
-        """Memory of all ranks for launches on `p`."""
+        """Binds memory of all ranks for launches on `p`."""
         fields = _fields(p)
         self.ask("bind", pattern=fields, in_place=in_place, micro_batch=micro_batch, window=window)
         return ProcessRanks(self)
 
 
 class ProcessRanks:
-    """The ranks, and their memory in their processes."""
+    """Ranks in processes, with their memory: `perf.Ranks`."""
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: RankProcesses) -> None:
         self._processes = processes
 
     def fill(self, p: Pattern) -> None:
-        """As `perf.Ranks` has it."""
+        """Fills the buffers, as `perf.Ranks`."""
         self._processes.ask("fill", pattern=_fields(p))
 
     def run(self, launches: int, warmups: int) -> float:
-        """The seconds of the slowest rank."""
+        """Launches; returns the seconds of the slowest rank."""
         return float(max(self._processes.ask("run", launches=launches, warmups=warmups)))
 
     def record(self, blocks: int, slots: int) -> LaunchRecording:
-        """What the kernels of all processes did in a launch, when: their clock is one."""
+        """Records a launch of all processes, on their common clock."""
         found = self._processes.ask("record", blocks=blocks, slots=slots)
         return joined([LaunchRecording.of(fields) for fields in found])
 
     def wrong(self, p: Pattern, keeps_input: bool) -> int:
-        """As `perf.Ranks` has it."""
+        """Returns the number of wrong elements, as `perf.Ranks`."""
         return sum(self._processes.ask("wrong", pattern=_fields(p), keeps_input=keeps_input))
 
     def differences(self, p: Pattern) -> None:
-        """There is no other device."""
+        """Returns None: there is no other device to compare with."""
 
 
 def shared_out(n_ranks: int, n_processes: int, hosts: Sequence[Host]) -> int:
-    """The ranks of each process; without a number of processes each rank has its own.
+    """Returns the number of ranks in each process; by default, each rank has its own.
 
     Raises:
-        UserError: E473 they cannot be as many everywhere.
+        UserError: E473 the ranks cannot be shared out evenly.
     """
     each = n_ranks // n_processes if 0 < n_processes <= n_ranks else 1
     if n_processes and n_ranks != each * n_processes:
@@ -206,17 +212,18 @@ def shared_out(n_ranks: int, n_processes: int, hosts: Sequence[Host]) -> int:
 
 
 def _unique(variants: Variants) -> tuple[list[str], list[str]]:
-    """The types and the reductions."""
+    """Returns the distinct types and the distinct reductions."""
     return list(dict.fromkeys(d for d, _ in variants)), list(dict.fromkeys(o for _, o in variants))
 
 
 def _fields(p: Pattern) -> list[Any]:
-    """A pattern without its collective, which every process knows."""
+    """Returns the fields of a pattern without its collective, which every process knows."""
     return [p.dtype, p.op, p.count, p.seed]
 
 
 def _of_all(errors: Sequence[UserError]) -> UserError:
-    """The error to tell: of a process that has gone, if one has, with what another saw of it."""
+    """Chooses the error to report: of a process that died, if any, with another's view of it as a
+    note."""
     gone = [error for error in errors if isinstance(error, Died)]
     if not gone:
         return errors[0]

@@ -1,8 +1,8 @@
 """remote: the processes of ranks on another host, started over a remote shell.
 
-`ssh` runs one command there, `python -P -m hccc.launch.host`. What it is to do goes through its
-standard input: sources of kernels, variables, later the secret by which ranks meet. It is built
-there, for the processor and with the compiler of that host.
+`ssh` runs one command there, `python -P -m hccc.launch.host`, which gets everything through its
+standard input: sources of kernels, variables, later the secret by which ranks meet. The kernels are
+built there, for the processor and with the compiler of that host.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from hccc.base.version import __version__
 from hccc.launch.child import Child, how_it_ended
 from hccc.launch.hosts import Host
 from hccc.launch.messages import PROTOCOL, Message
-from hccc.launch.workers import END_S, Heard, Job, died, named
+from hccc.launch.workers import END_S, Job, OnMessage, died, named
 
-# No terminal, no X11, no questions; a host that does not answer, or no longer, is told within 15 s.
+# No terminal, no X11, no questions; a host that stops answering is noticed within 15 s.
 SSH = (
     "ssh -T -x -o BatchMode=yes -o ConnectTimeout=10 "
     "-o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 )
-_START_S = 60.0  # that a remote shell has until hccc answers
-_UNREACHED = 255  # what ssh ends with where the command did not run
+_START_S = 60.0  # until hccc answers over the remote shell
+_UNREACHED = 255  # the exit code of ssh if the command did not run
 HOST = ("-P", "-m", "hccc.launch.host")
 _SENT = frozenset({".h", ".inc", ".cpp", ".json"})
 _VARIABLE = re.compile(r"(?:HCCC|UCX)_[A-Z0-9_]{1,60}")
-# Whose values are this host's, or another job's.
+# Variables with values of this host or of another job.
 _OWN = frozenset(
     {
         "HCCC_RANK",
@@ -58,15 +58,16 @@ _OWN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """How hosts are reached. command: of the remote shell, before the host; python: there."""
+    """How to reach hosts. command: of the remote shell, before the host; python: the interpreter
+    there."""
 
     command: tuple[str, ...]
     python: str
 
     @classmethod
     def of(cls, rsh: str | None, python: str | None) -> Shell:
-        """As options, else variables, else `ssh` and this interpreter's path. Raises UserError
-        E474 for a command that is none."""
+        """Returns the shell of the options, else of the variables, else `ssh` and this
+        interpreter's path. Raises UserError E474 for text that is no command."""
         text = rsh or os.environ.get("HCCC_RSH") or SSH
         try:
             words = tuple(shlex.split(text))
@@ -78,13 +79,13 @@ class Shell:
         return cls(words, named)
 
     def line(self, login: str) -> list[str]:
-        """The command that starts the processes of a host: ssh joins the words after the host for
-        a shell there."""
+        """Returns the command that starts the processes of a host; ssh joins the words after the
+        host for a shell there."""
         return [*self.command, login, *map(shlex.quote, (self.python, *HOST))]
 
 
 class Remote:
-    """Processes of a host, one for each group of its ranks."""
+    """The processes of a remote host, one for each group of its ranks."""
 
     def __init__(
         self,
@@ -93,10 +94,11 @@ class Remote:
         job: Job,
         groups: Sequence[range],
         kernels: Message,
-        heard: Heard,
+        on_message: OnMessage,
     ) -> None:
-        """kernels: `sources`, which `packed` made, and the `dtypes` and `ops` to build."""
-        self._host, self._heard, self._groups = host, heard, groups
+        """Starts the remote shell. kernels: `sources` made by `pack`, and the `dtypes` and `ops` to
+        build."""
+        self._host, self._on_message, self._groups = host, on_message, groups
         self._python, self._shell = shell.python, shell.command[0]
         self._ending = self._welcome = False
         self._job: Message = {
@@ -108,7 +110,7 @@ class Remote:
         }
         command = shell.line(host.login)
         try:
-            self._child = Child(command, self._hears, keeps_errors=True)
+            self._child = Child(command, self._receive, keeps_errors=True)
         except OSError as error:
             message = f"{command[0]} cannot be run: {error.strerror}"
             raise fail("E474", message, help="--rsh, or HCCC_RSH, names another") from None
@@ -117,24 +119,24 @@ class Remote:
         self._late.start()
         self._child.begin()
 
-    def tell(self, worker: int, message: Message) -> None:
-        """Says something to one of them."""
-        self._child.tell({"word": "tell", "to": worker, "message": message})
+    def send(self, worker: int, message: Message) -> None:
+        """Sends a message to one of the processes."""
+        self._child.send({"word": "tell", "to": worker, "message": message})
 
-    def called(self, worker: int) -> str:
-        """What errors call it."""
+    def name_of(self, worker: int) -> str:
+        """Returns the name of one of the processes, for errors."""
         return f"{self._where}: the process of {named(self._groups[worker])}"
 
     def end(self, orderly: bool) -> None:
-        """Ends them."""
+        """Ends the processes."""
         self._ending = True
         self._late.cancel()
         if orderly:
-            self._child.tell({"word": "end"})
-        # Where nothing has started nobody listens; else its ranks have time to end, then it has.
+            self._child.send({"word": "end"})
+        # If nothing has started, nobody listens; else the ranks get time to end, then the host.
         self._child.end(0 if not self._welcome else 2 * END_S if orderly else END_S / 2)
 
-    def _hears(self, message: Message | None) -> None:
+    def _receive(self, message: Message | None) -> None:
         if message is None:
             if not self._ending:
                 self._all(died(self._gone()))
@@ -142,12 +144,12 @@ class Remote:
             self._check(message)
         else:
             try:
-                worker, found = message["from"], message["message"]
-                if "error" in found:
-                    found["error"]["message"] = f"{self._where}: {found['error']['message']}"
+                worker, answer = message["from"], message["message"]
+                if "error" in answer:
+                    answer["error"]["message"] = f"{self._where}: {answer['error']['message']}"
             except (LookupError, TypeError) as error:
                 raise ValueError("no message of hccc") from error
-            self._heard(worker, found)
+            self._on_message(worker, answer)
 
     @property
     def _where(self) -> str:
@@ -155,7 +157,7 @@ class Remote:
 
     def _all(self, message: Message) -> None:
         for worker in range(len(self._groups)):
-            self._heard(worker, message)
+            self._on_message(worker, message)
 
     def _is_late(self) -> None:
         if not self._welcome:
@@ -163,11 +165,11 @@ class Remote:
             self._all(died(Problem("E474", message, notes=self._notes())))
 
     def _check(self, hello: Message) -> None:
-        """Sends the job to a host that has the same hccc."""
+        """Sends the job, if the host has the same version of hccc."""
         self._welcome = True
         self._late.cancel()
         if hello.get("protocol") == PROTOCOL and hello.get("version") == __version__:
-            self._child.tell(self._job)
+            self._child.send(self._job)
             self._job = {}
             return
         there = f"hccc {hello.get('version')} (protocol {hello.get('protocol')})"
@@ -176,7 +178,7 @@ class Remote:
         self._all(died(Problem("E474", message, help=help)))
 
     def _gone(self) -> Problem:
-        """The remote shell has ended, or what it ran."""
+        """Describes the end of the remote shell, or of the program it ran."""
         code, notes = self._child.exit_code(), self._notes()
         how = how_it_ended(code)
         if self._welcome:
@@ -192,8 +194,8 @@ class Remote:
         return (Note(f"it printed: {printed}"),) if printed else ()
 
 
-def packed(place: Path) -> str:
-    """The sources of a directory of kernels, to be sent; `hccc.launch.host` unpacks them."""
+def pack(place: Path) -> str:
+    """Packs the sources of a directory of kernels into text; `hccc.launch.host` unpacks them."""
     sources = {
         path.relative_to(place).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(place.rglob("*"))
@@ -204,7 +206,7 @@ def packed(place: Path) -> str:
 
 
 def variables() -> dict[str, str]:
-    """hccc's and UCX's variables, which ranks of all hosts are to have."""
+    """Returns hccc's and UCX's environment variables that the ranks of all hosts need."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -1,7 +1,7 @@
-"""worker: a process of a run, which does for its ranks what it is told, a thread for each.
+"""worker: a process of a run, which carries out messages for its ranks, with a thread for each.
 
-`main` reads messages at its standard input and answers each. Whatever the process is doing, it ends
-when its input does.
+`main` reads messages from its standard input and answers each. The process ends as soon as its
+input does, even in the middle of a message.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import psutil  # type: ignore[import-untyped]
 
 from hccc.base.diagnostics import UserError, fail
 from hccc.ir.collective import Collective, OpType
-from hccc.launch.messages import Message, fields_of, served
+from hccc.launch.messages import Message, fields_of, serve
 from hccc.runtime.communicator.communicator import Communicator, allocate, unique_id
 from hccc.runtime.measure import perf
 from hccc.runtime.measure.patterns import Expected, Pattern
 from hccc.runtime.measure.perf import RankMemory
 from hccc.runtime.recording import recording
 
-_MEET_S = 120  # that ranks have to meet
-_NO_LINE = ("lo", "docker", "virbr", "br-")  # interfaces that hosts do not reach each other by
+_MEET_S = 120  # in which ranks meet
+_NO_LINE = ("lo", "docker", "virbr", "br-")  # interfaces that do not lead to other hosts
 
 
 class _Rank:
-    """One rank."""
+    """One rank of this process."""
 
     def __init__(self, id: bytes, n_ranks: int, rank: int) -> None:
         self.communicator = Communicator.join(id, n_ranks, rank)
@@ -47,7 +47,7 @@ class _Rank:
         self.communicator.set_timeout(timeout)
 
     def bind(self, name: str, p: Pattern, in_place: bool, micro_batch: int, window: int) -> None:
-        self._memory = None  # what was bound before goes first
+        self._memory = None  # free the memory bound before
         m = self._memory = perf.allocate(p, self._rank, in_place, lambda n: allocate(n, "uint8"))
         base, size = m.slab.ctypes.data, m.slab.itemsize
         at = [
@@ -78,10 +78,10 @@ class Worker:
     """The ranks of a process. Each method is a word of the protocol; `answer` calls it."""
 
     def __init__(self) -> None:
-        self._made: list[_Rank] = []
+        self._here: list[_Rank] = []
 
     def answer(self, message: Message) -> Message:
-        """What is answered to a message."""
+        """Carries out a message and returns the answer."""
         word = message.pop("word")
         try:
             return {"value": WORDS[word](self, **message)}
@@ -89,8 +89,8 @@ class Worker:
             return {"error": fields_of(error)}
         except Exception as error:
             traceback.print_exc()
-            found = fail("E473", f"a process of the run failed: {type(error).__name__}: {error}")
-            return {"error": fields_of(found)}
+            failure = fail("E473", f"a process of the run failed: {type(error).__name__}: {error}")
+            return {"error": fields_of(failure)}
 
     def start(
         self,
@@ -102,8 +102,8 @@ class Worker:
         collective: Sequence[Any],
         timeout: float,
     ) -> None:
-        """Which ranks these are, and of what. n_near: ranks of this host, timeout: seconds that
-        launches wait."""
+        """Stores the ranks of this process and their library. n_near: ranks of this host, timeout:
+        seconds that launches wait."""
         os.environ.setdefault("HCCC_TIMEOUT", str(_MEET_S))
         self._n_ranks, self._ranks, self._n_near = n_ranks, ranks, n_near
         self._library, self._name, self._timeout = library, name, timeout
@@ -112,65 +112,65 @@ class Worker:
         self._pool = ThreadPoolExecutor(len(ranks))
 
     def meet(self, host: str | None) -> str:
-        """What all ranks join with; they meet in this process. host: what the others call its
-        host; None: all are on it."""
-        told = any(map(os.environ.get, ("HCCC_BIND", "HCCC_SOCKET_IFNAME")))
-        address = None if host is None or told else address_of(host)
+        """Returns the id that all ranks join with; they meet in this process. host: the name that
+        others have for this host; None: all ranks are on it."""
+        chosen = any(map(os.environ.get, ("HCCC_BIND", "HCCC_SOCKET_IFNAME")))
+        address = None if host is None or chosen else address_of(host)
         if address:
             os.environ["HCCC_BIND"] = address
         return unique_id().hex()
 
     def join(self, id: str) -> None:
-        """Meets the others."""
-        found = bytes.fromhex(id)
-        self._made = self._each(lambda rank: _Rank(found, self._n_ranks, rank), self._ranks)
+        """Joins the communicators of all ranks."""
+        shared = bytes.fromhex(id)
+        self._here = self._each(lambda rank: _Rank(shared, self._n_ranks, rank), self._ranks)
 
     def load(self) -> None:
         """Loads the library."""
-        self._each(lambda one: one.load(self._library, self._timeout), self._made)
+        self._each(lambda rank: rank.load(self._library, self._timeout), self._here)
 
     def bind(self, pattern: Sequence[Any], in_place: bool, micro_batch: int, window: int) -> None:
-        """Memory for launches on `pattern`."""
+        """Allocates and binds memory for launches on `pattern`."""
         p = self._pattern(pattern)
-        # A rank's buffers, what they are compared with, and what all ranks must end with.
+        # A rank's buffers, copies to compare them with, and the expected results of all ranks.
         need = 4 * self._n_near * p.count * p.numpy.itemsize * self._collective.most_blocks()
         free = psutil.virtual_memory().available
         if need > free:
             message = f"{self._n_near} ranks need {need / 1e9:.1f} GB of memory"
             raise fail("E429", f"{message}; {free / 1e9:.1f} GB are free", help="use a smaller -e")
-        self._each(lambda one: one.bind(self._name, p, in_place, micro_batch, window), self._made)
+        self._each(lambda rank: rank.bind(self._name, p, in_place, micro_batch, window), self._here)
 
     def fill(self, pattern: Sequence[Any]) -> None:
-        """The data of a launch."""
+        """Fills the buffers with the data of a launch."""
         p = self._pattern(pattern)
-        self._each(lambda one: one.fill(p), self._made)
+        self._each(lambda rank: rank.fill(p), self._here)
 
     def run(self, launches: int, warmups: int) -> float:
-        """Launches; the seconds of the slowest rank, without warmups."""
-        return float(max(self._each(lambda one: one.run(launches, warmups), self._made)))
+        """Launches; returns the seconds of the slowest rank, without warmups."""
+        return float(max(self._each(lambda rank: rank.run(launches, warmups), self._here)))
 
     def record(self, blocks: int, slots: int) -> Message:
-        """What the ranks' kernels do in one launch, when."""
+        """Records the ranks' kernels in one launch."""
         held = range(self._ranks[0], self._ranks[0] + len(self._ranks))
         with recording(Path(self._library), held, blocks, slots) as recorder:
-            self._each(lambda one: one.run(1, 0), self._made)
+            self._each(lambda rank: rank.run(1, 0), self._here)
         return recorder.read().fields()
 
     def wrong(self, pattern: Sequence[Any], keeps_input: bool) -> int:
-        """Elements that are not what a launch leaves."""
+        """Returns the number of elements that differ from the expected result."""
         p = self._pattern(pattern)
         want = perf.wanted(p)
-        return sum(self._each(lambda one: one.wrong(p, want, keeps_input), self._made))
+        return sum(self._each(lambda rank: rank.wrong(p, want, keeps_input), self._here))
 
     def end(self) -> None:
         """Leaves the communicators."""
-        self._each(lambda one: one.communicator.destroy(), self._made)
+        self._each(lambda rank: rank.communicator.destroy(), self._here)
 
     def _pattern(self, fields: Sequence[Any]) -> Pattern:
         return Pattern(self._collective, *fields)
 
     def _each(self, do: Callable[[Any], Any], of_each: Sequence[Any]) -> list[Any]:
-        """For every rank at the same time. Raises what the first of them raised."""
+        """Runs `do` for every rank at the same time. Raises the first error."""
         with np.errstate(all="ignore"):
             return list(self._pool.map(do, of_each))
 
@@ -182,39 +182,42 @@ WORDS: dict[str, Callable[..., Any]] = {
 
 
 def address_of(host: str) -> str | None:
-    """An address of this machine by which other hosts reach it: that of `host`, its name, else the
-    one that ssh came in by, else that of its first interface; None: it has none but loopback."""
+    """Returns an address of this machine by which other hosts reach it; None: only loopback.
+
+    In this order: that of the name `host`, the address that ssh came in by, that of the first
+    interface.
+    """
     return next(filter(_is_here, _addresses(host)), None)
 
 
 def _addresses(host: str) -> Iterator[str]:
     with suppress(OSError, UnicodeError):
-        for one in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
-            yield str(one[4][0])
+        for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+            yield str(info[4][0])
     yield from os.environ.get("SSH_CONNECTION", "").split()[2:3]
     state = psutil.net_if_stats()
     for family in (socket.AF_INET, socket.AF_INET6):
-        for name, found in psutil.net_if_addrs().items():
+        for name, addresses in psutil.net_if_addrs().items():
             if name.startswith(_NO_LINE) or name not in state or not state[name].isup:
                 continue
-            yield from (one.address for one in found if one.family == family)
+            yield from (a.address for a in addresses if a.family == family)
 
 
 def _is_here(address: str) -> bool:
-    """Whether it is this machine's, and no loopback address."""
+    """Tells whether the address is this machine's, and no loopback address."""
     with suppress(OSError, ValueError):
-        found = ipaddress.ip_address(address.partition("%")[0])
-        family = socket.AF_INET if found.version == 4 else socket.AF_INET6
-        if not (found.is_loopback or found.is_link_local):
-            with socket.socket(family, socket.SOCK_STREAM) as made:
-                made.bind((address, 0))
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+        family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
+        if not (parsed.is_loopback or parsed.is_link_local):
+            with socket.socket(family, socket.SOCK_STREAM) as bound:
+                bound.bind((address, 0))
                 return True
     return False
 
 
 def main() -> None:
     """Answers messages one by one."""
-    with served() as (channel, next_message):
+    with serve() as (channel, next_message):
         worker = Worker()
         while True:
             message = next_message()

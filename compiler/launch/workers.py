@@ -1,4 +1,4 @@
-"""workers: the processes of ranks on this host."""
+"""workers: the processes of the ranks on this host."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hccc.launch.child import Child, how_it_ended
 from hccc.launch.messages import Message, error_of, fields_of
 from hccc.runtime.communicator.runtime_library import build
 
-END_S = 10.0  # that a process has to end
-# The same hccc as this process has: what it imports from comes as arguments.
+END_S = 10.0  # in which a process ends
+# The same hccc as in this process: the module search path comes as arguments.
 _CODE = "import sys; sys.path[:] = sys.argv[1:]; from hccc.launch.worker import main; main()"
 
 
 class Died(UserError):
-    """A process of the run has ended before it was told to, or cannot be reached."""
+    """A process of the run ended before it was asked to, or cannot be reached."""
 
 
-# (which worker, what it answers: `value` or `error`)
-Heard = Callable[[int, Message], None]
+# (worker, its answer: `value` or `error`)
+OnMessage = Callable[[int, Message], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a run's processes are for. collective: the fields of a Collective, timeout: seconds a
+    """The job of a run's processes. collective: the fields of a Collective, timeout: seconds a
     launch waits."""
 
     name: str
@@ -41,27 +41,27 @@ class Job:
         return self.collective[1]
 
 
-class Place(Protocol):
+class HostProcesses(Protocol):
     """The processes of a host."""
 
-    def tell(self, worker: int, message: Message) -> None:
-        """Says something to one of them."""
+    def send(self, worker: int, message: Message) -> None:
+        """Sends a message to one of the processes."""
 
-    def called(self, worker: int) -> str:
-        """What errors call it."""
+    def name_of(self, worker: int) -> str:
+        """Returns the name of one of the processes, for errors."""
         ...
 
     def end(self, orderly: bool) -> None:
-        """Ends them. orderly: after their ranks have left their communicators."""
+        """Ends the processes. orderly: after their ranks have left their communicators."""
 
 
 class Workers:
-    """Processes of this host, one for each group of ranks."""
+    """The processes of this host, one for each group of ranks."""
 
     def __init__(
-        self, job: Job, groups: Sequence[Sequence[int]], library: Path, heard: Heard
+        self, job: Job, groups: Sequence[Sequence[int]], library: Path, on_message: OnMessage
     ) -> None:
-        self._groups, self._heard = groups, heard
+        self._groups, self._on_message = groups, on_message
         self._children: list[Child] = []
         self._ending = False
         build()  # once, and not in each of them
@@ -69,44 +69,44 @@ class Workers:
         start = {"word": "start", **asdict(job), "n_ranks": job.n_ranks, "library": str(library)}
         start["n_near"] = sum(map(len, groups))
         for k, ranks in enumerate(groups):
-            child = Child(command, lambda message, k=k: self._hears(k, message))  # type: ignore[misc]
+            child = Child(command, lambda message, k=k: self._receive(k, message))  # type: ignore[misc]
             self._children.append(child)
             child.begin()
-            child.tell({**start, "ranks": list(ranks)})
+            child.send({**start, "ranks": list(ranks)})
 
-    def tell(self, worker: int, message: Message) -> None:
-        """Says something to one of them."""
-        self._children[worker].tell(message)
+    def send(self, worker: int, message: Message) -> None:
+        """Sends a message to one of the processes."""
+        self._children[worker].send(message)
 
-    def called(self, worker: int) -> str:
-        """What errors call it."""
+    def name_of(self, worker: int) -> str:
+        """Returns the name of one of the processes, for errors."""
         return f"the process of {named(self._groups[worker])}"
 
     def end(self, orderly: bool) -> None:
-        """Ends them."""
+        """Ends the processes."""
         self._ending = True
         for child in self._children:
             if orderly:
-                child.tell({"word": "end"})
-            child.hang_up()
+                child.send({"word": "end"})
+            child.close_input()
         for child in self._children:
             child.end(END_S)
 
-    def _hears(self, k: int, message: Message | None) -> None:
+    def _receive(self, k: int, message: Message | None) -> None:
         if message is not None:
-            self._heard(k, message)
+            self._on_message(k, message)
         elif not self._ending:
             how = how_it_ended(self._children[k].exit_code())
-            self._heard(k, died(Problem("E473", f"{self.called(k)} {how}")))
+            self._on_message(k, died(Problem("E473", f"{self.name_of(k)} {how}")))
 
 
 def died(problem: Problem) -> Message:
-    """What is heard of a worker that answers no more."""
+    """Returns the message that stands for a worker that cannot answer any more."""
     return {"error": {**fields_of(UserError(problem)), "died": True}}
 
 
 def answer_of(message: Message) -> Any:
-    """The value that a worker answers, or the error."""
+    """Returns the value in a worker's answer, or the error."""
     if "error" not in message:
         return message["value"]
     error = error_of(message["error"])
@@ -114,7 +114,7 @@ def answer_of(message: Message) -> Any:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 4 to 7`."""
+    """Writes ranks as `rank 3` or `ranks 4 to 7`."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     return f"ranks {ranks[0]} to {ranks[-1]}"

@@ -1,1 +1,1 @@
-"""Measuring this machine and writing it as a cluster."""
+"""Measuring this machine and writing it as a cluster file."""

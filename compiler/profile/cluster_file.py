@@ -1,6 +1,7 @@
-"""cluster_file: what `hccc profile` measured, as a cluster file that tells how.
+"""cluster_file: writes the result of `hccc profile` as a cluster file that says how it was
+measured.
 
-Files are written whole or not at all, and never over one that it did not write itself.
+Files are written whole or not at all, and never over a file of another origin.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hccc.base.version import __version__
 from hccc.ir.device import Cached
 from hccc.ir.topology import Topology
 from hccc.lang.cluster import load as cluster
-from hccc.profile.calibrate import FASTEST, Found
+from hccc.profile.calibrate import FASTEST, UnitCosts
 from hccc.profile.probes import DTYPE
 from hccc.runtime.cpu import SMALL_LAUNCH
 
@@ -33,10 +34,13 @@ CHUNK = 256 << 10  # bytes of a micro-batch that costs are for
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was measured on one device. vendor, name: its; tools: what built the kernels; cores:
-    that blocks share, 0 on a GPU; total: GB/s that all ranks copy at once; kinds, rounds, launches,
-    seconds: how much was launched; spread: by how much the median launch is slower than the time
-    that counts (a part, in the median over kinds); error_small, error_large: `Found.error`."""
+    """The measurements of one device.
+
+    vendor, name: the device's; tools: that built the kernels; cores: shared by the thread blocks, 0
+    on a GPU; total: GB/s that all ranks copy at once; kinds, rounds, launches, seconds: the amount
+    of launching; spread: how much slower the median launch is than the time that counts (a part, in
+    the median over kinds); error_small, error_large: `UnitCosts.error`.
+    """
 
     device: str
     vendor: str
@@ -44,7 +48,7 @@ class Profile:
     tools: str
     ranks: int
     cores: int
-    found: Found
+    costs: UnitCosts
     total: float
     kinds: int
     rounds: int
@@ -62,10 +66,10 @@ class Profile:
 
 
 def text(p: Profile) -> str:
-    """The cluster file: how each number was measured, and the machine as one node."""
-    told = re.sub(r"[^A-Za-z0-9 ._+-]+", " ", re.sub(r"\((R|TM)\)", "", p.name))
-    name = " ".join(told.split()).lstrip(" ._+-")[:64] or p.device
-    f = p.found
+    """Writes the cluster file: how each number was measured, and the machine as one node."""
+    printable = re.sub(r"[^A-Za-z0-9 ._+-]+", " ", re.sub(r"\((R|TM)\)", "", p.name))
+    name = " ".join(printable.split()).lstrip(" ._+-")[:64] or p.device
+    f = p.costs
     speeds = f"reduce => {_digits(f.reduce)}, block => {_digits(f.block)}"
     if f.cache:
         cache = ", ".join(f"({_size(x.size)} -> {_rates(x)})" for x in f.cache)
@@ -76,7 +80,7 @@ def text(p: Profile) -> str:
     link, kind = (p.total, "mesh") if p.cores else (p.total / p.ranks, "port")
     rate = f"({_digits(max(link, f.block))}, 1, {_digits(f.alpha)})"
     lines = [
-        *(f"# {line}" for said in _comments(p) for line in wrap(said, 98)),
+        *(f"# {line}" for paragraph in _comments(p) for line in wrap(paragraph, 98)),
         f"define chunk = {CHUNK}",
         "define nodenum = 1",
         f"define node1 = {p.ranks}",
@@ -89,8 +93,8 @@ def text(p: Profile) -> str:
 
 
 def _comments(p: Profile) -> Iterator[str]:
-    """Paragraphs: the machine, the samples, each number, and what is not there."""
-    f = p.found
+    """Yields paragraphs: the machine, the samples, each number, and the parts not measured."""
+    f = p.costs
     cores = f"{p.cores} cores" if p.cores else "one GPU"
     yield f"{FIRST_LINE.removeprefix('# ')} {__version__} on {p.date}: {p.name}, {cores}."
     yield f"{platform.system()} {platform.release()}; kernels built by {p.tools}."
@@ -131,7 +135,7 @@ def _comments(p: Profile) -> Iterator[str]:
 
 
 def _launch(p: Profile) -> str:
-    f = p.found
+    f = p.costs
     small = f", small => {_size(SMALL_LAUNCH)}" if p.cores > 1 else ""
     times = f"base => {_digits(f.launch)}, entry => {_digits(f.entry)}, wake => {_digits(f.wake)}"
     return f"{{{times}{small}}}"
@@ -142,17 +146,17 @@ def _rates(x: Cached) -> str:
 
 
 def _size(size: int) -> str:
-    """`512 KiB`, `2 MiB`."""
+    """Writes a size in bytes as `512 KiB` or `2 MiB`."""
     return f"{size >> 20} MiB" if size % (1 << 20) == 0 else f"{size >> 10} KiB"
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, never in powers of ten."""
+    """Writes a number with three significant digits, never in powers of ten."""
     return np.format_float_positional(value, 3, fractional=False, trim="-")
 
 
 def summary(p: Profile) -> str:
-    f = p.found
+    f = p.costs
     rows = {
         "α": f"{_digits(f.alpha)} µs a primitive and micro-batch",
         "block": f"{_digits(f.block)} GB/s; all ranks at once {_digits(p.total)} GB/s",
@@ -168,20 +172,22 @@ def summary(p: Profile) -> str:
     return "\n".join(f"  {key:<9} {value}" for key, value in rows.items())
 
 
-def _cached(f: Found) -> dict[str, str]:
-    """What is faster in caches."""
+def _cached(f: UnitCosts) -> dict[str, str]:
+    """Returns the summary's row of the rates in caches, if there are any."""
     if not f.cache:
         return {}
     return {"caches": ", ".join(f"{_size(x.size)} {_digits(x.block)} GB/s" for x in f.cache)}
 
 
 def place(output: Path, device: str, devices: Sequence[str]) -> Path:
-    """FILE, or FILE-cpu, FILE-cuda where there are several."""
+    """Returns the output file, with the device in its name (FILE-cpu) if there are several
+    devices."""
     return output.with_stem(f"{output.stem}-{device}") if len(devices) > 1 else output
 
 
 def check_free(paths: Sequence[Path]) -> None:
-    """Raises UserError E430 for files that are not ours, E431 where none can be written."""
+    """Raises UserError E430 for files that `hccc profile` did not write, E431 where none can be
+    written."""
     for path in paths:
         if os.path.lexists(path) and not _ours(path):
             message = f"{path} is there already, and no file of `hccc profile`"
@@ -190,7 +196,7 @@ def check_free(paths: Sequence[Path]) -> None:
 
 
 def write(files: Mapping[Path, str]) -> None:
-    """All files whole, or none. Raises UserError E431."""
+    """Writes all files whole, or none. Raises UserError E431."""
     with named_errors(Path(", ".join(map(str, files)))):
         replace_all({path: partial(_put, body) for path, body in files.items()})
 

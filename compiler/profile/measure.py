@@ -1,9 +1,9 @@
 """measure: measures this machine and writes it as a cluster.
 
-What is launched are kernels of small programs (`probes`), compiled as any program is and launched
-as `hccc run` does. All ranks are on this machine: on a host fibers that share its cores, on a GPU
-thread blocks of one grid. So links are copies within its memory; what only several machines have
-(NICs, switches) cannot be measured here and is left out.
+It launches kernels of small programs (`probes`), compiled like any program and launched like `hccc
+run`. All ranks are on this machine: on a host as fibers that share its cores, on a GPU as thread
+blocks of one grid. So links are copies within its memory; links between machines (NICs, switches)
+cannot be measured here and are left out.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from hccc.runtime.cpu import CpuLauncher
 from hccc.runtime.cuda import find_device
 from hccc.runtime.request import LaunchRequest
 
-# Bytes that large launches touch, of all ranks together: from a core's cache to more than any has,
+# Bytes that large launches touch, in all ranks together: from a core's cache to beyond any cache,
 # and beyond the caches of a GPU.
 OF_HOST = tuple(1 << bits for bits in (19, 20, 21, 22, 23, 25, 26, 27, 29, 30))
 OF_GPU = (16 << 20, 48 << 20, 128 << 20)
 TOUCHED_PER_S = 128 << 20
-CROWD = 4  # channels of the launch that has many thread blocks, on a host
+CROWD = 4  # channels of the launch with many thread blocks, on a host
 VENDORS = {"cpu": "cpu", "cuda": "nvidia", "hip": "amd"}
 OnPhase = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileOptions:
-    """What to measure. devices: None for those present; ranks: of the programs launched; seconds:
-    of launches, on each device."""
+    """The options of a measurement. devices: to measure, None for all present; ranks: of the
+    programs launched; seconds: to launch, on each device."""
 
     devices: tuple[str, ...] | None = None
     ranks: int = 8
@@ -57,7 +57,7 @@ class ProfileOptions:
 
 
 def check_devices(options: ProfileOptions) -> tuple[str, ...]:
-    """The devices to measure. Raises UserError for what is missing on this machine."""
+    """Returns the devices to measure. Raises UserError for anything missing on this machine."""
     devices = _devices(options)
     for device in devices:
         _machine(device)
@@ -83,12 +83,12 @@ def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda 
         )
     few = [kind for kind in kinds if kind.work.touched <= few_bytes]
     many = [kind for kind in kinds if kind.work.touched > few_bytes]
-    found = calibrate.fit(few, many, touched if cores else ())
+    costs = calibrate.fit(few, many, touched if cores else ())
     if everyone:
         total = ranks * size / everyone[0].time * 1e-3
     else:
-        found = replace(found, cache=calibrate.together(found, many))
-        total = max(level.all or level.block for level in found.cache)
+        costs = replace(costs, cache=calibrate.together(costs, many))
+        total = max(level.all or level.block for level in costs.cache)
     kinds += everyone
     return Profile(
         device=device,
@@ -97,21 +97,22 @@ def profile(device: str, ranks: int, seconds: float, on_phase: OnPhase = lambda 
         tools=tools,
         ranks=ranks,
         cores=cores,
-        found=found,
+        costs=costs,
         total=total,
         kinds=len(kinds),
         rounds=rounds,
         launches=sum(len(kind.samples) for kind in kinds),
         spread=float(np.median([kind.spread for kind in kinds])),
-        error_small=found.error(few),
-        error_large=found.error(many),
+        error_small=costs.error(few),
+        error_large=costs.error(many),
         seconds=seconds,
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
     )
 
 
 def _touched(cores: int, seconds: float) -> list[int]:
-    """Bytes that large launches touch: of a host as many sizes as there is time and memory for."""
+    """Returns the bytes that large launches touch: on a host as many sizes as time and memory
+    allow."""
     if not cores:
         return list(OF_GPU)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -123,7 +124,8 @@ def _touched(cores: int, seconds: float) -> list[int]:
 def _built(
     device: str, ranks: int, channels: int, on_phase: OnPhase
 ) -> Iterator[tuple[list[tuple[Probe, Plan, Built]], tuple[Probe, Plan, Built]]]:
-    """Kernels of the probes, and of copies in so many channels at once, in a temporary folder."""
+    """Builds the kernels of the probes, and of copies on that many channels, in a temporary
+    folder."""
     on_phase(f"Building kernels for {device}")
     plans = [(probe, probe.plan(ranks)) for probe in PROBES]
     if channels > 1:
@@ -157,9 +159,9 @@ def _devices(options: ProfileOptions) -> tuple[str, ...]:
 
 
 def _machine(device: str) -> tuple[str, str, int, int]:
-    """(name, compiler, cores, units) of the machine.
+    """Returns (name, compiler, cores, units) of the machine.
 
-    cores: how many its thread blocks share, 0 on a GPU; units: how many multiprocessors it has.
+    cores: that its thread blocks share, 0 on a GPU; units: its multiprocessors.
     """
     if device == "cpu":
         compiler = compiler_version(find_compiler())

@@ -1,6 +1,6 @@
 """probes: the small programs whose kernels `hccc profile` launches, and the work they do.
 
-Each has one kind of primitive, so that what a launch takes says what that kind costs.
+Each program has one kind of primitive, so its launch time gives that primitive's cost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hccc.ir.memory_use import bytes_touched
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard
 from hccc.launch import measure as bench
-from hccc.profile.calibrate import Case, Work
+from hccc.profile.calibrate import LaunchCase, Work
 from hccc.runtime.cpu import CpuLauncher, aligned_zeros
 from hccc.runtime.cuda import CudaLauncher
 from hccc.runtime.layout import shape_of
@@ -32,8 +32,8 @@ Built = CpuLauncher | CudaLauncher
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One program. `turns`: how often all ranks have their turn in its longest chain of primitives,
-    0: the chain is one primitive; alike: whether that chain's primitives are all of one kind."""
+    """One program. `turns`: how many times every rank appears in the longest chain of primitives,
+    0: the chain is one primitive; alike: all primitives of that chain are of one kind."""
 
     name: str
     says: str
@@ -45,7 +45,7 @@ class Probe:
     alike: bool = True
 
     def plan(self, ranks: int, channels: int = 1) -> Plan:
-        """Its Plan, made as any program's."""
+        """Compiles the program, like any other, to a Plan."""
         chunks = "" if self.op == "SendRecv" or not self.alike else ", nChunks=1"
         header = f'nRanks={ranks}, AlgoName="{self.name}", OpType="{self.op}"{chunks}'
         text = f"ResCCLAlgo({header}):\n    for r in range(nRanks):\n{self.body}"
@@ -53,7 +53,7 @@ class Probe:
         return compile_text(Source(f"{self.name}.rccl", text), options).plan
 
     def depth(self, ranks: int) -> int:
-        """The primitives of its longest chain."""
+        """Returns the number of primitives in the longest chain."""
         return max(1, self.turns * (ranks - 1))
 
 
@@ -101,17 +101,17 @@ PROBES = (RELAY, COLLECT, STAR, RING, EXCHANGE)
 
 
 class Pool:
-    """Memory that kinds of launches share, so that none finds its own cold for lack of use."""
+    """Memory shared by all kinds of launches, so that no kind has its own, cold for lack of use."""
 
     def __init__(self, ranks: int, size: int) -> None:
-        """Room for buffers of up to `size` bytes in all at each rank."""
+        """Allocates room for buffers of up to `size` bytes in all at each rank."""
         room = size + (1 << 14)  # guards between them, and the beginning of a page
         self._bytes = [aligned_zeros(room) for _ in range(ranks)]
         for memory in self._bytes:
-            memory.fill(0)  # touched
+            memory.fill(0)  # touch every page
 
     def memory(self, plan: Plan, count: int, in_place: bool) -> list[perf.RankMemory]:
-        """All ranks' buffers for blocks of `count` elements."""
+        """Returns all ranks' buffers for blocks of `count` elements."""
         pattern = Pattern(plan.collective, DTYPE, "sum", count)
         layout = [perf.allocate(pattern, rank, in_place) for rank in range(plan.n_ranks)]
         return [
@@ -121,22 +121,24 @@ class Pool:
 
 
 def size_of(probe: Probe, plan: Plan, touched: int) -> int:
-    """Bytes of a rank's buffer in a launch that touches so many in all, at most."""
-    of_one = int(bytes_touched(plan, 1 << 20, in_place=probe.in_place).sum()) / (1 << 20)
-    return max(int(touched / of_one) // PART * PART, PART)
+    """Returns the bytes of a rank's buffer so that a launch touches at most `touched` bytes in
+    all."""
+    per_byte = int(bytes_touched(plan, 1 << 20, in_place=probe.in_place).sum()) / (1 << 20)
+    return max(int(touched / per_byte) // PART * PART, PART)
 
 
-def case(probe: Probe, plan: Plan, built: Built, size: int, cores: int, pool: Pool) -> Case:
-    """A kind of launch of `size` bytes a rank on so many cores (0: a GPU)."""
+def case(probe: Probe, plan: Plan, built: Built, size: int, cores: int, pool: Pool) -> LaunchCase:
+    """Prepares a kind of launch of `size` bytes a rank on so many cores (0: a GPU)."""
     request = LaunchRequest(size // ITEM, DTYPE, in_place=probe.in_place, workers=cores)
     memory = pool.memory(plan, request.count, probe.in_place)
     session = bench.bound(built, request, memory)
     session.put()
-    return Case(probe.name, work(probe, plan, size, cores), session)
+    return LaunchCase(probe.name, work(probe, plan, size, cores), session)
 
 
 def work(probe: Probe, plan: Plan, size: int, cores: int) -> Work:
-    """What a launch does: all primitives on a host, the longest chain on a GPU (cores 0)."""
+    """Computes the work of a launch: all primitives on a host, the longest chain on a GPU (cores
+    0)."""
     skipped = Guard.OUT_OF_PLACE if probe.in_place else Guard.IN_PLACE
     moves = plan.guard != skipped
     k, d = plan.src.counts()[moves], plan.dst.counts()[moves]
@@ -147,7 +149,7 @@ def work(probe: Probe, plan: Plan, size: int, cores: int) -> Work:
     if cores:
         steps, blocks = len(k) * batches * plan.channels, int(plan.n_tb.sum()) * plan.channels
         return Work(touched, cores, blocks, steps, read.sum(), written.sum(), combined.sum())
-    # Micro-batch m of a primitive follows m - 1 of it and m of the one before.
+    # Micro-batch m of a primitive follows its own m - 1, and m of the primitive before it.
     steps = probe.depth(plan.n_ranks) + batches - 1
     each = steps / batches / plan.channels
     chain = (float(np.mean(part)) * each for part in (read, written, combined))
@@ -160,21 +162,22 @@ def cases(
     small: int,
     touched: Sequence[int],
     pool: Pool,
-) -> list[Case]:
-    """All kinds of launches that the costs are found from, by what they touch: what one leaves in a
-    cache the next finds there. small: bytes of a rank's buffer; cores: of the host, 0: a GPU.
+) -> list[LaunchCase]:
+    """Prepares all kinds of launches, sorted by the bytes that they touch, as one launch leaves
+    data in caches for the next.
 
-    On all cores only independent copies are launched, for chains leave cores idle. Of large
-    launches only chains of one kind are told apart.
+    small: bytes of a rank's buffer; touched: bytes of each large launch; cores: of the host, 0: a
+    GPU. On all cores only independent copies are launched, for chains leave cores idle. Large
+    launches are only of probes whose longest chain has one kind of primitive.
     """
-    made = [case(*each, small, min(cores, 1), pool) for each in built]
-    for many in touched:
+    launches = [case(*each, small, min(cores, 1), pool) for each in built]
+    for total in touched:
         for probe, plan, communicator in built:
             if probe.alike:
-                size = size_of(probe, plan, many)
-                made.append(case(probe, plan, communicator, size, min(cores, 1), pool))
+                size = size_of(probe, plan, total)
+                launches.append(case(probe, plan, communicator, size, min(cores, 1), pool))
     if cores > 1:
         probe, plan, communicator = next(each for each in built if each[0] is EXCHANGE)
-        sizes = [small, *(size_of(probe, plan, many) for many in touched)]
-        made += [case(probe, plan, communicator, size, cores, pool) for size in sizes]
-    return sorted(made, key=lambda kind: kind.work.touched)
+        sizes = [small, *(size_of(probe, plan, total) for total in touched)]
+        launches += [case(probe, plan, communicator, size, cores, pool) for size in sizes]
+    return sorted(launches, key=lambda kind: kind.work.touched)

@@ -1,1 +1,1 @@
-"""The proofs over a Plan: each returns what holds, or raises what does not."""
+"""The proofs over a Plan. Each returns the proved claim or raises an error."""

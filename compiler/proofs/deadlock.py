@@ -48,7 +48,8 @@ def deadlock(plan: Plan) -> Proof:
 
 
 def _circle(plan: Plan, waits: Csr, order: I4) -> UserError:
-    """The error for a circle of waits: from a stuck primitive back until one repeats."""
+    """Builds the error for a circle of waits: walks back from a stuck primitive until one
+    repeats."""
     stuck = np.ones(len(plan), np.bool_)
     stuck[order] = False
     at, seen = int(np.flatnonzero(stuck)[0]), {}
@@ -70,7 +71,7 @@ def _circle(plan: Plan, waits: Csr, order: I4) -> UserError:
 
 
 def _queues_in_order(plan: Plan) -> None:
-    """Each end of a queue is one block that serves the messages in their order."""
+    """Raises E303 unless each end of a queue is one block that serves the messages in order."""
     block = plan.block_of()
     for operands in (plan.src, plan.dst):
         key, row = messages(operands)
@@ -84,7 +85,7 @@ def _queues_in_order(plan: Plan) -> None:
 
 
 def _one_tile(plan: Plan, waits: Csr) -> None:
-    """Window 1: a tile that runs from empty queues can follow another (see `fifo`)."""
+    """Raises E303 unless one tile runs from empty queues; then others can follow (see `fifo`)."""
     if not passes(plan, waits, 1, plan.queue_slots):
         raise fail(
             "E303",
@@ -94,7 +95,8 @@ def _one_tile(plan: Plan, waits: Csr) -> None:
 
 
 def _every_window(plan: Plan, waits: Csr) -> None:
-    """Kahn's algorithm on the classes of primitives that messages join (`queue_classes`).
+    """Raises E303 if a long message can hang: Kahn's algorithm on the classes of primitives that
+    messages join (`queue_classes`).
 
     A wait inside a class is met one micro-batch at a time. Program order inside one is a circle:
     the block would first run all micro-batches of the class's one end. With few enough

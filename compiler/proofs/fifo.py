@@ -27,14 +27,15 @@ MAX_CHUNKS = 71
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """`largest`: bytes of the whole buffer, None without a limit; `hangs`: even the smallest."""
+    """The limits of a runtime's FIFOs. `largest`: bytes of the whole buffer, None without a limit;
+    `hangs`: even the smallest message does."""
 
     largest: int | None
     hangs: bool
 
 
 def fifo(plan: Plan, protocol: str, chunks_per_loop: int) -> Fifo:
-    """What `protocol`'s FIFOs carry; `plan.sub` numbers the XML's steps.
+    """Finds the largest message that `protocol`'s FIFOs carry; `plan.sub` numbers the XML's steps.
 
     O(log 71) times O(primitives log primitives).
     """
@@ -52,7 +53,7 @@ def fifo(plan: Plan, protocol: str, chunks_per_loop: int) -> Fifo:
 
 
 def with_enough_slots(plan: Plan) -> Plan:
-    """`plan` with the fewest queue slots, a power of two, that its own window needs."""
+    """Returns `plan` with the fewest queue slots, a power of two, that its own window needs."""
     waits = enforced(plan)
     longest = int(plan.queues.length.max(initial=1))
     slots = plan.queue_slots
@@ -62,7 +63,7 @@ def with_enough_slots(plan: Plan) -> Plan:
 
 
 def passes(plan: Plan, waits: Csr, chunks_per_message: int, slots: int) -> bool:
-    """Whether one tile runs with `slots` messages a connection, so many chunks each."""
+    """Tells whether one tile runs with `slots` messages a connection, of so many chunks each."""
     sent = _messages(plan, plan.dst, chunks_per_message)
     received = _messages(plan, plan.src, chunks_per_message)
     full = sent.queue_row >= slots  # message k waits until k - slots has been taken
@@ -76,7 +77,7 @@ def passes(plan: Plan, waits: Csr, chunks_per_message: int, slots: int) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Messages:
-    """Messages sorted by (queue, number): the primitives that begin and end each."""
+    """Messages sorted by (queue, number), and the first and last primitive of each."""
 
     key: I8  # queue · 2**32 + number
     queue_row: I8  # number in its queue

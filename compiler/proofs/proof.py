@@ -1,4 +1,4 @@
-"""proof: what a proof returns: a claim that holds, and the figures behind it."""
+"""proof: the result of a proof: a claim that holds, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proved claim. `detail`: counts a reader may want, printed as a table."""
+    """A proved claim. `detail`: counts of interest, printed as a table."""
 
     name: str
     claim: str

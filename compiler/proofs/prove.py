@@ -1,4 +1,4 @@
-"""prove: all proofs over a Plan, in the order in which each relies on the ones before."""
+"""prove: all proofs over a Plan, in an order in which each may rely on the ones before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hccc.proofs.result import result
 
 @interruptible
 def check_plan(plan: Plan) -> tuple[Proof, ...]:
-    """All proofs over a Plan, whoever made it.
+    """Checks and proves a Plan of any origin.
 
     Raises:
         UserError: E31x it is not well formed (`plan_check`), E30x the first proof that fails.
@@ -23,5 +23,5 @@ def check_plan(plan: Plan) -> tuple[Proof, ...]:
 
 
 def prove(plan: Plan) -> tuple[Proof, ...]:
-    """All proofs over a well-formed Plan; they index memory with its numbers."""
+    """Proves a well-formed Plan; the proofs index memory with its numbers unchecked."""
     return (deadlock(plan), race(plan), result(plan))

@@ -1,17 +1,18 @@
 """race: no two accesses to one location conflict unless something orders them (kernel-protocol §6).
 
-For every location, in one order the Plan allows: each read must happen after the write before
-it, each write after the reads (or, without any, the write) before it. If all of these are
-ordered by program order and waits, then every order the Plan allows is the same one, and no
-interleaving can race. Runs in place and out of place; reads what the Plan enforces, not what the
-compiler meant. What a proxy carries it reads and writes later than the primitive (`carried`).
+For every location, in one order the Plan allows: each read must happen after the write before it,
+each write after the reads (or, without any, the write) before it. If all of these are ordered by
+program order and waits, then every order the Plan allows is the same one, and no interleaving can
+race. Runs in place and out of place, on the waits that the Plan enforces rather than on the
+dependencies that the compiler meant. A proxy reads and writes a carried message later than the
+primitive does (`carriers`).
 """
 
 from __future__ import annotations
 
 import numpy as np
+from hccc.analysis.carriers import Carriers, enforced_with_carriers, locate_carried
 
-from hccc.analysis.carried import Carriers, enforced_with_carriers, locate_carried
 from hccc.analysis.clocks import happens_before, topological
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import how, name
@@ -53,7 +54,8 @@ def race(plan: Plan) -> Proof:
 
 
 def _inputs_constant(plan: Plan) -> None:
-    """NCCL's send buffers are const; imported plans may say that theirs are not."""
+    """Raises E305 if the send buffer is written: NCCL's are const; imported plans may be marked
+    otherwise."""
     wrong = (plan.dst.buffer == Buffer.INPUT) & plan.keeps_input
     if wrong.any():
         i = int(plan.dst.owner()[wrong][0])
@@ -66,7 +68,7 @@ def _named(plan: Plan, made: Carriers, row: np.int32) -> str:
 
 
 def _pairs(plan: Plan, made: Carriers, order: I4, *, in_place: bool) -> tuple[I4, I4]:
-    """Pairs of rows in different blocks that must be ordered, earlier first."""
+    """Finds pairs of rows in different blocks that must be ordered, the earlier row first."""
     where = locate_carried(plan, made, locate(plan, in_place=in_place))
     ptr, access = _accesses(order, where)
     block = np.repeat(np.arange(len(made.tb_ptr) - 1, dtype=np.int32), np.diff(made.tb_ptr))
@@ -75,8 +77,8 @@ def _pairs(plan: Plan, made: Carriers, order: I4, *, in_place: bool) -> tuple[I4
 
 @njit
 def _accesses(order: I4, where: Locations) -> tuple[I8, I4]:
-    """Who accesses each location, in the order of time: i for a read by primitive i, ~i for a
-    write. A primitive reads before it writes."""
+    """Lists the accesses to each location in the order of time: i for a read by primitive i, ~i for
+    a write. A primitive reads before it writes."""
     active, src_ptr, src = where.active, where.src_ptr, where.src
     dst_ptr, dst = where.dst_ptr, where.dst
     n_locations = len(where.start)
@@ -104,7 +106,7 @@ def _accesses(order: I4, where: Locations) -> tuple[I8, I4]:
 
 @njit
 def _conflicts(ptr: I8, access: I4, block: I4) -> tuple[I4, I4]:
-    """Neighbouring conflicts of every location: at most two per access."""
+    """Finds the neighbouring conflicts of every location: at most two per access."""
     a, b = np.empty(2 * len(access), np.int32), np.empty(2 * len(access), np.int32)
     n = 0
     for location in range(len(ptr) - 1):

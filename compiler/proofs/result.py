@@ -41,8 +41,8 @@ def result(plan: Plan) -> Proof:
     """Proves that `plan` computes its collective; it must have passed `deadlock` and `race`.
 
     Kernels take the length that a primitive moves from its `chunk`, so that must be the chunk it
-    moves; that every slot on its path is as long, `plan_check` knows. Of a custom collective, whose
-    chunks all have one length, only that nothing is read before it is written.
+    moves; `plan_check` has checked that every slot on its path is as long. The chunks of a custom
+    collective all have one length, and the proof is only that nothing is read before it is written.
 
     O(operands · R/64) time. Memory: the bitsets of one component at a time (`components`), mostly
     R²/8 bytes; where they do not fit `STATE_BYTES`, in several runs over ranges of words.
@@ -70,8 +70,8 @@ def result(plan: Plan) -> Proof:
 
 
 class _Stated(NamedTuple):
-    """What the Plan says of each primitive. chunk: i4[P]; final: u1[P]; position: i4[P], its place
-    in the order of execution."""
+    """The Plan's statements on each primitive. chunk: i4[P]; final: u1[P]; position: i4[P], its
+    place in the order of execution."""
 
     chunk: I4
     final: U1
@@ -79,7 +79,7 @@ class _Stated(NamedTuple):
 
 
 class _Range(NamedTuple):
-    """The words of the bitsets that one run looks at: `len(full)` of them, from word `lo`.
+    """The words of the bitsets that one run covers: `len(full)` of them, from word `lo`.
 
     full: u8[words] of a complete value; reduces: whether values are sums, with a bit for each rank.
     """
@@ -90,8 +90,8 @@ class _Range(NamedTuple):
 
 
 class _Values(NamedTuple):
-    """What the locations of one component hold. bits: u8[locations, words]; chunk: i4[locations],
-    or -1 for nothing; complete: u1[locations]."""
+    """The values in the locations of one component. bits: u8[locations, words]; chunk:
+    i4[locations], or -1 for nothing; complete: u1[locations]."""
 
     bits: Words
     chunk: I4
@@ -99,7 +99,7 @@ class _Values(NamedTuple):
 
 
 def _nothing_empty(plan: Plan, where: Locations, order: I4, how: str) -> None:
-    """Every read is of memory that held something when the call began, or that was written."""
+    """Raises E306 unless every read is of memory that is written or held something at the start."""
     i = _first_empty(order, where, where.start >= 0)
     if i >= 0:
         raise fail("E306", f"{how}, {name(plan, i)} {_WHY[EMPTY]}")
@@ -107,7 +107,7 @@ def _nothing_empty(plan: Plan, where: Locations, order: I4, how: str) -> None:
 
 @njit
 def _first_empty(order: I4, where: Locations, written: B1) -> int:
-    """The first primitive in `order` that reads a location not `written`, or -1."""
+    """Returns the first primitive in `order` that reads a location not `written`, or -1."""
     for i in order:
         if not where.active[i]:
             continue
@@ -149,7 +149,7 @@ def _wrong_end(plan: Plan, where: Locations, location: int, how: str) -> UserErr
 
 @njit
 def begin(bits: Words, where: Locations, location: int, lo: int, reduces: bool) -> None:
-    """Sets `bits` to what a location holds at the start: words [lo, lo + len(bits)) of it."""
+    """Sets `bits` to the value of a location at the start: its words [lo, lo + len(bits))."""
     bits[:] = 0
     bit = where.start_rank[location] if reduces else 0
     if where.start[location] >= 0 and lo <= bit >> 6 < lo + len(bits):
@@ -158,7 +158,7 @@ def begin(bits: Words, where: Locations, location: int, lo: int, reduces: bool) 
 
 @njit
 def _combine(sources: I4, local: I4, values: _Values, value: Words) -> tuple[int, int, int]:
-    """Combines the sources into `value`: (code, chunk, complete)."""
+    """Combines the sources into `value`; returns (code, chunk, complete)."""
     first = local[sources[0]]
     chunk, complete = values.chunk[first], values.complete[first]
     value[:] = 0
@@ -191,7 +191,7 @@ def _differ(a: Words, b: Words) -> bool:
 def _run(
     rows: I4, local: I4, where: Locations, stated: _Stated, values: _Values, full: Words
 ) -> tuple[int, int]:
-    """Runs the primitives of one component: (code, primitive)."""
+    """Runs the primitives of one component; returns (code, primitive)."""
     value = np.empty(len(full), np.uint64)
     for i in rows:
         sources = where.src[where.src_ptr[i] : where.src_ptr[i + 1]]
@@ -219,8 +219,8 @@ def _execute(
 ) -> tuple[int, int]:
     """Runs the Plan on one range of words: (code, primitive), or (0, wrong location or -1).
 
-    Of several, the primitive that runs first, or the first location. size: the most locations of a
-    component.
+    Reports the primitive that runs first of all wrong ones, or the first wrong location. size: the
+    most locations of a component.
     """
     values = _Values(
         np.empty((size, len(seen.full)), np.uint64),

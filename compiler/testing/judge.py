@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hccc.base.diagnostics import Source, UserError
-from hccc.interop.import_msccl import imported
+from hccc.interop.import_msccl import import_parsed
 from hccc.ir import plan_json
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.plan import Plan
@@ -98,7 +98,7 @@ def xml_verdict(xml: str, choose: Choose, calls: int) -> str | None:
     """REFUSED, what is wrong with an XML file that is accepted, or None for a right one."""
     try:
         algo = msccl_xml.parse(Source("mutant.xml", xml))
-        plan, _ = imported(algo)
+        plan, _ = import_parsed(algo)
         check_plan(plan)
     except UserError:
         return REFUSED

@@ -1,1 +1,1 @@
-"""Translation validation: the text that is emitted, run on the host, against its Plan."""
+"""Translation validation: runs the emitted text on the host and compares it with its Plan."""

@@ -1,4 +1,4 @@
-"""differences: the first thing that a text does otherwise than its Plan says, in words."""
+"""differences: describes the first difference between a recorded text and its Plan."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from hccc.ir.arrays import I4, I8
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
-from hccc.validate import described
-from hccc.validate.recording import Outcome, Recording
+from hccc.validate import library_facts
+from hccc.validate.recording import RecordingOutcome, TextRecording
 from hccc.validate.tables import (
     COLUMNS,
     CONSTANTS,
@@ -25,10 +25,10 @@ from hccc.validate.tables import (
 )
 
 MANNERS = {
-    Outcome.VARIES: "does not repeat in every window and channel what it does first",
-    Outcome.OUTSIDE: "has a primitive outside the loop over windows",
-    Outcome.LOOPS: "loops over the windows a second time",
-    Outcome.LEFT: "leaves the loop over windows before its end",
+    RecordingOutcome.VARIES: "does not repeat in every window and channel what it does first",
+    RecordingOutcome.OUTSIDE: "has a primitive outside the loop over windows",
+    RecordingOutcome.LOOPS: "loops over the windows a second time",
+    RecordingOutcome.LEFT: "leaves the loop over windows before its end",
 }
 KINDS = (
     "hccc_input",
@@ -43,21 +43,24 @@ MEMORY = 3  # columns of an operand that memory has
 LEAST_OPERANDS = 254  # ranks from which HCCC_OPERANDS is 512 where it is not defined (gpu_body.h)
 
 
-def difference(found: Recording, wanted: Rows, plan: Plan) -> str | None:
-    """Where the recording departs from the plan; None where it is all the same. O(P log P)."""
-    told = _primitives(found, wanted) or _manner(found) or _missing(found, wanted)
-    if told is not None:
-        return told
+def difference(recording: TextRecording, wanted: Rows, plan: Plan) -> str | None:
+    """Describes the first difference of the recording from the plan; None if there is none. O(P log
+    P)."""
+    message = _primitives(recording, wanted) or _manner(recording) or _missing(recording, wanted)
+    if message is not None:
+        return message
     for name in OF_PRIMITIVES:
-        if (told := _lists(name, found.rows[name], wanted)) is not None:
-            return told
-    told = _neighbours(found, wanted) or _constants(found.rows["constants"], wanted, plan)
-    return told or _entry(found, wanted, plan) or _more(found)
+        if (message := _lists(name, recording.rows[name], wanted)) is not None:
+            return message
+    message = _neighbours(recording, wanted) or _constants(
+        recording.rows["constants"], wanted, plan
+    )
+    return message or _entry(recording, wanted, plan) or _more(recording)
 
 
-def _primitives(found: Recording, wanted: Rows) -> str | None:
-    """The first primitive of both whose own numbers differ."""
-    mine, theirs = wanted["primitives"], found.rows["primitives"]
+def _primitives(recording: TextRecording, wanted: Rows) -> str | None:
+    """Describes the first primitive present in both whose own numbers differ."""
+    mine, theirs = wanted["primitives"], recording.rows["primitives"]
     shared = min(len(mine), len(theirs))
     row = _first(mine[:shared], theirs[:shared])
     if row is None:
@@ -69,22 +72,22 @@ def _primitives(found: Recording, wanted: Rows) -> str | None:
     if column == 2:
         return f"{_primitive(planned)}: the text numbers it {said[2]}"
     if column == 3:
-        return _told(_primitive(planned), "mode", _mode(int(said[3])), _mode(int(planned[3])))
+        return _mismatch(_primitive(planned), "mode", _mode(int(said[3])), _mode(int(planned[3])))
     counted = {at: f"number of {name}" for name, at in OF_PRIMITIVES.items()}
     name = counted.get(column, "chunk of its block")
-    return _told(_primitive(planned), name, said[column], planned[column])
+    return _mismatch(_primitive(planned), name, said[column], planned[column])
 
 
-def _manner(found: Recording) -> str | None:
-    if found.outcome not in MANNERS:
+def _manner(recording: TextRecording) -> str | None:
+    if recording.outcome not in MANNERS:
         return None
-    rank, tb, channel = found.at
-    return f"rank {rank}, thread block {tb}, channel {channel}: {MANNERS[found.outcome]}"
+    rank, tb, channel = recording.at
+    return f"rank {rank}, thread block {tb}, channel {channel}: {MANNERS[recording.outcome]}"
 
 
-def _missing(found: Recording, wanted: Rows) -> str | None:
-    """The first primitive that only one of the two has, where the others are the same."""
-    mine, theirs = wanted["primitives"], found.rows["primitives"]
+def _missing(recording: TextRecording, wanted: Rows) -> str | None:
+    """Describes the first primitive that only one of the two has, where all others are equal."""
+    mine, theirs = wanted["primitives"], recording.rows["primitives"]
     if len(theirs) < len(mine):
         return _lacking(mine[len(theirs)])
     return _extra(theirs[len(mine)]) if len(theirs) > len(mine) else None
@@ -99,7 +102,7 @@ def _extra(said: I4) -> str:
 
 
 def _lists(name: str, theirs: I4, wanted: Rows) -> str | None:
-    """The first wait, operand or post that differs; the primitives are those of the plan."""
+    """Describes the first wait, operand or post that differs; the primitives are the plan's."""
     mine, heads = wanted[name], wanted["primitives"]
     owner = np.repeat(np.arange(len(heads)), heads[:, OF_PRIMITIVES[name]])
     if np.array_equal(mine, theirs):
@@ -117,12 +120,12 @@ def _lists(name: str, theirs: I4, wanted: Rows) -> str | None:
 
 
 def _sorted(owner: I8, rows: I4) -> I4:
-    """The rows of every owner in one order. owner: i8[rows], ascending."""
+    """Sorts the rows of every owner. owner: i8[rows], ascending."""
     return rows[np.lexsort((*rows.T[::-1], owner))]
 
 
-def _neighbours(found: Recording, wanted: Rows) -> str | None:
-    mine, theirs = wanted["neighbours"], found.rows["neighbours"]
+def _neighbours(recording: TextRecording, wanted: Rows) -> str | None:
+    mine, theirs = wanted["neighbours"], recording.rows["neighbours"]
     theirs = theirs[np.lexsort(theirs.T[::-1])]
     if np.array_equal(mine, theirs):
         return None
@@ -131,24 +134,24 @@ def _neighbours(found: Recording, wanted: Rows) -> str | None:
     at = shared if row is None else row
     rank = min(int(rows[at, 0]) for rows in (mine, theirs) if at < len(rows))
     said, planned = (rows[rows[:, 0] == rank, 1].tolist() for rows in (theirs, mine))
-    return _told(f"rank {rank}", "neighbours", said, planned)
+    return _mismatch(f"rank {rank}", "neighbours", said, planned)
 
 
-def _more(found: Recording) -> str | None:
-    """A table that ran full, though the rows that it holds are the plan's."""
-    if found.outcome is not Outcome.MORE:
+def _more(recording: TextRecording) -> str | None:
+    """Describes a table that ran full, although the rows that it holds are the plan's."""
+    if recording.outcome is not RecordingOutcome.MORE:
         return None
-    return f"the text records more {found.full} than the plan has"
+    return f"the text records more {recording.full} than the plan has"
 
 
 def _constants(theirs: I4, wanted: Rows, plan: Plan) -> str | None:
-    """The shape is the plan's; the board of GPUs has room for every operand."""
+    """Checks that the shape is the plan's and that the board of GPUs has room for every operand."""
     if len(theirs) != len(CONSTANTS):
         return "its constants are not recorded"
     values = dict(zip(CONSTANTS, theirs[:, 0].tolist(), strict=True))
     for name, planned in zip(CONSTANTS, wanted["constants"][:, 0].tolist(), strict=False):
         if values[name] != planned:
-            return _told("its shape", name, values[name], planned)
+            return _mismatch("its shape", name, values[name], planned)
     ranks = plan.n_ranks
     room = values["operands"] or (2 * ranks + 4 if ranks < LEAST_OPERANDS else 512)
     needed = int((plan.src.counts() + plan.dst.counts()).max(initial=0))
@@ -159,23 +162,27 @@ def _constants(theirs: I4, wanted: Rows, plan: Plan) -> str | None:
     return None
 
 
-def _entry(found: Recording, wanted: Rows, plan: Plan) -> str | None:
-    """What surrounds the kernels: the entry, the C header, the dispatcher."""
-    if (row := _first(wanted["calls"], found.rows["calls"])) is not None:
-        return _cells("calls", "the entry", wanted["calls"][row], found.rows["calls"][row])
+def _entry(recording: TextRecording, wanted: Rows, plan: Plan) -> str | None:
+    """Checks the text around the kernels: the entry, the C header, the dispatcher."""
+    if (row := _first(wanted["calls"], recording.rows["calls"])) is not None:
+        return _cells("calls", "the entry", wanted["calls"][row], recording.rows["calls"][row])
     tables = [("buffers", "the buffers in windows"), ("domains", "memory domains")]
-    if len(found.rows["shape"]):  # the header may be missing
+    if len(recording.rows["shape"]):  # the header may be missing
         tables += [("shape", "the C header's shape"), ("user_blocks", "the C header")]
     for name, what in tables:
-        rows = found.rows[name]
+        rows = recording.rows[name]
         if (row := _first(wanted[name], rows)) is not None:
             return _cells(name, what, wanted[name][row], rows[row])
-    rows = found.rows["names"]
+    rows = recording.rows["names"]
     if len(rows) and (row := _first(wanted["names"], rows)) is not None:
         asked = "the dispatcher, asked for {} and {}".format(*queries(plan)[row])
         said, planned = (_status(plan, int(r[0])) for r in (rows[row], wanted["names"][row]))
         return f"{asked}: the text gives {said}, the plan {planned}"
-    return described.difference(found.rows["library"], Catalogue.of(plan)) if len(rows) else None
+    return (
+        library_facts.difference(recording.rows["library"], Catalogue.of(plan))
+        if len(rows)
+        else None
+    )
 
 
 def _status(plan: Plan, status: int) -> str:
@@ -184,7 +191,7 @@ def _status(plan: Plan, status: int) -> str:
 
 
 def _cells(name: str, what: str, planned: I4, said: I4) -> str:
-    """Both rows, column by column."""
+    """Describes two rows that differ, column by column."""
     rows = (
         ", ".join(f"{c} {v}" for c, v in zip(COLUMNS[name], row.tolist(), strict=True))
         for row in (said, planned)
@@ -192,12 +199,12 @@ def _cells(name: str, what: str, planned: I4, said: I4) -> str:
     return "{}: the text says {}; the plan {}".format(what, *rows)
 
 
-def _told(where: str, what: str, said: object, planned: object) -> str:
+def _mismatch(where: str, what: str, said: object, planned: object) -> str:
     return f"{where}: {what}: the text says {said}, the plan {planned}"
 
 
 def _first(mine: I4, theirs: I4) -> int | None:
-    """The first row in which the tables differ; rows that one lacks do."""
+    """Returns the first row in which the tables differ, or that one of them lacks; None if none."""
     shared = min(len(mine), len(theirs))
     rows = np.flatnonzero((mine[:shared] != theirs[:shared]).any(axis=1))
     if len(rows):
@@ -210,12 +217,12 @@ def _primitive(head: I4) -> str:
 
 
 def _mode(mode: int) -> str:
-    """`reduce, final`."""
+    """Writes a primitive's mode as `reduce, final`."""
     return ", ".join(name for name, bit in MODES.items() if mode & bit) or "copy"
 
 
 def _item(name: str, row: I4) -> str:
-    """A wait, an operand or a post as people read it."""
+    """Writes a wait, an operand or a post for a reader."""
     if name == "waits":
         return f"flag {row[0]}"
     if name == "posts":

@@ -1,9 +1,9 @@
-"""entry: whether a catalogue's C header and dispatcher pick the plans that the catalogue says.
+"""entry: checks that a catalogue's C header and dispatcher choose the catalogue's plans.
 
 They are compiled for the host with stubs in the place of the plans' entries, and called on both
-sides of every border, in and out of place, for elements of every width. What each stub was given,
-and what the header tells of the call, is compared with `runtime/picks`. The kernels of the plans
-themselves are validated each by itself (`validate`).
+sides of every border, in and out of place, for elements of every width. The arguments that each
+stub received, and the header's answers on the call, are compared with `runtime/picks`. The kernels
+of the plans themselves are validated one by one (`validate`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hccc.ir.catalogue import Catalogue
 from hccc.runtime.layout import DTYPES
 from hccc.runtime.picks import Picks, picks_of
 from hccc.runtime.request import LaunchRequest
-from hccc.validate import described, execute, recording, unit
-from hccc.validate.processes import Processes
+from hccc.validate import execute, library_facts, recording, unit
+from hccc.validate.processes import LimitedProcesses
 from hccc.validate.tables import (
     BAD_ARGUMENT,
     COLUMNS,
@@ -57,29 +57,29 @@ _HELP = "the catalogue is what was proved; this is a bug in hccc unless somebody
 
 
 def files_of(name: str, target: Target) -> tuple[str, str]:
-    """The C header and the dispatcher of a catalogue."""
+    """Returns the names of a catalogue's C header and dispatcher."""
     return f"{name}.h", f"{name}_{target.name}_dispatch.cpp"
 
 
 def validate_entry(files: Mapping[str, bytes], catalogue: Catalogue, target: Target) -> None:
-    """Holds the header and the dispatcher of `target` among `files` against the catalogue.
+    """Compares the header and the dispatcher of `target` among `files` with the catalogue.
 
-    Nothing is looked at where one of the two is not among the files. O(ranges).
+    Does nothing if one of the two is not among the files. O(ranges).
 
     Raises:
-        UserError: E412 there is no compiler; E438 they pick or tell something else; E439 they do
-            not compile or do not end.
+        UserError: E412 there is no compiler; E438 a choice or an answer is wrong; E439 the text
+        does not compile or does not end.
     """
     header, dispatch = files_of(catalogue.name, target)
     if not {header, dispatch} <= files.keys():
         return
-    wanted, processes = _expected(catalogue), Processes()
+    wanted, processes = _expected(catalogue), LimitedProcesses()
     try:
-        found = _recorded(files, catalogue, target, wanted, processes)
+        recorded = _recorded(files, catalogue, target, wanted, processes)
     finally:
         processes.end()  # where somebody presses Ctrl-C
-    if (told := _difference(found, wanted, catalogue)) is not None:
-        raise fail("E438", f"{dispatch}: {told}", help=_HELP)
+    if (difference := _difference(recorded, wanted, catalogue)) is not None:
+        raise fail("E438", f"{dispatch}: {difference}", help=_HELP)
 
 
 def _recorded(
@@ -87,9 +87,10 @@ def _recorded(
     catalogue: Catalogue,
     target: Target,
     wanted: Rows,
-    processes: Processes,
+    processes: LimitedProcesses,
 ) -> Rows:
-    """What the header and the dispatcher record. Raises UserError E412, E439."""
+    """Runs the header and the dispatcher and returns the rows they record. Raises UserError E412,
+    E439."""
     header, dispatch = files_of(catalogue.name, target)
     with tempfile.TemporaryDirectory(prefix="hccc-") as folder:
         place = Path(folder)
@@ -102,15 +103,15 @@ def _recorded(
         _prepare(place / "record", catalogue, wanted)
         command = [str(place / "run"), str(place / "record")]
         code, errors = processes.run(command, place, execute.RUN_S + 10, 0)
-        found = _read(place / "record", wanted)
-    if found is None:
+        recorded = _read(place / "record", wanted)
+    if recorded is None:
         why = errors.strip() or f"exit code {code}"
         raise fail("E439", f"{dispatch}: does not come to its end ({why})")
-    return found
+    return recorded
 
 
 def _lines(catalogue: Catalogue, target: Target) -> Iterator[str]:
-    """The translation unit."""
+    """Yields the lines of the translation unit."""
     name, built = catalogue.name, entries(catalogue.plans[0])[:-1]
     header, dispatch = files_of(name, target)
     yield '#include "hccc/recorder.h"'  # before anything of the text
@@ -127,7 +128,7 @@ def _lines(catalogue: Catalogue, target: Target) -> Iterator[str]:
     yield f"#define HCCC_CATALOGUE(rest) {name}##rest"
     yield f"#define HCCC_BY_NAME {name}_{target.name}"
     yield f"#define HCCC_DESCRIBE {name}_{target.name}_library"
-    yield f"#define HCCC_SAYS {described.says(catalogue, target)}"
+    yield f"#define HCCC_SAYS {library_facts.strings(catalogue, target)}"
     called = (f"{{{name}_{target.name}_{d}_{o}, {DTYPES[d].itemsize}}}" for d, o in built)
     yield f"#define HCCC_CALLED {', '.join(called)}"
     asked = (f"{{{unit.string(d)}, {unit.string(o)}}}" for d, o in queries(catalogue.plans[0]))
@@ -136,26 +137,26 @@ def _lines(catalogue: Catalogue, target: Target) -> Iterator[str]:
 
 
 def _expected(catalogue: Catalogue) -> dict[str, I4]:
-    """The rows of every table that is recorded."""
+    """Returns the expected rows of every recorded table."""
     first = catalogue.plans[0]
     return {
         "shape": shapes(catalogue.plans),
         "user_blocks": user_blocks(first),
         "calls": _calls(catalogue),
         "names": names(first, serves=False in catalogue.modes, alone=False),
-        "library": described.rows(catalogue),
+        "library": library_facts.rows(catalogue),
     }
 
 
 def _calls(catalogue: Catalogue) -> I4:
-    """Calls around every border, and what must come of them: i4[calls, _WIDTH]."""
+    """Lists calls around every border with their expected outcome: i4[calls, _WIDTH]."""
     picks, built = picks_of(catalogue), entries(catalogue.plans[0])[:-1]
     widths = {DTYPES[dtype].itemsize: k for k, (dtype, _) in reversed(list(enumerate(built)))}
     blocks = catalogue.collective.most_blocks()
     rows: list[list[int]] = []
     for in_place in (0, 1, 3):
         for size, entry in widths.items():
-            middle = {one.begin // (size * blocks) for one in catalogue.ranges}
+            middle = {r.begin // (size * blocks) for r in catalogue.ranges}
             counts = {0, 3, _HUGE, *(m + off for m in middle for off in (-1, 0, 1))}
             for count in sorted({-1, *(c for c in counts if 0 <= c <= _HUGE)}):
                 n = len(rows)
@@ -165,7 +166,7 @@ def _calls(catalogue: Catalogue) -> I4:
 
 
 def _call(picks: Picks, given: tuple[int, ...], size: int) -> list[int]:
-    """A row: a call, and what must come of it."""
+    """Returns a row: a call and its expected outcome."""
     entry, in_place, window, count, micro_batch, flags_at = given
     cells = [entry, in_place, window, *_halves(count), *_halves(micro_batch), *_halves(flags_at)]
     flag_bytes = _halves(picks.flag_bytes)
@@ -174,35 +175,36 @@ def _call(picks: Picks, given: tuple[int, ...], size: int) -> list[int]:
         return [*cells, *refused, *_halves(-1), *flag_bytes]
     dtype = next(name for name, kind in DTYPES.items() if kind.itemsize == size)
     request = LaunchRequest(count, dtype, "sum", bool(in_place), micro_batch, window)
-    found, shape = picks.range_of(request), picks.shape_of(request)
+    chosen, shape = picks.range_of(request), picks.shape_of(request)
     micro = micro_batch or shape.sizes(count, size).micro * size
     at, scratch = (
-        flags_at + picks.flags_at(found.plan),
+        flags_at + picks.flags_at(chosen.plan),
         shape.scratch_bytes(count, size, micro_batch),
     )
     return [
         *cells,
         LAUNCHED + entry,
         1,
-        found.plan,
-        window or found.window,
+        chosen.plan,
+        window or chosen.window,
         *_halves(micro),
         *_halves(at),
         1,
-        found.plan + 1,
+        chosen.plan + 1,
         *_halves(scratch),
         *flag_bytes,
     ]
 
 
 def _halves(value: int) -> tuple[int, int]:
-    """A number of 64 bits as two of 32, the lower one as the bits that it has."""
+    """Splits a number of 64 bits into two of 32, the lower one by its bits."""
     low = value & 0xFFFFFFFF
     return low - (1 << 32) * (low >> 31), value >> 32
 
 
 def _layout(wanted: Rows) -> I8:
-    """(first cell, columns, most rows, rows) of every table of `recorder.h`: i8[tables, 4]."""
+    """Returns (first cell, columns, most rows, rows) of every table of `recorder.h`: i8[tables,
+    4]."""
     at = 2 * (len(recording.WORDS) + 4 * len(COLUMNS))
     table = np.zeros((len(COLUMNS), 4), np.int64)
     for k, name in enumerate(COLUMNS):
@@ -214,7 +216,7 @@ def _layout(wanted: Rows) -> I8:
 
 
 def _prepare(path: Path, catalogue: Catalogue, wanted: Rows) -> None:
-    """Writes the file that is recorded into, with the calls to make."""
+    """Writes the recording file, with the calls to make."""
     calls = wanted["calls"]
     words = {
         "ranks": catalogue.n_ranks,
@@ -234,9 +236,9 @@ def _prepare(path: Path, catalogue: Catalogue, wanted: Rows) -> None:
 
 
 def _read(path: Path, wanted: Rows) -> dict[str, I4] | None:
-    """The rows that were recorded; None where the run did not come to its end."""
+    """Reads the recorded rows; None if the run did not finish."""
     head = np.fromfile(path, np.int64, len(recording.WORDS) + 4 * len(COLUMNS))
-    if head[0] not in (recording.Outcome.DONE, recording.Outcome.MORE):
+    if head[0] not in (recording.RecordingOutcome.DONE, recording.RecordingOutcome.MORE):
         return None
     counts, layout = head[len(recording.WORDS) :].reshape(-1, 4)[:, 3], _layout(wanted)
     return {
@@ -246,28 +248,28 @@ def _read(path: Path, wanted: Rows) -> dict[str, I4] | None:
     }
 
 
-def _difference(found: Rows, wanted: Rows, catalogue: Catalogue) -> str | None:
-    """The first thing that is otherwise than the catalogue says."""
+def _difference(recorded: Rows, wanted: Rows, catalogue: Catalogue) -> str | None:
+    """Describes the first difference from the catalogue; None if there is none."""
     for name, what in (
         ("shape", "the shapes of plans"),
         ("user_blocks", "blocks of buffers"),
         ("calls", ""),
         ("names", "entries by name"),
     ):
-        mine, theirs = wanted[name], found[name]
+        mine, theirs = wanted[name], recorded[name]
         if mine.shape != theirs.shape:
             return f"{what or 'calls'}: {len(theirs)} of them, the catalogue has {len(mine)}"
         different = np.flatnonzero((mine != theirs).any(axis=1))
         if different.size:
             row = int(different[0])
             if name == "calls":
-                return _told(theirs[row].tolist(), mine[row].tolist(), catalogue)
+                return _wrong_call(theirs[row].tolist(), mine[row].tolist(), catalogue)
             return f"{what}, row {row}: {theirs[row].tolist()}, not {mine[row].tolist()}"
-    return described.difference(found["library"], catalogue)
+    return library_facts.difference(recorded["library"], catalogue)
 
 
-def _told(said: list[int], planned: list[int], catalogue: Catalogue) -> str:
-    """What a call came to, and what it should."""
+def _wrong_call(said: list[int], planned: list[int], catalogue: Catalogue) -> str:
+    """Describes a call with its recorded and its expected outcome."""
     given, says, wants = (
         _fields(CALL, planned),
         *(_fields(FOUND, r[_GIVEN:]) for r in (said, planned)),
@@ -275,15 +277,15 @@ def _told(said: list[int], planned: list[int], catalogue: Catalogue) -> str:
     dtype, op = entries(catalogue.plans[0])[given.pop("entry")]
     call = ", ".join(f"{name} {value}" for name, value in given.items())
     name = next((name for name in FOUND if says[name] != wants[name]), FOUND[0])
-    told = f"{name}: the text says {says[name]}, the catalogue {wants[name]}"
-    return f"called for {dtype} and {op} with {call}: {told}"
+    difference = f"{name}: the text says {says[name]}, the catalogue {wants[name]}"
+    return f"called for {dtype} and {op} with {call}: {difference}"
 
 
 def _fields(names: tuple[str, ...], cells: list[int]) -> dict[str, int]:
-    """The cells by name, halves put together."""
-    found, at = {}, 0
+    """Returns the cells by name, with halves joined."""
+    fields, at = {}, 0
     for name in names:
         long = name in _LONG
-        found[name] = (cells[at] & 0xFFFFFFFF) + (cells[at + 1] << 32) if long else cells[at]
+        fields[name] = (cells[at] & 0xFFFFFFFF) + (cells[at + 1] << 32) if long else cells[at]
         at += 1 + long
-    return found
+    return fields

@@ -1,9 +1,9 @@
 """execute: compiles a text for the host and runs it, in a process that can do nothing else.
 
-The text may come from anybody. The compiler gets its arguments as a list, a folder of its own,
-no environment but PATH, and limits of time and memory. What it makes gives up all rights before it
-runs anything of the text (`include/hccc/recorder.h`). C's undefined behaviour traps: an integer
-that overflows, an index outside its table.
+The text may be of any origin. The compiler gets its arguments as a list, a folder of its own, no
+environment but PATH, and limits of time and memory. The compiled program gives up all rights before
+it runs any of the text (`include/hccc/recorder.h`). Undefined behaviour of C traps: an integer that
+overflows, an index outside its table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hccc.base.diagnostics import Note, UserError, fail
 from hccc.emit.targets import Target
 from hccc.ir.plan import Plan
 from hccc.validate import recording, unit
-from hccc.validate.processes import Processes
-from hccc.validate.recording import Recording
+from hccc.validate.processes import LimitedProcesses
+from hccc.validate.recording import TextRecording
 from hccc.validate.tables import ENTRY, Rows
 
 FLAGS = (
@@ -59,16 +59,17 @@ def execute(
     plan: Plan,
     target: Target,
     wanted: Rows,
-    processes: Processes | None = None,
-) -> Recording:
-    """What the text of `target` among `files` records. wanted: see `tables.expected`.
+    processes: LimitedProcesses | None = None,
+) -> TextRecording:
+    """Runs the text of `target` among `files` and returns its recording.
 
-    processes: where to run the compiler and the text, for who wants to end them.
+    wanted: see `tables.expected`. processes: runs the compiler and the text, so that a caller can
+    end them.
 
     Raises:
         UserError: E412 there is no compiler; E439 the text does not compile, or does not end.
     """
-    compiler, run = find_compiler(), (processes or Processes()).run
+    compiler, run = find_compiler(), (processes or LimitedProcesses()).run
     with tempfile.TemporaryDirectory(prefix="hccc-") as folder:
         place = Path(folder)
         unit.lay_out(place, files, plan, target)
@@ -77,14 +78,14 @@ def execute(
         recording.prepare(place / "record", plan, wanted, seconds)
         command = [str(place / "run"), str(place / "record")]
         code, errors = run(command, place, seconds + 10, 0)
-        found = recording.read(place / "record", wanted)
-        if found.outcome <= recording.Outcome.STARTED:
-            raise _died(unit.text_name(plan, target), code, errors, found)
-        return found
+        result = recording.read(place / "record", wanted)
+        if result.outcome <= recording.RecordingOutcome.STARTED:
+            raise _died(unit.text_name(plan, target), code, errors, result)
+        return result
 
 
 def compile_unit(run: Run, compiler: str, place: Path, name: str) -> None:
-    """Makes `run` of the unit in `place`. Raises UserError E439."""
+    """Compiles the unit in `place` to the program `run`. Raises UserError E439."""
     with (
         as_file(resources("hccc.validate") / "include") as recording_headers,
         as_file(resources("hccc.runtime") / "include") as headers,
@@ -99,12 +100,12 @@ def compile_unit(run: Run, compiler: str, place: Path, name: str) -> None:
         raise fail("E439", message, notes=notes)
 
 
-def _died(name: str, code: int, errors: str, found: Recording) -> UserError:
-    """The error for a text that did not come to its end."""
+def _died(name: str, code: int, errors: str, result: TextRecording) -> UserError:
+    """Builds the error for a text that did not finish."""
     with suppress(ValueError):
         why = DEATHS.get(signal.Signals(-code), f"{signal.Signals(-code).name}")
-        rank, tb, _ = found.at
-        after = f"after {len(found.rows['primitives']):,} primitives"
+        rank, tb, _ = result.at
+        after = f"after {len(result.rows['primitives']):,} primitives"
         message = f"{name}: stops at rank {rank}, thread block {tb}, {after}: {why}"
         return fail("E439", message)
     why = errors.strip() or f"exit code {code}"

@@ -1,4 +1,4 @@
-"""processes: commands that run in a folder of their own, within limits, and end when they must."""
+"""processes: runs commands in a folder of their own, within limits, and can end them all."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ CANNOT_START = 126
 
 
 @dataclass(slots=True)
-class Processes:
-    """The commands that run now, a thread waiting for each. After `end`, none starts."""
+class LimitedProcesses:
+    """The commands running now, each awaited by a thread. After `end`, none starts."""
 
     running: list[subprocess.Popen[str]] = field(default_factory=list)
     ended: bool = False
@@ -28,12 +28,12 @@ class Processes:
     def run(
         self, command: Sequence[str], place: Path, seconds: float, memory: int = 0
     ) -> tuple[int, str]:
-        """Runs a command in `place`; its exit code, less than 0 for a signal, and stderr.
+        """Runs a command in `place`; returns its exit code, less than 0 for a signal, and its
+        stderr.
 
-        What cannot be started at all (a disk that forbids it) has exit code 126, as in a shell.
-
-        seconds: until it is killed with all that it started; memory: bytes of address space (on
-        Linux), 0 for any. It gets no input, and of the environment the PATH alone.
+        A command that cannot be started at all (a disk that forbids it) has exit code 126, as in a
+        shell. seconds: until it is killed with all its children; memory: bytes of address space (on
+        Linux), 0 for any. It gets no input, and only PATH of the environment.
         """
         try:
             process = self._start(command, place)
@@ -75,7 +75,7 @@ class Processes:
             return process
 
     def end(self) -> None:
-        """Kills everything that runs; whoever waits for it is told so."""
+        """Kills all running commands; each waiting thread gets KILLED."""
         with self.lock:
             self.ended = True
             for process in self.running:
@@ -83,7 +83,7 @@ class Processes:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """Kills a process and all that it started."""
+    """Kills a process and all its children."""
     if process.poll() is None:
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""recording: the file that a text's process records into: laid out before, read after.
+"""recording: the file in which a text's process records: laid out before the run, read after it.
 
-`include/hccc/recorder.h` describes it: the words of `hccc_shared`, then the rows of every table,
-as many as the Plan has. The process maps it and can write nothing else, so what comes back is
-bounded, whatever the text does.
+`include/hccc/recorder.h` describes it: the words of `hccc_shared`, then the rows of every table, as
+many as the Plan has. The process maps it and can write nothing else, so the result is bounded,
+whatever the text does.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ WORDS = (
     "sandboxed",
 )
 ALL_CHANNELS = 1 << 20  # primitives of all channels together up to which every channel is run
-SPARE = 1  # rows of a table besides those it should have: one more is enough to be told
+SPARE = 1  # rows of a table besides those it should have: a longer table shows by one more
 
 
-class Outcome(IntEnum):
+class RecordingOutcome(IntEnum):
     """How a run ended; NOTHING: before it began."""
 
     NOTHING = 0
@@ -49,11 +49,14 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """What a run recorded. at: the (rank, thread block, channel) it came to last; full: the table
-    that had no room for another row; sandboxed: whether the system refused all system calls."""
+class TextRecording:
+    """The recording of one run.
 
-    outcome: Outcome
+    at: the last (rank, thread block, channel) it reached; full: the table that had no room for
+    another row; sandboxed: whether the system refused all system calls.
+    """
+
+    outcome: RecordingOutcome
     at: tuple[int, int, int]
     full: str
     sandboxed: bool
@@ -86,7 +89,8 @@ def prepare(path: Path, plan: Plan, wanted: Rows, seconds: int) -> None:
 
 
 def _layout(wanted: Rows) -> tuple[I8, int]:
-    """(first cell, columns, most rows, rows) of every table: i8[tables, 4]; bytes of the file."""
+    """Returns (first cell, columns, most rows, rows) of every table: i8[tables, 4], and the bytes
+    of the file."""
     at = 2 * (len(WORDS) + 4 * len(COLUMNS))
     table = np.zeros((len(COLUMNS), 4), np.int64)
     for k, (name, columns) in enumerate(COLUMNS.items()):
@@ -96,17 +100,17 @@ def _layout(wanted: Rows) -> tuple[I8, int]:
     return table, 4 * at
 
 
-def read(path: Path, wanted: Rows) -> Recording:
-    """What was recorded. Whatever the process left there, it is taken for no more than numbers."""
+def read(path: Path, wanted: Rows) -> TextRecording:
+    """Reads the recording. Anything that the process left there is taken for mere numbers."""
     head = np.fromfile(path, np.int64, len(WORDS) + 4 * len(COLUMNS))
     words = dict(zip(WORDS, head[: len(WORDS)].tolist(), strict=True))
     counts = head[len(WORDS) :].reshape(-1, 4)[:, 3]
     layout, _ = _layout(wanted)
     rows = {name: table(path, layout[k], int(counts[k])) for k, name in enumerate(COLUMNS)}
-    known = words["outcome"] in iter(Outcome)
+    known = words["outcome"] in iter(RecordingOutcome)
     names = list(COLUMNS)
-    return Recording(
-        Outcome(words["outcome"]) if known else Outcome.STARTED,
+    return TextRecording(
+        RecordingOutcome(words["outcome"]) if known else RecordingOutcome.STARTED,
         (words["rank"], words["tb"], words["channel"]),
         names[words["full"] % len(names)],
         bool(words["sandboxed"]),
@@ -115,7 +119,7 @@ def read(path: Path, wanted: Rows) -> Recording:
 
 
 def table(path: Path, layout: I8, count: int) -> I4:
-    """The rows of one table, where `layout` says, at most as many as it has room for."""
+    """Reads the rows of one table at `layout`, at most as many as it has room for."""
     at, width, most, _ = layout.tolist()
     rows = min(max(count, 0), most)
     return np.fromfile(path, np.int32, rows * width, offset=4 * at).reshape(rows, width)

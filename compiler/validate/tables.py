@@ -1,7 +1,7 @@
-"""tables: what is recorded of a text, and what a Plan says that must be.
+"""tables: the tables that a run of a text records, and their rows as a Plan requires them.
 
-Names and order are those of `include/hccc/recorder.h`; a test holds the two together. Nothing here
-comes from `emit/`: it is `emit/` that is held against the Plan.
+Names and order are those of `include/hccc/recorder.h`; a test compares the two. Nothing here comes
+from `emit/`, because `emit/` is what is checked against the Plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hccc.ir.catalogue import Catalogue
 from hccc.ir.kernel_shape import KernelShape, kernel_shape
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
-from hccc.validate import described
+from hccc.validate import library_facts
 
 WARP = 32  # threads
 OPERAND_CELLS = 8
@@ -93,7 +93,8 @@ Rows = Mapping[str, I4]
 
 
 def expected(plan: Plan) -> dict[str, I4]:
-    """The rows of every table that a text of `plan` must record: i4[rows, columns]. O(P log P)."""
+    """Returns the rows of every table that a text of `plan` must record: i4[rows, columns]. O(P log
+    P)."""
     return {
         "primitives": _primitives(plan),
         "waits": _rows(plan.waits.index),
@@ -110,7 +111,7 @@ def expected(plan: Plan) -> dict[str, I4]:
         "user_blocks": user_blocks(plan),
         "calls": _calls(plan),
         "names": names(plan, serves=plan.out_of_place, alone=True),
-        "library": described.rows(Catalogue.of(plan)),
+        "library": library_facts.rows(Catalogue.of(plan)),
     }
 
 
@@ -135,20 +136,20 @@ def _primitives(plan: Plan) -> I4:
 
 
 def _by_network(plan: Plan) -> B1:
-    """Which primitives put, send, receive or raise a flag over the network: b1[P]."""
+    """Marks the primitives that put, send, receive or raise a flag over the network: b1[P]."""
     network = plan.network_queues()
-    found = np.zeros(len(plan), np.bool_)
+    marked = np.zeros(len(plan), np.bool_)
     for operands in (plan.src, plan.dst):
         queued = np.flatnonzero(operands.buffer == Buffer.QUEUE)
-        found[operands.owner()[queued[network[operands.rank[queued]]]]] = True
-    found[plan.dst.owner()[plan.network_puts()]] = True
-    found[plan.posts.owner()[plan.network_posts()]] = True
-    return found
+        marked[operands.owner()[queued[network[operands.rank[queued]]]]] = True
+    marked[plan.dst.owner()[plan.network_puts()]] = True
+    marked[plan.posts.owner()[plan.network_posts()]] = True
+    return marked
 
 
 def _put_sources(plan: Plan) -> I4:
-    """Where the value that a put carries is: the first place in the own rank's memory that its
-    primitive writes, else its only source. One row for each put."""
+    """Returns the place of the value that each put carries, one row a put: the first place in the
+    own rank's memory that its primitive writes, else its only source."""
     sources = _operands(plan, plan.src, RECV)[plan.src.ptr[:-1]]
     own = plan.dst.rank == plan.rank_of()[plan.dst.owner()]
     at = np.flatnonzero(own & (plan.dst.buffer != Buffer.QUEUE))[::-1]  # the first comes last
@@ -163,27 +164,29 @@ def _constants(plan: Plan) -> I4:
 
 
 def _operands(plan: Plan, operands: Operands, kind: int) -> I4:
-    """Memory as (kind, rank, slot), messages as (kind, queue, peer, turn, length, flags)."""
-    found = np.zeros((len(operands.rank), OPERAND_CELLS), np.int32)
-    found[:, 0], found[:, 1], found[:, 2] = operands.buffer, operands.rank, operands.slot
+    """Returns memory as (kind, rank, slot), messages as (kind, queue, peer, turn, length,
+    flags)."""
+    rows = np.zeros((len(operands.rank), OPERAND_CELLS), np.int32)
+    rows[:, 0], rows[:, 1], rows[:, 2] = operands.buffer, operands.rank, operands.slot
     at = np.flatnonzero(operands.buffer == Buffer.QUEUE)
     q, queues = operands.rank[at], plan.queues
     peer = queues.src if kind == RECV else queues.dst
     here = places_among(queues.dst)  # queues are numbered at their receivers
     flags = (queues.data_flag[q], queues.credit_flag[q])
-    found[at, 0] = kind
-    found[at, 1:-1] = _rows(here[q], peer[q], operands.slot[at], queues.length[q], *flags)
+    rows[at, 0] = kind
+    rows[at, 1:-1] = _rows(here[q], peer[q], operands.slot[at], queues.length[q], *flags)
     network = plan.network_queues()
     if kind == SEND and network.any():
         begins = np.cumsum(network) - 1  # place of a network queue among all of them
         own = places_among(queues.src[network])[np.maximum(begins, 0)]
         far = network[q]
-        found[at[far], 0], found[at[far], -1] = SEND_FAR, own[q[far]]
-    return found
+        rows[at[far], 0], rows[at[far], -1] = SEND_FAR, own[q[far]]
+    return rows
 
 
 def _neighbours(plan: Plan) -> I4:
-    """Ranks of which one touches the other's data, flags or queues; each pair both ways."""
+    """Returns the pairs of ranks of which one touches the other's data, flags or queues, both
+    ways."""
     rank = plan.rank_of()
     pairs = [(plan.queues.src, plan.queues.dst), (rank[plan.posts.owner()], plan.posts.rank)]
     for operands in (plan.src, plan.dst):
@@ -191,35 +194,36 @@ def _neighbours(plan: Plan) -> I4:
         pairs.append((rank[operands.owner()[memory]], operands.rank[memory]))
     here, there = (np.concatenate(column).astype(np.int64) for column in zip(*pairs, strict=True))
     n = plan.n_ranks
-    found = np.unique(np.concatenate([here * n + there, there * n + here]))
-    found = found[found // n != found % n]
-    return _rows(found // n, found % n)
+    keys = np.unique(np.concatenate([here * n + there, there * n + here]))
+    keys = keys[keys // n != keys % n]
+    return _rows(keys // n, keys % n)
 
 
 def _buffers(plan: Plan) -> I4:
-    """What windows must hold; texts whose buffers need none say nothing of it, which is 1."""
-    found = user_blocks(plan)
+    """Returns the blocks that windows must hold, 1 in texts whose buffers need no window."""
+    blocks = user_blocks(plan)
     if not plan.touches_peers():
-        found[:, 1:] = 1
-    return found
+        blocks[:, 1:] = 1
+    return blocks
 
 
 def _domains(plan: Plan) -> I4:
-    """Which ranks share memory, of texts that know of a network."""
+    """Returns the memory domain of each rank, for texts that use a network."""
     if not _by_network(plan).any():
         return np.zeros((0, 2), np.int32)
     return _rows(np.arange(plan.n_ranks), plan.memory_domain)
 
 
 def user_blocks(plan: Plan) -> I4:
-    """Blocks in the buffers of every rank: (rank, input, output)."""
+    """Returns the blocks in the buffers of every rank: (rank, input, output)."""
     ranks, c = range(plan.n_ranks), plan.collective
     blocks = ([c.input_blocks(r) for r in ranks], [c.output_blocks(r) for r in ranks])
     return _rows(list(ranks), *blocks)
 
 
 def _calls(plan: Plan) -> I4:
-    """What the entry does with calls in and out of place, and of no call: it narrows windows."""
+    """Returns calls in and out of place, and no call, with their outcome: the entry narrows
+    windows."""
     most = plan.largest_window
     windows = {0, 1, 2, most - 1, most, most + 1, 2 * most, 1 << 20, (1 << 31) - 1, -1}
     windows |= {plan.window, plan.window + 1}
@@ -236,31 +240,35 @@ def _calls(plan: Plan) -> I4:
 
 
 def entries(plan: Plan) -> list[tuple[str, str]]:
-    """(dtype, op) of every entry that a library may be built with; ENTRY is the first.
+    """Lists (dtype, op) of every entry that a library may be built with; ENTRY is the first.
 
-    The last is left out of what the dispatcher is told was built.
+    The dispatcher is told that all but the last were built.
     """
     reductions = [op for op in OPS if plan.averages or op != "avg"] if plan.reduces else ["sum"]
     dtypes = dict.fromkeys(STAND_IN if plan.reduces else STAND_IN.values())
-    found = [(dtype, op) for dtype in dtypes for op in reductions]
-    found.remove(ENTRY)
-    return [ENTRY, *found]
+    pairs = [(dtype, op) for dtype in dtypes for op in reductions]
+    pairs.remove(ENTRY)
+    return [ENTRY, *pairs]
 
 
 def queries(plan: Plan) -> list[tuple[str | None, str | None]]:
-    """What the dispatcher is asked for: every dtype and op, names of none, and nothing."""
+    """Lists the queries to the dispatcher: every dtype and op, unknown names, and null."""
     return [(d, o) for d in (*STAND_IN, "float", "", None) for o in (*OPS, "mean", "", None)]
 
 
 def shapes(plans: Sequence[Plan]) -> I4:
-    """The constants of the header's shapes, a plan a row, and that sizes follow from them."""
+    """Returns the constants of the header's shapes, one row a plan, and 1 since sizes follow from
+    them."""
     rows = [[*kernel_shape(plan).constants().values(), 1] for plan in plans]
     return np.array(rows, np.int32)
 
 
 def names(plan: Plan, *, serves: bool, alone: bool) -> I4:
-    """What the dispatcher makes of every query, a call out of place. serves: whether those are
-    served; alone: of one plan, whose other entries are not there to refuse it."""
+    """Returns the dispatcher's outcome of every query, for a call out of place.
+
+    serves: whether such calls are served; alone: the library has one plan, whose other entries are
+    not there to refuse the call.
+    """
     place = {pair: LAUNCHED + k for k, pair in enumerate(entries(plan))}
     left_out = entries(plan)[-1]
     rows = []

@@ -1,4 +1,4 @@
-"""unit: the translation unit that runs a text: the text as it is, and what calls it."""
+"""unit: the translation unit that runs a text: the unchanged text, and the code that calls it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from hccc.emit.targets import Target
 from hccc.ir.catalogue import Catalogue
 from hccc.ir.plan import Plan
-from hccc.validate import described
+from hccc.validate import library_facts
 from hccc.validate.tables import entries, queries
 
 UNIT = "recording-unit.cpp"  # no text can have this name: `-` is in no C name
@@ -16,18 +16,18 @@ PRETENDED = {"cuda": "__CUDACC__", "hip": "__HIP__"}  # what the target's compil
 
 
 def text_name(plan: Plan, target: Target) -> str:
-    """The file name of the translation unit of `target`."""
+    """Returns the file name of the translation unit of `target`."""
     return f"{plan.name}{target.suffix}"
 
 
 def names(plan: Plan, target: Target) -> list[str]:
-    """The files that are run for `target`, the text first; the others may be missing."""
+    """Lists the files to run for `target`, the text first; the others may be missing."""
     dispatch = f"{plan.name}_{target.name}_dispatch.cpp"
     return [text_name(plan, target), f"{plan.name}.h", dispatch]
 
 
 def lay_out(place: Path, files: Mapping[str, bytes], plan: Plan, target: Target) -> None:
-    """Puts the files to compile into the folder `place`: those of `names`, byte for byte."""
+    """Writes the files to compile into the folder `place`: the files of `names`, byte for byte."""
     for name in names(plan, target):
         if name in files:
             (place / name).write_bytes(files[name])
@@ -47,7 +47,7 @@ def _lines(files: Mapping[str, bytes], plan: Plan, target: Target) -> Iterator[s
     yield f"#define HCCC_IS_GPU {int(bool(target.stream))}"
     yield f"#define HCCC_HAS_HEADER {int(header in files)}"
     yield f"#define HCCC_DESCRIBE {plan.name}_{target.name}_library"
-    yield f"#define HCCC_SAYS {described.says(Catalogue.of(plan), target)}"
+    yield f"#define HCCC_SAYS {library_facts.strings(Catalogue.of(plan), target)}"
     both = header in files and dispatch in files
     yield f"#define HCCC_HAS_DISPATCH {int(both)}"
     built = [f"E({d}, {o})" for d, o in entries(plan)]
@@ -63,5 +63,5 @@ def _lines(files: Mapping[str, bytes], plan: Plan, target: Target) -> Iterator[s
 
 
 def string(word: str | None) -> str:
-    """C: a string, or null."""
+    """Returns a C string literal, or null."""
     return "nullptr" if word is None else f'"{word}"'

@@ -1,4 +1,4 @@
-"""validate: whether the text of a kernel does what its Plan says, all of it.
+"""validate: checks that the text of a kernel does exactly what its Plan says.
 
 Control flow of generated code depends on rank, thread block and sizes, never on data. So the very
 bytes are compiled for the host against headers that record every primitive, wait, post and operand
@@ -24,7 +24,7 @@ from hccc.validate import unit
 from hccc.validate.differences import difference
 from hccc.validate.entry import files_of, validate_entry
 from hccc.validate.execute import execute
-from hccc.validate.processes import Processes
+from hccc.validate.processes import LimitedProcesses
 from hccc.validate.tables import expected
 from hccc.validate.validated import Unvalidated, Validated, together
 
@@ -35,14 +35,14 @@ _HELP = "the plan is what was proved; this is a bug in hccc unless somebody edit
 def validate(
     files: Mapping[str, bytes], catalogue: Catalogue, targets: Sequence[Target]
 ) -> Validated:
-    """Holds the texts of `targets` among `files`, by name, against what was compiled.
+    """Compares the texts of `targets` among `files`, by name, with the compiled plans.
 
-    A directory's C header and dispatchers are validated too where they are among the files.
-    O(P log P), and what the host compiler takes.
+    A directory's C header and dispatchers are validated too if they are among the files. O(P log
+    P), and the time of the host compiler.
 
     Raises:
         UserError: E412 there is no compiler; E438 a text does something else than the plan says;
-            E439 it does not compile or does not end.
+        E439 it does not compile or does not end.
     """
     found = [_validate(files, plan, targets) for plan in catalogue.plans]
     if not catalogue.alone:  # the entry of a plan alone is part of its own unit
@@ -53,16 +53,16 @@ def validate(
 
 def _validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target]) -> Validated:
     wanted = interruptible(expected)(plan)
-    processes = Processes()
+    processes = LimitedProcesses()
 
-    def one(target: Target) -> None:
-        found = execute(files, plan, target, wanted, processes)
-        if (told := difference(found, wanted, plan)) is not None:
-            raise fail("E438", f"{unit.text_name(plan, target)}: {told}", help=_HELP)
+    def check(target: Target) -> None:
+        recording = execute(files, plan, target, wanted, processes)
+        if (message := difference(recording, wanted, plan)) is not None:
+            raise fail("E438", f"{unit.text_name(plan, target)}: {message}", help=_HELP)
 
     with ThreadPoolExecutor(max(1, min(len(targets), cpu_count() or 1))) as pool:
         try:
-            for done in [pool.submit(one, target) for target in targets]:
+            for done in [pool.submit(check, target) for target in targets]:
                 done.result()
         finally:
             processes.end()  # of an error the others, and all where somebody presses Ctrl-C
@@ -78,7 +78,7 @@ def _validate(files: Mapping[str, bytes], plan: Plan, targets: Sequence[Target])
 
 
 def validate_directory(place: Path, catalogue: Catalogue) -> Validated | Unvalidated:
-    """Holds every text in a directory of kernels against what was compiled; says where it cannot.
+    """Compares every text in a directory of kernels with the compiled plans; returns why it cannot.
 
     Raises:
         UserError: E438, E439 as `validate`.

@@ -1,4 +1,4 @@
-"""validated: what validation tells of texts that do what their plan says, or why it cannot tell."""
+"""validated: the result of a validation: the amount compared, or the reason why nothing was."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """What was held against the plan: the targets, and how much each of their texts does."""
+    """The texts do what their plan says: the targets, and how much each of their texts does."""
 
     targets: tuple[str, ...]
     primitives: int
@@ -18,18 +18,18 @@ class Validated:
     neighbours: int
 
 
-def together(found: Sequence[Validated]) -> Validated:
-    """What was held against several plans of one library."""
+def together(results: Sequence[Validated]) -> Validated:
+    """Adds up the results for several plans of one library."""
     counts = (
-        sum(getattr(one, name) for one in found)
+        sum(getattr(result, name) for result in results)
         for name in ("primitives", "operands", "waits", "posts", "neighbours")
     )
-    return Validated(found[0].targets, *counts)
+    return Validated(results[0].targets, *counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Unvalidated:
-    """What was not held against the plan: the targets, and why not."""
+    """The texts were not compared with the plan: the targets, and the reason."""
 
     targets: tuple[str, ...]
     why: str

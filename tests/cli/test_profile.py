@@ -19,7 +19,7 @@ from hccc.lang.cluster import load as cluster
 from hccc.lang.cluster.load import load
 from hccc.lang.cluster.printer import lines
 from hccc.profile import cluster_file as profile_file
-from hccc.profile.calibrate import Found
+from hccc.profile.calibrate import UnitCosts
 from hccc.runtime.cpu import SMALL_LAUNCH
 from tests.cli.commandline import ROOT, Hccc
 
@@ -31,7 +31,7 @@ MADE = profile_file.Profile(
     "a compiler",
     8,
     2,
-    Found(
+    UnitCosts(
         4.0,
         90.0,
         0.02,
@@ -126,12 +126,12 @@ def test_text_and_cluster_agree() -> None:
     assert t.meshes[0] == (70, 1, 0.03)
     assert t.launch.tolist() == [[4, 0.02, 90, SMALL_LAUNCH]]
     d = t.devices[0]
-    assert (d.read, d.step, d.cache) == (0.3, 0.03, MADE.found.cache)
+    assert (d.read, d.step, d.cache) == (0.3, 0.03, MADE.costs.cache)
     assert same(t, cluster.parse(Source("again.cluster", "\n".join(lines(t)))))
 
 
 def test_a_gpu_has_ports_and_no_caches() -> None:
-    t = replace(MADE, cores=0, total=80.0, found=replace(MADE.found, cache=())).topology
+    t = replace(MADE, cores=0, total=80.0, costs=replace(MADE.costs, cache=())).topology
     d = t.devices[0]
     assert (d.read, d.step, d.cache, t.cores.tolist()) == (0.5, 0, (), [0])
     assert t.shared.bandwidth.tolist() == [10] * 8 and t.launch.tolist() == [[4, 0.02, 90, 0]]

@@ -12,19 +12,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hccc.downstream.cmake_project import cmake_text, quoted
-from hccc.downstream.table import Collective, TableError, collectives
+from hccc.downstream.table import CollectiveLibrary, TableError, collectives
 from tests.downstream.projects import EXAMPLES
 
-RING = Collective(name="ring", algorithm=("ring.rccl",), package="demo")
+RING = CollectiveLibrary(name="ring", algorithm=("ring.rccl",), package="demo")
 
 
-def read(text: str) -> tuple[Collective, ...]:
+def read(text: str) -> tuple[CollectiveLibrary, ...]:
     return collectives(tomllib.loads(text))
 
 
 def test_the_example() -> None:
     (found,) = read((EXAMPLES / "python_setuptools" / "pyproject.toml").read_text())
-    assert found == Collective(
+    assert found == CollectiveLibrary(
         name="four_sum",
         algorithm=("ring.rccl",),
         package="ring_setuptools",
@@ -67,7 +67,9 @@ def test_what_is_refused(text: str, said: str) -> None:
 def test_a_name_without_a_file_is_of_what_ships(tmp_path: Path) -> None:
     assert "[=[ring.rccl]=]" not in cmake_text([RING], tmp_path)  # a path: of this folder
     assert f"[=[{tmp_path / 'ring.rccl'}]=]" in cmake_text([RING], tmp_path)
-    shipped = Collective(name="x", algorithm=("ring_allreduce",), package="p", cluster="dgx-h100")
+    shipped = CollectiveLibrary(
+        name="x", algorithm=("ring_allreduce",), package="p", cluster="dgx-h100"
+    )
     assert cmake_text([shipped], tmp_path).endswith(
         "hccc_add_collective([=[x]=] [=[ring_allreduce]=] SHARED CLUSTER [=[dgx-h100]=])\n"
     )

@@ -23,7 +23,7 @@ from random import Random
 from types import FrameType
 
 from hccc.base.diagnostics import Source, UserError
-from hccc.interop.import_msccl import imported
+from hccc.interop.import_msccl import import_parsed
 from hccc.ir import plan_check
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.transfer import load as transfer
@@ -88,7 +88,7 @@ def read(kind: str, data: bytes) -> str:
         if kind == "rccl":
             transfer.parse(source)
             return "accepted"
-        plan, _ = imported(msccl_xml.parse(source))
+        plan, _ = import_parsed(msccl_xml.parse(source))
     except UserError as error:
         return error.problem.code
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from hccc.base.diagnostics import Source, UserError
 from hccc.interop import msccl_plan
-from hccc.interop.import_msccl import imported
+from hccc.interop.import_msccl import import_parsed
 from hccc.interop.label import label
 from hccc.interop.relocate import relocate
 from hccc.ir import plan_check
@@ -71,7 +71,7 @@ def test_a_schedule_is_proved_as_it_was_written_too() -> None:
     racing = text.replace("    </tb>\n", f"    </tb>\n{lone}", 1)
     algo = msccl_xml.parse(Source("racing.xml", racing))
     with pytest.raises(UserError, match="nothing orders"):
-        imported(algo)
+        import_parsed(algo)
 
 
 def test_a_value_that_ends_in_the_wrong_slot_is_not_moved_out_of_the_way() -> None:
@@ -81,5 +81,5 @@ def test_a_value_that_ends_in_the_wrong_slot_is_not_moved_out_of_the_way() -> No
     last += 'depid="-1" deps="-1" hasdep="0"/>\n    </tb>'
     algo = msccl_xml.parse(Source("spoilt.xml", text.replace("    </tb>", last, 1)))
     with pytest.raises(UserError) as caught:
-        imported(algo)
+        import_parsed(algo)
     assert caught.value.problem.code in ("E306", "E307")

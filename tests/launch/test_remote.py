@@ -24,8 +24,8 @@ import pytest
 from hccc.api import functions as api
 from hccc.base.diagnostics import UserError
 from hccc.driver.options import Options
-from hccc.launch.host import unpacked
-from hccc.launch.remote import packed, variables
+from hccc.launch.host import unpack
+from hccc.launch.remote import pack, variables
 from hccc.launch.worker import address_of
 from hccc.runtime.transport.ucx_transport import available
 from tests.benchmarks.conftest import FOLDER, module_of
@@ -161,24 +161,24 @@ def test_what_is_sent(mesh: Path, cache: Path) -> None:
     """Sources, and no library that was built of them; only into the cache."""
     (mesh / "build").mkdir(exist_ok=True)
     (mesh / "build" / "x.h").write_text("")
-    sent = packed(mesh)
-    place = unpacked(sent)
-    assert cache in place.parents and place == unpacked(sent)
+    sent = pack(mesh)
+    place = unpack(sent)
+    assert cache in place.parents and place == unpack(sent)
     assert (place / "plan.json").read_text() == (mesh / "plan.json").read_text()
     assert (place / "hccc" / "layout.h").is_file() and not (place / "build" / "x.h").exists()
     (place / "plan.json").write_text("damaged")
-    assert (unpacked(sent) / "plan.json").read_text() == (mesh / "plan.json").read_text()
+    assert (unpack(sent) / "plan.json").read_text() == (mesh / "plan.json").read_text()
     for name in ("/etc/x", "../x", "a/../../x", ".ssh/x"):
         evil = base64.b64encode(zlib.compress(json.dumps({name: ""}).encode())).decode()
         with pytest.raises(UserError, match="is no name of a source"):
-            unpacked(evil)
+            unpack(evil)
 
 
 def test_old_kernels_are_forgotten(mesh: Path, cache: Path) -> None:
     old = cache / "hccc" / "kernels" / "old"
     old.mkdir(parents=True)
     os.utime(old, (0, 0))
-    assert unpacked(packed(mesh)).is_dir() and not old.exists()
+    assert unpack(pack(mesh)).is_dir() and not old.exists()
 
 
 def test_variables_that_hosts_get(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from hccc.profile.calibrate import (
     DECILE,
     FASTEST,
     FEWEST,
-    Case,
-    Found,
+    LaunchCase,
+    UnitCosts,
     Work,
     fit,
     measure,
@@ -41,8 +41,8 @@ class Made:
         return self.seconds * launches
 
 
-def case(work: Work, samples: list[float]) -> Case:
-    return Case("made up", work, Made(0.0), samples)
+def case(work: Work, samples: list[float]) -> LaunchCase:
+    return LaunchCase("made up", work, Made(0.0), samples)
 
 
 def works(cores: int) -> list[Work]:
@@ -73,7 +73,7 @@ def time_of(w: Work, costs: tuple[float, ...]) -> float:
     return launch + (wake if w.cores > 1 else 0) + per_core / w.cores
 
 
-def parts(cases: list[Case]) -> tuple[list[Case], list[Case]]:
+def parts(cases: list[LaunchCase]) -> tuple[list[LaunchCase], list[LaunchCase]]:
     """Launches of few bytes and of many."""
     few = [c for c in cases if c.work.touched <= SMALL]
     return few, [c for c in cases if c not in few]
@@ -137,7 +137,7 @@ def test_one_wild_case_does_not_move_the_rest() -> None:
 def test_all_cores_together_copy_what_they_did_at_best(gain: float, noise: float) -> None:
     """No less than one core, no more than as many times that as there are cores."""
     costs = (3.0, 50.0, 0.1, 0.1, 8.0, 40.0, 0.3, 4.0)
-    alone = Found(*costs[:6], 0.3, tuple(Cached(size, 8.0) for size in TOUCHED))
+    alone = UnitCosts(*costs[:6], 0.3, tuple(Cached(size, 8.0) for size in TOUCHED))
     several = []
     for size in TOUCHED:
         w = Work(size, 4, 8, 8, 8 * size, 8 * size, 0)
@@ -149,14 +149,14 @@ def test_all_cores_together_copy_what_they_did_at_best(gain: float, noise: float
 
 
 def test_one_core_has_no_other_limit() -> None:
-    found = Found(1, 1, 1, 1, 7, 7, 0.3, (Cached(10, 8), Cached(20, 7)))
+    found = UnitCosts(1, 1, 1, 1, 7, 7, 0.3, (Cached(10, 8), Cached(20, 7)))
     assert together(found, []) == found.cache
 
 
 def test_all_cases_take_turns() -> None:
     work = Work(0, 1, 1, 1, 0, 0, 0)
     quick, slow = Made(1e-5), Made(1.0)
-    cases = [Case("quick", work, quick), Case("slow", work, slow)]
+    cases = [LaunchCase("quick", work, quick), LaunchCase("slow", work, slow)]
     seen: list[int] = []
     assert measure(cases, 0.0, seen.append) == FEWEST == len(seen)
     assert slow.launches == 2 * FEWEST  # one that warms up, one that counts

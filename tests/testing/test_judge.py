@@ -14,7 +14,7 @@ from hccc.driver.compilation import compile_text
 from hccc.driver.options import Options
 from hccc.interop import msccl_plan
 from hccc.interop.export_msccl import XmlOptions, export_msccl
-from hccc.interop.import_msccl import imported
+from hccc.interop.import_msccl import import_parsed
 from hccc.interop.label import label
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Transport
@@ -85,7 +85,7 @@ def test_a_message_shorter_than_its_receiver_wants_is_poison() -> None:
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.xml")), ids=lambda p: p.stem)
 def test_accepted_files_do_what_mscclls_runtimes_do(path: Path) -> None:
     algo = parsed(path.read_text(encoding="utf-8"))
-    plan, _ = imported(algo)
+    plan, _ = import_parsed(algo)
     if path.stem in REFUSED_FILES:
         with pytest.raises(UserError, match=REFUSED_FILES[path.stem]):
             check_plan(plan)
@@ -135,7 +135,7 @@ def test_a_step_that_waits_for_its_own_block_gets_what_msccl_gives(deps: int) ->
     algo = waits_for_itself(deps)
     x = [np.full((1, 1), r + 1) for r in range(2)]
     if deps <= 0:
-        plan, _ = imported(algo)
+        plan, _ = import_parsed(algo)
         check_plan(plan)
         assert xml_fault(algo, plan, 0) is None
         assert run_xml(algo, x, {}, 0)[0, "o", 1][0] == 2
@@ -143,7 +143,7 @@ def test_a_step_that_waits_for_its_own_block_gets_what_msccl_gives(deps: int) ->
     with pytest.raises(Hang):
         run_xml(algo, x, {}, 0)
     with pytest.raises(UserError, match="waits for ever") as caught:
-        imported(algo)
+        import_parsed(algo)
     assert caught.value.problem.code == "E516"
     assert caught.value.problem.span is not None
 
@@ -155,7 +155,7 @@ def test_xml_mutants_keep_the_format() -> None:
     for _ in range(300):
         mutant, _ = mutate_xml(xml, choose)
         try:
-            made, _ = imported(parsed(mutant))
+            made, _ = import_parsed(parsed(mutant))
             check_plan(made)
         except UserError as error:
             codes.add(error.problem.code)

@@ -10,7 +10,7 @@ import numpy as np
 import hccc
 from hccc.ir.primitives import Buffer, Transport
 from hccc.validate import tables
-from hccc.validate.recording import WORDS, Outcome
+from hccc.validate.recording import WORDS, RecordingOutcome
 from hccc.validate.tables import COLUMNS, CONSTANTS, OF_PRIMITIVES, RECV, SEND, SEND_FAR, expected
 from tests.emit import plans
 from tests.validate.conftest import TRANSPORTS
@@ -33,7 +33,7 @@ def test_tables_have_one_order() -> None:
 
 def test_outcomes_are_the_same() -> None:
     found = names_of("recorder.h", "enum hccc_outcome {", "}")
-    assert found == [outcome.name.lower() for outcome in Outcome][1:]
+    assert found == [outcome.name.lower() for outcome in RecordingOutcome][1:]
 
 
 def test_words_are_the_same() -> None:

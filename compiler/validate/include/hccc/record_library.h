@@ -1,6 +1,6 @@
 // record_library.h: what a library says of itself, for the record. Included by record_text.h and
 // record_entry.h, which give it HCCC_BY_NAME, hccc_some_stream and what a launch was given;
-// compiler/validate/described.py has the rows. The translation unit defines
+// compiler/validate/library_facts.py has the rows. The translation unit defines
 //
 //   HCCC_DESCRIBE   the function that describes the library
 //   HCCC_SAYS       "name", "compiler", "target", "collective"

@@ -1,6 +1,6 @@
-"""described: what a library must say of itself (`runtime/include/hccc/library.h`), fact by fact.
+"""library_facts: the facts that a library states about itself (`runtime/include/hccc/library.h`).
 
-The order is that of `include/hccc/record_library.h`.
+Their order is that of `include/hccc/record_library.h`.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from hccc.ir.kernel_shape import kernel_shape
 
 
 def facts(catalogue: Catalogue) -> list[tuple[str, int]]:
-    """(what, value) of all that is told, strings as 1 where they are right. O(ranks + ranges)."""
+    """Lists the expected (fact, value) pairs; strings are compared in C and recorded as 1 if equal.
+    O(ranks + ranges)."""
     return list(_facts(catalogue))
 
 
 def rows(catalogue: Catalogue) -> I4:
-    """The values of `facts`: i4[facts, 1]."""
+    """Returns the values of `facts`: i4[facts, 1]."""
     return np.array([[value] for _, value in facts(catalogue)], np.int64).astype(np.int32)
 
 
-def says(catalogue: Catalogue, target: Target) -> str:
-    """C: the strings that it must tell."""
+def strings(catalogue: Catalogue, target: Target) -> str:
+    """Returns the strings that the library must state, as C text."""
     words = (catalogue.name, __version__, target.name, catalogue.collective.op.value)
     return ", ".join(f'"{word}"' for word in words)
 
 
 def difference(found: I4, catalogue: Catalogue) -> str | None:
-    """The first fact that is told wrong, in words."""
+    """Describes the first fact that is stated wrong; None if all are right."""
     wanted = facts(catalogue)
     for (what, value), said in zip(wanted, found[:, 0].tolist(), strict=False):
         if said != value:
