@@ -1,11 +1,11 @@
 """clocks: does primitive a happen before primitive b? Vector clocks over thread blocks.
 
-`sync` and the race proof both rest on this. The order is: program order within a thread block,
-and an edge from a post to each wait for it. `ancestry` answers what it can from labels, which for
-collectives is nearly all. For the others, the clock of b has, for every block that one of them
-starts in, how many of its primitives happen before b, or are b. Those blocks are taken a few
-columns at a time. Time: O(primitives + edges + questions), and for what `ancestry` leaves open
-O(its blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTES of it for clocks.
+`sync` and the race proof both rest on this. The order is: program order within a thread block, and
+an edge from a post to each wait for it. `ancestry` answers most questions from labels, for
+collectives nearly all. For the others, the clock of b counts, for every block that some a is in,
+how many of its primitives happen before b, or are b. Those blocks are taken a few columns at a
+time. Time: O(primitives + edges + questions), and for questions that `ancestry` leaves open O(its
+blocks · (primitives + edges)); memory: O(primitives), at most CLOCK_BYTES of it for clocks.
 """
 
 from __future__ import annotations
@@ -16,18 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hccc.analysis.ancestry import (
-    NO,
-    NONE,
-    UNKNOWN,
-    YES,
-    by_climbing,
-    by_searching,
-    labels,
-    settle,
-    settle_edges,
-)
-from hccc.analysis.chunk_forests import within_chunks
+from hccc.analysis.ancestry.chunk_forests import within_chunks
+from hccc.analysis.ancestry.labels import Labels, labels
+from hccc.analysis.ancestry.queries import NO, UNKNOWN, YES, by_climbing, settle
+from hccc.analysis.ancestry.searches import NONE, by_searching, settle_edges
 from hccc.analysis.grouping import group, transpose
 from hccc.base.jit.compiled import njit, prange
 from hccc.ir.arrays import I4, I8, U1, Csr, entries, places
@@ -42,7 +34,8 @@ Way = Callable[[I4, I4], U1]  # some answers for pairs
 
 
 def topological(tb_ptr: I8, preds: Csr) -> I4:
-    """Primitives in an order that respects blocks and edges; on a cycle, those before it.
+    """Returns the primitives in an order that respects blocks and edges; on a cycle, those before
+    it.
 
     Blocks advance by turns, one primitive each, as on a machine. O(n + edges).
     """
@@ -103,7 +96,7 @@ class _Graph(NamedTuple):
 
 
 class _Questions(NamedTuple):
-    """Is a[q] b[q], or before it? Those with a[q] in block `starts[k]` are
+    """Is a[q] b[q], or before it? The questions with a[q] in block `starts[k]` are
     `which[ptr[k]:ptr[k + 1]]`."""
 
     a: I4
@@ -132,7 +125,7 @@ def _fill(clock: I4, graph: _Graph, column: I4, width: int) -> None:
 
 @njit(parallel=True)
 def _before(graph: _Graph, asked: _Questions, columns: int, threads: int) -> U1:
-    """The answer to every question, by clocks of `columns` blocks at a time: u1[q]."""
+    """Answers every question by clocks, `columns` blocks at a time: u1[q]."""
     starts, block = asked.starts, graph.block
     n_groups = (len(starts) + columns - 1) // columns
     answer = np.zeros(len(asked.a), np.uint8)
@@ -152,7 +145,7 @@ def _before(graph: _Graph, asked: _Questions, columns: int, threads: int) -> U1:
 
 
 def _by_clock(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4) -> U1:
-    """For every pair: is a[q] b[q], or does it happen before it? u1[q]."""
+    """Tells for every pair whether a[q] is b[q] or happens before it, by clocks: u1[q]."""
     block = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
     position = places(np.diff(tb_ptr)).astype(np.int32)
     starts, which = np.unique(block[a], return_inverse=True)
@@ -168,7 +161,7 @@ def _effort(tb_ptr: I8) -> int:
 
 
 def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -> U1:
-    """For every pair: is a[q] b[q], or does it happen before it? u1[q].
+    """Tells for every pair whether a[q] is b[q] or happens before it: u1[q].
 
     tb_ptr: the blocks' ranges; preds: the waited-for primitives of each; order: `topological`;
     chunk: i4[n], the chunk of each primitive, which only makes answers faster (`chunk_forests`).
@@ -184,8 +177,9 @@ def happens_before(tb_ptr: I8, preds: Csr, order: I4, a: I4, b: I4, chunk: I4) -
     return answer
 
 
-def _ways(label: I4, preds: Csr, order: I4, chunk: I4, limit: int) -> Iterator[Way]:
-    """What settles questions that labels leave open, and leaves some open: the cheapest first."""
+def _ways(label: Labels, preds: Csr, order: I4, chunk: I4, limit: int) -> Iterator[Way]:
+    """Yields functions that answer questions which the labels leave open, the cheapest first; each
+    may leave some."""
     other = within_chunks(label, preds, order, chunk)
     forests = label if other is None else other
     yield partial(settle, forests)
@@ -196,7 +190,7 @@ def _ways(label: I4, preds: Csr, order: I4, chunk: I4, limit: int) -> Iterator[W
 
 
 def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
-    """For every edge of `preds`: is it implied by the others and program order? u1[edges].
+    """Tells for every edge of `preds` whether the others and program order imply it: u1[edges].
 
     All implied edges can go at once: the rest is the transitive reduction, which for an acyclic
     graph is unique.
@@ -213,7 +207,7 @@ def implied_edges(tb_ptr: I8, preds: Csr, order: I4) -> U1:
 
 
 def _detours(tb_ptr: I8, preds: Csr, edges: I8) -> tuple[I8, I4]:
-    """Every (edge, primitive right before the edge's end other than its start)."""
+    """Lists every (edge, other primitive right before the end of the edge)."""
     row = np.searchsorted(preds.ptr, edges, side="right") - 1
     ptr, sibling = entries(preds.ptr, row)
     edge = np.repeat(edges, np.diff(ptr))

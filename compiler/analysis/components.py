@@ -31,15 +31,15 @@ class Components(NamedTuple):
     local: I4
 
     def largest(self) -> int:
-        """The most locations of one component."""
+        """Returns the most locations of one component."""
         return int(np.diff(self.touched_ptr).max(initial=0))
 
 
 @njit
 def _join(chunk: I4, where: Locations, root: I4) -> I4:
-    """The chunk that names the component of each location, or -1: i4[L].
+    """Returns the chunk that names the component of each location, or -1: i4[L].
 
-    root: union-find over chunks; afterwards the chunk that names the component of each.
+    root: union-find over chunks; on return, the chunk that names the component of each.
     """
     label = np.full(len(where.start), -1, np.int32)
     for i in range(len(chunk)):
@@ -70,7 +70,7 @@ def _local(ptr: I8, touched: I4, n_locations: int) -> I4:
 
 
 def components(plan: Plan, where: Locations, order: I4) -> Components:
-    """The components of `plan`, of which chunks never meet. O(operands + locations).
+    """Splits `plan` into components; their sets of chunks are disjoint. O(operands + locations).
 
     order: `execution_order`; where: `locate`.
     """

@@ -1,7 +1,7 @@
-"""connections: which primitives of a rank share a thread block before any are merged.
+"""connections: groups the primitives of a rank that share a thread block before blocks are merged.
 
-NCCL and MSCCL give each connection a thread block; here a connection is a rank, a direction and
-the set of peers a primitive touches (a fused primitive touches several).
+NCCL and MSCCL give each connection a thread block; here a connection is a rank, a direction and the
+set of peers a primitive touches (a fused primitive touches several).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Connections:
 
 
 def connections(p: Primitives) -> Connections:
-    """The connections of `p`. O(n log n).
+    """Returns the connections of `p`. O(n log n).
 
-    What adds a value that a proxy brought is on a connection from the rank that sent it. A local
-    copy that one connection alone reads is on that one: copies for several are made at once. Other
-    local copies join the connection with the fewest primitives of their rank.
+    A primitive that adds a value brought by a proxy is on a connection from the sender's rank. A
+    local copy with one reading connection is on that one: copies for several are made at once.
+    Other local copies join the connection with the fewest primitives of their rank.
     """
     away = _peers(p, p.src, 1) + _peers(p, p.dst, 2)
     if p.transport is Transport.MIXED and not away.all():
@@ -51,21 +51,22 @@ def connections(p: Primitives) -> Connections:
 
 
 def copies_apart(p: Primitives, connected: Connections) -> Connections:
-    """Connections, and one more at each rank for its copies to its own output. O(n log n).
+    """Returns the connections, and one more at each rank for its copies to its own output. O(n log
+    n).
 
-    Nobody waits for those copies; on a connection of their own they do not delay what others do.
+    Nobody waits for those copies; on a connection of their own they delay no others.
     """
     return split(p, connected, (p.guard == Guard.OUT_OF_PLACE).astype(np.int32))
 
 
 def split(p: Primitives, connected: Connections, label: I4) -> Connections:
-    """Every connection cut into one for each `label` of its primitives: i4[n], at least 0."""
+    """Cuts every connection into one for each `label` of its primitives: i4[n], at least 0."""
     width = int(label.max(initial=0)) + 1
     return _numbered(p.owner, connected.of.astype(np.int64) * width + label)
 
 
 def _numbered(owner: I4, key: NDArray[np.int64]) -> Connections:
-    """A connection for every key of a rank: owner i4[n], key i8[n]."""
+    """Makes a connection for every key of a rank: owner i4[n], key i8[n]."""
     order = np.lexsort((key, owner))  # stable: first uses lead their connection
     new = np.ones(len(owner), np.bool_)
     new[1:] = (np.diff(owner[order]) != 0) | (np.diff(key[order]) != 0)
@@ -79,7 +80,7 @@ def _numbered(owner: I4, key: NDArray[np.int64]) -> Connections:
 
 
 def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int64]:
-    """A hash of the set of other ranks each primitive touches through `operands`; 0 for none."""
+    """Hashes the set of other ranks that each primitive touches through `operands`; 0 for none."""
     row, rank = operands.owner(), operands.rank.astype(np.int64)
     queue = operands.buffer == Buffer.QUEUE
     if queue.any():
@@ -95,8 +96,8 @@ def _peers(p: Primitives, operands: Operands, direction: int) -> NDArray[np.int6
 
 
 def _brought(p: Primitives) -> NDArray[np.int64]:
-    """For each primitive, a number below 0 of a rank whose network put into scratch memory it
-    reads, 0 for none: i8[n]."""
+    """Returns a negative number of the rank whose network put each primitive reads in scratch
+    memory, 0 for none: i8[n]."""
     scratch = (p.dst.buffer == Buffer.SCRATCH) & network_puts(p.dst, p.owner, memory_domain(p))
     place = p.dst.rank[scratch].astype(np.int64) << 32 | p.dst.slot[scratch]
     known, first = np.unique(place, return_index=True)
@@ -113,8 +114,8 @@ def _brought(p: Primitives) -> NDArray[np.int64]:
 
 
 def _only_reader(p: Primitives, away: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each primitive the connection, as `away` numbers it, of all primitives of its rank that
-    wait for it, 0 where there are none or of several: i8[n]."""
+    """Returns for each primitive the one connection, numbered as in `away`, of all primitives of
+    its rank that wait for it; 0 if there are none or several: i8[n]."""
     after, before = p.deps.owner(), p.deps.index
     near = (p.owner[after] == p.owner[before]) & (away[after] != 0)
     reader, copy = away[after[near]], before[near]

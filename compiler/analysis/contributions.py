@@ -1,8 +1,8 @@
-"""contributions: the symbolic run of a Program: what every (rank, chunk) holds, as bitsets.
+"""contributions: the symbolic run of a Program: the content of every (rank, chunk), as bitsets.
 
-Chunks are independent, so each is run alone over one bitset per rank: R²/8 bytes of state,
-whatever the number of chunks. `verify` reads the first violation, `lower` which reductions
-complete a value.
+Chunks are independent, so each is run alone over one bitset per rank: R²/8 bytes of state, whatever
+the number of chunks. `verify` uses the first violation, `lower` the reductions that complete a
+value.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ Words = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the run found. `row`: the transfer, for MISSING the chunk; `clash`: the other row."""
+class SymbolicResult:
+    """The first violation of the run. `row`: the transfer, for MISSING the chunk; `clash`: the
+    other row."""
 
     code: int
     row: int
@@ -50,7 +51,7 @@ def _touch(state: Words, seen: I4, rank: int, chunk: int, start: int, single: bo
 
 @njit(inline="always")
 def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int) -> int:
-    """Notes an access; returns the row it clashes with in this step, or -1."""
+    """Records an access; returns the row it clashes with in this step, or -1."""
     if stamp[rank] == step and (kind[rank] != k or k == _WRITE):
         return int(who[rank])
     if stamp[rank] != step:
@@ -60,7 +61,8 @@ def _access(stamp: I4, kind: I4, who: I4, rank: int, step: int, k: int, row: int
 
 @njit
 def _violation(source: Words, target: Words, reduce: bool) -> int:
-    """Whether a transfer reads nothing, reduces into nothing, or adds a contribution twice."""
+    """Tells whether a transfer reads nothing, reduces into nothing, or adds a contribution
+    twice."""
     some_s = some_d = overlap = np.uint64(0)
     for w in range(len(source)):
         some_s |= source[w]
@@ -86,7 +88,7 @@ def _apply(source: Words, target: Words, reduce: bool) -> None:
 def _missing(
     state: Words, seen: I4, chunk: int, start: int, target: int, full: Words, single: bool
 ) -> int:
-    """The first rank that wants `chunk` and does not hold all of it, or -1."""
+    """Returns the first rank that wants `chunk` and does not hold all of it, or -1."""
     lo, hi = (0, len(seen)) if target < 0 else (target, target + 1)
     for r in range(lo, hi):
         _touch(state, seen, r, chunk, start, single)
@@ -102,7 +104,7 @@ def _missing(
 def _run(
     ptr: I8, rows: I4, table: I4, start: I4, target: I4, full: Words, n_ranks: int, single: bool
 ) -> tuple[int, int, int, int]:
-    """Runs every chunk: (code, row or chunk, clashing row, rank)."""
+    """Runs every chunk; returns (code, row or chunk, clashing row, rank)."""
     state = np.zeros((n_ranks, len(full)), np.uint64)
     seen = np.full(n_ranks, -1, np.int32)
     stamp = np.full(n_ranks, -1, np.int32)
@@ -138,14 +140,16 @@ def _run(
 
 
 def columns(program: Program) -> I4:
-    """The transfers as plain numbers, i4[n, 6]: what one needs of a row is in one place."""
+    """Returns the transfers as plain numbers, i4[n, 6], so that the fields of a row lie
+    together."""
     return program.transfers.view(np.int32).reshape(len(program), len(FIELDS))
 
 
 def ends(c: Collective) -> tuple[I4, I4]:
-    """The one rank where each chunk starts, and the one that must end with it; -1: i4[chunks].
+    """Returns the rank where each chunk starts, and the rank that must end with it: i4[chunks]
+    each.
 
-    -1 for the start where every rank has a piece, for the end where every rank wants the chunk.
+    The start is -1 if every rank has a piece, the end is -1 if every rank wants the chunk.
     """
     chunks = np.arange(c.n_chunks, dtype=np.int64)
     start = np.full(c.n_chunks, -1, np.int32)
@@ -157,19 +161,19 @@ def ends(c: Collective) -> tuple[I4, I4]:
     return start, target
 
 
-def run(program: Program) -> Outcome:
+def run(program: Program) -> SymbolicResult:
     """Runs `program` symbolically.
 
-    The violation is the earliest in the table; a missing chunk is reported only when every
-    transfer is sound. O(transfers · R/64 + chunks · R) time (R²/64 more where all ranks want
-    all chunks), O(R²/8) bytes beside the table.
+    The violation is the earliest in the table; a missing chunk is reported only when every transfer
+    is sound. O(transfers · R/64 + chunks · R) time (R²/64 more where all ranks want all chunks),
+    O(R²/8) bytes beside the table.
     """
     c, t = program.collective, program.transfers
     start, target = ends(c)
     ptr, rows = group(t["chunk"], c.n_chunks)
     full = full_set(c.n_ranks) if c.reduces else np.ones(1, np.uint64)
     outcome = _run(ptr, rows, columns(program), start, target, full, c.n_ranks, not c.reduces)
-    return Outcome(*(int(x) for x in outcome))
+    return SymbolicResult(*(int(x) for x in outcome))
 
 
 @njit
@@ -187,9 +191,11 @@ def _count(ptr: I8, rows: I4, table: I4, n_ranks: int) -> U1:
 
 
 def completing(program: Program) -> U1:
-    """Which transfers of a verified, reducing `program` complete their destination's value.
+    """Marks the transfers of a verified, reducing `program` that complete their destination's
+    value.
 
-    No contribution is ever added twice there, so counting them will do. O(transfers + chunks · R).
+    No contribution is ever added twice there, so counting them is enough. O(transfers + chunks ·
+    R).
     """
     c = program.collective
     ptr, rows = group(program.transfers["chunk"], c.n_chunks)
@@ -197,7 +203,7 @@ def completing(program: Program) -> U1:
 
 
 def full_set(n_ranks: int) -> Words:
-    """The bitset of all ranks: u8[ceil(R / 64)]."""
+    """Returns the bitset of all ranks: u8[ceil(R / 64)]."""
     bits = np.zeros((n_ranks + 63) // 64 * 64, np.uint8)
     bits[:n_ranks] = 1
     return np.packbits(bits, bitorder="little").view(np.uint64)

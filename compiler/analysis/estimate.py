@@ -1,11 +1,11 @@
-"""estimate: when each primitive would run, by the topology's cost model. Not the simulator.
+"""estimate: the time when each primitive would run, by the topology's cost model, not simulated.
 
 `fuse` and `allocate` need to compare choices; this estimate is enough for that and linear.
 Task-level execution (ResCCL §3): a primitive runs all micro-batches, its successors follow one
 micro-batch behind. A primitive takes as long as the slowest link it uses, or as its block needs to
 read and write, and longer by γ for every source that it reduces (α + cβ + cγ, HeteCCL §4.2).
 Channels share links; each has thread blocks of its own, which move and reduce its part of a chunk.
-Time is the topology's: µs, or without a cluster one intra-node chunk transfer.
+The unit is the topology's: µs, or without a cluster the time of one intra-node chunk transfer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ F8 = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Start and end of every primitive, f8[n], and when the last one ends."""
+    """Start and end of every primitive, f8[n], and the end of the last."""
 
     start: F8
     end: F8
@@ -40,8 +40,8 @@ class Estimate:
 def _start_and_end(
     block: I4, n_blocks: int, unit: F8, dep_ptr: I8, dep: I4, batches: int
 ) -> tuple[F8, F8]:
-    """When each primitive starts and ends, in units of time: each after those before it in its
-    block and, by a micro-batch, after those it depends on. O(n + dependencies)."""
+    """Computes the start and end of each primitive: after the one before it in its block and, by a
+    micro-batch, after those it depends on. O(n + dependencies)."""
     n = len(block)
     start, end = np.zeros(n), np.zeros(n)
     free = np.zeros(n_blocks)
@@ -58,7 +58,8 @@ def _start_and_end(
 
 
 def remote(p: Primitives) -> tuple[I4, I4, I4]:
-    """Every link use: (primitive, from rank, to rank), i4[m] each, sorted by primitive."""
+    """Lists every use of a link: (primitive, from rank, to rank), i4[m] each, sorted by
+    primitive."""
     row, src, dst = crossing(p.src, p.dst, p.queues, p.owner)
     order = np.argsort(row, kind="stable")
     return row[order], src[order], dst[order]
@@ -67,7 +68,7 @@ def remote(p: Primitives) -> tuple[I4, I4, I4]:
 def estimate(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Estimate:
     """Estimates `p` with primitive i in thread block `block[i]` (numbered over all ranks).
 
-    Links are shared freely: what they add is `link_time`. O(primitives + dependencies).
+    Links are shared freely here; `link_time` bounds their load. O(primitives + dependencies).
     """
     row, src, dst = remote(p)
     topology = p.dag.topology
@@ -83,7 +84,8 @@ def estimate(p: Primitives, block: I4, batches: int = MICRO_BATCHES) -> Estimate
 
 
 def link_time(p: Primitives, batches: int = MICRO_BATCHES) -> float:
-    """How long the busiest link is in use: no allocation is faster. O(link uses)."""
+    """Returns the time for which the busiest link is in use: no allocation is faster. O(link
+    uses)."""
     _, src, dst = remote(p)
     topology = p.dag.topology
     time = cost(topology, src, dst) * batches
@@ -95,8 +97,11 @@ def link_time(p: Primitives, batches: int = MICRO_BATCHES) -> float:
 
 
 def least_traffic(candidates: Sequence[Primitives]) -> Primitives:
-    """The candidate with the least memory traffic among the nearly fastest, each with a thread
-    block for each connection. They move the same bytes over the same links."""
+    """Returns the candidate with the least memory traffic among the nearly fastest.
+
+    Each is timed with a thread block for each connection. They move the same bytes over the same
+    links.
+    """
     links = link_time(candidates[0])
     traffic = [len(p.src.rank) + len(p.dst.rank) for p in candidates]
 

@@ -8,7 +8,7 @@ from hccc.ir.plan import Plan
 
 
 def execution_order(plan: Plan, waits: Csr) -> I4:
-    """Primitives in one order they can run in; shorter than the Plan when they cannot.
+    """Returns the primitives in one order they can run in; shorter than the Plan if they cannot.
 
     O(primitives + waits). waits: `analysis/waits.enforced(plan)`.
     """

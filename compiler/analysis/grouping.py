@@ -1,4 +1,4 @@
-"""grouping: counting sort and edge lists: the helpers most passes start with."""
+"""grouping: counting sort and edge lists, used by most passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hccc.ir.arrays import I4, I8, Csr
 
 @njit
 def group(keys: I4, n_groups: int) -> tuple[I8, I4]:
-    """Rows of each key in order: ptr i8[n_groups + 1], rows i4[n]. Stable, O(n + n_groups)."""
+    """Returns the rows of each key in order: ptr i8[n_groups + 1], rows i4[n]. Stable, O(n +
+    n_groups)."""
     ptr = np.zeros(n_groups + 1, np.int64)
     for k in keys:
         ptr[k + 1] += 1
@@ -41,7 +42,7 @@ def _transposed(ptr: I8, index: I4, n: int) -> tuple[I8, I4]:
 
 
 def transpose(graph: Csr) -> Csr:
-    """Successors from predecessors (or back), each row ascending. O(n + edges)."""
+    """Returns successors from predecessors (or back), each row ascending. O(n + edges)."""
     return Csr(*_transposed(graph.ptr, graph.index, len(graph)))
 
 
@@ -61,9 +62,9 @@ def sort_row(values: I4) -> None:
 
 @njit
 def distinct(ends: I8, index: I4) -> tuple[I8, I4]:
-    """Rows `index[ends[r - 1]:ends[r]]` sorted and without repetition, as ptr and index.
+    """Sorts the rows `index[ends[r - 1]:ends[r]]` without repetition; returns ptr and index.
 
-    Uses `index` up.
+    Overwrites `index`.
     """
     ptr = np.zeros(len(ends) + 1, np.int64)
     lo, kept = 0, 0
@@ -80,7 +81,7 @@ def distinct(ends: I8, index: I4) -> tuple[I8, I4]:
 
 @njit
 def root_of(root: I4, x: int) -> int:
-    """Union-find: the member that names the group of `x`; shortens the path there.
+    """Finds the member that names the group of `x` (union-find); shortens the path there.
 
     Compiled here, since scipy's connected_components took 7 to 40 times as long on the graphs of
     `proofs/deadlock.py` (10³ to 10⁶ vertices).
@@ -106,5 +107,6 @@ def _graph(row: I4, value: I4, n_rows: int) -> tuple[I8, I4]:
 
 
 def graph(row: I4, value: I4, n_rows: int) -> Csr:
-    """The graph of edges (row, value), each once, rows ascending. O(n + edges log row length)."""
+    """Builds the graph of edges (row, value), each once, rows ascending. O(n + edges log row
+    length)."""
     return Csr(*_graph(row, value, n_rows))

@@ -1,5 +1,5 @@
-"""heap: heaps of ids, least key first, for compiled loops: binary ones in slices of an array, and
-skew ones of linked ids."""
+"""heap: heaps of ids, least key first, for compiled loops: binary heaps in slices of an array, and
+skew heaps of linked ids."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hccc.ir.topology import F8
 
 @njit(allocates=False)
 def before(a: int, b: int, key: F8 | I8) -> bool:
-    """Whether id a comes before id b: ties by id."""
+    """Tells whether id a comes before id b: by key, then by id."""
     return bool(key[a] < key[b] or (key[a] == key[b] and a < b))
 
 
 @njit(allocates=False)
 def push(heap: I4, first: int, size: int, item: int, key: F8 | I8) -> None:
-    """`item` joins the `size` ids from `heap[first]` on. O(log size)."""
+    """Adds `item` to the `size` ids from `heap[first]` on. O(log size)."""
     at = size
     while at > 0 and before(item, heap[first + (at - 1) // 2], key):
         heap[first + at] = heap[first + (at - 1) // 2]
@@ -26,7 +26,7 @@ def push(heap: I4, first: int, size: int, item: int, key: F8 | I8) -> None:
 
 @njit(allocates=False)
 def pop(heap: I4, first: int, size: int, key: F8 | I8) -> int:
-    """The first of the `size` ids from `heap[first]` on, of which one less is left. O(log size)."""
+    """Removes and returns the first of the `size` ids from `heap[first]` on. O(log size)."""
     least, item = heap[first], heap[first + size - 1]
     at, size = 0, size - 1
     while 2 * at + 1 < size:
@@ -44,7 +44,7 @@ def pop(heap: I4, first: int, size: int, key: F8 | I8) -> int:
 
 @njit(allocates=False)
 def meld(a: int, b: int, key: I8, left: I4, right: I4) -> int:
-    """The root of two skew heaps of ids as one, least key first; -1 is the empty heap.
+    """Joins two skew heaps of ids and returns the root, least key first; -1 is the empty heap.
 
     A heap without its root is `meld(left[root], right[root], ...)`. O(log size), amortized.
     """

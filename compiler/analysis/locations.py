@@ -1,8 +1,8 @@
 """locations: the memory every operand of a Plan touches, in place or out of place.
 
-A location is one slot at one rank. In place, a send and a receive slot of the same memory are
-one location (`Collective.alias_offset`); staged slots are the send buffer out of place and a
-copy of it in place. The proofs run once for each of the two.
+A location is one slot at one rank. In place, a send and a receive slot of the same memory are one
+location (`Collective.alias_offset`); staged slots are the send buffer out of place and a copy of it
+in place. The proofs run once for each of the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INPUT, OUTPUT = int(Buffer.INPUT), int(Buffer.OUTPUT)
 
 
 class Locations(NamedTuple):
-    """What P primitives touch of L locations; compiled loops take it as it is.
+    """The locations that P primitives touch, of L in all; compiled loops take it as it is.
 
     Primitive i reads the locations `src[src_ptr[i]:src_ptr[i + 1]]` and writes
     `dst[dst_ptr[i]:dst_ptr[i + 1]]`, where `active[i]`: b1[P]. `start`: i4[L], the chunk that a
@@ -42,12 +42,12 @@ class Locations(NamedTuple):
 
     @property
     def total(self) -> int:
-        """L, how many locations there are."""
+        """L, the number of locations."""
         return len(self.start)
 
 
 def locate(plan: Plan, *, in_place: bool) -> Locations:
-    """The Locations of `plan`. O(operands + slots + messages + ranks)."""
+    """Finds the Locations of `plan`. O(operands + slots + messages + ranks)."""
     c, per = plan.collective, plan.collective.chunks_per_block
     ins, outs = (
         np.array([blocks(r) * per for r in range(plan.n_ranks)], np.int64)
@@ -70,7 +70,7 @@ def locate(plan: Plan, *, in_place: bool) -> Locations:
 
 
 def _slots(counts: I8) -> Iterator[tuple[I8, I8]]:
-    """(rank, slot) of every slot, `counts[r]` at rank r, some ranks at a time."""
+    """Yields (rank, slot) of every slot, `counts[r]` at rank r, some ranks at a time."""
     step = max(1, SLOTS // max(1, int(counts.max(initial=0))))
     for lo in range(0, len(counts), step):
         some = counts[lo : lo + step]
@@ -79,8 +79,8 @@ def _slots(counts: I8) -> Iterator[tuple[I8, I8]]:
 
 
 def _bases(plan: Plan, ins: I8, outs: I8, in_place: bool) -> tuple[I8, int]:
-    """The location of slot 0 of each buffer of each rank and of each queue, i8[buffer, rank or
-    queue], and how many locations there are. Each rank has as many as its own slots.
+    """Returns the location of slot 0 of each buffer of each rank and of each queue, i8[buffer, rank
+    or queue], and the number of locations. Each rank has as many as its own slots.
 
     ins, outs: slots of its send and receive buffer, i8[n_ranks].
     """
@@ -98,7 +98,8 @@ def _bases(plan: Plan, ins: I8, outs: I8, in_place: bool) -> tuple[I8, int]:
 
 
 def _aliases(plan: Plan, outs: I8, in_place: bool) -> tuple[I8, I8]:
-    """For each rank, where send slot 0 is in its receive buffer, and how many slots that has."""
+    """Returns for each rank the place of send slot 0 in its receive buffer, and that buffer's
+    slots."""
     c, n = plan.collective, plan.n_ranks
     if not in_place:
         return np.zeros(n, np.int64), np.zeros(n, np.int64)
@@ -108,7 +109,8 @@ def _aliases(plan: Plan, outs: I8, in_place: bool) -> tuple[I8, I8]:
 
 @njit
 def _keys(rank: I4, buffer: U1, slot: I4, base: I8, offset: I8, room: I8) -> I4:
-    """The location of every operand. In place a send slot may be a receive slot's memory."""
+    """Returns the location of every operand. In place a send slot may be a receive slot's
+    memory."""
     keys = np.empty(len(rank), np.int32)
     for k in range(len(rank)):
         if buffer[k] == INPUT and 0 <= slot[k] + offset[rank[k]] < room[rank[k]]:

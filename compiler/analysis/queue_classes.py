@@ -1,10 +1,11 @@
-"""queue_classes: what runs at the same time where queues are bounded (kernel-protocol §5).
+"""queue_classes: the primitives that run at the same time if queues are bounded (kernel-protocol
+§5).
 
 A send and its receive are one class, and a primitive with several messages joins their classes.
 However few slots a queue has, the members of a class pass a message on one micro-batch at a time,
-each at the head of its thread block. A plan runs with every window where the graph of classes has
-no cycle, its edges being the dependencies between classes and program order, also within a class:
-a block cannot be at two members at once.
+each at the head of its thread block. A plan runs with every window if the graph of classes has no
+cycle, its edges being the dependencies between classes and program order, also within a class: a
+block cannot be at two members at once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Edges = tuple[I4 | I8, I4 | I8]  # (primitive, one before it), i4[m] each
 
 @njit
 def classes(n: int, a: I4, b: I4) -> I4:
-    """The first member of everyone's class, a[k] and b[k] being in one class: union-find."""
+    """Returns the first member of everyone's class, a[k] and b[k] being in one class:
+    union-find."""
     root = np.arange(n).astype(np.int32)
     for k in range(len(a)):
         x, y = root_of(root, a[k]), root_of(root, b[k])
@@ -35,8 +37,11 @@ def classes(n: int, a: I4, b: I4) -> I4:
 
 
 def in_order(node: I4, waits: Edges, program: Edges) -> I4:
-    """The classes in an order that respects `waits` between them and `program`; with a cycle, those
-    before it. node: i4[n], the class of each primitive. What is no class comes along."""
+    """Returns the classes in an order that respects `waits` between them and `program`; on a cycle,
+    those before it. Primitives of no class are included.
+
+    node: i4[n], the class of each primitive.
+    """
     row, pred = (node[ends] for ends in waits)
     apart = row != pred
     later, earlier = (node[ends] for ends in program)
@@ -47,14 +52,14 @@ def in_order(node: I4, waits: Edges, program: Edges) -> I4:
 
 
 def exchanged(p: Primitives) -> Edges:
-    """The receiver and the sender of every message, by queue and index."""
+    """Returns the receiver and the sender of every message, by queue and index."""
     (sent, sender), (taken, receiver) = messages(p.dst), messages(p.src)
     return receiver[np.argsort(taken)], sender[np.argsort(sent)]
 
 
 def any_window(p: Primitives, block: I4) -> bool:
-    """Whether `p` runs with every window, primitive i in thread block `block[i]` (numbered over all
-    ranks), in row order. O(n log n)."""
+    """Tells whether `p` runs with every window, primitive i in thread block `block[i]` (numbered
+    over all ranks), in row order. O(n log n)."""
     if not len(p.queues):
         return True
     rows: I4
@@ -67,8 +72,8 @@ def any_window(p: Primitives, block: I4) -> bool:
 
 
 def stuck_for_long(plan: Plan, waits: Csr) -> I4:
-    """The primitives of `plan` that a window larger than the queues may leave waiting; none where
-    every window works. waits: `waits.enforced`. O(n log n)."""
+    """Returns the primitives of `plan` that may wait for ever if a window is larger than the
+    queues; none if every window works. waits: `waits.enforced`. O(n log n)."""
     node = classes(len(plan), *by_queue(plan))
     follows = np.setdiff1d(np.arange(1, len(plan)), plan.tb_ptr[:-1])
     reached = in_order(node, (waits.owner(), waits.index), (follows, follows - 1))

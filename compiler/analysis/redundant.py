@@ -1,13 +1,13 @@
-"""redundant: which transfers of a right program nobody needs.
+"""redundant: the transfers of a right program that nobody needs.
 
     transfer(0, 1, 0, 0, recv)
     transfer(2, 1, 5, 0, recv)   # W201 when rank 1 holds the same by then
     transfer(1, 3, 6, 0, recv)   # W202 when nothing ever comes of chunk 0 at rank 3
 
 Chunks are independent. Forwards, a (rank, chunk) is the exclusive or of a number for each
-contribution it holds: equal ones are equal contents, since a right program adds nothing twice (a
-chance of 2^-63 a transfer that they are not). Backwards, a (rank, chunk) is needed while something
-that is wanted at the end comes of it. A program without the transfers named here is as right as
+contribution it holds: equal numbers are equal contents, since a right program adds nothing twice
+(the chance of an error is 2^-63 a transfer). Backwards, a (rank, chunk) is needed while something
+that is wanted at the end comes of it. A program without the transfers found here is as right as
 with them.
 """
 
@@ -38,12 +38,13 @@ HELP = {
 
 
 def redundant(program: Program) -> tuple[Problem, ...]:
-    """Warnings W201 and W202 about a program that `verify` accepted, a few lines of it at most.
+    """Returns warnings W201 and W202 about a program that `verify` accepted, for a few of its
+    lines.
 
-    W201: a recv brings a rank the contents that it holds already. W202: nothing that the
-    collective wants comes of what a transfer brings. Each names its first transfer with its loop
-    values, and how many of the same line there are. A custom collective, whose result only its
-    author knows, has none. O(transfers + chunks), and one evaluation of the text a warning.
+    W201: a recv brings a rank the contents that it holds already. W202: nothing that the collective
+    wants comes of a transfer's data. Each names its first transfer with its loop values, and the
+    number of transfers of the same line. A custom collective, whose result only its author knows,
+    has none. O(transfers + chunks), and one evaluation of the text a warning.
     """
     use = uses(program)
     return tuple(
@@ -54,7 +55,7 @@ def redundant(program: Program) -> tuple[Problem, ...]:
 
 
 def uses(program: Program) -> U1:
-    """NEEDED, HELD or UNUSED for every transfer of a right program: u1[n]."""
+    """Returns NEEDED, HELD or UNUSED for every transfer of a right program: u1[n]."""
     c, t = program.collective, program.transfers
     if c.op is OpType.CUSTOM:
         return np.zeros(len(t), np.uint8)
@@ -67,7 +68,8 @@ def uses(program: Program) -> U1:
 
 @njit
 def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[np.uint64]) -> U1:
-    """`start`, `target`: the one rank a chunk starts at, must end at; -1 for every rank."""
+    """Computes `uses`. `start`, `target`: the rank a chunk starts at, must end at; -1 for every
+    rank."""
     use = np.zeros(len(rows), np.uint8)
     held = np.zeros(len(numbers), np.uint64)
     needed = np.zeros(len(numbers), np.bool_)
@@ -102,7 +104,8 @@ def _uses(ptr: I8, rows: I4, table: I4, start: I4, target: I4, numbers: NDArray[
 
 
 def _lines(program: Program, rows: I8) -> list[tuple[I8, int]]:
-    """The rows of the first lines that have any; the last with how many other lines do."""
+    """Returns the rows of the first lines that have any; the last with the number of further
+    lines."""
     line = program.transfers["line"][rows]
     order = list(dict.fromkeys(line.tolist()))
     shown = order[:MOST_SHOWN]

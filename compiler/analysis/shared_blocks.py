@@ -1,8 +1,8 @@
-"""shared_blocks: the primitives of a rank in so many thread blocks, by depth, evenly loaded.
+"""shared_blocks: deals the primitives of a rank to a number of thread blocks, by depth and load.
 
-Each depth of data (`analysis/depths`) has one block, and the more the more it moves. Within a depth
-primitives are dealt so that blocks move alike, and few of one block go to the same peer: what a
-block sends to a peer shares NICs as one flow, and a flow that has more to carry than others is
+Each depth of data (`analysis/depth`) has at least one block, and more the more it moves. Within a
+depth primitives are dealt so that blocks move alike, and few of one block go to the same peer: the
+chunks of a block for one peer share NICs as one flow, and a flow with more to carry than others is
 late.
 """
 
@@ -18,8 +18,11 @@ CONFLICT = 4  # what a second chunk for one peer counts, in copies
 
 
 def shared_blocks(p: Primitives, depth: I4, most: int) -> I4:
-    """A label of every primitive, the same for those of one block: i4[n]; at most `most` blocks a
-    rank, but one for each depth at least. depth: i4[n]. O(primitives · most + tasks)."""
+    """Labels every primitive, alike for those of one block: i4[n].
+
+    most: blocks of a rank, though each depth has at least one. depth: i4[n]. O(primitives · most +
+    tasks).
+    """
     if not len(p):
         return np.zeros(0, np.int32)
     load = p.src.counts() + p.dst.counts()
@@ -40,7 +43,8 @@ def shared_blocks(p: Primitives, depth: I4, most: int) -> I4:
 
 
 def _peer(p: Primitives) -> I4:
-    """Another memory domain's rank that a primitive sends to, else any peer; -1 without: i4[n]."""
+    """Returns the rank that each primitive sends to in another memory domain, else any peer; -1 if
+    none: i4[n]."""
     t, domain = p.dag.program.transfers, memory_domain(p)
     row, task = p.tasks.owner(), p.tasks.index
     peer = np.full(len(p), -1, np.int32)
@@ -53,7 +57,8 @@ def _peer(p: Primitives) -> I4:
 
 @njit
 def _shares(owner: I8, total: I8, size: I8, most: int) -> I8:
-    """How many blocks each group has: of a rank `most` together, by what they move."""
+    """Returns the number of blocks of each group: `most` for a rank together, shared by the data
+    moved."""
     share = np.ones(len(owner), np.int64)
     begin = 0
     for end in range(1, len(owner) + 1):
@@ -75,7 +80,7 @@ def _shares(owner: I8, total: I8, size: I8, most: int) -> I8:
 
 @njit
 def _dealt(group: I8, share: I8, load: I8, peer: I4, ranks: int) -> I4:
-    """The block of each primitive, in order of groups."""
+    """Deals the primitives, in order of groups, to blocks; returns the block of each."""
     first = np.zeros(len(share) + 1, np.int64)
     first[1:] = np.cumsum(share)
     moved = np.zeros(first[-1], np.int64)

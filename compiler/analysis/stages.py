@@ -1,4 +1,4 @@
-"""stages: which stage of its algorithm each task belongs to, as stage-level execution cuts it.
+"""stages: the stage of its algorithm that each task belongs to, for stage-level execution.
 
 A stage ends where data changes between staying in a node and crossing between nodes: a task of the
 other kind than one it depends on is at least one stage later (ResCCL §3.2, App. A: hierarchical
@@ -26,6 +26,6 @@ def _walk(ptr: I8, pred: I4, crosses: B1) -> I4:
 
 
 def stages(dag: Dag) -> I4:
-    """The stage of every task of `dag`, from 0: i4[n]. O(tasks + dependencies)."""
+    """Returns the stage of every task of `dag`, from 0: i4[n]. O(tasks + dependencies)."""
     t, node = dag.program.transfers, dag.topology.node
     return _walk(dag.preds.ptr, dag.preds.index, node[t["src"]] != node[t["dst"]])

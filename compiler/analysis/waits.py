@@ -15,10 +15,11 @@ from hccc.ir.primitives import Buffer, Operands
 
 
 def enforced(plan: Plan) -> Csr:
-    """For every primitive the primitives it waits for, through flags and queues. O(n log n).
+    """Returns for every primitive the primitives it waits for, through flags and queues. O(n log
+    n).
 
     Raises:
-        UserError E301: a wait on a flag that nothing raises, or that two primitives raise.
+        UserError E301: a wait on a flag that no primitive raises, or that two primitives raise.
     """
     row, pred = by_flag(plan)
     if len(plan.queues):
@@ -28,7 +29,8 @@ def enforced(plan: Plan) -> Csr:
 
 
 def by_flag(plan: Plan) -> tuple[I4, I4]:
-    """Who waits for a flag, and who raises it: i4[waits] each. Raises as `enforced`."""
+    """Returns the primitive that waits for each flag and the one that raises it: i4[waits] each.
+    Raises as `enforced`."""
     base = starts(plan.n_flags)
     poster = np.full(int(base[-1]), -1, np.int32)
     key = base[plan.posts.rank] + plan.posts.flag
@@ -51,7 +53,7 @@ def by_flag(plan: Plan) -> tuple[I4, I4]:
 
 
 def messages(operands: Operands) -> tuple[I8, I4]:
-    """The queue messages among `operands`: (queue · 2**32 + message index, primitive), by
+    """Returns the queue messages among `operands`: (queue · 2**32 + message index, primitive), by
     primitive."""
     queue = operands.buffer == Buffer.QUEUE
     key = operands.rank[queue].astype(np.int64) << 32 | operands.slot[queue].astype(np.int64)
@@ -59,7 +61,7 @@ def messages(operands: Operands) -> tuple[I8, I4]:
 
 
 def by_queue(plan: Plan) -> tuple[I4, I4]:
-    """The receiver and the sender of every message: i4[messages] each, by receiver.
+    """Returns the receiver and the sender of every message: i4[messages] each, by receiver.
 
     Raises:
         UserError E301: the messages sent are not the ones received.
@@ -73,7 +75,7 @@ def by_queue(plan: Plan) -> tuple[I4, I4]:
 
 
 def name(plan: Plan, i: int) -> str:
-    """`rank 3 block 1 primitive 4 (chunk 7, line 12)`: for messages."""
+    """Writes a primitive as `rank 3 block 1 primitive 4 (chunk 7, line 12)`, for messages."""
     block = int(np.searchsorted(plan.tb_ptr, i, side="right")) - 1
     rank = int(plan.block_rank()[block])
     tb = block - int(plan.n_tb[:rank].sum())
@@ -84,7 +86,7 @@ def name(plan: Plan, i: int) -> str:
 
 
 def how(plan: Plan) -> str:
-    """`in and out of place`, or the one that `plan` serves."""
+    """Writes the kinds of calls that `plan` serves, such as `in and out of place`."""
     if plan.in_place and plan.out_of_place:
         return "in and out of place"
     return "in place" if plan.in_place else "out of place"

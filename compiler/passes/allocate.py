@@ -7,7 +7,7 @@ share a block. The intervals come from `estimate`; because it is an estimate, th
 estimated again and refused when it would take longer, or could not run with every window. Copies
 to the own output, which nobody waits for, have a block of their own where links would otherwise
 stand still while they are made.
-Depth-based: one for each depth of data (`analysis/depths`), over all connections, or 8, 16 or 32,
+Depth-based: one for each depth of data (`analysis/depth`), over all connections, or 8, 16 or 32,
 the more the more a depth moves (`analysis/shared_blocks`). Few blocks, of which none waits for data
 while it could send what it has: many channels fit.
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from hccc.analysis.connections import Connections, connections, copies_apart, split
-from hccc.analysis.depths import depths
+from hccc.analysis.depth import depths
 from hccc.analysis.estimate import F8, estimate, link_time
 from hccc.analysis.grouping import group
 from hccc.analysis.queue_classes import any_window

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hccc.analysis.carried import carriers
+from hccc.analysis.carriers import carriers
 from hccc.analysis.clocks import implied_edges, topological
 from hccc.analysis.grouping import graph
 from hccc.analysis.waits import messages

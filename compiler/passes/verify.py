@@ -13,7 +13,7 @@ from hccc.analysis.contributions import (
     MISSING,
     OK,
     TWICE,
-    Outcome,
+    SymbolicResult,
     run,
 )
 from hccc.base.diagnostics import InternalError, Note, Problem, UserError
@@ -35,7 +35,7 @@ def verify(program: Program) -> Program:
     raise UserError(_problem(program, outcome))
 
 
-def _problem(p: Program, o: Outcome) -> Problem:
+def _problem(p: Program, o: SymbolicResult) -> Problem:
     if o.code == MISSING:
         return _missing(p, o.row, o.rank)
     explain = {
@@ -49,7 +49,7 @@ def _problem(p: Program, o: Outcome) -> Problem:
     return explain[o.code](p, o)
 
 
-def _clash(p: Program, o: Outcome) -> Problem:
+def _clash(p: Program, o: SymbolicResult) -> Problem:
     t, other = p.transfers[o.row], p.transfers[o.clash]
     return Problem(
         "E204",
@@ -69,7 +69,7 @@ def _deed(t: object, rank: int) -> str:
     return "reduced into" if row["op"] == Op.RRC else "written"  # type: ignore[index]
 
 
-def _empty_source(p: Program, o: Outcome) -> Problem:
+def _empty_source(p: Program, o: SymbolicResult) -> Problem:
     t = p.transfers[o.row]
     later = [
         i for i in _of_chunk(p, int(t["chunk"])) if i > o.row and p.transfers[i]["dst"] == o.rank
@@ -87,7 +87,7 @@ def _empty_source(p: Program, o: Outcome) -> Problem:
     )
 
 
-def _empty_target(p: Program, o: Outcome) -> Problem:
+def _empty_target(p: Program, o: SymbolicResult) -> Problem:
     t = p.transfers[o.row]
     return Problem(
         "E202",
@@ -98,7 +98,7 @@ def _empty_target(p: Program, o: Outcome) -> Problem:
     )
 
 
-def _twice(p: Program, o: Outcome) -> Problem:
+def _twice(p: Program, o: SymbolicResult) -> Problem:
     t = p.transfers[o.row]
     held, brought = _replayed(p, int(t["chunk"]), o.row)
     shared = sorted(held[int(t["src"])] & held[int(t["dst"])])

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hccc.analysis import ancestry, clocks
-from hccc.analysis.chunk_forests import within_chunks
+from hccc.analysis import clocks
+from hccc.analysis.ancestry import searches
+from hccc.analysis.ancestry.chunk_forests import within_chunks
+from hccc.analysis.ancestry.labels import labels
+from hccc.analysis.ancestry.queries import NO, UNKNOWN, YES, settle
 from hccc.ir.arrays import I4, I8, Csr, csr_from_pairs
 
 
@@ -69,11 +72,11 @@ def test_they_agree_with_networkx(case: tuple[I8, Csr]) -> None:
 @given(orders())
 def test_searching_alone_agrees_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where the labels leave every question open."""
-    open_ = ancestry.UNKNOWN
+    open_ = UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clocks, "settle", lambda _, a, b: np.full(len(a), open_))
         patch.setattr(clocks, "by_climbing", lambda _, p, q, a, b, x: np.full(len(a), open_))
-        patch.setattr(ancestry, "_edges_by_climbing", lambda _, p, q, x: np.full(len(q), open_))
+        patch.setattr(searches, "_edges_by_climbing", lambda _, p, q, x: np.full(len(q), open_))
         check(*case)
 
 
@@ -81,7 +84,7 @@ def test_searching_alone_agrees_with_networkx(case: tuple[I8, Csr]) -> None:
 @given(orders())
 def test_clocks_alone_agree_with_networkx(case: tuple[I8, Csr]) -> None:
     """Where labels and searches leave every question open."""
-    open_ = ancestry.UNKNOWN
+    open_ = UNKNOWN
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clocks, "by_searching", lambda _, p, q, a, b, x: np.full(len(a), open_))
         patch.setattr(clocks, "settle", lambda _, a, b: np.full(len(a), open_))
@@ -100,7 +103,7 @@ def test_labels_never_claim_what_is_not_so() -> None:
         a, b = rng.integers(0, n, (2, 90))
         fine = time[a] < time[b]
         preds = csr_from_pairs(b[fine], a[fine].astype(np.int32), n)
-        label = ancestry.labels(tb_ptr, preds, run_order(tb_ptr, preds))
+        label = labels(tb_ptr, preds, run_order(tb_ptr, preds))
         after = nx.transitive_closure_dag(graph_of(tb_ptr, preds))
         x, y = (z.ravel().astype(np.int32) for z in np.meshgrid(range(n), range(n)))
         truth = np.array([p == q or after.has_edge(p, q) for p, q in zip(x, y, strict=True)])
@@ -108,7 +111,7 @@ def test_labels_never_claim_what_is_not_so() -> None:
         other = within_chunks(label, preds, run_order(tb_ptr, preds), kinds)
         assert other is not None
         for forests in (label, other):
-            told = ancestry.settle(forests, x, y)
-            assert (truth[told == ancestry.YES]).all()
-            assert not truth[told == ancestry.NO].any()
-            assert (told != ancestry.UNKNOWN).mean() > 0.5
+            told = settle(forests, x, y)
+            assert (truth[told == YES]).all()
+            assert not truth[told == NO].any()
+            assert (told != UNKNOWN).mean() > 0.5

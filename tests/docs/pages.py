@@ -31,8 +31,8 @@ def holds(path: Path) -> str:
 
 
 def modules(folder: str) -> Iterator[Path]:
-    """The modules of one folder of the package, by name."""
-    return (p for p in sorted((PACKAGE / folder).glob("*.py")) if p.stem != "__init__")
+    """The modules of a folder of the package and of the folders in it, by path."""
+    return (p for p in sorted((PACKAGE / folder).rglob("*.py")) if p.stem != "__init__")
 
 
 def folders() -> str:
@@ -48,7 +48,9 @@ def folders() -> str:
 
 def files(folder: str) -> str:
     """Each file of a folder and what it holds."""
-    return table(["file", "holds"], [[f"`{p.name}`", holds(p)] for p in modules(folder)])
+    root = PACKAGE / folder
+    rows = [[f"`{p.relative_to(root).as_posix()}`", holds(p)] for p in modules(folder)]
+    return table(["file", "holds"], rows)
 
 
 def commands() -> list[tuple[str, click.Command]]:

@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from hccc.analysis.depths import depths
+from hccc.analysis.depth import depths
 from hccc.analysis.shared_blocks import shared_blocks
 from hccc.ir.primitives import Primitives, Transport
 from hccc.ir.program import Op

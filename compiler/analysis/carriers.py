@@ -1,11 +1,13 @@
-"""carried: what proxies do for a mixed Plan, in the order that it enforces (kernel-protocol §4).
+"""carriers: the work of proxies for a mixed Plan, in the order that the Plan enforces
+(kernel-protocol §4).
 
-A primitive hands its network puts, and the flags that it raises in other memory domains, to a
-proxy, which carries what goes to one rank in the order in which a thread block hands it over, some
-time later. So they are what a row of its own does, after the primitive, in a block of its own: the
-*carrier* of the block and that peer. A carried put reads the place at the primitive's rank that the
-bytes are kept in; who waits for a carried flag waits for the carrier's row. Nothing else does: what
-a proxy has read is known where it wrote, and to who waited for that.
+A primitive hands two things to a proxy: its network puts, and the flags that it raises in other
+memory domains. The proxy carries everything for one rank in the order in which a thread block hands
+it over, some time later. So each is modelled as a row of its own, after the primitive, in a block
+of its own: the *carrier* of that thread block and that peer. The row of a carried put reads the
+place at the primitive's rank that keeps the bytes. A primitive that waits for a carried flag waits
+for the carrier's row. No other primitive does: a proxy's read is known to be over only at the rank
+that it wrote to, and to primitives that waited for that.
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ from hccc.ir.primitives import Transport, put_places
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carriers:
-    """P rows of thread blocks, then C rows of carriers. tb_ptr: i8[T + carriers + 1]; of: i4[C],
-    the primitive that each carries for; peer: i4[C], the rank that it carries to."""
+    """P rows of thread blocks, then C rows of carriers.
+
+    tb_ptr: i8[T + carriers + 1]; of: i4[C], the primitive that each carries for; peer: i4[C], the
+    rank that it carries to.
+    """
 
     primitives: int
     tb_ptr: I8
@@ -33,29 +38,30 @@ class Carriers:
     peer: I4
 
     def primitive(self, i: int) -> int:
-        """The primitive that row `i` is, or carries for."""
+        """Returns the primitive of row `i`: itself, or the one it carries for."""
         n = self.primitives
         return i if i < n else int(self.of[i - n])
 
     def column(self, values: I4) -> I4:
-        """A column of primitives, for all rows."""
+        """Extends a column of primitives to all rows."""
         return np.concatenate([values, values[self.of]])
 
     def edges(self, row: I4, pred: I4, away: B1, rank: I4) -> Csr:
-        """The edges (row, pred), those `away` from the carriers to `rank` (i4[edges], where the row
-        runs), and theirs from primitives."""
+        """Builds the edges (row, pred); the edges marked `away` come from the carriers to `rank`
+        (i4[edges], where the row runs). Adds the edges from primitives to their carriers."""
         n, total = self.primitives, self.primitives + len(self.of)
         rows = np.concatenate([row, np.arange(n, total, dtype=np.int32)])
         return graph(rows, np.concatenate([self.handed(pred, away, rank), self.of]), total)
 
     def handed(self, pred: I4, away: B1, rank: I4) -> I4:
-        """The rows that `pred` are, those `away` of their carriers to `rank`."""
+        """Returns the rows of `pred`; for those marked `away`, the rows of their carriers to
+        `rank`."""
         rows = pred.astype(np.int32)
         rows[away] = self.row(pred[away], rank[away])
         return rows
 
     def row(self, of: I4, peer: I4) -> I4:
-        """The carriers' rows of what primitives `of` hand over for `peer`."""
+        """Returns the carriers' rows for primitives `of` and ranks `peer`."""
         order = np.lexsort((self.peer, self.of))
         width = int(self.peer.max(initial=0)) + 1
         known = self.of[order].astype(np.int64) * width + self.peer[order]
@@ -64,8 +70,8 @@ class Carriers:
 
 
 def carriers(tb_ptr: I8, of: I4, peer: I4) -> Carriers:
-    """The carriers where primitives `of`, in blocks `tb_ptr`, hand something over for ranks `peer`
-    (i4[k] each, in any order and perhaps repeated). O(P + k log k)."""
+    """Builds the carriers, where primitives `of`, in blocks `tb_ptr`, hand something over for ranks
+    `peer` (i4[k] each, in any order, repeated or not). O(P + k log k)."""
     n, block = int(tb_ptr[-1]), np.searchsorted(tb_ptr, of, side="right") - 1
     width = int(peer.max(initial=0)) + 1
     lanes, lane = np.unique(block.astype(np.int64) * width + peer, return_inverse=True)
@@ -76,7 +82,8 @@ def carriers(tb_ptr: I8, of: I4, peer: I4) -> Carriers:
 
 
 def enforced_with_carriers(plan: Plan) -> tuple[Carriers, Csr]:
-    """The carriers of `plan` and what every row waits for, through flags and queues. O(n log n).
+    """Returns the carriers of `plan`, and the rows that each row waits for, through flags and
+    queues. O(n log n).
 
     Raises:
         UserError E301: as `waits.enforced`.
@@ -98,7 +105,8 @@ def enforced_with_carriers(plan: Plan) -> tuple[Carriers, Csr]:
 
 
 def locate_carried(plan: Plan, made: Carriers, where: Locations) -> Locations:
-    """`where` with every network put at its carrier's row, which reads what it carries."""
+    """Returns `where` with every network put at its carrier's row, which reads the bytes it
+    carries."""
     if not len(made.of):
         return where
     put, n = plan.network_puts(), len(plan)

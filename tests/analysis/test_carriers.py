@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hccc.analysis.carried import carriers, enforced_with_carriers, locate_carried
+from hccc.analysis.carriers import carriers, enforced_with_carriers, locate_carried
 from hccc.analysis.locations import locate
 from hccc.base.diagnostics import UserError
 from hccc.driver.compilation import compile_program

@@ -1,0 +1,1 @@
+"""Answers whether one primitive happens before another, by labels and bounded searches."""

@@ -1,0 +1,177 @@
+"""labels: labels of primitives, made in linear time, from which their order often follows at once.
+
+- A primitive's *level*, the longest chain before it, grows along every edge, and its *height*, the
+  longest chain after it, falls: a reaches only primitives above it in both.
+- A chain that enters a block does so at the last primitive, at or before the one in question, that
+  waits for another; a chain that leaves it starts at the first, at or after it, that another waits
+  for. Their levels and heights are labels too.
+- The *makers* are a forest in which everyone's parent is the latest primitive it waits for.
+  Ancestors happen before; a subtree is an interval of preorder numbers (Agrawal et al., SIGMOD
+  1989).
+- The *takers* are a forest in which everyone's parent is the first primitive to wait for it.
+
+    block 0: 0 ── 1        1 waits for 2, and 3 for 0. Levels: 0, 1, 0, 1; heights: 1, 0, 1, 0.
+              ╲  ╱         Maker of 1: 2; of 3: 0. Taker of 0: 3; of 2: 1. So 0 happens before 3
+               ╳           as its ancestor among the makers, and 1 cannot happen before 3: their
+    block 1: 2 ── 3        levels are equal.
+
+A chunk's way through a collective is a path in one of the two forests, after or before some steps
+in one block: a reduction has one consumer, a value one maker.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hccc.base.jit.compiled import njit
+from hccc.ir.arrays import B1, I4, I8, Csr
+
+
+class Forest(NamedTuple):
+    """A forest of n primitives: i4[n] each.
+
+    parent: -1 for a root; begin, end: the first and last preorder number of a primitive's subtree,
+    the first being its own.
+    """
+
+    parent: I4
+    begin: I4
+    end: I4
+
+
+class Labels(NamedTuple):
+    """Labels of n primitives: i4[n] each; compiled loops take it as it is.
+
+    in_level, in_height: of the last primitive at or before this one in its block that waits for
+    another; out_level, out_height: of the first at or after it that another waits for. Where there
+    is none, they are such that no primitive is above.
+    """
+
+    block: I4
+    level: I4
+    height: I4
+    in_level: I4
+    in_height: I4
+    out_level: I4
+    out_height: I4
+    makers: Forest
+    takers: Forest
+
+
+def labels(tb_ptr: I8, preds: Csr, order: I4) -> Labels:
+    """Labels every primitive. O(n + edges).
+
+    order: all primitives (`clocks.topological`).
+    """
+    n, ptr, pred = int(tb_ptr[-1]), preds.ptr, preds.index
+    block = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
+    first = np.zeros(n + 1, np.bool_)
+    first[tb_ptr] = True
+    level, maker = _levels(order, first, ptr, pred)
+    height = _heights(order, first, ptr, pred)
+    taker = _takers(level, first, ptr, pred)
+    ways = _ways_in_and_out(level, height, first, ptr, pred)
+    return Labels(block, level, height, *ways, *forests(maker, taker, order))
+
+
+def forests(maker: I4, taker: I4, order: I4) -> tuple[Forest, Forest]:
+    """Returns the forests with these parents. O(n)."""
+    back = np.ascontiguousarray(order[::-1])
+    makers, takers = _intervals(maker, order), _intervals(taker, back)
+    return Forest(maker, *makers), Forest(taker, *takers)
+
+
+@njit
+def _levels(order: I4, first: B1, ptr: I8, pred: I4) -> tuple[I4, I4]:
+    """Returns each level, and each maker: the latest primitive waited for, else the one before,
+    else -1."""
+    levels, makers = np.empty(len(order), np.int32), np.empty(len(order), np.int32)
+    for i in order:
+        level, maker = 0, -1
+        for k in range(ptr[i], ptr[i + 1]):
+            if maker < 0 or levels[pred[k]] > levels[maker]:
+                maker = pred[k]
+        if maker >= 0:
+            level = levels[maker] + 1
+        if not first[i]:
+            level = max(level, levels[i - 1] + 1)
+            maker = i - 1 if maker < 0 else maker
+        levels[i], makers[i] = level, maker
+    return levels, makers
+
+
+@njit
+def _heights(order: I4, first: B1, ptr: I8, pred: I4) -> I4:
+    heights = np.zeros(len(order), np.int32)
+    for k in range(len(order) - 1, -1, -1):
+        i = order[k]
+        height = heights[i] + 1
+        if not first[i]:
+            heights[i - 1] = max(heights[i - 1], height)
+        for e in range(ptr[i], ptr[i + 1]):
+            heights[pred[e]] = max(heights[pred[e]], height)
+    return heights
+
+
+@njit
+def _takers(level: I4, first: B1, ptr: I8, pred: I4) -> I4:
+    """Returns the earliest primitive that waits for each, else the one after, else -1."""
+    n = len(level)
+    takers = np.full(n, -1, np.int32)
+    for i in range(n):
+        for k in range(ptr[i], ptr[i + 1]):
+            taker = takers[pred[k]]
+            if taker < 0 or level[i] < level[taker]:
+                takers[pred[k]] = i
+    for i in range(n - 1):
+        if takers[i] < 0 and not first[i + 1]:
+            takers[i] = i + 1
+    return takers
+
+
+@njit
+def _ways_in_and_out(level: I4, height: I4, first: B1, ptr: I8, pred: I4) -> tuple[I4, I4, I4, I4]:
+    """Returns in_level, in_height, out_level, out_height of `Labels`."""
+    n = len(level)
+    in_level, in_height = np.empty(n, np.int32), np.empty(n, np.int32)
+    out_level, out_height = np.empty(n, np.int32), np.empty(n, np.int32)
+    waited_for = np.zeros(n, np.bool_)
+    for p in pred:
+        waited_for[p] = True
+    for i in range(n):
+        if ptr[i] < ptr[i + 1]:
+            in_level[i], in_height[i] = level[i], height[i]
+        elif first[i]:
+            in_level[i], in_height[i] = -1, n
+        else:
+            in_level[i], in_height[i] = in_level[i - 1], in_height[i - 1]
+    for i in range(n - 1, -1, -1):
+        if waited_for[i]:
+            out_level[i], out_height[i] = level[i], height[i]
+        elif first[i + 1]:
+            out_level[i], out_height[i] = n, -1
+        else:
+            out_level[i], out_height[i] = out_level[i + 1], out_height[i + 1]
+    return in_level, in_height, out_level, out_height
+
+
+@njit
+def _intervals(parent: I4, order: I4) -> tuple[I4, I4]:
+    """Returns the first and last preorder number of each subtree; `order` has parents first."""
+    n = len(parent)
+    begin, end = np.empty(n, np.int32), np.empty(n, np.int32)
+    size = np.ones(n, np.int32)
+    for k in range(n - 1, -1, -1):
+        i = order[k]
+        if parent[i] >= 0:
+            size[parent[i]] += size[i]
+    free = np.zeros(n + 1, np.int32)  # the next number below each; below -1: of roots
+    for i in order:
+        above = parent[i]
+        begin[i] = free[above]
+        free[above] += size[i]
+        free[i] = begin[i] + 1
+        end[i] = free[i] + size[i] - 2
+    return begin, end
