@@ -18,7 +18,7 @@ from hccc.ir.dag import Dag
 from hccc.ir.plan import Plan
 from hccc.ir.transport import Transport
 from hccc.passes.allocate import DEPTHS
-from hccc.passes.lower import chosen as chosen_transport
+from hccc.passes.lower import decide_transport
 
 # Of an option that is left open; the first stands where nothing is tried.
 SCHEDULERS_TRIED = ("hpds", "list")
@@ -64,7 +64,7 @@ def axes(settings: Settings, tasks: Dag) -> list[Axis]:
     on their own.
     """
     options = settings.options
-    mixed = chosen_transport(tasks, options.transport) is Transport.MIXED
+    mixed = decide_transport(tasks, options.transport) is Transport.MIXED
     several = len(tasks) <= MOST_TRIED
     found = list[Axis]()
     if options.fuse == "auto" and several:

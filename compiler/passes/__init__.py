@@ -1,1 +1,1 @@
-"""The passes, one file each: IR in, IR out. Proofs return what they proved or raise."""
+"""The passes, one file each: IR in, IR out. `verify` and the checks return their input or raise."""

@@ -1,15 +1,14 @@
 """allocate: gives every primitive a thread block of its rank.
 
 Connection-based (NCCL, MSCCL): one block for each set of peers a rank talks to in one direction.
-Stage-based (MSCCL's expert algorithms, ResCCL §2.1): one for each connection and stage.
-State-based (ResCCL §4.4, Eq. 7): connections of a rank whose active intervals never overlap
-share a block. The intervals come from `estimate`; because it is an estimate, the merged plan is
-estimated again and refused when it would take longer, or could not run with every window. Copies
-to the own output, which nobody waits for, have a block of their own where links would otherwise
-stand still while they are made.
-Depth-based: one for each depth of data (`analysis/depth`), over all connections, or 8, 16 or 32,
-the more the more a depth moves (`analysis/shared_blocks`). Few blocks, of which none waits for data
-while it could send what it has: many channels fit.
+Stage-based (MSCCL's expert algorithms, ResCCL §2.1): one for each connection and stage. State-based
+(ResCCL §4.4, Eq. 7): connections of a rank whose active intervals never overlap share a block. The
+intervals come from `estimate`; because it is an estimate, the merged plan is estimated again and
+refused if it would take longer, or could not run with every window. Copies to the own output, which
+no primitive waits for, get a block of their own if links would otherwise stand still while they are
+made. Depth-based: one for each depth of data (`analysis/depth`), over all connections, or 8, 16 or
+32, more for a depth that moves more (`analysis/shared_blocks`). There are few blocks, and none
+waits for data while it could send other data: many channels fit.
 
 A block executes its primitives in the Primitives' total order, so no allocation can deadlock.
 Stages have queues of their own: a queue's end is one block.
@@ -42,7 +41,7 @@ ALLOCATORS = ("state", "connection", "stage", *DEPTHS)
 
 
 def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = None) -> Blocks:
-    """`p` in thread blocks; at most `max_blocks` a rank where given.
+    """Puts `p` in thread blocks; at most `max_blocks` a rank if given.
 
     O(primitives + dependencies) for the two estimates, plus connections × intervals of each rank.
     """
@@ -67,8 +66,8 @@ def allocate(p: Primitives, allocator: str = "state", max_blocks: int | None = N
 
 @njit
 def _overlap(ptr: I8, rows: I4, start: F8, end: F8, touch: float, c: int, o: int) -> bool:
-    """Whether connections c and o are active at once for more than µs `touch`. Their intervals
-    are sorted and disjoint."""
+    """Tells whether connections c and o are active at once for more than µs `touch`. Their
+    intervals are sorted and disjoint."""
     i, j = ptr[c], ptr[o]
     while i < ptr[c + 1] and j < ptr[o + 1]:
         if end[rows[i]] <= start[rows[j]] + touch:
@@ -82,7 +81,7 @@ def _overlap(ptr: I8, rows: I4, start: F8, end: F8, touch: float, c: int, o: int
 
 @njit
 def _longest(ptr: I8, rows: I4, start: F8, end: F8, c: int) -> int:
-    """The primitive of connection c with the longest interval."""
+    """Returns the primitive of connection c with the longest interval."""
     best = rows[ptr[c]]
     for k in range(ptr[c] + 1, ptr[c + 1]):
         if end[rows[k]] - start[rows[k]] > end[best] - start[best]:
@@ -92,12 +91,14 @@ def _longest(ptr: I8, rows: I4, start: F8, end: F8, c: int) -> int:
 
 @njit
 def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
-    """First fit: every connection of a rank joins its first block that is idle whenever it is
-    active. `member[b]` is the last that joined block b, `before` the one that joined before it.
+    """Puts every connection of a rank into its first block that is idle whenever the connection is
+    active (first fit).
 
-    Nearly all that do not fit are told by the longest interval of a connection: that of the last
-    to join a block ends at `until`, and `since` is `touch` after its start; `length` is the most of
-    all that joined. earliest, latest: the least `until` and the greatest `since` of SKIP blocks.
+    `member[b]` is the last connection that joined block b, `before` the one that joined before it.
+    The longest interval of a connection excludes most blocks that do not fit: the longest interval
+    of the last to join a block ends at `until`, and `since` is `touch` after its start; `length` is
+    the longest of all that joined. earliest, latest: the least `until` and the greatest `since` of
+    SKIP blocks.
     """
     block = np.empty(len(rank), np.int32)
     length, since = np.zeros(len(rank)), np.full(len(rank), np.inf)
@@ -132,8 +133,8 @@ def _merge(rank: I4, ptr: I8, rows: I4, start: F8, end: F8, touch: float) -> I4:
 
 
 def _state_based(p: Primitives, connected: Connections) -> tuple[Connections, I4]:
-    """Connections and the block of each, idle ones sharing one; a rank's copies to its own output
-    have one of their own where that pays."""
+    """Returns connections and the block of each, idle ones sharing one; a rank's copies to its own
+    output have a block of their own where that pays."""
     block, makespan = _merged(p, connected)
     if not (p.guard == Guard.OUT_OF_PLACE).any():
         return connected, block
@@ -149,7 +150,7 @@ def _state_based(p: Primitives, connected: Connections) -> tuple[Connections, I4
 
 
 def _merged(p: Primitives, connected: Connections) -> tuple[I4, float]:
-    """The block of each connection, idle connections sharing one, and the estimate."""
+    """Returns the block of each connection, idle connections sharing one, and the estimate."""
     apart = estimate(p, connected.of)
     ptr, rows = group(connected.of, len(connected.rank))
     block = _merge(connected.rank, ptr, rows, apart.start, apart.end, TOUCH * apart.makespan)
@@ -161,7 +162,8 @@ def _merged(p: Primitives, connected: Connections) -> tuple[I4, float]:
 
 
 def channels(p: Primitives, channel: I4) -> Blocks:
-    """`p` in NCCL's thread blocks: at each rank one for each channel, with queues of their own.
+    """Puts `p` in NCCL's thread blocks: at each rank one for each channel, with queues of their
+    own.
 
     channel: i4[tasks], at least 0. O(primitives log primitives).
     """
@@ -173,8 +175,8 @@ def channels(p: Primitives, channel: I4) -> Blocks:
 
 
 def by_task(p: Primitives, label: I4) -> I4:
-    """What `label` (i4[tasks]) says of each primitive's first task; local copies go with their
-    chunk: i4[n]."""
+    """Returns the `label` (i4[tasks]) of each primitive's first task; local copies take their
+    chunk's: i4[n]."""
     of_chunk = np.zeros(p.dag.program.collective.n_chunks, np.int32)
     of_chunk[p.dag.program.transfers["chunk"]] = label
     mine = of_chunk[p.chunk]
@@ -184,7 +186,8 @@ def by_task(p: Primitives, label: I4) -> I4:
 
 
 def _stage(p: Primitives, connected: Connections) -> I4:
-    """The stage of every primitive: of its latest task, or a local copy's of its connection."""
+    """Returns the stage of every primitive: of its latest task, or a local copy's of its
+    connection."""
     stage = np.full(len(p), -1, np.int32)
     np.maximum.at(stage, p.tasks.owner(), stages(p.dag)[p.tasks.index])
     last = np.zeros(len(connected.rank), np.int32)
@@ -210,7 +213,7 @@ def _capped(p: Primitives, connected: Connections, block: I4, most: int) -> I4:
 
 
 def _within_rank(connected: Connections, block: I4) -> I4:
-    """Block numbers from 0 at each rank, by first use: i4[connections]."""
+    """Returns block numbers from 0 at each rank, by first use: i4[connections]."""
     _, dense = np.unique(block, return_inverse=True)
     first = np.full(len(connected.rank), len(block), np.int64)
     np.minimum.at(first, dense, np.arange(len(dense)))

@@ -1,4 +1,4 @@
-"""check_reachable: whether a Program can run on a Topology at all, looked at before scheduling."""
+"""check_reachable: checks before scheduling that a Program can run on a Topology."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hccc.network.routes import unreachable
 
 
 def check_reachable(program: Program, topology: Topology | None) -> Program:
-    """`program`, if `topology` has its ranks and a route for each transfer. O(transfers).
+    """Returns `program`, if `topology` has its ranks and a route for each transfer. O(transfers).
 
     Without a topology there is nothing to check: the header's describes just these ranks.
 

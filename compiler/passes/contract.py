@@ -1,4 +1,4 @@
-"""contract: merges primitives into one, whatever decided that they may be (`fuse`, `relay`)."""
+"""contract: merges groups of primitives into one each; `fuse` and `relay` choose the groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ B1 = NDArray[np.bool_]
 
 
 def writers(p: Primitives) -> I4:
-    """The primitive that made the owner's value each primitive starts from, or -1: i4[n]."""
+    """Returns the primitive that made the owner's value each primitive starts from, or -1:
+    i4[n]."""
     where = np.where(p.dst.buffer == Buffer.VALUE, p.dst.rank, -1)
     return _writers(p.owner, p.deps.ptr, p.deps.index, p.dst.ptr, where)
 
@@ -56,7 +57,7 @@ def contract(p: Primitives, rep: I4, keep_src: B1, keep_dst: B1) -> Primitives:
 
 @njit
 def _merge_deps(ptr: I8, pred: I4, group: I4, n: int) -> tuple[I8, I4]:
-    """The dependencies between groups, each once."""
+    """Returns the dependencies between groups, each once."""
     fill = np.zeros(n + 1, np.int64)
     for i in range(len(group)):
         for k in range(ptr[i], ptr[i + 1]):
@@ -75,7 +76,7 @@ def _merge_deps(ptr: I8, pred: I4, group: I4, n: int) -> tuple[I8, I4]:
 
 @njit
 def _merge_rows(ptr: I8, group: I4, n: int, values: I4) -> tuple[I8, I4]:
-    """The rows of each group, one after the other."""
+    """Joins the rows of each group, one after the other."""
     new = np.zeros(n + 1, np.int64)
     for i in range(len(group)):
         new[group[i] + 1] += ptr[i + 1] - ptr[i]
@@ -91,7 +92,7 @@ def _merge_rows(ptr: I8, group: I4, n: int, values: I4) -> tuple[I8, I4]:
 
 @njit
 def _kept(ptr: I8, keep: B1) -> tuple[I8, I4]:
-    """The kept operands: where each row of them begins, and which they are."""
+    """Returns the kept operands: where each row of them begins, and their indices."""
     new, rows = np.zeros(len(ptr), np.int64), np.empty(keep.sum(), np.int32)
     fill = 0
     for i in range(len(ptr) - 1):

@@ -1,13 +1,13 @@
 """depend: Program → Dag, the data dependencies of every task and the resources it occupies.
 
-Source: ResCCL §3, §4.1. A task reads (src, chunk) and changes (dst, chunk); it waits for the
-last change of what it reads, and for all reads since (or else the last change of) what it
-changes. Reductions into one place in one step are chained in program order, which fixes the
-order of summation.
+Source: ResCCL §3, §4.1. A task reads (src, chunk) and changes (dst, chunk); it waits for the last
+change of the place it reads, and for all reads since the last change of the place it changes, or
+else for that change. Reductions into one place in one step are chained in program order, which
+fixes the order of summation.
 
-Reads of a chunk as it was at the start read the send buffer. Where the chunk's current value can
-never lie in that memory (the rank does not want the chunk, or in-place runs keep the send buffer
-aside), the first change need not wait for them.
+Reads of a chunk in its initial state read the send buffer. If the chunk's current value can never
+lie in that memory (the rank does not want the chunk, or in-place runs keep the send buffer aside),
+the first change need not wait for them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from hccc.network.routes import resources
 
 @njit
 def _edges(ptr: I8, rows: I4, table: I4, overwrites: B1, n_ranks: int) -> tuple[I4, I8, U1]:
-    """Predecessors of every task, tasks in the order of `rows`; how many, by task; initial bits."""
+    """Returns the predecessors of every task, tasks in the order of `rows`; their number, by task;
+    and the initial bits."""
     n = len(rows)
     edges = np.empty(3 * n + 1, np.int32)
     counts = np.zeros(n, np.int32)
@@ -67,7 +68,7 @@ def _edges(ptr: I8, rows: I4, table: I4, overwrites: B1, n_ranks: int) -> tuple[
 
 @njit
 def _pack(edges: I4, counts: I4, rows: I4) -> tuple[I8, I4]:
-    """The predecessors in task order, each task's ascending."""
+    """Returns the predecessors in task order, each task's ascending."""
     ptr = np.zeros(len(counts) + 1, np.int64)
     for i in range(len(counts)):
         ptr[i + 1] = ptr[i] + counts[i]
@@ -82,7 +83,7 @@ def _pack(edges: I4, counts: I4, rows: I4) -> tuple[I8, I4]:
 
 
 def depend(program: Program, topology: Topology | None = None) -> Dag:
-    """The Dag of `program` on `topology` (else on what its header describes).
+    """Returns the Dag of `program` on `topology` (else on the cluster that its header describes).
 
     O(transfers + dependencies), plus a sort of the links.
     """

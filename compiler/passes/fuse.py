@@ -1,16 +1,17 @@
 """fuse: merges primitives into reduceCopy(k sources → d destinations) (kernel-protocol §2).
 
 In this order:
-a. a chain of reductions into one place that nobody reads in between → one k-source reduction;
-b. puts of one value to several ranks → one put with several destinations;
-c. a reduction and the puts of its result → one primitive.
 
-In a mixed plan receives count as reductions or as what made the value, sends as puts: one primitive
-may reduce eight peers' memory and a message into eight peers' memory and a message.
+a. a chain of reductions into one place with no read in between → one k-source reduction; b. puts of
+one value to several ranks → one put with several destinations; c. a reduction and the puts of its
+result → one primitive.
+
+In a mixed plan a receive counts as a reduction or as the maker of a value, a send as a put: one
+primitive may reduce eight peers' memory and a message into eight peers' memory and a message.
 
 Every merge keeps the total order a linear extension: the merged primitive sits at one member's
 position, and no dependency then points backwards. So fusing can never create a deadlock. Where
-messages are merged, an order is looked for in which both ends of every queue agree (`queue_order`).
+messages are merged, `queue_order` looks for an order in which both ends of every queue agree.
 Fusing saves memory traffic (8-rank AllReduce: 35N bytes to 16N) and costs parallelism.
 """
 
@@ -37,12 +38,12 @@ B1 = NDArray[np.bool_]
 
 
 def fuse(p: Primitives, level: str = "auto") -> Primitives:
-    """`p` with merges up to `level`: "none", "reduce" (a), "full" (a, b, c), or "auto".
+    """Merges primitives up to `level`: "none", "reduce" (a), "full" (a, b, c), or "auto".
 
-    "auto" estimates all three with a thread block per connection and takes the one with the
-    least memory traffic among those about as fast as the fastest (`least_traffic`).
-    Staged primitives are returned as they are: ResCCL and MSCCL run them one by one, and a
-    queue's two ends must keep their message order. O(primitives + dependencies), plus sorts.
+    "auto" estimates all three with a thread block per connection and takes the one with the least
+    memory traffic among those about as fast as the fastest (`least_traffic`). Staged primitives are
+    returned as they are: ResCCL and MSCCL run them one by one, and a queue's two ends must keep
+    their message order. O(primitives + dependencies), plus sorts.
     """
     if level == "none" or p.transport is Transport.STAGED or not len(p):
         return p
@@ -56,7 +57,8 @@ def fuse(p: Primitives, level: str = "auto") -> Primitives:
 
 
 def _mixed(p: Primitives, level: str) -> Primitives:
-    """`fuse` where there are queues. "auto" takes only what runs with every window."""
+    """Merges primitives where there are queues. "auto" takes only a result that runs with every
+    window."""
     memory = _merged(p, level, messages=False)
     merged = reordered(_merged(p, level, messages=True))
     if level != "auto":
@@ -67,7 +69,8 @@ def _mixed(p: Primitives, level: str) -> Primitives:
 
 
 def _merged(p: Primitives, level: str, *, messages: bool) -> Primitives:
-    """All merges up to `level`, of primitives with `messages` too where no queue is used twice."""
+    """Makes all merges up to `level`, with `messages` also of primitives with messages where no
+    queue is used twice."""
 
     def step(merge: Callable[[Primitives, bool], Primitives], p: Primitives) -> Primitives:
         merged = merge(p, messages)
@@ -78,7 +81,7 @@ def _merged(p: Primitives, level: str, *, messages: bool) -> Primitives:
 
 
 def _mergeable(p: Primitives, messages: bool) -> B1:
-    """Which primitives may be merged: all, or those without `messages`: b1[n]."""
+    """Marks the primitives that may be merged: all, or those without `messages`: b1[n]."""
     free = np.ones(len(p), np.bool_)
     if not messages:
         for operands in (p.src, p.dst):
@@ -87,7 +90,7 @@ def _mergeable(p: Primitives, messages: bool) -> B1:
 
 
 def _from_queue(p: Primitives) -> B1:
-    """Which primitives have nothing but a message as a source: b1[n]."""
+    """Marks the primitives whose only source is a message: b1[n]."""
     only: B1 = (p.src.counts() == 1) & (p.src.buffer[p.src.ptr[:-1]] == Buffer.QUEUE)
     return only
 
@@ -96,7 +99,7 @@ def _from_queue(p: Primitives) -> B1:
 def _chain_ends(
     reduces: U1, width: I4, owner: I4, writer: I4, succ_ptr: I8, succ: I4, most: int
 ) -> I4:
-    """The last member of the chain of every reduction (itself when alone)."""
+    """Returns the last member of the chain of every reduction (itself when alone)."""
     n = len(reduces)
     end = np.arange(n).astype(np.int32)
     head = np.arange(n).astype(np.int32)
@@ -120,7 +123,7 @@ def _chain_ends(
 
 
 def chains(p: Primitives, messages: bool = True) -> Primitives:
-    """(a): reductions join the one before them; the merged one sits at the last position."""
+    """Joins reductions to the one before them (a); the merged one sits at the last position."""
     width = p.src.counts().astype(np.int32)
     succs = transpose(p.deps)
     end = _chain_ends(
@@ -143,7 +146,7 @@ def chains(p: Primitives, messages: bool = True) -> Primitives:
 
 @njit
 def _put_heads(rows: I4, key: I8, last_pred: I4, dests: I8, most: int) -> I4:
-    """The first put of the group of each of `rows` (sorted by key, then row)."""
+    """Returns the first put of the group of each of `rows` (sorted by key, then row)."""
     head = rows.copy()
     total = 0
     for k in range(len(rows)):
@@ -159,7 +162,7 @@ def _put_heads(rows: I4, key: I8, last_pred: I4, dests: I8, most: int) -> I4:
 
 @njit
 def _last_pred(ptr: I8, pred: I4, besides: I4) -> I4:
-    """The latest predecessor of each primitive other than `besides[i]`, or -1: i4[n]."""
+    """Returns the latest predecessor of each primitive other than `besides[i]`, or -1: i4[n]."""
     last = np.full(len(besides), -1, np.int32)
     for i in range(len(besides)):
         for k in range(ptr[i], ptr[i + 1]):
@@ -169,7 +172,8 @@ def _last_pred(ptr: I8, pred: I4, besides: I4) -> I4:
 
 
 def _multi_puts(p: Primitives, messages: bool = True) -> Primitives:
-    """(b): puts of one value join the first of them, where all they wait for is already done."""
+    """Joins puts of one value to the first of them, where all their predecessors are already done
+    (b)."""
     writer = writers(p)
     alone = (p.src.counts() == 1) & ~_from_queue(p) & _mergeable(p, messages)
     puts = np.flatnonzero(alone).astype(np.int32)
@@ -187,7 +191,7 @@ def _multi_puts(p: Primitives, messages: bool = True) -> Primitives:
 
 
 def _results(p: Primitives, messages: bool = True) -> Primitives:
-    """(c): the puts of a reduction's result join the reduction, which its own rank made."""
+    """Joins the puts of a reduction's result to the reduction, which its own rank made (c)."""
     free, received = _mergeable(p, messages), _from_queue(p)
     writer = writers(p)
     dests = p.dst.counts()

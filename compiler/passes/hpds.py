@@ -2,13 +2,13 @@
 
 Source: ResCCL §4.3, Alg. 1. A sub-pipeline takes tasks whose predecessors are all scheduled and
 whose resources no task of the same sub-pipeline uses. Chunks take turns: the chunk that has been
-served least goes first, so that a chunk's next task does not wait right behind its last one.
-Where Alg. 1 leaves ties open, the chunk with the smaller id goes first, and of its tasks the one
-that was ready first.
+served least goes first, so that a chunk's next task does not wait right behind its last one. Where
+Alg. 1 leaves ties open, the chunk with the smaller id goes first, and of its tasks the one that was
+ready first.
 
-A chunk looks through its ready tasks when it is served, which is fastest while most of
-them are not blocked for long. Where it looks in vain too often (PATIENCE), the tasks that are
-blocked wait at the resource instead (`hpds_backlog`) until they are first there.
+A chunk looks through its ready tasks when it is served, which is fastest while most of them are not
+blocked for long. After too many looks in vain (LOOKS), the tasks that are blocked wait at the
+resource instead (`hpds_backlog`) until they are first there.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from hccc.passes.hpds_backlog import (
     take,
 )
 
-PATIENCE = 256  # looks in vain for each task that is scheduled or sent to wait: both cost as much
+LOOKS = 256  # in vain, for each task scheduled or put into a backlog: both cost as much
 VISIT = 32  # what serving a chunk costs, in looks at a task
 
 
 class _Ready(NamedTuple):
-    """tasks: those of chunk c that are ready and not in a backlog, longest first, are
-    `tasks[ptr[c]:ptr[c] + n[c]]`; vain: looks in vain not paid for by tasks scheduled; left:
-    predecessors that are not scheduled."""
+    """The ready tasks of each chunk. tasks: those of chunk c that are ready and not in a backlog,
+    longest first, are `tasks[ptr[c]:ptr[c] + n[c]]`; vain: looks in vain not paid for by tasks
+    scheduled; left: predecessors that are not scheduled; looks: see LOOKS."""
 
     tasks: I4
     n: I4
@@ -49,7 +49,7 @@ class _Ready(NamedTuple):
     left: I4
     succ_ptr: I8
     succ: I4
-    patience: int
+    looks: int
 
 
 @njit(allocates=False)
@@ -60,8 +60,8 @@ def _put(t: Tasks, ready: _Ready, c: int, i: int) -> None:
 
 @njit(allocates=False)
 def _look(t: Tasks, ready: _Ready, c: int, sub: int, done: int) -> int:
-    """Chunk c's ready tasks whose resources are free join the order, and the others stay; how
-    many tasks are in the order."""
+    """Adds chunk c's ready tasks with free resources to the order and keeps the others; returns the
+    number of tasks in the order."""
     first, n = t.ptr[c], ready.n[c]
     ready.n[c] = 0
     for k in range(first, first + n):
@@ -77,15 +77,15 @@ def _look(t: Tasks, ready: _Ready, c: int, sub: int, done: int) -> int:
 
 @njit(allocates=False)
 def _serve(t: Tasks, ready: _Ready, b: Backlogs, c: int, sub: int, done: int) -> int:
-    """Chunk c's ready tasks whose resources are free join the order, first those of backlogs, and
-    what they release is ready; how many tasks are in the order."""
+    """Adds chunk c's ready tasks with free resources to the order, first those of backlogs, and
+    makes the tasks that they release ready; returns the number of tasks in the order."""
     before = done
     if b.offered[c] >= 0:
         done = take(t, b, c, sub, done)
     done = _look(t, ready, c, sub, done)
     n = int(ready.n[c])
-    ready.vain[c] = max(0, ready.vain[c] + VISIT + n - ready.patience * (done - before))
-    if n > 0 and ready.vain[c] > ready.patience * n:
+    ready.vain[c] = max(0, ready.vain[c] + VISIT + n - ready.looks * (done - before))
+    if n > 0 and ready.vain[c] > ready.looks * n:
         keep(t, b, c, ready.tasks[t.ptr[c] : t.ptr[c] + n], sub)
         ready.vain[c] = ready.n[c] = 0
     for k in range(before, done):
@@ -100,11 +100,11 @@ def _serve(t: Tasks, ready: _Ready, b: Backlogs, c: int, sub: int, done: int) ->
 def _sub_pipeline(
     t: Tasks, ready: _Ready, b: Backlogs, waiting: I4, again: I4, blocked: I4, sub: int, done: int
 ) -> tuple[int, int]:
-    """One sub-pipeline: chunks take turns until none has a task left whose resources are free.
+    """Schedules one sub-pipeline: chunks take turns until none has a task left with free resources.
 
-    waiting: the chunks with ready tasks, those served least first, then by id; `blocked` becomes
-    what of them there is after it; again: those served, in order too, since each goes up by one.
-    How many are blocked, and how many tasks are in the order.
+    waiting: the chunks with ready tasks, those served least first, then by id. On return `blocked`
+    lists the chunks still waiting. `again`: scratch for chunks served here; it stays sorted, as
+    each count rises by one. Returns the number of blocked chunks, and of tasks in the order.
     """
     n_again, n_blocked, x, y = 0, 0, 0, 0
     while x < len(waiting) or y < n_again or b.size[OFFERS] > 0:
@@ -133,7 +133,7 @@ def _sub_pipeline(
 
 @njit
 def _hpds(t: Tasks, ready: _Ready, b: Backlogs) -> I8:
-    """Alg. 1: fills `t.order`; where each sub-pipeline starts."""
+    """Runs Alg. 1: fills `t.order`; returns where each sub-pipeline starts."""
     n = len(t.order)
     for i in range(n):
         if ready.left[i] == 0:
@@ -156,8 +156,8 @@ def _hpds(t: Tasks, ready: _Ready, b: Backlogs) -> I8:
     return start[: sub + 1]
 
 
-def hpds(dag: Dag, patience: int = PATIENCE) -> Pipeline:
-    """The HPDS Pipeline of `dag`."""
+def hpds(dag: Dag, looks: int = LOOKS) -> Pipeline:
+    """Returns the HPDS Pipeline of `dag`. looks: see LOOKS."""
     program = dag.program
     n_chunks = program.collective.n_chunks
     chunk = np.array(program.transfers["chunk"])
@@ -181,7 +181,7 @@ def hpds(dag: Dag, patience: int = PATIENCE) -> Pipeline:
         dag.preds.counts().astype(np.int32),
         succs.ptr,
         succs.index,
-        patience,
+        looks,
     )
     start = _hpds(tasks, ready, backlogs(len(dag), n_chunks, n_resources))
     return Pipeline(dag, tasks.order, start)

@@ -1,15 +1,16 @@
 """hpds_backlog: blocked tasks, kept for `hpds` at a resource that they wait for.
 
-A backlog holds ready tasks of one chunk that wait for one resource, in their order of arrival: who
-was ready first. A task is in one of the two backlogs at its resources, and moves to the other when
-that is what it waits for. Only the first task of a backlog and the first backlog of a resource are
-looked at, so those behind them cost nothing.
+A backlog holds ready tasks of one chunk that wait for one resource, in the order in which they
+became ready. A task is in one of the two backlogs at its resources, and moves to the other when it
+waits for that one. Only the first task of a backlog and the first backlog of a resource are looked
+at, so those behind them cost nothing.
 
 Invariants, between sub-pipelines
+
 1. A resource that has backlogs was used by the last sub-pipeline.
 2. A backlog with tasks is in the heap of its resource, under (how often its chunk had been served,
-   chunk) at some time before. Chunks are only served more often, so who is first is found by
-   renewing keys from the top.
+   chunk) at some time before. Chunks are only served more often, so the first is found by renewing
+   keys from the top.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Backlogs(NamedTuple):
 
 
 def backlogs(n: int, n_chunks: int, n_resources: int) -> Backlogs:
-    """No backlogs yet, of n tasks. Memory is touched where there are some: ≤ 68 bytes a task."""
+    """Makes empty backlogs of n tasks. Memory is touched only where it is used: ≤ 68 bytes a
+    task."""
     most = min(2 * n, n_chunks * n_resources)
     arrival, left, right, tx, rx = (np.empty(n, np.int32) for _ in range(5))
     first, at, before, after = (np.empty(most, np.int32) for _ in range(4))
@@ -95,7 +97,7 @@ def backlogs(n: int, n_chunks: int, n_resources: int) -> Backlogs:
 
 @njit(allocates=False)
 def _build(t: Tasks, b: Backlogs, c: int) -> None:
-    """The backlogs of all tasks of chunk c, none with a task. O(tasks of c), once."""
+    """Makes the backlogs of all tasks of chunk c, none with a task. O(tasks of c), once."""
     oldest = b.size[BACKLOGS]
     for k in range(t.ptr[c], t.ptr[c + 1]):
         i = t.rows[k]
@@ -115,7 +117,7 @@ def _key(t: Tasks, c: int) -> int:
 
 @njit(allocates=False)
 def _line_up(t: Tasks, b: Backlogs, g: int, c: int) -> None:
-    """Backlog g, of chunk c, waits for its resource."""
+    """Puts backlog g, of chunk c, into the heap of its resource."""
     r = b.at[g]
     b.key[g], b.before[g], b.after[g] = _key(t, c), -1, -1
     b.waiting[r] = meld(b.waiting[r], g, b.key, b.before, b.after)
@@ -129,7 +131,7 @@ def _offer(b: Backlogs, g: int, c: int) -> None:
 
 @njit(allocates=False)
 def release(t: Tasks, b: Backlogs, r: int) -> None:
-    """Resource r is not in use: the first of its backlogs is offered to its chunk."""
+    """Frees resource r: offers the first of its backlogs to that backlog's chunk."""
     while b.waiting[r] >= 0:
         g = b.waiting[r]
         c = t.chunk[b.first[g]]
@@ -145,7 +147,7 @@ def release(t: Tasks, b: Backlogs, r: int) -> None:
 
 @njit(allocates=False)
 def _wait(t: Tasks, b: Backlogs, i: int, c: int, sub: int) -> None:
-    """Task i of chunk c waits for a resource that is in use."""
+    """Puts task i of chunk c into the backlog of a resource that is in use."""
     g = b.tx[i] if t.used[t.tx[i]] == sub else b.rx[i]
     empty = b.first[g] < 0
     b.left[i] = b.right[i] = -1
@@ -156,7 +158,7 @@ def _wait(t: Tasks, b: Backlogs, i: int, c: int, sub: int) -> None:
 
 @njit(allocates=False)
 def keep(t: Tasks, b: Backlogs, c: int, blocked: I4, sub: int) -> None:
-    """The blocked tasks of chunk c that come next wait where they are blocked."""
+    """Puts the blocked tasks of chunk c, which come next, into backlogs."""
     if not b.built[c]:
         _build(t, b, c)
     for i in blocked:
@@ -167,8 +169,8 @@ def keep(t: Tasks, b: Backlogs, c: int, blocked: I4, sub: int) -> None:
 
 @njit(allocates=False)
 def take(t: Tasks, b: Backlogs, c: int, sub: int, done: int) -> int:
-    """Tasks of chunk c's offered backlogs join the order where their resources are not in use,
-    by arrival; how many tasks are in the order."""
+    """Adds tasks of chunk c's offered backlogs to the order where their resources are free, by
+    arrival; returns the number of tasks in the order."""
     while b.offered[c] >= 0:
         g = b.offered[c]
         b.offered[c] = meld(b.before[g], b.after[g], b.key, b.before, b.after)

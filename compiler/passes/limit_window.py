@@ -1,4 +1,4 @@
-"""limit_window: the largest window of a mixed plan whose queues cannot carry every one.
+"""limit_window: sets the largest window of a mixed plan whose queues cannot carry every one.
 
 Merged primitives may exchange messages in a circle: one slot a message of the window is then needed
 (kernel-protocol §5). Where queues have fewer than one window needs, windows have one micro-batch.
@@ -15,7 +15,7 @@ from hccc.ir.primitives import Transport
 
 
 def limit_window(plan: Plan) -> Plan:
-    """`plan` with the largest window that is safe, or as it is where all are. O(n log n)."""
+    """Returns `plan` with the largest window that is safe, or unchanged if all are. O(n log n)."""
     if plan.transport is not Transport.MIXED or not len(plan.queues):
         return plan
     if not len(stuck_for_long(plan, enforced(plan))):

@@ -1,9 +1,9 @@
 """list_schedule: Dag → Pipeline by list scheduling (Graham 1969) of task-level execution.
 
-A task begins as soon as it can: one micro-batch after the tasks it waits for (ResCCL §3), when
-nothing else is on its resources. Where several could, the one that most time hangs on goes first
-(its upward rank, as in HEFT). HPDS looks at resources and chunks only; this looks at time, which
-fills pipelines sooner where there are few micro-batches or many hops.
+A task begins as soon as it can: one micro-batch after its predecessors (ResCCL §3), when nothing
+else is on its resources. Of several, the one with the longest time behind it goes first (its upward
+rank, as in HEFT). HPDS looks at resources and chunks only; this looks at time, which fills
+pipelines sooner where there are few micro-batches or many hops.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hccc.ir.topology import F8
 from hccc.network.routes import cost
 
 
-class _Tasks(NamedTuple):
-    """What does not change. succ: rows ptr; rank: minus the time from a task's start to the end;
-    unit: µs a micro-batch; tx, rx: resources."""
+class _ListedTasks(NamedTuple):
+    """The constants of the run. succ: rows ptr; rank: minus the time from a task's start to the
+    end; unit: µs a micro-batch; tx, rx: resources."""
 
     ptr: I8
     succ: I4
@@ -37,11 +37,12 @@ class _Tasks(NamedTuple):
     rx: I4
 
 
-class _State(NamedTuple):
-    """Events are tasks that may begin (0 to n - 1) and resources that come free (n and up), at
-    `time`; a task that may begin waits for one of its resources r, in the heap from `room[r]`.
+class _ListState(NamedTuple):
+    """The state of the run.
 
-    size: of `events`, tasks begun; left: predecessors of a task; ends: when the last of them does.
+    Events are tasks that may begin (0 to n - 1) and resources that come free (n and up), at `time`;
+    a task that may begin waits for one of its resources r, in the heap from `room[r]`. size: of
+    `events`, tasks begun; left: predecessors of a task; ends: when the last of them does.
     """
 
     time: F8
@@ -67,21 +68,21 @@ def _upward(ptr: I8, succ: I4, unit: F8) -> F8:
 
 
 @njit
-def _event(s: _State, event: int, time: float) -> None:
+def _event(s: _ListState, event: int, time: float) -> None:
     s.time[event] = time
     push(s.events, 0, s.size[0], event, s.time)
     s.size[0] += 1
 
 
 @njit
-def _wait(s: _State, t: _Tasks, i: int, r: int) -> None:
+def _wait(s: _ListState, t: _ListedTasks, i: int, r: int) -> None:
     push(s.heap, s.room[r], s.waiting[r], i, t.rank)
     s.waiting[r] += 1
 
 
 @njit
-def _serve(s: _State, t: _Tasks, r: int, now: float, batches: int) -> None:
-    """The first of those that wait for resource r and that nothing else holds up begins."""
+def _serve(s: _ListState, t: _ListedTasks, r: int, now: float, batches: int) -> None:
+    """Begins the first of the tasks that wait for resource r and for nothing else."""
     while s.waiting[r] > 0 and not s.taken[r]:
         i = pop(s.heap, s.room[r], s.waiting[r], t.rank)
         s.waiting[r] -= 1
@@ -93,7 +94,7 @@ def _serve(s: _State, t: _Tasks, r: int, now: float, batches: int) -> None:
 
 
 @njit
-def _begin(s: _State, t: _Tasks, i: int, now: float, batches: int) -> None:
+def _begin(s: _ListState, t: _ListedTasks, i: int, now: float, batches: int) -> None:
     s.order[s.size[1]] = i
     s.size[1] += 1
     end = max(now + batches * t.unit[i], s.ends[i] + t.unit[i])
@@ -111,8 +112,9 @@ def _begin(s: _State, t: _Tasks, i: int, now: float, batches: int) -> None:
 
 
 @njit
-def _list(s: _State, t: _Tasks, batches: int) -> None:
-    """Fills `s.order`: tasks as they begin. Everything due at a time comes before who begins."""
+def _list(s: _ListState, t: _ListedTasks, batches: int) -> None:
+    """Fills `s.order` with tasks as they begin. Handles everything due at a time before any task
+    begins."""
     n = len(t.unit)
     for i in range(n):
         if s.left[i] == 0:
@@ -135,7 +137,8 @@ def _list(s: _State, t: _Tasks, batches: int) -> None:
 
 @njit
 def _levels(order: I4, ptr: I8, pred: I4, tx: I4, rx: I4, n_resources: int) -> I4:
-    """The first sub-pipeline that each task can be in, behind its predecessors and resources."""
+    """Returns the first sub-pipeline that each task can be in, behind its predecessors and
+    resources."""
     last = np.full(n_resources, -1, np.int32)
     sub = np.zeros(len(order), np.int32)
     for i in order:
@@ -147,7 +150,8 @@ def _levels(order: I4, ptr: I8, pred: I4, tx: I4, rx: I4, n_resources: int) -> I
 
 
 def _unit(dag: Dag) -> F8:
-    """µs that a micro-batch takes of each task: over its links, or through its thread block."""
+    """Returns the µs that a micro-batch of each task takes: over its links, or through its thread
+    block."""
     t = dag.program.transfers
     worker = np.where(t["op"] == Op.RRC, t["dst"], t["src"])
     block = dag.topology.block_cost()[worker] / dag.program.channels
@@ -155,10 +159,10 @@ def _unit(dag: Dag) -> F8:
 
 
 def list_schedule(dag: Dag, batches: int = MICRO_BATCHES) -> Pipeline:
-    """The list-scheduled Pipeline of `dag`, for calls of `batches` micro-batches.
+    """Returns the list-scheduled Pipeline of `dag`, for calls of `batches` micro-batches.
 
-    O((n + dependencies + moves) · log n); a task moves to wait for its other resource when that
-    is taken as it is served.
+    O((n + dependencies + moves) · log n); a task moves to wait for its other resource when that is
+    taken as it is served.
     """
     n = len(dag)
     if not n:
@@ -168,8 +172,8 @@ def list_schedule(dag: Dag, batches: int = MICRO_BATCHES) -> Pipeline:
     for resources in (dag.tx, dag.rx):
         users += np.bincount(resources, minlength=len(users))
     rank = _upward(succs.ptr, succs.index, unit)
-    tasks = _Tasks(succs.ptr, succs.index, rank, unit, dag.tx, dag.rx)
-    state = _State(
+    tasks = _ListedTasks(succs.ptr, succs.index, rank, unit, dag.tx, dag.rx)
+    state = _ListState(
         np.zeros(n + len(users)),
         np.empty(n + len(users), np.int32),
         np.zeros(2, np.int64),

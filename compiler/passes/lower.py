@@ -2,9 +2,9 @@
 
 *Memory*: both ends address it. A copy is one *put* by the source's rank, a reduction one
 *get-reduce* by the destination's. *Slots*: a *send* into the queue of the connection and a *recv*
-(or recvReduceCopy) out of it, as in ResCCL §4.3 and MSCCL. *Put*: what a proxy writes into memory
-of another domain: a copy goes to its final place, a reduction lands in scratch memory, in a slot
-of its own, and the destination's rank adds it (kernel-protocol §1).
+(or recvReduceCopy) out of it, as in ResCCL §4.3 and MSCCL. *Put*: a proxy writes into memory of
+another domain: a copy goes to its final place, a reduction lands in scratch memory, in a slot of
+its own, and the destination's rank adds it (kernel-protocol §1).
 
 A direct plan is all memory, a staged one all slots; in a mixed one memory domains decide.
 """
@@ -32,10 +32,13 @@ MEMORY, SLOTS, PUT = 0, 1, 2  # how a task crosses its connection
 NETWORK = ("slots", "put")  # how tasks between two memory domains of a mixed plan do
 
 
-class _Tasks(NamedTuple):
-    """The tasks in schedule order. table: i4[n, 6] (`contributions.columns`); initial: u1[n]; how:
-    u1[n] MEMORY, SLOTS or PUT; first: i8[n + 1], the first of each task's primitives, one or two;
-    queue: i4[n] of SLOTS, slot: i4[n] the message's index in it, or where a PUT lands."""
+class _ScheduledTasks(NamedTuple):
+    """The tasks in schedule order.
+
+    table: i4[n, 6] (`contributions.columns`); initial: u1[n]; how: u1[n] MEMORY, SLOTS or PUT;
+    first: i8[n + 1], the first of each task's primitives, one or two; queue: i4[n] of SLOTS, slot:
+    i4[n] the message's index in it, or where a PUT lands.
+    """
 
     table: I4
     initial: U1
@@ -51,14 +54,14 @@ def lower(
     network: str = "slots",
     choose: Callable[[Sequence[Primitives]], Primitives] = least_traffic,
 ) -> Primitives:
-    """The primitives of `pipeline` in its order. O(tasks + dependencies).
+    """Returns the primitives of `pipeline` in its order. O(tasks + dependencies).
 
-    network: of `NETWORK`, or "auto": what `choose` takes of them. A copy whose source or
-    destination changes later, or that another rank reads, stays with slots: nothing would tell its
-    source's rank that the proxy has read it, or the other that it has come.
+    network: of `NETWORK`, or "auto": `choose` takes one. A copy whose source or destination changes
+    later, or that another rank reads, stays with slots: nothing would tell its source's rank that
+    the proxy has read it, or the other that it has come.
     """
     dag, order = pipeline.dag, pipeline.order
-    transport = chosen(dag, transport)
+    transport = decide_transport(dag, transport)
     if network == "auto":
         ways = NETWORK if transport is Transport.MIXED else NETWORK[:1]
         return choose([lower(pipeline, transport, way) for way in ways])
@@ -68,7 +71,7 @@ def lower(
     two = (how == SLOTS) | ((how == PUT) & (table[:, OP] == RRC))
     n_ranks = dag.program.collective.n_ranks
     queues, queue, slot, landings = _channels(table, how, n_ranks)
-    tasks = _Tasks(table, dag.initial[order], how, starts(1 + two), queue, slot)
+    tasks = _ScheduledTasks(table, dag.initial[order], how, starts(1 + two), queue, slot)
     n = int(tasks.first[-1])
     owner, *sources = _sources(tasks, n)
     final = np.zeros(n, np.uint8)
@@ -94,15 +97,15 @@ def lower(
     )
 
 
-def chosen(dag: Dag, transport: Transport) -> Transport:
-    """`transport`, with AUTO decided: direct where all ranks are in one memory domain."""
+def decide_transport(dag: Dag, transport: Transport) -> Transport:
+    """Returns `transport`, with AUTO decided: direct if all ranks are in one memory domain."""
     if transport is not Transport.AUTO:
         return transport
     return Transport.MIXED if np.ptp(dag.topology.memory_domain) else Transport.DIRECT
 
 
 def _crossings(dag: Dag, table: I4, preds: Csr, transport: Transport, network: str) -> U1:
-    """How each task crosses: u1[n]."""
+    """Returns how each task crosses its connection: u1[n]."""
     if transport is not Transport.MIXED:
         return np.full(len(table), SLOTS if transport is Transport.STAGED else MEMORY, np.uint8)
     domain = dag.topology.memory_domain
@@ -114,8 +117,8 @@ def _crossings(dag: Dag, table: I4, preds: Csr, transport: Transport, network: s
 
 
 def _lasting(table: I4, preds: Csr, between: B1) -> B1:
-    """Reductions, and copies after which neither their source nor their destination changes, and
-    that only their destination's rank reads there: a proxy tells nobody else that they came."""
+    """Marks reductions, and copies whose source and destination never change later and that only
+    the destination's rank reads there: a proxy informs no other rank."""
     row, pred = preds.owner(), preds.index
     changed = table[row, DST]
     over = (changed == table[pred, SRC]) | (changed == table[pred, DST])
@@ -126,8 +129,8 @@ def _lasting(table: I4, preds: Csr, between: B1) -> B1:
 
 
 def _channels(table: I4, how: U1, n_ranks: int) -> tuple[Queues, I4, I4, I4]:
-    """The queues, one for each connection with slots; the queue of each task, and its message's
-    index there or where it lands, i4[n]; how many land at each rank: i4[n_ranks]."""
+    """Returns the queues, one for each connection with slots; the queue of each task, and its
+    message's index there or where it lands, i4[n]; and how many land at each rank: i4[n_ranks]."""
     slots = how == SLOTS
     lands = (how == PUT) & (table[:, OP] == RRC)
     queue, slot = np.zeros(len(table), np.int32), np.zeros(len(table), np.int32)
@@ -144,15 +147,15 @@ def _channels(table: I4, how: U1, n_ranks: int) -> tuple[Queues, I4, I4, I4]:
 
 
 def _final(dag: Dag) -> U1:
-    """Which tasks complete a value, in table order."""
+    """Marks the tasks that complete a value, in table order."""
     return (
         completing(dag.program) if dag.program.collective.reduces else np.zeros(len(dag), np.uint8)
     )
 
 
 @njit
-def _sources(tasks: _Tasks, n: int) -> tuple[I4, I8, I4, U1, I4]:
-    """Owner of every primitive, i4[n]; ptr, rank, buffer and slot of its sources."""
+def _sources(tasks: _ScheduledTasks, n: int) -> tuple[I4, I8, I4, U1, I4]:
+    """Returns the owner of every primitive, i4[n]; ptr, rank, buffer and slot of its sources."""
     table, first = tasks.table, tasks.first
     owner, ptr = np.empty(n, np.int32), np.zeros(n + 1, np.int64)
     for t in range(len(table)):
@@ -187,8 +190,8 @@ def _sources(tasks: _Tasks, n: int) -> tuple[I4, I8, I4, U1, I4]:
 
 
 @njit
-def _targets(tasks: _Tasks, n: int) -> tuple[I4, U1, I4]:
-    """Rank, buffer and slot of the one destination of every primitive."""
+def _targets(tasks: _ScheduledTasks, n: int) -> tuple[I4, U1, I4]:
+    """Returns rank, buffer and slot of the one destination of every primitive."""
     table, first = tasks.table, tasks.first
     rank, buffer, slot = np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.int32)
     for t in range(len(table)):
@@ -202,7 +205,7 @@ def _targets(tasks: _Tasks, n: int) -> tuple[I4, U1, I4]:
 
 
 def _renumber(preds: Csr, order: I4) -> Csr:
-    """Predecessors of each position as positions."""
+    """Returns the predecessors of each position as positions."""
     return Csr(*_moved(preds.ptr, preds.index, order))
 
 
@@ -222,12 +225,13 @@ def _moved(ptr: I8, index: I4, order: I4) -> tuple[I8, I4]:
 
 
 @njit
-def _dependencies(tasks: _Tasks, ptr: I8, preds: I4) -> tuple[I4, I4]:
-    """The dependencies between the ends of tasks: (primitive, earlier primitive), i4[m] each.
+def _dependencies(tasks: _ScheduledTasks, ptr: I8, preds: I4) -> tuple[I4, I4]:
+    """Returns the dependencies between the ends of tasks: (primitive, earlier primitive), i4[m]
+    each.
 
-    A task's reading end waits for what wrote its source; its writing end for what wrote or read its
-    destination, and for its own reading end. What a proxy reads (PUT) it has read when the
-    destination's rank has used it.
+    A task's reading end waits for the writer of its source; its writing end for writers and readers
+    of its destination, and for its own reading end. A proxy's read (PUT) is known to be over when
+    the destination's rank has used the data.
     """
     table, first, how = tasks.table, tasks.first, tasks.how
     row = np.empty(3 * len(preds) + len(table), np.int32)

@@ -1,12 +1,12 @@
 """place: gives every value a buffer, and adds the local copies that in- and out-of-place need.
 
-- A chunk as it was at the start is read from the send buffer (ResCCL §4.2), so out-of-place
+- A chunk in its initial state is read from the send buffer (ResCCL §4.2), so out-of-place
   needs no copy before it begins.
-- Its current value lives in the receive buffer where the rank wants the chunk, else in scratch.
-- What lands in scratch memory keeps its slots, which come first there.
+- Its current value lives in the receive buffer if the rank wants the chunk, else in scratch.
+- Data that lands in scratch memory keeps its slots, which come first there.
 - A chunk that starts and ends at a rank untouched is copied to the receive buffer (out of place).
 - In place, Alltoall and SendRecv overwrite a send slot with another chunk. Such slots are copied
-  aside first (STAGE), and whoever overwrites the slot waits for that copy.
+  aside first (STAGE), and a primitive that overwrites the slot waits for that copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hccc.ir.primitives import Buffer, Guard, Operands, Primitives
 
 
 def place(p: Primitives) -> Primitives:
-    """`p` without VALUE and START operands. O(operands log operands)."""
+    """Resolves the VALUE and START operands of `p`. O(operands log operands)."""
     c = p.dag.program.collective
     slots, counts = _scratch(p, c)
     p = replace(
@@ -41,7 +41,8 @@ def _key(c: Collective, rank: I4, chunk: I4) -> I8:
 
 
 def _scratch(p: Primitives, c: Collective) -> tuple[tuple[I8, I4], I4]:
-    """Scratch slots by (rank, chunk) key, numbered at each rank by first write; slots per rank."""
+    """Returns scratch slots by (rank, chunk) key, numbered at each rank by first write, and slots
+    per rank."""
     rank, chunk = p.dst.rank, p.dst.slot
     away = (p.dst.buffer == Buffer.VALUE) & ~c.wants(rank, chunk)
     keys, first = np.unique(_key(c, rank, chunk)[away], return_index=True)
@@ -53,7 +54,7 @@ def _scratch(p: Primitives, c: Collective) -> tuple[tuple[I8, I4], I4]:
 
 
 def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
-    """The operands with VALUE and START resolved."""
+    """Returns the operands with VALUE and START resolved."""
     keys, slots = scratch
     buffer, slot = o.buffer.copy(), o.slot.copy()
     start, value = o.buffer == Buffer.START, o.buffer == Buffer.VALUE
@@ -70,8 +71,8 @@ def _placed(o: Operands, c: Collective, scratch: tuple[I8, I4]) -> Operands:
 
 
 def _own_copies(p: Primitives, c: Collective) -> Primitives:
-    """Adds INPUT → OUTPUT copies of chunks that stay where they start. A reduction's do at a rank
-    that is alone."""
+    """Adds INPUT → OUTPUT copies of chunks that stay where they start; in a reduction, those of a
+    rank that is alone."""
     chunk = np.arange(c.n_chunks, dtype=np.int64)
     if c.reduces and c.n_ranks > 1:
         return p
@@ -91,7 +92,7 @@ def _own_copies(p: Primitives, c: Collective) -> Primitives:
 
 
 def _stage(p: Primitives, c: Collective) -> Primitives:
-    """Copies send slots aside whose memory, in place, another chunk is written to."""
+    """Copies aside the send slots whose memory, in place, is overwritten by another chunk."""
     width = max(c.input_blocks(0), c.output_blocks(0)) * c.chunks_per_block
     written = np.flatnonzero(p.dst.buffer == Buffer.OUTPUT)
     overwritten = p.dst.rank[written].astype(np.int64) * width + p.dst.slot[written]
@@ -122,7 +123,7 @@ def _stage(p: Primitives, c: Collective) -> Primitives:
 
 
 def _lookup(keys: I8, values: I4, wanted: I8) -> I4:
-    """The value of each wanted key (every one occurs in `keys`)."""
+    """Returns the value of each wanted key (every one occurs in `keys`)."""
     order = np.argsort(keys, kind="stable")
     return values[order][np.searchsorted(keys[order], wanted)]
 
@@ -148,11 +149,11 @@ class _Copies:
         return len(self.rank)
 
     def join(self, old: I8 | U1, new: I8 | U1) -> I8:
-        """A column of all primitives, from those of the others and of the copies."""
+        """Joins a column of the other primitives with that of the copies."""
         return np.concatenate([new, old] if self.first else [old, new])
 
     def operands(self, old: Operands, added: tuple[Buffer, I8]) -> Operands:
-        """`old` with the one operand that each copy has at this end."""
+        """Adds to `old` the one operand that each copy has at this end."""
         ptr = starts(self.join(old.counts(), np.ones(len(self), np.int64)))
         buffer = np.full(len(self), added[0], np.uint8)
         columns = (old.rank, self.rank), (old.buffer, buffer), (old.slot, added[1])
@@ -160,7 +161,8 @@ class _Copies:
 
 
 def _with_copies(p: Primitives, copies: _Copies, rows: I8 | I4, values: I8 | I4) -> Primitives:
-    """`p` and `copies`. rows, values: the dependencies of all, numbered as in the result."""
+    """Returns `p` with `copies`. rows, values: the dependencies of all, numbered as in the
+    result."""
     m, n = len(copies), len(p)
     if not m:
         return p

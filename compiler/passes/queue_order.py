@@ -1,6 +1,6 @@
 """queue_order: merged primitives in an order that both ends of every queue agree on.
 
-Who merges primitives moves messages, and each end of a queue serves them in their order.
+Merging primitives moves messages, and each end of a queue serves them in their order.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from hccc.passes.reorder import reorder
 
 
 def used_twice(o: Operands) -> bool:
-    """Whether a primitive uses one queue twice: a queue's end serves one message at a time."""
+    """Tells whether a primitive uses one queue twice: a queue's end serves one message at a
+    time."""
     queue = o.buffer == Buffer.QUEUE
     pairs = o.owner()[queue].astype(np.int64) << 32 | o.rank[queue].astype(np.int64)
     return len(np.unique(pairs)) < len(pairs)
 
 
 def queue_order(p: Primitives) -> I4:
-    """An order of the primitives in which dependencies and the messages at both ends of every
-    queue come in order; shorter than `p` where there is none."""
+    """Returns an order of the primitives that respects dependencies and, at both ends of every
+    queue, the messages; shorter than `p` if there is none."""
     return _sorted(_edges(p, [*_at_ends(p)]))
 
 
 def reordered(p: Primitives) -> Primitives | None:
-    """`p` in such an order, in which a message is also received before the next is sent: one slot
-    is enough for a window of one micro-batch, whatever the thread blocks. None where there is none.
+    """Returns `p` in such an order, in which each message is also received before the next is sent:
+    one slot is enough for a window of one micro-batch, whatever the thread blocks. None if there is
+    none.
 
     Where classes (`queue_classes`) have an order, each class is in one piece, so that every window
-    works with thread blocks that have one member of a class each, and messages are numbered in
-    that order. O(n log n).
+    works with thread blocks that have one member of a class each, and messages are numbered in that
+    order. O(n log n).
     """
     node, row = classes(len(p), *exchanged(p)), np.arange(len(p))
     last, rank = np.zeros(len(p), np.int64), np.zeros(len(p), np.int64)
@@ -55,7 +57,7 @@ def reordered(p: Primitives) -> Primitives | None:
 
 
 def _renumbered(p: Primitives) -> Primitives:
-    """`p` with every queue's messages numbered in the order in which they are sent."""
+    """Renumbers every queue's messages in the order in which they are sent."""
     (sent, sender), (taken, _) = messages(p.dst), messages(p.src)
     by_sender = np.lexsort((sender, sent >> 32))
     index = np.empty(len(sent), np.int32)
@@ -68,7 +70,7 @@ def _renumbered(p: Primitives) -> Primitives:
 
 
 def _at_ends(p: Primitives) -> tuple[Edges, Edges]:
-    """What is before each message of a queue at its receiver, and at its sender."""
+    """Returns the predecessor of each message of a queue at its receiver, and at its sender."""
     return _after(p.src), _after(p.dst)
 
 
@@ -78,7 +80,7 @@ def _after(o: Operands) -> Edges:
 
 
 def _credits(p: Primitives) -> Edges:
-    """Who sends a message, after who receives the one before it in its queue."""
+    """Returns each sender of a message after the receiver of the one before it in its queue."""
     sender, same = _served(p.dst)
     receiver, _ = _served(p.src)
     apart = same & (sender[1:] != receiver[:-1])
@@ -86,8 +88,8 @@ def _credits(p: Primitives) -> Edges:
 
 
 def _served(o: Operands) -> tuple[I4, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """The primitives that serve messages, queue by queue in order, i4[m]; whether the next serves
-    the same queue, and is another: b1[m - 1]."""
+    """Returns the primitives that serve messages, queue by queue in order, i4[m]; and whether the
+    next serves the same queue, and is another: b1[m - 1]."""
     queue = o.buffer == Buffer.QUEUE
     row = o.owner()[queue]
     by_index = np.lexsort((o.slot[queue], o.rank[queue]))

@@ -1,11 +1,11 @@
-"""relay: staged primitives as NCCL has them: what arrives is sent on as it is stored.
+"""relay: staged primitives as NCCL has them: a received value is sent on while it is stored.
 
-1. receives reduced into one place that nobody reads in between → one primitive;
-2. a receive and the sends of what it made → recvCopySend, recvReduceCopySend;
-3. what is stored but never read is not stored → recvReduceSend.
+1. receives reduced into one place with no read in between → one primitive;
+2. a receive and the sends of its result → recvCopySend, recvReduceCopySend;
+3. a value that is stored but never read is not stored → recvReduceSend.
 
 Each end of a queue keeps the order of its messages, so the merged primitives are put in an order
-that all ends agree on; where there is none, nothing is merged. Such plans are for a window of one
+that all ends agree on; if there is none, nothing is merged. Such plans are for a window of one
 micro-batch: a thread block that ran all micro-batches of one primitive before the next would fill
 its queues (kernel-protocol §5, §10).
 """
@@ -25,7 +25,7 @@ from hccc.passes.reorder import reorder
 
 
 def relay(p: Primitives) -> Primitives:
-    """`p` with receives and sends merged; direct primitives stay. O(n log n)."""
+    """Merges receives and sends of `p`; direct primitives stay. O(n log n)."""
     if p.transport is not Transport.STAGED or not len(p):
         return p
     reduced = chains(p)
@@ -37,7 +37,7 @@ def relay(p: Primitives) -> Primitives:
 
 
 def _sends(p: Primitives) -> B1:
-    """Primitives that only send: from memory into one queue."""
+    """Marks primitives that only send: from memory into one queue."""
     alone = (p.src.counts() == 1) & (p.dst.counts() == 1)
     first, to = p.src.buffer[p.src.ptr[:-1]], p.dst.buffer[p.dst.ptr[:-1]]
     mergeable: B1 = alone & (first != Buffer.QUEUE) & (to == Buffer.QUEUE)
@@ -45,7 +45,7 @@ def _sends(p: Primitives) -> B1:
 
 
 def _sent_on(p: Primitives) -> Primitives:
-    """(2): sends join the receive that made their value, one for each queue."""
+    """Joins sends to the receive that made their value (2), one for each queue."""
     writer = writers(p)
     joins = np.flatnonzero(_sends(p) & (writer >= 0))
     to = p.dst.rank[p.dst.ptr[joins]].astype(np.int64)
@@ -59,7 +59,7 @@ def _sent_on(p: Primitives) -> Primitives:
 
 
 def _only_read(p: Primitives) -> Primitives:
-    """(3): a value that nobody reads before it is overwritten or left is only sent on."""
+    """Drops the store of a value that is never read before it is overwritten or left (3)."""
     c = p.dag.program.collective
     stores = p.dst.buffer == Buffer.VALUE
     row, rank, chunk = p.dst.owner()[stores], p.dst.rank[stores], p.dst.slot[stores]

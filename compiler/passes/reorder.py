@@ -1,4 +1,4 @@
-"""reorder: the same primitives in another order, their dependencies along with them."""
+"""reorder: the same primitives in another order, with their dependencies renumbered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hccc.ir.primitives import Primitives
 
 
 def reorder(p: Primitives, order: I4) -> Primitives:
-    """`p` with row order[i] as row i; whether dependencies still point back is the caller's care.
+    """Returns `p` with row order[i] as row i. The caller sees to it that dependencies still point
+    back.
 
     O(n + operands + dependencies).
     """

@@ -18,7 +18,7 @@ from hccc.ir.primitives import Buffer, Operands, Primitives, Queues
 
 
 def requeue(p: Primitives, label: I4) -> Primitives:
-    """`p` with a queue for every connection from one group of primitives to another.
+    """Gives `p` a queue for every connection from one group of primitives to another.
 
     label: i4[n], at least 0, the group of each primitive. Messages keep their order. Direct
     primitives have no queues and stay. O(messages log messages).
@@ -46,14 +46,14 @@ def requeue(p: Primitives, label: I4) -> Primitives:
 
 
 def _sorted_messages(o: Operands) -> tuple[I8, I4]:
-    """The messages among `o`, in order of queue and index, and the primitive of each."""
+    """Returns the messages among `o`, in order of queue and index, and the primitive of each."""
     key, primitive = messages(o)
     order = np.argsort(key)
     return key[order], primitive[order]
 
 
 def _renamed(o: Operands, known: I8, queue: I8, message_index: I8) -> Operands:
-    """`o` with every message in its new queue, at its new index. known: all messages, sorted."""
+    """Moves every message of `o` to its new queue and index. known: all messages, sorted."""
     where = o.buffer == Buffer.QUEUE
     at = np.searchsorted(known, messages(o)[0])
     rank, slot = o.rank.copy(), o.slot.copy()

@@ -39,7 +39,7 @@ def _circle(ptr: I8, rows: I4, tx: I4, rx: I4, n_resources: int) -> tuple[I4, I8
 
 
 def round_robin(dag: Dag) -> Pipeline:
-    """The round-robin Pipeline of `dag`. O(n + laps · chunks)."""
+    """Returns the round-robin Pipeline of `dag`. O(n + laps · chunks)."""
     program = dag.program
     chunk = np.array(program.transfers["chunk"])
     ptr, rows = group(chunk, program.collective.n_chunks)

@@ -1,15 +1,16 @@
 """sync: Blocks → Plan. Turns dependencies between thread blocks into the fewest waits.
 
-A dependency inside a block needs nothing: blocks run in order. Of the others, those that the
-rest implies are dropped (transitive reduction over program order and waits, kernel-protocol §4).
-Each remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
+A dependency inside a block needs nothing: blocks run in order. Of the others, those that the rest
+implies are dropped (transitive reduction over program order and waits, kernel-protocol §4). Each
+remaining one becomes a wait on a flag in the consumer's memory; the waits of one rank for one
 primitive share a flag. A message needs no flag: its queue counts it. A flag of another memory
-domain comes after what the producer's block handed to its proxy before (`carried`).
+domain comes after everything that the producer's block handed to its proxy before (`carriers`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,15 +36,45 @@ class _Order:
     tb_ptr: I8
 
 
+class _Edges(NamedTuple):
+    """Dependencies between primitives of different blocks, in plan rows: i4[m] each."""
+
+    consumer: I4
+    producer: I4
+
+    def take(self, which: B1 | I8) -> _Edges:
+        """Returns the edges marked, or at these indices."""
+        return _Edges(self.consumer[which], self.producer[which])
+
+
+class _Puts(NamedTuple):
+    """Puts that a proxy carries: i4[m] each. row: the primitive's; rank: that it writes to."""
+
+    row: I4
+    rank: I4
+
+
+class _Flagless(NamedTuple):
+    """The order that holds without flags.
+
+    tb_ptr: the blocks' rows; rank: i4[n], of every row; puts: which each proxy carries in order;
+    queued: the edges that queues enforce.
+    """
+
+    tb_ptr: I8
+    rank: I4
+    puts: _Puts
+    queued: _Edges
+
+
 def sync(blocks: Blocks, source: str = "", queue_slots: int = 2) -> Plan:
-    """The Plan of `blocks`. Time and memory: see `clocks`.
+    """Returns the Plan of `blocks`. Time and memory: see `clocks`.
 
     source: the program's name for comments; queue_slots: S, a power of two (staged).
     """
     p, program = blocks.primitives, blocks.primitives.dag.program
     order = _number(p, blocks.tb, program.collective.n_ranks)
-    edges = _edges(p, order)
-    waits, posts, n_flags = _flags(p, order, _reduced(p, order, edges))
+    waits, posts, n_flags = _flags(p, order, _flagged(p, order, _edges(p, order)))
     queues, n_flags = _queue_flags(p.queues, n_flags)
     line = np.zeros(len(p), np.int32)
     has = p.tasks.counts() > 0
@@ -78,7 +109,7 @@ def sync(blocks: Blocks, source: str = "", queue_slots: int = 2) -> Plan:
 
 
 def _number(p: Primitives, tb: I4, n_ranks: int) -> _Order:
-    """Plan rows: by rank, thread block, and execution order."""
+    """Orders the Plan's rows: by rank, thread block, and execution order."""
     n_tb = np.zeros(n_ranks, np.int32)
     np.maximum.at(n_tb, p.owner, tb + 1)
     base = np.cumsum(n_tb) - n_tb
@@ -90,49 +121,45 @@ def _number(p: Primitives, tb: I4, n_ranks: int) -> _Order:
     return _Order(row, of, n_tb, tb_ptr)
 
 
-def _edges(p: Primitives, order: _Order) -> Csr:
-    """Dependencies between different blocks in plan rows, without duplicates."""
+def _edges(p: Primitives, order: _Order) -> _Edges:
+    """Returns the dependencies between different blocks, each once, sorted by consumer."""
     row, pred = order.of[p.deps.owner()], order.of[p.deps.index]
     block = np.searchsorted(order.tb_ptr, np.arange(len(p)), side="right")
     apart = block[row] != block[pred]
-    return graph(row[apart], pred[apart], len(p))
+    edges = graph(row[apart], pred[apart], len(p))
+    return _Edges(edges.owner(), edges.index)
 
 
-def _reduced(p: Primitives, order: _Order, edges: Csr) -> tuple[I4, I4]:
-    """The edges that need a flag: (consumer, producer) in plan rows, sorted by consumer."""
+def _flagged(p: Primitives, order: _Order, edges: _Edges) -> _Edges:
+    """Returns the edges that need a flag, sorted by consumer."""
     domain, put = memory_domain(p), network_puts(p.dst, p.owner, memory_domain(p))
     rank = p.owner[order.row]
-    at = domain[rank]
-    puts = order.of[p.dst.owner()[put]], p.dst.rank[put]  # who has a proxy write, and where
-    consumer, producer = edges.owner(), edges.index
-    writes = _writes(puts, producer, rank[consumer], len(p))
-    sent = _queued(p, order, consumer, producer)
-    queues = consumer[sent], producer[sent]
-    away = at[consumer] != at[producer]
-    wanted, both = ~sent, np.flatnonzero(sent & away & writes)
+    puts = _Puts(order.of[p.dst.owner()[put]], p.dst.rank[put])
+    queued = _queued(p, order, edges)
+    flagless = _Flagless(order.tb_ptr, rank, puts, edges.take(queued))
+    away = domain[rank[edges.consumer]] != domain[rank[edges.producer]]
+    writes = _writes(puts, edges, rank)
+    wanted, both = ~queued, np.flatnonzero(queued & away & writes)
     if len(both):  # a message does not say that a put has arrived
-        wanted[both] = _met(p, order.row[consumer[both]], order.row[producer[both]])
-    consumer, producer, away = consumer[wanted], producer[wanted], away[wanted]
-    writes = writes[wanted]
-    # A flag from another domain says more than that its producer is done, but that is all that
-    # matters of a producer that has put nothing there: what implies it need not imply all of it.
-    keep = _kept(order, puts, (consumer, producer), (away & writes, rank), queues)
-    consumer, producer, away = consumer[keep], producer[keep], away[keep]
-    if away.any():
-        keep = _kept(order, puts, (consumer, producer), (away, rank), queues)
-        consumer, producer = consumer[keep], producer[keep]
-    return consumer, producer
+        wanted[both] = _met(p, *(order.row[rows] for rows in edges.take(both)))
+    edges, away, writes = edges.take(wanted), away[wanted], writes[wanted]
+    # A flag from another domain implies more than the end of its producer. But if the producer has
+    # put nothing there, only its end matters, and waits that imply this are enough.
+    keep = _needed(edges, away & writes, flagless)
+    edges, away = edges.take(keep), away[keep]
+    return edges.take(_needed(edges, away, flagless)) if away.any() else edges
 
 
-def _writes(puts: tuple[I4, I4], producer: I4, rank: I4, n: int) -> B1:
-    """Whether each producer has a proxy write at the rank of its consumer: b1[edges]."""
-    keys = puts[1].astype(np.int64) * n + puts[0]
-    found: B1 = np.isin(rank.astype(np.int64) * n + producer, keys)
-    return found
+def _writes(puts: _Puts, edges: _Edges, rank: I4) -> B1:
+    """Tells whether each producer has a proxy write at the rank of its consumer: b1[edges]."""
+    n = len(rank)
+    keys = puts.rank.astype(np.int64) * n + puts.row
+    writes: B1 = np.isin(rank[edges.consumer].astype(np.int64) * n + edges.producer, keys)
+    return writes
 
 
 def _met(p: Primitives, consumer: I8, producer: I8) -> B1:
-    """Whether each consumer reads or writes memory that its producer writes: b1[edges]."""
+    """Tells whether each consumer reads or writes memory that its producer writes: b1[edges]."""
     places = []
     for operands, rows in ((p.dst, producer), (p.src, consumer), (p.dst, consumer)):
         ptr, pick = entries(operands.ptr, rows)
@@ -147,47 +174,42 @@ def _met(p: Primitives, consumer: I8, producer: I8) -> B1:
     return met
 
 
-def _queued(p: Primitives, order: _Order, consumer: I4, producer: I4) -> B1:
-    """Which edges a queue enforces, which counts its messages: b1[edges]."""
+def _queued(p: Primitives, order: _Order, edges: _Edges) -> B1:
+    """Marks the edges that a queue enforces by counting messages: b1[edges]."""
     if not len(p.queues):
-        return np.zeros(len(consumer), np.bool_)
-    if p.transport is Transport.STAGED:  # where nothing else joins ranks
+        return np.zeros(len(edges.consumer), np.bool_)
+    if p.transport is Transport.STAGED:  # only queues join ranks
         owner = p.owner[order.row]
-        joins: B1 = owner[consumer] != owner[producer]
+        joins: B1 = owner[edges.consumer] != owner[edges.producer]
         return joins
     (sent, sender), (taken, receiver) = messages(p.dst), messages(p.src)
     sender, receiver = sender[np.argsort(sent)], receiver[np.argsort(taken)]
     joined = order.of[receiver].astype(np.int64) * len(p) + order.of[sender]
-    return np.isin(consumer.astype(np.int64) * len(p) + producer, joined)
+    return np.isin(edges.consumer.astype(np.int64) * len(p) + edges.producer, joined)
 
 
-def _kept(
-    order: _Order,
-    puts: tuple[I4, I4],
-    edges: tuple[I4, I4],
-    carried: tuple[B1, I4],
-    queues: tuple[I4, I4],
-) -> B1:
-    """Which (consumer, producer) edges the others, program order and queues do not imply.
+def _needed(edges: _Edges, carried: B1, flagless: _Flagless) -> B1:
+    """Marks the edges that the others, and the order without flags, do not imply: b1[edges].
 
-    puts: primitives that hand one to a proxy, and its rank; carried: which edges come from the
-    producer's proxy, and i4[n] the rank of every primitive.
+    carried: the edges whose flag the producer's proxy raises: b1[edges].
     """
+    tb_ptr, rank, puts, queued = flagless
     consumer, producer = edges
-    away, rank = carried
-    of = np.concatenate([puts[0], producer[away]])
-    made = carriers(order.tb_ptr, of, np.concatenate([puts[1], rank[consumer[away]]]))
-    joined = np.concatenate([away, np.zeros(len(queues[0]), np.bool_)])
-    row, pred = (np.concatenate(pair) for pair in zip(edges, queues, strict=True))
-    waits = made.edges(row, pred, joined, rank[row])
-    run = topological(made.tb_ptr, waits)
+    of = np.concatenate([puts.row, producer[carried]])
+    proxies = carriers(tb_ptr, of, np.concatenate([puts.rank, rank[consumer[carried]]]))
+    row = np.concatenate([consumer, queued.consumer])
+    pred = np.concatenate([producer, queued.producer])
+    by_proxy = np.concatenate([carried, np.zeros(len(queued.consumer), np.bool_)])
+    waits = proxies.edges(row, pred, by_proxy, rank[row])
+    run = topological(proxies.tb_ptr, waits)
     if len(run) != len(waits):
         raise InternalError("the thread blocks' order and the dependencies form a cycle")
-    implied = implied_edges(made.tb_ptr, waits, run)
+    implied = implied_edges(proxies.tb_ptr, waits, run)
     key = waits.owner().astype(np.int64) * len(waits) + waits.index
-    mine = consumer.astype(np.int64) * len(waits) + made.handed(producer, away, rank[consumer])
-    kept: B1 = implied[np.searchsorted(key, mine)] == 0
-    return kept
+    handed = proxies.handed(producer, carried, rank[consumer])
+    at = np.searchsorted(key, consumer.astype(np.int64) * len(waits) + handed)
+    needed: B1 = implied[at] == 0
+    return needed
 
 
 def _distance(p: Primitives, here: I4, there: I4) -> I8:
@@ -195,8 +217,9 @@ def _distance(p: Primitives, here: I4, there: I4) -> I8:
     return rank_distance(program.collective.n_ranks, program.gpus_per_node, here, there)
 
 
-def _flags(p: Primitives, order: _Order, edges: tuple[I4, I4]) -> tuple[Csr, Posts, I4]:
-    """A flag per (producer, consumer rank), numbered at each rank in the order of first waits."""
+def _flags(p: Primitives, order: _Order, edges: _Edges) -> tuple[Csr, Posts, I4]:
+    """Makes a flag per (producer, consumer rank), numbered at each rank in the order of first
+    waits."""
     consumer, producer = edges
     n, n_ranks = len(p), p.dag.program.collective.n_ranks
     owner = p.owner[order.row]
@@ -216,7 +239,7 @@ def _flags(p: Primitives, order: _Order, edges: tuple[I4, I4]) -> tuple[Csr, Pos
 
 
 def _queue_flags(queues: Queues, n_flags: I4) -> tuple[Queues, I4]:
-    """Two more flags per queue: data at its receiver, credit at its sender."""
+    """Adds two flags per queue: data at its receiver, credit at its sender."""
     if not len(queues):
         return queues, n_flags
     total = n_flags.astype(np.int64)

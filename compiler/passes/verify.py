@@ -1,7 +1,7 @@
-"""verify: the Program computes its collective, or one error that says which transfer does not.
+"""verify: checks that the Program computes its collective, or names the transfer that fails.
 
-Runs the Program symbolically (`contributions`), and on a violation replays the one chunk
-concerned in plain Python to name what it clashes with (kernel-protocol §6).
+Runs the Program symbolically (`contributions`), and on a violation replays the chunk concerned in
+plain Python to name the cause (kernel-protocol §6).
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ _SHOWN_RANKS = 8
 
 
 def verify(program: Program) -> Program:
-    """Returns `program` when it is right.
+    """Returns `program` if it is right.
 
-    Raises `UserError` E201-E205 with the culprit and what it clashes with. Complexity: see
-    `contributions.run`; 2.1 million transfers over 1,024 ranks take well under a second.
+    Complexity: see `contributions.run`; 2.1 million transfers over 1,024 ranks take well under a
+    second.
+
+    Raises:
+        UserError: E201-E205 with the transfer, and the one it clashes with.
     """
     outcome = run(program)
     if outcome.code == OK:
@@ -161,7 +164,8 @@ def _ranks(ranks: list[int]) -> str:
 def _replayed(
     p: Program, chunk: int, end: int
 ) -> tuple[dict[int, set[int]], dict[tuple[int, int], int]]:
-    """Replays one chunk up to row `end`: who holds what, and which row brought each piece."""
+    """Replays one chunk up to row `end`: the pieces each rank holds, and the row that brought each
+    piece."""
     start = _start_set(p.collective, chunk)
     held = {r: {r} & start for r in range(p.collective.n_ranks)}
     brought: dict[tuple[int, int], int] = {}

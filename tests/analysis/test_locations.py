@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hccc.analysis.ancestry.chunk_forests import within_chunks
-from hccc.analysis.ancestry.labels import Forest, Labels
+from hccc.analysis.ancestry.labels import LABEL
 from hccc.analysis.locations import locate
 from hccc.analysis.waits import enforced
 from hccc.base.diagnostics import Source
@@ -59,10 +59,8 @@ def test_every_start_and_every_end_has_its_location(op: OpType) -> None:
 
 def test_hints_that_do_not_fit_a_number_are_left_out() -> None:
     plan = gather(4)
-    block, zero = np.zeros((2, len(plan)), np.int32)
-    block[-1] = (1 << 31) - 2
-    forest = Forest(zero, zero, zero)
-    label = Labels(block, zero, zero, zero, zero, zero, zero, forest, forest)
+    label = np.zeros(len(plan), LABEL)
+    label["block"][-1] = (1 << 31) - 2
     chunk = np.full(len(plan), (1 << 31) - 2, np.int32)
     order = np.arange(len(plan), dtype=np.int32)
     assert within_chunks(label, enforced(plan), order, chunk) is None

@@ -17,7 +17,7 @@ from hccc.ir.pipeline import Pipeline
 from hccc.ir.program import TRANSFER, Program
 from hccc.passes.allocate import allocate
 from hccc.passes.depend import depend
-from hccc.passes.hpds import PATIENCE, hpds
+from hccc.passes.hpds import LOOKS, hpds
 from hccc.passes.list_schedule import list_schedule
 from hccc.passes.lower import lower
 from hccc.passes.place import place
@@ -150,7 +150,7 @@ def test_every_schedule_gives_the_result(name: str) -> None:
 
 
 # Looks in vain before tasks wait at a resource: the schedule is the same for all of them.
-PATIENCES = (0, 1, 3, PATIENCE, 1 << 30)
+MANY_LOOKS = (0, 1, 3, LOOKS, 1 << 30)
 SHAPES = {
     "one link": one_link(40),
     "one link, many chunks": one_link_many_chunks(40),
@@ -168,10 +168,10 @@ SHAPES = {
 }
 
 
-def assert_hpds(dag: Dag, patiences: Sequence[int] = PATIENCES) -> None:
+def assert_hpds(dag: Dag, all_looks: Sequence[int] = MANY_LOOKS) -> None:
     want = alg_1(dag)
-    for patience in patiences:
-        found = hpds(dag, patience)
+    for looks in all_looks:
+        found = hpds(dag, looks)
         assert [found.order[a:b].tolist() for a, b in pairwise(found.start)] == want
 
 

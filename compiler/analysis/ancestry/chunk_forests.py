@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.analysis.ancestry.labels import Labels, forests
+from hccc.analysis.ancestry.labels import Labels, set_forests
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import I4, I8, Csr
 
@@ -79,14 +79,13 @@ def within_chunks(label: Labels, preds: Csr, order: I4, chunk: I4) -> Labels | N
     chunk: i4[n], the chunk of each primitive, or another number that it shares with some.
     O(n log n + neighbours of its block for each primitive · log n + edges · most edges of one).
     """
-    n_chunks, n = int(chunk.max(initial=0)) + 1, len(label.block)
-    if (int(label.block[-1]) + 1) * n_chunks * n >= 1 << 63:
+    n_chunks, n = int(chunk.max(initial=0)) + 1, len(label)
+    block, level = (np.ascontiguousarray(label[field]) for field in ("block", "level"))
+    if (int(block[-1]) + 1) * n_chunks * n >= 1 << 63:
         return None
-    runs = (label.block.astype(np.int64) * n_chunks + chunk) * n + np.arange(n)
-    maker, taker = _parents(
-        label.block, label.level, preds.ptr, preds.index, chunk, np.sort(runs), n_chunks
-    )
-    maker = np.where(maker >= 0, maker, label.makers.parent)
-    taker = np.where(taker >= 0, taker, label.takers.parent)
-    makers, takers = forests(maker, taker, order)
-    return label._replace(makers=makers, takers=takers)
+    runs = np.sort((block.astype(np.int64) * n_chunks + chunk) * n + np.arange(n))
+    maker, taker = _parents(block, level, preds.ptr, preds.index, chunk, runs, n_chunks)
+    other = label.copy()
+    maker = np.where(maker >= 0, maker, label["maker"])
+    set_forests(other, maker, np.where(taker >= 0, taker, label["taker"]), order)
+    return other

@@ -21,43 +21,34 @@ in one block: a reduction has one consumer, a value one maker.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
+from numpy.typing import NDArray
 
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, Csr
 
-
-class Forest(NamedTuple):
-    """A forest of n primitives: i4[n] each.
-
-    parent: -1 for a root; begin, end: the first and last preorder number of a primitive's subtree,
-    the first being its own.
-    """
-
-    parent: I4
-    begin: I4
-    end: I4
-
-
-class Labels(NamedTuple):
-    """Labels of n primitives: i4[n] each; compiled loops take it as it is.
-
-    in_level, in_height: of the last primitive at or before this one in its block that waits for
-    another; out_level, out_height: of the first at or after it that another waits for. Where there
-    is none, they are such that no primitive is above.
-    """
-
-    block: I4
-    level: I4
-    height: I4
-    in_level: I4
-    in_height: I4
-    out_level: I4
-    out_height: I4
-    makers: Forest
-    takers: Forest
+Labels = NDArray[np.void]  # one row for each primitive, of LABEL
+# in_, out_: of the primitive at which a chain enters the block, or leaves it. Where there is none,
+# they are such that no primitive is above.
+# maker, taker: the parents in the two forests, -1 for a root; _begin, _end: the first and last
+# preorder number of the primitive's subtree, the first being its own.
+LABEL = np.dtype(
+    [
+        ("block", np.int32),
+        ("level", np.int32),
+        ("height", np.int32),
+        ("in_level", np.int32),
+        ("in_height", np.int32),
+        ("out_level", np.int32),
+        ("out_height", np.int32),
+        ("maker", np.int32),
+        ("maker_begin", np.int32),
+        ("maker_end", np.int32),
+        ("taker", np.int32),
+        ("taker_begin", np.int32),
+        ("taker_end", np.int32),
+    ]
+)
 
 
 def labels(tb_ptr: I8, preds: Csr, order: I4) -> Labels:
@@ -66,21 +57,26 @@ def labels(tb_ptr: I8, preds: Csr, order: I4) -> Labels:
     order: all primitives (`clocks.topological`).
     """
     n, ptr, pred = int(tb_ptr[-1]), preds.ptr, preds.index
-    block = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
     first = np.zeros(n + 1, np.bool_)
     first[tb_ptr] = True
     level, maker = _levels(order, first, ptr, pred)
     height = _heights(order, first, ptr, pred)
-    taker = _takers(level, first, ptr, pred)
+    label = np.empty(n, LABEL)
+    label["block"] = np.repeat(np.arange(len(tb_ptr) - 1, dtype=np.int32), np.diff(tb_ptr))
+    label["level"], label["height"] = level, height
     ways = _ways_in_and_out(level, height, first, ptr, pred)
-    return Labels(block, level, height, *ways, *forests(maker, taker, order))
+    for field, way in zip(("in_level", "in_height", "out_level", "out_height"), ways, strict=True):
+        label[field] = way
+    set_forests(label, maker, _takers(level, first, ptr, pred), order)
+    return label
 
 
-def forests(maker: I4, taker: I4, order: I4) -> tuple[Forest, Forest]:
-    """Returns the forests with these parents. O(n)."""
+def set_forests(label: Labels, maker: I4, taker: I4, order: I4) -> None:
+    """Sets the two forests of `label` to those with these parents. O(n)."""
+    label["maker"], label["taker"] = maker, taker
+    label["maker_begin"], label["maker_end"] = _intervals(maker, order)
     back = np.ascontiguousarray(order[::-1])
-    makers, takers = _intervals(maker, order), _intervals(taker, back)
-    return Forest(maker, *makers), Forest(taker, *takers)
+    label["taker_begin"], label["taker_end"] = _intervals(taker, back)
 
 
 @njit
@@ -133,7 +129,7 @@ def _takers(level: I4, first: B1, ptr: I8, pred: I4) -> I4:
 
 @njit
 def _ways_in_and_out(level: I4, height: I4, first: B1, ptr: I8, pred: I4) -> tuple[I4, I4, I4, I4]:
-    """Returns in_level, in_height, out_level, out_height of `Labels`."""
+    """Returns in_level, in_height, out_level and out_height (LABEL)."""
     n = len(level)
     in_level, in_height = np.empty(n, np.int32), np.empty(n, np.int32)
     out_level, out_height = np.empty(n, np.int32), np.empty(n, np.int32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hccc.analysis.ancestry.labels import Forest, Labels
+from hccc.analysis.ancestry.labels import Labels
 from hccc.analysis.grouping import group
 from hccc.base.jit.compiled import njit
 from hccc.ir.arrays import B1, I4, I8, U1
@@ -23,20 +23,21 @@ FEW = 64  # and at least, when all is spent
 @njit
 def shown(label: Labels, a: int, b: int) -> bool:
     """Tells whether the labels alone show that a is b or happens before it."""
-    if label.block[a] == label.block[b]:
+    x, y = label[a], label[b]
+    if x["block"] == y["block"]:
         return a <= b
-    if label.makers.begin[a] <= label.makers.begin[b] <= label.makers.end[a]:
+    if x["maker_begin"] <= y["maker_begin"] <= x["maker_end"]:
         return True
-    return bool(label.takers.begin[b] <= label.takers.begin[a] <= label.takers.end[b])
+    return bool(y["taker_begin"] <= x["taker_begin"] <= y["taker_end"])
 
 
 @njit
 def possible(label: Labels, a: int, b: int) -> bool:
     """Tells whether a may reach b, as far as level and height show."""
-    if label.block[a] == label.block[b]:
+    x, y = label[a], label[b]
+    if x["block"] == y["block"]:
         return bool(a < b)
-    later: bool = label.out_level[a] < label.in_level[b]
-    return later and bool(label.out_height[a] > label.in_height[b])
+    return bool(x["out_level"] < y["in_level"] and x["out_height"] > y["in_height"])
 
 
 @njit
@@ -45,7 +46,7 @@ def previous(label: Labels, ptr: I8, pred: I4, b: int, k: int) -> int:
     its block; -1 if there is none."""
     if k >= ptr[b]:
         return int(pred[k])
-    return b - 1 if b > 0 and label.block[b - 1] == label.block[b] else -1
+    return b - 1 if b > 0 and label[b - 1]["block"] == label[b]["block"] else -1
 
 
 def settle(label: Labels, a: I4, b: I4) -> U1:
@@ -68,7 +69,7 @@ def _at_once(label: Labels, a: I4, b: I4) -> U1:
     """Answers by the labels of a[q] and b[q] alone."""
     answer = np.empty(len(a), np.uint8)
     for q in range(len(a)):
-        same = label.block[a[q]] == label.block[b[q]]
+        same = label[a[q]]["block"] == label[b[q]]["block"]
         may = a[q] <= b[q] if same else possible(label, a[q], b[q])
         answer[q] = NO if not may else YES if shown(label, a[q], b[q]) else UNKNOWN
     return answer
@@ -76,26 +77,27 @@ def _at_once(label: Labels, a: I4, b: I4) -> U1:
 
 def _through_makers(label: Labels, a: I4, b: I4) -> B1:
     """Tells whether a's block runs, at or after a, an ancestor of b among the makers."""
-    ancestor = _ancestors(label.block, label.makers, b, label.block[a])
+    ancestor = _ancestors(label, "maker", b, label["block"][a])
     yes: B1 = ancestor >= a
     return yes
 
 
 def _through_takers(label: Labels, a: I4, b: I4) -> B1:
     """Tells whether b's block runs, at or before b, an ancestor of a among the takers."""
-    ancestor = _ancestors(label.block, label.takers, a, label.block[b])
+    ancestor = _ancestors(label, "taker", a, label["block"][b])
     yes: B1 = (ancestor >= 0) & (ancestor <= b)
     return yes
 
 
-def _ancestors(block_of: I4, forest: Forest, of: I4, block: I4) -> I4:
-    """Returns the nearest ancestor of of[q] that is in block[q], or -1."""
-    n = len(block_of)
+def _ancestors(label: Labels, forest: str, of: I4, block: I4) -> I4:
+    """Returns the nearest ancestor of of[q] that is in block[q], or -1. forest: maker or taker."""
+    n = len(label)
     preorder = np.empty(n, np.int32)
-    preorder[forest.begin] = np.arange(n, dtype=np.int32)
+    preorder[label[f"{forest}_begin"]] = np.arange(n, dtype=np.int32)
     ptr, query = group(of, n)
     ancestor = np.empty(len(of), np.int32)
-    _nearest_in_blocks(block_of, forest.parent, preorder, ptr, query, block, ancestor)
+    block_of, parent = (np.ascontiguousarray(label[field]) for field in ("block", forest))
+    _nearest_in_blocks(block_of, parent, preorder, ptr, query, block, ancestor)
     return ancestor
 
 
@@ -143,7 +145,7 @@ def reaches(
     label: Labels, ptr: I8, pred: I4, a: int, b: int, climbed: I4, most: int
 ) -> tuple[int, int]:
     """Tells whether a is b or happens before it: (answer, tests made, about `most` at the most)."""
-    if label.block[a] == label.block[b]:
+    if label[a]["block"] == label[b]["block"]:
         return YES if a <= b else NO, 1
     if not possible(label, a, b):
         return NO, 1
@@ -158,7 +160,7 @@ def reaches(
                 tests += 1
                 if shown(label, climbed[c], x):
                     return YES, tests
-        y = label.makers.parent[y]
+        y = label[y]["maker"]
         y = y if y >= 0 and possible(label, a, y) else -1
     return answer, tests
 
@@ -174,11 +176,11 @@ def _climb(label: Labels, a: int, b: int, climbed: I4) -> tuple[int, int, int]:
                 return YES, count, tests
             climbed[count] = m
             count += 1
-            m = label.takers.parent[m]
+            m = label[m]["taker"]
             m = m if m >= 0 and possible(label, m, b) else -1
         if y >= 0:
             if shown(label, a, y):
                 return YES, count, tests
-            y = label.makers.parent[y]
+            y = label[y]["maker"]
             y = y if y >= 0 and possible(label, a, y) else -1
     return UNKNOWN, count, tests

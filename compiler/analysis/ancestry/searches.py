@@ -31,7 +31,7 @@ NONE = -2  # no edge; -1 is the edge to the primitive before the first one in it
 @njit
 def by_searching(label: Labels, ptr: I8, pred: I4, a: I4, b: I4, but: I8) -> U1:
     """Searches for every pair, until SEARCHES fail; but[q]: an edge to leave out, or NONE."""
-    mark, stack = np.zeros(len(label.block), np.int64), np.empty(SEARCH, np.int32)
+    mark, stack = np.zeros(len(label), np.int64), np.empty(SEARCH, np.int32)
     answer = np.full(len(a), UNKNOWN, np.uint8)
     failed = 0
     for q in range(len(a)):
@@ -85,7 +85,7 @@ def settle_edges(label: Labels, ptr: I8, pred: I4, limit: int) -> U1:
 def _edges_by_climbing(label: Labels, ptr: I8, pred: I4, limit: int) -> U1:
     climbed = np.empty(STEPS, np.int32)
     answer = np.empty(len(pred), np.uint8)
-    for b in range(len(label.block)):
+    for b in range(len(label)):
         for k in range(ptr[b], ptr[b + 1]):
             implied = NO
             for j in range(ptr[b] - 1, ptr[b + 1]):
