@@ -17,8 +17,8 @@ from hccc.base.render import render
 from hccc.emit.directory import headers
 from hccc.emit.kernels import wrap
 from hccc.emit.kernels.canonical import canonical
-from hccc.emit.kernels.dispatch import Case
-from hccc.emit.kernels.view import Function, Table, view
+from hccc.emit.kernels.dispatch import DispatchCase
+from hccc.emit.kernels.view import FunctionView, TableView, view
 from hccc.emit.targets import TARGETS, Target
 from hccc.ir.arrays import I8, places_among
 from hccc.ir.plan import Plan
@@ -122,7 +122,7 @@ def source(plan: Plan, target: Target) -> str:
                 _table("hccc_op_start", table.start),
             ),
             functions=(_function(name, table.kinds),),
-            cases=(Case(tuple(range(blocks)), (f"return {name}(b);",)),),
+            cases=(DispatchCase(tuple(range(blocks)), (f"return {name}(b);",)),),
         ),
     )
     if text.count(_INCLUDE) != 1:
@@ -130,18 +130,18 @@ def source(plan: Plan, target: Target) -> str:
     return text.replace(_INCLUDE, f'{_INCLUDE}#include "{HEADER.name}"\n')
 
 
-def _used(table: Table, neighbours: object) -> bool:
+def _used(table: TableView, neighbours: object) -> bool:
     """Whether the list of neighbours reads a table: the straight-line functions are gone."""
     return f"{table.declaration.split()[-1].partition('[')[0]}[" in repr(neighbours)
 
 
-def _table(name: str, values: Sequence[int]) -> Table:
+def _table(name: str, values: Sequence[int]) -> TableView:
     numbers = list(values) or [0]
     lines = wrap.table(numbers, 4)
-    return Table(f"int {name}[{len(numbers)}]", tuple(lines))
+    return TableView(f"int {name}[{len(numbers)}]", tuple(lines))
 
 
-def _function(name: str, kinds: Sequence[Kind]) -> Function:
+def _function(name: str, kinds: Sequence[Kind]) -> FunctionView:
     lines = [
         "  const hccc_listing ops = hccc_fetch(b, hccc_ops, hccc_op_start);",
         "  HCCC_WINDOWS(b) {",
@@ -155,7 +155,7 @@ def _function(name: str, kinds: Sequence[Kind]) -> Function:
         lines.append("          break;")
     lines += ["      }", "    }", "  }"]
     comment = "Every thread block: its ops, one after the other."
-    return Function(name, "hccc_block& b", comment, tuple(lines))
+    return FunctionView(name, "hccc_block& b", comment, tuple(lines))
 
 
 def files(plan: Plan, targets: Sequence[Target] = TARGETS) -> dict[str, str]:

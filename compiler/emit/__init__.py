@@ -1,1 +1,1 @@
-"""emit: Plan → source text → directory. Python decides, `templates/` lays out."""
+"""Plan → source text → directory. Python decides, `templates/` lays out."""

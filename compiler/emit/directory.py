@@ -1,10 +1,10 @@
-"""directory: Catalogue → files → a directory that builds on its own.
+"""directory: Plan or Catalogue → files → a directory that builds on its own.
 
 Nothing is ever left half written: a new directory is made beside its place and renamed into it; in
-one that is there, each file that differs is replaced by renaming, the others keep their times, so
-builds stay incremental. What an earlier compilation left and this one does not write is removed,
-with the libraries that were built of it. One process writes at a time. A directory with anybody
-else's files is refused.
+an existing one, each file that differs is replaced by renaming, and the others keep their times, so
+builds stay incremental. Files that an earlier compilation left and this one does not write are
+removed, with the libraries built from them. One process writes at a time. A directory with files of
+another origin is refused.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _HELP = "give -o a directory that can be written"
 def files(
     catalogue: Catalogue, targets: Sequence[Target] = TARGETS, plan_json: str = ""
 ) -> dict[str, str]:
-    """File name (relative, `/`) → text, for everything in the directory of what was compiled.
+    """Returns the text of each file in the directory by name (relative, `/`).
 
-    plan_json: what `plan.json` holds, `catalogue_json.dumps(catalogue)`.
+    plan_json: the text of `plan.json`, `catalogue_json.dumps(compiled)`.
     """
     view = library(catalogue, targets)
     made = {
@@ -57,7 +57,8 @@ def files(
 def entries(
     catalogue: Catalogue, targets: Sequence[Target], dispatched: Sequence[Target]
 ) -> dict[str, str]:
-    """File name → text: the C header, of `targets`, and the dispatchers of those `dispatched`."""
+    """Returns the text, by file name, of the C header, for `targets`, and of the dispatchers for
+    `dispatched`."""
     view = library(catalogue, targets)
     made = {f"{view.name}.h": render("header.jinja", view)}
     for one in view.entries:
@@ -68,7 +69,7 @@ def entries(
 
 
 def headers() -> Iterator[tuple[str, str]]:
-    """Name and text of each header that a directory gets a copy of."""
+    """Yields name and text of each header that is copied into a directory."""
     found = resources("hccc.runtime") / "include" / "hccc"
     for header in sorted(found.iterdir(), key=lambda f: f.name):
         if header.name.endswith(".h"):
@@ -78,11 +79,11 @@ def headers() -> Iterator[tuple[str, str]]:
 def write(directory: Path | str, made: Mapping[str, str]) -> list[Path]:
     """Writes the files, whole or not at all; returns those that are new or changed.
 
-    Whoever writes there at the same time comes before or after.
+    Another process that writes there at the same time comes before or after.
 
     Raises:
-        UserError: E430 the place is taken by something else, E431 it cannot be written, E435
-        others write there all the time.
+        UserError: E430 the place is taken by something else, E431 it cannot be written, E435 others
+        write there all the time.
     """
     given = Path(directory)
     for name in made:
@@ -98,7 +99,8 @@ def write(directory: Path | str, made: Mapping[str, str]) -> list[Path]:
 
 
 def _put(place: Path, made: Mapping[str, str]) -> list[str]:
-    """Writes the files into a directory that nobody else writes to; those new or changed."""
+    """Writes the files into a directory that nobody else writes to; returns those new or
+    changed."""
     if not os.path.lexists(place):
         return _create(place, made)
     if not place.is_dir():
@@ -116,7 +118,7 @@ def _no_directory(place: Path) -> UserError:
 
 
 def _check_ours(place: Path, made: Mapping[str, str]) -> None:
-    """Raises unless hccc made the directory and its files can be replaced."""
+    """Raises E430 unless hccc made the directory and its files can be replaced."""
     plan = place / PLAN_FILE
     if not plan.is_file() or not _head(plan, _HEAD).startswith(_BEGINS):
         help = "give -o a new or empty directory, or one that hccc made"
@@ -129,7 +131,7 @@ def _check_ours(place: Path, made: Mapping[str, str]) -> None:
 
 
 def _create(place: Path, made: Mapping[str, str]) -> list[str]:
-    """A directory of its own, renamed into place when it is complete."""
+    """Makes a directory beside its place, and renames it into place when it is complete."""
     new = beside(place)
     try:
         new.mkdir()
@@ -142,9 +144,9 @@ def _create(place: Path, made: Mapping[str, str]) -> list[str]:
 
 
 def _fill(place: Path, made: Mapping[str, str]) -> list[str]:
-    """An empty directory stays what it is: a shell or a container may be in it.
+    """Writes the files into an empty directory, which stays: a shell or a container may be in it.
 
-    The plan comes first: should the process be killed, it tells whose the directory is.
+    The plan comes first: if the process is killed, it shows that the directory is hccc's.
     """
     try:
         _update(place, {name: body for name, body in made.items() if name == PLAN_FILE})
@@ -158,7 +160,7 @@ def _fill(place: Path, made: Mapping[str, str]) -> list[str]:
 
 
 def _update(place: Path, made: Mapping[str, str], gone: Sequence[Path] = ()) -> list[str]:
-    """Writes the files that differ, the plan last, and removes `gone`; those that differed."""
+    """Writes changed files (the plan last), deletes `gone`, returns the names written."""
     changed = [name for name, body in made.items() if not _holds(place / name, body)]
     changed.sort(key=lambda name: name == PLAN_FILE)
     try:
@@ -186,9 +188,10 @@ def _holds(path: Path, body: str) -> bool:
 
 
 def _no_longer(place: Path, made: Mapping[str, str]) -> list[Path]:
-    """What the last compilation into `place` wrote and this one does not, and what was built of it.
+    """Finds the files that the last compilation into `place` wrote and this one does not, and the
+    libraries built from them.
 
-    The plan there names the sources; they are hccc's if they say so of themselves. The libraries
+    The plan there names the sources; a source is hccc's if its first lines say so. The libraries
     are those that `runtime/build.py` keeps beside them.
     """
     found = _NAME.search(_head(place / PLAN_FILE, _HEAD))
@@ -206,7 +209,7 @@ def _no_longer(place: Path, made: Mapping[str, str]) -> list[Path]:
 
 
 def _says_ours(path: Path, title: str) -> bool:
-    """Whether its first lines say that hccc generated it, and as what."""
+    """Tells whether the first lines of a file say that hccc generated it under this title."""
     if path.is_symlink() or not path.is_file():
         return False
     head = _head(path, _HEAD)

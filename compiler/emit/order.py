@@ -1,7 +1,7 @@
-"""order: which primitives a kind of call runs, and what each of them comes after.
+"""order: the primitives that a kind of call runs, and the predecessors of each.
 
-A primitive that a call skips (`Guard`) moves nothing but still stands for an order: what waited
-for it waits for what it waited for and what its thread block did before it.
+A primitive that a call skips (`Guard`) moves nothing but still keeps an order: primitives that
+waited for it wait for its predecessors, in its thread block and by its waits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hccc.ir.primitives import Buffer, Guard
 
 
 def active(plan: Plan, in_place: bool | None) -> B1:
-    """Which primitives move data in such a call; None: in both kinds, which must be alike.
+    """Marks the primitives that move data in such a call; None: in both kinds, which must be alike.
 
     Raises:
         UserError E524: the kinds of call differ.
@@ -34,7 +34,7 @@ def active(plan: Plan, in_place: bool | None) -> B1:
 
 
 class Order:
-    """What the active primitives of a Plan wait for."""
+    """The primitives that a kind of call runs, and those that each of them waits for."""
 
     def __init__(self, plan: Plan, in_place: bool | None) -> None:
         self._plan = plan
@@ -47,11 +47,12 @@ class Order:
         }
 
     def first(self, row: int) -> int:
-        """The first primitive of a primitive's thread block."""
+        """Returns the first primitive of a primitive's thread block."""
         return int(self._plan.tb_ptr[self.block[row]])
 
     def preds(self, rows: range) -> set[int]:
-        """The active primitives that `rows`, consecutive in one block, wait for through flags."""
+        """Returns the active primitives that `rows`, consecutive in one block, wait for through
+        flags."""
         waiting = list(rows)
         before = rows.start - 1
         while before >= self.first(rows.start) and not self.active[before]:
@@ -64,7 +65,7 @@ class Order:
         return [self._poster[rank, int(flag)] for flag in self._plan.waits.row(row)]
 
     def _behind(self, row: int) -> set[int]:
-        """The active primitives that stand for `row`: itself, or what it came after."""
+        """Returns the active primitives that stand for `row`: itself, or its predecessors."""
         found, seen, stack = set(), set(), [row]
         while stack:
             at = stack.pop()

@@ -1,4 +1,4 @@
-"""targets: what a translation unit can be for."""
+"""targets: the targets of a translation unit: CUDA, HIP, CPU."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Target:
     """One language to emit.
 
-    constant: how a table that device code reads is declared; suffix: of the file's name;
-    stream: the type of the stream a launch is queued on, "" where a launch returns when done.
+    constant: how a table that device code reads is declared; suffix: of the file's name; stream:
+    the type of the stream a launch is queued on, "" if a launch returns when done.
     """
 
     name: str

@@ -11,8 +11,8 @@ primitive does (`carriers`).
 from __future__ import annotations
 
 import numpy as np
-from hccc.analysis.carriers import Carriers, enforced_with_carriers, locate_carried
 
+from hccc.analysis.carriers import Carriers, enforced_with_carriers, locate_carried
 from hccc.analysis.clocks import happens_before, topological
 from hccc.analysis.locations import Locations, locate
 from hccc.analysis.waits import how, name

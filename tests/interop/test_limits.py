@@ -12,7 +12,7 @@ from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.msccl import xml as msccl_xml
-from hccc.emit.msccl.steps import Block, Step
+from hccc.emit.msccl.steps import MscclBlock, MscclStep
 from hccc.interop.export_msccl import XmlOptions, export_msccl
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -267,9 +267,9 @@ def test_runs_of_reductions_end_before_the_runtimes_array_does(reductions: int) 
 
 def test_waits_name_steps_as_the_file_numbers_them() -> None:
     """A step with three waits is two nops and itself; what waits for it says its number, 2."""
-    steps = [Step("cpy", ("i", 0), ("o", 0), 1, range(k, k + 1)) for k in range(3)]
+    steps = [MscclStep("cpy", ("i", 0), ("o", 0), 1, range(k, k + 1)) for k in range(3)]
     steps[0].waits = {1: 0, 2: 0, 3: 0}
     steps[2].waits = {1: 1, 2: 1}
-    block = Block(0, 0, steps=steps)
+    block = MscclBlock(0, 0, steps=steps)
     assert [block.position(k) for k in range(3)] == [2, 3, 5]
     assert block.length() == 6

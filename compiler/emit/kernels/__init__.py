@@ -1,1 +1,1 @@
-"""Plan to the text of CUDA, HIP and CPU kernels, and of the library around them."""
+"""Plan → text of CUDA, HIP and CPU kernels, and of the library around them."""

@@ -1,4 +1,4 @@
-"""calls: a primitive of a class → the call that executes it, numbers still as arrays.
+"""calls: a primitive of a class → the call that executes it, with its numbers still as arrays.
 
 The names and arguments are those of `runtime/include/hccc/device.h`.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.emit.kernels.far import Far, far
+from hccc.emit.kernels.network_parts import NetworkParts, network_parts
 from hccc.ir.arrays import I4, I8, places_among
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Buffer, Guard, Operands
@@ -24,72 +24,75 @@ MEMORY = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Number:
-    """A parameter: `name` is what a local variable of it is called; values: i8[grid]."""
+class Parameter:
+    """A number that differs from primitive to primitive. `name`: of a local variable for it;
+    values: i8[grid]."""
 
     name: str
     values: I8
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """`function(arguments...)`; arguments may be calls, numbers, or plain C."""
+class KernelCall:
+    """`function(arguments...)`; arguments may be calls, parameters, or plain C."""
 
     function: str
-    arguments: tuple[Call | Number | str, ...]
+    arguments: tuple[KernelCall | Parameter | str, ...]
 
 
-Argument = Call | Number | str
+Argument = KernelCall | Parameter | str
 
 
-def numbers_of(call: Call) -> Iterator[Number]:
-    """All numbers of a call and of the calls in it, in order."""
+def parameters_of(call: KernelCall) -> Iterator[Parameter]:
+    """Yields all parameters of a call and of the calls in it, in order."""
     for argument in call.arguments:
-        if isinstance(argument, Call):
-            yield from numbers_of(argument)
-        elif isinstance(argument, Number):
+        if isinstance(argument, KernelCall):
+            yield from parameters_of(argument)
+        elif isinstance(argument, Parameter):
             yield argument
 
 
 def caller(plan: Plan) -> Caller:
-    """The Caller of `plan`."""
-    return Caller(plan, plan.rank_of(), places_among(plan.queues.dst), far(plan))
+    """Returns the Caller of `plan`."""
+    return Caller(plan, plan.rank_of(), places_among(plan.queues.dst), network_parts(plan))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Caller:
     """Makes the calls of one plan. rank: i4[P]; queue: i8[Q], the number of each queue among those
-    of its receiver; far: what the network does."""
+    of its receiver."""
 
     plan: Plan
     rank: I4
     queue: I8
-    far: Far
+    network: NetworkParts
 
-    def primitive(self, rows: I8, prim: I8) -> Call:
-        """The call for alike primitives `rows` (any shape), numbered `prim` in their blocks."""
+    def primitive(self, rows: I8, prim: I8) -> KernelCall:
+        """Returns the call for alike primitives `rows` (any shape), numbered `prim` in their
+        blocks."""
         plan, one = self.plan, int(rows.flat[0])
         sub = plan.chunk[rows] % plan.collective.chunks_per_block
         sources = [self._source(rows, k) for k in range(_count(plan.src.ptr, one))]
         first, count = int(plan.dst.ptr[one]), _count(plan.dst.ptr, one)
-        puts = [k for k in range(count) if self.far.puts[first + k]]
+        puts = [k for k in range(count) if self.network.puts[first + k]]
         targets = [self._target(rows, k) for k in range(count) if k not in puts]
-        return Call(
+        return KernelCall(
             f"hccc_prim<{self._mode(one, len(sources))}>",
             (
                 "b",
-                Number("prim", prim),
-                Number("chunk", sub.astype(np.int64)),
-                Call("hccc_waits", self._waits(rows, _count(plan.waits.ptr, one))),
-                Call("hccc_from", tuple(sources)),
-                Call("hccc_to", tuple(targets)),
+                Parameter("prim", prim),
+                Parameter("chunk", sub.astype(np.int64)),
+                KernelCall("hccc_waits", self._waits(rows, _count(plan.waits.ptr, one))),
+                KernelCall("hccc_from", tuple(sources)),
+                KernelCall("hccc_to", tuple(targets)),
                 *([self._put(rows, puts)] if puts else []),
-                Call("hccc_posts", self._posts(rows, _count(plan.posts.ptr, one))),
+                KernelCall("hccc_posts", self._posts(rows, _count(plan.posts.ptr, one))),
             ),
         )
 
-    def _put(self, rows: I8, puts: list[int]) -> Call:
-        """What a proxy carries: from the first own destination, else from the only source."""
+    def _put(self, rows: I8, puts: list[int]) -> KernelCall:
+        """Returns the call of a proxy's put: from the first own destination, else from the only
+        source."""
         one, dst = int(rows.flat[0]), self.plan.dst
         rank = self.rank[one]
         places = range(int(dst.ptr[one]), int(dst.ptr[one + 1]))
@@ -98,17 +101,17 @@ class Caller:
         )
         local = next(own, None)
         source = self._source(rows, 0) if local is None else self._target(rows, local)
-        return Call("hccc_put", (source, *(self._target(rows, k) for k in puts)))
+        return KernelCall("hccc_put", (source, *(self._target(rows, k) for k in puts)))
 
     def verb(self, one: int) -> str:
-        """What primitive `one` does, for comments."""
+        """Describes primitive `one` for comments."""
         plan = self.plan
         k, d = _count(plan.src.ptr, one), _count(plan.dst.ptr, one)
         sends = Buffer.QUEUE in _buffers(plan.dst, one)
         receives = Buffer.QUEUE in _buffers(plan.src, one)
         what = f"reduce {k} sources" if k > 1 else "copy"
         where = f" to {d} places" if d > 1 else ""
-        put = bool(self.far.puts[plan.dst.ptr[one] : plan.dst.ptr[one + 1]].any())
+        put = bool(self.network.puts[plan.dst.ptr[one] : plan.dst.ptr[one + 1]].any())
         after = (", send" if sends else "") + (", put over the network" if put else "")
         return ("receive, " if receives else "") + what + where + after
 
@@ -116,7 +119,7 @@ class Caller:
         guard = Guard(int(self.plan.guard[one]))
         flags = ["HCCC_REDUCE" if sources > 1 else "HCCC_COPY"]
         flags += ["HCCC_FINAL"] if self.plan.final[one] else []
-        flags += ["HCCC_FAR"] if self.far.rows[one] else []
+        flags += ["HCCC_FAR"] if self.network.rows[one] else []
         flags += ["HCCC_IF_IN_PLACE"] if guard is Guard.IN_PLACE else []
         flags += ["HCCC_IF_OUT_OF_PLACE"] if guard is Guard.OUT_OF_PLACE else []
         return " | ".join(flags)
@@ -124,49 +127,51 @@ class Caller:
     def _waits(self, rows: I8, n: int) -> tuple[Argument, ...]:
         waits = self.plan.waits
         at = waits.ptr[:-1][rows]
-        return tuple(Number("flag", waits.index[at + k].astype(np.int64)) for k in range(n))
+        return tuple(Parameter("flag", waits.index[at + k].astype(np.int64)) for k in range(n))
 
     def _posts(self, rows: I8, n: int) -> tuple[Argument, ...]:
         posts = self.plan.posts
         at = posts.ptr[:-1][rows]
         return tuple(_post(posts.rank[at + k], posts.flag[at + k]) for k in range(n))
 
-    def _source(self, rows: I8, k: int) -> Call:
+    def _source(self, rows: I8, k: int) -> KernelCall:
         at = self.plan.src.ptr[:-1][rows] + k
         return self._operand(self.plan.src, at, "hccc_recv")
 
-    def _target(self, rows: I8, k: int) -> Call:
+    def _target(self, rows: I8, k: int) -> KernelCall:
         at = self.plan.dst.ptr[:-1][rows] + k
         return self._operand(self.plan.dst, at, "hccc_send")
 
-    def _operand(self, operands: Operands, at: I8, queue_function: str) -> Call:
+    def _operand(self, operands: Operands, at: I8, queue_function: str) -> KernelCall:
         buffer = Buffer(int(operands.buffer[at.flat[0]]))
         rank, slot = operands.rank[at], operands.slot[at]
         if buffer is Buffer.QUEUE:
             return self._message(queue_function, rank, slot)
-        return Call(MEMORY[buffer], ("b", _peer(rank), Number("slot", slot.astype(np.int64))))
+        return KernelCall(
+            MEMORY[buffer], ("b", _peer(rank), Parameter("slot", slot.astype(np.int64)))
+        )
 
-    def _message(self, function: str, queue: I4, message_index: I4) -> Call:
+    def _message(self, function: str, queue: I4, message_index: I4) -> KernelCall:
         q = self.plan.queues
-        head = ("b", Number("queue", self.queue[queue]))
-        index = Number("turn", message_index.astype(np.int64))
-        length = Number("length", q.length[queue].astype(np.int64))
-        data = Number("flag", q.data_flag[queue].astype(np.int64))
-        credit = Number("flag", q.credit_flag[queue].astype(np.int64))
+        head = ("b", Parameter("queue", self.queue[queue]))
+        index = Parameter("turn", message_index.astype(np.int64))
+        length = Parameter("length", q.length[queue].astype(np.int64))
+        data = Parameter("flag", q.data_flag[queue].astype(np.int64))
+        credit = Parameter("flag", q.credit_flag[queue].astype(np.int64))
         if function == "hccc_recv":
-            return Call(function, (*head, index, length, data, _peer(q.src[queue]), credit))
+            return KernelCall(function, (*head, index, length, data, _peer(q.src[queue]), credit))
         sent = (*head, _peer(q.dst[queue]), index, length, data, credit)
-        if self.far.own[queue.flat[0]] < 0:
-            return Call(function, sent)
-        return Call("hccc_send_far", (*sent, Number("own", self.far.own[queue])))
+        if self.network.own[queue.flat[0]] < 0:
+            return KernelCall(function, sent)
+        return KernelCall("hccc_send_far", (*sent, Parameter("own", self.network.own[queue])))
 
 
-def _post(rank: I4, flag: I4) -> Call:
-    return Call("hccc_post", (_peer(rank), Number("flag", flag.astype(np.int64))))
+def _post(rank: I4, flag: I4) -> KernelCall:
+    return KernelCall("hccc_post", (_peer(rank), Parameter("flag", flag.astype(np.int64))))
 
 
-def _peer(rank: I4) -> Number:
-    return Number("peer", rank.astype(np.int64))
+def _peer(rank: I4) -> Parameter:
+    return Parameter("peer", rank.astype(np.int64))
 
 
 def _count(ptr: I8, row: int) -> int:

@@ -1,9 +1,9 @@
 """canonical: a Plan whose primitives list destinations, waits and posts alike at every rank.
 
-Their order within a primitive changes nothing (all destinations get the same value, all waits
-come first, all posts last), but passes list them in the order of the schedule. Sorted by how many
-nodes and GPUs on they are, alike primitives of different ranks look alike. Sources stay as they
-are: their order is the result's bits.
+Their order within a primitive changes nothing (all destinations get the same value, all waits come
+first, all posts last), but passes list them in the order of the schedule. Sorted by distance in
+nodes and GPUs, alike primitives of different ranks look alike. Sources stay as they are, since
+their order determines the result's bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from hccc.ir.ranks import rank_distance
 
 
 def canonical(plan: Plan) -> Plan:
-    """The same program, with every primitive's lists in rank-symmetric order. O(P log P)."""
+    """Returns the same program, with every primitive's lists in rank-symmetric order. O(P log
+    P)."""
     owner = plan.rank_of()
     dst, posts, waits = plan.dst, plan.posts, plan.waits
     row = dst.owner()
@@ -40,5 +41,5 @@ def canonical(plan: Plan) -> Plan:
 
 
 def distance(plan: Plan, here: I4 | I8, there: I4 | I8) -> I8:
-    """`rank_distance` on the ranks of `plan`."""
+    """Returns `rank_distance` on the ranks of `plan`."""
     return rank_distance(plan.n_ranks, plan.gpus_per_node, here, there)

@@ -1,9 +1,9 @@
-"""classes: which primitives are alike, and which thread blocks therefore share one function.
+"""classes: the primitives that are alike, and the thread blocks that therefore share one function.
 
-The shape of a primitive is everything about it that is control and not a number: mode, buffers
-of its operands, how many waits and posts. A thread block is the sequence of its primitives'
-shapes; blocks with equal sequences form a Class, whatever their ranks. So the emitted text grows
-with the number of patterns, and not with ranks times tasks.
+The shape of a primitive is everything about it that is control and not a number: mode, buffers of
+its operands, number of waits and posts. A thread block is the sequence of its primitives' shapes;
+blocks with equal sequences form a Class, whatever their ranks. So the emitted text grows with the
+number of patterns, and not with ranks times tasks.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hccc.emit.kernels.far import Far
 from hccc.emit.kernels.forms import Axis, Grid
-from hccc.emit.kernels.loops import runs
+from hccc.emit.kernels.loops import repeats
+from hccc.emit.kernels.network_parts import NetworkParts
 from hccc.ir.arrays import B1, I4, I8, frozen, places
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Operands
@@ -27,9 +27,9 @@ class Class:
     """Alike thread blocks: as many at every one of `ranks`.
 
     tbs: i4[ranks, k], the k thread blocks of each rank. The grid's axes are (node, local) or
-    (rank), and then `tb` where all ranks have the same ones, else `turn`, 0..k-1.
-    start: i8[grid.shape], the first primitive of each block; shapes: i4[L], the shape id of each
-    of a block's primitives.
+    (rank), and then `tb` if all ranks have the same ones, else `turn`, 0..k-1. start:
+    i8[grid.shape], the first primitive of each block; shapes: i4[L], the shape id of each of a
+    block's primitives.
     """
 
     ranks: tuple[int, ...]
@@ -40,19 +40,20 @@ class Class:
 
     @property
     def by_turn(self) -> bool:
-        """Whether the function is told which of the rank's alike blocks it is."""
+        """Whether the function gets the block's number among the rank's alike blocks."""
         return self.grid.axes[-1].name == "turn" and self.tbs.shape[1] > 1
 
 
-def shape_ids(plan: Plan, far: Far) -> I4:
-    """A number for each primitive, equal for those of equal shape: i4[P]. O(P log P)."""
+def shape_ids(plan: Plan, network: NetworkParts) -> I4:
+    """Returns a number for each primitive, equal for primitives of equal shape: i4[P]. O(P log
+    P)."""
     counts = (plan.src.counts(), plan.dst.counts(), plan.waits.counts(), plan.posts.counts())
-    key: I8 = (plan.final.astype(np.int64) * 2 + far.rows) * 4 + plan.guard
+    key: I8 = (plan.final.astype(np.int64) * 2 + network.rows) * 4 + plan.guard
     for column in counts:
         key = _compact(key) * np.int64(int(column.max(initial=0)) + 1) + column
-    away = (far.messages[0], far.messages[1] | far.puts)
-    for operands, network in zip((plan.src, plan.dst), away, strict=True):
-        key = _with_buffers(_compact(key), operands, network)
+    away = (network.messages[0], network.messages[1] | network.puts)
+    for operands, carried in zip((plan.src, plan.dst), away, strict=True):
+        key = _with_buffers(_compact(key), operands, carried)
     return frozen(_compact(key), np.int32)
 
 
@@ -61,7 +62,7 @@ def _compact(key: I8) -> I8:
 
 
 def _with_buffers(key: I8, operands: Operands, network: B1) -> I8:
-    """`key` refined by the buffer of every operand, one operand position at a time, and by whether
+    """Refines `key` by the buffer of every operand, one operand position at a time, and by whether
     the network carries it."""
     kind = operands.buffer + 8 * network.astype(np.int64)
     counts = operands.counts()
@@ -74,9 +75,9 @@ def _with_buffers(key: I8, operands: Operands, network: B1) -> I8:
     return key
 
 
-def classes(plan: Plan, far: Far) -> list[Class]:
-    """The classes of all thread blocks, in order of their first thread block and rank."""
-    ids = shape_ids(plan, far)
+def classes(plan: Plan, network: NetworkParts) -> list[Class]:
+    """Returns the classes of all thread blocks, in order of their first thread block and rank."""
+    ids = shape_ids(plan, network)
     rank = plan.block_rank()
     tb = places(plan.n_tb)
     alike: dict[bytes, list[int]] = defaultdict(list)
@@ -97,12 +98,12 @@ def classes(plan: Plan, far: Far) -> list[Class]:
 
 
 def calls_in_line(alike: Sequence[Class]) -> int:
-    """How many calls the classes are as straight-line text with loops, before any cut."""
-    return sum(run.period for one in alike for run in runs(one.shapes))
+    """Returns the number of calls in the classes' straight-line text with loops, before any cut."""
+    return sum(repeat.period for one in alike for repeat in repeats(one.shapes))
 
 
 def _class(plan: Plan, ids: I4, ranks: tuple[int, ...], blocks: I8, tbs: I8) -> Class:
-    """blocks, tbs: i8[ranks, k]."""
+    """Builds a class. blocks, tbs: i8[ranks, k]."""
     axes, gpus = rank_axes(ranks, plan)
     same = bool(np.all(tbs == tbs[0]))
     last = Axis("tb", tbs[0]) if same else Axis("turn", np.arange(tbs.shape[1]))
@@ -113,7 +114,8 @@ def _class(plan: Plan, ids: I4, ranks: tuple[int, ...], blocks: I8, tbs: I8) -> 
 
 
 def rank_axes(ranks: tuple[int, ...], plan: Plan) -> tuple[tuple[Axis, ...], int]:
-    """(node, local) where the ranks are several nodes' several local ids, else (rank)."""
+    """Returns the axes (node, local) if the ranks are several local ids of several nodes, else
+    (rank)."""
     gpus, r = plan.gpus_per_node, np.array(ranks)
     if 1 < gpus < plan.n_ranks and plan.n_ranks % gpus == 0:
         nodes, locals_ = np.unique(r // gpus), np.unique(r % gpus)

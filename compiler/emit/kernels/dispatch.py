@@ -1,4 +1,5 @@
-"""dispatch: which function a thread block runs: a switch on its index, conditions on its rank."""
+"""dispatch: chooses the function of each thread block: a switch on its index, conditions on its
+rank."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from hccc.emit.kernels.width import code
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """The thread blocks `labels` of every rank, all without any, and the lines they run."""
+class DispatchCase:
+    """The thread blocks `labels` of every rank, all if there are none, and the lines they run."""
 
     labels: tuple[int, ...]
     lines: tuple[str, ...]
@@ -28,8 +29,8 @@ Choice = tuple[tuple[tuple[int, ...], str], ...]  # (ranks, call), each rank at 
 
 def cases(
     found: Sequence[tuple[Class, str]], n_ranks: int, gpus: int, tables: Tables
-) -> tuple[Case, ...]:
-    """The cases of `hccc_program`; thread blocks that choose alike share one."""
+) -> tuple[DispatchCase, ...]:
+    """Returns the cases of `hccc_program`; thread blocks that choose alike share one."""
     by_tb: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for alike, name in found:
         for rank, tbs in zip(alike.ranks, alike.tbs.tolist(), strict=True):
@@ -39,7 +40,7 @@ def cases(
     for tb in sorted(by_tb):
         labels[tuple(sorted((tuple(r), call) for call, r in by_tb[tb].items()))].append(tb)
     return tuple(
-        Case(tuple(tbs), tuple(_lines(choice, n_ranks, gpus, tables)))
+        DispatchCase(tuple(tbs), tuple(_lines(choice, n_ranks, gpus, tables)))
         for choice, tbs in labels.items()
     )
 
@@ -60,7 +61,7 @@ def _lines(choice: Choice, n_ranks: int, gpus: int, tables: Tables) -> list[str]
 def _switch(
     choice: Sequence[tuple[tuple[int, ...], str]], n_ranks: int, tables: Tables
 ) -> list[str]:
-    """By a table of which function each rank runs."""
+    """Writes a switch on a table with the function of each rank."""
     which = np.full(n_ranks, len(choice), np.int64)
     for k, (ranks, _) in enumerate(choice):
         which[list(ranks)] = k
@@ -72,7 +73,8 @@ def _switch(
 
 
 def condition(ranks: tuple[int, ...], n_ranks: int, gpus: int) -> str | None:
-    """C that is true for just these ranks; "" where that is all of them, None if there is none."""
+    """Returns C that is true for exactly these ranks; "" if they are all ranks, None if there is
+    none."""
     low, high = ranks[0], ranks[-1]
     if len(ranks) == n_ranks:
         return ""

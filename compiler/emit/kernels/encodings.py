@@ -14,11 +14,10 @@ from hccc.ir.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
-    """How a number is counted: its part `value / step % ranks`, from a rank's place on.
+class RankEncoding:
+    """A way to count a number from a rank's place on: its part `value / step % ranks`.
 
-    gpus: of a node, where nodes and GPUs are counted apart, else 0; ranks: 0 for numbers as they
-    are.
+    gpus: of a node, if nodes and GPUs are counted apart, else 0; ranks: 0 for numbers as they are.
     """
 
     ranks: int = 0
@@ -26,7 +25,7 @@ class Encoding:
     step: int = 1
 
     def encode(self, value: I8, rank: I4) -> I8:
-        """What a table holds for `value` at `rank`: i8[n]. Needs value >= 0."""
+        """Returns a table's entry for `value` at `rank`: i8[n]. Needs value >= 0."""
         if not self.ranks:
             return value
         place, high = value // self.step % self.ranks, value // (self.step * self.ranks)
@@ -38,7 +37,7 @@ class Encoding:
         return (high * self.ranks + away) * self.step + value % self.step
 
     def decoded(self, x: str, most: int) -> str:
-        """C for the value that is encoded as the name or literal `x`, at most `most`."""
+        """Returns C for the value that is encoded as the name or literal `x`, at most `most`."""
         if not self.ranks:
             return x
         if self.step == 1 and most < self.ranks:
@@ -64,14 +63,14 @@ class Encoding:
         return f"{node} * {self.gpus} + {local}"
 
 
-ABSOLUTE = Encoding()
+ABSOLUTE = RankEncoding()
 
 
-def encodings(plan: Plan) -> Iterator[Encoding]:
-    """The encodings worth trying for a plan's numbers, the simplest first."""
+def encodings(plan: Plan) -> Iterator[RankEncoding]:
+    """Yields the encodings worth trying for a plan's numbers, the simplest first."""
     yield ABSOLUTE
     n, gpus = plan.n_ranks, plan.gpus_per_node
     for step in sorted({1, plan.collective.chunks_per_block}):
-        yield Encoding(n, 0, step)
+        yield RankEncoding(n, 0, step)
         if 1 < gpus < n and n % gpus == 0:
-            yield Encoding(n, gpus, step)
+            yield RankEncoding(n, gpus, step)

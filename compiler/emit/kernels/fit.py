@@ -4,8 +4,9 @@ A parameter of alike primitives is an array over a grid (node, local, tb, i) or 
 Algorithms are regular: nearly always V = f(node) + g(local) + h(tb) + k(i), perhaps modulo the
 number of ranks, or each of V / G and V % G is. So the fit takes the marginals of V, checks that
 they add up (exactly, or modulo m), and describes each marginal by a line, by a line over a quotient
-and a remainder, or by a table. What does not add up over single axes may over groups of axes;
-the last resort is one table over everything. O(size of V) per candidate, few candidates.
+and a remainder, or by a table. Values that do not add up over single axes may over groups of axes;
+the last resort is one table over everything. O(size of V) per candidate, few candidates. `view` has
+an example.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ MANY_ROOTS = 64  # solutions of a * x = b (mod m) tried before giving up
 
 
 def fit(v: I8, grid: Grid, moduli: Sequence[int]) -> Form:
-    """The cheapest form found for `v` (i8[grid.shape]), equal to it everywhere.
+    """Returns the cheapest form found for `v` (i8[grid.shape]), equal to it everywhere.
 
     `moduli`: numbers that matter in the algorithm (ranks, GPUs per node, chunks, ...).
-    Raises InternalError for values that are no int: generated code has no other parameters.
+
+    Raises:
+        InternalError: a value is no int; generated code has no other parameters.
     """
     v = np.asarray(v, np.int64)
     if not fits_int(v):
@@ -69,7 +72,7 @@ def _fit(v: I8, grid: Grid, moduli: tuple[int, ...], depth: int) -> Form:
 
 
 def _stages(v: I8, grid: Grid, moduli: tuple[int, ...], depth: int) -> Iterator[Iterator[Form]]:
-    """Ever more general forms of `v`; the first stage always has one."""
+    """Yields ever more general forms of `v`; the first stage always has one."""
     low, high = int(v.min()), int(v.max())
     span = (*moduli, min(high - low + 1, INT))
     cycles = [(0, 0), *((m, 0 if low >= 0 and high < m else low) for m in span if high - low < m)]
@@ -84,7 +87,7 @@ def _split(v: I8, grid: Grid, base: int, moduli: tuple[int, ...], depth: int) ->
 
 
 def _sums(v: I8, grid: Grid, cycles: Sequence[tuple[int, int]]) -> Iterator[Sum]:
-    """V as offset + (Σ of one function per group of axes) % modulus, for each modulus."""
+    """Yields V as offset + (Σ of one function per group of axes) % modulus, for each modulus."""
     mixed = _interactions(v)
     wide = tuple(k for k, n in enumerate(v.shape) if n > 1)
     for modulus, offset in cycles:
@@ -99,10 +102,10 @@ def _sums(v: I8, grid: Grid, cycles: Sequence[tuple[int, int]]) -> Iterator[Sum]
 
 
 def _interactions(v: I8) -> dict[Group, int]:
-    """For each pair of axes the greatest common divisor of all mixed differences of `v`.
+    """Returns for each pair of axes the greatest common divisor of all mixed differences of `v`.
 
-    V is a sum of a function without one axis and a function without the other, modulo m,
-    exactly when m divides it; 0: it is one without a modulus.
+    V is a sum of a function without one axis and a function without the other, modulo m, exactly if
+    m divides it; 0: it is such a sum without a modulus.
     """
     wide = [k for k, n in enumerate(v.shape) if n > 1]
     return {(a, b): _mixed_gcd(v, a, b) for a in wide for b in wide if a < b}
@@ -122,7 +125,7 @@ def _mixed_gcd(v: I8, a: int, b: int) -> int:
 
 @cache
 def _few(n: int) -> tuple[int, ...]:
-    """Some places on an axis of length n."""
+    """Returns some places on an axis of length n."""
     return tuple(sorted({k * (n - 1) // (LOOK - 1) for k in range(LOOK)}))
 
 
@@ -131,7 +134,7 @@ def _first(v: I8, axis: int) -> I8:
 
 
 def _groups(axes: Group, mixed: dict[Group, int], modulus: int) -> list[Group]:
-    """The axes, those together that do not add up (modulo `modulus`)."""
+    """Joins axes that do not add up (modulo `modulus`) into groups."""
     groups = [{k} for k in axes]
     for (a, b), divisor in mixed.items():
         if divisor % modulus if modulus else divisor:
@@ -144,13 +147,13 @@ def _groups(axes: Group, mixed: dict[Group, int], modulus: int) -> list[Group]:
 
 
 def _marginal(v: I8, group: Group, modulus: int) -> I8:
-    """V along the axes of a group, 0 at its origin."""
+    """Returns V along the axes of a group, 0 at its origin."""
     part: I8 = v[tuple(slice(None) if k in group else 0 for k in range(v.ndim))] - v.flat[0]
     return part % modulus if modulus else part
 
 
 def _terms(axes: Sequence[Axis], part: I8, modulus: int) -> list[Term]:
-    """Terms that give `part` over its axes (modulo `modulus`)."""
+    """Returns terms that give `part` over its axes (modulo `modulus`)."""
     if not part.any():
         return []
     if len(axes) == 1:
@@ -163,7 +166,7 @@ def _terms(axes: Sequence[Axis], part: I8, modulus: int) -> list[Term]:
 
 
 def _line(axis: Axis, part: I8, modulus: int) -> list[Term] | None:
-    """`a * x`, if it is one."""
+    """Returns `part` as `a * x`, if it is a line."""
     x = axis.values - axis.values[0]
     for a in _roots(int(x[1]), int(part[1]), modulus):
         if _equal(a * x, part, modulus):
@@ -172,7 +175,7 @@ def _line(axis: Axis, part: I8, modulus: int) -> list[Term] | None:
 
 
 def _roots(x: int, y: int, modulus: int) -> list[int]:
-    """Solutions a of a * x = y (modulo `modulus`), the smallest in size first."""
+    """Returns solutions a of a * x = y (modulo `modulus`), the smallest in size first."""
     if not modulus:
         return [y // x] if y % x == 0 else []
     g = gcd(x, modulus)
@@ -190,7 +193,8 @@ def _equal(a: I8, b: I8, modulus: int) -> bool:
 
 
 def _two_lines(axis: Axis, part: I8, modulus: int) -> list[Term] | None:
-    """`a * (x / d) + c * (x % d)`: what a nest of two loops gives when it is run as one."""
+    """Returns `part` as `a * (x / d) + c * (x % d)`: a nest of two loops, run as one, gives
+    this."""
     x = axis.values
     if x[0] or np.any(np.diff(x) != 1):
         return None
@@ -209,9 +213,10 @@ def _two_lines(axis: Axis, part: I8, modulus: int) -> list[Term] | None:
 
 
 def _table(axes: Sequence[Axis], part: I8) -> Lookup:
-    """A table of `part`, indexed by the axes' values.
+    """Makes a table of `part`, indexed by the axes' values.
 
-    Raises UserError E317 where that would be nearly all holes and larger than what anybody builds.
+    Raises:
+        UserError: E317 the table would be nearly all holes and too large to build.
     """
     first = tuple(int(a.values[0]) for a in axes)
     last = tuple(int(a.values[-1]) for a in axes)
@@ -226,7 +231,8 @@ def _table(axes: Sequence[Axis], part: I8) -> Lookup:
 
 
 def _assemble(origin: int, terms: list[Term], grid: Grid, modulus: int, offset: int) -> Sum:
-    """The sum with the right constant; with a modulus, one that keeps it from going below 0."""
+    """Builds the sum with the right constant; with a modulus, one that keeps it from going below
+    0."""
     terms = _by_rank(terms, grid, modulus)
     arrays = [t.factor * atom_values(t.atom, grid) for t in terms]
     constant = origin - sum(int(a.flat[0]) for a in arrays)
@@ -242,13 +248,13 @@ def _assemble(origin: int, terms: list[Term], grid: Grid, modulus: int, offset: 
 
 
 def _shifted(lookup: Lookup, constant: int, modulus: int) -> Lookup:
-    """The table with the sum's constant already added."""
+    """Returns the table with the sum's constant already added."""
     table = lookup.table + constant
     return Lookup(lookup.axes, lookup.first, table % modulus if modulus else table)
 
 
 def _by_rank(terms: list[Term], grid: Grid, modulus: int) -> list[Term]:
-    """Writes `a * G * node + a * local` as `a * rank`, which people read more easily."""
+    """Rewrites `a * G * node + a * local` as `a * rank`, which is easier to read."""
     if not grid.gpus:
         return terms
     factor = {t.atom.axis: t.factor for t in terms if t.atom in (Coord("node"), Coord("local"))}

@@ -1,9 +1,10 @@
-"""Integer expressions of generated code: closed forms over axes, and lookup tables.
+"""forms: integer expressions of generated code: closed forms over axes, and lookup tables.
 
-A Form says what an integer parameter of a primitive is as a function of the coordinates of the
-thread block and of the loop: `(rank + 7 - i) % 8`, `node * 4 + (local + 1) % 4`, `flags[rank][i]`.
-It evaluates over a whole grid (`values`), so that a fit is always checked against what it replaces,
-and prints as C (`width`). Operands of `/` and `%` are never negative, so C and Python agree.
+A Form gives an integer parameter of a primitive as a function of the coordinates of the thread
+block and of the loop: `(rank + 7 - i) % 8`, `node * 4 + (local + 1) % 4`, `flags[rank][i]`. It
+evaluates over a whole grid (`values`), so that a fit is always checked against the numbers it
+replaces, and prints as C (`width`). Operands of `/` and `%` are never negative, so C and Python
+agree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hccc.ir.arrays import I8, frozen
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
-    """One coordinate: how C calls it, and the values it takes (ascending, not negative)."""
+    """One coordinate: its name in C, and the values it takes (ascending, not negative)."""
 
     name: str
     values: I8
@@ -43,7 +44,7 @@ class Grid:
         return tuple(len(a) for a in self.axes)
 
     def coordinate(self, name: str) -> I8:
-        """The values of an axis (or of `rank`), in a shape that broadcasts to the grid."""
+        """Returns the values of an axis (or of `rank`), in a shape that broadcasts to the grid."""
         for k, axis in enumerate(self.axes):
             if axis.name == name:
                 return axis.values.reshape([-1 if j == k else 1 for j in range(len(self.axes))])
@@ -59,7 +60,7 @@ class Coord:
     rem: int = 0
 
     def of(self, x: I8) -> I8:
-        """The coordinate for axis values `x`."""
+        """Returns the coordinate for axis values `x`."""
         return x % self.rem if self.rem else x // self.div
 
 
@@ -72,7 +73,7 @@ class Lookup:
     table: I8
 
     def key(self) -> tuple[object, ...]:
-        """Equal for equal tables."""
+        """Returns a key that is equal for equal tables."""
         return (self.table.shape, self.table.tobytes())
 
 
@@ -108,7 +109,7 @@ NameTable = Callable[[Lookup], str]
 
 
 def cost(form: Form) -> tuple[int, int]:
-    """(table entries, length of the expression): smaller is better."""
+    """Returns (table entries, length of the expression): smaller is better."""
     if isinstance(form, Split):
         a, b = cost(form.high), cost(form.low)
         return a[0] + b[0], a[1] + b[1] + 1
@@ -119,7 +120,7 @@ def cost(form: Form) -> tuple[int, int]:
 
 
 def uses(form: Form, axis: str) -> bool:
-    """Whether the form depends on `axis`."""
+    """Tells whether the form depends on `axis`."""
     if isinstance(form, Split):
         return uses(form.high, axis) or uses(form.low, axis)
     return any(
@@ -129,7 +130,7 @@ def uses(form: Form, axis: str) -> bool:
 
 
 def names(form: Form) -> set[str]:
-    """The axes the form reads."""
+    """Returns the axes the form reads."""
     if isinstance(form, Split):
         return names(form.high) | names(form.low)
     found: set[str] = set()
@@ -139,7 +140,7 @@ def names(form: Form) -> set[str]:
 
 
 def values(form: Form, grid: Grid) -> I8:
-    """The form over the whole grid: i8[grid.shape]."""
+    """Evaluates the form over the whole grid: i8[grid.shape]."""
     if isinstance(form, Split):
         return values(form.high, grid) * form.base + values(form.low, grid)
     total = np.full(grid.shape, form.constant, np.int64)
@@ -150,7 +151,7 @@ def values(form: Form, grid: Grid) -> I8:
 
 
 def atom_values(atom: Coord | Lookup, grid: Grid) -> I8:
-    """An atom over the grid, in a shape that broadcasts to it."""
+    """Evaluates an atom over the grid, in a shape that broadcasts to it."""
     if isinstance(atom, Coord):
         return atom.of(grid.coordinate(atom.axis))
     pairs = zip(atom.axes, atom.first, strict=True)

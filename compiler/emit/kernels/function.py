@@ -1,7 +1,7 @@
 """function: a Class of thread blocks → one C++ function of straight-line calls and loops.
 
-Numbers that do not depend on the loop and occur more than once become locals at the top; those
-that occur more than once in a loop become locals of the loop; the rest stands where it is used.
+A number that occurs more than once becomes a local variable: at the top of the function, or of the
+loop that it depends on. Other numbers stand where they are used. `view` has an example.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import Argument, Call, Caller, Number, numbers_of
+from hccc.emit.kernels.calls import Argument, Caller, KernelCall, Parameter, parameters_of
 from hccc.emit.kernels.classes import Class
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Form, Grid, Lookup, cost, names
-from hccc.emit.kernels.loops import Run
+from hccc.emit.kernels.loops import Repeat
 from hccc.emit.kernels.segments import pieces
 from hccc.emit.kernels.width import code, text
 from hccc.ir.arrays import I8
@@ -36,7 +36,7 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A number's C expression; `name` is what its local would be called."""
+    """A parameter's C expression; `name`: of a local variable for it."""
 
     name: str
     text: str
@@ -45,10 +45,10 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One run of a function, fitted: a call per shape of its period."""
+class FittedRepeat:
+    """One repeat of a function, fitted: a call per shape of its period."""
 
-    run: Run
+    repeat: Repeat
     calls: tuple[Fitted, ...]
     comments: tuple[str, ...]
 
@@ -60,7 +60,7 @@ class Tables:
     by_key: dict[tuple[object, ...], tuple[str, Lookup]] = field(default_factory=dict)
 
     def name(self, lookup: Lookup) -> str:
-        """What the table is called."""
+        """Returns the name of a table; adds the table if it is new."""
         key = lookup.key()
         if key not in self.by_key:
             self.by_key[key] = (f"hccc_table{len(self.by_key)}", lookup)
@@ -69,7 +69,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitter:
-    """Fits the numbers of one class; remembers equal arrays."""
+    """Fits the parameters of one class; remembers equal arrays."""
 
     caller: Caller
     alike: Class
@@ -77,89 +77,94 @@ class Fitter:
     tables: Tables
     known: dict[tuple[object, ...], Form]
 
-    def grid(self, run: Run) -> Grid:
-        """The class's axes and the loop's."""
-        axis = Axis("i", np.arange(run.count))
+    def grid(self, repeat: Repeat) -> Grid:
+        """Returns the class's axes and the loop's."""
+        axis = Axis("i", np.arange(repeat.count))
         return Grid((*self.alike.grid.axes, axis), self.alike.grid.gpus)
 
-    def rows(self, run: Run, q: int) -> I8:
-        """The primitives at position `q` of the run's body: i8[grid(run).shape]."""
-        return self.alike.start[..., None] + run.start + q + run.period * np.arange(run.count)
+    def rows(self, repeat: Repeat, q: int) -> I8:
+        """Returns the primitives at position `q` of the loop's body: i8[grid(repeat).shape]."""
+        return (
+            self.alike.start[..., None] + repeat.start + q + repeat.period * np.arange(repeat.count)
+        )
 
-    def call(self, run: Run, q: int) -> Call:
-        """The call at position `q` of the run's body."""
-        prim = run.start + q + run.period * np.arange(run.count)
-        rows = self.rows(run, q)
+    def call(self, repeat: Repeat, q: int) -> KernelCall:
+        """Returns the call at position `q` of the loop's body."""
+        prim = repeat.start + q + repeat.period * np.arange(repeat.count)
+        rows = self.rows(repeat, q)
         return self.caller.primitive(rows, np.broadcast_to(prim, rows.shape))
 
-    def form(self, values: I8, run: Run) -> Form:
-        """The form of one number over a run."""
-        grid = self.grid(run)
+    def form(self, values: I8, repeat: Repeat) -> Form:
+        """Returns the form of one parameter over a repeat."""
+        grid = self.grid(repeat)
         key = (grid.shape, values.tobytes())
         if key not in self.known:
             self.known[key] = fit(values, grid, self.moduli)
         return self.known[key]
 
-    def numbers(self, run: Run) -> Iterator[Number]:
-        """All numbers of a run."""
-        for q in range(run.period):
-            yield from numbers_of(self.call(run, q))
+    def parameters(self, repeat: Repeat) -> Iterator[Parameter]:
+        """Yields all parameters of a repeat."""
+        for q in range(repeat.period):
+            yield from parameters_of(self.call(repeat, q))
 
-    def price(self, run: Run) -> tuple[int, int]:
-        """Entries of tables the run needs: all, and those that depend on the loop."""
-        forms = {id(f): f for f in (self.form(n.values, run) for n in self.numbers(run))}
+    def price(self, repeat: Repeat) -> tuple[int, int]:
+        """Returns the table entries the repeat needs: all, and those that depend on the loop."""
+        forms = {id(f): f for f in (self.form(n.values, repeat) for n in self.parameters(repeat))}
         priced = [(cost(f)[0], "i" in names(f)) for f in forms.values()]
         return sum(c for c, _ in priced), sum(c for c, looped in priced if looped)
 
-    def step(self, run: Run, source: str) -> Step:
-        """A run with its numbers fitted."""
-        calls = tuple(self._fitted(self.call(run, q), run) for q in range(run.period))
-        comments = tuple(self._comment(run, q, source) for q in range(run.period))
-        return Step(run, calls, comments)
+    def fitted(self, repeat: Repeat, source: str) -> FittedRepeat:
+        """Fits the parameters of a repeat."""
+        calls = tuple(self._fitted(self.call(repeat, q), repeat) for q in range(repeat.period))
+        comments = tuple(self._comment(repeat, q, source) for q in range(repeat.period))
+        return FittedRepeat(repeat, calls, comments)
 
-    def _fitted(self, call: Call, run: Run) -> Fitted:
-        return Fitted(call.function, tuple(self._argument(a, run) for a in call.arguments))
+    def _fitted(self, call: KernelCall, repeat: Repeat) -> Fitted:
+        return Fitted(call.function, tuple(self._argument(a, repeat) for a in call.arguments))
 
-    def _argument(self, argument: Argument, run: Run) -> Fitted | Named | str:
-        if isinstance(argument, Call):
-            return self._fitted(argument, run)
+    def _argument(self, argument: Argument, repeat: Repeat) -> Fitted | Named | str:
+        if isinstance(argument, KernelCall):
+            return self._fitted(argument, repeat)
         if isinstance(argument, str):
             return argument
-        form = self.form(argument.values, run)
+        form = self.form(argument.values, repeat)
         reads = frozenset(names(form))
-        value = code(form, self.grid(run), self.tables.name)
+        value = code(form, self.grid(repeat), self.tables.name)
         return Named(argument.name, value, "i" in reads, reads)
 
-    def _comment(self, run: Run, q: int, source: str) -> str:
-        """`ring.rccl:14, sub-pipelines 0-6, chunk (rank + 7 - i) % 8: reduce 2 sources`."""
-        plan, rows = self.caller.plan, self.rows(run, q)
+    def _comment(self, repeat: Repeat, q: int, source: str) -> str:
+        """Writes the comment of a call: `ring.rccl:14, sub-pipelines 0-6, chunk (rank + 7 - i) % 8:
+        reduce 2 sources`."""
+        plan, rows = self.caller.plan, self.rows(repeat, q)
         lines = np.unique(plan.line[rows])
         lines = lines[lines > 0]
         where = ",".join(str(x) for x in lines[:LINES_NAMED])
         more = ",..." if len(lines) > LINES_NAMED else ""
         low, high = int(plan.sub[rows].min()), int(plan.sub[rows].max())
         sub = f"sub-pipelines {low}-{high}" if high > low else f"sub-pipeline {low}"
-        form = self.form(plan.chunk[rows].astype(np.int64), run)
+        form = self.form(plan.chunk[rows].astype(np.int64), repeat)
         chunk = f", chunk {text(form, self.tables.name)}" if not cost(form)[0] else ""
         place = f"{source}:{where}{more}, " if where else ""
         return f"// {place}{sub}{chunk}: {self.caller.verb(int(rows.flat[0]))}"
 
 
-def steps(fitter: Fitter, source: str) -> list[Step]:
-    """The runs of a class, cut where that saves tables, and fitted."""
-    return [fitter.step(run, source) for run in pieces(fitter.alike.shapes, fitter.price)]
+def fitted_repeats(fitter: Fitter, source: str) -> list[FittedRepeat]:
+    """Returns the repeats of a class, cut where that saves tables, and fitted."""
+    return [fitter.fitted(repeat, source) for repeat in pieces(fitter.alike.shapes, fitter.price)]
 
 
-def body(found: list[Step], gpus: int) -> list[str]:
-    """The lines between the braces of a class's function."""
-    numbers: Counter[str] = Counter()
-    local = _locals((n for s in found for c in s.calls for n in _named(c) if not n.looped), numbers)
-    reads = {x for s in found for c in s.calls for n in _named(c) for x in n.reads}
+def body(repeats: list[FittedRepeat], gpus: int) -> list[str]:
+    """Returns the lines between the braces of a class's function."""
+    counts: Counter[str] = Counter()
+    local = _locals(
+        (n for r in repeats for c in r.calls for n in _named(c) if not n.looped), counts
+    )
+    reads = {x for r in repeats for c in r.calls for n in _named(c) for x in n.reads}
     lines = coordinates(reads, gpus)
     lines += [f"  const int {name} = {value};" for value, name in local.items()]
     lines += ["  HCCC_WINDOWS(b) {"]
-    for step in found:
-        lines += _step_lines(step, local, numbers)
+    for fitted in repeats:
+        lines += _lines_of(fitted, local, counts)
     return [*lines, "  }"]
 
 
@@ -171,22 +176,23 @@ def _named(call: Fitted) -> Iterator[Named]:
             yield argument
 
 
-def _locals(candidates: Iterator[Named], numbers: Counter[str]) -> dict[str, str]:
-    """Expression → name of its local, for those used more than once and long enough."""
+def _locals(candidates: Iterator[Named], counts: Counter[str]) -> dict[str, str]:
+    """Returns the name of a local for each expression that is used more than once and long
+    enough."""
     uses: dict[str, list[str]] = {}
     for named in candidates:
         uses.setdefault(named.text, []).append(named.name)
-    found: dict[str, str] = {}
+    local: dict[str, str] = {}
     for value, called in uses.items():
         if len(value) > SHORT and len(called) > 1:
             name = "peer" if "peer" in called else called[0]
-            found[value] = f"{name}{numbers[name]}"
-            numbers[name] += 1
-    return found
+            local[value] = f"{name}{counts[name]}"
+            counts[name] += 1
+    return local
 
 
 def coordinates(reads: set[str], gpus: int) -> list[str]:
-    """The locals that say where this thread block is."""
+    """Returns the locals that hold the coordinates of this thread block."""
     lines = []
     if reads & {"rank", "node", "local"}:
         lines.append("  const int rank = b.rank;")
@@ -197,28 +203,28 @@ def coordinates(reads: set[str], gpus: int) -> list[str]:
     return [*lines, "  const int tb = b.tb;"] if "tb" in reads else lines
 
 
-def _step_lines(step: Step, outer: dict[str, str], numbers: Counter[str]) -> list[str]:
-    if step.run.count == 1:
+def _lines_of(fitted: FittedRepeat, outer: dict[str, str], counts: Counter[str]) -> list[str]:
+    if fitted.repeat.count == 1:
         lines = []
-        for call, comment in zip(step.calls, step.comments, strict=True):
+        for call, comment in zip(fitted.calls, fitted.comments, strict=True):
             lines += [f"    {comment}", *wrap.wrap(_text(call, outer), 4, ";")]
         return lines
-    looped = (n for c in step.calls for n in _named(c) if n.looped)
-    inner = _locals(looped, Counter(numbers))
-    lines = [f"    for (int i = 0; i < {step.run.count}; ++i) {{"]
+    looped = (n for c in fitted.calls for n in _named(c) if n.looped)
+    inner = _locals(looped, Counter(counts))
+    lines = [f"    for (int i = 0; i < {fitted.repeat.count}; ++i) {{"]
     lines += [f"      const int {name} = {value};" for value, name in inner.items()]
-    for call, comment in zip(step.calls, step.comments, strict=True):
+    for call, comment in zip(fitted.calls, fitted.comments, strict=True):
         lines += [f"      {comment}", *wrap.wrap(_text(call, outer | inner), 6, ";")]
     return [*lines, "    }"]
 
 
-def _text(call: Fitted, local: dict[str, str]) -> wrap.Text:
+def _text(call: Fitted, local: dict[str, str]) -> wrap.CallText:
     arguments = []
     for argument in call.arguments:
         if isinstance(argument, Fitted):
             arguments.append(_text(argument, local))
         elif isinstance(argument, Named):
-            arguments.append(wrap.Text(local.get(argument.text, argument.text)))
+            arguments.append(wrap.CallText(local.get(argument.text, argument.text)))
         else:
-            arguments.append(wrap.Text(argument))
-    return wrap.Text(call.function, tuple(arguments))
+            arguments.append(wrap.CallText(argument))
+    return wrap.CallText(call.function, tuple(arguments))

@@ -1,4 +1,5 @@
-"""library: what surrounds the kernels in an output directory: C header, dispatch, build file."""
+"""library: the parts of an output directory around the kernels: C header, dispatcher, build
+file."""
 
 from __future__ import annotations
 
@@ -48,13 +49,13 @@ SAYS = {
 
 @dataclass(frozen=True, slots=True)
 class LibraryView:
-    """What `header.jinja`, `dispatch.jinja`, `cmake.jinja` and `readme.jinja` print.
+    """The values that `header.jinja`, `dispatch.jinja`, `cmake.jinja` and `readme.jinja` print.
 
-    names: (dtype a caller gives, dtype that is built for it), dtype_lines: the former as C;
-    ops: what can be built, of every_op; default_dtypes, default_ops: what CMake builds.
-    op: the collective's name; root: -1 where it has none; domain: of each rank, as lines of C, none
-    where all share memory; modes: the values of "in place" that are served.
-    plans, ranges: of a catalogue, which has no shape of its own; else none.
+    names: (dtype a caller gives, dtype that is built for it), dtype_lines: the former as C; ops:
+    that can be built, of every_op; default_dtypes, default_ops: that CMake builds. op: the
+    collective's name; root: -1 where it has none; domain: of each rank, as lines of C, none where
+    all share memory; modes: the values of "in place" that are served. plans, ranges: of a
+    catalogue, which has no shape of its own; else none.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True)
 class DispatchView:
-    """What `dispatch.jinja` prints: the library, and the target it is for."""
+    """The values that `dispatch.jinja` prints: the library, and the target it is for."""
 
     library: LibraryView
     entries: Entries
@@ -213,7 +214,7 @@ def _library(plan: Plan, digest: int, targets: Sequence[Target]) -> LibraryView:
 
 
 def _auto(targets: Sequence[Target]) -> str:
-    """What CMake builds that is not told what to build."""
+    """Describes the targets that CMake builds by default."""
     gpus = " and ".join(target.title for target in targets if target.stream)
     found = f"{gpus} where {'their compilers are' if ' ' in gpus else 'its compiler is'} found"
     cpu = any(not target.stream for target in targets)
@@ -221,21 +222,21 @@ def _auto(targets: Sequence[Target]) -> str:
 
 
 def _names(names: Iterable[str]) -> list[str]:
-    """C: the names as strings, four a line."""
+    """Writes the names as C strings, four a line."""
     words = [f'"{name}",' for name in names]
     return [" ".join(words[k : k + 4]) for k in range(0, len(words), 4)]
 
 
 def _entries(name: str, target: Target, reduces: bool, ops: Sequence[str]) -> Entries:
-    stream = [wrap.Text(f"{target.stream} stream")] if target.stream else []
-    common = [wrap.Text("const hccc_comm* comm"), wrap.Text("const hccc_call* call")]
-    named = [wrap.Text("const char* dtype"), wrap.Text("const char* op")]
+    stream = [wrap.CallText(f"{target.stream} stream")] if target.stream else []
+    common = [wrap.CallText("const hccc_comm* comm"), wrap.CallText("const hccc_call* call")]
+    named = [wrap.CallText("const char* dtype"), wrap.CallText("const char* op")]
     head = f"int {name}_{target.name}"
     by_type: list[str] = []
     for dtype in dict.fromkeys(STAND_IN if reduces else STAND_IN.values()):
         for op in ops:
             arguments = (*common, *stream)
-            by_type += wrap.wrap(wrap.Text(f"{head}_{dtype}_{op}", arguments), 0, ";")
-    by_name = wrap.wrap(wrap.Text(head, (*common, *named, *stream)), 0)
+            by_type += wrap.wrap(wrap.CallText(f"{head}_{dtype}_{op}", arguments), 0, ";")
+    by_name = wrap.wrap(wrap.CallText(head, (*common, *named, *stream)), 0)
     library = f"{name}_{target.name}" if target.stream else name
     return Entries(target, library, (f"{name}{target.suffix}",), tuple(by_name), tuple(by_type))

@@ -33,7 +33,8 @@ class Neighbours:
 
 
 def pairs(plan: Plan) -> tuple[I8, I8]:
-    """All ordered pairs of neighbours, by rank, then alike at every rank: nodes on, GPUs on."""
+    """Returns all ordered pairs of neighbours, by rank, then alike at every rank: nodes on, GPUs
+    on."""
     owner, n = plan.rank_of(), plan.n_ranks
     here, there = [plan.queues.src], [plan.queues.dst]
     for operands in (plan.src, plan.dst):
@@ -51,8 +52,8 @@ def pairs(plan: Plan) -> tuple[I8, I8]:
 
 
 def neighbours(plan: Plan, moduli: tuple[int, ...], tables: Tables, *, network: bool) -> Neighbours:
-    """How generated code enumerates the neighbours of a rank, and with a network tells which of
-    them share its memory."""
+    """Writes the code that lists the neighbours of a rank, and with a network the memory domain of
+    a rank."""
     found = _listed(plan, moduli, tables)
     if not network:
         return found
@@ -87,7 +88,7 @@ def _listed(plan: Plan, moduli: tuple[int, ...], tables: Tables) -> Neighbours:
 
 
 def _body(form: Form, grid: Grid, statement: str, tables: Tables) -> tuple[str, ...]:
-    """A statement of the form's value, after the coordinates it reads."""
+    """Writes a statement of the form's value, after the coordinates it reads."""
     reads = names(form)
     lines = [f"const int node = rank / {grid.gpus};"] if "node" in reads else []
     lines += [f"const int local = rank % {grid.gpus};"] if "local" in reads else []

@@ -1,10 +1,10 @@
 """rows: a Plan of many unlike thread blocks → tables, and one loop that executes their rows.
 
-Where blocks are alike, `function` writes each class of them as straight-line calls. A program
-whose classes are many would be a text that takes compilers minutes. Here a thread block is a
-sequence of rows instead: the kind of each primitive (its shape, see `classes`), and those numbers
-of it that are not the same for the whole kind. A kind is one call. Blocks whose rows are equal,
-as seen from their rank (`encodings`), share them.
+For alike blocks, `function` writes each class of them as straight-line calls. With many classes
+that text would take compilers minutes. Here a thread block is a sequence of rows instead: the kind
+of each primitive (its shape, see `classes`), and those of its numbers that are not the same for the
+whole kind. A kind is one call. Blocks whose rows are equal, as seen from their rank (`encodings`),
+share them. `view` has an example.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 
 from hccc.base.diagnostics import InternalError
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import Argument, Call, Caller, numbers_of
+from hccc.emit.kernels.calls import Argument, Caller, KernelCall, parameters_of
 from hccc.emit.kernels.classes import rank_axes, shape_ids
-from hccc.emit.kernels.encodings import Encoding, encodings
+from hccc.emit.kernels.encodings import RankEncoding, encodings
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Grid, Lookup, names
 from hccc.emit.kernels.function import Tables, coordinates
-from hccc.emit.kernels.sharing import Blocks, Shared, entries_needed, shared
+from hccc.emit.kernels.sharing import PlanBlocks, Shared, entries_needed, shared
 from hccc.emit.kernels.width import code, fits_int
 from hccc.ir.arrays import I4, I8
 from hccc.ir.plan import Plan
@@ -33,43 +33,46 @@ WORD = re.compile(r"[a-z]+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
-    """Numbers of a kind that differ. values: i8[its rows], as encoded; most: the largest number;
-    entries: what they take in a table; key: of the numbers."""
+class RowColumn:
+    """Numbers of a kind that differ.
+
+    values: i8[its rows], as encoded; most: the largest number; entries: in its table; key: of the
+    numbers.
+    """
 
     key: bytes
-    encoding: Encoding
+    encoding: RankEncoding
     values: I8
     most: int
     entries: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
-    """Alike primitives, `rows`, ascending; text: numbers by their bytes → C for them."""
+class PrimitiveKind:
+    """Alike primitives, `rows`, ascending; text: C for numbers, by the numbers' bytes."""
 
     rows: I8
-    call: Call
+    call: KernelCall
     verb: str
-    columns: tuple[Column, ...]
+    columns: tuple[RowColumn, ...]
     text: dict[bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The function that executes all rows: its lines, and how many calls are in it."""
+    """The function that executes all rows: its lines, and the number of calls in it."""
 
     lines: tuple[str, ...]
     calls: int
 
 
 def body(caller: Caller, moduli: tuple[int, ...], tables: Tables) -> Body:
-    """The function for all thread blocks of the caller's plan; adds to `tables`. moduli: see `fit`.
+    """Returns the function for all thread blocks of the caller's plan; adds to `tables`.
 
-    O(P log P) for every number of a primitive.
+    moduli: see `fit`. O(P log P) for every number of a primitive.
     """
     plan = caller.plan
-    blocks, ids = Blocks.of_plan(plan), shape_ids(plan, caller.far)
+    blocks, ids = PlanBlocks.of_plan(plan), shape_ids(plan, caller.network)
     order = np.argsort(ids, kind="stable")
     cuts = np.cumsum(np.bincount(ids))[:-1]
     kinds = [_kind(caller, blocks, rows) for rows in np.split(order, cuts)]
@@ -92,12 +95,12 @@ def body(caller: Caller, moduli: tuple[int, ...], tables: Tables) -> Body:
     return Body(lines, len(kinds))
 
 
-def _kind(caller: Caller, blocks: Blocks, rows: I8) -> Kind:
+def _kind(caller: Caller, blocks: PlanBlocks, rows: I8) -> PrimitiveKind:
     position = blocks.position[rows]
     call = caller.primitive(rows, position)
     text = {position.tobytes(): "i"} if np.ptp(position) else {}
-    columns: dict[bytes, Column] = {}
-    for number in numbers_of(call):
+    columns: dict[bytes, RowColumn] = {}
+    for number in parameters_of(call):
         key = number.values.tobytes()
         if key not in text and key not in columns:
             found = _cheapest(caller.plan, blocks, rows, number.values)
@@ -107,15 +110,16 @@ def _kind(caller: Caller, blocks: Blocks, rows: I8) -> Kind:
                 columns[key] = found
     ordered = sorted(columns.values(), key=lambda c: c.entries)
     text |= {column.key: f"x{k}" for k, column in enumerate(ordered)}
-    return Kind(rows, call, caller.verb(int(rows[0])), tuple(ordered), text)
+    return PrimitiveKind(rows, call, caller.verb(int(rows[0])), tuple(ordered), text)
 
 
-def _cheapest(plan: Plan, blocks: Blocks, rows: I8, values: I8) -> Column | str:
-    """Numbers as C where one expression does for all, else with the encoding that shares most."""
+def _cheapest(plan: Plan, blocks: PlanBlocks, rows: I8, values: I8) -> RowColumn | str:
+    """Returns numbers as C if one expression gives all, else as a column in the encoding that
+    shares most."""
     if not fits_int(values):
         raise InternalError("a parameter of generated code does not fit an int")
     rank, most = blocks.rank[blocks.of[rows]], int(values.max())
-    best: Column | None = None
+    best: RowColumn | None = None
     for encoding in encodings(plan):
         if encoding.ranks and values.min() < 0:
             continue
@@ -126,20 +130,20 @@ def _cheapest(plan: Plan, blocks: Blocks, rows: I8, values: I8) -> Column | str:
             return encoding.decoded(str(coded[0]), most)
         entries = entries_needed(blocks, rows, coded)
         if best is None or entries < best.entries:
-            best = Column(values.tobytes(), encoding, coded, most, entries)
+            best = RowColumn(values.tobytes(), encoding, coded, most, entries)
     if best is None:
         raise InternalError("no encoding for a number, not even itself")
     return best
 
 
-def _texts(kind: Kind) -> Iterator[str]:
-    """All expressions of a kind's case."""
+def _texts(kind: PrimitiveKind) -> Iterator[str]:
+    """Yields all expressions of a kind's case."""
     yield from kind.text.values()
     for k, column in enumerate(kind.columns):
         yield column.encoding.decoded(f"row{k}[i]", column.most)
 
 
-def _case(k: int, kind: Kind) -> list[str]:
+def _case(k: int, kind: PrimitiveKind) -> list[str]:
     lines = [f"        case {k}: {{  // {kind.verb}: {len(kind.rows):,} primitives"]
     for c, column in enumerate(kind.columns):
         value = column.encoding.decoded(f"row{c}[i]", column.most)
@@ -148,27 +152,31 @@ def _case(k: int, kind: Kind) -> list[str]:
     return [*lines, "          break;", "        }"]
 
 
-def _text(call: Call, text: dict[bytes, str]) -> wrap.Text:
-    def of(argument: Argument) -> wrap.Text:
-        if isinstance(argument, Call):
+def _text(call: KernelCall, text: dict[bytes, str]) -> wrap.CallText:
+    def of(argument: Argument) -> wrap.CallText:
+        if isinstance(argument, KernelCall):
             return _text(argument, text)
-        return wrap.Text(argument if isinstance(argument, str) else text[argument.values.tobytes()])
+        return wrap.CallText(
+            argument if isinstance(argument, str) else text[argument.values.tobytes()]
+        )
 
-    return wrap.Text(call.function, tuple(of(a) for a in call.arguments))
+    return wrap.CallText(call.function, tuple(of(a) for a in call.arguments))
 
 
 class Offsets:
-    """Writes the tables of columns, and C for where the rows of a thread block begin in each.
+    """Writes the tables of columns, and C for the first row of a thread block in each.
 
     reads: the coordinates that this C needs.
     """
 
-    def __init__(self, plan: Plan, blocks: Blocks, moduli: tuple[int, ...], tables: Tables) -> None:
+    def __init__(
+        self, plan: Plan, blocks: PlanBlocks, moduli: tuple[int, ...], tables: Tables
+    ) -> None:
         self.reads: set[str] = set()
         self._plan, self._blocks, self._moduli, self._tables = plan, blocks, moduli, tables
 
-    def pointers(self, ids: I4, kinds: list[Kind]) -> list[str]:
-        """Declarations of `kind` and `row0`, `row1`, ...: what this thread block executes."""
+    def pointers(self, ids: I4, kinds: list[PrimitiveKind]) -> list[str]:
+        """Declares `kind` and `row0`, `row1`, ...: the rows that this thread block executes."""
         every = np.ones(len(self._blocks.rank), np.bool_)
         lines = self._pointer("kind", shared(self._blocks, ids, every, LAST), last=True)
         for c in range(max(len(kind.columns) for kind in kinds)):
@@ -182,7 +190,8 @@ class Offsets:
         return lines
 
     def _pointer(self, name: str, found: Shared, last: bool = False) -> list[str]:
-        """`last`: where a rank has fewer blocks than others, the missing ones have no rows."""
+        """Declares one pointer. `last`: if a rank has fewer blocks than others, the missing ones
+        have no rows."""
         blocks, n = self._blocks, self._plan.n_ranks
         at = np.full((n, int(self._plan.n_tb.max())), len(found.values) - 1 if last else 0)
         at[blocks.rank, blocks.tb] = found.at
@@ -191,7 +200,8 @@ class Offsets:
         return [*lines, f"  const auto* {name} = {table} + {offset};"]
 
     def _offset(self, name: str, at: I8) -> tuple[list[str], str]:
-        """Locals, and C for at[rank][tb]: what all ranks have in common, and what is their own."""
+        """Returns locals, and C for at[rank][tb]: a part common to all ranks, and a part of each
+        rank."""
         base = at.min(axis=0)
         own, which = np.unique((at - base).T, axis=0, return_inverse=True)
         tb = Axis("tb", np.arange(len(base)))

@@ -1,4 +1,4 @@
-"""sharing: a number of every primitive → a table in which thread blocks that have equal ones share.
+"""sharing: a number of every primitive → a table in which thread blocks share equal sequences.
 
 A column has one number for each primitive of a plan. A thread block's part of it is a sequence;
 equal sequences are stored once, and every block has the offset of its own.
@@ -18,7 +18,7 @@ SHIFT = np.uint64(29)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Blocks:
+class PlanBlocks:
     """The thread blocks of a plan.
 
     rank: i4[blocks]; tb: i8[blocks], their numbers; ptr: i8[blocks + 1], their primitives; of,
@@ -32,16 +32,17 @@ class Blocks:
     position: I8
 
     @classmethod
-    def of_plan(cls, plan: Plan) -> Blocks:
-        """The blocks of `plan`."""
+    def of_plan(cls, plan: Plan) -> PlanBlocks:
+        """Returns the blocks of `plan`."""
         position = places(np.diff(plan.tb_ptr))
         return cls(plan.block_rank(), places(plan.n_tb), plan.tb_ptr, plan.block_of(), position)
 
 
-def entries_needed(blocks: Blocks, rows: I8, values: I8) -> int:
-    """How many entries a column takes that has `values` at `rows` (ascending). O(rows log rows).
+def entries_needed(blocks: PlanBlocks, rows: I8, values: I8) -> int:
+    """Returns the table entries of a column that has `values` at `rows` (ascending). O(rows log
+    rows).
 
-    Only blocks of one number are taken to share: others do not have their offsets in common.
+    Assumes that only blocks of one number share: others do not have their offsets in common.
     """
     block = blocks.of[rows]
     first = np.flatnonzero(np.diff(block, prepend=-1))
@@ -53,16 +54,17 @@ def entries_needed(blocks: Blocks, rows: I8, values: I8) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared:
-    """values: i8[n], the sequences that differ; at: i8[blocks], where each block's begins."""
+    """values: i8[n], the different sequences; at: i8[blocks], where each block's begins."""
 
     values: I8
     at: I8
 
 
-def shared(blocks: Blocks, column: I8, used: B1, end: int | None = None) -> Shared:
-    """The sequences of `column` (i8[P]) in the blocks that are `used`, each followed by `end`.
+def shared(blocks: PlanBlocks, column: I8, used: B1, end: int | None = None) -> Shared:
+    """Returns the sequences of `column` (i8[P]) in the blocks that are `used`, each followed by
+    `end`.
 
-    Blocks that are not used have the offset 0. O(P + blocks log blocks).
+    Unused blocks have the offset 0. O(P + blocks log blocks).
     """
     own = np.flatnonzero(used)
     alike = _alike(blocks, column)[own]
@@ -77,8 +79,8 @@ def shared(blocks: Blocks, column: I8, used: B1, end: int | None = None) -> Shar
     return Shared(values, at)
 
 
-def _alike(blocks: Blocks, column: I8) -> I8:
-    """For each block the first one with the same sequence: i8[blocks]."""
+def _alike(blocks: PlanBlocks, column: I8) -> I8:
+    """Returns for each block the first one with the same sequence: i8[blocks]."""
     digest = _sums(_mixed(column, blocks.position), blocks.ptr)
     _, first, which = np.unique(digest, return_index=True, return_inverse=True)
     found = first[which]
@@ -90,14 +92,14 @@ def _alike(blocks: Blocks, column: I8) -> I8:
 
 
 def _sums(values: I8, ptr: I8) -> I8:
-    """The sum of each group of `values`, which may be empty, modulo 2**64."""
+    """Returns the sum of each group of `values`, which may be empty, modulo 2**64."""
     total = np.zeros(len(values) + 1, np.uint64)
     np.cumsum(values, out=total[1:])
     return total[ptr[1:]] - total[ptr[:-1]]
 
 
 def _mixed(values: I8, position: I8) -> I8:
-    """A digest of each value at its position; those of a sequence are added."""
+    """Returns a digest of each value at its position; the digests of a sequence are added."""
     mixed = (values.astype(np.uint64) + np.uint64(1)) * MIX
     mixed ^= mixed >> SHIFT
     mixed *= (2 * position.astype(np.uint64) + np.uint64(3)) * MIX

@@ -11,25 +11,25 @@ from hccc.ir.plan import Plan
 
 
 def cuda(plan: Plan) -> str:
-    """CUDA C++, for nvcc or NVRTC."""
+    """Emits CUDA C++, for nvcc or NVRTC."""
     return text(plan, CUDA)
 
 
 def hip(plan: Plan) -> str:
-    """HIP C++."""
+    """Emits HIP C++."""
     return text(plan, HIP)
 
 
 def cpu(plan: Plan) -> str:
-    """C++ for the host compiler."""
+    """Emits C++ for the host compiler."""
     return text(plan, CPU)
 
 
 def text(plan: Plan, target: Target) -> str:
-    """The translation unit of one target; the same text for the same plan, always."""
+    """Emits the translation unit of one target; the same text for the same plan, always."""
     return texts(plan, [target])[0]
 
 
 def texts(plan: Plan, targets: Sequence[Target]) -> list[str]:
-    """The translation units of several targets, for little more than the time of one."""
+    """Emits the translation units of several targets, in little more than the time of one."""
     return [render("kernel.jinja", one) for one in views(plan, targets)]

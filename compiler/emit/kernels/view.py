@@ -1,10 +1,42 @@
 """view: Plan → the one value that the kernel templates print.
 
-Each class of alike thread blocks (`shapes`) becomes a function: its repeats become loops (`loops`,
+Each class of alike thread blocks (`classes`) becomes a function: its repeats become loops (`loops`,
 `segments`), its numbers expressions or tables (`fit`), its primitives calls (`calls`, `function`).
-Time is linear in the plan's primitives, in NumPy; the text's size is that of the pattern. Where
-that would be more calls than compilers are quick at, all thread blocks become the rows of tables
-instead (`rows`).
+Time is linear in the plan's primitives, in NumPy; the text's size is that of the pattern. If that
+would be more calls than compilers are quick at, all thread blocks become the rows of tables instead
+(`rows`).
+
+An example: a ring AllGather on 6 ranks. At each rank, one thread block runs 6 primitives: one sends
+the rank's own block, four pass on the block received last, one copies the own block to the output.
+
+    primitive   0  1  2  3  4  5      A shape is mode, buffers, number of waits and posts. Those
+    shape       a  b  b  b  c  d      that pass on, b, wait for one flag and raise one; the last, c,
+                                      raises none. All ranks have the sequence abbbcd: one class.
+
+`loops` finds the repeat of b, 3 times. The slot that a b reads is a matrix over (rank, i):
+
+    rank 0      5  4  3               `fit` finds that it is (a line in rank + a line in i) modulo
+    rank 1      0  5  4               the ranks: Sum(5, (Term(1, rank), Term(-1, i)), modulus=6).
+    rank 2      1  0  5               `width` prints `(rank + 5 - i) % 6`; it is used twice, so
+    ...                               `function` gives it a name:
+
+    for (int i = 0; i < 3; ++i) {
+      const int slot1 = (rank + 5 - i) % 6;
+      hccc_prim<HCCC_COPY>(b, i + 1, 0, hccc_waits(i), hccc_from(hccc_output(b, rank, slot1)),
+                           hccc_to(hccc_output(b, peer0, slot1)),
+                           hccc_posts(hccc_post(peer0, i + 1)));
+    }
+
+As `rows`, the same block is a table of kinds, `0, 2, 2, 2, 1, 3, -1`, and for the numbers of kind 2
+a column each: its flags `0, 1, 2`, and its slots counted from the own rank, `5, 4, 3`, which are
+alike at every rank (`encodings`), so that all ranks share the table (`sharing`).
+
+    for (int i = 0; kind[i] != -1; ++i) {
+      switch (kind[i]) {
+        case 2: {
+          const int x0 = row0[i];
+          const int x1 = (rank + row1[i]) % 6;
+          hccc_prim<HCCC_COPY>(b, i, 0, hccc_waits(x0), hccc_from(hccc_output(b, rank, x1)), ...
 """
 
 from __future__ import annotations
@@ -21,11 +53,11 @@ from hccc.emit.kernels import rows, wrap
 from hccc.emit.kernels.calls import Caller, caller
 from hccc.emit.kernels.canonical import canonical
 from hccc.emit.kernels.classes import Class, calls_in_line, classes
-from hccc.emit.kernels.dispatch import Case, cases
-from hccc.emit.kernels.far import Far
+from hccc.emit.kernels.dispatch import DispatchCase, cases
 from hccc.emit.kernels.forms import Lookup
-from hccc.emit.kernels.function import Fitter, Step, Tables, body, steps
+from hccc.emit.kernels.function import FittedRepeat, Fitter, Tables, body, fitted_repeats
 from hccc.emit.kernels.neighbours import Neighbours, neighbours
+from hccc.emit.kernels.network_parts import NetworkParts
 from hccc.emit.kernels.width import fits_int
 from hccc.emit.targets import Target
 from hccc.ir.collective import Collective, OpType
@@ -44,8 +76,8 @@ LONGEST_SOURCE = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """One class of thread blocks."""
+class FunctionView:
+    """One class of thread blocks, as a function."""
 
     name: str
     parameters: str
@@ -54,7 +86,7 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableView:
     """One lookup table: `const type name[dims] = { lines };`, `const` as the target spells it."""
 
     declaration: str
@@ -63,7 +95,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class ProgramView:
-    """What `kernel.jinja` prints for one target."""
+    """The values that `kernel.jinja` prints for one target."""
 
     target: Target
     version: str
@@ -72,40 +104,41 @@ class ProgramView:
     collective: str
     accumulate: str
     constants: tuple[tuple[str, int | str], ...]
-    tables: tuple[Table, ...]
-    functions: tuple[Function, ...]
-    cases: tuple[Case, ...]
+    tables: tuple[TableView, ...]
+    functions: tuple[FunctionView, ...]
+    cases: tuple[DispatchCase, ...]
     neighbours: Neighbours
     admission: tuple[str, ...]
 
 
 def checked_name(plan: Plan) -> str:
-    """The plan's name, which reaches paths and source. Raises InternalError if it may not."""
+    """Returns the plan's name, which reaches paths and source. Raises InternalError if it may
+    not."""
     if not NAME.fullmatch(plan.name):
         raise InternalError(f"plan name {plan.name!r} is not a C identifier")
     return plan.name
 
 
 def safe_comment(text: str) -> str:
-    """`text` as it may stand in a comment: one line, printable, no end of comment, no path."""
+    """Makes `text` safe for a comment: one line, printable, no end of comment, no path."""
     last = re.split(r"[/\\]", text)[-1]
     clean = "".join(c if c.isprintable() and c != "?" else "_" for c in last)
     return clean.replace("*/", "__").replace("/*", "__")[:LONGEST_SOURCE]
 
 
 def view(plan: Plan, target: Target) -> ProgramView:
-    """The values of one target's translation unit."""
+    """Returns the values of one target's translation unit."""
     return views(plan, [target])[0]
 
 
 def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
-    """The views of several targets, which have all but the target in common."""
+    """Returns the views of several targets, which share everything but the target."""
     name, plan = checked_name(plan), canonical(plan)
     tables, moduli, calls = Tables(), interesting(plan), caller(plan)
-    alike = classes(plan, calls.far)
+    alike = classes(plan, calls.network)
     straight = calls_in_line(alike) <= MOST_CALLS
     made = _in_line(calls, alike, tables) if straight else _in_rows(calls, moduli, tables)
-    near = neighbours(plan, moduli, tables, network=bool(calls.far.rows.any()))
+    near = neighbours(plan, moduli, tables, network=bool(calls.network.rows.any()))
     common = ProgramView(
         target=targets[0],
         version=__version__,
@@ -113,7 +146,7 @@ def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
         source=safe_comment(plan.source),
         collective=describe(plan),
         accumulate=plan.accumulate,
-        constants=_constants(plan, calls.far, made.calls),
+        constants=_constants(plan, calls.network, made.calls),
         tables=tuple(_table(n, t) for n, t in tables.by_key.values()),
         functions=made.functions,
         cases=made.cases,
@@ -124,38 +157,44 @@ def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """The functions that execute thread blocks, which of them each block runs, and the calls of
-    primitives in them."""
+class _Functions:
+    """The functions that execute thread blocks, the cases that choose among them, and the number of
+    calls in them."""
 
-    functions: tuple[Function, ...]
-    cases: tuple[Case, ...]
+    functions: tuple[FunctionView, ...]
+    cases: tuple[DispatchCase, ...]
     calls: int
 
 
-def _in_line(calls: Caller, alike: Sequence[Class], tables: Tables) -> _Made:
-    """A function for each class."""
+def _in_line(calls: Caller, alike: Sequence[Class], tables: Tables) -> _Functions:
+    """Makes a function for each class."""
     plan, source, moduli = calls.plan, safe_comment(calls.plan.source), interesting(calls.plan)
-    made = [
-        (one, f"{plan.name}_blocks{k}", steps(Fitter(calls, one, moduli, tables, {}), source))
+    fitted = [
+        (
+            one,
+            f"{plan.name}_blocks{k}",
+            fitted_repeats(Fitter(calls, one, moduli, tables, {}), source),
+        )
         for k, one in enumerate(alike)
     ]
-    found = cases([(a, n) for a, n, _ in made], plan.n_ranks, plan.gpus_per_node, tables)
-    functions = tuple(_function(plan, a, n, found) for a, n, found in made)
-    return _Made(functions, found, sum(len(s.calls) for _, _, steps in made for s in steps))
+    choice = cases([(a, n) for a, n, _ in fitted], plan.n_ranks, plan.gpus_per_node, tables)
+    functions = tuple(_function(plan, a, n, repeats) for a, n, repeats in fitted)
+    return _Functions(
+        functions, choice, sum(len(r.calls) for *_, repeats in fitted for r in repeats)
+    )
 
 
-def _in_rows(calls: Caller, moduli: tuple[int, ...], tables: Tables) -> _Made:
-    """One function for all thread blocks."""
+def _in_rows(calls: Caller, moduli: tuple[int, ...], tables: Tables) -> _Functions:
+    """Makes one function for all thread blocks."""
     plan = calls.plan
     made, name = rows.body(calls, moduli, tables), f"{plan.name}_blocks"
     comment = f"All thread blocks: {len(plan):,} primitives of {made.calls} kinds, as rows."
-    function = Function(name, "hccc_block& b", comment, made.lines)
-    return _Made((function,), (Case((), (f"return {name}(b);",)),), made.calls)
+    function = FunctionView(name, "hccc_block& b", comment, made.lines)
+    return _Functions((function,), (DispatchCase((), (f"return {name}(b);",)),), made.calls)
 
 
 def interesting(plan: Plan) -> tuple[int, ...]:
-    """Numbers that chunk, rank and slot arithmetic is likely to be modulo of."""
+    """Returns numbers that are likely moduli of chunk, rank and slot arithmetic."""
     n, g, c = plan.n_ranks, max(1, plan.gpus_per_node), plan.collective
     per = c.chunks_per_block
     found = {n, g, n // g, c.n_chunks, per, per * g, n * per}
@@ -165,18 +204,18 @@ def interesting(plan: Plan) -> tuple[int, ...]:
 
 
 def describe(plan: Plan) -> str:
-    """`Allreduce of 8 ranks, 8 chunks`."""
+    """Describes a plan: `Allreduce of 8 ranks, 8 chunks`."""
     return f"{describe_work(plan.collective)}, {plan.collective.n_chunks} chunks"
 
 
 def describe_work(c: Collective) -> str:
-    """`Allreduce of 8 ranks`."""
+    """Describes a collective: `Allreduce of 8 ranks`."""
     root = f" at rank {c.root}" if c.rooted else ""
     return f"{c.op.value} of {c.n_ranks} ranks{root}"
 
 
 def user_blocks(c: Collective, of: Callable[[int], int]) -> str:
-    """C for a number of blocks that may only differ at the root."""
+    """Returns C for a number of blocks that may only differ at the root."""
     other = next((r for r in range(c.n_ranks) if r != c.root), c.root)
     at_root, elsewhere = of(c.root), of(other)
     if not c.rooted or at_root == elsewhere:
@@ -184,8 +223,8 @@ def user_blocks(c: Collective, of: Callable[[int], int]) -> str:
     return f"rank == {c.root} ? {at_root} : {elsewhere}"
 
 
-def _constants(plan: Plan, far: Far, calls: int) -> tuple[tuple[str, int | str], ...]:
-    """What device.h wants defined before it is included."""
+def _constants(plan: Plan, network: NetworkParts, calls: int) -> tuple[tuple[str, int | str], ...]:
+    """Returns the macros that device.h needs before it is included."""
     operands = int((plan.src.counts() + plan.dst.counts()).max())
     return (
         *(
@@ -195,20 +234,20 @@ def _constants(plan: Plan, far: Far, calls: int) -> tuple[tuple[str, int | str],
         ("HCCC_THREADS", plan.warps * WARP),
         *([("HCCC_OPERANDS", operands)] if operands > 2 * plan.n_ranks + 4 else ()),
         *(_user_blocks(plan) if plan.touches_peers() else [("HCCC_TOUCHES_PEERS", 0)]),
-        *([("HCCC_NETWORK", 1)] if far.rows.any() else []),
+        *([("HCCC_NETWORK", 1)] if network.rows.any() else []),
         ("HCCC_INLINE", int(calls * (2 if len(plan.queues) else 1) <= INLINE_CALLS)),
     )
 
 
 def _user_blocks(plan: Plan) -> Iterator[tuple[str, str]]:
-    """How large the buffers are that must lie in windows."""
+    """Yields the macros for the sizes of the buffers that must lie in windows."""
     c = plan.collective
     for name, of in (("INPUT", c.input_blocks), ("OUTPUT", c.output_blocks)):
         yield f"HCCC_{name}_BLOCKS(rank)", f"({user_blocks(c, of)})"
 
 
 def _admission(plan: Plan) -> list[str]:
-    """C that keeps an entry's call to what the plan was proved for."""
+    """Returns C that restricts calls of an entry to those that the plan was proved for."""
     lines = []
     if not plan.in_place:
         lines.append("if (call && call->in_place) return HCCC_BAD_ARGUMENT;")
@@ -229,7 +268,7 @@ def _admission(plan: Plan) -> list[str]:
     return lines
 
 
-def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Function:
+def _function(plan: Plan, alike: Class, name: str, repeats: list[FittedRepeat]) -> FunctionView:
     first = next(iter(alike.ranks))
     ranks = f"{len(alike.ranks)} ranks" if len(alike.ranks) > 1 else f"rank {first}"
     ranks = "all ranks" if len(alike.ranks) == plan.n_ranks > 1 else ranks
@@ -239,10 +278,10 @@ def _function(plan: Plan, alike: Class, name: str, found: list[Step]) -> Functio
     n = len(alike.shapes)
     comment = f"Thread {blocks}{more} of {ranks}: {n} primitive{'s' if n > 1 else ''}."
     parameters = "hccc_block& b, int turn" if alike.by_turn else "hccc_block& b"
-    return Function(name, parameters, comment, tuple(body(found, plan.gpus_per_node)))
+    return FunctionView(name, parameters, comment, tuple(body(repeats, plan.gpus_per_node)))
 
 
-def _table(name: str, lookup: Lookup) -> Table:
+def _table(name: str, lookup: Lookup) -> TableView:
     values = lookup.table
     if not fits_int(values):
         raise InternalError(f"{name} holds what is no int")
@@ -250,11 +289,11 @@ def _table(name: str, lookup: Lookup) -> Table:
     dims = "".join(f"[{d}]" for d in values.shape)
     rows = values.reshape(-1, values.shape[-1]).tolist()
     lines = wrap.table(rows[0], 4) if values.ndim == 1 else _rows(rows, values.shape[:-1])
-    return Table(f"{kind} {name}{dims}", tuple(lines))
+    return TableView(f"{kind} {name}{dims}", tuple(lines))
 
 
 def _rows(rows: list[list[int]], outer: tuple[int, ...]) -> list[str]:
-    """Nested initializer lists; `outer`: all dimensions but the last."""
+    """Writes nested initializer lists; `outer`: all dimensions but the last."""
     lines: list[str] = []
     for k, row in enumerate(rows):
         opened = closed = 0

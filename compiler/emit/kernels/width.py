@@ -1,10 +1,10 @@
-"""width: a Form → C, computed in `int` where that is proved wide enough, else in 64 bits.
+"""width: a Form → C, computed in `int` if that is proved wide enough, else in 64 bits.
 
-Forms are held against what they replace in NumPy's 64 bits, but C computes a printed expression
+Forms are checked against the numbers they replace in NumPy's 64 bits, but C computes an expression
 in the types of its operands, and overflow is undefined there. So text is built of Values: each
-carries the interval that C's result lies in, found step by step in the order in which C evaluates
-the text, from the ranges of the axes and of the tables. Where a step is not proved to fit an int,
-the whole expression is printed in 64 bits and cast back; what it stands for fits an int.
+carries the interval of C's result, found step by step in the order in which C evaluates the text,
+from the ranges of the axes and of the tables. If a step is not proved to fit an int, the whole
+expression is printed in 64 bits and cast back; its final value fits an int.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ Ranges = dict[str, tuple[int, int]]
 
 
 def fits_int(values: I8) -> bool:
-    """Whether every one of `values` is an int."""
+    """Tells whether all `values` fit an int."""
     return not values.size or (int(values.min()) >= -INT - 1 and int(values.max()) <= INT)
 
 
 def text(form: Form, name_table: NameTable) -> str:
-    """The form as people write it, for comments: C without a thought for widths."""
+    """Writes the form for comments: C without a thought for widths."""
     ranges = dict.fromkeys(names(form), (0, 0))
     return _Printer(ranges, name_table, False).form(form).text
 
 
 def code(form: Form, grid: Grid, name_table: NameTable) -> str:
-    """The form over `grid` as a C expression of type int; no step of it overflows.
+    """Writes the form over `grid` as a C expression of type int, of which no step overflows.
 
-    It never needs parentheses inside a call. Raises InternalError where 64 bits do not do.
+    It never needs parentheses inside a call.
+
+    Raises:
+        InternalError: 64 bits are not enough.
     """
     ranges = {name: _range(grid.coordinate(name)) for name in names(form)}
     narrow = _Printer(ranges, name_table, False).form(form)
@@ -52,9 +55,9 @@ def _range(x: I8) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A C expression, and the interval its value lies in.
+    """A C expression, and the interval of its value.
 
-    wide: its type is long long, else int; fits: it and all that it is made of fit their types.
+    wide: its type is long long, else int; fits: it and all its parts fit their types.
     """
 
     text: str
@@ -64,8 +67,8 @@ class Value:
     fits: bool
 
 
-def _made(text: str, bounds: tuple[int, int], *of: Value, wide: bool = False) -> Value:
-    """What C computes from `of`: a long long where one of them is."""
+def _computed(text: str, bounds: tuple[int, int], *of: Value, wide: bool = False) -> Value:
+    """Returns the value that C computes from `of`: a long long if one of them is."""
     wide = wide or any(v.wide for v in of)
     most = LONG if wide else INT
     fits = -most - 1 <= bounds[0] and bounds[1] <= most and all(v.fits for v in of)
@@ -73,44 +76,44 @@ def _made(text: str, bounds: tuple[int, int], *of: Value, wide: bool = False) ->
 
 
 def _plus(a: Value, b: Value) -> Value:
-    return _made(f"{a.text} + {b.text}", (a.low + b.low, a.high + b.high), a, b)
+    return _computed(f"{a.text} + {b.text}", (a.low + b.low, a.high + b.high), a, b)
 
 
 def _minus(a: Value, b: Value) -> Value:
-    return _made(f"{a.text} - {b.text}", (a.low - b.high, a.high - b.low), a, b)
+    return _computed(f"{a.text} - {b.text}", (a.low - b.high, a.high - b.low), a, b)
 
 
 def _times(a: Value, b: Value) -> Value:
-    """`b` is a positive number."""
-    return _made(f"{a.text} * {b.text}", (a.low * b.low, a.high * b.high), a, b)
+    """Multiplies; `b` is a positive number."""
+    return _computed(f"{a.text} * {b.text}", (a.low * b.low, a.high * b.high), a, b)
 
 
 def _over(a: Value, b: Value) -> Value:
-    """`b` is a positive number; C truncates."""
+    """Divides; `b` is a positive number; C truncates."""
     low, high = (abs(x) // b.low * (1 if x >= 0 else -1) for x in (a.low, a.high))
-    return _made(f"{a.text} / {b.text}", (low, high), a, b)
+    return _computed(f"{a.text} / {b.text}", (low, high), a, b)
 
 
 def _modulo(a: Value, b: Value) -> Value:
-    """`b` is a positive number; the remainder has the sign of `a`."""
+    """Takes the remainder, which has the sign of `a`; `b` is a positive number."""
     low, high = min(0, max(a.low, 1 - b.low)), max(0, min(a.high, b.low - 1))
-    return _made(f"{a.text} % {b.text}", (low, high), a, b)
+    return _computed(f"{a.text} % {b.text}", (low, high), a, b)
 
 
 def _negated(a: Value) -> Value:
-    return _made(f"-{a.text}", (-a.high, -a.low), a)
+    return _computed(f"-{a.text}", (-a.high, -a.low), a)
 
 
 def _grouped(a: Value) -> Value:
-    return _made(f"({a.text})", (a.low, a.high), a)
+    return _computed(f"({a.text})", (a.low, a.high), a)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Printer:
     """Prints forms over axes of known ranges.
 
-    wide: every product and every sum is computed in 64 bits. For that every factor is a long
-    long, and so is what a sum begins with.
+    wide: every product and every sum is computed in 64 bits. For that every factor is a long long,
+    and so is the first part of a sum.
     """
 
     ranges: Ranges
@@ -118,7 +121,7 @@ class _Printer:
     wide: bool
 
     def form(self, form: Form) -> Value:
-        """Any form."""
+        """Prints any form."""
         if isinstance(form, Split):
             high = self.form(form.high)
             simple = isinstance(form.high, Sum) and not form.high.modulus and _single(form.high)
@@ -132,7 +135,7 @@ class _Printer:
         return _plus(self._number(form.offset), inner) if form.offset else inner
 
     def _sum(self, form: Sum) -> Value:
-        """Positive terms first, then the constant, then what is taken off."""
+        """Prints positive terms first, then the constant, then the negative terms."""
         plus = [t for t in form.terms if t.factor > 0]
         minus = [t for t in form.terms if t.factor < 0]
         adds = [self._term(t, first=not k) for k, t in enumerate(plus)]
@@ -149,21 +152,21 @@ class _Printer:
         return total
 
     def _term(self, term: Term, first: bool = False, negative: bool = False) -> Value:
-        """`factor * atom`; a minus before it belongs to the atom."""
+        """Prints `factor * atom`; a minus before it belongs to the atom."""
         factor, atom = abs(term.factor), self._atom(term.atom)
         loose = isinstance(term.atom, Coord) and term.atom.div + term.atom.rem > 1
         if self.wide and first and (factor == 1 or negative):
             cast = f"static_cast<long long>({atom.text})"
-            atom = _made(cast, (atom.low, atom.high), atom, wide=True)
+            atom = _computed(cast, (atom.low, atom.high), atom, wide=True)
         elif loose and (factor != 1 or negative):
             atom = _grouped(atom)
         atom = _negated(atom) if negative else atom
         return atom if factor == 1 else _times(atom, self._number(factor, first=True))
 
     def _number(self, value: int, first: bool = False) -> Value:
-        """A literal; `first`: nothing else makes the operation 64 bits wide."""
+        """Prints a literal; `first`: nothing else makes the operation 64 bits wide."""
         long = self.wide and (first or value > INT)
-        return _made(f"{value}{'LL' if long else ''}", (value, value), wide=long)
+        return _computed(f"{value}{'LL' if long else ''}", (value, value), wide=long)
 
     def _atom(self, atom: Coord | Lookup) -> Value:
         if isinstance(atom, Lookup):
@@ -174,7 +177,7 @@ class _Printer:
         return _over(x, self._number(atom.div)) if atom.div > 1 else x
 
     def _axis(self, name: str) -> Value:
-        return _made(name, self.ranges[name])
+        return _computed(name, self.ranges[name])
 
     def _lookup(self, atom: Lookup) -> Value:
         parts = []
@@ -182,17 +185,17 @@ class _Printer:
             axis = self._axis(name)
             parts.append(_minus(axis, self._number(first)) if first else axis)
         text = self.name_table(atom) + "".join(f"[{p.text}]" for p in parts)
-        inside = _made(text, _range(atom.table))
+        inside = _computed(text, _range(atom.table))
         return Value(
             text, inside.low, inside.high, False, inside.fits and all(p.fits for p in parts)
         )
 
 
 def _single(form: Sum) -> bool:
-    """Whether the form is one factor that binds as tightly as `*`."""
+    """Tells whether the form is one factor that binds as tightly as `*`."""
     return len(form.terms) + bool(form.constant) == 1 and not form.offset
 
 
 def _plain(form: Sum) -> bool:
-    """Whether the form is one bare name."""
+    """Tells whether the form is one bare name."""
     return len(form.terms) == 1 and form.terms[0].factor == 1 and not form.constant

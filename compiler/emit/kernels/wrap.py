@@ -1,4 +1,4 @@
-"""wrap: a call and its arguments → lines of at most 100 columns, broken as clang-format does."""
+"""wrap: lays out a call in lines of at most 100 columns, broken as clang-format does."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class CallText:
     """`head(arguments...)`, or just `head` when there are no parentheses."""
 
     head: str
-    arguments: tuple[Text, ...] | None = None
+    arguments: tuple[CallText, ...] | None = None
 
     def flat(self) -> str:
-        """On one line."""
+        """Returns the call on one line."""
         if self.arguments is None:
             return self.head
         return f"{self.head}({', '.join(a.flat() for a in self.arguments)})"
 
 
-def wrap(text: Text, indent: int, tail: str = "") -> list[str]:
-    """`text` followed by `tail`, as lines with the given indentation."""
+def wrap(text: CallText, indent: int, tail: str = "") -> list[str]:
+    """Lays out `text` followed by `tail`, as lines with the given indentation."""
     lines = [" " * indent]
     _place(text, lines, len(tail))
     lines[-1] += tail
     return lines
 
 
-def _place(text: Text, lines: list[str], reserve: int) -> None:
-    """Appends `text` to the last line, keeping `reserve` columns for what follows it."""
+def _place(text: CallText, lines: list[str], reserve: int) -> None:
+    """Appends `text` to the last line, keeping `reserve` columns for the text that follows it."""
     flat = text.flat()
     if not text.arguments or len(lines[-1]) + len(flat) + reserve <= WIDTH:
         lines[-1] += flat
@@ -51,7 +51,7 @@ def _place(text: Text, lines: list[str], reserve: int) -> None:
 
 
 def table(values: Sequence[int], indent: int) -> list[str]:
-    """Numbers for an initializer, packed into lines; each ends with a comma but the last."""
+    """Packs numbers of an initializer into lines; each ends with a comma but the last."""
     lines, line = [], " " * indent
     for k, value in enumerate(values):
         word = f"{value}{',' if k + 1 < len(values) else ''}"

@@ -1,8 +1,8 @@
-"""channels: which of MSCCL's channels each connection uses.
+"""channels: chooses one of MSCCL's channels for each connection.
 
 A connection is (source, destination, channel), and a thread block has one channel for both its
-directions; so connections that blocks join share one. The runtimes hold at most 32 sending and
-32 receiving blocks of a rank on a channel (msccl.h:7). First fit, lowest channel first.
+directions; so connections that blocks join share one. The runtimes hold at most 32 sending and 32
+receiving blocks of a rank on a channel (msccl.h:7). First fit, lowest channel first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from hccc.base.diagnostics import UserError, fail
-from hccc.emit.msccl.steps import STAGED_HELP, Block
+from hccc.emit.msccl.steps import STAGED_HELP, MscclBlock
 from hccc.ir.plan import Plan
 
 PER_CHANNEL = 32
@@ -19,17 +19,17 @@ PER_CHANNEL = 32
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """`of`: the channel of every queue; `count`: how many are used."""
+    """`of`: the channel of every queue; `count`: of the channels used."""
 
     of: dict[int, int]
     count: int
 
 
-def channels(plan: Plan, ranks: list[list[Block]]) -> Channels:
-    """A channel for every queue. O(queues · channels).
+def channels(plan: Plan, ranks: list[list[MscclBlock]]) -> Channels:
+    """Chooses a channel for every queue. O(queues · channels).
 
     Raises:
-        UserError E521: blocks that no choice of channels serves.
+        UserError E521: no choice of channels serves the blocks.
     """
     groups = _joined([b for blocks in ranks for b in blocks])
     groups.sort(key=lambda group: _turn(plan, group[0]))
@@ -57,7 +57,8 @@ def channels(plan: Plan, ranks: list[list[Block]]) -> Channels:
 
 
 def _turn(plan: Plan, queue: int) -> tuple[int, int]:
-    """Sorts queues by how far they reach: those of one distance load every rank alike."""
+    """Returns a key that sorts queues by distance: the queues of one distance load every rank
+    alike."""
     src, dst = int(plan.queues.src[queue]), int(plan.queues.dst[queue])
     return (dst - src) % plan.n_ranks, src
 
@@ -72,8 +73,8 @@ def _crowded(ends: list[tuple[int, int]]) -> UserError:
     )
 
 
-def _joined(blocks: list[Block]) -> list[list[int]]:
-    """Queues that must share a channel, by first use."""
+def _joined(blocks: list[MscclBlock]) -> list[list[int]]:
+    """Returns groups of queues that must share a channel, by first use."""
     root: dict[int, int] = {}
 
     def find(q: int) -> int:

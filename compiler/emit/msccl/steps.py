@@ -1,9 +1,9 @@
 """steps: a staged Plan as MSCCL's thread blocks and steps, before any text.
 
-A primitive becomes one step; a primitive that the wanted kind of call skips (`Guard`) leaves
-only the order it stood for: what waited for it waits for what it waited for. A wait becomes the
-step's `depid`/`deps`, further ones nops before it (msccl-formats §4, §5). Channels
-become instances: part k of slot c is index c·K + k, on channels of its own.
+A primitive becomes one step. A primitive that the wanted kind of call skips (`Guard`) leaves only
+its order: primitives that waited for it wait for its predecessors. A wait becomes the step's
+`depid`/`deps`, further ones nops before it (msccl-formats §4, §5). Channels become instances: part
+k of slot c is index c·K + k, on channels of its own.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Place = tuple[str, int]  # buffer letter, offset in chunks
 
 
 @dataclass(slots=True)
-class Step:
-    """One step of one instance-to-be; `waits`: (block of the rank, step ordinal) it waits for."""
+class MscclStep:
+    """One step, before instances; `waits`: (block of the rank, step ordinal) it waits for."""
 
     kind: str
     src: Place
@@ -39,37 +39,37 @@ class Step:
 
 
 @dataclass(slots=True)
-class Block:
-    """One thread block: its queues (None where it has none) and its steps."""
+class MscclBlock:
+    """One thread block: its queues, None for none, and its steps."""
 
     rank: int
     row: int  # its first primitive, for messages
     send: int | None = None
     recv: int | None = None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[MscclStep] = field(default_factory=list)
 
     def length(self) -> int:
-        """Steps in the file, nops counted."""
+        """Returns the number of steps in the file, with nops."""
         return sum(max(1, len(s.waits)) for s in self.steps)
 
     def position(self, ordinal: int) -> int:
-        """The number in the file of the `ordinal`-th step."""
+        """Returns the number in the file of the `ordinal`-th step."""
         return sum(max(1, len(s.waits)) for s in self.steps[: ordinal + 1]) - 1
 
 
-def steps(plan: Plan, in_place: bool | None) -> list[list[Block]]:
-    """The blocks of every rank, for calls in place, out of place, or both (None).
+def steps(plan: Plan, in_place: bool | None) -> list[list[MscclBlock]]:
+    """Returns the blocks of every rank, for calls in place, out of place, or both (None).
 
     Raises:
-        UserError E520: it puts or gets; E521: a thread block with several peers;
-        E525: a primitive that no step performs.
+        UserError E520: it puts or gets; E521: a thread block with several peers; E525: no step
+        performs a primitive.
     """
     if plan.transport is Transport.DIRECT or plan.one_sided():
         raise fail("E520", "MSCCL's steps send and receive; this plan puts", help=STAGED_HELP)
-    return _Writer(plan, in_place).ranks()
+    return _StepWriter(plan, in_place).ranks()
 
 
-class _Writer:
+class _StepWriter:
     """Turns primitives into steps, block by block."""
 
     def __init__(self, plan: Plan, in_place: bool | None) -> None:
@@ -81,8 +81,8 @@ class _Writer:
         self._tb = self._block - base[self._rank]
         self._ordinal: dict[int, int] = {}  # primitive -> step of its block
 
-    def ranks(self) -> list[list[Block]]:
-        ranks: list[list[Block]] = [[] for _ in range(self._plan.n_ranks)]
+    def ranks(self) -> list[list[MscclBlock]]:
+        ranks: list[list[MscclBlock]] = [[] for _ in range(self._plan.n_ranks)]
         number: dict[int, int] = {}
         for b, rank in enumerate(self._plan.block_rank()):
             block = self._steps_of(b, int(rank))
@@ -94,9 +94,9 @@ class _Writer:
                 self._add_waits(block, number, blocks)
         return [_waited_first(blocks) for blocks in ranks]
 
-    def _steps_of(self, b: int, rank: int) -> Block:
+    def _steps_of(self, b: int, rank: int) -> MscclBlock:
         lo, hi = self._plan.tb_ptr[b : b + 2].tolist()
-        block = Block(rank, lo)
+        block = MscclBlock(rank, lo)
         for row in range(lo, hi):
             if not self._order.active[row]:
                 continue
@@ -109,8 +109,8 @@ class _Writer:
             self._ordinal[row] = len(block.steps) - 1
         return block
 
-    def _continues(self, last: Step, step: Step) -> bool:
-        """Whether `step` is the next chunk of an imported step."""
+    def _continues(self, last: MscclStep, step: MscclStep) -> bool:
+        """Tells whether `step` is the next chunk of an imported step."""
         plan, row = self._plan, step.rows.start
         k = last.count
         return (
@@ -124,8 +124,8 @@ class _Writer:
             and (last.dst[0], last.dst[1] + k) == step.dst
         )
 
-    def _step(self, row: int, block: Block) -> Step:
-        """The step that does what primitive `row` does."""
+    def _step(self, row: int, block: MscclBlock) -> MscclStep:
+        """Returns the step that performs primitive `row`."""
         taken, sources = self._operands(self._plan.src, row)
         given, targets = self._operands(self._plan.dst, row)
         shape = (len(taken), len(sources), len(given), len(targets))
@@ -141,10 +141,10 @@ class _Writer:
         place = (sources or targets)[0]
         target = (targets or [place])[0]
         source = place if sources else target
-        return Step(kind, source, target, 1, range(row, row + 1))
+        return MscclStep(kind, source, target, 1, range(row, row + 1))
 
     def _operands(self, operands: Operands, row: int) -> tuple[list[int], list[Place]]:
-        """(queues, places in own memory) of one end of a primitive."""
+        """Returns (queues, places in own memory) of one end of a primitive."""
         queues, places = [], []
         for k in range(operands.ptr[row], operands.ptr[row + 1]):
             buffer, slot = Buffer(operands.buffer[k]), int(operands.slot[k])
@@ -180,8 +180,11 @@ class _Writer:
             help="compile with --transport staged --allocator connection --fuse none",
         )
 
-    def _add_waits(self, block: Block, number: dict[int, int], blocks: list[Block]) -> None:
-        """Waits on other blocks of the rank; what the block waited for before needs no repeat."""
+    def _add_waits(
+        self, block: MscclBlock, number: dict[int, int], blocks: list[MscclBlock]
+    ) -> None:
+        """Adds waits on other blocks of the rank; a wait that the block made before needs no
+        repeat."""
         waited: dict[int, int] = {}
         for step in block.steps:
             for pred in sorted(self._order.preds(step.rows)):
@@ -212,8 +215,8 @@ def _count(operands: Operands, row: int) -> int:
     return int(operands.ptr[row + 1] - operands.ptr[row])
 
 
-def _waited_first(blocks: list[Block]) -> list[Block]:
-    """Blocks that others wait for come first: the runtimes know those by 8 bits."""
+def _waited_first(blocks: list[MscclBlock]) -> list[MscclBlock]:
+    """Puts blocks that others wait for first: the runtimes number those with 8 bits."""
     order = sorted(range(len(blocks)), key=lambda b: not any(s.signals for s in blocks[b].steps))
     number = {b: i for i, b in enumerate(order)}
     for block in blocks:
@@ -223,7 +226,7 @@ def _waited_first(blocks: list[Block]) -> list[Block]:
     return [blocks[b] for b in order]
 
 
-def _part_reductions(block: list[Step]) -> None:
+def _part_reductions(block: list[MscclStep]) -> None:
     """Signals where a run of reductions must end.
 
     The runtimes make one of successive `re` into one place, whatever their counts, and hold the
@@ -244,7 +247,7 @@ def _part_reductions(block: list[Step]) -> None:
             run = 0
 
 
-def _overlaps(step: Step) -> bool:
-    """Whether it reads what the reduction before it, into the same place, wrote."""
+def _overlaps(step: MscclStep) -> bool:
+    """Tells whether the step reads the result of the reduction before it, into the same place."""
     (a, i), (b, j) = step.src, step.dst
     return a == b and abs(i - j) < step.count

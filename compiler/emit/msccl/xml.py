@@ -1,9 +1,9 @@
-"""Plan → MSCCL XML, as the runtimes that read it read it (docs/msccl-formats.md).
+"""xml: Plan → MSCCL XML, for the runtimes that read it (docs/msccl-formats.md).
 
-Two dialects: "msccl" is microsoft/msccl's; "executor" is what both Azure's msccl-executor-nccl and
-RCCL accept, so its limits are the smaller of theirs. Every attribute that either dialect knows is
-written. A file that would exceed a limit is refused, naming the limit: the runtimes would skip it
-silently, or index out of bounds.
+Two dialects: "msccl" is microsoft/msccl's; "executor" is accepted by both Azure's
+msccl-executor-nccl and RCCL, so its limits are the smaller of theirs. Every attribute that either
+dialect knows is written. A file that would exceed a limit is refused, naming the limit: the
+runtimes would skip it silently, or index out of bounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from hccc.base.diagnostics import fail
 from hccc.emit.msccl.channels import channels
-from hccc.emit.msccl.steps import MAX_COUNT, Block, Place, steps
+from hccc.emit.msccl.steps import MAX_COUNT, MscclBlock, Place, steps
 from hccc.emit.order import active
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
@@ -42,7 +42,7 @@ _EVERYWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a runtime reads. `steps`: of a thread block; `blocks`: of a rank."""
+    """The limits of a runtime. `steps`: of a thread block; `blocks`: of a rank."""
 
     name: str
     collectives: dict[OpType, str]
@@ -99,15 +99,15 @@ def dumps(
     max_bytes: int | None = None,
     op: str = "sum",
 ) -> str:
-    """`plan` as an XML file of `dialect`.
+    """Writes `plan` as an XML file of `dialect`.
 
     in_place: the calls it is for; None for both ("executor" only). largest: bytes of the whole
     buffer that the protocol's FIFOs carry (`proofs/fifo` of the exported steps), None for any.
-    min_bytes, max_bytes: the sizes that the caller wants it used for. op: the reduction.
+    min_bytes, max_bytes: the sizes to use it for. op: the reduction.
 
     Raises:
-        UserError E520, E521, E525: the plan's shape (`msccl_steps`); E522: the collective or
-        operation; E523: a limit of the runtimes; E524, E460: the kinds of call; E303: the FIFOs;
+        UserError E520, E521, E525: the plan's shape (`steps`); E522: the collective or operation;
+            E523: a limit of the runtimes; E524, E460: the kinds of call; E303: the FIFOs;
         E410: no such dialect or protocol; E526: the name.
     """
     d = _checked(plan, dialect, in_place, protocol, largest, op)
@@ -153,7 +153,7 @@ def _checked(
 
 
 def _mode(plan: Plan, d: Dialect, in_place: bool | None) -> None:
-    """Whether both the plan and the dialect serve such calls."""
+    """Raises E524 or E460 unless both the plan and the dialect serve such calls."""
     if in_place is None and not d.both_modes:
         raise fail("E524", f"a file of the {d.name} dialect is for calls in place or out of place")
     for mode in (False, True) if in_place is None else (in_place,):
@@ -174,7 +174,7 @@ def _limit(d: Dialect, what: str, value: int, most: int, help: str | None = None
 
 
 def _early_limits(plan: Plan, d: Dialect, in_place: bool | None) -> None:
-    """What can be told without making any step."""
+    """Checks the limits that need no steps. Raises E523."""
     c, k = plan.collective, plan.channels
     n = plan.n_ranks
     _limit(d, "ranks", n, MAX_CHILDREN)
@@ -187,12 +187,12 @@ def _early_limits(plan: Plan, d: Dialect, in_place: bool | None) -> None:
 
 
 def scratch_chunks(plan: Plan, rank: int, in_place: bool | None) -> int:
-    """The XML's chunks of scratch at `rank`: hccc's, and staged send slots in place."""
+    """Returns the XML's chunks of scratch at `rank`: hccc's, and staged send slots in place."""
     staged = int(plan.stage_slots[rank]) if in_place else 0
     return (int(plan.scratch_slots[rank]) + staged) * plan.channels
 
 
-def _limits(plan: Plan, d: Dialect, rank: int, blocks: list[Block]) -> None:
+def _limits(plan: Plan, d: Dialect, rank: int, blocks: list[MscclBlock]) -> None:
     k = plan.channels
     _limit(d, f"thread blocks at rank {rank}", len(blocks) * k, d.blocks, _FEWER_BLOCKS)
     total = 1 + plan.n_ranks
@@ -210,7 +210,7 @@ def _limits(plan: Plan, d: Dialect, rank: int, blocks: list[Block]) -> None:
 def _window(
     d: Dialect, largest: int | None, wanted: tuple[int, int | None], scratch: bool
 ) -> tuple[int, int]:
-    """minBytes and maxBytes."""
+    """Returns minBytes and maxBytes."""
     least, max_bytes = wanted
     if max_bytes is None and scratch and not d.end_inclusive:
         max_bytes = WITH_SCRATCH - 1
@@ -226,7 +226,7 @@ def _lines(
     in_place: bool | None,
     protocol: str,
     window: tuple[int, int],
-    ranks: list[list[Block]],
+    ranks: list[list[MscclBlock]],
     channel: tuple[dict[int, int], int],
 ) -> Iterator[str]:
     c, k = plan.collective, plan.channels
@@ -264,9 +264,9 @@ def _tag(element: str, end: str = "", **attributes: str | int) -> str:
 
 
 def _block(
-    plan: Plan, blocks: list[Block], b: int, instance: int, channel: dict[int, int]
+    plan: Plan, blocks: list[MscclBlock], b: int, instance: int, channel: dict[int, int]
 ) -> Iterator[str]:
-    """The lines of one thread block of one instance."""
+    """Yields the lines of one thread block of one instance."""
     block, k = blocks[b], plan.channels
     send, recv = block.send, block.recv
     queue = send if send is not None else recv

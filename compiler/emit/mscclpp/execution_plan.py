@@ -1,9 +1,9 @@
-"""Plan → MSCCL++ JSON execution plan, as mscclpp 0.9.0 loads it (msccl-formats §7).
+"""execution_plan: Plan → MSCCL++ JSON execution plan, as mscclpp 0.9.0 loads it (msccl-formats §7).
 
-What the executor can express: direct plans whose ranks reach each other's memory, of collectives
-that give every rank both buffers, reducing with sum. Channels become instances, as in MSCCL XML:
-part k of slot c is index c·K + k, in thread blocks, channels and semaphores of its own. Limits
-are those of src/core/include/execution_common.hpp; the loader checks one of them.
+The executor can express direct plans whose ranks reach each other's memory, of collectives that
+give every rank both buffers, reducing with sum. Channels become instances, as in MSCCL XML: part k
+of slot c is index c·K + k, in thread blocks, channels and semaphores of its own. Limits are those
+of src/core/include/execution_common.hpp; the loader checks one of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from hccc.base.diagnostics import fail
-from hccc.emit.mscclpp.operations import Block, Fence, Location, Move, Op, Sync, operations
+from hccc.emit.mscclpp.operations import Fence, Location, Move, MscclppBlock, Op, Sync, operations
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 
@@ -32,15 +32,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 def dumps(
     plan: Plan, in_place: bool, *, op: str = "sum", domain: int | None = None, threads: int = 1024
 ) -> str:
-    """`plan` as an execution plan for calls in or out of place.
+    """Writes `plan` as an execution plan for calls in or out of place.
 
     op: the reduction it is wanted for; domain: how many consecutive ranks reach each other's
     memory, None for a node's; threads: of a thread block.
 
     Raises:
-        UserError E530, E531: the plan's shape (`operations`); E532: what the executor does not
-        do; E533: a limit of its tables; E534: memory out of reach; E460: the kind of call; E526:
-        the name.
+        UserError E530, E531: the plan's shape (`operations`); E532: the executor cannot do it;
+        E533: a limit of its tables; E534: memory out of reach; E460: the kind of call; E526: the
+        name.
     """
     _expressible(plan, in_place, op)
     blocks = operations(plan, in_place)
@@ -83,7 +83,7 @@ def _expressible(plan: Plan, in_place: bool, op: str) -> None:
         raise fail("E526", "the plan's name is not an identifier of at most 63 letters")
 
 
-def _reachable(blocks: list[Block], domain: int) -> None:
+def _reachable(blocks: list[MscclppBlock], domain: int) -> None:
     for block in blocks:
         for rank in sorted(block.touches):
             if rank // domain != block.rank // domain:
@@ -98,7 +98,7 @@ def _reachable(blocks: list[Block], domain: int) -> None:
 class _Tables:
     """Channels, remote buffers and semaphores, numbered as the loader numbers them."""
 
-    def __init__(self, blocks: list[Block], ranks: list[list[int]]) -> None:
+    def __init__(self, blocks: list[MscclppBlock], ranks: list[list[int]]) -> None:
         self._blocks, self._ranks = blocks, ranks
         # Channel i of a to b and channel i of b to a are the two ends of one: both ranks list
         # the pairs of blocks they share in the same order.
@@ -118,7 +118,7 @@ class _Tables:
                 self._semaphores[blocks[a].rank].append((a, b))
 
     def _pairs(self, *names: str) -> set[tuple[int, int]]:
-        """Pairs of blocks, smaller first, between which there is such an operation."""
+        """Returns pairs of blocks, smaller first, between which there is such an operation."""
         return {
             (min(a, b), max(a, b))
             for a, block in enumerate(self._blocks)
@@ -128,7 +128,7 @@ class _Tables:
         }
 
     def gpu(self, plan: Plan, rank: int, in_place: bool) -> dict[str, Any]:
-        """One entry of `gpus`."""
+        """Returns one entry of `gpus`."""
         c, k = plan.collective, plan.channels
         staged = int(plan.stage_slots[rank]) if in_place else 0
         channels, remote = self._channels[rank], self._remote(rank)
@@ -154,7 +154,7 @@ class _Tables:
         return found
 
     def _remote(self, rank: int) -> list[tuple[int, str]]:
-        """The (rank, buffer) that thread blocks of `rank` touch elsewhere, in order."""
+        """Returns the (rank, buffer) that thread blocks of `rank` touch elsewhere, in order."""
         return sorted({place for b in self._ranks[rank] for place in self._touched(b)})
 
     def _touched(self, b: int) -> list[tuple[int, str]]:

@@ -1,11 +1,11 @@
-"""operations: a direct Plan as MSCCL++ operations and what orders them, before any text.
+"""operations: a direct Plan as MSCCL++ operations and the synchronisation that orders them.
 
-The executor has no dependency edges (msccl-formats §7). Between two ranks order is a
-memory channel: the k-th wait on it returns after the k-th signal. Between two thread blocks of
-one rank it is a device semaphore, used the same way. Each pair of blocks has its own, so that a
-wait for primitive p is as many waits as p's number among the signals of that pair, less those
-already done; all are taken before the block ends, because the counts outlive the launch.
-A handshake with every block that touches a rank's memory comes first and last.
+The executor has no dependency edges (msccl-formats §7). Between two ranks order is a memory
+channel: the k-th wait on it returns after the k-th signal. Between two thread blocks of one rank it
+is a device semaphore, used the same way. Each pair of blocks has its own, so that a wait for
+primitive p is as many waits as p's number among the signals of that pair, less those already done;
+all are taken before the block ends, because the counts outlive the launch. A handshake with every
+block that touches a rank's memory comes first and last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LETTER = {Buffer.INPUT: "i", Buffer.OUTPUT: "o", Buffer.SCRATCH: "s"}
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One data operation: `name` as the executor calls it, own places first."""
+    """One data operation: `name` in the executor's terms, own places first."""
 
     name: str
     src: tuple[Location, ...]
@@ -52,7 +52,7 @@ Op = Move | Sync | Fence
 
 
 @dataclass(slots=True)
-class Block:
+class MscclppBlock:
     """One thread block: its operations, and the ranks whose memory it touches."""
 
     rank: int
@@ -60,21 +60,21 @@ class Block:
     touches: set[int] = field(default_factory=set)
 
 
-def operations(plan: Plan, in_place: bool) -> list[Block]:
-    """The thread blocks of all ranks, rank by rank.
+def operations(plan: Plan, in_place: bool) -> list[MscclppBlock]:
+    """Returns the thread blocks of all ranks, rank by rank.
 
     Raises:
-        UserError E530: not a direct plan; E531: a primitive that no operation performs.
+        UserError E530: not a direct plan; E531: no operation performs a primitive.
     """
     if plan.transport is Transport.MIXED:
         message = "MSCCL++'s memory channels reach one memory domain; this plan leaves it"
         raise fail("E530", message, help=ONE_DOMAIN)
     if plan.transport is not Transport.DIRECT:
         raise fail("E530", "MSCCL++ puts and gets; this plan sends and receives", help=DIRECT_HELP)
-    return _Writer(plan, in_place).blocks()
+    return _OperationWriter(plan, in_place).blocks()
 
 
-class _Writer:
+class _OperationWriter:
     """Makes the operations of each block."""
 
     def __init__(self, plan: Plan, in_place: bool) -> None:
@@ -84,8 +84,8 @@ class _Writer:
         # For a pair of blocks: the primitives of the first that the second waits for, in order.
         self._signals: dict[Pair, list[int]] = {}
 
-    def blocks(self) -> list[Block]:
-        blocks = [Block(rank) for rank in self._rank]
+    def blocks(self) -> list[MscclppBlock]:
+        blocks = [MscclppBlock(rank) for rank in self._rank]
         rows = [self._rows(b) for b in range(len(blocks))]
         needs = {row: self._needs(row) for active in rows for row in active}
         for row, preds in needs.items():
@@ -97,7 +97,7 @@ class _Writer:
             block.touches = self._touched(rows[b], block.rank)
         for rank in sorted({r for block in blocks for r in block.touches} - set(self._rank)):
             self._rank.append(rank)  # does nothing itself, but says when its memory is there
-            blocks.append(Block(rank))
+            blocks.append(MscclppBlock(rank))
             rows.append([])
         meet = self._meeting(blocks)
         for b, block in enumerate(blocks):
@@ -109,23 +109,24 @@ class _Writer:
         return [row for row in range(lo, hi) if self._order.active[row]]
 
     def _needs(self, row: int) -> set[int]:
-        """What `row` waits for in other blocks."""
+        """Returns the primitives in other blocks that `row` waits for."""
         block = self._order.block
         found = self._order.preds(range(row, row + 1))
         return {p for p in found if block[p] != block[row]}
 
     def _touched(self, rows: list[int], rank: int) -> set[int]:
-        """The other ranks in whose memory primitives read or write."""
+        """Returns the other ranks in whose memory primitives read or write."""
         found: set[int] = set()
         for operands in (self._plan.src, self._plan.dst):
             for row in rows:
                 found |= set(operands.rank[operands.ptr[row] : operands.ptr[row + 1]].tolist())
         return found - {rank}
 
-    def _meeting(self, blocks: list[Block]) -> dict[int, list[int]]:
-        """For every block the blocks of other ranks it shakes hands with, one for each rank.
+    def _meeting(self, blocks: list[MscclppBlock]) -> dict[int, list[int]]:
+        """Chooses for every block the blocks of other ranks it shakes hands with, one for each
+        rank.
 
-        One it exchanges signals with anyway, or else the one that has the fewest partners.
+        One that it exchanges signals with anyway, or else the one with the fewest partners.
         """
         partners: list[set[int]] = [set() for _ in blocks]
         for a, b in self._signals:
@@ -148,15 +149,15 @@ class _Writer:
     def _fill(
         self,
         b: int,
-        block: Block,
+        block: MscclppBlock,
         rows: list[int],
         needs: dict[int, set[int]],
         meet: dict[int, list[int]],
     ) -> None:
-        """Handshake, operations with what orders them, handshake."""
+        """Adds handshake, operations with their synchronisation, handshake."""
         guests = sorted(a for a, hosts in meet.items() if b in hosts)
         hosts = sorted(meet.get(b, []))
-        out = Stream(block, self._rank)
+        out = OperationStream(block, self._rank)
         out.sync("signal", guests)  # my rank's memory is there
         out.sync("wait", hosts)
         taken: dict[int, int] = {}
@@ -171,8 +172,8 @@ class _Writer:
         out.sync("signal", hosts)  # I am done with your memory
         out.sync("wait", guests)
 
-    def _take(self, out: Stream, b: int, preds: set[int], taken: dict[int, int]) -> None:
-        """Waits for `preds`: as often as the signals of their blocks have not been taken yet."""
+    def _take(self, out: OperationStream, b: int, preds: set[int], taken: dict[int, int]) -> None:
+        """Adds waits for `preds`: for the signals of their blocks that have not been taken yet."""
         missing: dict[int, int] = {}
         for pred in preds:
             a = int(self._order.block[pred])
@@ -186,7 +187,7 @@ class _Writer:
                 taken[a] = taken.get(a, 0) + 1
 
     def _moves_of(self, row: int, rank: int) -> Iterator[Move]:
-        """The data operations that do what a primitive does."""
+        """Yields the data operations that perform a primitive."""
         src = self._places(self._plan.src, row)
         dst = self._places(self._plan.dst, row)
         own = [p for p in dst if p[0] == rank]
@@ -228,17 +229,17 @@ class _Writer:
         )
 
 
-class Stream:
+class OperationStream:
     """Appends operations to a block, with the fences that its own threads need."""
 
-    def __init__(self, block: Block, rank_of: list[int]) -> None:
+    def __init__(self, block: MscclppBlock, rank_of: list[int]) -> None:
         self._block, self._rank_of = block, rank_of
         self._waited = self._moved = False
         self._read: set[Location] = set()
         self._written: set[Location] = set()
 
     def move(self, move: Move) -> None:
-        """A data operation; its threads share no element with others', but with other moves'."""
+        """Appends a data operation; its threads share elements with other moves only."""
         src, dst = set(move.src), set(move.dst)
         if self._waited or src & self._written or dst & (self._read | self._written):
             self._fence()
@@ -248,7 +249,7 @@ class Stream:
         self._written |= dst
 
     def sync(self, name: str, others: list[int]) -> None:
-        """Signals to, or waits for, each of `others`; single threads do."""
+        """Appends signals to, or waits for, each of `others`, by single threads."""
         if not others:
             return
         if name == "signal" and self._moved:  # every wait is followed by a move

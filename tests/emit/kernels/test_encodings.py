@@ -6,25 +6,25 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hccc.emit.kernels.encodings import Encoding, encodings
+from hccc.emit.kernels.encodings import RankEncoding, encodings
 from tests.emit import cints, plans
 
 INT = 2**31 - 1
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Encoding, int]:
+def cases(draw: st.DrawFn) -> tuple[RankEncoding, int]:
     """An encoding with the number of ranks it is for."""
     gpus, nodes = draw(st.integers(1, 9)), draw(st.integers(1, 9))
     step = draw(st.sampled_from([1, 2, 5]))
     n = gpus * nodes
     apart = 1 < gpus < n and draw(st.booleans())
-    return draw(st.sampled_from([Encoding(), Encoding(n, gpus if apart else 0, step)])), n
+    return draw(st.sampled_from([RankEncoding(), RankEncoding(n, gpus if apart else 0, step)])), n
 
 
 @given(cases(), st.lists(st.integers(0, 500) | st.integers(0, INT // 2), min_size=1), st.data())
 def test_what_is_decoded_is_what_was_encoded(
-    case: tuple[Encoding, int], numbers: list[int], data: st.DataObject
+    case: tuple[RankEncoding, int], numbers: list[int], data: st.DataObject
 ) -> None:
     encoding, n = case
     rank = data.draw(st.integers(0, n - 1))
@@ -40,7 +40,7 @@ def test_what_is_decoded_is_what_was_encoded(
 
 @given(cases(), st.integers(0, 500), st.data())
 def test_a_number_so_many_ranks_on_is_the_same_at_all_ranks(
-    case: tuple[Encoding, int], away: int, data: st.DataObject
+    case: tuple[RankEncoding, int], away: int, data: st.DataObject
 ) -> None:
     encoding, n = case
     step, gpus = encoding.step, encoding.gpus

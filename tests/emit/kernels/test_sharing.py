@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hccc.emit.kernels import sharing
-from hccc.emit.kernels.sharing import Blocks, entries_needed, shared
+from hccc.emit.kernels.sharing import PlanBlocks, entries_needed, shared
 from hccc.ir.arrays import places, starts
 
 LAST = -1
 sequences = st.lists(st.lists(st.integers(0, 3), max_size=4), min_size=1, max_size=12)
 
 
-def blocks(lengths: list[int]) -> Blocks:
+def blocks(lengths: list[int]) -> PlanBlocks:
     """Blocks of so many primitives, each the first of a rank."""
     n = len(lengths)
     of = np.repeat(np.arange(n, dtype=np.int32), lengths)
     rank = np.arange(n, dtype=np.int32)
-    return Blocks(
+    return PlanBlocks(
         rank, np.zeros(n, np.int64), starts(np.array(lengths)), of, places(np.array(lengths))
     )
 

@@ -16,7 +16,7 @@ from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.options import Options
 from hccc.emit.mscclpp import execution_plan as mscclpp_json
-from hccc.emit.mscclpp.operations import Block, Fence, Move, Stream
+from hccc.emit.mscclpp.operations import Fence, Move, MscclppBlock, OperationStream
 from hccc.ir.collective import OpType
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Transport
@@ -149,8 +149,8 @@ def test_many_random_programs(data: st.DataObject) -> None:
 def test_moves_that_conflict_are_fenced(
     first: tuple[str, str], second: tuple[str, str], fenced: bool
 ) -> None:
-    block = Block(0)
-    stream = Stream(block, [0])
+    block = MscclppBlock(0)
+    stream = OperationStream(block, [0])
     for src, dst in (first, second):
         stream.move(Move("copy", ((0, src, 0),), ((0, dst, 0),)))
     assert any(isinstance(op, Fence) for op in block.ops) == fenced

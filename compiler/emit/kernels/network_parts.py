@@ -1,4 +1,5 @@
-"""far: what of a Plan another memory domain has to do with, and a proxy therefore carries out."""
+"""network_parts: the parts of a Plan that concern another memory domain, which a proxy carries
+out."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from hccc.ir.primitives import Buffer, Operands
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Far:
-    """puts: b1 of each entry of dst, the network puts; messages: b1 of each entry of src and of
-    dst, those of network queues; rows: b1[P], primitives with any of these or with a flag to raise
+class NetworkParts:
+    """The parts of a Plan that a proxy carries out.
+
+    puts: b1 of each entry of dst, the network puts; messages: b1 of each entry of src and of dst,
+    those of network queues; rows: b1[P], primitives with any of these or with a flag to raise
     there; own: i8[Q], the number of each network queue among those that begin at its rank, or -1.
     """
 
@@ -24,8 +27,8 @@ class Far:
     own: I8
 
 
-def far(plan: Plan) -> Far:
-    """The Far of `plan`. O(operands + posts)."""
+def network_parts(plan: Plan) -> NetworkParts:
+    """Finds the NetworkParts of `plan`. O(operands + posts)."""
     network, puts = plan.network_queues(), plan.network_puts()
     received, sent = (_through(operands, network) for operands in (plan.src, plan.dst))
     rows = np.zeros(len(plan), np.bool_)
@@ -34,11 +37,11 @@ def far(plan: Plan) -> Far:
     rows[plan.posts.owner()[plan.network_posts()]] = True
     own = np.full(len(network), -1, np.int64)
     own[network] = places_among(plan.queues.src[network])
-    return Far(puts, (received, sent), rows, own)
+    return NetworkParts(puts, (received, sent), rows, own)
 
 
 def _through(operands: Operands, network: B1) -> B1:
-    """Which operands are messages of a network queue."""
+    """Marks the operands that are messages of a network queue."""
     queued = operands.buffer == Buffer.QUEUE
     found = np.zeros(len(queued), np.bool_)
     found[queued] = network[operands.rank[queued]]
