@@ -1,4 +1,4 @@
-"""assertions: what a test of an algorithm says."""
+"""assertions: the assertion that an algorithm is right, and its text for a message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hccc.testing.reference import is_correct
 
 
 def text(program: Program) -> str:
-    """`program` in the transfer language, as one text: save it as .rccl and run it."""
+    """Writes `program` in the transfer language, as one text: save it as .rccl and run it."""
     return "\n".join(program_ir.lines(program)) + "\n"
 
 

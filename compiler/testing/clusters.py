@@ -25,7 +25,7 @@ def _ids(gpus: list[int]) -> str:
 
 @st.composite
 def _inside(draw: st.DrawFn, size: int) -> str:
-    """`define bandwidth` that joins all GPUs of a node."""
+    """Draws a `define bandwidth` that joins all GPUs of a node."""
     everyone = _ids(list(range(size)))
     speed = [draw(SPEED) for _ in range(4)]
     links = [f"port => [({everyone} -> {speed[0]})]"]
@@ -47,14 +47,14 @@ def _inside(draw: st.DrawFn, size: int) -> str:
 
 @st.composite
 def _nics(draw: st.DrawFn, size: int) -> tuple[int, str]:
-    """How many NICs, and the line: runs of GPUs that share one."""
+    """Draws the number of NICs, and the line: runs of GPUs that share one."""
     cuts = sorted(draw(st.sets(st.integers(1, size - 1)))) if size > 1 else []
     runs = [list(range(a, b)) for a, b in zip([0, *cuts], [*cuts, size], strict=True)]
     return len(runs), f"define nic = [{', '.join(f'({_ids(r)} -> {draw(SPEED)})' for r in runs)}]"
 
 
 def _launches() -> st.SearchStrategy[str]:
-    """A time, or some of the three that there are, and a size."""
+    """Draws a time, or some of the three times, and a size."""
     us = st.floats(0, 1e4).map(str)
     size = st.integers(1, 1 << 22).map(str)
     small = st.fixed_dictionaries({}, optional={"small": size})
@@ -68,7 +68,7 @@ def _launches() -> st.SearchStrategy[str]:
 
 @st.composite
 def _devices(draw: st.DrawFn) -> str:
-    """A device of the library, one with other figures, or one by hand."""
+    """Draws a device of the library, one with other figures, or one by hand."""
     rates = st.dictionaries(st.sampled_from(BLOCK_RATES), st.floats(1, 1e3))
     given = "".join(f", {key} => {value}" for key, value in draw(rates).items())
     if draw(st.booleans()):
@@ -81,7 +81,7 @@ def _devices(draw: st.DrawFn) -> str:
 
 @st.composite
 def _caches(draw: st.DrawFn) -> str:
-    """What memory delivers for some sizes, of a thread block and perhaps of all."""
+    """Draws the rates of memory for some sizes, of a thread block and perhaps of all."""
     sizes = draw(st.lists(st.integers(1, 1 << 30), min_size=1, max_size=3, unique=True))
     rate, two = st.floats(1, 1e3), draw(st.booleans())
     rates = [f"({draw(rate)}, {draw(rate)})" if two else draw(rate) for _ in sizes]
@@ -90,7 +90,7 @@ def _caches(draw: st.DrawFn) -> str:
 
 @st.composite
 def texts(draw: st.DrawFn) -> str:
-    """The text of one cluster, of at most 20 GPUs."""
+    """Draws the text of one cluster, of at most 20 GPUs."""
     lines, fewest = [f"define chunk = {draw(st.integers(1, 1 << 30))}"], 9
     sizes: list[int] = []
     network = draw(st.booleans())
@@ -135,7 +135,7 @@ def texts(draw: st.DrawFn) -> str:
 
 @st.composite
 def _every_pair(draw: st.DrawFn, sizes: list[int]) -> list[str]:
-    """Resources between every two of some nodes, in any order."""
+    """Draws resources between every two of some nodes, in any order."""
     nodes = draw(st.permutations(range(len(sizes))))[: draw(st.integers(2, len(sizes)))]
     least = [min(sizes[node] for node in part) for part in (nodes[:-1], nodes[1:])]
     links = [
@@ -155,7 +155,7 @@ def _some(size: int) -> st.SearchStrategy[set[int]]:
 
 @st.composite
 def _tiers(draw: st.DrawFn, n_nodes: int, fewest: int) -> list[str]:
-    """Leaves of nodes with uplinks, and spines over the leaves; or nothing."""
+    """Draws leaves of nodes with uplinks, and spines over the leaves; or nothing."""
     if fewest == 9 or not draw(st.booleans()):
         return []
     cut = draw(st.integers(1, n_nodes))
@@ -169,14 +169,14 @@ def _tiers(draw: st.DrawFn, n_nodes: int, fewest: int) -> list[str]:
 
 
 def cluster(text: str) -> Topology:
-    """The Topology of a text."""
+    """Parses a text to its Topology."""
     return parse(Source("test.cluster", text))
 
 
 def topologies() -> st.SearchStrategy[Topology]:
-    """Topologies of at most 20 GPUs: unequal nodes, shared NICs, tiers, failures, slow links.
+    """Draws Topologies of at most 20 GPUs: unequal nodes, shared NICs, tiers, failures, slow links.
 
-    A text may describe GPUs that cannot reach each other (a failed one was the way): no Topology.
+    A text whose GPUs cannot reach each other (the way led over a failed one) has no Topology.
     """
     return texts().map(_joined).filter(lambda t: t is not None)  # type: ignore[return-value]
 

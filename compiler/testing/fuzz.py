@@ -1,16 +1,16 @@
 """fuzz: the laws of hccc on random programs, for as long as one likes (`hccc fuzz`).
 
 - *result*: a correct program, compiled in a random way, proved, and executed step by step in a
-  random interleaving gives what the reference executor gives, for calls of any count too;
-- *verdict*: `verify` accepts a mutated program exactly when the reference executor does;
-- *plan*: a plan file with something changed, in any field, is refused, or every call of it, of any
+  random interleaving, gives the reference executor's result, for calls of any count too;
+- *verdict*: `verify` accepts a mutated program exactly if the reference executor does;
+- *plan*: a plan file with a change in any field is refused, or every call of it, of any
   count, gives the collective's result all the same;
-- *xml*: MSCCL XML with something changed is refused, or gives what MSCCL's runtimes give;
+- *xml*: MSCCL XML with a change is refused, or gives the result of MSCCL's runtimes;
 - *kernel*: the compiled CPU kernel gives the collective's result for a random type, operation,
   count, micro-batch and window, in and out of place.
 
-Rounds of a fixed number of examples, each with its own seed: round k of seed s is round 0 of
-seed s + k, which is how a finding is replayed.
+A round has a fixed number of examples and a seed of its own: round k of seed s is round 0 of seed s
++ k, which is how a finding is replayed.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Finding:
     seed: int
 
     def lines(self) -> str:
-        """The program in the transfer language, for a file of its own."""
+        """Returns the program in the transfer language, for a file of its own."""
         return text(self.program)
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was tried so far, by law, and what was found."""
+    """The examples tried so far, by law, and the finding, if any."""
 
     examples: Counter[str] = field(default_factory=Counter)
     rounds: int = 0
@@ -113,7 +113,7 @@ def fuzz(
 def _round(
     tally: Tally, law: str, programs: st.SearchStrategy[Program], count: int, seed: int
 ) -> None:
-    """Runs one law on `count` examples; hypothesis shrinks what breaks it."""
+    """Runs one law on `count` examples; hypothesis shrinks an example that breaks it."""
     strategy, body = _LAWS[law](programs)
     last: dict[str, Any] = {}
 

@@ -1,12 +1,12 @@
 """grow: correct programs by construction, from any source of choices.
 
-Every chunk gets a spanning structure of its own: a tree of copies from where it starts to who
-wants it (with relays that do not), or a tree of reductions into one rank (some of them by way of
-a rank that already gave its piece away) and a tree of copies from there. `Timetable` gives each
-transfer the earliest step that the step rule (docs/transfer-language.md) allows, plus a drawn gap.
+Every chunk gets a spanning structure of its own: a tree of copies from its start to the ranks that
+want it (with other ranks as relays), or a tree of reductions into one rank (some by way of a rank
+that already gave its piece away) and a tree of copies from there. `Timetable` gives each transfer
+the earliest step that the step rule (docs/transfer-language.md) allows, plus a drawn gap.
 
-Choices come from `Choose`, a function of an inclusive upper bound; 0 is always the simplest
-choice, so that shrinking leads to small, readable programs.
+Choices come from `Choose`, a function of an inclusive upper bound; 0 is always the simplest choice,
+so that shrinking leads to small, readable programs.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Timetable:
     written: dict[int, int] = field(default_factory=dict)
 
     def copy(self, src: int, dst: int) -> None:
-        """`recv` of the chunk at `dst`, after everything that touched it there."""
+        """Adds a `recv` of the chunk at `dst`, after every use of it there."""
         step = self._step(src, self.read, self.reduced, self.written, dst)
         self.written[dst] = step
         self.rows.append((src, dst, step, self.chunk, Op.RECV))
 
     def reduce(self, src: int, dst: int) -> None:
-        """`rrc` into `dst`: reductions into one place may share a step."""
+        """Adds an `rrc` into `dst`: reductions into one place may share a step."""
         step = self._step(src, self.read, {}, self.written, dst)
         self.reduced[dst] = max(self.reduced.get(dst, -1), step)
         self.rows.append((src, dst, step, self.chunk, Op.RRC))
@@ -76,10 +76,10 @@ def grow(
     channels: int = 1,
     extras: bool = True,
 ) -> Program:
-    """A correct program for `c`.
+    """Grows a correct program for `c`.
 
-    extras: whether ranks that do not want a chunk may relay it, values may be delivered twice,
-    and reductions may go by way of a third rank.
+    extras: whether ranks that do not want a chunk may relay it, values may be delivered twice, and
+    reductions may go by way of a third rank.
     """
     rows: list[Row] = []
     gap = choose(1) * MAX_GAP  # one choice for all, so that shrinking removes many at once
@@ -98,7 +98,7 @@ def grow(
 def program(
     c: Collective, rows: list[Row], gpus_per_node: int, nics_per_node: int, channels: int = 1
 ) -> Program:
-    """The Program with `rows` in this program order."""
+    """Returns the Program with `rows` in this program order."""
     table = np.zeros(len(rows), TRANSFER)
     for i, (src, dst, step, chunk, op) in enumerate(rows):
         table[i] = (src, dst, step, chunk, 0, op)
@@ -107,7 +107,7 @@ def program(
 
 
 def grow_chunk(c: Collective, table: Timetable, choose: Choose, extras: bool) -> None:
-    """All transfers of one chunk."""
+    """Adds all transfers of one chunk."""
     here = np.array([table.chunk])
     wanting = np.flatnonzero(c.wants(np.arange(c.n_ranks), here)).tolist()
     if not c.reduces:
@@ -121,7 +121,7 @@ def grow_chunk(c: Collective, table: Timetable, choose: Choose, extras: bool) ->
 def _spread(
     c: Collective, table: Timetable, source: int, wanting: list[int], choose: Choose, extras: bool
 ) -> None:
-    """A tree of copies from `source` over everyone wanting and some relays."""
+    """Adds a tree of copies from `source` over all ranks that want the chunk, and some relays."""
     others = [r for r in range(c.n_ranks) if r != source and r not in wanting]
     relays = choose(min(MAX_RELAYS, len(others))) if extras else 0
     new = [others.pop(choose(len(others) - 1)) for _ in range(relays)]
@@ -139,7 +139,7 @@ def _spread(
 def _gather_pieces(
     c: Collective, table: Timetable, root: int, choose: Choose, extras: bool
 ) -> None:
-    """A tree of reductions of every rank's piece into `root`; children give before parents."""
+    """Adds a tree of reductions of every rank's piece into `root`; children give before parents."""
     placed, parent = [root], dict[int, int]()
     left = [r for r in range(c.n_ranks) if r != root]
     while left:
@@ -156,5 +156,5 @@ def _gather_pieces(
 
 
 def _third(gave: list[int], choose: Choose) -> int | None:
-    """Sometimes a rank whose own piece is already elsewhere, to pass a piece on."""
+    """Chooses, sometimes, a rank whose own piece is already elsewhere, to pass a piece on."""
     return gave[choose(len(gave) - 1)] if gave and choose(5) == 5 else None

@@ -1,7 +1,7 @@
-"""judge: is a plan or XML file that hccc accepts right? Runs it and says what is wrong.
+"""judge: runs a plan or XML file that hccc accepts and describes its faults.
 
-Calls whose counts do not divide, of few elements or none, in all windows and several
-interleavings, in and out of place; each element is compared with the collective's definition.
+Calls have counts that do not divide, few elements or none, all windows and several interleavings,
+in and out of place; each element is compared with the collective's definition.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from hccc.ir.plan import Plan
 from hccc.lang.msccl import load as msccl_xml
 from hccc.lang.msccl.load import Algo
 from hccc.proofs.prove import check_plan
-from hccc.testing.machine import Hang, Overrun, Poison
 from hccc.testing.msccl import Place, run_xml
 from hccc.testing.mutate_plan import Choose, PlanData, text
 from hccc.testing.reference import Data, exact_inputs, expected
+from hccc.testing.step_machine import Hang, Overrun, Poison
 from hccc.testing.stepwise import execute, launch
 
 REFUSED = "refused"
@@ -31,8 +31,8 @@ WINDOWS = (None, 1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call of a Plan, as `stepwise.launch` takes it."""
+class PlanCall:
+    """One call of a Plan, with the arguments of `stepwise.launch`."""
 
     count: int
     micro_batch: int
@@ -42,10 +42,10 @@ class Call:
     seed: int
 
 
-def drawn_call(plan: Plan, choose: Choose) -> Call:
-    """Some call that `plan` serves."""
+def drawn_call(plan: Plan, choose: Choose) -> PlanCall:
+    """Draws a call that `plan` serves."""
     op = ("sum", "avg", "max")[choose(2)] if plan.reduces and plan.averages else "sum"
-    return Call(
+    return PlanCall(
         COUNTS[choose(len(COUNTS) - 1)],
         MICRO_BATCHES[choose(len(MICRO_BATCHES) - 1)],
         WINDOWS[choose(len(WINDOWS) - 1)],
@@ -55,10 +55,10 @@ def drawn_call(plan: Plan, choose: Choose) -> Call:
     )
 
 
-def fault(plan: Plan, call: Call) -> str | None:
-    """What goes wrong when `plan` runs as `call` says, or None.
+def fault(plan: Plan, call: PlanCall) -> str | None:
+    """Describes the fault of `plan` in such a call; None if there is none.
 
-    A custom collective gives nobody knows what: it must give it in every interleaving.
+    Nobody knows the result of a custom collective: it must be the same in every interleaving.
     """
     x = _inputs(plan.collective, call)
     try:
@@ -77,7 +77,7 @@ def fault(plan: Plan, call: Call) -> str | None:
 
 
 def first_fault(plan: Plan, choose: Choose, calls: int) -> str | None:
-    """The first fault of so many drawn calls of `plan`, or None."""
+    """Describes the first fault in so many drawn calls of `plan`, or None."""
     for _ in range(calls):
         if found := fault(plan, drawn_call(plan, choose)):
             return found
@@ -85,7 +85,7 @@ def first_fault(plan: Plan, choose: Choose, calls: int) -> str | None:
 
 
 def plan_verdict(data: PlanData, choose: Choose, calls: int) -> str | None:
-    """REFUSED, what is wrong with a plan file that is accepted, or None for a right one."""
+    """Returns REFUSED, the fault of a plan file that is accepted, or None for a right one."""
     try:
         plan = plan_json.loads(text(data))
         check_plan(plan)
@@ -95,7 +95,7 @@ def plan_verdict(data: PlanData, choose: Choose, calls: int) -> str | None:
 
 
 def xml_verdict(xml: str, choose: Choose, calls: int) -> str | None:
-    """REFUSED, what is wrong with an XML file that is accepted, or None for a right one."""
+    """Returns REFUSED, the fault of an XML file that is accepted, or None for a right one."""
     try:
         algo = msccl_xml.parse(Source("mutant.xml", xml))
         plan, _ = import_parsed(algo)
@@ -105,7 +105,7 @@ def xml_verdict(xml: str, choose: Choose, calls: int) -> str | None:
     return first_fault(plan, choose, calls) or xml_fault(algo, plan, choose(1 << 16))
 
 
-def _launched(plan: Plan, call: Call, x: list[Data], seed: int) -> list[Data]:
+def _launched(plan: Plan, call: PlanCall, x: list[Data], seed: int) -> list[Data]:
     return launch(
         plan,
         x,
@@ -119,19 +119,19 @@ def _launched(plan: Plan, call: Call, x: list[Data], seed: int) -> list[Data]:
 
 
 def blocks_of(c: Collective) -> Collective:
-    """The same collective with one chunk a block."""
+    """Returns the same collective with one chunk a block."""
     if c.op is OpType.CUSTOM:
         return c
     return replace(c, n_chunks=block_count(c.op, c.n_ranks))
 
 
-def _inputs(c: Collective, call: Call) -> list[Data]:
-    """Send buffers, flat: every element of every rank another."""
+def _inputs(c: Collective, call: PlanCall) -> list[Data]:
+    """Returns send buffers, flat: every element of every rank another."""
     whole = exact_inputs(blocks_of(c), np.int32, (call.count,), seed=call.seed)
     return [a.reshape(-1) for a in whole]
 
 
-def _expected(c: Collective, call: Call, x: list[Data]) -> list[Data]:
+def _expected(c: Collective, call: PlanCall, x: list[Data]) -> list[Data]:
     shaped = [a.reshape(-1, call.count) if call.count else a.reshape(0, 0) for a in x]
     if not call.count:
         return [np.zeros(0, np.int32) for _ in x]
@@ -140,9 +140,9 @@ def _expected(c: Collective, call: Call, x: list[Data]) -> list[Data]:
 
 
 def xml_fault(algo: Algo, plan: Plan, seed: int) -> str | None:
-    """How an accepted XML file and its `plan` differ in what they do, or None.
+    """Describes how the results of an accepted XML file and of its `plan` differ, or None.
 
-    Both run on chunks of one element: what MSCCL's runtimes do is defined for equal chunks only.
+    Both run on chunks of one element: MSCCL's runtimes are defined for equal chunks only.
     """
     c = plan.collective
     x = exact_inputs(c, np.int32, (1,), seed=seed)
@@ -159,7 +159,7 @@ def xml_fault(algo: Algo, plan: Plan, seed: int) -> str | None:
 
 
 def _aliased(c: Collective) -> dict[Place, Place]:
-    """Send slots of a call in place that are receive slots."""
+    """Returns the send slots that are receive slots in a call in place."""
     found: dict[Place, Place] = {}
     for rank in range(c.n_ranks):
         room = c.output_blocks(rank) * c.chunks_per_block

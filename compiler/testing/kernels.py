@@ -1,7 +1,7 @@
-"""kernels: what the compiled CPU kernel of a Plan does. Needs a C++ compiler; about a second.
+"""kernels: runs the compiled CPU kernel of a Plan. Needs a C++ compiler; takes about a second.
 
-Between the memory domains of a mixed plan proxies carry, and copy what they carry as late as they
-may: what is overwritten before, or taken as arrived, goes wrong.
+Between the memory domains of a mixed plan, proxies copy as late as they may, so that data
+overwritten before, or taken as arrived, goes wrong.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from hccc.runtime.request import LaunchRequest
 
 
 def wrong_elements(plan: Plan, request: LaunchRequest) -> int:
-    """Launches `plan` as `request` says, in and out of place as far as it serves.
+    """Launches `plan` for `request`, in and out of place if it serves both; returns the number of
+    wrong elements.
 
-    Every element of every rank is compared with the collective's definition, send buffers and
-    the memory around buffers too. `request.in_place` is ignored.
+    Every element of every rank is compared with the collective's definition, send buffers and the
+    memory around buffers too. `request.in_place` is ignored.
 
     Raises:
         UserError: it does not build, or a wait ran out of time.
@@ -54,7 +55,7 @@ def wrong_elements(plan: Plan, request: LaunchRequest) -> int:
 def launch(
     plan: Plan, inputs: Sequence[NDArray[Any]], request: LaunchRequest
 ) -> list[NDArray[Any]]:
-    """The receive buffers after one launch on `inputs` (one send buffer a rank, flat)."""
+    """Returns the receive buffers after one launch on `inputs` (one send buffer a rank, flat)."""
     pattern = Pattern(plan.collective, request.dtype, request.op, request.count)
     ranks = range(plan.n_ranks)
     memory = [perf.allocate(pattern, rank, request.in_place) for rank in ranks]
@@ -68,7 +69,7 @@ def launch(
 
 @contextmanager
 def built(plan: Plan, request: LaunchRequest) -> Iterator[CpuLauncher]:
-    """The plan's kernel for the request's type and operation, built in a temporary directory."""
+    """Builds the plan's kernel for the request's type and operation, in a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="hccc-") as place:
         cpu = [target for target in TARGETS if target.name == "cpu"]
         made = directory.files(Catalogue.of(plan), cpu, plan_json.dumps(plan))
@@ -81,7 +82,8 @@ def built(plan: Plan, request: LaunchRequest) -> Iterator[CpuLauncher]:
 
 
 def _network(plan: Plan) -> RankNetwork | None:
-    """What is between the memory domains of a mixed plan: a NIC for each rank, without limits."""
+    """Returns the network between the memory domains of a mixed plan: a NIC for each rank, without
+    limits."""
     if plan.transport is not Transport.MIXED:
         return None
     return network_of(plan.memory_domain, range(plan.n_ranks), Wire(copy_on_arrival=True))

@@ -1,10 +1,10 @@
-"""msccl: what MSCCL's runtimes do with an XML file, in plain Python, on data.
+"""msccl: runs an XML file on data as MSCCL's runtimes do, in plain Python.
 
-Reads the table of steps (`lang/msccl`) and none of what hccc makes of it. One call of small
-chunks: every step exchanges one message. FIFOs are unbounded here: what they carry is another
-question (`proofs/fifo`). Flags, dependencies and operands are as msccl_interpreter.h has them: a
-receiving step combines the message with its *local* operand; a wait is for a signalling step at or
-after the one named, of any block of the rank, its own included; a nop hands its wait on.
+Reads the table of steps (`lang/msccl`) and none of hccc's plan for it. One call of small chunks:
+every step exchanges one message. FIFOs are unbounded here; `proofs/fifo` finds their limits. Flags,
+dependencies and operands are as msccl_interpreter.h has them: a receiving step combines the message
+with its *local* operand; a wait is for a signalling step at or after the one named, of any block of
+the rank, its own included; a nop hands its wait on.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hccc.lang.msccl.load import RECEIVES, SENDS, Algo, Step, ThreadBlock
-from hccc.testing.machine import Hang
 from hccc.testing.reference import Data
+from hccc.testing.step_machine import Hang
 
 Place = tuple[int, str, int]  # (rank, buffer, chunk)
 _READS = frozenset({"s", "cpy", "re", "rrc", "rrs", "rrcs"})
@@ -37,37 +37,39 @@ class _Running:
 
     @property
     def step(self) -> Step | None:
-        """What comes next."""
+        """The next step, or None."""
         return self.block.steps[self.at] if self.at < len(self.block.steps) else None
 
 
 @dataclass(slots=True)
-class Memory:
-    """Chunks of all ranks. `alias`: where a chunk of a call in place really is."""
+class ChunkMemory:
+    """Chunks of all ranks. `alias`: the real place of a chunk in a call in place."""
 
     alias: dict[Place, Place]
     chunks: dict[Place, Data] = field(default_factory=dict)
 
     def read(self, place: Place) -> Data | None:
-        """What is there, or None."""
+        """Returns the data at a place, or None."""
         return self.chunks.get(self.alias.get(place, place))
 
     def write(self, place: Place, value: Data) -> None:
-        """Overwrites."""
+        """Overwrites a place."""
         self.chunks[self.alias.get(place, place)] = value
 
 
 def run_xml(
     algo: Algo, inputs: Sequence[Data], alias: dict[Place, Place], seed: int
 ) -> dict[Place, Data]:
-    """What receive buffers hold after a call: (rank, "o", chunk) → data, where anything is written.
+    """Returns the receive buffers after a call: (rank, "o", chunk) → data, where anything is
+    written.
 
-    inputs: every rank's send buffer, (chunks, elements). Sums where it reduces.
+    inputs: every rank's send buffer, (chunks, elements). Reductions are sums.
 
     Raises:
-        Hang: no thread block can go on. KeyError: a chunk is read that holds nothing.
+        Hang: no thread block can go on.
+        KeyError: a chunk is read that holds nothing.
     """
-    memory = Memory(alias)
+    memory = ChunkMemory(alias)
     for rank, chunks in enumerate(inputs):
         for k, data in enumerate(chunks):
             memory.write((rank, "i", k), data)
@@ -90,10 +92,10 @@ def run_xml(
 def _advance(
     b: _Running,
     of_rank: dict[tuple[int, int], _Running],
-    memory: Memory,
+    memory: ChunkMemory,
     fifos: dict[tuple[int, int, int], deque[list[Data]]],
 ) -> bool:
-    """Runs the next step of a block if it can; whether it did."""
+    """Runs the next step of a block if it can; returns whether it did."""
     step = b.step
     assert step is not None
     if step.depends is not None:
@@ -112,10 +114,10 @@ def _advance(
 def _perform(
     b: _Running,
     step: Step,
-    memory: Memory,
+    memory: ChunkMemory,
     fifos: dict[tuple[int, int, int], deque[list[Data]]],
 ) -> bool:
-    """Moves the data of a step; False while its message is not there."""
+    """Moves the data of a step; returns False while its message is not there."""
     block, message = b.block, None
     if step.kind in RECEIVES and block.recv is not None:
         inbox = fifos.setdefault((block.recv, b.rank, block.channel), deque())
@@ -138,7 +140,7 @@ def _perform(
     return True
 
 
-def _held(memory: Memory, rank: int, where: tuple[str, int], k: int) -> Data:
+def _held(memory: ChunkMemory, rank: int, where: tuple[str, int], k: int) -> Data:
     place = rank, where[0], where[1] + k
     value = memory.read(place)
     if value is None:

@@ -1,8 +1,8 @@
 """mutate: one small change to a program, of the kinds that people and tools make.
 
-A mutant usually is wrong, but need not be: `reference.is_correct` tells. Every mutant is a
-well-formed Program (ranks, chunks and steps in range, nobody transfers to itself, `rrc` only
-where the collective reduces), so that only `verify` can refuse it.
+A mutant usually is wrong, but need not be: `reference.is_correct` decides. Every mutant is a
+well-formed Program (ranks, chunks and steps in range, nobody transfers to itself, `rrc` only where
+the collective reduces), so that only `verify` can refuse it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hccc.testing.grow import Choose, Row, program
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mutant:
-    """`program` differs from `original` by `mutation`; `what` says where."""
+    """`program` differs from `original` by `mutation`; `what` describes the place."""
 
     program: Program
     original: Program
@@ -28,7 +28,7 @@ Change = Callable[[list[Row], int, Program, Choose], list[Row]]
 
 
 def mutate(original: Program, mutation: str, choose: Choose) -> Mutant:
-    """`original` with one `mutation` (a key of `MUTATIONS`) at a chosen transfer."""
+    """Changes `original` by one `mutation` (a key of `MUTATIONS`) at a chosen transfer."""
     rows: list[Row] = [
         (int(t["src"]), int(t["dst"]), int(t["step"]), int(t["chunk"]), int(t["op"]))
         for t in original.transfers
@@ -42,7 +42,7 @@ def mutate(original: Program, mutation: str, choose: Choose) -> Mutant:
 
 
 def applicable(p: Program) -> list[str]:
-    """The mutations that can change `p`."""
+    """Lists the mutations that can change `p`."""
     names = list(MUTATIONS) if len(p) else []
     if not p.collective.reduces:
         names = [n for n in names if n != "swap recv and rrc"]

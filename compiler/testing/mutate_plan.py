@@ -1,8 +1,8 @@
 """mutate_plan: small changes to a plan's JSON, over every field of its schema.
 
-What a test does with one: it is refused, or running it (`stepwise.launch`) gives the right data all
-the same. A mutant changes one entry of one field, or what belongs together: a primitive's chunk and
-its slots, a wait and where its row ends, the border of two thread blocks.
+In a test, a mutant is refused, or running it (`stepwise.launch`) gives the right data all the same.
+A mutant changes one entry of one field, or several that belong together: a primitive's chunk and
+its slots, a wait and the end of its row, the border of two thread blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OBJECTS: tuple[Any, ...] = (None, {}, {"name": "x", "text": "y"}, {"fuse": "non
 
 
 def leaves() -> list[Path]:
-    """Every field of the schema that holds a value or a column of values."""
+    """Lists every field of the schema that holds a value or a column of values."""
     schema = plan_json.schema()
     found: list[Path] = []
     for key, field in schema["properties"].items():
@@ -42,14 +42,14 @@ def leaves() -> list[Path]:
 
 
 def _resolved(field: Any) -> Any:
-    """A field's own description: what it refers to, or with a type if it has none."""
+    """Returns a field's own description: the one it refers to, or with a type if it has none."""
     if "$ref" in field:
         return plan_json.schema()["definitions"][field["$ref"].rsplit("/", 1)[-1]]
     return {"type": "value", **field}
 
 
 def choices(path: Path) -> list[str]:
-    """The values that the schema lists for a field; none where it gives a range."""
+    """Lists the values that the schema allows for a field; none if it gives a range."""
     properties = plan_json.schema()["properties"]
     field = properties[path[0]]
     if len(path) > 1:
@@ -58,21 +58,21 @@ def choices(path: Path) -> list[str]:
 
 
 def at(data: PlanData, path: Path) -> Any:
-    """The value at a path."""
+    """Returns the value at a path."""
     for key in path:
         data = data[key]
     return data
 
 
 def with_value(data: PlanData, path: Path, value: Any) -> PlanData:
-    """`data` with another value at a path; everything else is shared."""
+    """Returns `data` with another value at a path; everything else is shared."""
     name, *rest = path
     inner = with_value(data[name], tuple(rest), value) if rest else value
     return {**data, name: inner}
 
 
 def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:
-    """`data` with one change at `path`; None where there is nothing to change."""
+    """Changes `data` once at `path`; returns None if there is nothing to change."""
     old = at(data, path)
     if isinstance(old, list):
         return _in_column(data, path, old, choose)
@@ -88,7 +88,7 @@ def mutate_field(data: PlanData, path: Path, choose: Choose) -> PlanData | None:
 
 
 def _number(old: int, column: list[int], choose: Choose) -> int:
-    """Another number than `old`: a near one, one of the column's, or an odd one."""
+    """Returns another number than `old`: a near one, one of the column's, or an odd one."""
     kind = choose(5)
     if kind == 0:
         new = old - 1 if old else 1
@@ -120,7 +120,7 @@ def _in_column(data: PlanData, path: Path, old: list[int], choose: Choose) -> Pl
 
 
 def _moved_chunk(data: PlanData, choose: Choose) -> PlanData | None:
-    """One primitive is said to be of another chunk, and its operands' slots may go along."""
+    """Labels one primitive with another chunk; sometimes its operands' slots follow."""
     i, shift = choose(len(data["chunk"]) - 1), 1 + choose(3)
     chunk = list(data["chunk"])
     chunk[i] = (chunk[i] + shift) % data["collective"]["n_chunks"]
@@ -134,7 +134,8 @@ def _moved_chunk(data: PlanData, choose: Choose) -> PlanData | None:
 
 
 def _parked(data: PlanData, choose: Choose) -> PlanData | None:
-    """Every access to one slot of a rank's buffer goes to another slot, perhaps another buffer."""
+    """Moves every access to one slot of a rank's buffer to another slot, perhaps of another
+    buffer."""
     side = data[("src", "dst")[choose(1)]]
     k = choose(len(side["slot"]) - 1)
     old = side["rank"][k], side["buffer"][k], side["slot"][k]
@@ -159,7 +160,7 @@ def _without_wait(data: PlanData, choose: Choose) -> PlanData | None:
 
 
 def _moved_wait(data: PlanData, choose: Choose) -> PlanData | None:
-    """A wait goes to the primitive before or after."""
+    """Moves a wait to the primitive before or after."""
     ptr = list(data["waits"]["ptr"])
     i = 1 + choose(len(ptr) - 3) if len(ptr) > 2 else 0
     by = 1 - 2 * choose(1)
@@ -170,7 +171,7 @@ def _moved_wait(data: PlanData, choose: Choose) -> PlanData | None:
 
 
 def _moved_border(data: PlanData, choose: Choose) -> PlanData | None:
-    """Two neighbouring thread blocks share their primitives out otherwise."""
+    """Moves the border of two neighbouring thread blocks by one primitive."""
     ptr = list(data["tb_ptr"])
     if len(ptr) < 3:
         return None
@@ -180,7 +181,7 @@ def _moved_border(data: PlanData, choose: Choose) -> PlanData | None:
 
 
 def _joined_blocks(data: PlanData, choose: Choose) -> PlanData | None:
-    """Two neighbouring thread blocks of a rank become one."""
+    """Joins two neighbouring thread blocks of a rank."""
     n_tb = list(data["n_tb"])
     r = choose(len(n_tb) - 1)
     if n_tb[r] < 2:
@@ -201,7 +202,7 @@ _PER_ROW = {
 
 
 def _swapped_primitives(data: PlanData, choose: Choose) -> PlanData | None:
-    """Two primitives change places, with all that is theirs."""
+    """Exchanges two primitives, with all their fields."""
     n = len(data["chunk"])
     i, j = choose(n - 1), choose(n - 1)
     order = list(range(n))
@@ -232,7 +233,7 @@ TOGETHER: dict[str, Callable[[PlanData, Choose], PlanData | None]] = {
 
 
 def mutate_plan(data: PlanData, choose: Choose) -> tuple[PlanData, str]:
-    """`data` with one or two changes, and where: a field's path, or a key of `TOGETHER`."""
+    """Changes `data` once or twice; also returns where: a field's path, or a key of `TOGETHER`."""
     what: list[str] = []
     fields, together = leaves(), list(TOGETHER)
     for k in range(1 + (choose(4) == 0)):
@@ -249,5 +250,5 @@ def mutate_plan(data: PlanData, choose: Choose) -> tuple[PlanData, str]:
 
 
 def text(data: PlanData) -> str:
-    """As a plan file."""
+    """Writes a plan file."""
     return json.dumps(data)

@@ -1,7 +1,7 @@
 """mutate_xml: small changes to MSCCL XML, over every attribute of every element.
 
-The file has one element a line, as every writer of the format leaves it. A mutant changes an
-attribute, gives it another element's, or drops, doubles or exchanges steps of one thread block.
+The file has one element a line, like every writer's of the format. A mutant changes an attribute,
+gives it another element's, or drops, doubles or exchanges steps of one thread block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = (-1, 0, 1, 2, 3, 5)
 
 
 def mutate_xml(xml: str, choose: Choose) -> tuple[str, str]:
-    """`xml` with one or two changes, and what they are."""
+    """Changes `xml` once or twice; also returns a description of the changes."""
     lines, what = xml.split("\n"), []
     for _ in range(1 + (choose(3) == 0)):
         change = (_other_steps, _changed_attribute, _changed_attribute)[choose(2)]
@@ -45,7 +45,7 @@ def _changed_attribute(lines: list[str], choose: Choose) -> str:
 
 
 def _like(lines: list[str], key: str) -> list[str]:
-    """The values that the attribute has anywhere."""
+    """Returns the values that the attribute has anywhere."""
     return sorted({m[2] for line in lines for m in _ATTRIBUTE.finditer(line) if m[1] == key})
 
 
@@ -81,12 +81,12 @@ def _other_steps(lines: list[str], choose: Choose) -> str:
 
 
 def _block(lines: list[str], k: int) -> int:
-    """The line that opens the thread block of line `k`."""
+    """Returns the line that opens the thread block of line `k`."""
     return max(j for j in range(k) if "<tb " in lines[j])
 
 
 def _renumbered(lines: list[str]) -> list[str]:
-    """Steps numbered from 0 in each block, as the format wants."""
+    """Renumbers the steps of each block from 0, as the format requires."""
     made, s = [], 0
     for line in lines:
         if "<tb " in line:

@@ -1,7 +1,7 @@
-"""reference: what a Program and a collective mean, in plain Python and NumPy.
+"""reference: the meaning of a Program and of a collective, in plain Python and NumPy.
 
-Nothing here is fast and nothing is shared with the passes: dictionaries by (rank, chunk), one
-step after the other, reads before writes. Three independent statements of the same truth:
+Nothing here is fast and nothing is shared with the passes: dictionaries by (rank, chunk), one step
+after the other, reads before writes. Three independent statements of the same truth:
 
 - `is_correct`: the step rule and the postcondition (docs/transfer-language.md), on sets of
   contributions;
@@ -41,7 +41,7 @@ COMBINE: dict[str, Callable[[Data, Data], Data]] = {
 
 
 def steps(program: Program) -> Iterator[list[Transfer]]:
-    """The transfers of each step, in program order."""
+    """Yields the transfers of each step, in program order."""
     rows = [
         (t["src"], t["dst"], t["step"], t["chunk"], t["op"] == Op.RRC)
         for t in program.transfers[["src", "dst", "step", "chunk", "op"]]
@@ -52,7 +52,7 @@ def steps(program: Program) -> Iterator[list[Transfer]]:
 
 
 def is_correct(program: Program) -> bool:
-    """Whether `program` obeys the step rule and performs its collective."""
+    """Tells whether `program` obeys the step rule and performs its collective."""
     c = program.collective
     held = {place: frozenset([place[0]]) for place in _places(c, c.holds)}
     whole = frozenset(range(c.n_ranks))
@@ -72,7 +72,8 @@ def _places(c: Collective, which: Callable[..., Any]) -> list[Place]:
 
 
 def _keeps_step_rule(together: list[Transfer]) -> bool:
-    """A (rank, chunk) is read by many, or reduced into by many, or written by one recv."""
+    """Tells whether each (rank, chunk) is read by many, or reduced into by many, or written by one
+    recv."""
     uses: dict[Place, list[str]] = {}
     for src, dst, _, chunk, rrc in together:
         uses.setdefault((src, chunk), []).append("read")
@@ -81,7 +82,7 @@ def _keeps_step_rule(together: list[Transfer]) -> bool:
 
 
 def _apply_sets(held: dict[Place, frozenset[int]], together: list[Transfer]) -> bool:
-    """Moves contributions; False where one is read before it exists or is added twice."""
+    """Moves contributions; returns False if one is read before it exists or is added twice."""
     none: frozenset[int] = frozenset()
     read = [held.get((src, chunk), none) for src, _, _, chunk, _ in together]
     for (_, dst, _, chunk, rrc), value in zip(together, read, strict=True):
@@ -93,10 +94,10 @@ def _apply_sets(held: dict[Place, frozenset[int]], together: list[Transfer]) -> 
 
 
 def run(program: Program, inputs: Sequence[Data], op: str, dtype: DTypeLike) -> list[Data]:
-    """Executes `program` on data; the outputs of every rank. The program must be correct.
+    """Executes `program`, which must be correct, on data; returns the outputs of every rank.
 
-    op: one of `REDUCE_OPS` (ignored by collectives that do not reduce). Values are combined two
-    at a time in `dtype`, so floating-point inputs should have sums exact in it (`exact_inputs`).
+    op: one of `REDUCE_OPS` (ignored by collectives that do not reduce). Values are combined two at
+    a time in `dtype`, so floating-point inputs should have sums exact in it (`exact_inputs`).
     """
     c, held = program.collective, dict[Place, Data]()
     for rank, buffer in enumerate(inputs):
@@ -125,7 +126,7 @@ def _output(
 
 
 def average(total: Data, n_ranks: int) -> Data:
-    """A sum over ranks as their average: integers divide as in C, towards zero."""
+    """Divides a sum over ranks by their number: integers divide as in C, towards zero."""
     if np.issubdtype(total.dtype, np.integer):
         mean = np.sign(total) * (np.abs(total) // n_ranks)
     else:
@@ -134,7 +135,7 @@ def average(total: Data, n_ranks: int) -> Data:
 
 
 def expected(c: Collective, inputs: Sequence[Data], op: str, dtype: DTypeLike) -> list[Data]:
-    """What `c` defines as every rank's output: NCCL's definitions over whole buffers."""
+    """Returns every rank's output as `c` defines it: NCCL's definitions over whole buffers."""
     ranks, per = range(c.n_ranks), c.chunks_per_block
     x = [np.asarray(a).astype(dtype) for a in inputs]
 
@@ -165,7 +166,7 @@ def expected(c: Collective, inputs: Sequence[Data], op: str, dtype: DTypeLike) -
 def exact_inputs(
     c: Collective, dtype: DTypeLike, shape: tuple[int, ...] = (1,), *, seed: int = 0
 ) -> list[Data]:
-    """Send buffers that differ per rank, slot and element, whose sums are exact in `dtype`.
+    """Returns send buffers that differ per rank, slot and element, whose sums are exact in `dtype`.
 
     shape: of one chunk. (Products are exact where they fit; prefer integers, which wrap alike.)
     """
@@ -176,7 +177,7 @@ def exact_inputs(
 
 
 def _largest_exact(dtype: np.dtype[Any]) -> int:
-    """The largest n such that 0..n are all exact in `dtype`, at most 2**24."""
+    """Returns the largest n such that 0..n are all exact in `dtype`, at most 2**24."""
     if np.issubdtype(dtype, np.integer):
         return min(1 << 24, int(np.iinfo(dtype).max))
     return min(1 << 24, 2 << int(ml_dtypes.finfo(dtype).nmant))  # type: ignore[no-untyped-call]

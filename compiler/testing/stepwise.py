@@ -1,13 +1,13 @@
 """stepwise: executes a Plan one (primitive, micro-batch) at a time, in any interleaving.
 
-What kernels do, in plain Python, for small plans. Every thread block of every channel runs the loop
-nest window → primitive → micro-batch; a primitive waits for its flags, for its messages and for
-free slots of the queues it sends through, combines as many elements of its sources as its chunk has
-there, writes its destinations, and raises its flags (`machine`). Which block or proxy advances next
-is drawn from a seed; a state in which none can is an error.
+Does the work of the kernels, in plain Python, for small plans. Every thread block of every channel
+runs the loop nest window → primitive → micro-batch; a primitive waits for its flags, for its
+messages and for free slots of the queues it sends through, combines as many elements of its sources
+as its chunk has there, writes its destinations, and raises its flags (`step_machine`). A seed draws
+which block or proxy advances next; a state in which none can is an error.
 
 Shares nothing with the proofs: memory is aliased by NumPy views, order comes from running, sizes
-are stated again.
+are restated.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from numpy.typing import NDArray
 
 from hccc.ir.plan import Plan
 from hccc.ir.primitives import Guard, Operands
-from hccc.testing.machine import (
+from hccc.testing.reference import Data
+from hccc.testing.step_machine import (
     Address,
-    Cut,
+    CallCut,
     Hang,
-    Machine,
     Primitive,
+    StepMachine,
     Turn,
     machine_of,
     outputs,
 )
-from hccc.testing.reference import Data
 
 
 @dataclass(slots=True)
-class _Block:
-    """A thread block of a channel: what it still has to do, its next turn, and its priority."""
+class _SteppedBlock:
+    """A thread block of a channel: its remaining turns, its next turn, and its priority."""
 
     turns: Iterator[Turn]
     next: Turn | None
     priority: float = 0.0
 
-    def can_advance(self, machine: Machine) -> bool:
-        """Whether its next turn waits for nothing."""
+    def can_advance(self, machine: StepMachine) -> bool:
+        """Tells whether its next turn waits for nothing."""
         return self.next is not None and not machine.blocked_by(self.next)
 
-    def advance(self, machine: Machine) -> None:
+    def advance(self, machine: StepMachine) -> None:
         """Runs its next turn."""
         assert self.next is not None
         machine.execute(self.next)
@@ -55,19 +55,19 @@ class _Block:
 
 @dataclass(slots=True)
 class _Proxy:
-    """What carries for one thread block of a channel, and to one peer; its priority."""
+    """The proxy of one thread block of a channel for one peer, with a priority."""
 
     block: int
     channel: int
     peer: int
     priority: float
 
-    def can_advance(self, machine: Machine) -> bool:
-        """Whether anything is left to carry."""
+    def can_advance(self, machine: StepMachine) -> bool:
+        """Tells whether anything is left to carry."""
         return bool(machine.handed.get((self.block, self.channel, self.peer)))
 
-    def advance(self, machine: Machine) -> None:
-        """Carries the next thing."""
+    def advance(self, machine: StepMachine) -> None:
+        """Performs the next item."""
         machine.carry(self.block, self.channel, self.peer)
 
 
@@ -80,15 +80,16 @@ def execute(
     window: int | None = None,
     seed: int = 0,
 ) -> list[Data]:
-    """Runs `plan` on one element a micro-batch: receive buffers, (slots, micro-batches).
+    """Runs `plan` on one element a micro-batch; returns receive buffers, (slots, micro-batches).
 
-    inputs: every rank's send buffer, (input slots, micro-batches); copied, never changed.
-    window: micro-batches a window, None for all of them (or the Plan's `max_window`).
-    seed: of the interleaving.
+    inputs: every rank's send buffer, (input slots, micro-batches); copied, never changed. window:
+    micro-batches a window, None for all of them (or the Plan's `max_window`). seed: of the
+    interleaving.
 
     Raises:
-        Hang: no block can advance. Poison: memory that holds nothing is used. Overrun: an element
-        outside a buffer.
+        Hang: no block can advance.
+        Poison: memory that holds nothing is used.
+        Overrun: an element outside a buffer.
     """
     machine, kept = _small(plan, inputs, op, in_place)
     _interleave(machine, _blocks(machine, in_place, window), random.Random(seed))
@@ -106,12 +107,13 @@ def launch(
     window: int | None = None,
     seed: int = 0,
 ) -> list[Data]:
-    """Runs `plan` for a call of `count` elements a block; every rank's receive buffer, flat.
+    """Runs `plan` for a call of `count` elements a block; returns every rank's receive buffer,
+    flat.
 
-    inputs: every rank's send buffer, (input blocks · count), copied; micro_batch: bytes. What a
-    custom collective leaves unwritten is 0. The rest as `execute`.
+    inputs: every rank's send buffer, (input blocks · count), copied; micro_batch: bytes. Elements
+    that a custom collective leaves unwritten are 0. Otherwise like `execute`.
     """
-    machine_cut = Cut.of(plan, count, inputs[0].dtype.itemsize, micro_batch)
+    machine_cut = CallCut.of(plan, count, inputs[0].dtype.itemsize, micro_batch)
     machine, kept = machine_of(plan, inputs, op, in_place, machine_cut)
     _interleave(machine, _blocks(machine, in_place, window), random.Random(seed))
     return outputs(machine, kept)
@@ -128,10 +130,10 @@ def replay(
 ) -> list[Data]:
     """Runs `plan` in the order of `times` (f8[primitives, micro-batches]) instead of a drawn one.
 
-    Where several are at one time, any order that works among them is taken.
+    Those at one time run in any order that works.
 
     Raises:
-        Hang: something is due that its thread block or its waits do not let run yet.
+        Hang: a primitive is due that its thread block or its waits do not let run yet.
         Poison: memory that holds nothing is used.
     """
     machine, kept = _small(plan, inputs, op, in_place)
@@ -142,9 +144,9 @@ def replay(
 
 
 def _run_until(
-    machine: Machine, blocks: list[_Block], times: NDArray[np.float64], time: float
+    machine: StepMachine, blocks: list[_SteppedBlock], times: NDArray[np.float64], time: float
 ) -> None:
-    def due() -> list[_Block]:
+    def due() -> list[_SteppedBlock]:
         return [b for b in blocks if b.next and times[b.next.p.row, b.next.m] <= time]
 
     while waiting := due():
@@ -157,18 +159,18 @@ def _run_until(
 
 def _small(
     plan: Plan, inputs: Sequence[Data], op: str, in_place: bool
-) -> tuple[Machine, list[Data] | None]:
-    """A machine of one channel whose micro-batches have one element."""
+) -> tuple[StepMachine, list[Data] | None]:
+    """Returns a machine of one channel whose micro-batches have one element."""
     batches = max(np.shape(a)[1] for a in inputs)
-    cut = Cut(plan.collective.chunks_per_block * batches, batches, 1, batches, 1)
+    cut = CallCut(plan.collective.chunks_per_block * batches, batches, 1, batches, 1)
     return machine_of(plan, [np.asarray(a).reshape(-1) for a in inputs], op, in_place, cut)
 
 
-def _by_slot(machine: Machine, outputs: list[Data]) -> list[Data]:
+def _by_slot(machine: StepMachine, outputs: list[Data]) -> list[Data]:
     return [a.reshape(-1, max(1, machine.cut.batches)) for a in outputs]
 
 
-def _blocks(machine: Machine, in_place: bool, window: int | None) -> list[_Block]:
+def _blocks(machine: StepMachine, in_place: bool, window: int | None) -> list[_SteppedBlock]:
     plan, batches = machine.plan, machine.cut.batches
     most = plan.max_window or max(1, batches)
     window = min(window or most, most)
@@ -178,7 +180,7 @@ def _blocks(machine: Machine, in_place: bool, window: int | None) -> list[_Block
         for b in range(len(plan.tb_ptr) - 1):
             mine = rows[int(plan.tb_ptr[b]) : int(plan.tb_ptr[b + 1])]
             turns = _loop_nest(mine, batches, window)
-            blocks.append(_Block(turns, next(turns, None)))
+            blocks.append(_SteppedBlock(turns, next(turns, None)))
     return blocks
 
 
@@ -223,36 +225,36 @@ def _posts(plan: Plan, i: int) -> list[tuple[int, int]]:
     return list(zip(plan.posts.rank[row].tolist(), plan.posts.flag[row].tolist(), strict=True))
 
 
-def _interleave(machine: Machine, blocks: list[_Block], rng: random.Random) -> None:
+def _interleave(machine: StepMachine, blocks: list[_SteppedBlock], rng: random.Random) -> None:
     """Always runs the free block or proxy of highest priority; priorities change at a drawn rate.
 
-    A low rate starves some for long, which finds what a fair order never shows. A launch ends when
-    proxies have carried everything.
+    A low rate starves some for long, which finds faults that a fair order never shows. A launch
+    ends when proxies have carried everything.
     """
     change = rng.choice([0.0, 0.05, 0.3, 1.0])
     for block in blocks:
         block.priority = rng.random()
-    busy: list[_Block | _Proxy] = [b for b in blocks if b.next]
+    busy: list[_SteppedBlock | _Proxy] = [b for b in blocks if b.next]
     busy += [_Proxy(*key, rng.random()) for key in _carried_for(machine.plan, machine.cut.channels)]
     busy.sort(key=lambda b: -b.priority)
-    left = sum(isinstance(b, _Block) for b in busy)
+    left = sum(isinstance(b, _SteppedBlock) for b in busy)
     while True:
         chosen = next((b for b in busy if b.can_advance(machine)), None)
         if chosen is None:
             break
         chosen.advance(machine)
-        if isinstance(chosen, _Block) and chosen.next is None:
+        if isinstance(chosen, _SteppedBlock) and chosen.next is None:
             busy.remove(chosen)
             left -= 1
         elif rng.random() < change:
             chosen.priority = rng.random()
             busy.sort(key=lambda b: -b.priority)
     if left:
-        raise Hang(_stuck(machine, [b for b in busy if isinstance(b, _Block)]))
+        raise Hang(_stuck(machine, [b for b in busy if isinstance(b, _SteppedBlock)]))
 
 
 def _carried_for(plan: Plan, channels: int) -> list[tuple[int, int, int]]:
-    """The (thread block, channel, peer) that a proxy may have to carry for."""
+    """Returns the (thread block, channel, peer) of every proxy that may have to carry."""
     block, away, puts = plan.block_of(), plan.network_posts(), plan.network_puts()
     posts = zip(block[plan.posts.owner()[away]], plan.posts.rank[away], strict=True)
     places = zip(block[plan.dst.owner()[puts]], plan.dst.rank[puts], strict=True)
@@ -260,7 +262,7 @@ def _carried_for(plan: Plan, channels: int) -> list[tuple[int, int, int]]:
     return [(b, channel, r) for b, r in pairs for channel in range(channels)]
 
 
-def _stuck(machine: Machine, left: list[_Block]) -> str:
+def _stuck(machine: StepMachine, left: list[_SteppedBlock]) -> str:
     waiting = [
         f"rank {t.p.rank} primitive {t.p.row} micro-batch {t.m} waits for {machine.blocked_by(t)}"
         for t in (b.next for b in left)

@@ -40,7 +40,7 @@ def collectives(
     max_chunks_per_block: int = 3,
     max_transfers: int = MAX_TRANSFERS,
 ) -> Collective:
-    """A collective of at least two ranks, with few enough chunks for `max_transfers`."""
+    """Draws a collective of at least two ranks, with few enough chunks for `max_transfers`."""
     op = op or draw(st.sampled_from(PROGRAMMABLE))
 
     def least(n_ranks: int, per: int) -> int:  # transfers of the shortest program
@@ -68,10 +68,10 @@ def correct_programs(
     max_transfers: int = MAX_TRANSFERS,
     extras: bool = True,
 ) -> Program:
-    """Programs that perform their collective, grown by construction (`grow`).
+    """Draws programs that perform their collective, grown by construction (`grow`).
 
-    collective: which, or exactly which; any by default. extras: relays by ranks that do not
-    want the chunk, second deliveries and detours. max_transfers: a rough limit of the size.
+    collective: an operation, or the exact collective; any by default. extras: relays by ranks that
+    do not want the chunk, second deliveries and detours. max_transfers: a rough limit of the size.
     """
     if not isinstance(collective, Collective):
         size = (max_ranks, max_chunks_per_block, max_transfers)
@@ -92,7 +92,7 @@ def correct_programs(
 
 @st.composite
 def mutants(draw: st.DrawFn, programs: st.SearchStrategy[Program] | None = None) -> Mutant:
-    """Correct programs with one mutation, which may still be correct: ask `is_correct`."""
+    """Draws correct programs with one mutation, which may still be correct: ask `is_correct`."""
     where = iter(draw(st.tuples(*[st.integers(0, MAX_TRANSFERS)] * 3)))
     name = draw(st.sampled_from(list(MUTATIONS)))  # drawn first, so that the program can shrink
     original = draw(correct_programs() if programs is None else programs)
@@ -101,12 +101,12 @@ def mutants(draw: st.DrawFn, programs: st.SearchStrategy[Program] | None = None)
 
 
 def wrong_programs(programs: st.SearchStrategy[Program] | None = None) -> st.SearchStrategy[Mutant]:
-    """Correct programs made wrong by one mutation."""
+    """Draws correct programs made wrong by one mutation."""
     return mutants(programs).filter(lambda m: not is_correct(m.program))
 
 
 def options(*, prove: bool = True) -> st.SearchStrategy[Options]:
-    """All options of a compilation, with every IR checked."""
+    """Draws all options of a compilation, with every IR checked."""
     return st.builds(
         Options,
         scheduler=st.sampled_from(list(SCHEDULERS)),
@@ -127,6 +127,6 @@ def plans(
     programs: st.SearchStrategy[Program] | None = None,
     choices: st.SearchStrategy[Options] | None = None,
 ) -> Plan:
-    """Plans of correct programs, compiled with drawn options and proved."""
+    """Draws plans of correct programs, compiled with drawn options and proved."""
     program = draw(correct_programs() if programs is None else programs)
     return compile_program(program, draw(options() if choices is None else choices)).plan

@@ -17,8 +17,8 @@ from hccc.ir.plan import Plan
 from hccc.ir.program import Op, Program
 from hccc.proofs.race import race
 from hccc.testing import Poison, exact_inputs, execute, expected
-from hccc.testing.sabotage import without_wait
 from tests.passes.textbook import program, ring_allreduce
+from tests.sabotage import without_wait
 
 RECV, RRC = Op.RECV, Op.RRC
 REPLACED = [

@@ -17,8 +17,8 @@ from hccc.driver.options import Options
 from hccc.ir import plan_json
 from hccc.ir.catalogue import Catalogue
 from hccc.predict.simulation import Sizes
-from hccc.testing.sabotage import without_wait
 from tests.cli.commandline import environment
+from tests.sabotage import without_wait
 
 ROOT = Path(__file__).parents[2]
 RING = ROOT / "examples" / "ring_allreduce.rccl"

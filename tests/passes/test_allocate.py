@@ -27,7 +27,6 @@ from hccc.passes.sync import sync
 from hccc.sim.machine import prepare
 from hccc.sim.simulate import Request, simulate
 from hccc.testing.clusters import cluster
-from hccc.testing.sabotage import permuted, swapped_rows
 from tests.passes.textbook import (
     SMALL,
     SWEEP,
@@ -41,6 +40,7 @@ from tests.passes.textbook import (
     verdict,
     works,
 )
+from tests.sabotage import permuted, swapped_rows
 
 TABLE_3 = [(2, 4, 8), (2, 8, 16), (4, 4, 8), (4, 8, 16)]  # ResCCL Table 3: nodes, GPUs, blocks
 MSCCL = [(2, 4, 14), (2, 8, 30), (4, 4, 14), (4, 8, 30)]

@@ -15,8 +15,8 @@ from hccc.ir.transport import PURE
 from hccc.passes.depend import depend
 from hccc.passes.hpds import hpds
 from hccc.passes.lower import lower
-from hccc.testing.sabotage import without_edge
 from tests.passes.textbook import RECV, RRC, SMALL, SWEEP, few, planned, program, verdict, works
+from tests.sabotage import without_edge
 
 
 def edges(dag: Dag) -> set[tuple[int, int]]:

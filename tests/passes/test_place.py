@@ -13,7 +13,6 @@ from hccc.ir.program import Program
 from hccc.passes.allocate import allocate
 from hccc.passes.place import place
 from hccc.passes.sync import sync
-from hccc.testing.sabotage import changed
 from tests.passes.textbook import (
     RECV,
     RRC,
@@ -30,6 +29,7 @@ from tests.passes.textbook import (
     with_operands,
     works,
 )
+from tests.sabotage import changed
 
 # Rank 2 relays in both: values that nobody wants there.
 RELAYED = program(

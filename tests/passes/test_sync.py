@@ -17,7 +17,6 @@ from hccc.passes.fuse import fuse
 from hccc.passes.place import place
 from hccc.passes.sync import sync
 from hccc.proofs.race import race
-from hccc.testing.sabotage import without_edge, without_wait
 from tests.passes.textbook import (
     SMALL,
     SWEEP,
@@ -28,6 +27,7 @@ from tests.passes.textbook import (
     verdict,
     works,
 )
+from tests.sabotage import without_edge, without_wait
 
 INDEPENDENT = {("mesh allreduce", "full")}  # each chunk is one primitive
 COMPILED = [

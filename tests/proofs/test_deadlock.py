@@ -19,8 +19,8 @@ from hccc.passes.reorder import reorder
 from hccc.passes.sync import sync
 from hccc.proofs.deadlock import SHOWN, deadlock
 from hccc.testing import Hang, Poison, exact_inputs, execute
-from hccc.testing.sabotage import changed, swapped_rows
 from tests.passes.textbook import SMALL, lowered, planned, ring_allgather
+from tests.sabotage import changed, swapped_rows
 
 Place = tuple[int, Buffer, int]  # rank, buffer, slot
 Moves = tuple[list[Place], list[Place]]  # the sources and destinations of a primitive

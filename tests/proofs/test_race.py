@@ -14,8 +14,8 @@ from hccc.ir.transport import PURE
 from hccc.proofs.deadlock import deadlock
 from hccc.proofs.race import race
 from hccc.testing import Poison, exact_inputs, execute, expected
-from hccc.testing.sabotage import without_wait
 from tests.passes.textbook import SMALL, alltoall, lowered, planned, sendrecv
+from tests.sabotage import without_wait
 
 
 def problem(plan: Plan) -> Problem:

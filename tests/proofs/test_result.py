@@ -12,7 +12,6 @@ from hccc.ir.primitives import Buffer, Guard, Transport
 from hccc.ir.transport import PURE
 from hccc.passes.fuse import fuse
 from hccc.proofs.result import result
-from hccc.testing.sabotage import changed, without_operand
 from tests.passes.textbook import (
     SMALL,
     SWEEP,
@@ -24,6 +23,7 @@ from tests.passes.textbook import (
     with_operands,
     works,
 )
+from tests.sabotage import changed, without_operand
 
 REDUCING = ["ring reducescatter", "ring allreduce", "mesh allreduce", "hm allreduce"]
 

@@ -26,7 +26,7 @@ from hccc.proofs.fifo import with_enough_slots
 from hccc.proofs.prove import check_plan
 from hccc.testing import Hang, Poison, exact_inputs, launch
 from hccc.testing.grow import Choose
-from hccc.testing.judge import COUNTS, Call, fault, first_fault, xml_fault
+from hccc.testing.judge import COUNTS, PlanCall, fault, first_fault, xml_fault
 from hccc.testing.msccl import run_xml
 from hccc.testing.mutate_xml import mutate_xml
 
@@ -60,7 +60,7 @@ def test_right_plans_pass_at_every_count(name: str, transport: Transport) -> Non
     plan = example(name, Options(transport=transport))
     for count in COUNTS[::3]:
         for in_place in (False, True):
-            assert fault(plan, Call(count, 16, 2, in_place, "sum", count)) is None
+            assert fault(plan, PlanCall(count, 16, 2, in_place, "sum", count)) is None
 
 
 def test_channels_are_run() -> None:
@@ -100,9 +100,9 @@ def test_buffers_that_are_one_memory_race() -> None:
     """What E304 refuses shows when it runs: two interleavings end with other data."""
     algo = parsed((DATA / "custom_alias_n2.xml").read_text(encoding="utf-8"))
     plan = with_enough_slots(label(msccl_plan.to_plan(algo)))
-    found = [fault(plan, Call(5, 16, 1, True, "sum", seed)) for seed in range(40)]
+    found = [fault(plan, PlanCall(5, 16, 1, True, "sum", seed)) for seed in range(40)]
     assert any(found)
-    assert not any(fault(plan, Call(5, 16, 1, False, "sum", seed)) for seed in range(40))
+    assert not any(fault(plan, PlanCall(5, 16, 1, False, "sum", seed)) for seed in range(40))
 
 
 SELF = """<algo name="x" nchunksperloop="2" nchannels="1" proto="Simple" ngpus="2"

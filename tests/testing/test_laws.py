@@ -36,8 +36,8 @@ from hccc.testing import (
 )
 from hccc.testing.judge import first_fault
 from hccc.testing.reference import Data
-from hccc.testing.sabotage import without_wait
 from tests.marks import LONG
+from tests.sabotage import without_wait
 
 SLOW_TO_GROW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

@@ -18,15 +18,15 @@ from hccc.ir.primitives import Buffer, Guard, Transport
 from hccc.proofs.prove import prove
 from hccc.testing import correct_programs, exact_inputs, execute, expected, plans
 from hccc.testing.grow import Choose
-from hccc.testing.sabotage import (
+from tests.health_checks import EVERY_CHECK
+from tests.marks import LONG
+from tests.passes.textbook import with_operands
+from tests.sabotage import (
     changed,
     swapped_rows,
     without_operand,
     without_wait,
 )
-from tests.health_checks import EVERY_CHECK
-from tests.marks import LONG
-from tests.passes.textbook import with_operands
 
 Fault = Callable[[Plan, Choose], Plan]
 

@@ -23,8 +23,8 @@ from hccc.passes.sync import sync
 from hccc.passes.verify import verify
 from hccc.testing import Hang, Poison, exact_inputs, execute, expected
 from hccc.testing.grow import Row, program
-from hccc.testing.sabotage import without_wait
 from tests.passes.textbook import ring_allreduce
+from tests.sabotage import without_wait
 
 RECV, RRC = 0, 1
 NONE = np.zeros(0, np.int32)

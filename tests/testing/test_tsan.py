@@ -26,9 +26,9 @@ from hccc.ir.plan import Plan
 from hccc.ir.transport import PURE, Transport
 from hccc.lang.transfer import load as transfer
 from hccc.testing.grow import grow
-from hccc.testing.sabotage import without_wait
 from tests.emit import plans
 from tests.marks import slow
+from tests.sabotage import without_wait
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COUNT = 600

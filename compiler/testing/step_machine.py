@@ -1,12 +1,12 @@
-"""machine: what one turn of a thread block does: memory of elements, counters, and queues.
+"""step_machine: one turn of a thread block: memory of elements, counters, and queues.
 
-A call of `count` elements is cut into chunks, parts and micro-batches (`Cut`), stated again here;
-buffers end where a user's would. Memory remembers what was written: reading anything else is an
-error, and so is an element outside a buffer. `stepwise` says in which order turns come.
+A call of `count` elements is cut into chunks, parts and micro-batches (`CallCut`), restated here;
+buffers end where a user's would. Memory records writes: reading an element that was never written
+is an error, and so is an element outside a buffer. `stepwise` orders the turns.
 
-What a thread block writes and raises in another memory domain it hands to a proxy, which carries it
-in the order of that block, some time later; it reads the bytes where the block has them when it
-carries them. So a plan that overwrites them before, or that takes them as arrived, goes wrong here.
+A thread block hands its writes and flags for another memory domain to a proxy, which carries them
+in the order of that block, some time later, and reads the bytes only then. So a plan that
+overwrites them before, or that takes them as arrived, goes wrong here.
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ class Overrun(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """How a call is cut, in elements: blocks of `count` into chunks of `channels` parts of `part`,
-    a part into `batches` micro-batches of `micro` at most; only what is below `count` is moved."""
+class CallCut:
+    """The cut of a call, in elements.
+
+    Blocks of `count` are cut into chunks of `channels` parts of `part`, a part into `batches`
+    micro-batches of `micro` at most; only elements below `count` are moved.
+    """
 
     count: int
     part: int
@@ -53,15 +56,15 @@ class Cut:
     channels: int
 
     @classmethod
-    def of(cls, plan: Plan, count: int, itemsize: int, micro_batch: int) -> Cut:
-        """The cut of a call with micro-batches of `micro_batch` bytes."""
+    def of(cls, plan: Plan, count: int, itemsize: int, micro_batch: int) -> CallCut:
+        """Returns the cut of a call with micro-batches of `micro_batch` bytes."""
         pieces = plan.collective.chunks_per_block * plan.channels
         part = _round_up(-(-count // pieces), _ALIGNMENT // itemsize)
         micro = min(part, _round_up(micro_batch, _ALIGNMENT) // itemsize)
         return cls(count, part, micro, -(-part // micro) if micro else 0, plan.channels)
 
     def length(self, sub: int, channel: int, m: int) -> int:
-        """Elements of micro-batch `m` of a part of the block's chunk `sub`."""
+        """Returns the elements of micro-batch `m` of a part of the block's chunk `sub`."""
         part = min(self.part, self.count - (sub * self.channels + channel) * self.part)
         return max(0, min(self.micro, part - m * self.micro))
 
@@ -79,11 +82,11 @@ class Cells:
 
     @classmethod
     def empty(cls, elements: int, dtype: Any) -> Cells:
-        """`elements` elements that hold nothing."""
+        """Returns `elements` elements that hold nothing."""
         return cls(np.zeros(elements, dtype), np.zeros(elements, np.bool_))
 
     def view(self, first: int, count: int) -> Cells:
-        """`count` elements from `first`: the same memory."""
+        """Returns `count` elements from `first`: the same memory."""
         return Cells(self.data[first : first + count], self.written[first : first + count])
 
 
@@ -115,11 +118,11 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Machine:
+class StepMachine:
     """All ranks' memory and counters. Queue q's messages lie in slots, numbered modulo S."""
 
     plan: Plan
-    cut: Cut
+    cut: CallCut
     memory: dict[tuple[int, int], Cells]
     op: str
     flags: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -127,7 +130,7 @@ class Machine:
     handed: dict[tuple[int, int, int], deque[Callable[[], None]]] = field(default_factory=dict)
 
     def blocked_by(self, t: Turn) -> str | None:
-        """What a turn waits for, or None when it can run."""
+        """Returns what a turn waits for, or None if it can run."""
         p, q = t.p, self.plan.queues
         for flag in p.waits:
             if self._flag(p.rank, flag, p) <= t.m:
@@ -172,11 +175,11 @@ class Machine:
                 self.flags[counter] = self._number(a, t) + 1
 
     def carry(self, block: int, channel: int, peer: int) -> None:
-        """A proxy does the next thing that a thread block handed to it for a peer."""
+        """Performs the next item that a thread block handed to its proxy for a peer."""
         self.handed[block, channel, peer].popleft()()
 
     def carry_all(self) -> None:
-        """Proxies do all that was handed to them."""
+        """Performs all items handed to proxies."""
         for key, items in self.handed.items():
             while items:
                 self.carry(*key)
@@ -185,7 +188,7 @@ class Machine:
         self.handed.setdefault((p.block, p.channel, peer), deque()).append(item)
 
     def _away(self, a: Address, rank: int) -> bool:
-        """Whether an address is memory of another domain than a rank's."""
+        """Tells whether an address is memory of another domain than a rank's."""
         domain = self.plan.memory_domain
         mixed = self.plan.transport is Transport.MIXED and a[1] != Buffer.QUEUE
         return mixed and bool(domain[a[0]] != domain[rank])
@@ -194,12 +197,12 @@ class Machine:
         return self.flags.get((rank, flag, p.channel), 0)
 
     def _number(self, a: Address, t: Turn) -> int:
-        """The number of a message in its queue: turn by turn within a window."""
+        """Returns the number of a message in its queue: turn by turn within a window."""
         length = int(self.plan.queues.length[a[0]])
         return t.first * length + a[2] * (t.last - t.first) + t.m - t.first
 
     def _place(self, a: Address, t: Turn, n: int) -> tuple[Cells, slice]:
-        """Where micro-batch `t.m` of an operand lies."""
+        """Returns the place of micro-batch `t.m` of an operand."""
         rank, buffer, slot = a
         cut, cells = self.cut, self.memory[rank, buffer]
         per = self.plan.collective.chunks_per_block
@@ -214,7 +217,7 @@ class Machine:
         return cells, slice(at, at + n)
 
     def _staged(self, rank: int) -> bool:
-        """Whether STAGE is memory of its own."""
+        """Tells whether STAGE is memory of its own."""
         return self.memory[rank, Buffer.STAGE] is not self.memory[rank, Buffer.INPUT]
 
     def _read(self, a: Address, t: Turn, n: int) -> Data:
@@ -255,25 +258,26 @@ def _queued(operands: list[Address]) -> list[Address]:
 
 
 def machine_of(
-    plan: Plan, inputs: Sequence[Data], op: str, in_place: bool, cut: Cut
-) -> tuple[Machine, list[Data] | None]:
-    """All ranks' memory before the first turn, and what send buffers must still hold after."""
+    plan: Plan, inputs: Sequence[Data], op: str, in_place: bool, cut: CallCut
+) -> tuple[StepMachine, list[Data] | None]:
+    """Returns all ranks' memory before the first turn, and the contents that send buffers must
+    keep."""
     memory = {}
     for rank in range(plan.n_ranks):
         memory.update(_memory(plan, rank, inputs[rank], cut, in_place))
     kept = [a.copy() for a in inputs] if plan.keeps_input and not in_place else None
-    return Machine(plan, cut, memory, op), kept
+    return StepMachine(plan, cut, memory, op), kept
 
 
-def outputs(machine: Machine, kept: list[Data] | None) -> list[Data]:
-    """Every rank's receive buffer, whole."""
+def outputs(machine: StepMachine, kept: list[Data] | None) -> list[Data]:
+    """Returns every rank's receive buffer, whole."""
     for rank, sent in enumerate(kept or []):
         if not np.array_equal(machine.memory[rank, Buffer.INPUT].data, sent):
             raise Overrun(f"the send buffer of rank {rank} was written")
     return [_output(machine, r) for r in range(machine.plan.n_ranks)]
 
 
-def _output(machine: Machine, rank: int) -> Data:
+def _output(machine: StepMachine, rank: int) -> Data:
     cells, cut = machine.memory[rank, Buffer.OUTPUT], machine.cut
     if machine.plan.collective.op is not OpType.CUSTOM and not cells.written.all():
         at, per = int(np.argmin(cells.written)), machine.plan.collective.chunks_per_block
@@ -284,9 +288,10 @@ def _output(machine: Machine, rank: int) -> Data:
 
 
 def _memory(
-    plan: Plan, rank: int, sent: Data, cut: Cut, in_place: bool
+    plan: Plan, rank: int, sent: Data, cut: CallCut, in_place: bool
 ) -> dict[tuple[int, int], Cells]:
-    """The buffers of one rank; in place the smaller user buffer is a view of the larger."""
+    """Allocates the buffers of one rank; in place the smaller user buffer is a view of the
+    larger."""
     c = plan.collective
     n_in, n_out = c.input_blocks(rank) * cut.count, c.output_blocks(rank) * cut.count
     source, target = (Cells.empty(n, sent.dtype) for n in (n_in, n_out))
