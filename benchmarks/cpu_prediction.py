@@ -45,7 +45,7 @@ from hccc.lang.cluster.printer import lines
 from hccc.lang.transfer import load as transfer
 from hccc.launch import measure as bench
 from hccc.profile import calibrate
-from hccc.profile.calibrate import Case, Work
+from hccc.profile.calibrate import LaunchCase, Work
 from hccc.profile.measure import profile
 from hccc.profile.probes import Pool
 from hccc.runtime.cpu import SMALL_LAUNCH, CpuLauncher
@@ -103,7 +103,9 @@ def measure(
     return [[case.time for case in row] for row in rows]
 
 
-def _cases(plan: Plan, sizes: Sequence[int], place: Path, workers: int, pool: Pool) -> list[Case]:
+def _cases(
+    plan: Plan, sizes: Sequence[int], place: Path, workers: int, pool: Pool
+) -> list[LaunchCase]:
     target = next(target for target in TARGETS if target.name == "cpu")
     directory.write(place, directory.files(Catalogue.of(plan), [target]))
     built = bench.communicator("cpu", place / f"{plan.name}{target.suffix}", plan)
@@ -115,7 +117,7 @@ def _cases(plan: Plan, sizes: Sequence[int], place: Path, workers: int, pool: Po
         session = bench.bound(built, request, pool.memory(plan, count, False))
         small = count * 4 * plan.n_ranks <= SMALL_LAUNCH
         cores = workers or (1 if small else os.cpu_count() or 1)
-        cases.append(Case(plan.name, Work(size, cores, 0, 0, 0, 0, 0), session))
+        cases.append(LaunchCase(plan.name, Work(size, cores, 0, 0, 0, 0, 0), session))
     return cases
 
 

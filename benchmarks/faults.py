@@ -38,7 +38,7 @@ from hccc.network.summary import limits
 from hccc.predict.nccl import machine as library
 from hccc.predict.nccl.choose import Forced
 from hccc.predict.nccl.model import predict
-from hccc.predict.nccl.tuning import Algorithm
+from hccc.predict.nccl.tuning import NcclAlgorithm
 from hccc.synth.synthesis import Synthesis
 
 OPS = ("allgather", "reducescatter", "allreduce")
@@ -130,7 +130,7 @@ def measured(case: str, op: str, t: Topology, made: Synthesis, seconds: float) -
 def _predicted(t: Topology, made: Synthesis, ours: float) -> float | None:
     if limits(t):
         return None
-    forced = Forced(Algorithm.RING)
+    forced = Forced(NcclAlgorithm.RING)
     try:
         op = made.program.collective.op
         return predict(library.of(t), op, [made.size], forced)[0].time_us / ours

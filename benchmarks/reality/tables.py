@@ -17,9 +17,9 @@ from hccc.driver.inputs import parse_cluster
 from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table as Calibration
 from hccc.predict.nccl.choose import Forced
-from hccc.predict.nccl.machine import Machine, of
+from hccc.predict.nccl.machine import NcclMachine, of
 from hccc.predict.nccl.model import Prediction, predict
-from hccc.predict.nccl.tuning import Algorithm, Protocol
+from hccc.predict.nccl.tuning import NcclAlgorithm, Protocol
 
 HERE = Path(__file__).parent
 CLASSES = ((64 << 10, "<= 64 KB"), (4 << 20, "<= 4 MB"), (1 << 62, "above"))
@@ -45,7 +45,7 @@ class Table:
     note: str
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> NcclMachine:
         """What NCCL or RCCL sees of the cluster."""
         return _machine(self.cluster, self.library)
 
@@ -55,7 +55,7 @@ class Table:
 
 
 def _forced(record: dict[str, object]) -> Forced:
-    algorithm = {a.lower(): a for a in Algorithm}.get(str(record["algo"]).split(" ")[0].lower())
+    algorithm = {a.lower(): a for a in NcclAlgorithm}.get(str(record["algo"]).split(" ")[0].lower())
     words = str(record["proto"]).split(" ")[0].lower()
     protocol = {p.lower(): p for p in Protocol}.get(words)
     if record["collective"] == "sendrecv":
@@ -69,7 +69,7 @@ def _op(name: str) -> OpType:
 
 
 @cache
-def _machine(cluster: str, library: str) -> Machine:
+def _machine(cluster: str, library: str) -> NcclMachine:
     return of(parse_cluster(Source("cluster", cluster)), rccl=library.startswith("RCCL"))
 
 

@@ -192,7 +192,7 @@ def simulate(
     Raises:
         UserError: E424 without a cluster; whatever cannot be simulated.
     """
-    from hccc.predict.nccl.rows import Library
+    from hccc.predict.nccl.rows import VendorLibrary
     from hccc.predict.simulation import Call, Sizes, simulate_sizes
 
     if isinstance(sizes, Sequence | Sizes) and not isinstance(sizes, str):
@@ -201,7 +201,7 @@ def simulate(
         each = [check_integer("size", sizes, 0, None)]
     compiled, where = simulated(algorithm, cluster, options, on_phase)
     baselines = options or Options() if vs else None
-    library = Library(vs) if isinstance(vs, str) and vs != "auto" else None
+    library = VendorLibrary(vs) if isinstance(vs, str) and vs != "auto" else None
     return simulate_sizes(compiled, where, each, call or Call(), baselines, library, on_phase)
 
 

@@ -122,18 +122,18 @@ def _baseline(
     from hccc.ir.collective import collective_named
     from hccc.predict.nccl.calls import calls
     from hccc.predict.nccl.choose import Forced
-    from hccc.predict.nccl.rows import Library
-    from hccc.predict.nccl.tuning import Algorithm, Protocol
+    from hccc.predict.nccl.rows import VendorLibrary
+    from hccc.predict.nccl.tuning import NcclAlgorithm, Protocol
     from hccc.predict.simulation import Sizes
 
     asked = options["library_algorithm"]
     forced = Forced(
-        Algorithm(asked) if asked else None,
+        NcclAlgorithm(asked) if asked else None,
         Protocol(options["protocol"]) if given("protocol") else None,
         options["channels"] if given("channels") else None,
     )
     predicted = calls(
-        Library(options["baseline"]),
+        VendorLibrary(options["baseline"]),
         collective_named(options["collective"]),
         load_cluster(options["cluster"]),
         Sizes(minbytes, maxbytes, stepfactor),

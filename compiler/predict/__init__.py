@@ -1,1 +1,1 @@
-"""What a Plan takes on a Topology, why, beside what else, and what would help."""
+"""The time of a Plan on a Topology: why, compared with other runtimes, and what would help."""

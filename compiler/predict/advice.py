@@ -1,6 +1,6 @@
-"""advice: warnings about a call on a cluster, each with what to do about it.
+"""advice: warnings about a call on a cluster, each with a remedy.
 
-W401: thread blocks set the pace, and how many would not. W402: the plan is for another cluster.
+W401: thread blocks limit the speed, and how many would not. W402: the plan is for another cluster.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ MOST_INSTANCES = 1 << 20  # of a call that is simulated again
 
 
 def advice(compiled: Compiled, topology: Topology, run: Run) -> tuple[Problem, ...]:
-    """Warnings W401 and W402 about a simulated call. Simulates it a few times more where thread
-    blocks set its pace."""
+    """Returns warnings W401 and W402 about a simulated call.
+
+    Simulates it a few times more if thread blocks limit its speed.
+    """
     found = [_other_cluster(compiled, topology), _few_blocks(compiled, run)]
     return tuple(problem for problem in found if problem)
 
@@ -65,7 +67,7 @@ def _few_blocks(compiled: Compiled, run: Run) -> Problem | None:
 
 
 def _with_more(run: Run) -> dict[int, float]:
-    """µs with more channels, doubled as often as SMs allow, by their number."""
+    """Returns the µs with more channels, doubled as often as SMs allow, by their number."""
     plan, t = run.machine.plan, run.machine.topology
     each = max(1, plan.blocks_per_rank // plan.channels)
     most, channels = min(MAX_CHANNELS, most_blocks(t) // each), 2 * plan.channels

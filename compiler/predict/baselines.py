@@ -1,7 +1,7 @@
-"""baselines: what else could run a collective: NCCL's rings and trees, an algorithm as MSCCL would.
+"""baselines: other ways to run a collective: NCCL's rings and trees, an algorithm as MSCCL runs it.
 
-On the same footing: the same cluster, call, and throughput of a thread block. What differs is what
-the others do (kernel-protocol §11; ResCCL §2.1):
+All have the same cluster, call, and throughput of a thread block. They differ as the other runtimes
+do (kernel-protocol §11; ResCCL §2.1):
 
 | alternative | algorithm | order | transp. | slots | fused | block for each     | window | decodes|
 |-------------|-----------|-------|---------|-------|-------|--------------------|--------|--------|
@@ -14,7 +14,7 @@ the others do (kernel-protocol §11; ResCCL §2.1):
 
 Steps: in the order that the algorithm's author gave them, chunk by chunk in a circle.
 
-What any kernel pays for a micro-batch (polls, barriers, a fence: 1.5 to 2.5 µs) is in the α of a
+Every kernel's cost of a micro-batch (polls, barriers, a fence: 1.5 to 2.5 µs) is in the α of a
 cluster, which was measured with such kernels; no alternative pays it twice.
 """
 
@@ -63,8 +63,11 @@ DECODE = 0.125  # µs a step: 0.1 to 0.15, about 110 instructions a warp (kernel
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Something else that could run the collective. plan: compiles its Plan, once, proved not to
-    hang; adapt: changes a call to how it is run; note: how it differs, in a line."""
+    """Another way to run the collective.
+
+    plan: compiles its Plan, once, proved not to hang; adapt: changes a call to how it is run; note:
+    how it differs, in a line.
+    """
 
     name: str
     note: str
@@ -73,15 +76,15 @@ class Alternative:
 
     @property
     def free(self) -> bool:
-        """Whether its runtime takes any micro-batch: hccc's does."""
+        """Whether its runtime takes any micro-batch, as hccc's does."""
         return self.adapt is _as_it_is
 
 
 def alternatives(compiled: Compiled, topology: Topology, options: Options) -> list[Alternative]:
-    """hccc's own plan first, then all others that there are for its collective.
+    """Returns hccc's own plan first, then all others that exist for its collective.
 
-    Nothing is made before it is asked for; making one may raise UserError: no ring joins the
-    cluster (E451), or an imported plan cannot be raised to a program (E320).
+    Each is made when it is asked for; making one may raise UserError: no ring joins the cluster
+    (E451), or an imported plan cannot be raised to a program (E320).
     """
     found = [Alternative("hccc", "as compiled", lambda: compiled.plan, _as_it_is)]
     found += _nccl(compiled.plan, topology, options)
@@ -113,7 +116,7 @@ def _nccl(plan: Plan, topology: Topology, options: Options) -> Iterator[Alternat
 
 
 def _in_slots(request: Request, plan: Callable[[], Plan], slot: Callable[[float], int]) -> Request:
-    """The call with NCCL's slots, which depend on what a channel has of a chunk."""
+    """Returns the call with NCCL's slots, which depend on a channel's part of a chunk."""
     if request.micro_batch:
         return _slot_by_slot(request, request.micro_batch)
     whole = plan()
@@ -123,13 +126,14 @@ def _in_slots(request: Request, plan: Callable[[], Plan], slot: Callable[[float]
 
 
 def _ring_slot(part: float) -> int:
-    """Bytes: a chunk is two slices, of 32 KiB at least (NCCL src/device/prims_simple.h)."""
+    """Returns the bytes of a slot: a chunk is two slices, of 32 KiB at least (NCCL
+    src/device/prims_simple.h)."""
     return int(min(max(part / 2, NCCL_LEAST), NCCL_SLOT))
 
 
 def _tree_slot(part: float, depth: int) -> int:
-    """Bytes: halved until there are enough chunks to fill the tree (NCCL 2.18 src/enqueue.cc:
-    computeColl; later ones take whole slots, which is slower)."""
+    """Returns the bytes of a slot: halved until there are enough chunks to fill the tree (NCCL 2.18
+    src/enqueue.cc: computeColl; later versions take whole slots, which is slower)."""
     slot = NCCL_SLOT
     for chunks, least in ((8 * depth, 128 << 10), (4 * depth, 64 << 10), (depth, NCCL_LEAST)):
         while part // slot < chunks and slot > least:
@@ -138,7 +142,7 @@ def _tree_slot(part: float, depth: int) -> int:
 
 
 def _depth(t: Topology) -> int:
-    """Of NCCL's tree (src/graph/connect.cc)."""
+    """Returns the depth of NCCL's tree (src/graph/connect.cc)."""
     return len(t) // t.n_nodes - 1 + int(log2(t.n_nodes))
 
 
@@ -147,13 +151,14 @@ def _ring_channel(program: Program) -> I4:
 
 
 def _tree_channel(program: Program) -> I4:
-    """One part of a block's threads reduces up a tree, the other copies down (runTreeSplit)."""
+    """Returns a channel for each direction: part of a block's threads reduces up a tree, the rest
+    copies down (runTreeSplit)."""
     t = program.transfers
     return np.asarray(2 * t["chunk"] + (t["op"] == Op.RECV))
 
 
 def _as_nccl(program: Program, topology: Topology, channel: I4, options: Options) -> Plan:
-    """The program as NCCL would schedule it. channel: i4[transfers], whose blocks do each."""
+    """Schedules the program as NCCL would. channel: i4[transfers], whose blocks perform each."""
     pipeline = round_robin(depend(verify(program), topology))
     staged = lower(pipeline, Transport.STAGED)
     staged = requeue(staged, by_task(staged, channel))  # channels do not wait for each other
@@ -199,7 +204,7 @@ def _compiled(program: Callable[[], Program], options: Options, topology: Topolo
 
 
 def _proved(plan: Plan, options: Options) -> Plan:
-    """`plan`, which cannot hang, and is right where proofs are wanted."""
+    """Returns `plan`, proved not to hang, and to be right if `options` ask for proofs."""
     if options.prove:
         prove(plan)
     else:

@@ -1,4 +1,4 @@
-"""bounds: what no schedule of a collective can beat on a cluster, as text and as JSON."""
+"""bounds: lower bounds of the time of a collective on a cluster, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ UNITS = ("", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "(GB/s)", "")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounded:
-    """One collective: what no schedule beats; and the best over trees, None where there is none, or
-    it was not computed."""
+    """The lower bound of one collective; and the best over trees, None if there is none or it was
+    not computed."""
 
     collective: Collective
     bound: Bound
     trees: RootedTrees | None
 
     def facts(self, t: Topology) -> Facts:
-        """Everything, for JSON."""
+        """Returns all figures, for JSON."""
         b, cut = self.bound, self.bound.cut
         factor = self.collective.bus_factor()
         rooted = {"root": self.collective.root} if self.collective.rooted else {}
@@ -71,7 +71,7 @@ class Bounded:
         }
 
     def lines(self, t: Topology) -> Iterator[str]:
-        """All of it, a figure a line."""
+        """Yields all figures, one a line."""
         b, cut, c = self.bound, self.bound.cut, self.collective
         root = f" with root {c.root}" if c.rooted else ""
         rates = (
@@ -99,7 +99,7 @@ class Bounded:
         return "the same" if ratio > 1 - 1e-6 else f"{words.percent(ratio)} % of that, at most"
 
     def row(self) -> tuple[str, ...]:
-        """A line of the table of several."""
+        """Returns a row of the table of several collectives."""
         b, cut = self.bound, self.bound.cut
         grown = "" if cut is None else f"{float(cut.algbw):.2f}"
         trees = "" if self.trees is None else f"{self.trees.algbw:.2f}"
@@ -120,14 +120,14 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """Some collectives on one cluster."""
+    """The lower bounds of some collectives on one cluster."""
 
     topology: Topology
     cluster: str
     found: tuple[Bounded, ...]
 
     def facts(self) -> Facts:
-        """Everything, for JSON."""
+        """Returns all figures, for JSON."""
         t = self.topology
         return {
             "cluster": self.cluster,
@@ -137,7 +137,7 @@ class Bounds:
         }
 
     def text(self) -> str:
-        """The page: one collective with all its figures, several as a table."""
+        """Writes the page: one collective with all its figures, several as a table."""
         t = self.topology
         count = f"{words.count(t.n_nodes, 'node')}, {words.count(len(t), 'GPU')}"
         lines = [f"{self.cluster}: {count}, {devices(t)}"]
@@ -156,7 +156,7 @@ class Bounds:
 def bounds(
     t: Topology, cluster: str, size: int, ops: Sequence[OpType] = ALL, root: int = 0
 ) -> Bounds:
-    """What no schedule of these collectives beats, for calls of `size` bytes as nccl-tests counts.
+    """Computes lower bounds of these collectives, for calls of `size` bytes as nccl-tests counts.
 
     Raises:
         UserError: E410 there is no such root.
@@ -175,19 +175,19 @@ def _bounded(t: Topology, op: OpType, size: int, root: int) -> Bounded:
 
 
 def _share(cut: Cut) -> str:
-    """`2/3 of `, `4 times `."""
+    """Writes a share as `2/3 of ` or `4 times `."""
     share = rational(cut.share)
     return "" if share == 1 else f"{share} of " if share < 1 else f"{share} times "
 
 
 def _exact(value: Fraction) -> str:
-    """`266.67 GB/s, exactly 800/3`; `200 GB/s`."""
+    """Writes a rate as `266.67 GB/s, exactly 800/3` or `200 GB/s`."""
     shown, exact = f"{float(value):.2f}", str(value)
     told = Fraction(shown) == value or len(exact) > LONGEST_FRACTION
     return f"{shown} GB/s" if told else f"{shown} GB/s, exactly {exact}"
 
 
 def _names(found: list[str]) -> str:
-    """The first few of what crosses a cut."""
+    """Writes the names of the first few resources that cross a cut."""
     rest = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
     return f"{', '.join(found[:MOST_NAMES])}{rest}" if found else "nothing that has a name"

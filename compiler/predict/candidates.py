@@ -19,7 +19,8 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Generic[T]):
-    """Something to try. make: compiles it; it may raise UserError. required: then so do we."""
+    """Something to try. make: compiles it, and may raise UserError, which is fatal if
+    `required`."""
 
     name: str
     make: Callable[[], T]
@@ -28,7 +29,7 @@ class Candidate(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Evaluated(Generic[T, V]):
-    """A candidate that could be made, and what it came to."""
+    """A candidate that could be made, and its value."""
 
     name: str
     candidate: T
@@ -40,12 +41,12 @@ def evaluate(
     value: Callable[[T], V],
     on_candidate: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Evaluated[T, V]], dict[str, str]]:
-    """Makes and evaluates all candidates, in order; and why some of them could not be, by name.
+    """Makes and evaluates all candidates, in order; returns also the reasons of failures, by name.
 
-    on_candidate: is told each name before its turn.
+    on_candidate: gets each name before its turn.
 
     Raises:
-        UserError: a candidate that is required cannot be made or evaluated.
+        UserError: a required candidate cannot be made or evaluated.
     """
     evaluated: list[Evaluated[T, V]] = []
     refused: dict[str, str] = {}
@@ -62,6 +63,6 @@ def evaluate(
 
 
 def pick(evaluated: Sequence[Evaluated[T, float]], margin: float = 0.0) -> Evaluated[T, float]:
-    """The first whose value is within `margin` of the least."""
+    """Returns the first candidate whose value is within `margin` of the least."""
     least = min(one.value for one in evaluated)
     return next(one for one in evaluated if one.value <= least + margin)

@@ -1,4 +1,4 @@
-"""explanation: why a plan takes the time it takes on a cluster, and what would help."""
+"""explanation: explains the time of a plan on a cluster, and what would reduce it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def explain(
     options: Options | None = None,
     on_phase: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
-    """Why a call takes its time, and what would help. options: how the program was compiled, for
-    the changes that compile it again.
+    """Explains the time of a call, and what would reduce it.
+
+    options: how the program was compiled, for the changes that compile it again.
 
     Raises:
         UserError: the call cannot be simulated.
@@ -53,7 +54,7 @@ def explain(
     on_phase("Looking for the narrowest cut")
     c = compiled.plan.collective
     taken = gap(run, limits(topology, c.op, c.root))
-    changes: list[what_if.Outcome] | None = None
+    changes: list[what_if.ChangeOutcome] | None = None
     if len(run.end) <= MOST_INSTANCES:
         program, chosen = (made.program, made.options) if made else (None, options or Options())
         changes = what_if.outcomes(run, program, chosen, on_phase)
@@ -77,14 +78,17 @@ def explain(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """All that there is to say. changes: None where there are too many instances for them;
-    estimates: the figures that nobody measured and that the time rests on, in words; tuned: what
-    was weighed for all sizes, plans: the names of those it came to."""
+    """The explanation of one call.
+
+    changes: None if there are too many instances to try any; estimates: figures that are estimated,
+    not measured, and that the time depends on, in words; tuned: the alternatives compared for all
+    sizes; plans: the names of the plans chosen.
+    """
 
     plan: Plan
     cluster: str
     gap: Gap
-    changes: list[what_if.Outcome] | None
+    changes: list[what_if.ChangeOutcome] | None
     steps: int
     path: dict[str, float]
     loaded: bool = False
@@ -94,7 +98,7 @@ class Explanation:
     plans: tuple[str, ...] = ()
 
     def facts(self) -> Facts:
-        """Everything, for JSON."""
+        """Returns all figures, for JSON."""
         run, least = self.gap.run, self.gap.bound
         cut = least.cut
         return {
@@ -132,7 +136,7 @@ class Explanation:
         }
 
     def text(self) -> str:
-        """The page."""
+        """Writes the page."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -198,7 +202,7 @@ class Explanation:
 
 
 def _why(least: Bound) -> str:
-    """What the lower bound is made of."""
+    """Describes the parts of the lower bound."""
     cut = least.cut
     if cut is None or least.latency >= least.head + least.bandwidth:
         return f"{least.latency:.2f} µs of latency over the longest shortest path"
@@ -207,7 +211,7 @@ def _why(least: Bound) -> str:
 
 
 def _reasons(g: Gap) -> dict[str, str]:
-    """What each part is, in figures."""
+    """Describes each part of the time, in figures."""
     b, cut = g.bottleneck, g.bound.cut
     reasons = {
         "bound": "no schedule takes less",

@@ -1,4 +1,4 @@
-"""figures: what simulated calls came to, and the tables that show it."""
+"""figures: the figures of simulated calls, and the tables that show them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hccc.ir import text as words
-from hccc.predict.nccl.rows import Row
+from hccc.predict.nccl.rows import LibraryRow
 from hccc.sim import critical, usage
 from hccc.sim.simulate import Run
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One line: what a Run came to. Shares are 0 to 1."""
+    """One line: the figures of a Run. Shares are 0 to 1."""
 
     name: str
     size: int
@@ -48,7 +48,7 @@ def figures_of(name: str, run: Run) -> Figures:
 
 
 def plans(results: Sequence[Figures]) -> Iterator[str]:
-    """Which plan each size runs, where there are several."""
+    """Yields the plan that each size runs, if there are several."""
     names = [figures.plan for figures in results]
     if len(set(names)) > 1:
         first = [k for k, name in enumerate(names) if not k or names[k - 1] != name]
@@ -113,9 +113,14 @@ _VERSUS_HEAD = (
 )
 
 
-def versus(rows: Sequence[Sequence[Figures]], library: Sequence[Row | None]) -> Iterator[str]:
-    """For every size a line each: time, bandwidth, how many times hccc's time it takes; that of a
-    library second, with what it chose."""
+def versus(
+    rows: Sequence[Sequence[Figures]], library: Sequence[LibraryRow | None]
+) -> Iterator[str]:
+    """Yields a line for each size and runtime: time, bandwidth, and the time as a multiple of
+    hccc's.
+
+    The line of a library is second, with its choice.
+    """
     for head in _VERSUS_HEAD:
         yield ("#" + _VERSUS.format(*head)[1:]).rstrip()
     for row, chosen in zip(rows, library, strict=True):
@@ -136,7 +141,7 @@ def versus(rows: Sequence[Sequence[Figures]], library: Sequence[Row | None]) -> 
                 yield _of_library(chosen, f.time)
 
 
-def _of_library(row: Row, ours: float) -> str:
+def _of_library(row: LibraryRow, ours: float) -> str:
     cells = (_us(row.time), f"{row.algbw:.2f}", f"{row.busbw:.2f}")
     times = row.time / ours if ours else 1.0
     line = _VERSUS.format("", row.library.upper(), *cells, "", "", "", "", "", f"{times:.2f}×")

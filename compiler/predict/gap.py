@@ -47,10 +47,13 @@ PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """The busiest resource of a Run. capacity: GB/s; load: µs that its bytes take at capacity;
-    active: µs during which anything crossed it; begin, end: µs after the launch, of the first byte
-    and the last; flight: transfers on it at a time while it is active, on average; offered: GB/s
-    that the thread blocks, or proxies (`movers`), of those could move."""
+    """The busiest resource of a Run.
+
+    capacity: GB/s; load: µs that its bytes take at capacity; active: µs during which anything
+    crossed it; begin, end: µs after the launch, of the first byte and the last; flight: transfers
+    on it at a time while it is active, on average; offered: GB/s that the thread blocks, or proxies
+    (`movers`), of those transfers could move.
+    """
 
     name: str
     capacity: float
@@ -119,7 +122,8 @@ _Movements = tuple[F8, F8, F8, F8]
 
 
 def _moved_by_blocks(run: Run, k: int) -> _Movements:
-    """What thread blocks move over resource k: a row for every primitive and micro-batch."""
+    """Returns the movements of thread blocks over resource k: a row for every primitive and
+    micro-batch."""
     machine = run.machine
     at = np.flatnonzero(machine.uses.index == k)
     at = at[run.moves[machine.uses.owner()[at]]]
@@ -130,7 +134,7 @@ def _moved_by_blocks(run: Run, k: int) -> _Movements:
 
 
 def _carried(run: Run, k: int) -> _Movements:
-    """What proxies carry over resource k: a row for every transfer with bytes."""
+    """Returns the movements of proxies over resource k: a row for every transfer with bytes."""
     carried, items = run.machine.transfers, run.carriage
     over = np.zeros(len(carried.src), np.bool_)
     over[carried.uses.owner()[carried.uses.index == k]] = True
@@ -143,7 +147,8 @@ def _carried(run: Run, k: int) -> _Movements:
 
 
 def _moving(run: Run, p: I4) -> tuple[F8, F8]:
-    """When the bytes of primitives began and ceased to move: f8[len(p), micro-batches] µs."""
+    """Returns when the bytes of primitives began and ceased to move: f8[len(p), micro-batches]
+    µs."""
     machine, costs = run.machine, run.request.costs
     size = np.full(run.batches, run.payload)
     size[-1] = run.last
@@ -154,7 +159,7 @@ def _moving(run: Run, p: I4) -> tuple[F8, F8]:
 
 
 def _over_cut(run: Run, bound: Bound) -> float:
-    """µs that what crossed the bound's cut takes at the capacity of the cut."""
+    """Returns the µs that the bytes over the bound's cut take at the capacity of the cut."""
     if bound.cut is None:
         return 0.0
     mine = np.isin(run.machine.resource, bound.cut.resources)

@@ -1,4 +1,4 @@
-"""simulation: what a plan would take on a cluster, over sizes, beside alternatives."""
+"""simulation: simulates a plan on a cluster, over sizes, beside alternatives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hccc.predict import baselines
 from hccc.predict.advice import advice
 from hccc.predict.candidates import Candidate, evaluate
 from hccc.predict.figures import Figures, critical_lines, figures_of, plans, table, versus
-from hccc.predict.nccl.rows import Library, Row, library_of, machine_for
+from hccc.predict.nccl.rows import LibraryRow, VendorLibrary, library_of, machine_for
 from hccc.predict.nccl.rows import rows as rows_of
 from hccc.shipped import find as shipped
 from hccc.sim.costs import PROTOCOLS
@@ -37,9 +37,10 @@ MICRO_BATCHES = tuple(1 << k for k in range(14, 23, 2))  # 16 KiB … 4 MiB
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a call is made, but its size. micro_batch: bytes, 0 as the runtime cuts the size, None
-    the best of that and MICRO_BATCHES; window: micro-batches, 0 all; times in µs; launch: None as
-    the cluster says.
+    """How a call is made, except its size.
+
+    micro_batch: bytes, 0: the runtime cuts the size, None: the best of that and MICRO_BATCHES;
+    window: micro-batches, 0 all; times in µs; launch: None: the cluster's.
 
     Raises:
         UserError: E410 for a value that a call cannot have.
@@ -67,7 +68,7 @@ class Call:
                 raise fail("E410", f"{name} {value!r} is not 0 to {MOST_COST:,}")
 
     def request(self, size: int) -> Request:
-        """The call of one size."""
+        """Returns the request for a call of one size."""
         costs = replace(
             PROTOCOLS[self.protocol],
             launch=self.launch,
@@ -79,13 +80,13 @@ class Call:
 
     @interruptible
     def settled(self, plan: Plan, topology: Topology, size: int) -> Request:
-        """The call of one size, with the best micro-batch where that is left open."""
+        """Returns the request for one size, with the best micro-batch if that is left open."""
         if self.micro_batch is not None:
             return self.request(size)
         return self.simulate(prepare(plan, topology), size, lambda request: request).request
 
     def simulate(self, machine: Machine, size: int, adapt: Adapt, *, free: bool = True) -> Run:
-        """One call. free: whether it may choose its micro-batch, where that is left open."""
+        """Simulates one call. free: whether it may choose its micro-batch, if that is left open."""
         request = adapt(self.request(size))
         if self.micro_batch is not None or not free:
             return simulate(machine, request)
@@ -112,7 +113,7 @@ class Sizes:
             raise fail("E410", f"factor {self.factor!r} is not more than 1")
 
     def all(self) -> list[int]:
-        """The sizes, smallest first. Raises E415 for none, E418 for too many."""
+        """Returns the sizes, smallest first. Raises E415 for none, E418 for too many."""
         if self.smallest > self.largest:
             message = f"-b {self.smallest:,} is more than -e {self.largest:,}"
             raise fail("E415", message, help="a smaller -b, or a larger -e")
@@ -131,22 +132,23 @@ NO_CLUSTER = "times are a cluster's: say which with --cluster FILE"
 
 
 def no_cluster() -> UserError:
-    """The error E424: nothing says where to simulate."""
+    """Returns the error E424: no cluster is known."""
     return fail("E424", NO_CLUSTER, help=shipped.LIST_CLUSTERS)
 
 
 def check_cluster(given: Path | Source, topology: Topology | None) -> None:
-    """What can be known before any work. Raises E424 for an input that names no cluster itself."""
+    """Checks before any work that a cluster is known. Raises E424 for an input that names none
+    itself."""
     compiled = isinstance(given, Path) or kind_of(given.text, given.name) is Kind.PLAN
     if topology is None and not compiled:
         raise no_cluster()
 
 
 def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
-    """Where to simulate: `topology`, or the cluster that the Plan was made for.
+    """Returns the cluster to simulate: `topology`, or the one that the Plan was made for.
 
     Raises:
-        UserError: E424 where there is neither.
+        UserError: E424 there is neither.
     """
     where = topology or recorded_cluster(compiled)
     if where is None:
@@ -156,8 +158,10 @@ def cluster_of(compiled: Compiled, topology: Topology | None) -> Topology:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Baseline:
-    """hccc's Plan, or another to compare it with, on the cluster. adapt: changes a call to how this
-    one is run; free: whether calls may choose their micro-batch."""
+    """hccc's Plan, or another to compare it with, on the cluster.
+
+    adapt: changes a call to how this one is run; free: whether calls may choose their micro-batch.
+    """
 
     name: str
     note: str
@@ -173,14 +177,16 @@ def simulate_sizes(
     sizes: Sizes | Sequence[int],
     call: Call,
     vs: Options | None = None,
-    library: Library | None = None,
+    library: VendorLibrary | None = None,
     on_phase: OnPhase = lambda _: None,
 ) -> Simulation:
-    """Simulates a call of each size. vs: also the baselines, compiled with these options, and what
-    `library` would take, None for that of the cluster's devices.
+    """Simulates a call of each size.
+
+    vs: also the baselines, compiled with these options, and the prediction for `library`, None for
+    that of the cluster's devices.
 
     Raises:
-        UserError: what cannot be simulated, or too many sizes.
+        UserError: the call cannot be simulated, or there are too many sizes.
     """
     each = sizes.all() if isinstance(sizes, Sizes) else checked_sizes(sizes)
     entries, missing = _baselines(compiled, topology, vs, on_phase)
@@ -217,17 +223,17 @@ def simulate_sizes(
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """A library's row of each size, what it is, and why there is none."""
+    """A library's row for each size, its description, and the reason if there is none."""
 
-    rows: tuple[Row | None, ...] = ()
+    rows: tuple[LibraryRow | None, ...] = ()
     notes: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
 
 def _library(
-    plan: Plan, topology: Topology, sizes: Sequence[int], call: Call, asked: Library | None
+    plan: Plan, topology: Topology, sizes: Sequence[int], call: Call, asked: VendorLibrary | None
 ) -> _Beside:
-    """What a library would take. Raises UserError E466 for one that is asked for and does not run
+    """Predicts a library's calls. Raises UserError E466 for a requested library that does not run
     there."""
     library = asked or library_of(topology)
     if plan.collective.op is OpType.CUSTOM:
@@ -252,19 +258,19 @@ def _library(
 
 
 def _launch(topology: Topology, call: Call) -> float:
-    """µs of a launch; of the usual one, what a library takes has its own."""
+    """Returns the µs of a launch; a library's time includes the usual launch."""
     return float(topology.launch[:, 0].max()) if call.launch is None else call.launch
 
 
 class _Machines:
-    """The machine of each plan of a catalogue, or of the only one, made once."""
+    """The machine of each plan of a catalogue, or of the only plan, made once."""
 
     def __init__(self, compiled: Compiled, topology: Topology, only: Machine) -> None:
         self._compiled, self._topology, self._only = compiled, topology, only
         self._made: dict[Range, Machine] = {}
 
     def at(self, size: int, in_place: bool) -> Machine:
-        """The one that runs a call of `size` bytes."""
+        """Returns the machine of the plan for a call of `size` bytes."""
         library = self._compiled.catalogue
         if library.alone or in_place not in library.modes:
             return self._only
@@ -275,14 +281,14 @@ class _Machines:
 
 
 def checked_sizes(sizes: Sequence[int]) -> list[int]:
-    """Message sizes as integers. Raises UserError E410 for what is no number of bytes."""
+    """Returns message sizes as integers. Raises UserError E410 for anything else."""
     return [check_integer("size", size, 0, None) for size in sizes]
 
 
 def _baselines(
     compiled: Compiled, topology: Topology, vs: Options | None, on_phase: OnPhase
 ) -> tuple[list[Baseline], dict[str, str]]:
-    """hccc, and with `vs` all others; and why there is no plan of those there is none of."""
+    """Returns hccc, and with `vs` all others, and the reasons of those without a plan."""
     if vs is None:
         machine = prepare(compiled.plan, topology)
         return [Baseline("hccc", "as compiled", machine, lambda request: request)], {}
@@ -307,7 +313,7 @@ def _baselines(
 def _runs(
     entries: Sequence[Baseline], call: Call, size: int, missing: dict[str, str]
 ) -> Iterator[tuple[Baseline, Run]]:
-    """What each of them takes; hccc's is first, and may not be missing."""
+    """Yields the run of each; hccc's is first, and must succeed."""
     for entry in entries:
         try:
             yield entry, call.simulate(entry.machine, size, entry.adapt, free=entry.free)
@@ -319,11 +325,13 @@ def _runs(
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What calls of several sizes take. rows: of each size the Figures of hccc, then (vs) of the
-    baselines; notes: what each is; missing: why some could not be simulated; critical_path: of
-    the largest size, in words; loaded: whether the plan was compiled before; estimates: the figures
-    that nobody measured and that times rest on, in words; library: what NCCL or RCCL would take for
-    each size."""
+    """The simulated calls of several sizes.
+
+    rows: for each size the Figures of hccc, then (vs) of the baselines; notes: describe each;
+    missing: why some could not be simulated; critical_path: of the largest size, in words; loaded:
+    whether the plan was compiled before; estimates: figures that are estimated, not measured, and
+    that times depend on, in words; library: the prediction for NCCL or RCCL at each size.
+    """
 
     title: str
     plan: Plan
@@ -338,7 +346,7 @@ class Simulation:
     loaded: bool = False
     estimates: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    library: tuple[Row | None, ...] = ()
+    library: tuple[LibraryRow | None, ...] = ()
 
     @property
     def results(self) -> tuple[Figures, ...]:
@@ -346,7 +354,7 @@ class Simulation:
         return tuple(row[0] for row in self.rows)
 
     def facts(self) -> Facts:
-        """Everything, for JSON."""
+        """Returns all figures, for JSON."""
         rows = [[asdict(figures) for figures in row] for row in self.rows]
         for row, chosen in zip(rows, self.library, strict=True):
             row[1:1] = [{"name": chosen.library.upper(), **asdict(chosen)}] if chosen else []
@@ -362,7 +370,7 @@ class Simulation:
         }
 
     def text(self) -> str:
-        """The table, then the critical path of the largest size."""
+        """Writes the table, then the critical path of the largest size."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:

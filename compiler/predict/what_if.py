@@ -1,7 +1,7 @@
-"""what_if: the same call again with one thing changed: hardware, the call, or the compilation.
+"""what_if: the same call again with one change: of hardware, the call, or the compilation.
 
-Nothing is guessed: every change is simulated, and compiled first where it needs that. A change of
-hardware keeps the plan that was made for the cluster as it is.
+Nothing is guessed: every change is simulated, and compiled first if it needs that. A change of
+hardware keeps the plan that was made for the cluster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ MANY = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that is changed: what, how to ask for it (empty: buy it), and what then runs."""
+    """One what-if experiment. option: the flag that makes the change, empty if it takes other
+    hardware."""
 
     name: str
     option: str
@@ -52,9 +53,9 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a change comes to: µs, the part of the time that it saves (below 0: loses), and the
-    thread blocks of the rank that has most, all channels."""
+class ChangeOutcome:
+    """The result of a change: µs, the part of the time that it saves (below 0: loses), and the
+    thread blocks of the rank with most, over all channels."""
 
     name: str
     option: str
@@ -65,10 +66,11 @@ class Outcome:
 
 def outcomes(
     run: Run, program: Program | None, options: Options, on_phase: Callable[[str], None]
-) -> list[Outcome]:
-    """Every change, simulated, the best first. Those that cannot run so are left out.
+) -> list[ChangeOutcome]:
+    """Simulates every change, and returns the best first. Changes that cannot run are left out.
 
-    program: what is compiled anew, with `options`; None for a plan, which stays as it is."""
+    program: to compile anew, with `options`; None for a plan, which stays as it is.
+    """
     changes = [*_hardware(run), *_calls(run), *_compilations(run, program, options)]
     by_name = {change.name: change for change in changes}
     simulated, _ = evaluate(  # what cannot run so is left out: a window too large, say
@@ -77,7 +79,7 @@ def outcomes(
         lambda name: on_phase(f"Simulating: {name}"),
     )
     found = [
-        Outcome(
+        ChangeOutcome(
             one.name,
             by_name[one.name].option,
             one.value,
@@ -90,13 +92,13 @@ def outcomes(
 
 
 def _simulated(change: Change) -> tuple[float, int]:
-    """What the change takes (µs), and its thread blocks."""
+    """Returns the µs of the change, and its thread blocks."""
     machine = change.machine()
     return simulate(machine, change.request).time, machine.plan.blocks_per_rank
 
 
 def _hardware(run: Run) -> Iterator[Change]:
-    """Twice the bandwidth of each kind of link in use, and nodes that cost less."""
+    """Yields twice the bandwidth of each kind of link in use, and nodes of lower cost."""
     machine = run.machine
     plan, t = machine.plan, machine.topology
 
@@ -120,7 +122,7 @@ def _hardware(run: Run) -> Iterator[Change]:
 
 
 def _doubled(t: Topology, kind: int) -> Topology:
-    """The Topology with links of one kind (of `resource_names`) twice as fast."""
+    """Returns the Topology with links of one kind (of `resource_names`) twice as fast."""
     if kind == LINK:
         return replace(t, links=_faster(t.links, np.full(len(t.links), 2.0)))
     if kind == MESH:
@@ -143,7 +145,7 @@ def _prompt(rates: Rates) -> Rates:
 
 
 def _calls(run: Run) -> Iterator[Change]:
-    """Other micro-batches, windows and protocols."""
+    """Yields other micro-batches, windows and protocols."""
     request = run.request
 
     def asked(name: str, option: str, other: Request) -> Change:
@@ -172,7 +174,8 @@ def _calls(run: Run) -> Iterator[Change]:
 
 
 def _compilations(run: Run, program: Program | None, options: Options) -> Iterator[Change]:
-    """More or fewer channels, other fusion, order, thread blocks, and other ways between ranks."""
+    """Yields more or fewer channels, other fusion, order, thread blocks, and other ways between
+    ranks."""
     if program is None:
         return
     options = replace(options, prove=False, tune="off")
@@ -196,7 +199,8 @@ def _compilations(run: Run, program: Program | None, options: Options) -> Iterat
 
 
 def _transports(run: Run, options: Options) -> Iterator[tuple[str, str, Sequence[object]]]:
-    """Other transports that the cluster allows: one-sided everywhere only within one domain."""
+    """Yields other transports that the cluster allows: one-sided everywhere only within one
+    domain."""
     plan = run.machine.plan
     several = bool(np.ptp(run.machine.topology.memory_domain))
     possible = (Transport.AUTO if several else Transport.DIRECT, Transport.STAGED)
@@ -210,12 +214,12 @@ def _transports(run: Run, options: Options) -> Iterator[tuple[str, str, Sequence
 
 
 def _transport(asked: Transport) -> Transport:
-    """What becomes of it where there are several memory domains."""
+    """Returns the transport that AUTO becomes if there are several memory domains."""
     return Transport.MIXED if asked is Transport.AUTO else asked
 
 
 def _compiled(program: Program, options: Options, run: Run) -> Machine:
-    """Compiled anew for the same cluster, and called as before."""
+    """Compiles the program anew for the same cluster, and prepares it to be called as before."""
     t, plan = run.machine.topology, run.machine.plan
     made = driver.compile_program(program, options, t).plan
     largest = made.largest_window

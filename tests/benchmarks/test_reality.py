@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hccc.predict.nccl.machine import Link, Network
+from hccc.predict.nccl.machine import NcclLink, NcclNetwork
 from tests.benchmarks.conftest import FOLDER, module_of
 from tests.cli.commandline import Hccc
 from tests.cli.commandline import hccc as hccc
@@ -37,14 +37,14 @@ def test_every_table_has_a_source_and_ranks_as_its_machine() -> None:
 @pytest.mark.parametrize(
     ("table", "machine"),
     [
-        ("24", (8, 1, Link.NVSWITCH, 450, Network.INFINIBAND, True, True)),
-        ("07", (8, 2, Link.NVSWITCH, 300, Network.EFA1, False, True)),
-        ("58", (4, 8, Link.NVLINK_MESH, 450, Network.SLINGSHOT, False, True)),
-        ("12", (72, 1, Link.NVSWITCH, 900, Network.INFINIBAND, True, True)),
-        ("37", (8, 2, Link.XGMI_MESH, 537.6, Network.ROCE, False, True)),
-        ("53", (4, 1, Link.PCIE, 31.5, Network.ROCE, False, False)),
-        ("188", (8, 1, Link.PCIE, 31.5, Network.ROCE, False, False)),
-        ("155", (1, 2, Link.NVSWITCH, 900, Network.INFINIBAND, False, True)),
+        ("24", (8, 1, NcclLink.NVSWITCH, 450, NcclNetwork.INFINIBAND, True, True)),
+        ("07", (8, 2, NcclLink.NVSWITCH, 300, NcclNetwork.EFA1, False, True)),
+        ("58", (4, 8, NcclLink.NVLINK_MESH, 450, NcclNetwork.SLINGSHOT, False, True)),
+        ("12", (72, 1, NcclLink.NVSWITCH, 900, NcclNetwork.INFINIBAND, True, True)),
+        ("37", (8, 2, NcclLink.XGMI_MESH, 537.6, NcclNetwork.ROCE, False, True)),
+        ("53", (4, 1, NcclLink.PCIE, 31.5, NcclNetwork.ROCE, False, False)),
+        ("188", (8, 1, NcclLink.PCIE, 31.5, NcclNetwork.ROCE, False, False)),
+        ("155", (1, 2, NcclLink.NVSWITCH, 900, NcclNetwork.INFINIBAND, False, True)),
     ],
 )
 def test_clusters_are_the_machines(table: str, machine: tuple[object, ...]) -> None:

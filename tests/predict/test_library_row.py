@@ -10,7 +10,7 @@ from hccc.base.diagnostics import Source, UserError
 from hccc.driver import compilation as driver
 from hccc.driver.inputs import parse_cluster
 from hccc.driver.options import Options
-from hccc.predict.nccl.rows import Library
+from hccc.predict.nccl.rows import VendorLibrary
 from hccc.predict.simulation import Call, Simulation, simulate_sizes
 
 PAIR = """
@@ -22,7 +22,7 @@ LINKS = "\ndefine node1 = 2\ndefine bandwidth = {mesh => [((0,1) -> 40)]}"
 OPTIONS = Options(tune="off")
 
 
-def beside(device: str, library: Library | None = None, call: Call = Call()) -> Simulation:  # noqa: B008
+def beside(device: str, library: VendorLibrary | None = None, call: Call = Call()) -> Simulation:  # noqa: B008
     topology = parse_cluster(Source("pair", f"define device = {device}{LINKS}"))
     compiled = driver.compile_text(Source("pair.rccl", PAIR), OPTIONS, topology)
     return simulate_sizes(compiled, topology, [0, 1 << 20], call, OPTIONS, library)
@@ -32,7 +32,7 @@ def test_the_library_of_the_devices_has_a_row_of_each_size() -> None:
     found = beside("H100")
     nothing, row = found.library
     assert nothing is None and row is not None
-    assert row.size == 1 << 20 and row.library is Library.NCCL
+    assert row.size == 1 << 20 and row.library is VendorLibrary.NCCL
     told = json.loads(json.dumps(found.facts()))["results"][1]["vs"]
     assert [other["name"] for other in told[:2]] == ["NCCL", "NCCL ring"]
     assert row.choice in found.text() and "NCCL" in found.notes
@@ -49,7 +49,7 @@ def test_a_launch_is_the_same_for_both() -> None:
 def test_devices_that_nobody_knows_have_none_unless_it_is_asked_for() -> None:
     found = beside("{vendor => other, name => X1}")
     assert found.library == (None, None) and "define device" in found.missing["NCCL"]
-    assert beside("{vendor => other, name => X1}", Library.NCCL).library[1] is not None
+    assert beside("{vendor => other, name => X1}", VendorLibrary.NCCL).library[1] is not None
     with pytest.raises(UserError) as error:
-        beside("H100", Library.RCCL)
+        beside("H100", VendorLibrary.RCCL)
     assert error.value.problem.code == "E466"

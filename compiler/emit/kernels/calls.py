@@ -24,7 +24,7 @@ MEMORY = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameter:
+class KernelParameter:
     """A number that differs from primitive to primitive. `name`: of a local variable for it;
     values: i8[grid]."""
 
@@ -37,18 +37,18 @@ class KernelCall:
     """`function(arguments...)`; arguments may be calls, parameters, or plain C."""
 
     function: str
-    arguments: tuple[KernelCall | Parameter | str, ...]
+    arguments: tuple[KernelCall | KernelParameter | str, ...]
 
 
-Argument = KernelCall | Parameter | str
+Argument = KernelCall | KernelParameter | str
 
 
-def parameters_of(call: KernelCall) -> Iterator[Parameter]:
+def parameters_of(call: KernelCall) -> Iterator[KernelParameter]:
     """Yields all parameters of a call and of the calls in it, in order."""
     for argument in call.arguments:
         if isinstance(argument, KernelCall):
             yield from parameters_of(argument)
-        elif isinstance(argument, Parameter):
+        elif isinstance(argument, KernelParameter):
             yield argument
 
 
@@ -80,8 +80,8 @@ class Caller:
             f"hccc_prim<{self._mode(one, len(sources))}>",
             (
                 "b",
-                Parameter("prim", prim),
-                Parameter("chunk", sub.astype(np.int64)),
+                KernelParameter("prim", prim),
+                KernelParameter("chunk", sub.astype(np.int64)),
                 KernelCall("hccc_waits", self._waits(rows, _count(plan.waits.ptr, one))),
                 KernelCall("hccc_from", tuple(sources)),
                 KernelCall("hccc_to", tuple(targets)),
@@ -127,7 +127,9 @@ class Caller:
     def _waits(self, rows: I8, n: int) -> tuple[Argument, ...]:
         waits = self.plan.waits
         at = waits.ptr[:-1][rows]
-        return tuple(Parameter("flag", waits.index[at + k].astype(np.int64)) for k in range(n))
+        return tuple(
+            KernelParameter("flag", waits.index[at + k].astype(np.int64)) for k in range(n)
+        )
 
     def _posts(self, rows: I8, n: int) -> tuple[Argument, ...]:
         posts = self.plan.posts
@@ -148,30 +150,30 @@ class Caller:
         if buffer is Buffer.QUEUE:
             return self._message(queue_function, rank, slot)
         return KernelCall(
-            MEMORY[buffer], ("b", _peer(rank), Parameter("slot", slot.astype(np.int64)))
+            MEMORY[buffer], ("b", _peer(rank), KernelParameter("slot", slot.astype(np.int64)))
         )
 
     def _message(self, function: str, queue: I4, message_index: I4) -> KernelCall:
         q = self.plan.queues
-        head = ("b", Parameter("queue", self.queue[queue]))
-        index = Parameter("turn", message_index.astype(np.int64))
-        length = Parameter("length", q.length[queue].astype(np.int64))
-        data = Parameter("flag", q.data_flag[queue].astype(np.int64))
-        credit = Parameter("flag", q.credit_flag[queue].astype(np.int64))
+        head = ("b", KernelParameter("queue", self.queue[queue]))
+        index = KernelParameter("turn", message_index.astype(np.int64))
+        length = KernelParameter("length", q.length[queue].astype(np.int64))
+        data = KernelParameter("flag", q.data_flag[queue].astype(np.int64))
+        credit = KernelParameter("flag", q.credit_flag[queue].astype(np.int64))
         if function == "hccc_recv":
             return KernelCall(function, (*head, index, length, data, _peer(q.src[queue]), credit))
         sent = (*head, _peer(q.dst[queue]), index, length, data, credit)
         if self.network.own[queue.flat[0]] < 0:
             return KernelCall(function, sent)
-        return KernelCall("hccc_send_far", (*sent, Parameter("own", self.network.own[queue])))
+        return KernelCall("hccc_send_far", (*sent, KernelParameter("own", self.network.own[queue])))
 
 
 def _post(rank: I4, flag: I4) -> KernelCall:
-    return KernelCall("hccc_post", (_peer(rank), Parameter("flag", flag.astype(np.int64))))
+    return KernelCall("hccc_post", (_peer(rank), KernelParameter("flag", flag.astype(np.int64))))
 
 
-def _peer(rank: I4) -> Parameter:
-    return Parameter("peer", rank.astype(np.int64))
+def _peer(rank: I4) -> KernelParameter:
+    return KernelParameter("peer", rank.astype(np.int64))
 
 
 def _count(ptr: I8, row: int) -> int:

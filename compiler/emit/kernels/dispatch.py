@@ -12,7 +12,7 @@ import numpy as np
 from hccc.emit.kernels.classes import Class
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Grid
-from hccc.emit.kernels.function import Tables
+from hccc.emit.kernels.function import LookupTables
 from hccc.emit.kernels.width import code
 
 
@@ -28,7 +28,7 @@ Choice = tuple[tuple[tuple[int, ...], str], ...]  # (ranks, call), each rank at 
 
 
 def cases(
-    found: Sequence[tuple[Class, str]], n_ranks: int, gpus: int, tables: Tables
+    found: Sequence[tuple[Class, str]], n_ranks: int, gpus: int, tables: LookupTables
 ) -> tuple[DispatchCase, ...]:
     """Returns the cases of `hccc_program`; thread blocks that choose alike share one."""
     by_tb: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -45,7 +45,7 @@ def cases(
     )
 
 
-def _lines(choice: Choice, n_ranks: int, gpus: int, tables: Tables) -> list[str]:
+def _lines(choice: Choice, n_ranks: int, gpus: int, tables: LookupTables) -> list[str]:
     ordered = sorted(choice, key=lambda c: (-len(c[0]), c[0]))
     conditions = [condition(ranks, n_ranks, gpus) for ranks, _ in ordered]
     if None in conditions:
@@ -59,7 +59,7 @@ def _lines(choice: Choice, n_ranks: int, gpus: int, tables: Tables) -> list[str]
 
 
 def _switch(
-    choice: Sequence[tuple[tuple[int, ...], str]], n_ranks: int, tables: Tables
+    choice: Sequence[tuple[tuple[int, ...], str]], n_ranks: int, tables: LookupTables
 ) -> list[str]:
     """Writes a switch on a table with the function of each rank."""
     which = np.full(n_ranks, len(choice), np.int64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hccc.emit.kernels import wrap
-from hccc.emit.kernels.calls import Argument, Caller, KernelCall, Parameter, parameters_of
+from hccc.emit.kernels.calls import Argument, Caller, KernelCall, KernelParameter, parameters_of
 from hccc.emit.kernels.classes import Class
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Form, Grid, Lookup, cost, names
@@ -54,7 +54,7 @@ class FittedRepeat:
 
 
 @dataclass(slots=True)
-class Tables:
+class LookupTables:
     """The lookup tables of a file; equal ones are one. Grows while functions are made."""
 
     by_key: dict[tuple[object, ...], tuple[str, Lookup]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Fitter:
     caller: Caller
     alike: Class
     moduli: tuple[int, ...]
-    tables: Tables
+    tables: LookupTables
     known: dict[tuple[object, ...], Form]
 
     def grid(self, repeat: Repeat) -> Grid:
@@ -102,7 +102,7 @@ class Fitter:
             self.known[key] = fit(values, grid, self.moduli)
         return self.known[key]
 
-    def parameters(self, repeat: Repeat) -> Iterator[Parameter]:
+    def parameters(self, repeat: Repeat) -> Iterator[KernelParameter]:
         """Yields all parameters of a repeat."""
         for q in range(repeat.period):
             yield from parameters_of(self.call(repeat, q))

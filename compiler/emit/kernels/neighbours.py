@@ -14,7 +14,7 @@ from hccc.emit.kernels.canonical import distance
 from hccc.emit.kernels.classes import rank_axes
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Form, Grid, names
-from hccc.emit.kernels.function import Tables
+from hccc.emit.kernels.function import LookupTables
 from hccc.emit.kernels.width import INT, code
 from hccc.ir.arrays import I8
 from hccc.ir.plan import Plan
@@ -51,7 +51,9 @@ def pairs(plan: Plan) -> tuple[I8, I8]:
     return a[order], b[order]
 
 
-def neighbours(plan: Plan, moduli: tuple[int, ...], tables: Tables, *, network: bool) -> Neighbours:
+def neighbours(
+    plan: Plan, moduli: tuple[int, ...], tables: LookupTables, *, network: bool
+) -> Neighbours:
     """Writes the code that lists the neighbours of a rank, and with a network the memory domain of
     a rank."""
     found = _listed(plan, moduli, tables)
@@ -63,7 +65,7 @@ def neighbours(plan: Plan, moduli: tuple[int, ...], tables: Tables, *, network: 
     return replace(found, memory_domain=_body(domain, grid, "return {};", tables))
 
 
-def _listed(plan: Plan, moduli: tuple[int, ...], tables: Tables) -> Neighbours:
+def _listed(plan: Plan, moduli: tuple[int, ...], tables: LookupTables) -> Neighbours:
     a, b = pairs(plan)
     n = plan.n_ranks
     counts = np.bincount(a, minlength=n)
@@ -87,7 +89,7 @@ def _listed(plan: Plan, moduli: tuple[int, ...], tables: Tables) -> Neighbours:
     return Neighbours(parameters, first, (*at, *_body(listed, places, "return {};", tables)))
 
 
-def _body(form: Form, grid: Grid, statement: str, tables: Tables) -> tuple[str, ...]:
+def _body(form: Form, grid: Grid, statement: str, tables: LookupTables) -> tuple[str, ...]:
     """Writes a statement of the form's value, after the coordinates it reads."""
     reads = names(form)
     lines = [f"const int node = rank / {grid.gpus};"] if "node" in reads else []

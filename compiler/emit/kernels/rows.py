@@ -22,7 +22,7 @@ from hccc.emit.kernels.classes import rank_axes, shape_ids
 from hccc.emit.kernels.encodings import RankEncoding, encodings
 from hccc.emit.kernels.fit import fit
 from hccc.emit.kernels.forms import Axis, Grid, Lookup, names
-from hccc.emit.kernels.function import Tables, coordinates
+from hccc.emit.kernels.function import LookupTables, coordinates
 from hccc.emit.kernels.sharing import PlanBlocks, Shared, entries_needed, shared
 from hccc.emit.kernels.width import code, fits_int
 from hccc.ir.arrays import I4, I8
@@ -66,7 +66,7 @@ class Body:
     calls: int
 
 
-def body(caller: Caller, moduli: tuple[int, ...], tables: Tables) -> Body:
+def body(caller: Caller, moduli: tuple[int, ...], tables: LookupTables) -> Body:
     """Returns the function for all thread blocks of the caller's plan; adds to `tables`.
 
     moduli: see `fit`. O(P log P) for every number of a primitive.
@@ -170,7 +170,7 @@ class Offsets:
     """
 
     def __init__(
-        self, plan: Plan, blocks: PlanBlocks, moduli: tuple[int, ...], tables: Tables
+        self, plan: Plan, blocks: PlanBlocks, moduli: tuple[int, ...], tables: LookupTables
     ) -> None:
         self.reads: set[str] = set()
         self._plan, self._blocks, self._moduli, self._tables = plan, blocks, moduli, tables

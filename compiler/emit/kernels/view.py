@@ -55,7 +55,7 @@ from hccc.emit.kernels.canonical import canonical
 from hccc.emit.kernels.classes import Class, calls_in_line, classes
 from hccc.emit.kernels.dispatch import DispatchCase, cases
 from hccc.emit.kernels.forms import Lookup
-from hccc.emit.kernels.function import FittedRepeat, Fitter, Tables, body, fitted_repeats
+from hccc.emit.kernels.function import FittedRepeat, Fitter, LookupTables, body, fitted_repeats
 from hccc.emit.kernels.neighbours import Neighbours, neighbours
 from hccc.emit.kernels.network_parts import NetworkParts
 from hccc.emit.kernels.width import fits_int
@@ -134,7 +134,7 @@ def view(plan: Plan, target: Target) -> ProgramView:
 def views(plan: Plan, targets: Sequence[Target]) -> list[ProgramView]:
     """Returns the views of several targets, which share everything but the target."""
     name, plan = checked_name(plan), canonical(plan)
-    tables, moduli, calls = Tables(), interesting(plan), caller(plan)
+    tables, moduli, calls = LookupTables(), interesting(plan), caller(plan)
     alike = classes(plan, calls.network)
     straight = calls_in_line(alike) <= MOST_CALLS
     made = _in_line(calls, alike, tables) if straight else _in_rows(calls, moduli, tables)
@@ -166,7 +166,7 @@ class _Functions:
     calls: int
 
 
-def _in_line(calls: Caller, alike: Sequence[Class], tables: Tables) -> _Functions:
+def _in_line(calls: Caller, alike: Sequence[Class], tables: LookupTables) -> _Functions:
     """Makes a function for each class."""
     plan, source, moduli = calls.plan, safe_comment(calls.plan.source), interesting(calls.plan)
     fitted = [
@@ -184,7 +184,7 @@ def _in_line(calls: Caller, alike: Sequence[Class], tables: Tables) -> _Function
     )
 
 
-def _in_rows(calls: Caller, moduli: tuple[int, ...], tables: Tables) -> _Functions:
+def _in_rows(calls: Caller, moduli: tuple[int, ...], tables: LookupTables) -> _Functions:
     """Makes one function for all thread blocks."""
     plan = calls.plan
     made, name = rows.body(calls, moduli, tables), f"{plan.name}_blocks"

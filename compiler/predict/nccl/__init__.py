@@ -1,1 +1,1 @@
-"""nccl: NCCL and RCCL as they are: what they choose, and how long that takes on machines."""
+"""NCCL and RCCL as they are: their choices, and the times of those on machines."""

@@ -1,4 +1,4 @@
-"""calls: what a library's calls of several sizes take on a cluster, as a table and as JSON."""
+"""calls: the times of a library's calls of several sizes on a cluster, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from hccc.ir.collective import OpType
 from hccc.ir.device import Device
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import P2P_OPS, Forced
-from hccc.predict.nccl.machine import Generation, Machine, Network, is_known
-from hccc.predict.nccl.rows import Library, Row, machine_for, rows
+from hccc.predict.nccl.machine import Generation, NcclMachine, NcclNetwork, is_known
+from hccc.predict.nccl.rows import LibraryRow, VendorLibrary, machine_for, rows
 from hccc.predict.simulation import Sizes
 from hccc.sim.estimates import NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """A library's calls of one collective on a cluster. estimates: the figures that nobody measured
-    and that the times rest on, in words."""
+    """A library's calls of one collective on a cluster. estimates: figures that are estimated, not
+    measured, and that the times depend on, in words."""
 
-    library: Library
+    library: VendorLibrary
     op: OpType
-    machine: Machine
+    machine: NcclMachine
     cluster: str
     sizes: Sizes
-    rows: tuple[Row, ...]
+    rows: tuple[LibraryRow, ...]
     estimates: tuple[str, ...] = ()
 
     def facts(self) -> Facts:
-        """Everything, for JSON."""
+        """Returns all figures, for JSON."""
         return {
             "baseline": str(self.library),
             "collective": self.op.value,
@@ -43,7 +43,7 @@ class Calls:
         }
 
     def text(self) -> str:
-        """The table."""
+        """Writes the table."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -69,19 +69,20 @@ _LINE = "{:>13}  {:>11}  {:>7}  {:>7}  {:>9}  {:>8}  {:>8}"
 
 
 def calls(
-    library: Library,
+    library: VendorLibrary,
     op: OpType,
     topology: Topology,
     sizes: Sizes,
     forced: Forced,
     launch: float | None = None,
 ) -> Calls:
-    """What `library` takes on the cluster. launch: µs that the program needs for a call, which is
-    the least that it takes; None as the cluster says.
+    """Predicts the calls of `library` on the cluster.
+
+    launch: µs that the program needs for a call, the least time of a call; None: the cluster's.
 
     Raises:
         UserError: E463 for a cluster that the model is not for, E464 for an algorithm that is not
-            there, E466 for a library of another vendor's devices.
+        there, E466 for a library of another vendor's devices.
     """
     machine = machine_for(library, topology)
     if launch is not None:
@@ -91,24 +92,25 @@ def calls(
     return Calls(library, op, machine, topology.name, sizes, found, guessed)
 
 
-def _binds(m: Machine, found: tuple[Row, ...]) -> bool:
-    """Whether a call takes about as long as its launch."""
+def _binds(m: NcclMachine, found: tuple[LibraryRow, ...]) -> bool:
+    """Tells whether a call takes about as long as its launch."""
     return min(row.time for row in found) < 1.5 * m.floor
 
 
-def estimates(t: Topology, m: Machine, op: OpType, *, launch: bool) -> tuple[str, ...]:
-    """What of a prediction no published measurement holds: `H20: delivered bandwidth`."""
+def estimates(t: Topology, m: NcclMachine, op: OpType, *, launch: bool) -> tuple[str, ...]:
+    """Lists the parts of a prediction that no published measurement supports: `H20: delivered
+    bandwidth`."""
     found = dict.fromkeys(said for d in t.devices if (said := _of_device(d, m, launch)))
-    if m.nodes > 1 and m.network is Network.ETHERNET:
+    if m.nodes > 1 and m.network is NcclNetwork.ETHERNET:
         found["Ethernet: latency, delivered bandwidth of fast NICs"] = None
-    if m.nodes > 1 and m.network is Network.TCPX and op is not OpType.ALLGATHER:
+    if m.nodes > 1 and m.network is NcclNetwork.TCPX and op is not OpType.ALLGATHER:
         found["TCPX: latency, of AllGather only"] = None
     if op in P2P_OPS - {OpType.SENDRECV} and m.gpus > 2:
         found["sends: time of each further rank of a node"] = None
     return tuple(found)
 
 
-def _of_device(device: Device, m: Machine, launch: bool) -> str:
+def _of_device(device: Device, m: NcclMachine, launch: bool) -> str:
     named = {"delivered": m.gpus > 1, "launch": launch}
     said = [NAMES[name] for name, used in named.items() if used and name in device.estimates]
     if not is_known(device):

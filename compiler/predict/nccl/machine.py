@@ -1,4 +1,4 @@
-"""Machine: what NCCL and RCCL see of a cluster, and what their speed depends on."""
+"""machine: the properties of a cluster that NCCL and RCCL see, and that their speed depends on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ TRAY = 4  # GPUs of a node of a rack
 
 
 class Generation(StrEnum):
-    """What NCCL's and RCCL's tables distinguish: compute capability, or RCCL's tuning model."""
+    """The generations that NCCL's and RCCL's tables distinguish: compute capability, or RCCL's
+    tuning model."""
 
     VOLTA = "Volta"
     AMPERE = "Ampere"
@@ -41,8 +42,8 @@ class Generation(StrEnum):
         return self in {Generation.MI200, Generation.MI300, Generation.MI350}
 
 
-class Link(StrEnum):
-    """How the GPUs of a node reach each other."""
+class NcclLink(StrEnum):
+    """The links between the GPUs of a node."""
 
     NVSWITCH = "nvswitch"
     NVLINK_MESH = "nvlink-mesh"
@@ -52,11 +53,12 @@ class Link(StrEnum):
     @property
     def mesh(self) -> bool:
         """Whether every pair of GPUs has links of its own."""
-        return self in {Link.NVLINK_MESH, Link.XGMI_MESH}
+        return self in {NcclLink.NVLINK_MESH, NcclLink.XGMI_MESH}
 
 
-class Network(StrEnum):
-    """What joins the nodes. EFA1: Elastic Fabric Adapter of the p4 instances, EFA: later ones."""
+class NcclNetwork(StrEnum):
+    """The network between nodes. EFA1: Elastic Fabric Adapter of the p4 instances, EFA: later
+    ones."""
 
     INFINIBAND = "InfiniBand"
     ROCE = "RoCE"
@@ -69,25 +71,25 @@ class Network(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """A cluster of equal nodes, a node being what NVLink or xGMI joins (an NVL72 is one).
+class NcclMachine:
+    """A cluster of equal nodes, a node being the GPUs that NVLink or xGMI joins (an NVL72 is one).
 
-    wire: GB/s of a GPU's links to the others of its node, all together, in one direction;
-    nic: GB/s of the wire of one NIC in one direction; peer: whether GPUs write to each other's
-    memory (without, PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that
-    the program needs to launch a call, which overlaps the call (one process for many GPUs launches
-    one after another: some 4.3 µs a GPU); total: GPUs, where nodes are of several sizes; grace:
-    whether the GPUs hang off a Grace CPU.
+    wire: GB/s of a GPU's links to the others of its node, all together, in one direction; nic: GB/s
+    of the wire of one NIC in one direction; peer: whether GPUs write to each other's memory
+    (otherwise PCIe goes by way of the host); nvls: whether the switch reduces; floor: µs that the
+    program needs to launch a call, which overlaps the call (one process for many GPUs launches one
+    after another: some 4.3 µs a GPU); total: GPUs, if nodes are of several sizes; grace: whether
+    the GPUs hang off a Grace CPU.
     """
 
     generation: Generation
     nodes: int
     gpus: int
-    link: Link
+    link: NcclLink
     wire: float
     nics: int = 0
     nic: float = 0.0
-    network: Network = Network.INFINIBAND
+    network: NcclNetwork = NcclNetwork.INFINIBAND
     nvls: bool = False
     peer: bool = True
     floor: float = 0.0
@@ -96,7 +98,7 @@ class Machine:
 
     @property
     def ranks(self) -> int:
-        """How many GPUs take part."""
+        """The number of GPUs that take part."""
         return self.total or self.nodes * self.gpus
 
     @property
@@ -132,12 +134,12 @@ _GENERATIONS: Mapping[str, Generation] = MappingProxyType(
 
 
 def is_known(device: Device) -> bool:
-    """Whether a device's name says its generation."""
+    """Tells whether a device's name determines its generation."""
     return any(key in device.name.upper() for key in _GENERATIONS)
 
 
 def generation_of(device: str, vendor: str, *, rccl: bool = False) -> Generation:
-    """The generation that a device's name says; without one, its vendor's usual. rccl: whether a
+    """Returns the generation of a device's name, or else its vendor's usual one. rccl: whether a
     device of no vendor runs RCCL."""
     name = device.upper()
     known = [key for key in _GENERATIONS if key in name]
@@ -148,11 +150,11 @@ def generation_of(device: str, vendor: str, *, rccl: bool = False) -> Generation
     return Generation.MI300 if amd else Generation.HOPPER
 
 
-def of(topology: Topology, *, rccl: bool = False) -> Machine:
-    """The Machine that a cluster is.
+def of(topology: Topology, *, rccl: bool = False) -> NcclMachine:
+    """Returns the NcclMachine of a cluster.
 
-    The slowest node's links and NICs count for all, as they do for the library's rings; where nodes
-    are of several sizes, the largest says how deep they are. The launch of the cluster is a floor.
+    The slowest node's links and NICs count for all, as they do for the library's rings; if nodes
+    are of several sizes, the largest gives their depth. The launch of the cluster is a floor.
 
     Raises:
         UserError: E463 for a cluster of one GPU, or of two vendors.
@@ -175,7 +177,7 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
     nics, nic = _nics(topology, domain)
     name, nic = _network(topology, generation, nics, nic)
     nic = min([nic, *_buses(topology, int(sizes.min()), nics)])
-    return Machine(
+    return NcclMachine(
         generation,
         len(sizes),
         gpus,
@@ -185,8 +187,8 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
         nic,
         name,
         peer=all(device.peer for device in topology.devices)
-        and (link is not Link.PCIE or gpus <= SOCKET),
-        nvls=link is Link.NVSWITCH and gpus > 2 and all(map(_reduces, topology.devices)),
+        and (link is not NcclLink.PCIE or gpus <= SOCKET),
+        nvls=link is NcclLink.NVSWITCH and gpus > 2 and all(map(_reduces, topology.devices)),
         floor=float(topology.launch[:, 0].max()),
         total=len(topology),
         grace=any(known in d.name.upper() for d in topology.devices for known in GRACE),
@@ -194,10 +196,10 @@ def of(topology: Topology, *, rccl: bool = False) -> Machine:
 
 
 def _domains(t: Topology) -> I4:
-    """The domain of each GPU, numbered from 0, that NVLink or xGMI joins: i4[n].
+    """Returns the domain of each GPU, numbered from 0, that NVLink or xGMI joins: i4[n].
 
-    Nodes of 2 to 4 GPUs that are sold by the rack (GB200 NVL72) are its trays, in as few racks
-    alike as hold them, unless the cluster says which nodes are a domain.
+    Nodes of 2 to 4 GPUs that are sold by the rack (GB200 NVL72) are its trays, in as few equal
+    racks as hold them, unless the cluster says which nodes are a domain.
     """
     domain = t.dense_memory_domain()
     known = [hardware.device(d.name) for d in t.devices]
@@ -215,20 +217,21 @@ def _trays(size: NDArray[np.int64]) -> bool:
 
 
 def _reduces(d: Device) -> bool:
-    """Whether a switch reduces for the device: as it says, or, of one described by hand without
-    links, as its generation usually has it."""
+    """Tells whether a switch reduces for the device: by its own field, or, for one described by
+    hand without links, as usual in its generation."""
     usual = generation_of(d.name, d.vendor) in {Generation.HOPPER, Generation.BLACKWELL}
     return d.nvls or (usual and not d.link)
 
 
-def _of_the_wire(delivered: float, t: Topology, gpus: int, link: Link) -> float:
-    """The wire's GB/s of links that deliver so much, of devices whose share of it is known."""
+def _of_the_wire(delivered: float, t: Topology, gpus: int, link: NcclLink) -> float:
+    """Returns the wire's GB/s of links with this delivered rate, for devices with a known share of
+    it."""
     found = []
     for d in t.devices:
         known = hardware.device(d.name)
-        if d.link == "pcie" and link is Link.NVLINK_MESH:
+        if d.link == "pcie" and link is NcclLink.NVLINK_MESH:
             return delivered  # a bridge that the file describes
-        if known and d.link != "pcie" and link is Link.PCIE:
+        if known and d.link != "pcie" and link is NcclLink.PCIE:
             d = known.device
         if d.delivered <= 0 and known and known.word("link") != "pcie":
             d = known.device
@@ -242,51 +245,54 @@ def _of_the_wire(delivered: float, t: Topology, gpus: int, link: Link) -> float:
 
 
 def _buses(t: Topology, gpus: int, nics: int) -> list[float]:
-    """GB/s that a NIC of each device's node can have at most."""
+    """Returns the most GB/s of a NIC in each device's node."""
     known = [hardware.device(d.name) for d in t.devices]
     return [hardware.nic_limit(x, gpus, max(1, nics)) for x in known if x]
 
 
 def _wire(t: Topology) -> float:
-    """The wire's GB/s of the links that devices have, used or not; 0 where nobody says."""
+    """Returns the wire's GB/s of the devices' links, used or not; 0 if unknown."""
     return min(device.wire for device in t.devices)
 
 
-def _network(t: Topology, generation: Generation, nics: int, nic: float) -> tuple[Network, float]:
-    """What joins the nodes, the usual of the device where nothing says so; the wire's GB/s of a
-    NIC, whose rate may be given by hand, as it is sold."""
+def _network(
+    t: Topology, generation: Generation, nics: int, nic: float
+) -> tuple[NcclNetwork, float]:
+    """Returns the network between the nodes, by default the device's usual, and the wire's GB/s of
+    a NIC, whose rate may be given by hand, as it is sold."""
     used = [t.networks[row] for row in np.unique(t.network).tolist()]
-    names = {known.value: known for known in Network}
+    names = {known.value: known for known in NcclNetwork}
     name = next((names[one.name] for one in used if one.name in names), _usual(t))
-    if name is Network.EFA and generation in {Generation.VOLTA, Generation.AMPERE}:
-        name = Network.EFA1
-    if name is Network.TCPX and nics >= OF_TCPXO:
-        name = Network.TCPXO
+    if name is NcclNetwork.EFA and generation in {Generation.VOLTA, Generation.AMPERE}:
+        name = NcclNetwork.EFA1
+    if name is NcclNetwork.TCPX and nics >= OF_TCPXO:
+        name = NcclNetwork.TCPXO
     share = 1.0 if nic in WIRES else min(one.delivered for one in used)
     most = [one.bandwidth for one in used if one.bandwidth > 0]
     return name, min(nic / share, *most) if most else nic / share
 
 
-def _usual(t: Topology) -> Network:
+def _usual(t: Topology) -> NcclNetwork:
     known = [hardware.device(d.name) for d in t.devices]
-    return Network(known[0].word("node_network")) if known[0] else Network.INFINIBAND
+    return NcclNetwork(known[0].word("node_network")) if known[0] else NcclNetwork.INFINIBAND
 
 
-def _link(t: Topology, generation: Generation, mesh: bool, wire: float) -> Link:
+def _link(t: Topology, generation: Generation, mesh: bool, wire: float) -> NcclLink:
     said = {device.link for device in t.devices}
     if generation.amd:
-        return Link.XGMI_MESH
+        return NcclLink.XGMI_MESH
     cards = [x for d in t.devices if (x := hardware.device(d.name)) and x.word("link") == "pcie"]
     if cards and len(t) > t.n_nodes:
         bridged = mesh and (said != {"pcie"} or wire > max(x.number("wire") for x in cards))
-        return Link.NVLINK_MESH if bridged else Link.PCIE
+        return NcclLink.NVLINK_MESH if bridged else NcclLink.PCIE
     if said == {"pcie"} or (wire <= FASTEST_PCIE and said.isdisjoint({"mesh", "nvlink"})):
-        return Link.PCIE
-    return Link.NVLINK_MESH if mesh else Link.NVSWITCH
+        return NcclLink.PCIE
+    return NcclLink.NVLINK_MESH if mesh else NcclLink.NVSWITCH
 
 
 def _node_links(t: Topology) -> tuple[float, bool]:
-    """GB/s that the slowest rank sends at within its node, and whether over links of pairs."""
+    """Returns the GB/s at which the slowest rank sends within its node, and whether over links of
+    pairs."""
     direct, port = _of_pairs(t), np.zeros(len(t))
     if not _joined_by_pairs(t):
         direct[:] = 0  # rings go from pair to pair by what else there is
@@ -302,7 +308,7 @@ def _node_links(t: Topology) -> tuple[float, bool]:
 
 
 def _joined_by_pairs(t: Topology) -> bool:
-    """Whether links of pairs alone lead from each GPU to all others of its node."""
+    """Tells whether links of pairs alone lead from each GPU to all others of its node."""
     part = np.arange(len(t))
     inside = t.node[t.link_src] == t.node[t.link_dst]
     a, b = t.link_src[inside], t.link_dst[inside]
@@ -319,7 +325,7 @@ def _joined_by_pairs(t: Topology) -> bool:
 
 
 def _of_pairs(t: Topology) -> NDArray[np.float64]:
-    """GB/s of each rank's links to single others of its node: f8[n]."""
+    """Returns the GB/s of each rank's links to single others of its node: f8[n]."""
     capacity = np.zeros(len(t))
     inside = t.node[t.link_src] == t.node[t.link_dst]
     np.add.at(capacity, t.link_src[inside], t.links.capacity[inside])
@@ -331,7 +337,7 @@ def _of_pairs(t: Topology) -> NDArray[np.float64]:
 
 
 def _nics(t: Topology, domain: I4) -> tuple[int, float]:
-    """The fewest NICs that a domain has, and GB/s of the slowest."""
+    """Returns the fewest NICs of a domain, and GB/s of the slowest."""
     port = t.port[Level.NIC]
     has = port >= 0
     if not has.any():

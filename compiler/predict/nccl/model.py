@@ -1,4 +1,4 @@
-"""model: what NCCL or RCCL would take for a collective, and by which algorithm."""
+"""model: predicts the time of a collective in NCCL or RCCL, and the algorithm."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ import numpy as np
 from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table, calibration
 from hccc.predict.nccl.choose import Forced, choose
-from hccc.predict.nccl.machine import Machine
+from hccc.predict.nccl.machine import NcclMachine
 from hccc.predict.nccl.time import F8, took
-from hccc.predict.nccl.tuning import Algorithm, Protocol
+from hccc.predict.nccl.tuning import NcclAlgorithm, Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A call of `size` bytes (as nccl-tests counts them): µs, and what the library chose."""
+    """A call of `size` bytes (as nccl-tests counts them): µs, and the library's choice."""
 
     size: int
     time_us: float
-    algorithm: Algorithm
+    algorithm: NcclAlgorithm
     protocol: Protocol
     channels: int
 
 
 def predict(
-    machine: Machine,
+    machine: NcclMachine,
     op: OpType,
     sizes: Sequence[int],
     forced: Forced = Forced(),  # noqa: B008
     table: Table | None = None,
 ) -> list[Prediction]:
-    """A Prediction for each size.
+    """Returns a Prediction for each size.
 
     Raises:
-        UserError: E464 where there is no such algorithm or protocol.
+        UserError: E464 there is no such algorithm or protocol.
     """
     wanted = np.array(sizes, np.float64)
     choice = choose(machine, op, wanted, forced)
@@ -47,9 +47,9 @@ def predict(
     ]
 
 
-def _monotone(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
-    """µs at `sizes`: what powers of two take, linear in between; of one algorithm and protocol
-    never more than a larger one, and never less than on fewer nodes.
+def _monotone(m: NcclMachine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
+    """Returns the µs at `sizes`: those of powers of two, linear in between; with one algorithm and
+    protocol never more than for a larger size, and never less than on fewer nodes.
 
     Between powers of two the library's channels come in steps, which makes a saw of the model. A
     library that changes its protocol too late takes longer for less, as was measured.
@@ -72,7 +72,7 @@ def _monotone(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -
 
 
 def _fewer(nodes: int) -> Iterator[int]:
-    """2, 3, 4, 6, 8, 12, …: numbers of nodes below `nodes`."""
+    """Yields 2, 3, 4, 6, 8, 12, …: numbers of nodes below `nodes`."""
     power = 2
     while power < nodes:
         yield power
@@ -81,7 +81,7 @@ def _fewer(nodes: int) -> Iterator[int]:
         power *= 2
 
 
-def _raw(m: Machine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
+def _raw(m: NcclMachine, op: OpType, sizes: F8, forced: Forced, table: Table) -> F8:
     choice = choose(m, op, sizes, forced)
     time: F8 = np.zeros(len(sizes))
     for k, (a, p) in enumerate(choice.options):

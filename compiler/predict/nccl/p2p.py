@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hccc.ir.collective import OpType
-from hccc.predict.nccl.channels import Graphs, link_rate
-from hccc.predict.nccl.machine import Link, Machine
+from hccc.predict.nccl.channels import ChannelGraphs, link_rate
+from hccc.predict.nccl.machine import NcclLink, NcclMachine
 from hccc.predict.nccl.tuning import NVLINK_SHARE, P2P_CHUNK, P2P_LL, P2P_NET
 
 F8 = NDArray[np.float64]
@@ -15,15 +15,15 @@ B1 = NDArray[np.bool_]
 I8 = NDArray[np.int64]
 
 
-def total(g: Graphs) -> int:
-    """Channels that sends share: a power of two."""
+def total(g: ChannelGraphs) -> int:
+    """Returns the channels that sends share: a power of two."""
     return min(64, 1 << max(0, g.channels - 1).bit_length())
 
 
-def per_peer(m: Machine, g: Graphs, op: OpType) -> tuple[int, int]:
-    """Fewest and most channels of one send."""
-    if m.generation.amd or m.link is Link.PCIE:
-        most = 2 if m.link is Link.PCIE else max(2, 32 // max(1, m.gpus - 1))
+def per_peer(m: NcclMachine, g: ChannelGraphs, op: OpType) -> tuple[int, int]:
+    """Returns the fewest and most channels of one send."""
+    if m.generation.amd or m.link is NcclLink.PCIE:
+        most = 2 if m.link is NcclLink.PCIE else max(2, 32 // max(1, m.gpus - 1))
     else:
         link = 50 * NVLINK_SHARE[m.generation] if m.wire >= 800 else 25 * NVLINK_SHARE[m.generation]
         share = m.gpus - 1 if m.link.mesh and m.gpus > 1 else 1
@@ -39,10 +39,10 @@ def per_peer(m: Machine, g: Graphs, op: OpType) -> tuple[int, int]:
     return least, most
 
 
-def channels(m: Machine, g: Graphs, op: OpType, part: F8) -> I8:
-    """Channels of one send of `part` bytes."""
+def channels(m: NcclMachine, g: ChannelGraphs, op: OpType, part: F8) -> I8:
+    """Returns the channels of one send of `part` bytes."""
     least, most = per_peer(m, g, op)
-    chunk = P2P_CHUNK[m.nodes > 1 or m.link is Link.PCIE]
+    chunk = P2P_CHUNK[m.nodes > 1 or m.link is NcclLink.PCIE]
     smallest, largest = (chunk / 2, chunk) if m.nodes > 1 else (chunk / 8, chunk * 32)
     n = np.minimum(least, np.maximum(1, np.ceil(part / smallest)))
     for _ in range(6):
@@ -51,7 +51,7 @@ def channels(m: Machine, g: Graphs, op: OpType, part: F8) -> I8:
     return n.astype(np.int64)
 
 
-def takes_ll(m: Machine, part: F8, n: I8) -> B1:
-    """Whether a send of `part` bytes over n channels takes LL."""
+def takes_ll(m: NcclMachine, part: F8, n: I8) -> B1:
+    """Tells whether a send of `part` bytes over n channels takes LL."""
     ll: B1 = part <= n * P2P_LL
     return ll

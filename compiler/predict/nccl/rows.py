@@ -1,4 +1,4 @@
-"""rows: NCCL's or RCCL's calls of several sizes on a cluster, each with what was chosen."""
+"""rows: NCCL's or RCCL's calls of several sizes on a cluster, each with the library's choice."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from hccc.base.diagnostics import fail
 from hccc.ir.collective import Collective, OpType, block_count
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import Forced
-from hccc.predict.nccl.machine import Machine, is_known, of
+from hccc.predict.nccl.machine import NcclMachine, is_known, of
 from hccc.predict.nccl.model import Prediction, predict
 
 
-class Library(StrEnum):
-    """Whose collectives."""
+class VendorLibrary(StrEnum):
+    """The library that runs the collectives."""
 
     NCCL = "nccl"
     RCCL = "rccl"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One size: time in µs, algbw and busbw in GB/s (nccl-tests' definitions), what was chosen."""
+class LibraryRow:
+    """One size: time in µs, algbw and busbw in GB/s (nccl-tests' definitions), and the library's
+    choice."""
 
     size: int
     time: float
@@ -32,32 +33,32 @@ class Row:
     algorithm: str
     protocol: str
     channels: int
-    library: Library
+    library: VendorLibrary
 
     @property
     def choice(self) -> str:
-        """What was chosen, in words."""
+        """The library's choice, in words."""
         plural = "" if self.channels == 1 else "s"
         return f"{self.algorithm} {self.protocol}, {self.channels} channel{plural}"
 
 
-def library_of(topology: Topology) -> Library | None:
-    """The library that the cluster's devices run; None where a device is not known."""
+def library_of(topology: Topology) -> VendorLibrary | None:
+    """Returns the library that the cluster's devices run; None if a device is not known."""
     if not all(is_known(device) for device in topology.devices):
         return None
-    return Library.RCCL if of(topology).generation.amd else Library.NCCL
+    return VendorLibrary.RCCL if of(topology).generation.amd else VendorLibrary.NCCL
 
 
-def machine_for(library: Library, topology: Topology) -> Machine:
-    """What `library` sees of the cluster.
+def machine_for(library: VendorLibrary, topology: Topology) -> NcclMachine:
+    """Returns the machine that `library` sees in the cluster.
 
     Raises:
         UserError: E463 for a cluster that the model is not for, E466 for a library of another
-            vendor's devices.
+        vendor's devices.
     """
-    machine = of(topology, rccl=library is Library.RCCL)
-    if machine.generation.amd != (library is Library.RCCL):
-        other = Library.NCCL if library is Library.RCCL else Library.RCCL
+    machine = of(topology, rccl=library is VendorLibrary.RCCL)
+    if machine.generation.amd != (library is VendorLibrary.RCCL):
+        other = VendorLibrary.NCCL if library is VendorLibrary.RCCL else VendorLibrary.RCCL
         raise fail(
             "E466",
             f"{library.upper()} does not run on {topology.devices[0].name}",
@@ -67,13 +68,13 @@ def machine_for(library: Library, topology: Topology) -> Machine:
 
 
 def rows(
-    machine: Machine,
+    machine: NcclMachine,
     op: OpType,
     sizes: Sequence[int],
     forced: Forced = Forced(),  # noqa: B008
     more: float = 0.0,
-) -> tuple[Row, ...]:
-    """A call of each size in bytes. more: µs that each takes besides.
+) -> tuple[LibraryRow, ...]:
+    """Predicts a call of each size in bytes. more: µs to add to each.
 
     Raises:
         UserError: E415 for 0 bytes, E464 for an algorithm that is not there.
@@ -81,13 +82,13 @@ def rows(
     if min(sizes) < 1:
         raise fail("E415", "a call of 0 bytes takes a library no time", help="a larger -b")
     factor = Collective(op, machine.ranks, block_count(op, machine.ranks)).bus_factor()
-    library = Library.RCCL if machine.generation.amd else Library.NCCL
+    library = VendorLibrary.RCCL if machine.generation.amd else VendorLibrary.NCCL
     return tuple(
         _row(p, p.time_us + more, factor, library) for p in predict(machine, op, sizes, forced)
     )
 
 
-def _row(p: Prediction, time: float, factor: float, library: Library) -> Row:
+def _row(p: Prediction, time: float, factor: float, library: VendorLibrary) -> LibraryRow:
     algbw = p.size / time / 1000
     chosen = p.algorithm, p.protocol, p.channels
-    return Row(p.size, time, algbw, algbw * factor, *chosen, library)
+    return LibraryRow(p.size, time, algbw, algbw * factor, *chosen, library)

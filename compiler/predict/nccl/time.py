@@ -1,8 +1,8 @@
-"""time: what a call takes on machines, once algorithm, protocol and channels are known.
+"""time: the time of a call on machines, for a given algorithm, protocol and number of channels.
 
-A call takes its base, then steps: each an α and what a channel copies in it; it is no faster than
-what it moves over links and NICs. The shape is that of the algorithms, the figures are fitted
-(`calibration`). All by size are arrays over sizes in bytes, f8[s].
+A call takes its base, then steps: each an α and the time to copy a channel's bytes; links and NICs
+set a least time. The form follows the algorithms, the figures are fitted (`calibration`).
+Everything by size is an array over sizes in bytes, f8[s].
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hccc.ir.collective import OpType
 from hccc.predict.nccl.calibration import Table, kind, link_kind
 from hccc.predict.nccl.channels import graphs
 from hccc.predict.nccl.choose import chunk_of, steps
-from hccc.predict.nccl.machine import Link, Machine, Network
+from hccc.predict.nccl.machine import NcclLink, NcclMachine, NcclNetwork
 from hccc.predict.nccl.p2p import total
-from hccc.predict.nccl.tuning import PROTOCOLS, STEP, Algorithm, Protocol
+from hccc.predict.nccl.tuning import PROTOCOLS, STEP, NcclAlgorithm, Protocol
 
 F8 = NDArray[np.float64]
 I8 = NDArray[np.int64]
@@ -33,7 +33,7 @@ PAYLOAD = {Protocol.LL: 0.5, Protocol.LL128: 120 / 128, Protocol.SIMPLE: 1.0}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rates:
+class ProtocolRates:
     """Figures of one machine in one protocol. step, hop: µs within a node, between; channel: GB/s;
     link: GB/s of a GPU; net: GB/s of a node's NICs."""
 
@@ -45,8 +45,8 @@ class Rates:
     net: float
 
 
-def rates(m: Machine, p: Protocol, c: Table) -> Rates:
-    """The figures of `m` in protocol `p`."""
+def rates(m: NcclMachine, p: Protocol, c: Table) -> ProtocolRates:
+    """Returns the figures of `m` in protocol `p`."""
     k, net = kind(m), str(m.network)
     step, hop = c["step"][k], c["hop"][net] * (c["other"]["hop_AMD"] if m.generation.amd else 1)
     if p is not Protocol.LL:
@@ -54,7 +54,7 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
         step, hop = step * c["step_factor"][p + amd], hop + c["hop_more"][p + amd]
     channel = c[p.lower()][k]
     delivered = m.node_wire * c["net"][net] / (1 + c["other"]["congestion"] * m.nodes)
-    if m.network is Network.ETHERNET:
+    if m.network is NcclNetwork.ETHERNET:
         # The host copies what sockets send: a fast NIC is not filled.
         delivered /= 1 + m.nic / c["other"]["sockets"]
     if p is not Protocol.SIMPLE:
@@ -62,64 +62,67 @@ def rates(m: Machine, p: Protocol, c: Table) -> Rates:
     if p is Protocol.LL:
         delivered = min(delivered, 2 * c["net_ll"].get(net, delivered))
     link = m.wire * c["link"][link_kind(m)] * PAYLOAD[p]
-    if m.link is Link.PCIE and m.peer:
+    if m.link is NcclLink.PCIE and m.peer:
         link *= 1.5
-    return Rates(c["base"][p], step, hop, channel, link, delivered * PAYLOAD[p])
+    return ProtocolRates(c["base"][p], step, hop, channel, link, delivered * PAYLOAD[p])
 
 
 def most(*limits: F8) -> F8:
-    """The largest, rounded where they are near each other."""
+    """Returns the largest, rounded where several are near each other."""
     top = np.maximum(np.maximum.reduce(limits), 1e-9)
     result: F8 = top * sum((x / top) ** SHARPNESS for x in limits) ** (1 / SHARPNESS)
     return result
 
 
 def copied(part: F8, p: Protocol, rate: float) -> F8:
-    """µs in which a channel moves `part` bytes; in LL, what its threads do at once is cheap."""
+    """Returns the µs in which a channel moves `part` bytes; in LL, the bytes that its threads move
+    at once are cheap."""
     if p is Protocol.SIMPLE:
         return part / (rate * GB)
     return (np.minimum(part, ONE_PASS) / 4 + np.maximum(part - ONE_PASS, 0)) / (rate * GB)
 
 
 def took(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+    m: NcclMachine, op: OpType, a: NcclAlgorithm, p: Protocol, sizes: F8, channels: I8, c: Table
 ) -> F8:
-    """µs of calls of `sizes`."""
+    """Returns the µs of calls of `sizes`."""
     by = {
-        Algorithm.RING: _pipeline if op in {OpType.BROADCAST, OpType.REDUCE} else _ring,
-        Algorithm.TREE: _tree,
-        Algorithm.NVLS: _nvls,
-        Algorithm.NVLS_TREE: _nvls,
-        Algorithm.PAT: _pat,
-        Algorithm.P2P: _p2p,
+        NcclAlgorithm.RING: _pipeline if op in {OpType.BROADCAST, OpType.REDUCE} else _ring,
+        NcclAlgorithm.TREE: _tree,
+        NcclAlgorithm.NVLS: _nvls,
+        NcclAlgorithm.NVLS_TREE: _nvls,
+        NcclAlgorithm.PAT: _pat,
+        NcclAlgorithm.P2P: _p2p,
     }
     time = by[a](m, op, a, p, sizes, channels, c)
     return most(time, np.full(len(sizes), m.floor))
 
 
-def _few(m: Machine, sizes: F8, c: Table) -> F8:
-    """Ranks without data of their own do not wait for it."""
+def _few(m: NcclMachine, sizes: F8, c: Table) -> F8:
+    """Returns the part of latency that small calls pay: ranks without data of their own do not wait
+    for it."""
     least = c["other"]["few"]
     return least + (1 - least) * np.minimum(1, sizes / (16 * m.ranks))
 
 
-def _asked(m: Machine, p: Protocol, part: F8, c: Table) -> F8:
-    """µs more of a hop of `part` bytes in LL, where the network asks before it sends as many."""
+def _asked(m: NcclMachine, p: Protocol, part: F8, c: Table) -> F8:
+    """Returns the µs more of a hop of `part` bytes in LL, if the network asks before it sends that
+    many."""
     more = c["rendezvous"].get(m.network, 0.0) if p is Protocol.LL else 0.0
     return np.where(part > ASKED, more, 0.0)
 
 
-def _far(m: Machine, c: Table) -> float:
-    """Hops of a tree cross more switches where there are more nodes."""
+def _far(m: NcclMachine, c: Table) -> float:
+    """Returns the factor of a tree's hops, which cross more switches if there are more nodes."""
     return 1 + c["other"]["far"] * log2(m.nodes)
 
 
-def _around(m: Machine) -> float:
+def _around(m: NcclMachine) -> float:
     return m.gpus / (m.gpus - 1) if m.nodes > 1 and m.gpus > 1 else 1.0
 
 
 def _ring(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+    m: NcclMachine, op: OpType, a: NcclAlgorithm, p: Protocol, sizes: F8, channels: I8, c: Table
 ) -> F8:
     r, n, rounds = rates(m, p, c), m.ranks, steps(op, m.ranks)
     crossing = rounds // (n - 1) * (m.nodes - 1) if m.nodes > 1 else 0
@@ -143,9 +146,10 @@ def _ring(
 
 
 def _pipeline(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+    m: NcclMachine, op: OpType, a: NcclAlgorithm, p: Protocol, sizes: F8, channels: I8, c: Table
 ) -> F8:
-    """One after another, chunk by chunk: the last rank begins when its first chunk has come."""
+    """Returns the µs of a chain, chunk by chunk: the last rank begins when its first chunk has
+    come."""
     r, n = rates(m, p, c), m.ranks
     chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
     # In LL every word goes on as it comes; in Simple, measured, a part of a chunk.
@@ -161,14 +165,14 @@ def _pipeline(
 
 
 def _tree(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+    m: NcclMachine, op: OpType, a: NcclAlgorithm, p: Protocol, sizes: F8, channels: I8, c: Table
 ) -> F8:
     r, deep = rates(m, p, c), log2(m.nodes)
     chunk = np.minimum(chunk_of(m, op, a, p, sizes, channels), sizes / channels)
     rate = r.channel * c["other"]["tree_ll128" if p is Protocol.LL128 else "tree"]
     # A step of a tree is to one of a ring as in the library's own table.
-    known, k = STEP["PCI" if m.link is Link.PCIE else "NVLINK"], PROTOCOLS.index(p)
-    step = r.step * known[Algorithm.TREE][k] / known[Algorithm.RING][k]
+    known, k = STEP["PCI" if m.link is NcclLink.PCIE else "NVLINK"], PROTOCOLS.index(p)
+    step = r.step * known[NcclAlgorithm.TREE][k] / known[NcclAlgorithm.RING][k]
     hop = r.hop + _asked(m, p, sizes / channels, c)
     alpha = 2 * ((m.gpus - 1) * step + deep * hop * _far(m, c))
     # In Simple a chunk goes on when all of it has come, in LL and LL128 each word.
@@ -191,7 +195,7 @@ def _tree(
 
 
 def _nvls(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+    m: NcclMachine, op: OpType, a: NcclAlgorithm, p: Protocol, sizes: F8, channels: I8, c: Table
 ) -> F8:
     r, v, gen = rates(m, p, c), c["nvls"], str(m.generation)
     chunk = chunk_of(m, op, a, p, sizes, channels)
@@ -210,7 +214,7 @@ def _nvls(
 
 
 def _pat(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+    m: NcclMachine, op: OpType, a: NcclAlgorithm, p: Protocol, sizes: F8, channels: I8, c: Table
 ) -> F8:
     r, n = rates(m, p, c), m.ranks
     moved = sizes * (n - 1) / n
@@ -222,9 +226,9 @@ def _pat(
 
 
 def _p2p(
-    m: Machine, op: OpType, a: Algorithm, p: Protocol, sizes: F8, channels: I8, c: Table
+    m: NcclMachine, op: OpType, a: NcclAlgorithm, p: Protocol, sizes: F8, channels: I8, c: Table
 ) -> F8:
-    """Sends and receives: to the next rank, to all, or at a root."""
+    """Returns the µs of sends and receives: to the next rank, to all, or at a root."""
     r, n = rates(m, p, c), m.ranks
     part = sizes if op is OpType.SENDRECV else sizes / n
     peers = 1 if op is OpType.SENDRECV else n - 1

@@ -9,8 +9,8 @@ from hccc.base.diagnostics import UserError
 from hccc.ir.collective import OpType
 from hccc.predict.nccl.channels import graphs
 from hccc.predict.nccl.choose import Forced, choose
-from hccc.predict.nccl.machine import Machine, Network
-from hccc.predict.nccl.tuning import Algorithm, Protocol
+from hccc.predict.nccl.machine import NcclMachine, NcclNetwork
+from hccc.predict.nccl.tuning import NcclAlgorithm, Protocol
 from tests.predict.nccl.machines import A100, B200, H100, MI300X, MI355X, of_nodes
 
 K, M = 1 << 10, 1 << 20
@@ -18,14 +18,16 @@ NOTHING = Forced()
 
 
 def chosen(
-    m: Machine, op: OpType, size: int, forced: Forced = NOTHING
-) -> tuple[Algorithm, Protocol, int]:
+    m: NcclMachine, op: OpType, size: int, forced: Forced = NOTHING
+) -> tuple[NcclAlgorithm, Protocol, int]:
     choice = choose(m, op, np.array([float(size)]), forced)
     return *choice.options[int(choice.option[0])], int(choice.channels[0])
 
 
 @pytest.mark.parametrize(("machine", "rate"), [(A100, 240), (H100, 360), (B200, 720)])
-def test_rings_of_a_node_are_as_fast_as_nccl_takes_them_for(machine: Machine, rate: float) -> None:
+def test_rings_of_a_node_are_as_fast_as_nccl_takes_them_for(
+    machine: NcclMachine, rate: float
+) -> None:
     """tuning.cc's bandwidth of a ring: 240, 360 and 720 GB/s."""
     ring = graphs(machine).ring
     assert ring.channels * ring.intra == pytest.approx(rate)
@@ -42,7 +44,9 @@ def test_rings_of_a_node_are_as_fast_as_nccl_takes_them_for(machine: Machine, ra
         (of_nodes(MI300X, 2), 64, None),
     ],
 )
-def test_channels_are_those_of_the_log(machine: Machine, channels: int, nvls: int | None) -> None:
+def test_channels_are_those_of_the_log(
+    machine: NcclMachine, channels: int, nvls: int | None
+) -> None:
     """`NCCL INFO … 24 coll channels, 16 nvls channels`."""
     found = graphs(machine)
     assert found.channels == channels
@@ -51,41 +55,41 @@ def test_channels_are_those_of_the_log(machine: Machine, channels: int, nvls: in
 
 def test_h100_takes_ll_rings_up_to_a_mebibyte_and_the_switch_from_two() -> None:
     """NVIDIA/nccl-tests issue 309."""
-    assert chosen(H100, OpType.ALLREDUCE, 8)[:2] == (Algorithm.RING, Protocol.LL)
-    assert chosen(H100, OpType.ALLREDUCE, M)[:2] == (Algorithm.RING, Protocol.LL)
+    assert chosen(H100, OpType.ALLREDUCE, 8)[:2] == (NcclAlgorithm.RING, Protocol.LL)
+    assert chosen(H100, OpType.ALLREDUCE, M)[:2] == (NcclAlgorithm.RING, Protocol.LL)
     for size in (2 * M, 64 * M, 4096 * M):
-        assert chosen(H100, OpType.ALLREDUCE, size)[:2] == (Algorithm.NVLS, Protocol.SIMPLE)
+        assert chosen(H100, OpType.ALLREDUCE, size)[:2] == (NcclAlgorithm.NVLS, Protocol.SIMPLE)
 
 
 def test_four_gpus_stay_on_rings() -> None:
     """H100 and B200 with four or five GPUs: the switch has too few heads."""
     for machine in (H100, B200):
-        few = Machine(machine.generation, 1, 4, machine.link, machine.wire, nvls=True)
-        assert chosen(few, OpType.ALLREDUCE, 4096 * M)[0] is Algorithm.RING
+        few = NcclMachine(machine.generation, 1, 4, machine.link, machine.wire, nvls=True)
+        assert chosen(few, OpType.ALLREDUCE, 4096 * M)[0] is NcclAlgorithm.RING
 
 
 @pytest.mark.parametrize(
     "op", [OpType.ALLGATHER, OpType.REDUCESCATTER, OpType.BROADCAST, OpType.REDUCE]
 )
 @pytest.mark.parametrize("machine", [A100, H100, of_nodes(H100, 4)])
-def test_all_others_are_rings(op: OpType, machine: Machine) -> None:
+def test_all_others_are_rings(op: OpType, machine: NcclMachine) -> None:
     for size in (K, M, 1024 * M):
-        assert chosen(machine, op, size)[0] is Algorithm.RING
+        assert chosen(machine, op, size)[0] is NcclAlgorithm.RING
 
 
 def test_between_nodes_small_calls_take_trees() -> None:
     for machine in (A100, H100, B200, MI355X):
         assert chosen(of_nodes(machine, 4), OpType.ALLREDUCE, K)[:2] == (
-            Algorithm.TREE,
+            NcclAlgorithm.TREE,
             Protocol.LL,
         )
-    assert chosen(of_nodes(H100, 2), OpType.ALLREDUCE, 1024 * M)[0] is Algorithm.NVLS_TREE
-    assert chosen(of_nodes(A100, 2), OpType.ALLREDUCE, 1024 * M)[0] is Algorithm.RING
+    assert chosen(of_nodes(H100, 2), OpType.ALLREDUCE, 1024 * M)[0] is NcclAlgorithm.NVLS_TREE
+    assert chosen(of_nodes(A100, 2), OpType.ALLREDUCE, 1024 * M)[0] is NcclAlgorithm.RING
 
 
 def test_one_gpu_a_node_gathers_by_pat() -> None:
-    one = Machine(H100.generation, 16, 1, H100.link, H100.wire, 1, 50)
-    assert chosen(one, OpType.ALLGATHER, 64 * K)[0] is Algorithm.PAT
+    one = NcclMachine(H100.generation, 16, 1, H100.link, H100.wire, 1, 50)
+    assert chosen(one, OpType.ALLGATHER, 64 * K)[0] is NcclAlgorithm.PAT
 
 
 def test_sends_take_more_channels_where_a_part_is_over_16_mebibytes() -> None:
@@ -111,15 +115,15 @@ def test_rccl_chooses_protocols_by_bytes_of_a_rank_between_nodes() -> None:
 
 
 def test_what_is_forced_is_taken() -> None:
-    forced = Forced(Algorithm.TREE, Protocol.SIMPLE, 5)
-    assert chosen(H100, OpType.ALLREDUCE, K, forced) == (Algorithm.TREE, Protocol.SIMPLE, 5)
+    forced = Forced(NcclAlgorithm.TREE, Protocol.SIMPLE, 5)
+    assert chosen(H100, OpType.ALLREDUCE, K, forced) == (NcclAlgorithm.TREE, Protocol.SIMPLE, 5)
 
 
 def test_what_is_not_there_is_refused() -> None:
     for op, forced in (
-        (OpType.ALLGATHER, Forced(Algorithm.TREE)),
-        (OpType.ALLREDUCE, Forced(Algorithm.NVLS, Protocol.LL)),
-        (OpType.SENDRECV, Forced(Algorithm.RING)),
+        (OpType.ALLGATHER, Forced(NcclAlgorithm.TREE)),
+        (OpType.ALLREDUCE, Forced(NcclAlgorithm.NVLS, Protocol.LL)),
+        (OpType.SENDRECV, Forced(NcclAlgorithm.RING)),
     ):
         with pytest.raises(UserError) as error:
             choose(H100, op, np.array([1.0]), forced)
@@ -128,8 +132,8 @@ def test_what_is_not_there_is_refused() -> None:
 
 def test_ll128_needs_nics_that_write_to_gpus() -> None:
     sizes = np.exp2(np.arange(3, 34, dtype=np.float64))
-    for network, used in ((Network.INFINIBAND, True), (Network.ETHERNET, False)):
-        m = Machine(H100.generation, 2, 8, H100.link, 450, 8, 50, network)
+    for network, used in ((NcclNetwork.INFINIBAND, True), (NcclNetwork.ETHERNET, False)):
+        m = NcclMachine(H100.generation, 2, 8, H100.link, 450, 8, 50, network)
         choice = choose(m, OpType.ALLGATHER, sizes, NOTHING)
         assert (Protocol.LL128 in {choice.options[i][1] for i in choice.option}) is used
         assert chosen(m, OpType.ALLREDUCE, K, Forced(protocol=Protocol.LL128))[1] is Protocol.LL128
@@ -137,9 +141,9 @@ def test_ll128_needs_nics_that_write_to_gpus() -> None:
 
 def test_tcpx_has_rings_in_simple_only() -> None:
     """Its instructions set NCCL_ALGO=Ring, NCCL_PROTO=Simple, NCCL_NVLS_ENABLE=0."""
-    m = Machine(H100.generation, 2, 8, H100.link, 450, 4, 25, Network.TCPX, nvls=True)
+    m = NcclMachine(H100.generation, 2, 8, H100.link, 450, 4, 25, NcclNetwork.TCPX, nvls=True)
     for size in (8, M, 1024 * M):
-        assert chosen(m, OpType.ALLREDUCE, size)[:2] == (Algorithm.RING, Protocol.SIMPLE)
+        assert chosen(m, OpType.ALLREDUCE, size)[:2] == (NcclAlgorithm.RING, Protocol.SIMPLE)
         assert chosen(m, OpType.ALLTOALL, size)[1] is Protocol.SIMPLE
-    assert chosen(m, OpType.ALLREDUCE, K, Forced(Algorithm.TREE))[0] is Algorithm.TREE
+    assert chosen(m, OpType.ALLREDUCE, K, Forced(NcclAlgorithm.TREE))[0] is NcclAlgorithm.TREE
     assert chosen(m, OpType.ALLREDUCE, K, Forced(protocol=Protocol.LL))[1] is Protocol.LL

@@ -6,7 +6,14 @@ import pytest
 
 from hccc.base.diagnostics import Source, UserError
 from hccc.driver.inputs import parse_cluster
-from hccc.predict.nccl.machine import Generation, Link, Machine, Network, generation_of, of
+from hccc.predict.nccl.machine import (
+    Generation,
+    NcclLink,
+    NcclMachine,
+    NcclNetwork,
+    generation_of,
+    of,
+)
 
 PORTS = """
 define nodenum = 2
@@ -26,12 +33,12 @@ define bandwidth = {mesh => [((0..3) -> (64,1))]}
 def test_ports_and_nics() -> None:
     m = of(parse_cluster(Source("ports", PORTS)))
     assert (m.generation, m.nodes, m.gpus, m.ranks) == (Generation.HOPPER, 2, 4, 8)
-    assert (m.link, m.wire, m.nics, m.nic, m.nvls) == (Link.NVSWITCH, 450, 2, 25, True)
+    assert (m.link, m.wire, m.nics, m.nic, m.nvls) == (NcclLink.NVSWITCH, 450, 2, 25, True)
 
 
 def test_a_mesh_counts_the_links_to_all_others() -> None:
     m = of(parse_cluster(Source("mesh", MESH)))
-    assert (m.generation, m.link, m.wire, m.nics) == (Generation.MI300, Link.XGMI_MESH, 192, 0)
+    assert (m.generation, m.link, m.wire, m.nics) == (Generation.MI300, NcclLink.XGMI_MESH, 192, 0)
 
 
 def test_one_gpu_is_refused() -> None:
@@ -58,7 +65,7 @@ def test_generations_by_name(name: str, vendor: str, generation: Generation) -> 
     assert generation_of(name, vendor) is generation
 
 
-def seen(text: str) -> Machine:
+def seen(text: str) -> NcclMachine:
     return of(parse_cluster(Source("seen", text)))
 
 
@@ -68,30 +75,35 @@ def test_trays_of_a_rack_are_one_domain() -> None:
     two = seen("define device = GB300\ndefine node1 = 32 * 4")
     assert (two.nodes, two.gpus, two.nics) == (2, 64, 64)
     apart = seen("define device = GB300\ndefine node1 = 2 * 1")
-    assert (apart.nodes, apart.gpus, apart.link) == (2, 1, Link.NVSWITCH)
+    assert (apart.nodes, apart.gpus, apart.link) == (2, 1, NcclLink.NVSWITCH)
     assert seen("define device = H100\ndefine node1 = 2 * 4").nodes == 2
 
 
 @pytest.mark.parametrize(
     ("text", "network", "nics", "nic"),
     [
-        ("define device = A100\ndefine network = EFA", Network.EFA1, 4, 12.5),
-        ("define device = H100\ndefine network = EFA", Network.EFA, 8, 50),
+        ("define device = A100\ndefine network = EFA", NcclNetwork.EFA1, 4, 12.5),
+        ("define device = H100\ndefine network = EFA", NcclNetwork.EFA, 8, 50),
         (
             "define device = H100\n"
             "define network = {name => EFA, nics => 32, bandwidth => 100Gbps}",
-            Network.EFA,
+            NcclNetwork.EFA,
             32,
             12.5,
         ),
-        ("define device = H100\ndefine network = TCPX", Network.TCPX, 4, 25),
-        ("define device = H100\ndefine network = {name => TCPX, nics => 8}", Network.TCPXO, 8, 25),
-        ("define device = H200\ndefine network = Titanium", Network.ROCE, 8, 50),
-        ("define device = GH200", Network.SLINGSHOT, 8, 25),
-        ("define device = A100", Network.INFINIBAND, 8, 25),
+        ("define device = H100\ndefine network = TCPX", NcclNetwork.TCPX, 4, 25),
+        (
+            "define device = H100\ndefine network = {name => TCPX, nics => 8}",
+            NcclNetwork.TCPXO,
+            8,
+            25,
+        ),
+        ("define device = H200\ndefine network = Titanium", NcclNetwork.ROCE, 8, 50),
+        ("define device = GH200", NcclNetwork.SLINGSHOT, 8, 25),
+        ("define device = A100", NcclNetwork.INFINIBAND, 8, 25),
     ],
 )
-def test_networks(text: str, network: Network, nics: int, nic: float) -> None:
+def test_networks(text: str, network: NcclNetwork, nics: int, nic: float) -> None:
     m = seen(text + "\ndefine node1 = 2 * 8")
     assert (m.network, m.nics) == (network, nics)
     assert m.nic == pytest.approx(nic)
@@ -116,7 +128,7 @@ def test_what_the_cluster_says_of_switches_launches_and_sockets() -> None:
     bridge = seen(
         "define device = {name => A40, link => mesh, wire => 56, delivered => 45}\ndefine node1 = 2"
     )
-    assert bridge.link is Link.NVLINK_MESH
+    assert bridge.link is NcclLink.NVLINK_MESH
     assert bridge.wire == pytest.approx(56)
 
 
@@ -141,13 +153,13 @@ def test_cards_with_bridges() -> None:
     text = "define device = {{name => {}, link => {}}}\ndefine node1 = {}"
     for link in ("nvlink", "mesh"):
         pair, four = (seen(text.format("A100-PCIe", link, gpus)) for gpus in (2, 4))
-        assert (pair.link, four.link) == (Link.NVLINK_MESH, Link.PCIE)
+        assert (pair.link, four.link) == (NcclLink.NVLINK_MESH, NcclLink.PCIE)
         assert pair.wire == pytest.approx(300)
         assert four.wire == pytest.approx(31.5)
     by_hand = "define device = {}\ndefine node1 = 2\ndefine bandwidth = {{direct => {}}}"
     both = "[((0,1) -> (25,12)), ((1,0) -> (25,12))]"
     pair = seen(by_hand.format("H100-PCIe", both))
-    assert (pair.link, pair.wire) == (Link.NVLINK_MESH, 300)
+    assert (pair.link, pair.wire) == (NcclLink.NVLINK_MESH, 300)
     with pytest.raises(UserError) as error:
         seen(text.format("L40S", "nvlink", 2))
     assert error.value.problem.code == "E138"

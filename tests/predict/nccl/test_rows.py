@@ -9,8 +9,8 @@ from hccc.driver.inputs import parse_cluster
 from hccc.ir.collective import OpType
 from hccc.ir.topology import Topology
 from hccc.predict.nccl.choose import Forced
-from hccc.predict.nccl.rows import Library, library_of, machine_for, rows
-from hccc.predict.nccl.tuning import Algorithm, Protocol
+from hccc.predict.nccl.rows import VendorLibrary, library_of, machine_for, rows
+from hccc.predict.nccl.tuning import NcclAlgorithm, Protocol
 from tests.predict.nccl.machines import H100
 
 
@@ -20,18 +20,18 @@ def node(device: str) -> Topology:
 
 
 def test_the_library_of_the_devices() -> None:
-    assert library_of(node("H100")) is Library.NCCL
-    assert library_of(node("MI300X")) is Library.RCCL
+    assert library_of(node("H100")) is VendorLibrary.NCCL
+    assert library_of(node("MI300X")) is VendorLibrary.RCCL
     assert library_of(node("{vendor => other, name => X1}")) is None
     with pytest.raises(UserError) as error:
-        machine_for(Library.RCCL, node("H100"))
+        machine_for(VendorLibrary.RCCL, node("H100"))
     assert error.value.problem.code == "E466"
 
 
 def test_a_row_of_each_size() -> None:
-    forced = Forced(Algorithm.RING, Protocol.SIMPLE, 4)
+    forced = Forced(NcclAlgorithm.RING, Protocol.SIMPLE, 4)
     one, two = rows(H100, OpType.ALLREDUCE, [1 << 20, 1 << 30], forced)
-    assert one.choice == "Ring Simple, 4 channels" and one.library is Library.NCCL
+    assert one.choice == "Ring Simple, 4 channels" and one.library is VendorLibrary.NCCL
     assert two.busbw == pytest.approx(two.algbw * 7 / 4)
     assert two.algbw == pytest.approx(two.size / two.time / 1000)
     later = rows(H100, OpType.ALLREDUCE, [1 << 20], forced, more=5.0)[0]
